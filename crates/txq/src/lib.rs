@@ -1,0 +1,3 @@
+//! Linux's multi-core transmit path in user space.
+
+pub mod stats;

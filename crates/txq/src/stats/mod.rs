@@ -1,0 +1,20 @@
+//! Counters: the ones that `tc -s` prints and the ones behind the report.
+
+/// The counters of one qdisc, with the meaning the kernel gives them (`gnet_stats_basic`, `gnet_stats_queue`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QdiscStats {
+    /// Bytes dequeued (`Sent B bytes`).
+    pub bytes: u64,
+    /// Packets dequeued, each GSO packet counted as its segments (`Sent .. P pkt`).
+    pub packets: u64,
+    /// Packets dropped by the qdisc.
+    pub drops: u64,
+    /// Times the qdisc held back a packet to keep to a rate.
+    pub overlimits: u64,
+    /// Packets given back by the driver or found on a stopped txq.
+    pub requeues: u64,
+    /// Bytes now queued.
+    pub backlog: u64,
+    /// Packets now queued.
+    pub qlen: u64,
+}
