@@ -1,0 +1,125 @@
+//! `Arch`: what the data plane may do that another CPU can see.
+//!
+//! Every type on a packet's way is generic over an [`Arch`], which supplies atomics, cells, waiting, the CPU's number
+//! and the clock. The default, [`Native`], maps each call to the standard library and compiles to the same instructions
+//! as code written against it. Model checkers and the simulator supply others, so the code that sends packets is the
+//! code that is checked, without a `cfg` and in the same build.
+//!
+//! Rules for code under an `Arch`: memory that two threads can reach lies in an atomic or in a [`CellApi`]; a spin is
+//! an [`Atomic::wait_until`], never a bare loop; nothing asks for the real time, the thread or the CPU but through
+//! here. Code that only one owner runs (a qdisc's algorithm) is plain Rust.
+
+mod native;
+
+pub use native::{Native, NativeCell, NativeEvent};
+
+use std::sync::atomic::Ordering;
+
+/// Nanoseconds on the clock of the `Arch`; natively `CLOCK_MONOTONIC`, the clock of departure times (`SO_TXTIME`'s
+/// default, the kernel's `ktime_get_ns`).
+pub type Nanos = u64;
+
+/// The number of a CPU as the scheduler counts them.
+pub type CpuId = u32;
+
+/// The machine that the data plane runs on: real, modelled or simulated.
+pub trait Arch: Sized + Send + Sync + 'static {
+    /// A 32-bit atomic.
+    type AtomicU32: Atomic<u32>;
+    /// A 64-bit atomic.
+    type AtomicU64: Atomic<u64>;
+    /// An atomic pointer.
+    type AtomicPtr<T: 'static>: AtomicPtr<T>;
+    /// Memory that one thread at a time may touch, by a protocol that the owner of the cell states.
+    type Cell<T>: CellApi<T>;
+    /// A thread's sleep.
+    type Event: Event;
+
+    /// A fence, for the few places that need a store ordered before a later load.
+    fn fence(order: Ordering);
+    /// The CPU that runs the caller; a hint, for the thread may move at any time.
+    fn cpu() -> CpuId;
+    /// The time.
+    fn now() -> Nanos;
+    /// One turn of a loop that waits for something no single atomic tells.
+    fn relax();
+    /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
+    fn work(_ns: u64) {}
+}
+
+/// An atomic integer, with the methods and orderings of `std::sync::atomic`.
+pub trait Atomic<T: Copy>: Send + Sync + 'static {
+    /// An atomic that holds `value`.
+    fn new(value: T) -> Self;
+    /// Reads.
+    fn load(&self, order: Ordering) -> T;
+    /// Writes.
+    fn store(&self, value: T, order: Ordering);
+    /// Writes and returns what was there.
+    fn swap(&self, value: T, order: Ordering) -> T;
+    /// Writes `new` where `current` is, or returns what is there instead.
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
+    /// As [`compare_exchange`](Atomic::compare_exchange), and may fail for no reason.
+    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering)
+    -> Result<T, T>;
+    /// Adds, wrapping, and returns what was there.
+    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    /// Sets bits and returns what was there.
+    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    /// Keeps bits and returns what was there.
+    fn fetch_and(&self, value: T, order: Ordering) -> T;
+    /// Waits until the value, loaded with `order`, satisfies `ok`, and returns it. The wait is for another thread
+    /// that may not be running: natively it spins for about a microsecond and then gives its CPU away at each turn.
+    fn wait_until(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> T;
+}
+
+/// An atomic pointer, with the methods and orderings of `std::sync::atomic::AtomicPtr`.
+pub trait AtomicPtr<T>: Send + Sync {
+    /// An atomic that holds `ptr`.
+    fn new(ptr: *mut T) -> Self;
+    /// Reads.
+    fn load(&self, order: Ordering) -> *mut T;
+    /// Writes.
+    fn store(&self, ptr: *mut T, order: Ordering);
+    /// Writes and returns what was there.
+    fn swap(&self, ptr: *mut T, order: Ordering) -> *mut T;
+    /// Writes `new` where `current` is, or returns what is there instead.
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T>;
+    /// As [`compare_exchange`](AtomicPtr::compare_exchange), and may fail for no reason.
+    fn compare_exchange_weak(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T>;
+    /// As [`Atomic::wait_until`].
+    fn wait_until(&self, order: Ordering, ok: impl FnMut(*mut T) -> bool) -> *mut T;
+}
+
+/// A cell whose accesses a checker can watch. The pointer is valid for the closure's duration only.
+pub trait CellApi<T> {
+    /// A cell that holds `value`.
+    fn new(value: T) -> Self;
+    /// Reads through a pointer.
+    fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R;
+    /// Writes through a pointer.
+    fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R;
+}
+
+/// A sleep with a token: a notification given before the sleep ends it at once, so none is lost (`eventfd`, or
+/// `std::thread::park`). One thread waits, any thread notifies.
+pub trait Event: Send + Sync + 'static {
+    /// An event without a token.
+    fn new() -> Self;
+    /// Gives the token, and wakes the sleeper.
+    fn notify(&self);
+    /// Sleeps until there is a token, which it takes, or until `deadline` on the clock of the `Arch`.
+    fn wait(&self, deadline: Option<Nanos>);
+}

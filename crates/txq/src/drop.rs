@@ -1,0 +1,84 @@
+//! Why a packet was dropped, by the kernel's names (`enum skb_drop_reason`).
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
+        /// Why a packet was dropped. The text form is the kernel's name, as `perf trace -e skb:kfree_skb` shows it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum DropReason { $($(#[$doc])* $variant),+ }
+
+        impl DropReason {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$variant),+];
+
+            /// The kernel's name.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name),+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// No reason was given.
+    NotSpecified = "NOT_SPECIFIED",
+    /// A qdisc dropped it and said no more, or there is no active qdisc.
+    QdiscDrop = "QDISC_DROP",
+    /// More packets waited for the queue's owner than `qdisc_max_burst` allows; the qdisc never saw this one.
+    QdiscBurstDrop = "QDISC_BURST_DROP",
+    /// The qdisc's limit was reached.
+    QdiscOverlimit = "QDISC_OVERLIMIT",
+    /// It was queued when the queue was purged (reset, shutdown).
+    QueuePurge = "QUEUE_PURGE",
+    /// There is no queue, and the device's ring was full or its txq stopped.
+    FullRing = "FULL_RING",
+    /// The device is down or gone.
+    DevReady = "DEV_READY",
+    /// It is longer than the device takes.
+    PktTooBig = "PKT_TOO_BIG",
+    /// The device had no memory for it.
+    NoMem = "NOMEM",
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A count for each [`DropReason`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DropCounts([u64; DropReason::ALL.len()]);
+
+impl DropCounts {
+    /// Adds `packets`.
+    #[inline]
+    pub fn add(&mut self, reason: DropReason, packets: u64) {
+        self.0[reason as usize] += packets;
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &DropCounts) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+
+    /// Packets dropped for `reason`.
+    pub fn get(&self, reason: DropReason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Packets dropped.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The reasons that occurred, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().map(|&r| (r, self.get(r))).filter(|&(_, n)| n > 0)
+    }
+}

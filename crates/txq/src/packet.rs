@@ -1,0 +1,280 @@
+//! A packet: a move-only handle to one buffer, and lists of them.
+//!
+//! Owning a [`Packet`] is owning its buffer; dropping it sends the buffer home. There is no second handle, so there is
+//! no reference count, no double free and no use after free that compiles.
+
+use std::fmt;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use crate::arch::{Arch, CellApi, CpuId, Nanos, Native};
+use crate::drop::DropReason;
+use crate::pool::slot::{Body, Slot};
+
+mod list;
+pub use list::PacketList;
+
+/// One packet.
+#[repr(transparent)]
+pub struct Packet<A: Arch = Native> {
+    slot: NonNull<Slot<A>>,
+}
+
+// SAFETY: a packet is the only handle to its buffer.
+unsafe impl<A: Arch> Send for Packet<A> {}
+// SAFETY: `&Packet` only reads.
+unsafe impl<A: Arch> Sync for Packet<A> {}
+
+impl<A: Arch> Packet<A> {
+    /// # Safety
+    /// The caller owns the buffer and makes one packet of it.
+    #[inline]
+    pub(crate) unsafe fn from_slot(slot: NonNull<Slot<A>>) -> Self {
+        Self { slot }
+    }
+
+    /// Gives up the handle, not the buffer.
+    #[inline]
+    pub(crate) fn into_slot(self) -> NonNull<Slot<A>> {
+        mem::ManuallyDrop::new(self).slot
+    }
+
+    /// Ends the packet; the buffer is free and the caller takes it home.
+    #[inline]
+    pub(crate) fn retire(self) -> NonNull<Slot<A>> {
+        let slot = self.into_slot();
+        // SAFETY: it was ours.
+        let s = unsafe { slot.as_ref() };
+        #[cfg(debug_assertions)]
+        // SAFETY: as above.
+        s.check.back(s.index, s.body.with(|b| unsafe { (*b).home }));
+        let _ = s;
+        slot
+    }
+
+    #[inline]
+    fn slot(&self) -> &Slot<A> {
+        // SAFETY: descriptors live as long as any packet of their pool.
+        unsafe { self.slot.as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn body<R>(&self, f: impl FnOnce(&Body<A>) -> R) -> R {
+        // SAFETY: the one handle to the buffer is borrowed for reading.
+        self.slot().body.with(|b| f(unsafe { &*b }))
+    }
+
+    #[inline]
+    pub(crate) fn body_mut<R>(&mut self, f: impl FnOnce(&mut Body<A>) -> R) -> R {
+        // SAFETY: the one handle to the buffer is borrowed for writing.
+        self.slot().body.with_mut(|b| f(unsafe { &mut *b }))
+    }
+
+    /// The packet's bytes, from its link-layer header on.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: `off + len` is within the buffer by every method that changes them, and bytes are always initialised.
+        self.body(|b| unsafe { slice::from_raw_parts(b.data.add(b.off.into()), b.len as usize) })
+    }
+
+    /// The packet's bytes, to write. Clears the flow hash and the protocol offsets, for they may no longer hold.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        self.body_mut(|b| {
+            b.hash = 0;
+            b.flags &= !Body::<A>::DISSECTED;
+            // SAFETY: as in `data`.
+            unsafe { slice::from_raw_parts_mut(b.data.add(b.off.into()), b.len as usize) }
+        })
+    }
+
+    /// Length in bytes.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "an empty packet is as good as any")]
+    pub fn len(&self) -> usize {
+        self.body(|b| b.len as usize)
+    }
+
+    /// Bytes free in front of the packet.
+    pub fn headroom(&self) -> usize {
+        self.body(|b| b.off.into())
+    }
+
+    /// Grows the packet to the front by `n` bytes, to be written by the caller (`skb_push`). `None` when the headroom
+    /// is smaller.
+    pub fn push(&mut self, n: usize) -> Option<&mut [u8]> {
+        self.body_mut(|b| {
+            let off = usize::from(b.off).checked_sub(n)?;
+            b.off = off as u16;
+            b.len += n as u32;
+            Some(())
+        })?;
+        Some(&mut self.data_mut()[..n])
+    }
+
+    /// Shrinks the packet from the front by `n` bytes (`skb_pull`). `None`, and no change, when it is shorter.
+    pub fn pull(&mut self, n: usize) -> Option<()> {
+        self.body_mut(|b| {
+            let off = u16::try_from(usize::from(b.off) + n).ok()?;
+            b.len = b.len.checked_sub(n as u32)?;
+            b.off = off;
+            b.hash = 0;
+            b.flags &= !Body::<A>::DISSECTED;
+            Some(())
+        })
+    }
+
+    /// Shortens the packet to `len` bytes (`skb_trim`). A longer `len` changes nothing.
+    pub fn truncate(&mut self, len: usize) {
+        self.body_mut(|b| b.len = b.len.min(u32::try_from(len).unwrap_or(u32::MAX)));
+    }
+
+    /// Scheduling priority, as `SO_PRIORITY` sets it (`skb->priority`).
+    #[inline]
+    pub fn priority(&self) -> u32 {
+        self.body(|b| b.priority)
+    }
+
+    /// Sets the priority.
+    #[inline]
+    pub fn set_priority(&mut self, priority: u32) {
+        self.body_mut(|b| b.priority = priority);
+    }
+
+    /// The mark that filters select by, as `SO_MARK` sets it (`skb->mark`).
+    pub fn mark(&self) -> u32 {
+        self.body(|b| b.mark)
+    }
+
+    /// Sets the mark.
+    pub fn set_mark(&mut self, mark: u32) {
+        self.body_mut(|b| b.mark = mark);
+    }
+
+    /// Earliest departure time on the clock of the `Arch`, 0 for as soon as possible (`skb->tstamp`, `SCM_TXTIME`).
+    pub fn departure(&self) -> Nanos {
+        self.body(|b| b.tstamp)
+    }
+
+    /// Sets the earliest departure time.
+    pub fn set_departure(&mut self, at: Nanos) {
+        self.body_mut(|b| b.tstamp = at);
+    }
+
+    /// The flow's hash, 0 while unknown (`skb->hash`).
+    #[inline]
+    pub fn hash(&self) -> u32 {
+        self.body(|b| b.hash)
+    }
+
+    /// Sets the flow's hash, for programs that know their flows. Writing to the packet clears it.
+    #[inline]
+    pub fn set_hash(&mut self, hash: u32) {
+        self.body_mut(|b| b.hash = hash);
+    }
+
+    /// Bytes of payload per segment and number of segments of a packet that the device shall cut (`gso_size`,
+    /// `gso_segs`); (0, 1) for one that it shall not.
+    pub fn gso(&self) -> (u16, u16) {
+        self.body(|b| if b.gso_segs > 1 { (b.gso_size, b.gso_segs) } else { (0, 1) })
+    }
+
+    /// Asks the device to cut the packet into `segs` segments of `size` bytes of payload. Counters count the segments.
+    pub fn set_gso(&mut self, size: u16, segs: u16) {
+        self.body_mut(|b| (b.gso_size, b.gso_segs) = (size, segs.max(1)));
+    }
+
+    /// Packets it counts as: its segments (`qdisc_pkt_segs`).
+    #[inline]
+    pub fn segs(&self) -> u32 {
+        self.body(|b| b.gso_segs.into())
+    }
+
+    /// Offsets of the network and transport header from the start of the packet and the ethertype, where they are
+    /// known (`skb->network_header`, `transport_header`, `protocol`).
+    pub fn protocol_offsets(&self) -> Option<(u16, u16, u16)> {
+        self.body(|b| (b.flags & Body::<A>::DISSECTED != 0).then_some((b.network, b.transport, b.protocol)))
+    }
+
+    /// Sets the offsets of the network and transport header and the ethertype.
+    pub fn set_protocol_offsets(&mut self, network: u16, transport: u16, ethertype: u16) {
+        self.body_mut(|b| {
+            (b.network, b.transport, b.protocol) = (network, transport, ethertype);
+            b.flags |= Body::<A>::DISSECTED;
+        });
+    }
+
+    /// A number of the program's own, 0 unless set.
+    pub fn cookie(&self) -> u64 {
+        self.body(|b| if b.flags & Body::<A>::COOKIE != 0 { b.cookie } else { 0 })
+    }
+
+    /// Sets the program's own number.
+    pub fn set_cookie(&mut self, cookie: u64) {
+        self.body_mut(|b| {
+            b.cookie = cookie;
+            b.flags |= Body::<A>::COOKIE;
+        });
+    }
+
+    /// The txq it was steered to (`skb->queue_mapping`).
+    #[inline]
+    pub fn txq(&self) -> u16 {
+        self.body(|b| b.txq)
+    }
+
+    #[inline]
+    pub(crate) fn set_txq(&mut self, txq: u16) {
+        self.body_mut(|b| b.txq = txq);
+    }
+
+    /// When it was handed in, if it is one of those whose latency is sampled.
+    #[inline]
+    pub(crate) fn stamp(&self) -> Nanos {
+        self.body(|b| b.stamp)
+    }
+
+    #[inline]
+    pub(crate) fn set_stamp(&mut self, at: Nanos) {
+        self.body_mut(|b| b.stamp = at);
+    }
+
+    /// Why it was dropped; `NotSpecified` while it was not.
+    pub fn drop_reason(&self) -> DropReason {
+        self.body(|b| b.reason)
+    }
+
+    pub(crate) fn set_drop_reason(&mut self, reason: DropReason) {
+        self.body_mut(|b| b.reason = reason);
+    }
+
+    /// The CPU of the sender that allocated it (`skb->alloc_cpu`).
+    pub fn alloc_cpu(&self) -> CpuId {
+        // SAFETY: the home of a packet lives as long as the packet's pool.
+        self.body(|b| unsafe { (*b.home).cpu() })
+    }
+
+    /// Hands the packet to a device that will report it by address: the offset of its first byte in the pool's region.
+    /// [`Pool::packet_at`](crate::pool::Pool::packet_at) takes it back; until then nobody frees the buffer.
+    pub fn into_offset(self, region: NonNull<u8>) -> usize {
+        let at = self.body(|b| b.data.addr() + usize::from(b.off));
+        let _ = self.into_slot();
+        at - region.addr().get()
+    }
+}
+
+impl<A: Arch> Drop for Packet<A> {
+    fn drop(&mut self) {
+        // A list of one goes home by the way that lists go.
+        let mut list = PacketList::new();
+        // SAFETY: this handle is not used again.
+        list.push_back(unsafe { ptr::read(self) });
+    }
+}
+
+impl<A: Arch> fmt::Debug for Packet<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packet").field("len", &self.len()).field("txq", &self.txq()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,257 @@
+//! Lists of packets: what travels from stop to stop, instead of single packets.
+
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use crate::arch::{Arch, CellApi, Native};
+use crate::packet::Packet;
+use crate::pool::retired::Retired;
+use crate::pool::slot::{Chain, Slot};
+
+/// A first-in first-out list, linked through the packets, that knows its length, bytes and segments. Appending a list
+/// to a list costs the same for one packet as for a thousand. Dropping it sends every buffer home.
+pub struct PacketList<A: Arch = Native> {
+    head: *mut Slot<A>,
+    /// Valid while `len > 0`. The last packet's `next` is not: it is written when it is needed.
+    tail: *mut Slot<A>,
+    bytes: u64,
+    len: u32,
+    segs: u32,
+    stamped: bool,
+}
+
+// SAFETY: a list owns its packets, and a packet is `Send`.
+unsafe impl<A: Arch> Send for PacketList<A> {}
+// SAFETY: `&PacketList` only reads.
+unsafe impl<A: Arch> Sync for PacketList<A> {}
+
+impl<A: Arch> PacketList<A> {
+    /// An empty list.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { head: ptr::null_mut(), tail: ptr::null_mut(), bytes: 0, len: 0, segs: 0, stamped: false }
+    }
+
+    /// Packets on the list; a GSO packet is one.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of all packets.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Packets, each GSO packet counted as its segments.
+    #[inline]
+    pub fn segs(&self) -> u64 {
+        self.segs.into()
+    }
+
+    /// Whether the latency of one of the packets is being sampled. May say so after that packet has left the list.
+    #[inline]
+    pub(crate) fn stamped(&self) -> bool {
+        self.stamped
+    }
+
+    /// Appends a packet.
+    #[inline]
+    pub fn push_back(&mut self, packet: Packet<A>) {
+        let (len, segs, stamp) = packet.body(|b| (b.len, b.gso_segs, b.stamp));
+        self.bytes += u64::from(len);
+        self.segs += u32::from(segs);
+        self.stamped |= stamp != 0;
+        self.link(packet.into_slot());
+    }
+
+    #[inline]
+    fn link(&mut self, slot: NonNull<Slot<A>>) {
+        let slot = slot.as_ptr();
+        if self.len == 0 {
+            self.head = slot;
+        } else {
+            // SAFETY: the list owns its packets, and while it is not empty `tail` is one of them.
+            unsafe { (*self.tail).next.with_mut(|n| *n = slot) };
+        }
+        self.tail = slot;
+        self.len += 1;
+    }
+
+    /// Takes the first packet.
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<Packet<A>> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: a list that is not empty has a head, which it owns and now gives away.
+        let packet = unsafe { Packet::from_slot(NonNull::new_unchecked(self.head)) };
+        let (len, segs) = packet.body(|b| (b.len, b.gso_segs));
+        self.bytes -= u64::from(len);
+        self.segs -= u32::from(segs);
+        self.len -= 1;
+        if self.len > 0 {
+            // SAFETY: a packet that is not the last has a valid `next`.
+            self.head = unsafe { (*self.head).next.with(|n| *n) };
+        } else {
+            self.stamped = false;
+        }
+        Some(packet)
+    }
+
+    /// The first packet.
+    #[inline]
+    pub fn front(&self) -> Option<&Packet<A>> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: a packet is nothing but a pointer to its descriptor, and `head` is one that the list owns; the
+        // borrow of the list keeps it there.
+        Some(unsafe { &*ptr::from_ref(&self.head).cast::<Packet<A>>() })
+    }
+
+    /// Appends all of `other`.
+    #[inline]
+    pub fn append(&mut self, other: PacketList<A>) {
+        if self.len == 0 {
+            *self = other;
+            return;
+        }
+        if other.len == 0 {
+            return;
+        }
+        // SAFETY: as in `link`; `other` gives its packets away.
+        unsafe { (*self.tail).next.with_mut(|n| *n = other.head) };
+        self.tail = other.tail;
+        self.bytes += other.bytes;
+        self.len += other.len;
+        self.segs += other.segs;
+        self.stamped |= other.stamped;
+        std::mem::forget(other);
+    }
+
+    /// Moves the first `n` packets to the end of `to`: at no cost per packet when it is all of them.
+    #[inline]
+    pub fn move_front(&mut self, n: usize, to: &mut PacketList<A>) {
+        if n >= self.len() {
+            to.append(std::mem::take(self));
+            return;
+        }
+        for _ in 0..n {
+            to.push_back(self.pop_front().expect("n is less than len"));
+        }
+    }
+
+    /// Calls `f` with each packet, in order, to change what it likes. The list keeps its sums.
+    pub fn for_each_mut(&mut self, mut f: impl FnMut(&mut Packet<A>)) {
+        for _ in 0..self.len {
+            let mut packet = self.pop_front().expect("len packets");
+            f(&mut packet);
+            self.push_back(packet);
+        }
+    }
+
+    /// The packets, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Packet<A>> {
+        let mut at = &self.head;
+        (0..self.len).map(move |i| {
+            if i > 0 {
+                // SAFETY: the packet before is on the list and not its last, so its `next` is valid; the borrow of
+                // the list keeps both where they are.
+                at = unsafe { (**at).next.with(|n| &*n) };
+            }
+            // SAFETY: as in `front`.
+            unsafe { &*ptr::from_ref(at).cast::<Packet<A>>() }
+        })
+    }
+
+    /// Gives the list up for an `LList`: its first packet, which holds the sums, and whose last `next` is null.
+    pub(crate) fn into_chain(self) -> Option<NonNull<Slot<A>>> {
+        let this = std::mem::ManuallyDrop::new(self);
+        if this.len == 0 {
+            return None;
+        }
+        let chain = Chain {
+            tail: this.tail,
+            bytes: this.bytes,
+            len: this.len,
+            segs: this.segs,
+            stamped: this.stamped,
+        };
+        // SAFETY: the list owns its packets, and now gives them to the caller.
+        unsafe {
+            (*this.tail).next.with_mut(|n| *n = ptr::null_mut());
+            (*this.head).chain.with_mut(|c| *c = chain);
+        }
+        NonNull::new(this.head)
+    }
+
+    /// The list that [`into_chain`](PacketList::into_chain) gave up.
+    ///
+    /// # Safety
+    /// `head` came from `into_chain`, once, and its content was acquired from the thread that gave it up.
+    pub(crate) unsafe fn from_chain(head: NonNull<Slot<A>>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { head.as_ref() }.chain.with(|c| {
+            // SAFETY: as above.
+            let c = unsafe { &*c };
+            Self {
+                head: head.as_ptr(),
+                tail: c.tail,
+                bytes: c.bytes,
+                len: c.len,
+                segs: c.segs,
+                stamped: c.stamped,
+            }
+        })
+    }
+}
+
+impl<A: Arch> Default for PacketList<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Arch> Extend<Packet<A>> for PacketList<A> {
+    fn extend<I: IntoIterator<Item = Packet<A>>>(&mut self, packets: I) {
+        packets.into_iter().for_each(|p| self.push_back(p));
+    }
+}
+
+impl<A: Arch> FromIterator<Packet<A>> for PacketList<A> {
+    fn from_iter<I: IntoIterator<Item = Packet<A>>>(packets: I) -> Self {
+        let mut list = Self::new();
+        list.extend(packets);
+        list
+    }
+}
+
+impl<A: Arch> Drop for PacketList<A> {
+    /// Without a cache at hand, each run of packets of one home goes there in one piece.
+    fn drop(&mut self) {
+        let mut run = Retired::new();
+        while let Some(packet) = self.pop_front() {
+            let home = packet.body(|b| b.home);
+            let slot = packet.retire();
+            if !run.is_for(home) {
+                run.restart(home);
+            }
+            run.push(slot);
+        }
+        run.send_home();
+    }
+}
+
+impl<A: Arch> fmt::Debug for PacketList<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketList").field("len", &self.len).field("bytes", &self.bytes).finish()
+    }
+}

@@ -1,0 +1,68 @@
+//! What debug builds know of each buffer: whether it is out, and who took it. Release builds know nothing and pay nothing.
+//!
+//! The state is a std atomic under every `Arch`: a diagnosis must not add points of interleaving to a model.
+
+#[cfg(debug_assertions)]
+mod imp {
+    use std::ptr;
+    use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+    use crate::arch::Arch;
+    use crate::pool::home::Home;
+
+    /// Null while the buffer is free, else the home of the sender that took it.
+    pub(crate) struct Check<A: Arch>(AtomicPtr<Home<A>>);
+
+    impl<A: Arch> Check<A> {
+        pub(crate) fn new() -> Self {
+            Self(AtomicPtr::new(ptr::null_mut()))
+        }
+
+        /// The buffer leaves the pool.
+        pub(crate) fn out(&self, home: *const Home<A>) {
+            let was = self.0.swap(home.cast_mut(), Relaxed);
+            assert!(was.is_null(), "a buffer was handed out twice: the pool's lists are corrupt");
+        }
+
+        /// The buffer comes back. `home` is where its descriptor says it belongs.
+        pub(crate) fn back(&self, index: u32, home: *const Home<A>) {
+            if self.0.swap(ptr::null_mut(), Relaxed).is_null() {
+                // SAFETY: a descriptor's home is one of its pool, which lives as long as its buffers.
+                let name = unsafe { home.as_ref() }.map_or_else(|| "nobody".into(), Home::name);
+                panic!("double free of buffer {index}, last allocated by sender \"{name}\"");
+            }
+        }
+
+        /// Who took the buffer, if it is out.
+        pub(crate) fn holder(&self) -> Option<&Home<A>> {
+            // SAFETY: as in `back`.
+            unsafe { self.0.load(Relaxed).as_ref() }
+        }
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod imp {
+    use std::marker::PhantomData;
+
+    use crate::arch::Arch;
+    use crate::pool::home::Home;
+
+    pub(crate) struct Check<A: Arch>(PhantomData<A>);
+
+    impl<A: Arch> Check<A> {
+        #[inline]
+        pub(crate) fn new() -> Self {
+            Self(PhantomData)
+        }
+        #[inline]
+        pub(crate) fn out(&self, _: *const Home<A>) {}
+        #[inline]
+        pub(crate) fn back(&self, _: u32, _: *const Home<A>) {}
+        pub(crate) fn holder(&self) -> Option<&Home<A>> {
+            None
+        }
+    }
+}
+
+pub(crate) use imp::Check;

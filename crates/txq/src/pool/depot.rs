@@ -1,0 +1,60 @@
+//! The buffers that nobody's cache holds, in batches: a Treiber stack with a tag against ABA.
+//!
+//! A pop must read which batch lies below the top before it swings the top there. Between the two another thread may
+//! pop that batch, use its buffers, and push it again over another one; the top looks the same and what lies below has
+//! changed. The head is therefore an index and a tag that every push and pop advances: the exchange fails unless nothing at
+//! all has happened, but for 2^32 operations within one pop. Neither side waits for the other at any point.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic};
+use crate::pool::slot::Slot;
+
+/// A stack of batches of free buffers.
+pub(super) struct Depot<A: Arch> {
+    /// Index plus one of the first buffer of the top batch (0 when empty) below a 32-bit tag.
+    head: CachePadded<A::AtomicU64>,
+}
+
+const INDEX: u64 = u32::MAX as u64;
+
+fn advance(head: u64, top: u32) -> u64 {
+    ((head >> 32).wrapping_add(1) << 32) | u64::from(top)
+}
+
+impl<A: Arch> Depot<A> {
+    pub(super) fn new() -> Self {
+        Self { head: CachePadded::new(A::AtomicU64::new(0)) }
+    }
+
+    /// Pushes a batch by its first buffer; the rest hangs on that buffer's `next`.
+    #[inline]
+    pub(super) fn push(&self, first: &Slot<A>) {
+        let mut head = self.head.load(Relaxed);
+        loop {
+            first.below.store((head & INDEX) as u32, Relaxed);
+            // Release: the batch's links and buffers; pairs with the acquire in `pop`.
+            match self.head.compare_exchange_weak(head, advance(head, first.index + 1), Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Pops a batch: its first buffer.
+    #[inline]
+    pub(super) fn pop<'s>(&self, slots: &'s [Slot<A>]) -> Option<&'s Slot<A>> {
+        let mut head = self.head.load(Acquire);
+        loop {
+            let first = slots.get(((head & INDEX) as usize).checked_sub(1)?)?;
+            // May be stale when the batch is no longer on top; then the exchange fails.
+            let below = first.below.load(Relaxed);
+            match self.head.compare_exchange_weak(head, advance(head, below), Acquire, Acquire) {
+                Ok(_) => return Some(first),
+                Err(now) => head = now,
+            }
+        }
+    }
+}

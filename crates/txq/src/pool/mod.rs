@@ -1,0 +1,284 @@
+//! Buffers: one contiguous region, a cache per sender, and a lock-free way home for what is freed elsewhere.
+//!
+//! ```text
+//!   Cache (a sender)  --alloc-->  Packet  --xmit, completion on any CPU-->  freed
+//!     ^   ^                                                                   |
+//!     |   +------- inbox of the sender's home (push / take all) <-------------+
+//!     +----------- depot (batches of 32, lock-free stack) <--- spills, senders that ended
+//! ```
+//!
+//! A sender allocates from its own cache without an atomic operation. A packet that another thread frees goes to the
+//! inbox of the sender that allocated it, a list of packets for one compare-and-swap, so its memory returns to the CPU in
+//! whose caches it lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A sender that runs dry looks
+//! into its inbox, the depot, and at last the inboxes of all others; then it gets [`AllocError::Exhausted`]. Nothing
+//! here ever waits.
+//!
+//! The pool's memory lives until its last handle is dropped. If packets are still alive then, the memory is given up
+//! rather than freed under them, and debug builds name the sender of each.
+
+mod cache;
+pub(crate) mod check;
+mod depot;
+pub(crate) mod home;
+mod region;
+pub(crate) mod retired;
+pub(crate) mod slot;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::arch::{Arch, CellApi, CpuId, Native};
+use crate::packet::Packet;
+use depot::Depot;
+use home::Homes;
+use region::Region;
+use slot::Slot;
+
+pub use cache::{AllocError, CACHE_SIZE, Cache};
+pub use region::Backing;
+
+/// What a pool shall be.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// For messages.
+    pub name: String,
+    /// How many packets it holds, 1 to 2^31 - 1.
+    pub buffers: u32,
+    /// The longest packet, in bytes, without the headroom.
+    pub room: usize,
+    /// Bytes kept free in front of a new packet, for headers, at most 16384.
+    pub headroom: u16,
+    /// Where the memory comes from.
+    pub backing: Backing,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self { name: "pool".into(), buffers: 4096, room: 1920, headroom: 128, backing: Backing::Auto }
+    }
+}
+
+/// A pool that cannot be.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// A size out of range.
+    #[error("pool \"{name}\": {what} {value} is out of range: use {range}")]
+    Size {
+        /// The pool's name.
+        name: String,
+        /// Which size.
+        what: &'static str,
+        /// What was asked for.
+        value: usize,
+        /// What is possible.
+        range: &'static str,
+    },
+    /// No memory.
+    #[error(
+        "pool \"{name}\": no memory for {bytes} bytes ({source}): use fewer or smaller buffers, or backing \"auto\""
+    )]
+    Memory {
+        /// The pool's name.
+        name: String,
+        /// What was asked for.
+        bytes: usize,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A pool of buffers. Clones are the same pool.
+pub struct Pool<A: Arch = Native>(Arc<Shared<A>>);
+
+impl<A: Arch> Clone for Pool<A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+struct Shared<A: Arch> {
+    name: String,
+    buffers: u32,
+    room: usize,
+    headroom: u16,
+    stride: usize,
+    cache_size: usize,
+    memory: ManuallyDrop<Memory<A>>,
+}
+
+/// What packets point into.
+struct Memory<A: Arch> {
+    slots: Box<[Slot<A>]>,
+    depot: Depot<A>,
+    homes: Homes<A>,
+    region: Region,
+}
+
+impl<A: Arch> Memory<A> {
+    /// Buffers that are at home. Takes them off their lists.
+    fn count_home(&self) -> usize {
+        let mut home = 0;
+        let mut count = |mut slot: *mut Slot<A>| {
+            while !slot.is_null() {
+                home += 1;
+                // SAFETY: buffers on the depot or in an inbox, taken by us.
+                slot = unsafe { (*slot).next.with(|n| *n) };
+            }
+        };
+        while let Some(first) = self.depot.pop(&self.slots) {
+            count(ptr::from_ref(first).cast_mut());
+        }
+        for h in self.homes.iter() {
+            let mut list = h.inbox.take_all();
+            while !list.is_null() {
+                count(list);
+                // SAFETY: as above.
+                list = unsafe { (*list).older.with(|l| *l) };
+            }
+        }
+        home
+    }
+}
+
+impl<A: Arch> Pool<A> {
+    /// A pool with all of its buffers free.
+    pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
+        let PoolConfig { name, buffers, room, headroom, backing } = config.clone();
+        let size = |what, value, range| PoolError::Size { name: name.clone(), what, value, range };
+        if buffers == 0 || buffers > i32::MAX as u32 {
+            return Err(size("buffers", buffers as usize, "1 to 2147483647"));
+        }
+        if room == 0 || room > 1 << 20 {
+            return Err(size("room", room, "1 to 1048576 bytes"));
+        }
+        if headroom > 16384 {
+            return Err(size("headroom", headroom.into(), "0 to 16384 bytes"));
+        }
+        // An odd number of cache lines, so that the first lines of successive buffers fall into different cache sets.
+        let stride = ((room + usize::from(headroom)).div_ceil(64) | 1) * 64;
+        let bytes = stride.saturating_mul(buffers as usize);
+        let region = Region::new(bytes, backing).map_err(|source| PoolError::Memory {
+            name: name.clone(),
+            bytes,
+            source,
+        })?;
+        let slots = (0..buffers)
+            // SAFETY: within the region, which has `buffers` times `stride` bytes.
+            .map(|i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) }))
+            .collect();
+        let memory = Memory { slots, depot: Depot::new(), homes: Homes::new(), region };
+        let cache_size = (buffers as usize / 32).clamp(1, CACHE_SIZE);
+        let memory = ManuallyDrop::new(memory);
+        let shared = Shared { name, buffers, room, headroom, stride, cache_size, memory };
+        // From the last to the first, so that the depot hands out the lowest addresses first.
+        shared.stock(shared.memory.slots.iter().rev().map(NonNull::from));
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// A stock of buffers for a sender that runs on `cpu`.
+    pub fn cache(&self, name: &str, cpu: CpuId) -> Cache<A> {
+        Cache::new(self.0.clone(), name, cpu)
+    }
+
+    /// How many packets the pool holds.
+    pub fn buffers(&self) -> u32 {
+        self.0.buffers
+    }
+
+    /// The longest packet it holds, in bytes.
+    pub fn room(&self) -> usize {
+        self.0.room
+    }
+
+    /// What the memory lies in: never [`Backing::Auto`].
+    pub fn backing(&self) -> Backing {
+        self.0.memory.region.backing()
+    }
+
+    /// The region and the distance between buffers, in bytes: what a UMEM is registered with.
+    pub fn region(&self) -> (NonNull<u8>, usize) {
+        (self.0.memory.region.base(), self.0.stride)
+    }
+
+    /// The packet whose buffer holds `offset` of the region: for devices that report completions by address.
+    ///
+    /// # Safety
+    /// The packet was given to the device by [`Packet::into_offset`], and the device returns it the first time.
+    ///
+    /// # Panics
+    /// When `offset` is outside of the region; in debug builds also when that buffer is not in use.
+    pub unsafe fn packet_at(&self, offset: usize) -> Packet<A> {
+        let index = offset / self.0.stride;
+        let Some(slot) = self.0.memory.slots.get(index) else {
+            panic!("foreign buffer: offset {offset} is not in pool \"{}\"", self.0.name);
+        };
+        #[cfg(debug_assertions)]
+        assert!(
+            slot.check.holder().is_some(),
+            "double completion: buffer {index} of pool \"{}\" is not in use",
+            self.0.name
+        );
+        // SAFETY: the caller's promise.
+        unsafe { Packet::from_slot(NonNull::from(slot)) }
+    }
+
+    /// Buffers in use, by the name of the sender that allocated each. Exact when nothing moves; empty in release builds.
+    pub fn in_use(&self) -> BTreeMap<String, usize> {
+        self.0.in_use()
+    }
+}
+
+impl<A: Arch> Shared<A> {
+    /// Buffers that move between a cache and the depot at a time (`NAPI_SKB_CACHE_BULK`).
+    fn bulk(&self) -> usize {
+        (self.cache_size / 4).max(1)
+    }
+
+    /// Puts free buffers on the depot, in batches.
+    fn stock(&self, mut buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
+        while let Some(first) = buffers.next() {
+            let mut last = first;
+            for slot in buffers.by_ref().take(self.bulk() - 1) {
+                // SAFETY: the caller gives us free buffers that are its alone.
+                unsafe { last.as_ref().next.with_mut(|n| *n = slot.as_ptr()) };
+                last = slot;
+            }
+            // SAFETY: as above; descriptors live as long as the pool.
+            unsafe { last.as_ref().next.with_mut(|n| *n = ptr::null_mut()) };
+            // SAFETY: as above.
+            self.memory.depot.push(unsafe { first.as_ref() });
+        }
+    }
+
+    fn in_use(&self) -> BTreeMap<String, usize> {
+        let mut names = BTreeMap::new();
+        for home in self.memory.slots.iter().filter_map(|s| s.check.holder()) {
+            *names.entry(home.name()).or_default() += 1;
+        }
+        names
+    }
+}
+
+impl<A: Arch> Drop for Shared<A> {
+    fn drop(&mut self) {
+        let missing = self.buffers as usize - self.memory.count_home();
+        if missing == 0 {
+            // SAFETY: not used again, and no packet is left that points into it.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        } else if cfg!(debug_assertions) {
+            eprintln!(
+                "txq: pool \"{}\" ended with {missing} packets alive; allocated by: {:?}",
+                self.name,
+                self.in_use()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

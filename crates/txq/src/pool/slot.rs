@@ -1,0 +1,119 @@
+//! A buffer's descriptor: the kernel's `sk_buff`, without what user space has no use for.
+//!
+//! Descriptors lie in an array of their own, apart from the data, so that the region holds nothing but packets. Two
+//! cache lines each. All that a packet's way touches is in the first; the second is for what is asked for now and then
+//! and is valid only where a flag says so, so that allocating need not write it.
+
+use crate::arch::{Arch, CellApi, Nanos};
+use crate::drop::DropReason;
+use crate::pool::check::Check;
+use crate::pool::home::Home;
+use crate::sync::llist::Linked;
+
+/// The descriptor of one buffer.
+#[repr(C, align(128))]
+pub(crate) struct Slot<A: Arch> {
+    /// The next packet of the [`PacketList`](crate::packet::PacketList) or of the free list that the buffer is on.
+    pub(crate) next: A::Cell<*mut Slot<A>>,
+    pub(crate) body: A::Cell<Body<A>>,
+    /// A list's summary, kept at its first packet while the list is on an `LList`.
+    pub(crate) chain: A::Cell<Chain<A>>,
+    /// The list pushed before, while this one's is on an `LList`.
+    pub(crate) older: A::Cell<*mut Slot<A>>,
+    /// The batch below this one on the pool's depot: an index plus one, 0 at the bottom.
+    pub(crate) below: A::AtomicU32,
+    pub(crate) index: u32,
+    pub(crate) check: Check<A>,
+}
+
+// SAFETY: whoever holds the one handle to a buffer (a `Packet`, a list, the pool) is the only one to touch its cells;
+// handles move between threads with release and acquire (`sync/llist.rs`, `pool/depot.rs`).
+unsafe impl<A: Arch> Send for Slot<A> {}
+// SAFETY: as above.
+unsafe impl<A: Arch> Sync for Slot<A> {}
+
+// SAFETY: `older` is used for `LList` only.
+unsafe impl<A: Arch> Linked<A> for Slot<A> {
+    #[inline]
+    fn link(&self) -> &A::Cell<*mut Self> {
+        &self.older
+    }
+}
+
+/// What a packet is. Offsets are from the start of the buffer; lengths in bytes.
+#[repr(C)]
+pub(crate) struct Body<A: Arch> {
+    pub(crate) data: *mut u8,
+    /// Where the buffer is at home; set when it is handed out, meaningless before.
+    pub(crate) home: *const Home<A>,
+    /// Earliest departure time, 0 for now (`skb->tstamp`).
+    pub(crate) tstamp: Nanos,
+    /// When it was handed in, 0 where latency is not being sampled.
+    pub(crate) stamp: Nanos,
+    pub(crate) hash: u32,
+    pub(crate) mark: u32,
+    pub(crate) priority: u32,
+    pub(crate) len: u32,
+    pub(crate) off: u16,
+    pub(crate) txq: u16,
+    pub(crate) gso_segs: u16,
+    pub(crate) reason: DropReason,
+    pub(crate) flags: u8,
+    // Second line.
+    pub(crate) gso_size: u16,
+    pub(crate) network: u16,
+    pub(crate) transport: u16,
+    pub(crate) protocol: u16,
+    pub(crate) cookie: u64,
+}
+
+impl<A: Arch> Body<A> {
+    /// `network`, `transport` and `protocol` are set.
+    pub(crate) const DISSECTED: u8 = 1;
+    /// `cookie` is set.
+    pub(crate) const COOKIE: u8 = 2;
+}
+
+/// The summary of a list of packets.
+pub(crate) struct Chain<A: Arch> {
+    pub(crate) tail: *mut Slot<A>,
+    pub(crate) bytes: u64,
+    pub(crate) len: u32,
+    pub(crate) segs: u32,
+    pub(crate) stamped: bool,
+}
+
+impl<A: Arch> Slot<A> {
+    pub(super) fn new(index: u32, data: *mut u8) -> Self {
+        use crate::arch::Atomic;
+        use std::ptr::null_mut;
+        Self {
+            next: A::Cell::new(null_mut()),
+            body: A::Cell::new(Body {
+                data,
+                home: null_mut(),
+                tstamp: 0,
+                stamp: 0,
+                hash: 0,
+                mark: 0,
+                priority: 0,
+                len: 0,
+                off: 0,
+                txq: 0,
+                gso_segs: 1,
+                reason: DropReason::NotSpecified,
+                flags: 0,
+                gso_size: 0,
+                network: 0,
+                transport: 0,
+                protocol: 0,
+                cookie: 0,
+            }),
+            chain: A::Cell::new(Chain { tail: null_mut(), bytes: 0, len: 0, segs: 0, stamped: false }),
+            older: A::Cell::new(null_mut()),
+            below: A::AtomicU32::new(0),
+            index,
+            check: Check::new(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+use super::*;
+use crate::packet::PacketList;
+
+fn pool(buffers: u32) -> Pool {
+    let backing = Backing::Heap;
+    Pool::new(&PoolConfig { name: "p".into(), buffers, room: 256, headroom: 64, backing }).unwrap()
+}
+
+#[test]
+fn a_packet_has_room_in_front_and_behind() {
+    let mut cache = pool(4).cache("s", 0);
+    let mut packet = cache.alloc(3).unwrap();
+    packet.data_mut().copy_from_slice(b"xyz");
+    packet.push(2).unwrap().copy_from_slice(b"ab");
+    assert_eq!(packet.data(), b"abxyz");
+    assert!(packet.push(63).is_none());
+    packet.pull(1).unwrap();
+    packet.truncate(3);
+    assert_eq!(packet.data(), b"bxy");
+    assert!(packet.pull(4).is_none());
+    assert_eq!(packet.data(), b"bxy");
+}
+
+#[test]
+fn exhaustion_is_an_error_that_names_the_pool_and_ends_when_a_packet_does() {
+    let mut cache = pool(2).cache("s", 0);
+    let first = cache.alloc(1).unwrap();
+    let _second = cache.alloc(1).unwrap();
+    let e = cache.alloc(1).unwrap_err();
+    assert_eq!(e, AllocError::Exhausted { pool: "p".into(), buffers: 2 });
+    drop(first);
+    cache.alloc(1).unwrap();
+}
+
+#[test]
+fn a_long_packet_is_refused() {
+    let mut cache = pool(1).cache("s", 0);
+    assert!(matches!(cache.alloc(257), Err(AllocError::TooLong { len: 257, room: 256, .. })));
+    cache.alloc(256).unwrap();
+}
+
+#[test]
+fn the_limit_of_a_sender_counts_what_is_out_wherever_it_is_freed() {
+    let pool = pool(1000);
+    let (mut mine, mut other) = (pool.cache("mine", 0), pool.cache("other", 1));
+    mine.set_limit(3);
+    let mut list = PacketList::new();
+    assert_eq!(mine.alloc_batch(10, 8, &mut list), Ok(3));
+    assert!(matches!(mine.alloc(8), Err(AllocError::Limit { limit: 3, .. })));
+    other.free(list);
+    let mut list = PacketList::new();
+    assert_eq!(mine.alloc_batch(2, 8, &mut list), Ok(2));
+    mine.free(list);
+    // Buffers that a starving sender takes out of our inbox are no longer out.
+    let mut list = PacketList::new();
+    mine.alloc_batch(3, 8, &mut list).unwrap();
+    drop(list);
+    let mut all = PacketList::new();
+    let got = other.alloc_batch(2000, 8, &mut all).unwrap();
+    assert_eq!(got, 1000 - mine.stack.len());
+    assert!(matches!(mine.alloc(8), Ok(_) | Err(AllocError::Exhausted { .. })));
+}
+
+#[test]
+fn buffers_of_a_sender_that_is_gone_are_found() {
+    let pool = pool(300);
+    let mut all = PacketList::new();
+    let mut gone = pool.cache("gone", 0);
+    gone.alloc_batch(300, 8, &mut all).unwrap();
+    drop(gone);
+    drop(all);
+    let mut all = PacketList::new();
+    assert_eq!(pool.cache("heir", 0).alloc_batch(300, 8, &mut all), Ok(300));
+}
+
+#[test]
+fn the_region_gives_a_packet_back_by_its_offset() {
+    let pool = pool(3);
+    let mut cache = pool.cache("s", 0);
+    let (_a, mut b) = (cache.alloc(8).unwrap(), cache.alloc(8).unwrap());
+    b.data_mut().copy_from_slice(b"contents");
+    let at = b.into_offset(pool.region().0);
+    // SAFETY: the offset came from `into_offset` and is given back once.
+    let b = unsafe { pool.packet_at(at) };
+    assert_eq!(b.data(), b"contents");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks for more memory than Miri has")]
+fn sizes_out_of_range_are_refused_by_name() {
+    let with = |f: fn(&mut PoolConfig)| {
+        let mut config = PoolConfig { name: "p".into(), backing: Backing::Heap, ..PoolConfig::default() };
+        f(&mut config);
+        Pool::<Native>::new(&config).err().unwrap().to_string()
+    };
+    assert_eq!(with(|c| c.buffers = 0), "pool \"p\": buffers 0 is out of range: use 1 to 2147483647");
+    assert!(with(|c| c.room = 0).contains("room 0"));
+    assert!(with(|c| c.headroom = 65535).contains("headroom 65535"));
+    assert!(with(|c| (c.buffers, c.room) = (i32::MAX as u32, 1 << 20)).contains("no memory"));
+}
+
+#[cfg(debug_assertions)]
+mod debug {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "double completion: buffer 0 of pool \"p\" is not in use")]
+    fn a_completion_reported_twice_is_found() {
+        let pool = pool(1);
+        let at = pool.cache("s", 0).alloc(1).unwrap().into_offset(pool.region().0);
+        // SAFETY: given back once here, which is right, and once below, which is what the check is for.
+        drop(unsafe { pool.packet_at(at) });
+        // SAFETY: never made: the check panics first.
+        drop(unsafe { pool.packet_at(at) });
+    }
+
+    #[test]
+    #[should_panic(expected = "double free of buffer 0, last allocated by sender \"thief\"")]
+    fn a_double_free_is_found_and_names_the_sender() {
+        let pool = pool(1);
+        let packet = pool.cache("thief", 0).alloc(1).unwrap();
+        let slot = packet.into_slot();
+        // SAFETY: not sound, on purpose: the second handle is what the check must find.
+        let (first, second) = unsafe { (Packet::from_slot(slot), Packet::from_slot(slot)) };
+        drop(first);
+        let _ = second.retire();
+    }
+
+    #[test]
+    #[should_panic(expected = "foreign buffer: offset 999999 is not in pool \"p\"")]
+    fn a_foreign_buffer_is_found() {
+        // SAFETY: never made: the check panics first.
+        drop(unsafe { pool(1).packet_at(999_999) });
+    }
+
+    #[test]
+    fn packets_in_use_are_named_by_their_sender() {
+        let pool = pool(8);
+        let (mut a, mut b) = (pool.cache("a", 0), pool.cache("b", 0));
+        let _packets = (a.alloc(1), a.alloc(1), b.alloc(1));
+        assert_eq!(pool.in_use(), BTreeMap::from([("a".into(), 2), ("b".into(), 1)]));
+    }
+
+    #[test]
+    fn a_pool_that_ends_before_its_packets_keeps_their_memory() {
+        let packet = pool(2).cache("s", 0).alloc(5).unwrap();
+        assert_eq!(packet.len(), 5);
+    }
+}

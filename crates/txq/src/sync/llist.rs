@@ -1,0 +1,85 @@
+//! A lock-free list that any thread pushes to and one takes whole: the kernel's `llist_head`.
+//!
+//! There is no pop, only [`LList::take_all`], so a node cannot leave and come back between another thread's read of
+//! the head and its exchange: no ABA, no tags, no hazard pointers. A push tells whether the list was empty; that
+//! answer is what `enqueue/llist.rs` builds ownership from.
+//!
+//! Ordering: a push releases the node's content, `take_all` acquires it. Pushes between the two are read-modify-writes
+//! of the same word, so they continue the release sequence and one acquire sees all of them.
+
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::arch::{Arch, AtomicPtr, CellApi};
+
+/// What can stand in an [`LList`].
+///
+/// # Safety
+/// `link` must return the same cell for the node's whole life, and nothing else may use that cell while the node is
+/// on a list.
+pub unsafe trait Linked<A: Arch>: Sized + 'static {
+    /// The link to the node pushed before this one.
+    fn link(&self) -> &A::Cell<*mut Self>;
+}
+
+/// The head of the list.
+pub struct LList<A: Arch, T: Linked<A>> {
+    head: A::AtomicPtr<T>,
+}
+
+impl<A: Arch, T: Linked<A>> LList<A, T> {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self { head: A::AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Pushes one node and tells whether the list was empty (`llist_add`).
+    ///
+    /// # Safety
+    /// `node` is valid until it is taken, and the caller gives it up: it is on no other list and nobody else touches it.
+    #[inline]
+    pub unsafe fn push(&self, node: *mut T) -> bool {
+        let mut head = self.head.load(Relaxed);
+        loop {
+            // SAFETY: the node is still the caller's alone, and it is valid by the caller's promise.
+            unsafe { (*node).link().with_mut(|l| *l = head) };
+            match self.head.compare_exchange_weak(head, node, Release, Relaxed) {
+                Ok(_) => return head.is_null(),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes the whole list, newest first (`llist_del_all`). Null when there was nothing.
+    #[inline]
+    pub fn take_all(&self) -> *mut T {
+        self.head.swap(ptr::null_mut(), Acquire)
+    }
+
+    /// Whether there is nothing at this moment.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head.load(Relaxed).is_null()
+    }
+}
+
+impl<A: Arch, T: Linked<A>> Default for LList<A, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Turns a taken list around, oldest first (`llist_reverse_order`).
+///
+/// # Safety
+/// `head` came from [`LList::take_all`] and its nodes are still the caller's.
+pub unsafe fn reverse<A: Arch, T: Linked<A>>(mut head: *mut T) -> *mut T {
+    let mut oldest = ptr::null_mut();
+    while !head.is_null() {
+        // SAFETY: each node of a taken list is valid and belongs to the caller.
+        let next = unsafe { (*head).link().with_mut(|l| ptr::replace(l, oldest)) };
+        oldest = head;
+        head = next;
+    }
+    oldest
+}

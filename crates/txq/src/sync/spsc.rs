@@ -1,0 +1,147 @@
+//! A bounded ring from one thread to another: what a driver's transmit half hands to its completion half.
+//!
+//! Two cursors on two cache lines, each written by one side. Both sides keep a copy of the other's cursor and read the
+//! shared one only when the copy says full or empty, and publish their own once per batch ([`Producer::publish`],
+//! [`Consumer::publish`]), so a batch costs one transfer of each line.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic, CellApi};
+
+struct Ring<A: Arch, T> {
+    slots: Box<[A::Cell<MaybeUninit<T>>]>,
+    mask: u32,
+    /// Next slot to fill. Written by the producer; everything before it is filled.
+    head: CachePadded<A::AtomicU32>,
+    /// Next slot to empty. Written by the consumer; everything before it is empty.
+    tail: CachePadded<A::AtomicU32>,
+}
+
+// SAFETY: a slot is touched by the producer from `tail`'s publication until `head`'s, and by the consumer from
+// `head`'s until `tail`'s, so values only move from thread to thread.
+unsafe impl<A: Arch, T: Send> Send for Ring<A, T> {}
+// SAFETY: as above.
+unsafe impl<A: Arch, T: Send> Sync for Ring<A, T> {}
+
+/// A ring for `capacity` values, rounded up to a power of two.
+///
+/// # Panics
+/// When `capacity` is 0 or greater than 2^30.
+pub fn ring<A: Arch, T: Send>(capacity: u32) -> (Producer<A, T>, Consumer<A, T>) {
+    assert!((1..=1 << 30).contains(&capacity), "a ring of {capacity} slots: use 1 to 2^30");
+    let size = capacity.next_power_of_two();
+    let ring = Arc::new(Ring {
+        slots: (0..size).map(|_| A::Cell::new(MaybeUninit::uninit())).collect(),
+        mask: size - 1,
+        head: CachePadded::new(A::AtomicU32::new(0)),
+        tail: CachePadded::new(A::AtomicU32::new(0)),
+    });
+    (Producer { ring: ring.clone(), head: 0, tail: 0 }, Consumer { ring, head: 0, tail: 0 })
+}
+
+/// The filling side.
+pub struct Producer<A: Arch, T: Send> {
+    ring: Arc<Ring<A, T>>,
+    head: u32,
+    /// The consumer's cursor as last read: never ahead of the real one.
+    tail: u32,
+}
+
+/// The emptying side.
+pub struct Consumer<A: Arch, T: Send> {
+    ring: Arc<Ring<A, T>>,
+    /// The producer's cursor as last read: never ahead of the real one.
+    head: u32,
+    tail: u32,
+}
+
+impl<A: Arch, T: Send> Producer<A, T> {
+    /// Fills the next slot, unseen until [`publish`](Producer::publish). A full ring gives the value back.
+    #[inline]
+    pub fn push(&mut self, value: T) -> Result<(), T> {
+        if self.head.wrapping_sub(self.tail) > self.ring.mask {
+            // Acquire: the consumer's reads of the slot come before our write.
+            self.tail = self.ring.tail.load(Acquire);
+            if self.head.wrapping_sub(self.tail) > self.ring.mask {
+                return Err(value);
+            }
+        }
+        let slot = &self.ring.slots[(self.head & self.ring.mask) as usize];
+        // SAFETY: the slot is empty and the producer's until `publish`.
+        slot.with_mut(|s| unsafe { (*s).write(value) });
+        self.head = self.head.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Shows the consumer everything pushed so far.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.ring.head.store(self.head, Release);
+    }
+}
+
+impl<A: Arch, T: Send> Drop for Producer<A, T> {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
+
+impl<A: Arch, T: Send> Consumer<A, T> {
+    /// The next value, if one is there, without taking it.
+    #[inline]
+    pub fn peek(&mut self) -> Option<&T> {
+        if !self.refresh() {
+            return None;
+        }
+        let slot = &self.ring.slots[(self.tail & self.ring.mask) as usize];
+        // SAFETY: the slot is filled and the consumer's until `publish`, which needs `&mut self`.
+        Some(slot.with(|s| unsafe { (*s).assume_init_ref() }))
+    }
+
+    /// Takes the next value. Its slot returns to the producer at [`publish`](Consumer::publish).
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if !self.refresh() {
+            return None;
+        }
+        let slot = &self.ring.slots[(self.tail & self.ring.mask) as usize];
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the slot is filled, and the cursor has moved on, so the value is read once.
+        Some(slot.with(|s| unsafe { (*s).assume_init_read() }))
+    }
+
+    /// Gives the producer back every slot taken so far.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.ring.tail.store(self.tail, Release);
+    }
+
+    fn refresh(&mut self) -> bool {
+        if self.head == self.tail {
+            // Acquire: pairs with the producer's publication of the slots' content.
+            self.head = self.ring.head.load(Acquire);
+        }
+        self.head != self.tail
+    }
+}
+
+impl<A: Arch, T: Send> Drop for Consumer<A, T> {
+    fn drop(&mut self) {
+        self.publish();
+    }
+}
+
+impl<A: Arch, T> Drop for Ring<A, T> {
+    fn drop(&mut self) {
+        let (head, mut tail) = (self.head.load(Relaxed), self.tail.load(Relaxed));
+        while tail != head {
+            // SAFETY: both sides are gone and have published, so exactly these slots are filled.
+            self.slots[(tail & self.mask) as usize].with_mut(|s| unsafe { (*s).assume_init_drop() });
+            tail = tail.wrapping_add(1);
+        }
+    }
+}
