@@ -2,3 +2,5 @@
 
 pub mod cpumask;
 pub mod stats;
+pub mod topology;
+pub mod xps;
