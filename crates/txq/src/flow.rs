@@ -115,7 +115,12 @@ pub struct Dissected {
 /// the table of this [module](self) says what is made of each frame.
 pub fn dissect(frame: &[u8]) -> Dissected {
     let mut found = Dissected::default();
-    let Ok(ethernet) = Ethernet2HeaderSlice::from_slice(frame) else { return found };
+    ethernet(frame, &mut found);
+    found
+}
+
+fn ethernet(frame: &[u8], found: &mut Dissected) {
+    let Ok(ethernet) = Ethernet2HeaderSlice::from_slice(frame) else { return };
     found.keys.hosts = Hosts::Mac { src: ethernet.source(), dst: ethernet.destination() };
     let mut ethertype = ethernet.ether_type();
     let mut rest = &frame[ethernet.slice().len()..];
@@ -132,11 +137,10 @@ pub fn dissect(frame: &[u8]) -> Dissected {
     found.keys.ethertype = found.ethertype;
     found.network_offset = (frame.len() - rest.len()) as u16;
     match ethertype {
-        ether_type::IPV4 => ipv4(rest, &mut found),
-        ether_type::IPV6 => ipv6(rest, &mut found),
+        ether_type::IPV4 => ipv4(rest, found),
+        ether_type::IPV6 => ipv6(rest, found),
         _ => {}
     }
-    found
 }
 
 fn is_vlan(ethertype: EtherType) -> bool {
