@@ -6,6 +6,8 @@
 //! byte (kernel: `struct cpumask`, `bitmap_parse`, `bitmap_parselist`, `%*pb` and `%*pbl`). The mask grammar was
 //! measured against a running kernel, and `tests/xps_mask_kernel.rs` measures it again.
 
+#![forbid(unsafe_code)]
+
 use std::fmt;
 
 /// Ids that one 64-bit word of the set holds.

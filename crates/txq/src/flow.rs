@@ -24,6 +24,8 @@
 //! and the IPv6 flow label, since each may change within a flow, which would reorder it. A frame tagged with VLAN 0
 //! is the flow of the frame without a tag (802.1Q priority tags).
 
+#![forbid(unsafe_code)]
+
 use etherparse::{
     EtherType, Ethernet2HeaderSlice, IpAuthHeaderSlice, IpNumber, Ipv4HeaderSlice, Ipv6FragmentHeaderSlice,
     Ipv6HeaderSlice, Ipv6RawExtHeaderSlice, SingleVlanHeaderSlice, ether_type, ip_number,

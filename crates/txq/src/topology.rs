@@ -5,6 +5,8 @@
 //! kernel keeps the same knowledge as `cpu_online_mask` and `cpus_share_cache()` and shows it below
 //! `/sys/devices/system/cpu`, where it is read here.
 
+#![forbid(unsafe_code)]
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

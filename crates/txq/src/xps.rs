@@ -6,6 +6,8 @@
 //! is contended and the nearer a completion runs to the sender (kernel: `struct xps_dev_maps`, `__get_xps_queue_idx`,
 //! `skb_tx_hash`).
 
+#![forbid(unsafe_code)]
+
 use crate::cpumask::CpuMask;
 use crate::topology::Topology;
 
