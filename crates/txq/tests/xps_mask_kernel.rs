@@ -1,0 +1,194 @@
+//! Holds [`CpuMask::parse`] and [`CpuMask::format`] against the running kernel: the same texts are written to the
+//! `xps_cpus` and `xps_rxqs` files of a veth, and what the kernel answers must be what txq answers.
+//!
+//! The test starts itself again in network and mount namespaces that have no name, so that nothing is left behind
+//! however it ends. Without the rights or the tools for that it prints a line that starts with SKIP.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use txq::cpumask::{CpuMask, MaskError};
+
+const INSIDE: &str = "TXQ_TEST_INSIDE_NAMESPACE";
+const EINVAL: i32 = 22;
+const EOVERFLOW: i32 = 75;
+/// Widths around the borders of 32-bit groups and 64-bit words.
+const RX_QUEUES: [usize; 9] = [1, 2, 4, 31, 32, 33, 64, 65, 100];
+const RANDOM_TEXTS: usize = 400;
+const TEXTS: [&[u8]; 50] = [
+    b"1",
+    b"3",
+    b"0",
+    b"00000003",
+    b"1,",
+    b",1",
+    b",,1",
+    b" 1",
+    b"1 ",
+    b"1\n",
+    b"0x1",
+    b"g",
+    b"1-2",
+    b"4",
+    b"ff",
+    b"F",
+    b"a",
+    b"0,1",
+    b"1,1",
+    b"00000000,00000001",
+    b"1,00000000",
+    b"000000001",
+    b"f",
+    b"1f",
+    b"10",
+    b"0,f",
+    b"\n",
+    b",",
+    b"\n1",
+    b"1\ng",
+    b"1\0g",
+    b"1\r\n",
+    b"\t1\x0b",
+    b"1\x0c",
+    b"\xa01",
+    b"\x851",
+    b"\x1c1",
+    b"1 1",
+    b"1,,1",
+    b"g,1",
+    b"1,g",
+    b"g00000001",
+    b"zz00000001",
+    b"1g00000001",
+    b"123456789",
+    b"ffffffff",
+    b"ff,00000000",
+    b"FFFFFFFF,ffffffff",
+    b"1,00000000,00000000",
+    b"0,0,0,0,0",
+];
+
+#[test]
+fn the_kernel_answers_as_txq_does() {
+    if std::env::var_os(INSIDE).is_some() {
+        return compare();
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("not root");
+    }
+    let tools = [vec!["ip", "-V"], vec!["mount", "-V"], vec!["unshare", "--net", "--mount", "true"]];
+    if let Some(missing) = tools.iter().find(|tool| !succeeds(tool)) {
+        return skip(&format!("`{}` does not run here", missing.join(" ")));
+    }
+    let this = std::env::current_exe().unwrap();
+    let status = Command::new("unshare")
+        .args(["--net", "--mount"])
+        .arg(this)
+        .args(["--exact", "the_kernel_answers_as_txq_does", "--nocapture"])
+        .env(INSIDE, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "the comparison inside the namespace failed, see above");
+}
+
+fn compare() {
+    // Only a sysfs mounted from inside the namespace shows the namespace's devices.
+    if !succeeds(&["mount", "-t", "sysfs", "sysfs", "/sys"]) {
+        return skip("no sysfs in a namespace");
+    }
+    let cpus = CpuMask::parse_list(fs::read("/sys/devices/system/cpu/possible").unwrap(), 1 << 13).unwrap();
+    let online = CpuMask::parse_list(fs::read("/sys/devices/system/cpu/online").unwrap(), 1 << 13).unwrap();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for rx_queues in RX_QUEUES {
+        let queues = rx_queues.to_string();
+        let add = [
+            "ip",
+            "link",
+            "add",
+            "va",
+            "numtxqueues",
+            "2",
+            "numrxqueues",
+            &queues,
+            "type",
+            "veth",
+            "peer",
+            "name",
+        ];
+        if !succeeds(&[&add[..], &["vb"]].concat()) {
+            return skip("no veth");
+        }
+        let texts: Vec<Vec<u8>> = (0..RANDOM_TEXTS).map(|_| random.text(rx_queues)).collect();
+        for text in TEXTS.into_iter().chain(texts.iter().map(Vec::as_slice)) {
+            let queue = Path::new("/sys/class/net/va/queues/tx-0");
+            let every_rxq = CpuMask::first(rx_queues);
+            agree(&queue.join("xps_rxqs"), text, rx_queues, &every_rxq);
+            agree(&queue.join("xps_cpus"), text, cpus.width(), &online);
+        }
+        assert!(succeeds(&["ip", "link", "del", "va"]));
+    }
+}
+
+/// Writes `text` to `file`; the kernel keeps only the `usable` ones of the `nr_ids` ids.
+fn agree(file: &Path, text: &[u8], nr_ids: usize, usable: &CpuMask) {
+    // A file keeps its value when it is written nothing.
+    if text.is_empty() {
+        return;
+    }
+    let kernel = match fs::write(file, text) {
+        Ok(()) => Ok(fs::read_to_string(file).unwrap().trim_end().to_owned()),
+        Err(error) => Err(error.raw_os_error().unwrap()),
+    };
+    let ours = match CpuMask::parse(text, nr_ids) {
+        Ok(mask) => Ok(mask.iter().filter(|&id| usable.contains(id)).collect::<CpuMask>().format(nr_ids)),
+        Err(MaskError::Invalid { .. }) => Err(EINVAL),
+        Err(MaskError::Overflow { .. }) => Err(EOVERFLOW),
+    };
+    assert_eq!(
+        ours,
+        kernel,
+        "ours, the kernel's: {:?} to {} with {nr_ids} ids",
+        text.escape_ascii().to_string(),
+        file.display()
+    );
+}
+
+/// Xorshift: the texts must be the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 32) as usize % bound
+    }
+
+    /// A text that is mostly a mask: groups of about 8 digits, as many as `nr_ids` need, and now and then a byte
+    /// that has no place there.
+    fn text(&mut self, nr_ids: usize) -> Vec<u8> {
+        let mut text = Vec::new();
+        for _ in 0..self.below(nr_ids.div_ceil(32) + 2) {
+            let digits = [1, 2, 7, 8, 8, 8, 9][self.below(7)];
+            text.extend((0..digits).map(|_| b"0000000012345678abcdefABCDEF"[self.below(28)]));
+            text.push(b",,,,,, \n"[self.below(8)]);
+        }
+        text.pop();
+        if !text.is_empty() && self.below(3) == 0 {
+            let at = self.below(text.len());
+            text[at] = b"gxX-+, \t\xa0\xff\0\n"[self.below(12)];
+        }
+        text
+    }
+}
+
+fn succeeds(command: &[&str]) -> bool {
+    Command::new(command[0]).args(&command[1..]).output().is_ok_and(|output| output.status.success())
+}
+
+/// Past the capture of the test harness: a skipped comparison must be seen.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stdout(), "\nSKIP xps_mask_kernel: {reason}");
+}
