@@ -8,5 +8,6 @@ pub mod packet;
 pub mod pool;
 pub mod stats;
 pub mod sync;
+pub mod tc;
 pub mod topology;
 pub mod xps;

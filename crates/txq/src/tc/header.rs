@@ -1,0 +1,108 @@
+//! What stands before a qdisc's options: where it goes, what it is called, and its kind.
+//!
+//! `[dev NAME] [handle H:] [root | parent X:Y] KIND`, in any order but the kind last. The counterpart is the first half
+//! of iproute2's `tc_qdisc_modify`.
+
+use super::error::ParseError;
+use super::handle::Handle;
+use super::lex::Words;
+
+/// A qdisc's place, name and kind, each absent when the text does not give it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// The device.
+    pub dev: Option<&'a str>,
+    /// The handle; [`Handle::UNSPEC`] asks to choose one, like no handle at all.
+    pub handle: Option<Handle>,
+    /// The parent, [`Handle::ROOT`] for `root`.
+    pub parent: Option<Handle>,
+    /// The kind: the first word that is none of the others. The kind's options follow.
+    pub kind: Option<&'a str>,
+}
+
+impl<'a> Header<'a> {
+    /// Reads up to and including the kind.
+    ///
+    /// # Errors
+    /// A handle or parent that is none, a word without its value, or one given twice.
+    pub fn parse(words: &mut Words<'a>) -> Result<Header<'a>, ParseError> {
+        let mut header = Header::default();
+        while let Some(word) = words.next_word() {
+            match word {
+                "dev" => {
+                    let dev = words.value("dev")?;
+                    set_once(&mut header.dev, dev, "dev", dev)?;
+                }
+                "handle" => {
+                    let handle = words.value("handle")?;
+                    // tc, too, names the word and not the second handle here.
+                    set_once(&mut header.handle, Handle::parse_qdisc(handle)?, "handle", "handle")?;
+                }
+                "root" if header.parent.is_some() => {
+                    let error = ParseError::new("Error: \"root\" is duplicate parent ID");
+                    return Err(error.with_remedy("give one of root and parent, once"));
+                }
+                "root" => header.parent = Some(Handle::ROOT),
+                "parent" => {
+                    let parent = words.value("parent")?;
+                    set_once(&mut header.parent, Handle::parse_parent(parent)?, "parent", parent)?;
+                }
+                kind => {
+                    header.kind = Some(kind);
+                    break;
+                }
+            }
+        }
+        Ok(header)
+    }
+}
+
+fn set_once<T>(slot: &mut Option<T>, value: T, name: &str, second: &str) -> Result<(), ParseError> {
+    if slot.replace(value).is_some() {
+        let message = format!("Error: duplicate \"{name}\": \"{second}\" is the second value.");
+        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_reads_up_to_the_kind() {
+        let mut words = Words::split("handle 1: root pfifo limit 10");
+        let header = Header::parse(&mut words).unwrap();
+        let expected = Header {
+            dev: None,
+            handle: Some(Handle::new(1, 0)),
+            parent: Some(Handle::ROOT),
+            kind: Some("pfifo"),
+        };
+        assert_eq!((header, words.peek()), (expected, Some("limit")));
+
+        let header = Header::parse(&mut Words::split("dev tap0 parent 1:2 fq")).unwrap();
+        let expected =
+            Header { dev: Some("tap0"), handle: None, parent: Some(Handle::new(1, 2)), kind: Some("fq") };
+        assert_eq!(header, expected);
+
+        assert_eq!(Header::parse(&mut Words::split("mq")).unwrap().kind, Some("mq"));
+        assert_eq!(Header::parse(&mut Words::split("")).unwrap(), Header::default());
+    }
+
+    #[test]
+    fn messages_are_those_of_tc() {
+        for (text, message) in [
+            ("root root pfifo", "Error: \"root\" is duplicate parent ID"),
+            ("parent 1:1 root pfifo", "Error: \"root\" is duplicate parent ID"),
+            ("root parent 1: pfifo", "Error: duplicate \"parent\": \"1:\" is the second value."),
+            ("handle 1: handle 2: pfifo", "Error: duplicate \"handle\": \"handle\" is the second value."),
+            ("dev X dev Y root pfifo", "Error: duplicate \"dev\": \"Y\" is the second value."),
+            ("root handle 10000: pfifo", "Error: argument \"10000:\" is wrong: invalid qdisc ID"),
+            ("parent 1:zz pfifo", "Error: argument \"1:zz\" is wrong: invalid parent ID"),
+            ("root handle", "Command line is not complete. Try option \"help\""),
+        ] {
+            assert_eq!(Header::parse(&mut Words::split(text)).unwrap_err().message(), message, "{text}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `tc qdisc show`: qdiscs with their place, parameters and counters, as text and as JSON.
+//!
+//! Byte for byte what tc 6.1 prints for the same qdisc, blanks at line ends included, so that scripts made for tc read
+//! txq: `show_text` is `tc qdisc show`, with counters `tc -s qdisc show`; `show_json` is the same with `-j`. The
+//! counterpart is iproute2's `print_qdisc` and `print_tcstats2_attr`.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::handle::Handle;
+use super::options::Options;
+use super::units::Backlog;
+use crate::stats::QdiscStats;
+
+/// One qdisc as `tc qdisc show` presents it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QdiscInfo {
+    /// The kind: `pfifo`.
+    pub kind: String,
+    /// The handle; [`Handle::UNSPEC`] for a default qdisc that nobody named.
+    pub handle: Handle,
+    /// The device, absent when the reader asked for one device.
+    pub dev: Option<String>,
+    /// The parent; [`Handle::ROOT`] is printed as `root`.
+    pub parent: Handle,
+    /// References to the qdisc: one and one per txq that it serves. One is not printed.
+    pub refcnt: u32,
+    /// The kind's parameters.
+    pub options: Options,
+    /// The counters that every kind has.
+    pub stats: QdiscStats,
+    /// The kind's own counters, lines of text and keys of JSON after the common ones.
+    pub xstats: Option<Options>,
+}
+
+/// The qdiscs as lines of text, with counters if `stats`. Empty for no qdisc, otherwise ends with a line break.
+pub fn show_text(qdiscs: &[QdiscInfo], stats: bool) -> String {
+    let mut text = String::new();
+    for qdisc in qdiscs {
+        write_qdisc(&mut text, qdisc, stats).expect("writing to a String does not fail");
+    }
+    text
+}
+
+/// The qdiscs as an array of objects, with counters if `stats`. Its `to_string` is tc's line without the line break.
+pub fn show_json(qdiscs: &[QdiscInfo], stats: bool) -> Value {
+    qdiscs.iter().map(|qdisc| qdisc_json(qdisc, stats)).collect()
+}
+
+fn write_qdisc(text: &mut String, qdisc: &QdiscInfo, stats: bool) -> fmt::Result {
+    write!(text, "qdisc {} {:x}: ", qdisc.kind, qdisc.handle.major())?;
+    if let Some(dev) = &qdisc.dev {
+        write!(text, "dev {dev} ")?;
+    }
+    match qdisc.parent {
+        Handle::ROOT => write!(text, "root ")?,
+        parent => write!(text, "parent {parent} ")?,
+    }
+    if qdisc.refcnt != 1 {
+        write!(text, "refcnt {} ", qdisc.refcnt)?;
+    }
+    writeln!(text, "{}", qdisc.options.text())?;
+    if stats {
+        write_stats(text, &qdisc.stats)?;
+        if let Some(xstats) = &qdisc.xstats {
+            writeln!(text, "{}", xstats.text())?;
+        }
+    }
+    Ok(())
+}
+
+fn write_stats(text: &mut String, stats: &QdiscStats) -> fmt::Result {
+    let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
+    write!(text, " Sent {bytes} bytes {packets} pkt (dropped {drops}, overlimits {overlimits} ")?;
+    writeln!(text, "requeues {requeues}) ")?;
+    writeln!(text, " backlog {} {qlen}p requeues {requeues}", Backlog(backlog))
+}
+
+fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("kind", json!(qdisc.kind));
+    put("handle", json!(format!("{:x}:", qdisc.handle.major())));
+    if let Some(dev) = &qdisc.dev {
+        put("dev", json!(dev));
+    }
+    match qdisc.parent {
+        Handle::ROOT => put("root", json!(true)),
+        parent => put("parent", json!(parent.to_string())),
+    };
+    if qdisc.refcnt != 1 {
+        put("refcnt", json!(qdisc.refcnt));
+    }
+    put("options", qdisc.options.json());
+    if stats {
+        let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = qdisc.stats;
+        put("bytes", json!(bytes));
+        put("packets", json!(packets));
+        put("drops", json!(drops));
+        put("overlimits", json!(overlimits));
+        put("requeues", json!(requeues));
+        put("backlog", json!(backlog));
+        put("qlen", json!(qlen));
+        for (key, value) in qdisc.xstats.iter().flat_map(Options::fields) {
+            put(key, value.clone());
+        }
+    }
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! `txq::tc::show_text` and `show_json` against the real tc: the kernel's qdiscs are read from tc's JSON and must come
+//! out of ours byte for byte, as text and as JSON.
+
+mod netns;
+
+use netns::{DEV, Netns};
+use serde_json::Value;
+use txq::stats::QdiscStats;
+use txq::tc::{Handle, Micros, Options, QdiscInfo, Rate, Size, Style, show_json, show_text};
+
+#[test]
+fn show_is_that_of_tc() {
+    let Some(netns) = Netns::new("show") else { return };
+
+    check(&netns, "noqueue");
+    for words in [
+        &["root", "pfifo", "limit", "50"][..],
+        &["root", "handle", "7:", "pfifo", "limit", "4294967295"],
+        &["root", "pfifo_fast"],
+        &["root", "bfifo"],
+        &["root", "bfifo", "limit", "10k"],
+        &["root", "bfifo", "limit", "4294966272"],
+        &["root", "bfifo", "limit", "50"],
+        &["root", "htb", "default", "0x1f"],
+        &["root", "tbf", "rate", "8kbit", "burst", "2k", "limit", "30000"],
+        &["root", "tbf", "rate", "1gibit", "burst", "200k", "latency", "67.7ms"],
+    ] {
+        netns.delete();
+        if netns.replace(words) {
+            let sent = send(&netns);
+            let stats = check(&netns, &words.join(" "));
+            assert!(
+                !sent || stats.packets + stats.drops > 0,
+                "{words:?}: the packets were not counted: {stats:?}"
+            );
+        }
+    }
+
+    netns.delete();
+    if netns.replace(&["root", "handle", "1:", "mq"]) {
+        send(&netns);
+        check(&netns, "mq");
+        netns.replace(&["parent", "1:2", "handle", "20:", "pfifo", "limit", "7"]);
+        netns.replace(&["parent", "1:3", "bfifo", "limit", "30000"]);
+        send(&netns);
+        check(&netns, "mq with children");
+    }
+}
+
+/// Packets for the counters, to a neighbour that never answers; false where there is no ping.
+fn send(netns: &Netns) -> bool {
+    // Few, since ping waits while the slow shaper holds as many bytes as its socket may have on the way.
+    let ping = ["-q", "-c", "5", "-l", "5", "-W", "0.1", "-s", "1000", "192.0.2.2"];
+    let sent = !netns.run("ping", &ping).stdout.is_empty();
+    if !sent {
+        println!("SKIP sending: no ping");
+    }
+    sent
+}
+
+/// Compares every form of `tc qdisc show` for what is attached now. The counters are those of the device's first qdisc.
+fn check(netns: &Netns, what: &str) -> QdiscStats {
+    let mut counters = QdiscStats::default();
+    for iec in [&[][..], &["-iec"]] {
+        for stats in [&[][..], &["-s"]] {
+            for place in [&["qdisc", "show"][..], &["qdisc", "show", "dev", DEV]] {
+                let style = Style { iec: !iec.is_empty(), details: false };
+                let (text, json) = still(netns, &[iec, stats].concat(), place);
+                let qdiscs = infos(&json, style);
+                assert_eq!(show_text(&qdiscs, !stats.is_empty()), text, "{what}: text");
+                assert_eq!(format!("{}\n", show_json(&qdiscs, !stats.is_empty())), json, "{what}: JSON");
+                counters = qdiscs[0].stats;
+            }
+        }
+    }
+    counters
+}
+
+/// tc's text and JSON of one moment: a packet may leave between two calls.
+fn still(netns: &Netns, flags: &[&str], place: &[&str]) -> (String, String) {
+    let json_args = [&["-j"], flags, place].concat();
+    for _ in 0..100 {
+        let before = netns.tc(&json_args);
+        let text = netns.tc(&[flags, place].concat());
+        if netns.tc(&json_args) == before {
+            return (text, before);
+        }
+    }
+    panic!("tc's output does not stand still");
+}
+
+fn infos(json: &str, style: Style) -> Vec<QdiscInfo> {
+    let json: Value = serde_json::from_str(json).unwrap();
+    json.as_array().unwrap().iter().map(|qdisc| info(qdisc, style)).collect()
+}
+
+fn info(qdisc: &Value, style: Style) -> QdiscInfo {
+    let text = |key: &str| qdisc[key].as_str().map(str::to_owned);
+    let number = |key: &str| qdisc[key].as_u64().unwrap_or(0);
+    let kind = text("kind").unwrap();
+    QdiscInfo {
+        handle: Handle::parse_qdisc(&text("handle").unwrap()).unwrap(),
+        dev: text("dev"),
+        parent: text("parent").map_or(Handle::ROOT, |parent| Handle::parse_parent(&parent).unwrap()),
+        refcnt: qdisc["refcnt"].as_u64().unwrap_or(1) as u32,
+        options: options(&kind, &qdisc["options"], style),
+        stats: QdiscStats {
+            bytes: number("bytes"),
+            packets: number("packets"),
+            drops: number("drops"),
+            overlimits: number("overlimits"),
+            requeues: number("requeues"),
+            backlog: number("backlog"),
+            qlen: number("qlen"),
+        },
+        xstats: None,
+        kind,
+    }
+}
+
+/// The parameters as a qdisc's own file would write them.
+fn options(kind: &str, json: &Value, style: Style) -> Options {
+    let number = |key: &str| json[key].as_u64().unwrap();
+    let mut options = Options::new(style);
+    match kind {
+        "pfifo" => {
+            options.packets("limit", number("limit"));
+        }
+        "bfifo" => {
+            options.size("limit", Size(number("limit") as u32));
+        }
+        "pfifo_fast" => {
+            let priomap: Vec<u64> =
+                json["priomap"].as_array().unwrap().iter().map(|band| band.as_u64().unwrap()).collect();
+            options.number("bands", number("bands")).list("priomap", &priomap).json_only("multiqueue", false);
+        }
+        "tbf" => {
+            options.rate("rate", Rate(number("rate"))).size("burst", Size(number("burst") as u32));
+            options.micros("lat", Micros(number("lat") as u32)).end_blank();
+        }
+        "htb" => {
+            let default = json["default"].as_str().unwrap();
+            options.number("r2q", number("r2q")).put("default", default, format_args!("default {default}"));
+            options.number("direct_packets_stat", number("direct_packets_stat"));
+            options.number("direct_qlen", number("direct_qlen"));
+        }
+        "mq" | "noqueue" => {}
+        other => panic!("no parameters known for {other}"),
+    }
+    options
+}
