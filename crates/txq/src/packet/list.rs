@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-use crate::arch::{Arch, CellApi, Native};
+use crate::arch::{Arch, CellApi, Nanos, Native};
 use crate::packet::Packet;
 use crate::pool::retired::Retired;
 use crate::pool::slot::{Chain, Slot};
@@ -72,6 +72,14 @@ impl<A: Arch> PacketList<A> {
         self.link(packet.into_slot());
     }
 
+    /// Puts a packet in front: what a driver does with one that it took and cannot send yet.
+    pub fn push_front(&mut self, packet: Packet<A>) {
+        let mut list = Self::new();
+        list.push_back(packet);
+        list.append(std::mem::take(self));
+        *self = list;
+    }
+
     #[inline]
     fn link(&mut self, slot: NonNull<Slot<A>>) {
         let slot = slot.as_ptr();
@@ -115,6 +123,15 @@ impl<A: Arch> PacketList<A> {
         // SAFETY: a packet is nothing but a pointer to its descriptor, and `head` is one that the list owns; the
         // borrow of the list keeps it there.
         Some(unsafe { &*ptr::from_ref(&self.head).cast::<Packet<A>>() })
+    }
+
+    /// Has the first packet's latency sampled.
+    pub(crate) fn stamp_front(&mut self, at: Nanos) {
+        if self.len > 0 {
+            // SAFETY: `head` is a packet that the list owns.
+            unsafe { (*self.head).body.with_mut(|b| (*b).stamp = at) };
+            self.stamped = true;
+        }
     }
 
     /// Appends all of `other`.

@@ -58,7 +58,6 @@ mod imp {
         #[inline]
         pub(crate) fn out(&self, _: *const Home<A>) {}
         #[inline]
-        pub(crate) fn back(&self, _: u32, _: *const Home<A>) {}
         pub(crate) fn holder(&self) -> Option<&Home<A>> {
             None
         }

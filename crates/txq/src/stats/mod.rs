@@ -1,5 +1,8 @@
 //! Counters: the ones that `tc -s` prints and the ones behind the report.
 
+pub mod device;
+pub mod latency;
+
 /// The counters of one qdisc, with the meaning the kernel gives them (`gnet_stats_basic`, `gnet_stats_queue`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscStats {
@@ -17,4 +20,20 @@ pub struct QdiscStats {
     pub backlog: u64,
     /// Packets now queued.
     pub qlen: u64,
+}
+
+impl std::ops::Add for QdiscStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            packets: self.packets + other.packets,
+            drops: self.drops + other.drops,
+            overlimits: self.overlimits + other.overlimits,
+            requeues: self.requeues + other.requeues,
+            backlog: self.backlog + other.backlog,
+            qlen: self.qlen + other.qlen,
+        }
+    }
 }

@@ -1,0 +1,130 @@
+//! A device without a wire: it takes packets, keeps them as long as it is told to, and completes them.
+//!
+//! Its ring, its link's rate, the delay of its completions and who reaps them can be set, so that every state of a txq can
+//! be reached: stopped by a full ring, woken by a completion, served by the worker alone. With the defaults it is as fast
+//! as a device can be and still has a ring, which is what the cost of the path is measured against.
+
+use std::io;
+
+use txq::arch::{Arch, Nanos, Native};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::packet::{Packet, PacketList};
+use txq::sync::spsc::{Consumer, Producer, ring};
+
+/// What a packet takes on an Ethernet wire beside itself, in bytes: preamble 8, frame check sequence 4, gap 12.
+const WIRE: u64 = 24;
+
+/// What the device shall be.
+#[derive(Debug, Clone)]
+pub struct Null {
+    /// Its name.
+    pub name: String,
+    /// How many txqs it has.
+    pub txqs: u16,
+    /// Packets that a txq's ring holds.
+    pub ring: u32,
+    /// Bits per second of each txq's link, Ethernet's overhead included. `None`: no time passes.
+    pub rate: Option<u64>,
+    /// Nanoseconds from a packet's end on the wire to its completion.
+    pub delay: Nanos,
+    /// Whether senders may reap completions. If not, the worker does: the interrupt's CPU.
+    pub inline: bool,
+}
+
+impl Default for Null {
+    fn default() -> Self {
+        Self { name: "null0".into(), txqs: 1, ring: 1024, rate: None, delay: 0, inline: true }
+    }
+}
+
+impl Null {
+    /// A device with `txqs` txqs and defaults otherwise.
+    pub fn new(txqs: u16) -> Self {
+        Self { txqs, ..Self::default() }
+    }
+}
+
+impl<A: Arch> Driver<A> for Null {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: self.name.clone(), txqs: self.txqs, mtu: 1500 }
+    }
+
+    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
+        if !(1..=1 << 20).contains(&self.ring) {
+            let what = format!("a ring of {} packets: use 1 to 1048576", self.ring);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let (tx, done) = ring(self.ring);
+        let timed = self.rate.is_some() || self.delay > 0;
+        let tx = Tx { ring: tx, rate: self.rate, delay: self.delay, timed, wire_free: 0 };
+        let done = Done { ring: done, inline: self.inline };
+        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(self.ring) })
+    }
+}
+
+/// A packet on the ring, and when it is done: 0 for now.
+type Slot<A> = (Packet<A>, Nanos);
+
+struct Tx<A: Arch = Native> {
+    ring: Producer<A, Slot<A>>,
+    rate: Option<u64>,
+    delay: Nanos,
+    timed: bool,
+    /// When the wire has sent everything before.
+    wire_free: Nanos,
+}
+
+impl<A: Arch> Tx<A> {
+    /// When a packet that is handed over now will be complete.
+    fn done_at(&mut self, len: usize, now: Nanos) -> Nanos {
+        let start = self.wire_free.max(now);
+        let wire = self.rate.map_or(0, |rate| (len as u64 + WIRE) * 8 * 1_000_000_000 / rate.max(1));
+        self.wire_free = start + wire;
+        self.wire_free + self.delay
+    }
+}
+
+impl<A: Arch> Transmit<A> for Tx<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        let now = if self.timed { cx.clock.now() } else { 0 };
+        let mut status = Status::Ok;
+        while let Some(packet) = batch.pop_front() {
+            let at = if self.timed { self.done_at(packet.len(), now) } else { 0 };
+            if let Err((packet, _)) = self.ring.push((packet, at)) {
+                // The txq stops before the ring is full, so this is for callers that ignore the ring's size.
+                batch.push_front(packet);
+                status = Status::Busy { retry: None };
+                break;
+            }
+        }
+        self.ring.publish();
+        status
+    }
+}
+
+struct Done<A: Arch = Native> {
+    ring: Consumer<A, Slot<A>>,
+    inline: bool,
+}
+
+impl<A: Arch> Complete<A> for Done<A> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos> {
+        let mut next = None;
+        for _ in 0..budget {
+            match self.ring.peek() {
+                Some(&(_, at)) if at > 0 && at > clock.now() => {
+                    next = Some(at);
+                    break;
+                }
+                Some(_) => done.extend(self.ring.pop().map(|(packet, _)| packet)),
+                None => break,
+            }
+        }
+        self.ring.publish();
+        next
+    }
+
+    fn inline(&self) -> bool {
+        self.inline
+    }
+}

@@ -1,0 +1,32 @@
+//! What a thread brings along on a packet's way: the device, its own buffers, and one reading of the clock.
+
+use crate::arch::Arch;
+use crate::driver::Clock;
+use crate::netdev::Shared;
+use crate::packet::PacketList;
+use crate::pool::Cache;
+
+/// A sender's or a worker's hands while it is in the data path.
+pub(crate) struct Ctx<'a, A: Arch> {
+    pub(crate) dev: &'a Shared<A>,
+    pub(crate) cache: &'a mut Cache<A>,
+    pub(crate) clock: Clock<A>,
+    /// Dropped packets, to be freed when every lock is left.
+    pub(crate) to_free: PacketList<A>,
+}
+
+impl<'a, A: Arch> Ctx<'a, A> {
+    #[inline]
+    pub(crate) fn new(dev: &'a Shared<A>, cache: &'a mut Cache<A>) -> Self {
+        Self { dev, cache, clock: Clock::new(), to_free: PacketList::new() }
+    }
+
+    /// Frees what was dropped. No lock is held here.
+    #[inline]
+    pub(crate) fn free_dropped(&mut self) {
+        if !self.to_free.is_empty() {
+            let dropped = std::mem::take(&mut self.to_free);
+            self.cache.free(dropped);
+        }
+    }
+}

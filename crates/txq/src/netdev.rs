@@ -1,0 +1,364 @@
+//! A device with its txqs, its qdiscs and its workers: the kernel's `net_device`, as far as it sends.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::thread::JoinHandle;
+
+use crate::arch::{Arch, Atomic, CpuId, Event, Nanos, Native};
+use crate::ctx::Ctx;
+use crate::driver::DeviceInfo;
+use crate::enqueue::Discipline;
+use crate::flow::FlowHasher;
+use crate::pool::Pool;
+use crate::qdisc::Env;
+use crate::schedule::Schedule;
+use crate::sender::{Sender, SenderCounters};
+use crate::stats::device::{DeviceStats, QueueStats};
+use crate::stats::latency::Latency;
+use crate::steering::Steering;
+use crate::sync::rcu::Rcu;
+use crate::sync::spinlock::SpinLock;
+use crate::tc::{Handle, Header, Options, ParseError, QdiscInfo, Style, Words};
+use crate::txqueue::TxQueue;
+use crate::worker::Worker;
+use crate::xps::XpsMap;
+
+mod builder;
+pub use builder::{BuildError, Builder};
+
+/// Whose latency is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    /// Nobody's; nothing is paid for it.
+    Off,
+    /// The first packet of each sender's first, n+1st, 2n+1st.. call. `n` is at least 1.
+    Every(u32),
+    /// Every packet's.
+    All,
+}
+
+/// A qdisc that senders reach, and the way in (`struct Qdisc` at the root of a `netdev_queue`).
+pub(crate) struct Root<A: Arch> {
+    pub(crate) index: usize,
+    /// The txq that all its packets go to; `None` where it serves all txqs.
+    pub(crate) txq: Option<u16>,
+    pub(crate) kind: &'static str,
+    pub(crate) handle: Handle,
+    pub(crate) parent: Handle,
+    pub(crate) discipline: Box<dyn Discipline<A>>,
+    /// Packets dropped before the qdisc saw them.
+    burst_drops: A::AtomicU64,
+}
+
+impl<A: Arch> Root<A> {
+    pub(crate) fn count_burst_drops(&self, packets: u32) {
+        self.burst_drops.fetch_add(packets.into(), Relaxed);
+    }
+}
+
+/// What senders, workers and the handle share.
+pub(crate) struct Shared<A: Arch> {
+    pub(crate) info: DeviceInfo,
+    pub(crate) env: Env,
+    pub(crate) pool: Pool<A>,
+    pub(crate) txqs: Box<[TxQueue<A>]>,
+    pub(crate) roots: Box<[Root<A>]>,
+    /// The mq above the roots, if there is one.
+    mq: Option<Handle>,
+    pub(crate) sched: Box<[Schedule<A>]>,
+    pub(crate) steering: Arc<Rcu<A, Steering>>,
+    pub(crate) hasher: FlowHasher,
+    pub(crate) sampling: Sampling,
+    senders: SpinLock<A, Senders<A>>,
+    stopping: A::AtomicU32,
+    created: Nanos,
+}
+
+struct Senders<A: Arch> {
+    alive: Vec<Arc<SenderCounters<A>>>,
+    /// What those that are gone had handed in.
+    gone: u64,
+}
+
+impl<A: Arch> Shared<A> {
+    /// The root that a txq's packets enter.
+    #[inline]
+    pub(crate) fn root_of(&self, txq: u16) -> usize {
+        // Either one root for all, or one for each.
+        usize::from(txq).min(self.roots.len() - 1)
+    }
+
+    /// The schedule of the worker that looks after a txq.
+    pub(crate) fn sched_of(&self, txq: u16) -> &Schedule<A> {
+        &self.sched[usize::from(txq) % self.sched.len()]
+    }
+
+    fn sched_of_root(&self, root: usize) -> &Schedule<A> {
+        &self.sched[root % self.sched.len()]
+    }
+
+    /// Has a worker run a queue.
+    pub(crate) fn schedule(&self, root: usize) {
+        self.sched_of_root(root).run(root);
+    }
+
+    /// Has a worker run a queue after some time.
+    pub(crate) fn retry(&self, root: usize, after: Nanos) {
+        self.sched_of_root(root).run_at(root, A::now().saturating_add(after));
+    }
+
+    /// Whether no packet is on its way through a txq.
+    pub(crate) fn is_idle(&self, txq: u16) -> bool {
+        self.roots[self.root_of(txq)].discipline.is_idle() && self.txqs[usize::from(txq)].in_flight() == 0
+    }
+
+    pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) {
+        self.senders.with(|held| held.data().alive.push(counters.clone()));
+    }
+
+    pub(crate) fn unregister(&self, counters: &Arc<SenderCounters<A>>) {
+        self.senders.with(|held| {
+            let senders = held.data();
+            senders.alive.retain(|c| !Arc::ptr_eq(c, counters));
+            senders.gone += counters.submitted.load(Relaxed);
+        });
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Acquire) != 0
+    }
+
+    /// Packets handed in by all senders there ever were.
+    fn submitted(&self) -> u64 {
+        self.senders.with(|held| {
+            let senders = held.data();
+            senders.gone + senders.alive.iter().map(|c| c.submitted.load(Relaxed)).sum::<u64>()
+        })
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let mut stats = DeviceStats::default();
+        let mut taken = 0;
+        for root in &self.roots {
+            root.discipline.with_core(&mut |core| {
+                let c = core.counters();
+                taken += c.taken;
+                stats.sent += c.sent;
+                stats.bytes_sent += c.sent_bytes;
+                stats.dropped.merge(&c.drops);
+                stats.requeues += c.requeues;
+                stats.queued += c.held + c.in_driver;
+            });
+            let burst = root.burst_drops.load(Acquire);
+            taken += burst;
+            stats.dropped.add(crate::drop::DropReason::QdiscBurstDrop, burst);
+        }
+        // After the roots: a sender counts a packet before it hands it in, so none that was taken is missed here. What
+        // is in excess is on its way to a qdisc.
+        stats.accepted = self.submitted();
+        stats.queued += stats.accepted - taken;
+        stats.queues = self.txqs.iter().map(|txq| self.queue_stats(txq)).collect();
+        stats.in_flight = stats.queues.iter().map(|q| u64::from(q.in_flight)).sum();
+        stats
+    }
+
+    fn queue_stats(&self, txq: &TxQueue<A>) -> QueueStats {
+        QueueStats {
+            txq: txq.index,
+            counters: txq.counters(),
+            in_flight: txq.in_flight(),
+            stopped: txq.stopped(),
+        }
+    }
+}
+
+/// A device that threads send through.
+///
+/// Made by [`NetDev::builder`]. Threads get a [`Sender`] each. Dropping it shuts the device down; senders that are left
+/// find their packets dropped.
+pub struct NetDev<A: Arch = Native> {
+    shared: Arc<Shared<A>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<A: Arch> NetDev<A> {
+    /// A sender for the calling thread; `name` is for messages. It looks now and then which CPU it runs on.
+    pub fn sender(&self, name: &str) -> Sender<A> {
+        Sender::new(self.shared.clone(), name, None)
+    }
+
+    /// A sender that is steered as if it ran on `cpu`, wherever it runs.
+    pub fn sender_on(&self, name: &str, cpu: CpuId) -> Sender<A> {
+        Sender::new(self.shared.clone(), name, Some(cpu))
+    }
+
+    /// The worker of the queues `index`, `index + workers`, .. . There must be one of each; a device that was started has
+    /// them already.
+    ///
+    /// # Panics
+    /// When there is no such worker.
+    pub fn worker(&self, index: usize) -> Worker<A> {
+        assert!(index < self.shared.sched.len(), "worker {index} of {}", self.shared.sched.len());
+        Worker::new(self.shared.clone(), index)
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.shared.info
+    }
+
+    /// How many txqs are in use.
+    pub fn txqs(&self) -> u16 {
+        self.shared.txqs.len() as u16
+    }
+
+    /// The pool that its senders allocate from.
+    pub fn pool(&self) -> &Pool<A> {
+        &self.shared.pool
+    }
+
+    /// Replaces the map from CPUs to txqs, under traffic; `None` for steering by flow hash alone. Each sender follows
+    /// when that cannot reorder its packets.
+    pub fn set_xps(&self, xps: Option<XpsMap>) {
+        self.shared.steering.publish(Steering { xps });
+    }
+
+    /// The map from CPUs to txqs.
+    pub fn with_xps<R>(&self, f: impl FnOnce(Option<&XpsMap>) -> R) -> R {
+        f(self.shared.steering.reader().get().xps.as_ref())
+    }
+
+    /// The counters. At any time `accepted = sent + dropped + queued`.
+    pub fn stats(&self) -> DeviceStats {
+        self.shared.stats()
+    }
+
+    /// Latencies of the packets sampled so far: from xmit to the driver, and from xmit to completion.
+    pub fn latency(&self) -> (Latency, Latency) {
+        let mut latencies = (Latency::new(), Latency::new());
+        self.shared.txqs.iter().for_each(|txq| txq.add_latency(&mut latencies.0, &mut latencies.1));
+        latencies
+    }
+
+    /// Changes a qdisc's parameters (`tc qdisc change`): `"pfifo limit 10"` for the root, `"parent 1:2 pfifo limit 10"`
+    /// for a child of mq.
+    pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
+        let mut words = Words::split(text);
+        let header = Header::parse(&mut words)?;
+        let parent = header.parent.unwrap_or(Handle::ROOT);
+        let root = self.shared.roots.iter().find(|r| r.parent == parent);
+        let root = root.ok_or_else(|| ParseError::new("Error: Failed to find specified qdisc."))?;
+        if header.kind != Some(root.kind) {
+            return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc."));
+        }
+        let mut changed = Ok(());
+        root.discipline.with_core(&mut |core| {
+            if let Some(qdisc) = &mut core.qdisc {
+                changed = qdisc.change(&mut words.clone(), &self.shared.env);
+            }
+        });
+        changed
+    }
+
+    /// The qdiscs as `tc qdisc show` lists them.
+    pub fn qdiscs(&self, style: Style) -> Vec<QdiscInfo> {
+        let shared = &self.shared;
+        let dev = Some(shared.info.name.clone());
+        // An mq's children are listed from the last txq to the first, as the kernel does.
+        let mut list: Vec<QdiscInfo> = (shared.roots.iter().rev())
+            .map(|root| {
+                let mut info = QdiscInfo {
+                    kind: root.kind.to_owned(),
+                    handle: root.handle,
+                    dev: dev.clone(),
+                    parent: root.parent,
+                    refcnt: if root.txq.is_none() { 1 + u32::from(self.txqs()) } else { 1 },
+                    options: Options::new(style),
+                    stats: Default::default(),
+                    xstats: None,
+                };
+                root.discipline.with_core(&mut |core| {
+                    info.stats = core.stats();
+                    if let Some(qdisc) = &core.qdisc {
+                        info.options = qdisc.options(style);
+                    }
+                });
+                info
+            })
+            .collect();
+        if shared.roots[0].kind == "noqueue" {
+            // One for the device, though each txq has its own way in.
+            list.truncate(1);
+            list[0].refcnt = 2;
+        }
+        if let Some(handle) = shared.mq {
+            let stats = list.iter().fold(Default::default(), |sum, child| child.stats + sum);
+            let mq = QdiscInfo {
+                kind: "mq".into(),
+                handle,
+                dev,
+                parent: Handle::ROOT,
+                refcnt: 1,
+                options: Options::new(style),
+                stats,
+                xstats: None,
+            };
+            list.insert(0, mq);
+        }
+        list
+    }
+
+    /// Whether no packet is on its way.
+    pub fn is_idle(&self) -> bool {
+        (0..self.txqs()).all(|txq| self.shared.is_idle(txq))
+    }
+
+    /// Waits until no packet is on its way, for at most `timeout` nanoseconds, and tells whether there is none. With a
+    /// worker driven by the caller's own loop, that loop must go on meanwhile.
+    pub fn drain(&self, timeout: Nanos) -> bool {
+        let end = A::now().saturating_add(timeout);
+        while !self.is_idle() {
+            if A::now() >= end {
+                return false;
+            }
+            A::relax();
+        }
+        true
+    }
+
+    /// Ends all sending: what is still queued is dropped (`QUEUE_PURGE`), as is everything handed in afterwards, and
+    /// drivers write out what they hold. Returns the first error that one of them met.
+    pub fn shutdown(&mut self) -> io::Result<()> {
+        let shared = &self.shared;
+        if shared.stopping.swap(1, Release) == 0 {
+            let mut cache = shared.pool.cache("shutdown", 0);
+            let mut cx = Ctx::new(shared, &mut cache);
+            for root in &shared.roots {
+                root.discipline.with_core(&mut |core| core.deactivate(&mut cx));
+                cx.free_dropped();
+            }
+            shared.sched.iter().for_each(|s| s.event.notify());
+        }
+        for thread in self.threads.drain(..) {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        self.shared.txqs.iter().map(TxQueue::finish).fold(Ok(()), |first, this| first.and(this))
+    }
+
+    /// Nanoseconds since the device was made.
+    pub fn age(&self) -> Nanos {
+        A::now().saturating_sub(self.shared.created)
+    }
+}
+
+impl<A: Arch> Drop for NetDev<A> {
+    fn drop(&mut self) {
+        // An error of a driver has been told by `shutdown`, if anybody asked.
+        if !std::thread::panicking() {
+            let _ = self.shutdown();
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! How a device comes about.
+
+use std::io;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{NetDev, Root, Sampling, Senders, Shared};
+use crate::arch::{Arch, Atomic, Native};
+use crate::driver::Driver;
+use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
+use crate::flow::FlowHasher;
+use crate::pool::{Pool, PoolConfig, PoolError};
+use crate::qdisc::{self, Built, Env, Qdisc};
+use crate::run::Core;
+use crate::schedule::Schedule;
+use crate::steering::Steering;
+use crate::sync::rcu::Rcu;
+use crate::sync::spinlock::SpinLock;
+use crate::tc::{Handle, ParseError};
+use crate::txqueue::TxQueue;
+use crate::xps::XpsMap;
+
+/// The first handle that is given to a qdisc without one (`qdisc_alloc_handle`).
+const FIRST_HANDLE: u16 = 0x8001;
+/// Length of the link-layer header that a device's MTU does not count, in bytes (`hard_header_len`).
+const HARD_HEADER: u32 = 14;
+
+/// Why a device cannot be made.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// More txqs than the device has, or none.
+    #[error("device \"{device}\" has {max} txqs, not {asked}: use 1 to {max}")]
+    Txqs {
+        /// The device.
+        device: String,
+        /// How many it has.
+        max: u16,
+        /// How many were asked for.
+        asked: u16,
+    },
+    /// A qdisc's text is wrong.
+    #[error("qdisc \"{text}\": {source}")]
+    Qdisc {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        source: ParseError,
+    },
+    /// A qdisc for a txq that has none of its own.
+    #[error("qdisc \"{text}\" for txq {txq}: {why}")]
+    Child {
+        /// The text.
+        text: String,
+        /// The txq.
+        txq: u16,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no such discipline.
+    #[error("there is no enqueue discipline \"{name}\": use one of {known}")]
+    Discipline {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The map is for another number of txqs.
+    #[error("the XPS map is for {map} txqs and the device has {txqs}: make it for {txqs}")]
+    Xps {
+        /// The map's.
+        map: usize,
+        /// The device's.
+        txqs: u16,
+    },
+    /// No worker would look after the queues.
+    #[error("0 workers cannot look after any queue: use at least 1")]
+    Workers,
+    /// The pool cannot be made.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The device does not open.
+    #[error("device \"{device}\", txq {txq}: {source}")]
+    Open {
+        /// The device.
+        device: String,
+        /// The txq.
+        txq: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A worker's thread does not start.
+    #[error("a worker thread does not start: {0}")]
+    Thread(io::Error),
+}
+
+/// What a device shall be. Everything has a default: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq),
+/// the first of [`enqueue::names`], no map, a pool of 4096 packets, one worker.
+pub struct Builder<A: Arch = Native> {
+    driver: Box<dyn Driver<A>>,
+    txqs: Option<u16>,
+    qdisc: Option<String>,
+    default_qdisc: String,
+    children: Vec<(u16, String)>,
+    discipline: String,
+    xps: Option<XpsMap>,
+    pool: Option<Pool<A>>,
+    pool_config: PoolConfig,
+    tx_queue_len: u32,
+    max_burst: u32,
+    workers: usize,
+    sampling: Sampling,
+    flow_key: [u64; 2],
+    symmetric: bool,
+}
+
+impl<A: Arch> NetDev<A> {
+    /// A device on a driver.
+    pub fn builder(driver: impl Driver<A> + 'static) -> Builder<A> {
+        Self::builder_boxed(Box::new(driver))
+    }
+
+    /// A device on a driver chosen at run time.
+    pub fn builder_boxed(driver: Box<dyn Driver<A>>) -> Builder<A> {
+        Builder {
+            driver,
+            txqs: None,
+            qdisc: None,
+            default_qdisc: "pfifo_fast".into(),
+            children: Vec::new(),
+            discipline: enqueue::kinds::<A>()[0].name.into(),
+            xps: None,
+            pool: None,
+            pool_config: PoolConfig::default(),
+            tx_queue_len: 1000,
+            max_burst: QDISC_MAX_BURST,
+            workers: 1,
+            sampling: Sampling::Off,
+            flow_key: [0x7478_7120_6b65_7930, 0x7478_7120_6b65_7931],
+            symmetric: false,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty => $field:ident = $value:expr;)+) => {
+        $($(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.$field = $value;
+            self
+        })+
+    };
+}
+
+impl<A: Arch> Builder<A> {
+    setters! {
+        /// How many of the device's txqs to use.
+        txqs: u16 => txqs = Some(txqs);
+        /// The root qdisc in tc's words: `"pfifo limit 1000"`, `"handle 1: mq"`.
+        qdisc: &str => qdisc = Some(qdisc.to_owned());
+        /// The kind of qdisc that mq gives each txq (`net.core.default_qdisc`), with its options if you like.
+        default_qdisc: &str => default_qdisc = default_qdisc.to_owned();
+        /// The enqueue discipline, one of [`enqueue::names`].
+        discipline: &str => discipline = discipline.to_owned();
+        /// The map from CPUs to txqs. Without one, a packet's flow hash decides.
+        xps: XpsMap => xps = Some(xps);
+        /// A pool that other devices may share.
+        pool: Pool<A> => pool = Some(pool);
+        /// A pool of the device's own.
+        pool_config: PoolConfig => pool_config = pool_config;
+        /// The default limit of qdiscs, in packets (`tx_queue_len`).
+        tx_queue_len: u32 => tx_queue_len = tx_queue_len;
+        /// Bound of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
+        max_burst: u32 => max_burst = max_burst;
+        /// How many workers there are.
+        workers: usize => workers = workers;
+        /// Whose latency is measured.
+        sampling: Sampling => sampling = sampling;
+        /// The secret of the flow hash. Give a random one where flows are chosen by others.
+        flow_key: [u64; 2] => flow_key = flow_key;
+        /// Whether both directions of a flow hash alike.
+        symmetric_hash: bool => symmetric = symmetric_hash;
+    }
+
+    /// A qdisc of its own for one txq under mq, in place of the default one.
+    #[must_use]
+    pub fn child(mut self, txq: u16, qdisc: &str) -> Self {
+        self.children.push((txq, qdisc.to_owned()));
+        self
+    }
+
+    /// Makes the device. The caller drives its workers ([`NetDev::worker`]).
+    pub fn build(mut self) -> Result<NetDev<A>, BuildError> {
+        let info = self.driver.info();
+        let asked = self.txqs.unwrap_or(info.txqs);
+        if asked == 0 || asked > info.txqs {
+            return Err(BuildError::Txqs { device: info.name, max: info.txqs, asked });
+        }
+        if self.workers == 0 {
+            return Err(BuildError::Workers);
+        }
+        if let Some(map) = self.xps.as_ref().map(XpsMap::txqs).filter(|&map| map != usize::from(asked)) {
+            return Err(BuildError::Xps { map, txqs: asked });
+        }
+        let env =
+            Env { tx_queue_len: self.tx_queue_len, mtu: info.mtu.saturating_add(HARD_HEADER), txqs: asked };
+        let (roots, mq) = self.roots(&env)?;
+        let pool = match self.pool.take() {
+            Some(pool) => pool,
+            None => Pool::new(&self.pool_config)?,
+        };
+        let open = |txq| {
+            let opened = self.driver.open(txq);
+            let queue =
+                opened.map_err(|source| BuildError::Open { device: info.name.clone(), txq, source })?;
+            Ok(TxQueue::new(txq, queue))
+        };
+        let txqs = (0..asked).map(open).collect::<Result<Box<[_]>, BuildError>>()?;
+        let sched = (0..self.workers).map(|_| Schedule::new(roots.len(), txqs.len())).collect();
+        let shared = Shared {
+            info,
+            env,
+            pool,
+            txqs,
+            roots,
+            mq,
+            sched,
+            steering: Arc::new(Rcu::new(Steering { xps: self.xps })),
+            hasher: FlowHasher::new(self.flow_key, self.symmetric),
+            sampling: match self.sampling {
+                Sampling::Every(n) => Sampling::Every(n.max(1)),
+                other => other,
+            },
+            senders: SpinLock::new(Senders { alive: Vec::new(), gone: 0 }),
+            stopping: A::AtomicU32::new(0),
+            created: A::now(),
+        };
+        Ok(NetDev { shared: Arc::new(shared), threads: Vec::new() })
+    }
+
+    /// The queues that senders enter, and the mq above them if there is one.
+    fn roots(&self, env: &Env) -> Result<(Box<[Root<A>]>, Option<Handle>), BuildError> {
+        let default = if env.txqs > 1 { "mq" } else { &self.default_qdisc };
+        let text = self.qdisc.as_deref().unwrap_or(default);
+        let wrong = |text: &str| {
+            let text = text.to_owned();
+            move |source| BuildError::Qdisc { text, source }
+        };
+        let (header, built) = qdisc::build::<A>(text, env).map_err(wrong(text))?;
+        let auto = if self.qdisc.is_some() { Handle::new(FIRST_HANDLE, 0) } else { Handle::UNSPEC };
+        let handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
+        let under_mq = matches!(built, Built::PerTxq);
+        if let Some((txq, text)) = self.children.iter().find(|(txq, _)| !under_mq || *txq >= env.txqs) {
+            let why = match under_mq {
+                true => format!("the device has txqs 0 to {}", env.txqs - 1),
+                false => "only mq has a qdisc for each txq: use \"mq\" as the root".into(),
+            };
+            return Err(BuildError::Child { text: text.clone(), txq: *txq, why });
+        }
+        let root = |index: usize, txq, kind, handle, parent, discipline| Root {
+            index,
+            txq,
+            kind,
+            handle,
+            parent,
+            discipline,
+            burst_drops: A::AtomicU64::new(0),
+        };
+        let roots = match built {
+            Built::Qdisc(qdisc) => {
+                let txq = (env.txqs == 1).then_some(0);
+                let kind = qdisc.kind();
+                Box::from([root(0, txq, kind, handle, Handle::ROOT, self.way_in(qdisc)?)])
+            }
+            Built::NoQueue => (0..env.txqs)
+                .map(|txq| {
+                    let way = Box::new(NoQueue::new(txq));
+                    root(txq.into(), Some(txq), "noqueue", Handle::UNSPEC, Handle::ROOT, way)
+                })
+                .collect(),
+            Built::PerTxq => (0..env.txqs)
+                .map(|txq| {
+                    let own = self.children.iter().rev().find(|(t, _)| *t == txq);
+                    let text = own.map_or(&self.default_qdisc, |(_, text)| text);
+                    let (header, built) = qdisc::build::<A>(text, env).map_err(wrong(text))?;
+                    let Built::Qdisc(qdisc) = built else {
+                        let why = "mq's children must be qdiscs that hold packets".into();
+                        return Err(BuildError::Child { text: text.clone(), txq, why });
+                    };
+                    let auto = match own {
+                        Some(_) => Handle::new(FIRST_HANDLE + 1 + txq, 0),
+                        None => Handle::UNSPEC,
+                    };
+                    let own_handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
+                    let parent = Handle::new(handle.major(), txq + 1);
+                    let kind = qdisc.kind();
+                    Ok(root(txq.into(), Some(txq), kind, own_handle, parent, self.way_in(qdisc)?))
+                })
+                .collect::<Result<_, BuildError>>()?,
+        };
+        Ok((roots, under_mq.then_some(handle)))
+    }
+
+    fn way_in(&self, qdisc: Box<dyn Qdisc<A>>) -> Result<Box<dyn enqueue::Discipline<A>>, BuildError> {
+        let Some(kind) = enqueue::kinds::<A>().into_iter().find(|k| k.name == self.discipline) else {
+            let known = enqueue::names().join(", ");
+            return Err(BuildError::Discipline { name: self.discipline.clone(), known });
+        };
+        Ok((kind.build)(Core::new(Some(qdisc)), self.max_burst))
+    }
+}
+
+impl Builder<Native> {
+    /// Makes the device and starts its workers, each on a thread of its own.
+    pub fn start(self) -> Result<NetDev, BuildError> {
+        let mut dev = self.build()?;
+        for index in 0..dev.shared.sched.len() {
+            let worker = dev.worker(index);
+            let thread = std::thread::Builder::new().name(format!("txq-worker-{index}"));
+            dev.threads.push(thread.spawn(|| worker.run()).map_err(BuildError::Thread)?);
+        }
+        Ok(dev)
+    }
+}

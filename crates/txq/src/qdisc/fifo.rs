@@ -1,0 +1,76 @@
+//! The queue inside most qdiscs: packets in order, with the accounting that the kernel does for each
+//! (`qdisc_enqueue_tail`, `qdisc_dequeue_head`).
+
+use crate::arch::Arch;
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Cx, Verdict};
+use crate::stats::QdiscStats;
+
+/// A first-in first-out queue and its counters. What leaves is counted as sent, what is refused as dropped.
+pub(super) struct Fifo<A: Arch> {
+    queue: PacketList<A>,
+    stats: QdiscStats,
+}
+
+impl<A: Arch> Fifo<A> {
+    pub(super) fn new() -> Self {
+        Self { queue: PacketList::new(), stats: QdiscStats::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    pub(super) fn front(&self) -> Option<&Packet<A>> {
+        self.queue.front()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, packet: Packet<A>) -> Verdict {
+        self.queue.push_back(packet);
+        Verdict::Success
+    }
+
+    #[inline]
+    pub(super) fn push_all(&mut self, packets: &mut PacketList<A>) {
+        self.queue.append(std::mem::take(packets));
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, n: usize, out: &mut PacketList<A>) {
+        let (packets, bytes) = (out.segs(), out.bytes());
+        self.queue.move_front(n, out);
+        self.stats.packets += out.segs() - packets;
+        self.stats.bytes += out.bytes() - bytes;
+    }
+
+    /// Drops a packet that was not queued.
+    pub(super) fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        self.stats.drops += 1;
+        cx.drop(packet, DropReason::QdiscOverlimit);
+        Verdict::Drop
+    }
+
+    /// Drops everything that is queued. The counters stay (`qdisc_reset`), and none of them counts a purge.
+    pub(super) fn purge(&mut self, cx: &mut Cx<'_, A>) {
+        while let Some(packet) = self.queue.pop_front() {
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+    }
+
+    pub(super) fn stats(&self) -> QdiscStats {
+        QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
+    }
+
+    /// Counts packets as sent that went past the queue (`TCQ_F_CAN_BYPASS`).
+    #[inline]
+    pub(super) fn bypassed(&mut self, packets: u64, bytes: u64) {
+        self.stats.packets += packets;
+        self.stats.bytes += bytes;
+    }
+}

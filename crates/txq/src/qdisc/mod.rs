@@ -1,0 +1,164 @@
+//! Queueing disciplines: who is sent next, and who is not sent at all.
+//!
+//! A qdisc is plain data with one owner at a time, so it needs no lock, no atomic and no `Arch` of its own; whoever owns
+//! it (`enqueue/`) calls it with batches, one virtual call for each. It queues packets or drops them with a reason; what it
+//! drops goes on a list and is freed when the owner has left every lock.
+//!
+//! A kind is one file: its algorithm, its parameters, their parsing and printing. [`KINDS`](kinds) names each once.
+//!
+//! The kernel's counterpart is `struct Qdisc_ops`.
+
+mod bfifo;
+mod fifo;
+mod mq;
+mod noqueue;
+mod pfifo;
+mod pfifo_fast;
+
+use crate::arch::{Arch, Nanos, Native};
+use crate::driver::Clock;
+use crate::drop::{DropCounts, DropReason};
+use crate::packet::{Packet, PacketList};
+use crate::stats::QdiscStats;
+use crate::tc::{Header, Options, ParseError, Style, Words};
+
+/// What a qdisc, or the whole path, says to a packet (`NET_XMIT_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a packet may have been dropped"]
+pub enum Verdict {
+    /// Accepted for the queue layer. A later drop is told by counters (`NET_XMIT_SUCCESS`).
+    Success,
+    /// Accepted, and something was dropped to make room, or of several packets some were (`NET_XMIT_CN`).
+    Congested,
+    /// Dropped (`NET_XMIT_DROP`).
+    Drop,
+}
+
+/// What the owner brings along when it calls a qdisc.
+pub struct Cx<'a, A: Arch = Native> {
+    /// The time.
+    pub clock: &'a mut Clock<A>,
+    pub(crate) to_free: &'a mut PacketList<A>,
+    pub(crate) drops: &'a mut DropCounts,
+}
+
+impl<A: Arch> Cx<'_, A> {
+    /// Drops a packet. It is freed after the owner has left every lock; `reason` is counted here and now.
+    pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
+        packet.set_drop_reason(reason);
+        self.drops.add(reason, 1);
+        self.to_free.push_back(packet);
+    }
+}
+
+/// How much may be dequeued at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Packets, at least one.
+    pub packets: usize,
+}
+
+/// A queueing discipline.
+///
+/// The contract that every caller relies on, and every kind's tests check: a packet handed in is queued or dropped
+/// through [`Cx::drop`]; `qlen` and `backlog` are exact after each call; a `dequeue` that returns nothing while `qlen` is
+/// not 0 has an event pending ([`Qdisc::next_event`]).
+pub trait Qdisc<A: Arch = Native>: Send {
+    /// The kind's name.
+    fn kind(&self) -> &'static str;
+
+    /// Queues or drops one packet.
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict;
+
+    /// Queues or drops each of `batch`, in order, and leaves it empty.
+    fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        while let Some(packet) = batch.pop_front() {
+            let _ = self.enqueue(packet, cx);
+        }
+    }
+
+    /// Appends the packets that are next, within `budget`, to `out`.
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>);
+
+    /// The packet that the next dequeue returns first, if it returns one now.
+    fn peek(&mut self) -> Option<&Packet<A>>;
+
+    /// Drops everything that is queued as `QUEUE_PURGE`. Counters stay.
+    fn reset(&mut self, cx: &mut Cx<'_, A>);
+
+    /// Changes parameters (`tc qdisc change`). On an error nothing has changed.
+    fn change(&mut self, words: &mut Words<'_>, env: &Env) -> Result<(), ParseError>;
+
+    /// Packets queued.
+    fn qlen(&self) -> usize;
+
+    /// The counters, `backlog` and `qlen` among them.
+    fn stats(&self) -> QdiscStats;
+
+    /// The parameters, as `tc qdisc show` prints them.
+    fn options(&self, style: Style) -> Options;
+
+    /// Whether a packet that finds the queue empty may go to the driver directly (`TCQ_F_CAN_BYPASS`).
+    fn can_bypass(&self) -> bool {
+        false
+    }
+
+    /// Counts packets that went past the queue, as if they had been dequeued. Called only where
+    /// [`can_bypass`](Qdisc::can_bypass) says so.
+    fn bypassed(&mut self, _packets: u64, _bytes: u64) {}
+
+    /// When a queued packet's time comes that has not come yet (`qdisc_watchdog`).
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+/// What the device tells a qdisc's defaults.
+#[derive(Debug, Clone, Copy)]
+pub struct Env {
+    /// `tx_queue_len`, in packets.
+    pub tx_queue_len: u32,
+    /// The longest packet with its link-layer header, in bytes (`psched_mtu`).
+    pub mtu: u32,
+    /// Number of txqs.
+    pub txqs: u16,
+}
+
+/// What a kind makes of a device's queues.
+pub(crate) enum Built<A: Arch> {
+    /// One qdisc.
+    Qdisc(Box<dyn Qdisc<A>>),
+    /// No qdisc: packets go to the driver, or are dropped.
+    NoQueue,
+    /// A qdisc for each txq, of the default kind.
+    PerTxq,
+}
+
+/// A kind of qdisc.
+pub(crate) struct Kind<A: Arch> {
+    pub(crate) name: &'static str,
+    pub(crate) build: fn(&mut Words<'_>, &Env) -> Result<Built<A>, ParseError>,
+}
+
+/// All kinds. A new one is a file and a line here.
+fn kinds<A: Arch>() -> [Kind<A>; 5] {
+    [
+        Kind { name: "noqueue", build: noqueue::build },
+        Kind { name: "pfifo_fast", build: pfifo_fast::build },
+        Kind { name: "pfifo", build: pfifo::build },
+        Kind { name: "bfifo", build: bfifo::build },
+        Kind { name: "mq", build: mq::build },
+    ]
+}
+
+/// Builds what a text such as `handle 1: root pfifo limit 1000` describes.
+pub(crate) fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built<A>), ParseError> {
+    let mut words = Words::split(text);
+    let header = Header::parse(&mut words)?;
+    let name = header.kind.unwrap_or_default();
+    let Some(kind) = kinds::<A>().into_iter().find(|k| k.name == name) else {
+        let names: Vec<_> = kinds::<A>().iter().map(|k| k.name).collect();
+        return Err(ParseError::unknown_kind(name, words.peek(), &names));
+    };
+    Ok((header, (kind.build)(&mut words, env)?))
+}

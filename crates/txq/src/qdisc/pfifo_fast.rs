@@ -1,0 +1,88 @@
+//! pfifo_fast: three bands, the lower first, each a FIFO; the kernel's default qdisc.
+//!
+//! A packet's priority selects its band by the kernel's fixed map. A band is served only while all bands below it are
+//! empty, and holds as many packets as `tx_queue_len` says. There are no parameters.
+//!
+//! The kernel's counterpart is `pfifo_fast_ops` in `sch_generic`. Difference: the kernel's may be entered by several CPUs
+//! at once; this one has one owner, like every qdisc here.
+
+use crate::arch::Arch;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::fifo::Fifo;
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
+
+static SYNTAX: Syntax =
+    Syntax { kind: "pfifo_fast", words: &[], usage: "Usage: ... pfifo_fast", wording: Wording::NoOptions };
+
+/// `sch_default_prio2band`: the band of each priority modulo 16.
+const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
+
+struct PfifoFast<A: Arch> {
+    bands: [Fifo<A>; 3],
+    /// Packets a band holds.
+    limit: u32,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    words.options(&SYNTAX).end()?;
+    let bands = std::array::from_fn(|_| Fifo::new());
+    Ok(Built::Qdisc(Box::new(PfifoFast { bands, limit: env.tx_queue_len })))
+}
+
+impl<A: Arch> Qdisc<A> for PfifoFast<A> {
+    fn kind(&self) -> &'static str {
+        SYNTAX.kind
+    }
+
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let band = &mut self.bands[usize::from(PRIOMAP[(packet.priority() & 15) as usize])];
+        if band.len() < self.limit as usize { band.push(packet) } else { band.refuse(packet, cx) }
+    }
+
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
+        let end = out.len() + budget.packets;
+        for band in self.bands.iter_mut().filter(|b| b.len() > 0) {
+            band.pop(end - out.len(), out);
+            if out.len() == end {
+                return;
+            }
+        }
+    }
+
+    fn peek(&mut self) -> Option<&Packet<A>> {
+        self.bands.iter().find_map(Fifo::front)
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        self.bands.iter_mut().for_each(|b| b.purge(cx));
+    }
+
+    fn change(&mut self, words: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
+        words.options(&SYNTAX).end()?;
+        Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
+    }
+
+    fn qlen(&self) -> usize {
+        self.bands.iter().map(Fifo::len).sum()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        self.bands.iter().map(Fifo::stats).fold(QdiscStats::default(), |a, b| a + b)
+    }
+
+    fn options(&self, style: Style) -> Options {
+        let mut options = Options::new(style);
+        options.number("bands", 3).list("priomap", &PRIOMAP.map(u64::from)).json_only("multiqueue", false);
+        options
+    }
+
+    fn can_bypass(&self) -> bool {
+        true
+    }
+
+    fn bypassed(&mut self, packets: u64, bytes: u64) {
+        self.bands[0].bypassed(packets, bytes);
+    }
+}

@@ -1,0 +1,333 @@
+//! Running a queue: the one owner dequeues in bulk and feeds the driver (`__qdisc_run`, `sch_direct_xmit`).
+//!
+//! Everything that belongs to a queue is in its [`Core`], and one thread at a time has it. How a thread comes to have it is
+//! the enqueue discipline's affair; to this file it is an [`Owner`], who can lay the core aside while the driver works
+//! (a lock is released there; an ownership without a lock is just kept).
+//!
+//! A run ends when there is nothing to send, when the txq is stopped (its wake schedules the queue), when the driver
+//! refuses (a timer does), or when its quota is used up (the worker goes on, so that no sender is held captive).
+
+use std::marker::PhantomData;
+
+use crate::arch::Arch;
+use crate::ctx::Ctx;
+use crate::drop::{DropCounts, DropReason};
+use crate::netdev::Root;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::txqueue::{Transmitted, TxQueue};
+
+/// Packets of one run (`dev_tx_weight`).
+const QUOTA: usize = 64;
+/// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
+const BULK_SHARED: usize = 8;
+
+/// A queue's state: the qdisc and what goes with it. Plain data with one owner.
+pub(crate) struct Core<A: Arch> {
+    /// None for noqueue.
+    pub(crate) qdisc: Option<Box<dyn Qdisc<A>>>,
+    /// Dequeued and not sent: refused by the driver (`gso_skb`), or found to be for another txq than the packet before
+    /// (`skb_bad_txq`). Sent before everything else, and still part of the queue.
+    requeued: PacketList<A>,
+    /// Whether an owner is in the driver, with the core laid aside.
+    running: bool,
+    /// False once the device shuts down: everything that arrives is dropped (`__QDISC_STATE_DEACTIVATED`).
+    active: bool,
+    counters: CoreCounters,
+}
+
+/// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
+/// `taken = sent + drops + in_driver + held`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CoreCounters {
+    pub(crate) taken: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) drops: DropCounts,
+    pub(crate) requeues: u64,
+    /// In the driver's hands at this moment.
+    pub(crate) in_driver: u64,
+    /// Queued here.
+    pub(crate) held: u64,
+}
+
+/// Who has a [`Core`].
+pub(crate) trait Owner<A: Arch> {
+    /// The core.
+    fn core(&mut self) -> &mut Core<A>;
+    /// Lays the core aside while `f` runs. Others may have had it when this returns.
+    fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R;
+}
+
+impl<A: Arch> Core<A> {
+    pub(crate) fn new(qdisc: Option<Box<dyn Qdisc<A>>>) -> Self {
+        Self {
+            qdisc,
+            requeued: PacketList::new(),
+            running: false,
+            active: true,
+            counters: CoreCounters::default(),
+        }
+    }
+
+    /// The counters at this moment.
+    pub(crate) fn counters(&self) -> CoreCounters {
+        CoreCounters { held: self.qlen() as u64, ..self.counters }
+    }
+
+    /// Packets queued.
+    pub(crate) fn qlen(&self) -> usize {
+        self.qdisc.as_ref().map_or(0, |q| q.qlen()) + self.requeued.len()
+    }
+
+    /// The qdisc's counters, with those of the packets that wait to be sent again.
+    pub(crate) fn stats(&self) -> QdiscStats {
+        let mut stats = self.qdisc.as_ref().map(|q| q.stats()).unwrap_or_default();
+        stats.backlog += self.requeued.bytes();
+        stats.qlen += self.requeued.len() as u64;
+        stats.requeues += self.counters.requeues;
+        stats
+    }
+
+    /// Whether nothing is queued and nobody is in the driver.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.running && self.qlen() == 0
+    }
+
+    /// Drops everything, and everything that comes after (`dev_deactivate`).
+    pub(crate) fn deactivate(&mut self, cx: &mut Ctx<'_, A>) {
+        self.active = false;
+        let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+        if let Some(qdisc) = &mut self.qdisc {
+            qdisc.reset(&mut qcx);
+        }
+        while let Some(packet) = self.requeued.pop_front() {
+            qcx.drop(packet, DropReason::QueuePurge);
+        }
+    }
+
+    fn drop_all(&mut self, mut batch: PacketList<A>, reason: DropReason, cx: &mut Ctx<'_, A>) {
+        self.counters.drops.add(reason, batch.len() as u64);
+        batch.for_each_mut(|p| p.set_drop_reason(reason));
+        cx.to_free.append(batch);
+    }
+
+    /// The txq that a lone packet may go to past the qdisc: there is nothing that it could overtake, and room.
+    fn bypass(&mut self, root: &Root<A>, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> Option<u16> {
+        if batch.len() != 1 || !self.is_idle() {
+            return None;
+        }
+        let qdisc = self.qdisc.as_mut().filter(|q| q.can_bypass())?;
+        let txq = root.txq.or_else(|| batch.front().map(Packet::txq))?;
+        if cx.dev.txqs[usize::from(txq)].stopped() {
+            return None;
+        }
+        qdisc.bypassed(batch.segs(), batch.bytes());
+        Some(txq)
+    }
+
+    /// The next batch, and the txq it is for.
+    fn dequeue(&mut self, root: &Root<A>, quota: usize, cx: &mut Ctx<'_, A>) -> Option<(u16, PacketList<A>)> {
+        match root.txq {
+            Some(txq) => self.dequeue_one_txq(&cx.dev.txqs[usize::from(txq)], quota, cx),
+            None => self.dequeue_shared(quota, cx),
+        }
+    }
+
+    /// All packets go to one txq (`TCQ_F_ONETXQUEUE`).
+    fn dequeue_one_txq(
+        &mut self,
+        txq: &TxQueue<A>,
+        quota: usize,
+        cx: &mut Ctx<'_, A>,
+    ) -> Option<(u16, PacketList<A>)> {
+        if txq.stopped() {
+            return None;
+        }
+        let budget = quota.min(txq.room() as usize).max(1);
+        let mut batch = PacketList::new();
+        if self.requeued.is_empty() {
+            self.pull(budget, &mut batch, cx);
+        } else {
+            self.requeued.move_front(budget, &mut batch);
+        }
+        (!batch.is_empty()).then_some((txq.index, batch))
+    }
+
+    /// Packets go to several txqs: a batch is what comes in a row for one of them, and a packet for a stopped txq holds
+    /// up those behind it.
+    fn dequeue_shared(&mut self, quota: usize, cx: &mut Ctx<'_, A>) -> Option<(u16, PacketList<A>)> {
+        if self.requeued.is_empty() {
+            self.pull_aside(cx);
+        }
+        let index = self.requeued.front()?.txq();
+        let txq = &cx.dev.txqs[usize::from(index)];
+        if txq.stopped() {
+            return None;
+        }
+        let budget = quota.min(BULK_SHARED).min(txq.room() as usize).max(1);
+        let mut batch = PacketList::new();
+        while batch.len() < budget && self.requeued.front().is_some_and(|p| p.txq() == index) {
+            self.requeued.move_front(1, &mut batch);
+            if self.requeued.is_empty() {
+                self.pull_aside(cx);
+            }
+        }
+        Some((index, batch))
+    }
+
+    /// Dequeues one packet and puts it aside.
+    fn pull_aside(&mut self, cx: &mut Ctx<'_, A>) {
+        let mut one = PacketList::new();
+        self.pull(1, &mut one, cx);
+        self.requeued.append(one);
+    }
+
+    /// Dequeues from the qdisc itself.
+    fn pull(&mut self, packets: usize, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        if let Some(qdisc) = &mut self.qdisc {
+            let mut qcx =
+                Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+            qdisc.dequeue_batch(Budget { packets }, out, &mut qcx);
+        }
+    }
+}
+
+/// Hands a batch to the qdisc: into its queue, or past it where it is empty and lets a packet pass. The owner runs the
+/// queue next.
+pub(crate) fn admit<A: Arch>(
+    owner: &mut impl Owner<A>,
+    root: &Root<A>,
+    mut batch: PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Verdict {
+    let core = owner.core();
+    let n = batch.len() as u64;
+    core.counters.taken += n;
+    if !core.active {
+        core.drop_all(batch, DropReason::QdiscDrop, cx);
+        return Verdict::Drop;
+    }
+    if let Some(txq) = core.bypass(root, &batch, cx) {
+        run_batch(owner, root, txq, batch, cx);
+        return Verdict::Success;
+    }
+    let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut core.counters.drops };
+    let before = qcx.drops.total();
+    let qdisc = core.qdisc.as_mut().expect("noqueue admits nothing");
+    match batch.len() {
+        1 => qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx),
+        _ => {
+            qdisc.enqueue_batch(&mut batch, &mut qcx);
+            match core.counters.drops.total() - before {
+                0 => Verdict::Success,
+                dropped if dropped == n => Verdict::Drop,
+                _ => Verdict::Congested,
+            }
+        }
+    }
+}
+
+/// Sends what is queued, within the quota, unless somebody else does.
+pub(crate) fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+    if owner.core().running {
+        return;
+    }
+    let mut quota = QUOTA;
+    loop {
+        let Some((txq, batch)) = owner.core().dequeue(root, quota, cx) else { break };
+        quota -= batch.len().min(quota);
+        if !run_batch(owner, root, txq, batch, cx) {
+            break;
+        }
+        if quota == 0 {
+            if owner.core().qlen() > 0 {
+                cx.dev.schedule(root.index);
+            }
+            break;
+        }
+    }
+}
+
+/// An owner while its batch is in the driver. Whatever ends that, a panic of the driver too, the queue goes on.
+struct InDriver<'o, A: Arch, O: Owner<A>> {
+    owner: &'o mut O,
+    arch: PhantomData<A>,
+}
+
+impl<'o, A: Arch, O: Owner<A>> InDriver<'o, A, O> {
+    fn enter(owner: &'o mut O, packets: u64) -> Self {
+        let core = owner.core();
+        core.running = true;
+        core.counters.in_driver = packets;
+        Self { owner, arch: PhantomData }
+    }
+}
+
+impl<A: Arch, O: Owner<A>> Drop for InDriver<'_, A, O> {
+    fn drop(&mut self) {
+        let core = self.owner.core();
+        core.running = false;
+        let lost = std::mem::take(&mut core.counters.in_driver);
+        core.counters.drops.add(DropReason::NotSpecified, lost);
+    }
+}
+
+/// Hands a batch to the driver, with the core laid aside, and keeps what it refuses. Tells whether to go on.
+fn run_batch<A: Arch>(
+    owner: &mut impl Owner<A>,
+    root: &Root<A>,
+    txq: u16,
+    batch: PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> bool {
+    let in_driver = InDriver::enter(owner, batch.len() as u64);
+    let done = in_driver.owner.unlocked(|| cx.dev.txqs[usize::from(txq)].transmit(batch, cx));
+    let core = in_driver.owner.core();
+    core.counters.in_driver = 0;
+    core.counters.sent += done.packets;
+    core.counters.sent_bytes += done.bytes;
+    core.counters.drops.merge(&done.drops);
+    let Transmitted { mut refused, retry, .. } = done;
+    if refused.is_empty() {
+        return true;
+    }
+    core.counters.requeues += refused.len() as u64;
+    if core.active {
+        refused.append(std::mem::take(&mut core.requeued));
+        core.requeued = refused;
+    } else {
+        core.drop_all(refused, DropReason::QueuePurge, cx);
+    }
+    if let Some(after) = retry {
+        cx.dev.retry(root.index, after);
+    }
+    false
+}
+
+/// Sends a batch with no qdisc in between; what the driver refuses is dropped (`__dev_queue_xmit` of a device without
+/// a queue).
+pub(crate) fn run_noqueue<A: Arch>(
+    core: &mut Core<A>,
+    txq: u16,
+    batch: PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Verdict {
+    let n = batch.len() as u64;
+    core.counters.taken += n;
+    if !core.active {
+        core.drop_all(batch, DropReason::QdiscDrop, cx);
+        return Verdict::Drop;
+    }
+    let done = cx.dev.txqs[usize::from(txq)].transmit(batch, cx);
+    core.counters.sent += done.packets;
+    core.counters.sent_bytes += done.bytes;
+    core.counters.drops.merge(&done.drops);
+    core.drop_all(done.refused, DropReason::FullRing, cx);
+    match done.packets {
+        sent if sent == n => Verdict::Success,
+        0 => Verdict::Drop,
+        _ => Verdict::Congested,
+    }
+}

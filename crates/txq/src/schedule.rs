@@ -1,0 +1,138 @@
+//! What waits for a worker: queues to run, txqs to reap, and times to run a queue at (`softnet_data`'s output and
+//! completion queues, and the qdisc watchdog).
+//!
+//! The kernel links scheduled qdiscs into a list per CPU. Here a queue is a bit in a word: scheduling sets it, which is
+//! also the test whether it was set already; the worker takes a word whole. Whoever makes a word non-zero notifies the
+//! worker. The notification is a token, so one given to a worker that is awake ends its next sleep at once, and there is
+//! no moment at which a schedule can be missed.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::arch::{Arch, Atomic, Event, Nanos};
+use crate::sync::spinlock::SpinLock;
+
+/// No time is set.
+const NEVER: Nanos = Nanos::MAX;
+
+/// One worker's inbox.
+pub(crate) struct Schedule<A: Arch> {
+    run: Bits<A>,
+    reap: Bits<A>,
+    /// When to run each queue again.
+    timers: Box<[A::AtomicU64]>,
+    pub(crate) event: A::Event,
+    /// Called in place of the event where a program's own loop drives the worker.
+    hook: SpinLock<A, Option<Box<dyn Fn() + Send + Sync>>>,
+    hooked: A::AtomicU32,
+}
+
+impl<A: Arch> Schedule<A> {
+    pub(crate) fn new(roots: usize, txqs: usize) -> Self {
+        Self {
+            run: Bits::new(roots),
+            reap: Bits::new(txqs),
+            timers: (0..roots).map(|_| A::AtomicU64::new(NEVER)).collect(),
+            event: A::Event::new(),
+            hook: SpinLock::new(None),
+            hooked: A::AtomicU32::new(0),
+        }
+    }
+
+    /// Has the worker run a queue (`__netif_schedule`).
+    pub(crate) fn run(&self, root: usize) {
+        if self.run.set(root) {
+            self.notify();
+        }
+    }
+
+    /// Has the worker reap a txq until the device keeps nothing of it.
+    pub(crate) fn reap(&self, txq: u16) {
+        if self.reap.set(txq.into()) {
+            self.notify();
+        }
+    }
+
+    /// Has the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`).
+    pub(crate) fn run_at(&self, root: usize, at: Nanos) {
+        let timer = &self.timers[root];
+        let mut set = timer.load(Relaxed);
+        while at < set {
+            match timer.compare_exchange_weak(set, at, Release, Relaxed) {
+                Ok(_) => return self.notify(),
+                Err(now) => set = now,
+            }
+        }
+    }
+
+    /// Has `hook` called when there is something to do, instead of waking a sleeper.
+    pub(crate) fn set_hook(&self, hook: Box<dyn Fn() + Send + Sync>) {
+        self.hook.with(|held| *held.data() = Some(hook));
+        self.hooked.store(1, Release);
+    }
+
+    pub(crate) fn notify(&self) {
+        self.event.notify();
+        if self.hooked.load(Acquire) != 0 {
+            self.hook.with(|held| held.data().as_ref().map(|hook| hook()));
+        }
+    }
+
+    /// Takes the queues to run.
+    pub(crate) fn take_run(&self, f: impl FnMut(usize)) {
+        self.run.take(f);
+    }
+
+    /// Takes the txqs to reap.
+    pub(crate) fn take_reap(&self, f: impl FnMut(usize)) {
+        self.reap.take(f);
+    }
+
+    /// Takes the queues whose time has come. Returns the earliest time that has not.
+    pub(crate) fn take_due(&self, now: impl FnOnce() -> Nanos, mut f: impl FnMut(usize)) -> Option<Nanos> {
+        let earliest = self.timers.iter().map(|t| t.load(Acquire)).min().filter(|&t| t != NEVER)?;
+        let now = now();
+        if earliest > now {
+            return Some(earliest);
+        }
+        let mut next = NEVER;
+        for (root, timer) in self.timers.iter().enumerate() {
+            let at = timer.load(Acquire);
+            if at > now {
+                next = next.min(at);
+            } else if timer.compare_exchange(at, NEVER, AcqRel, Relaxed).is_ok() {
+                f(root);
+            } else {
+                // Set to an earlier time just now, so it is due as well; its notification brings us back.
+                next = now;
+            }
+        }
+        (next != NEVER).then_some(next)
+    }
+}
+
+/// A set of small numbers that any thread adds to and one takes whole.
+struct Bits<A: Arch>(Box<[A::AtomicU64]>);
+
+impl<A: Arch> Bits<A> {
+    fn new(n: usize) -> Self {
+        Self((0..n.div_ceil(64)).map(|_| A::AtomicU64::new(0)).collect())
+    }
+
+    /// Adds `i`, and tells whether its word was empty. Release: what makes `i` worth a visit comes before.
+    fn set(&self, i: usize) -> bool {
+        self.0[i / 64].fetch_or(1 << (i % 64), AcqRel) == 0
+    }
+
+    fn take(&self, mut f: impl FnMut(usize)) {
+        for (w, word) in self.0.iter().enumerate() {
+            if word.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, AcqRel);
+            while bits != 0 {
+                f(w * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
+    }
+}

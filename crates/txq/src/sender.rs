@@ -1,0 +1,191 @@
+//! A sender: one thread's handle on a device.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::arch::{Arch, Atomic, CpuId, Nanos, Native};
+use crate::ctx::Ctx;
+use crate::netdev::{Sampling, Shared};
+use crate::packet::{Packet, PacketList};
+use crate::pool::{AllocError, Cache};
+use crate::qdisc::Verdict;
+use crate::steering::Steer;
+
+/// Calls of xmit after which a sender looks again which CPU it runs on.
+const TURNS: u32 = 64;
+
+/// What a sender counts, where others can read it. Only the sender writes.
+pub(crate) struct SenderCounters<A: Arch> {
+    /// Packets handed in.
+    pub(crate) submitted: A::AtomicU64,
+}
+
+/// One thread's handle on a device: its CPU, its stock of buffers, its counters. It moves between threads and is used by
+/// one at a time. When it is dropped, by a panic too, its buffers return to the pool and its packets stay on their way.
+pub struct Sender<A: Arch = Native> {
+    dev: Arc<Shared<A>>,
+    cache: Cache<A>,
+    counters: Arc<SenderCounters<A>>,
+    steer: Steer<A>,
+    turns: u32,
+    /// Given by the program; else the CPU is asked for now and then.
+    pinned: Option<CpuId>,
+    /// Calls until the next one whose latency is sampled.
+    until_sample: u32,
+    /// A batch being taken apart, by txq.
+    split: Vec<PacketList<A>>,
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl<A: Arch> Sender<A> {
+    pub(crate) fn new(dev: Arc<Shared<A>>, name: &str, pinned: Option<CpuId>) -> Self {
+        let cpu = pinned.unwrap_or_else(A::cpu);
+        let cache = dev.pool.cache(name, cpu);
+        let txqs = dev.txqs.len() as u16;
+        let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher.clone());
+        let counters = Arc::new(SenderCounters { submitted: A::AtomicU64::new(0) });
+        dev.register(&counters);
+        let split = (0..txqs).map(|_| PacketList::new()).collect();
+        Self { dev, cache, counters, steer, turns: 0, pinned, until_sample: 0, split, not_sync: PhantomData }
+    }
+
+    /// A packet of `len` bytes to fill. An error instead of a wait when there is none.
+    #[inline]
+    pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
+        self.cache.alloc(len)
+    }
+
+    /// Up to `n` packets of `len` bytes, appended to `list`: how many, or an error when there is none.
+    #[inline]
+    pub fn alloc_batch(
+        &mut self,
+        n: usize,
+        len: usize,
+        list: &mut PacketList<A>,
+    ) -> Result<usize, AllocError> {
+        self.cache.alloc_batch(n, len, list)
+    }
+
+    /// A packet with a copy of `bytes`.
+    #[inline]
+    pub fn packet(&mut self, bytes: &[u8]) -> Result<Packet<A>, AllocError> {
+        let mut packet = self.cache.alloc(bytes.len())?;
+        packet.data_mut().copy_from_slice(bytes);
+        Ok(packet)
+    }
+
+    /// Bounds the packets that this sender may have on their way (`SO_SNDBUF`, counted in packets). At the bound,
+    /// `alloc` says so ([`AllocError::Limit`]).
+    pub fn set_limit(&mut self, packets: u64) {
+        self.cache.set_limit(packets);
+    }
+
+    /// Sends one packet (`dev_queue_xmit`).
+    ///
+    /// [`Verdict::Success`] means accepted for the queue layer: a packet that joins others on their way to the qdisc may
+    /// still be dropped there, which counters tell.
+    #[inline]
+    pub fn xmit(&mut self, packet: Packet<A>) -> Verdict {
+        let mut batch = PacketList::new();
+        batch.push_back(packet);
+        self.xmit_batch(batch)
+    }
+
+    /// Sends a list of packets, in order within each flow. [`Verdict::Drop`] when all are known to be dropped,
+    /// [`Verdict::Congested`] when some are.
+    pub fn xmit_batch(&mut self, mut batch: PacketList<A>) -> Verdict {
+        if batch.is_empty() {
+            return Verdict::Success;
+        }
+        let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
+        self.counters.submitted.store(submitted, Relaxed);
+        self.turn();
+        self.sample(&mut batch);
+        match self.steer.fixed() {
+            Some(txq) => self.submit(txq, batch),
+            None => self.submit_split(batch),
+        }
+    }
+
+    /// Looks now and then where the thread runs and whether the map is another.
+    #[inline]
+    fn turn(&mut self) {
+        self.turns = self.turns.wrapping_add(1);
+        let look = self.turns % TURNS == 0 && self.pinned.is_none();
+        if look || self.steer.is_stale() {
+            let cpu = self.pinned.unwrap_or_else(A::cpu);
+            if cpu != self.steer.cpu() || self.steer.is_stale() {
+                self.cache.set_cpu(cpu);
+                self.steer.renew(cpu, &self.dev);
+            }
+        }
+    }
+
+    #[inline]
+    fn sample(&mut self, batch: &mut PacketList<A>) {
+        match self.dev.sampling {
+            Sampling::Off => {}
+            Sampling::All => {
+                let now = A::now();
+                batch.for_each_mut(|p| p.set_stamp(now));
+            }
+            Sampling::Every(n) => {
+                if self.until_sample == 0 {
+                    self.until_sample = n;
+                    batch.stamp_front(A::now());
+                }
+                self.until_sample -= 1;
+            }
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self, txq: u16, mut batch: PacketList<A>) -> Verdict {
+        self.steer.note(txq);
+        let root = &self.dev.roots[self.dev.root_of(txq)];
+        if root.txq.is_none() {
+            // The qdisc serves several txqs: each packet says which is its own.
+            batch.for_each_mut(|p| p.set_txq(txq));
+        }
+        let mut cx = Ctx::new(&self.dev, &mut self.cache);
+        root.discipline.submit(root, batch, &mut cx)
+    }
+
+    /// Takes a batch apart by txq. Packets of one flow go to one txq, so their order stays.
+    fn submit_split(&mut self, mut batch: PacketList<A>) -> Verdict {
+        while let Some(mut packet) = batch.pop_front() {
+            let txq = self.steer.pick(&mut packet);
+            self.split[usize::from(txq)].push_back(packet);
+        }
+        let mut verdicts = [false; 2];
+        let mut congested = false;
+        for txq in 0..self.split.len() {
+            let part = std::mem::take(&mut self.split[txq]);
+            if !part.is_empty() {
+                match self.submit(txq as u16, part) {
+                    Verdict::Success => verdicts[0] = true,
+                    Verdict::Drop => verdicts[1] = true,
+                    Verdict::Congested => congested = true,
+                }
+            }
+        }
+        match (verdicts, congested) {
+            ([_, false], false) => Verdict::Success,
+            ([false, true], false) => Verdict::Drop,
+            _ => Verdict::Congested,
+        }
+    }
+
+    /// The time on the clock that departure times are on.
+    pub fn now(&self) -> Nanos {
+        A::now()
+    }
+}
+
+impl<A: Arch> Drop for Sender<A> {
+    fn drop(&mut self) {
+        self.dev.unregister(&self.counters);
+    }
+}

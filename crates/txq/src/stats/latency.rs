@@ -1,0 +1,95 @@
+//! How long packets take: a histogram with a relative error below 1 %.
+
+use histogram::Histogram;
+
+use crate::arch::{Arch, Nanos};
+use crate::packet::PacketList;
+
+/// 2^7 buckets for each power of two: a relative error of at most 1/128.
+const GROUPING: u8 = 7;
+/// The longest time that is told apart: 2^40 ns, 18 minutes. Longer ones count as this long.
+const LONGEST: u8 = 40;
+
+/// A distribution of times.
+#[derive(Debug, Clone)]
+pub struct Latency {
+    histogram: Histogram,
+    max: Nanos,
+}
+
+impl Latency {
+    pub(crate) fn new() -> Self {
+        let histogram = Histogram::new(GROUPING, LONGEST).expect("constants in range");
+        Self { histogram, max: 0 }
+    }
+
+    pub(crate) fn record(&mut self, time: Nanos) {
+        let time = time.min((1 << LONGEST) - 1);
+        self.max = self.max.max(time);
+        self.histogram.increment(time).expect("within the histogram's range");
+    }
+
+    pub(crate) fn record_all<A: Arch>(&mut self, packets: &PacketList<A>, now: Nanos) {
+        for packet in packets.iter().filter(|p| p.stamp() != 0) {
+            self.record(now.saturating_sub(packet.stamp()));
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Latency) {
+        self.histogram =
+            self.histogram.checked_add(&other.histogram).expect("same parameters, and fewer than 2^64");
+        self.max = self.max.max(other.max);
+    }
+
+    /// The time that the share `q` of the samples (0.5 for the median) does not exceed, in nanoseconds. `None` when
+    /// there are no samples.
+    pub fn quantile(&self, q: f64) -> Option<Nanos> {
+        (self.count() > 0).then(|| {
+            let total = self.count();
+            let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
+            let mut seen = 0;
+            for bucket in &self.histogram {
+                seen += bucket.count();
+                if seen >= rank {
+                    return bucket.end().min(self.max);
+                }
+            }
+            self.max
+        })
+    }
+
+    /// The longest, in nanoseconds.
+    pub fn max(&self) -> Option<Nanos> {
+        (self.count() > 0).then_some(self.max)
+    }
+
+    /// Samples.
+    pub fn count(&self) -> u64 {
+        self.histogram.as_slice().iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_a_percent() {
+        let mut latency = Latency::new();
+        assert_eq!((latency.quantile(0.5), latency.max()), (None, None));
+        (1..=1000).for_each(|n| latency.record(n * 1000));
+        for (q, exact) in [(0.5, 500_000.0), (0.9, 900_000.0), (0.999, 999_000.0)] {
+            let off = latency.quantile(q).unwrap() as f64 / exact;
+            assert!((0.99..1.01).contains(&off), "{q}: {off}");
+        }
+        assert_eq!(latency.quantile(1.0), Some(1_000_000));
+        assert_eq!(latency.max(), Some(1_000_000));
+    }
+
+    #[test]
+    fn a_time_beyond_the_range_counts_as_the_longest() {
+        let mut latency = Latency::new();
+        latency.record(u64::MAX);
+        assert_eq!((latency.count(), latency.max()), (1, Some((1 << 40) - 1)));
+    }
+}

@@ -1,0 +1,287 @@
+//! A txq: one ring of the device, its tx lock, its stop and its wake (the kernel's `netdev_queue`).
+//!
+//! The txq itself counts the packets that the device keeps, so it knows when the ring is full and stops before the driver
+//! would have to refuse. Whoever reaps completions wakes it.
+//!
+//! Stop and wake must not miss each other. The transmitter stores the stop and then looks for room; the completer stores
+//! the room and then looks for a stop. Each is a store before a load of the other's word, so each has a full fence
+//! between: [`TxQueue::stop`] and [`TxQueue::reap`], which pair. Without one of them both may look before either is seen,
+//! and the queue stops for ever.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic, Nanos};
+use crate::ctx::Ctx;
+use crate::driver::{Complete, DriverQueue, Status, Transmit, TxCx};
+use crate::drop::DropCounts;
+use crate::packet::PacketList;
+use crate::stats::latency::Latency;
+use crate::sync::spinlock::SpinLock;
+
+/// The ring is full (`__QUEUE_STATE_DRV_XOFF`).
+const XOFF: u32 = 1;
+/// Completions reaped at a time (`NAPI_POLL_WEIGHT`).
+const REAP: usize = 64;
+/// When nothing tells when to try again, nanoseconds.
+const RETRY: Nanos = 50_000;
+
+pub(crate) struct TxQueue<A: Arch> {
+    pub(crate) index: u16,
+    /// Packets that the device keeps at most; `u32::MAX` when it keeps none and so never runs out of room.
+    ring: u32,
+    /// Room that wakes a stopped txq: enough for a batch to be worth it.
+    wake_at: u32,
+    /// Whether whoever sends may reap.
+    inline: bool,
+    state: CachePadded<A::AtomicU32>,
+    /// Packets the device has taken to keep, wrapping. Written under the tx lock.
+    issued: CachePadded<A::AtomicU32>,
+    /// Packets of those that it gave back, wrapping. Written under the completion lock.
+    completed: CachePadded<A::AtomicU32>,
+    tx: CachePadded<SpinLock<A, TxSide<A>>>,
+    done: CachePadded<SpinLock<A, DoneSide<A>>>,
+}
+
+/// What the tx lock guards.
+struct TxSide<A: Arch> {
+    driver: Box<dyn Transmit<A>>,
+    counters: TxCounters,
+    /// From xmit to the driver, and on to completion where the driver keeps nothing.
+    to_driver: Latency,
+    to_completion: Latency,
+    /// The place in the batch and the time of each packet whose latency is sampled.
+    stamps: Vec<(usize, Nanos)>,
+}
+
+/// What the completion lock guards.
+struct DoneSide<A: Arch> {
+    driver: Box<dyn Complete<A>>,
+    to_completion: Latency,
+}
+
+/// A txq's counters (`netdev_queue`'s share of `rtnl_link_stats64`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TxCounters {
+    /// Packets that the driver took and did not drop; a GSO packet is one.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Calls of the driver.
+    pub batches: u64,
+    /// Packets that the driver dropped.
+    pub dropped: u64,
+    /// Times that the txq was stopped.
+    pub stops: u64,
+}
+
+/// What became of a batch.
+pub(crate) struct Transmitted<A: Arch> {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) drops: DropCounts,
+    /// What the driver did not take. Its owner requeues it.
+    pub(crate) refused: PacketList<A>,
+    /// When to try again, if the wake of the txq will not tell.
+    pub(crate) retry: Option<Nanos>,
+}
+
+impl<A: Arch> TxQueue<A> {
+    pub(crate) fn new(index: u16, queue: DriverQueue<A>) -> Self {
+        let ring = queue.ring.unwrap_or(u32::MAX);
+        let inline = queue.done.inline();
+        let tx = TxSide {
+            driver: queue.tx,
+            counters: TxCounters::default(),
+            to_driver: Latency::new(),
+            to_completion: Latency::new(),
+            stamps: Vec::new(),
+        };
+        Self {
+            index,
+            ring,
+            wake_at: (ring / 4).clamp(1, REAP as u32),
+            inline,
+            state: CachePadded::new(A::AtomicU32::new(0)),
+            issued: CachePadded::new(A::AtomicU32::new(0)),
+            completed: CachePadded::new(A::AtomicU32::new(0)),
+            tx: CachePadded::new(SpinLock::new(tx)),
+            done: CachePadded::new(SpinLock::new(DoneSide {
+                driver: queue.done,
+                to_completion: Latency::new(),
+            })),
+        }
+    }
+
+    /// Whether it is stopped (`netif_xmit_stopped`).
+    #[inline]
+    pub(crate) fn stopped(&self) -> bool {
+        // Acquire: who sees the wake also sees the room.
+        self.state.load(Acquire) & XOFF != 0
+    }
+
+    /// Packets that the device keeps now.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u32 {
+        // A completion may be counted before the transmitter has counted the packet: below zero is none.
+        let completed = self.completed.load(Acquire);
+        let n = self.issued.load(Acquire).wrapping_sub(completed);
+        if n > i32::MAX as u32 { 0 } else { n }
+    }
+
+    /// Packets that it takes now.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        if self.ring == u32::MAX { u32::MAX } else { self.ring.saturating_sub(self.in_flight()) }
+    }
+
+    /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`), and reaps what is complete.
+    pub(crate) fn transmit(&self, mut batch: PacketList<A>, cx: &mut Ctx<'_, A>) -> Transmitted<A> {
+        let (packets, bytes) = (batch.len(), batch.bytes());
+        let (mut done, mut dropped) = (PacketList::new(), PacketList::new());
+        let (mut drops, mut status) = (DropCounts::default(), Status::Busy { retry: None });
+        self.tx.with(|held| {
+            let side = held.data();
+            if self.stopped() {
+                return;
+            }
+            side.note_stamps(&batch);
+            let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
+            status = side.driver.start_xmit(&mut batch, &mut tx);
+            drops = tx.drops;
+            let taken = packets - batch.len();
+            side.record_stamps(taken, done.stamped());
+            let kept = taken - done.len() - dropped.len();
+            let issued = self.issued.load(Relaxed).wrapping_add(kept as u32);
+            self.issued.store(issued, Release);
+            side.counters.batches += 1;
+            side.counters.packets += (taken - dropped.len()) as u64;
+            side.counters.bytes += bytes - batch.bytes() - dropped.bytes();
+            side.counters.dropped += dropped.len() as u64;
+            let room = self.room();
+            if room == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0) {
+                side.counters.stops += 1;
+                self.stop();
+            }
+        });
+        let sent = (packets - batch.len() - dropped.len()) as u64;
+        let sent_bytes = bytes - batch.bytes() - dropped.bytes();
+        cx.cache.free(done);
+        if !dropped.is_empty() {
+            cx.cache.free(dropped);
+        }
+        if kept_any(self) {
+            self.reap_or_leave(cx);
+        }
+        let retry = match status {
+            Status::Busy { retry: Some(after) } => Some(after),
+            // Refused, nothing on the ring that could complete, and not stopped: only time helps.
+            Status::Busy { retry: None } if !self.stopped() => Some(RETRY),
+            _ => None,
+        };
+        Transmitted { packets: sent, bytes: sent_bytes, drops, refused: batch, retry }
+    }
+
+    /// Stops the txq, unless room has come back meanwhile.
+    fn stop(&self) {
+        self.state.fetch_or(XOFF, Relaxed);
+        // Store XOFF before load `completed`: pairs with the fence in `reap`.
+        A::fence(SeqCst);
+        if self.room() >= self.wake_at {
+            self.state.fetch_and(!XOFF, Relaxed);
+        }
+    }
+
+    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker.
+    fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
+        if self.inline {
+            self.reap(cx);
+        }
+        if self.in_flight() > 0 {
+            cx.dev.sched_of(self.index).reap(self.index);
+        }
+    }
+
+    /// Takes what is complete from the device, wakes the txq if that makes room, and frees the buffers. Returns when
+    /// to look again, if the driver knows.
+    pub(crate) fn reap(&self, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
+        let mut done = PacketList::new();
+        let next = self.done.try_with(|held| {
+            let side = held.data();
+            let next = side.driver.poll(REAP, &mut done, &mut cx.clock);
+            if done.stamped() {
+                let now = A::now();
+                side.to_completion.record_all(&done, now);
+            }
+            if !done.is_empty() {
+                let completed = self.completed.load(Relaxed).wrapping_add(done.len() as u32);
+                self.completed.store(completed, Release);
+            }
+            next
+        });
+        if !done.is_empty() {
+            // Store `completed` before load XOFF: pairs with the fence in `stop`.
+            A::fence(SeqCst);
+            if self.stopped()
+                && self.room() >= self.wake_at
+                && self.state.fetch_and(!XOFF, Release) & XOFF != 0
+            {
+                cx.dev.schedule(cx.dev.root_of(self.index));
+            }
+            let full = done.len() == REAP;
+            cx.cache.free(done);
+            if full {
+                // There may be more that is complete already.
+                return Some(0);
+            }
+        }
+        next.flatten()
+    }
+
+    /// Ends the transmission: the driver writes out what it has.
+    pub(crate) fn finish(&self) -> std::io::Result<()> {
+        self.tx.with(|held| held.data().driver.finish())
+    }
+
+    pub(crate) fn counters(&self) -> TxCounters {
+        self.tx.with(|held| held.data().counters)
+    }
+
+    /// Adds this txq's latencies: from xmit to the driver, and to completion.
+    pub(crate) fn add_latency(&self, to_driver: &mut Latency, to_completion: &mut Latency) {
+        self.tx.with(|held| {
+            to_driver.merge(&held.data().to_driver);
+            to_completion.merge(&held.data().to_completion);
+        });
+        self.done.with(|held| to_completion.merge(&held.data().to_completion));
+    }
+}
+
+fn kept_any<A: Arch>(txq: &TxQueue<A>) -> bool {
+    txq.ring != u32::MAX && txq.in_flight() > 0
+}
+
+impl<A: Arch> TxSide<A> {
+    /// Remembers which packets are sampled, for after the call they may be gone.
+    fn note_stamps(&mut self, batch: &PacketList<A>) {
+        self.stamps.clear();
+        if batch.stamped() {
+            let stamped = batch.iter().enumerate().filter(|(_, p)| p.stamp() != 0);
+            self.stamps.extend(stamped.map(|(i, p)| (i, p.stamp())));
+        }
+    }
+
+    fn record_stamps(&mut self, taken: usize, done: bool) {
+        if self.stamps.is_empty() {
+            return;
+        }
+        let now = A::now();
+        for &(_, at) in self.stamps.iter().filter(|(i, _)| *i < taken) {
+            self.to_driver.record(now.saturating_sub(at));
+            if done {
+                self.to_completion.record(now.saturating_sub(at));
+            }
+        }
+    }
+}

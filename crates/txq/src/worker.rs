@@ -1,0 +1,90 @@
+//! The worker: what softirq and timers do in the kernel, done by one thread that sleeps when there is nothing to do, or
+//! by a program's own loop.
+//!
+//! A worker goes on where a sender's quota ended, runs queues whose txq woke up, tries again what a driver refused, and
+//! reaps what senders did not. A program that has a loop of its own calls [`Worker::poll`] from it instead of
+//! [`Worker::run`]:
+//!
+//! ```text
+//!   worker.set_waker(move || eventfd.write(1))     // when there is something to do
+//!   loop {
+//!       let next = worker.poll();                  // do it; when to come back without being woken
+//!       epoll_wait(.., until next);
+//!   }
+//! ```
+
+use std::sync::Arc;
+
+use crate::arch::{Arch, Event, Nanos, Native};
+use crate::ctx::Ctx;
+use crate::netdev::Shared;
+use crate::pool::Cache;
+
+/// How long a worker leaves packets in a device that does not say when they will be done, in nanoseconds.
+const POLL: Nanos = 20_000;
+
+/// Does the deferred work of some of a device's queues.
+pub struct Worker<A: Arch = Native> {
+    dev: Arc<Shared<A>>,
+    index: usize,
+    cache: Cache<A>,
+    /// Txqs whose device keeps packets that nobody else is sure to reap.
+    reaping: Vec<u16>,
+}
+
+impl<A: Arch> Worker<A> {
+    pub(crate) fn new(dev: Arc<Shared<A>>, index: usize) -> Self {
+        let cache = dev.pool.cache(&format!("worker {index}"), 0);
+        Self { dev, index, cache, reaping: Vec::new() }
+    }
+
+    /// Has `wake` called when there is something to do, from whichever thread causes it. It should be quick: an eventfd
+    /// write is.
+    pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.dev.sched[self.index].set_hook(Box::new(wake));
+    }
+
+    /// Does what there is to do and returns when to do so again, on the clock of the `Arch`, if nothing wakes the worker
+    /// before: `None` for not at all, a time in the past for at once.
+    pub fn poll(&mut self) -> Option<Nanos> {
+        let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
+        let mut cx = Ctx::new(dev, &mut self.cache);
+        let reaping = &mut self.reaping;
+        sched.take_reap(|txq| {
+            if !reaping.contains(&(txq as u16)) {
+                reaping.push(txq as u16);
+            }
+        });
+        let mut next: Option<Nanos> = None;
+        let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
+        reaping.retain(|&txq| {
+            let txq = &dev.txqs[usize::from(txq)];
+            let at = txq.reap(&mut cx);
+            let more = txq.in_flight() > 0;
+            if more {
+                sooner(at.unwrap_or_else(|| cx.clock.now() + POLL));
+            }
+            more
+        });
+        cx.clock.advance();
+        let mut due = Vec::new();
+        sched.take_run(|root| due.push(root));
+        if let Some(at) = sched.take_due(A::now, |root| due.push(root)) {
+            sooner(at);
+        }
+        for root in due {
+            let root = &dev.roots[root];
+            root.discipline.run(root, &mut cx);
+            cx.clock.advance();
+        }
+        next
+    }
+
+    /// Works until the device shuts down. Sleeps when there is nothing to do.
+    pub fn run(mut self) {
+        while !self.dev.is_stopping() {
+            let next = self.poll();
+            self.dev.sched[self.index].event.wait(next);
+        }
+    }
+}
