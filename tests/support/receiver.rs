@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) struct Receiver {
     stop: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
-    thread: JoinHandle<Vec<Vec<u8>>>,
+    thread: Option<JoinHandle<Vec<Vec<u8>>>>,
 }
 
 impl Receiver {
@@ -37,7 +37,7 @@ impl Receiver {
             frames
         });
         listening.recv_timeout(Duration::from_secs(5)).expect("a listening receiver");
-        Self { stop, count, thread }
+        Self { stop, count, thread: Some(thread) }
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -52,9 +52,20 @@ impl Receiver {
     }
 
     /// Every frame that has arrived, once nothing more comes.
-    pub(crate) fn finish(self) -> Vec<Vec<u8>> {
+    pub(crate) fn finish(mut self) -> Vec<Vec<u8>> {
+        self.end().expect("finished once").expect("receiver")
+    }
+
+    fn end(&mut self) -> Option<std::thread::Result<Vec<Vec<u8>>>> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("receiver")
+        self.thread.take().map(JoinHandle::join)
+    }
+}
+
+/// A thread inside a namespace keeps the namespace alive: it may not outlive a test that failed.
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }
 
