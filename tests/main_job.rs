@@ -1,0 +1,189 @@
+//! txq's main job, from outside: real captured traffic is replayed by several threads through the transmit path into an
+//! interface, and what arrives, what the kernel counted and what the command reports must agree to the packet.
+
+mod support;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use support::capture::{self, Capture};
+use support::check::{flows, in_order, same_frames};
+use support::netns::{Counters, Netns};
+use support::process::wait_until;
+use support::receiver::Receiver;
+use support::replay::Replay;
+use support::report::{Report, assert_conserved};
+use support::skip::{require_root, require_tools};
+use support::tempdir::TempDir;
+
+/// Four senders share two queues: none has one to itself, which is the case that needs a discipline.
+const PATH: &str = "--threads 4 --txqs 2 --qdisc mq";
+/// Traffic that lasts until it is stopped; the duration only ends a test that went wrong.
+const ENDLESS: &str = "--loop 1000000 --duration 20s";
+
+/// Two namespaces joined by a veth pair, tx0 in one and rx0 in the other.
+struct Bench {
+    near: Netns,
+    far: Netns,
+    folder: TempDir,
+    before: Counters,
+    /// The tests measure time on few CPUs and would disturb each other.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    /// `None` when the machine cannot run the test.
+    fn new(test: &str) -> Option<Self> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        if !(require_root(test) && require_tools(test, &capture::TOOLS) && require_tools(test, &["tc"])) {
+            return None;
+        }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (near, far) = (Netns::new(), Netns::new());
+        near.connect("tx0", &far, "rx0", 2);
+        let before = near.counters("tx0");
+        Some(Self { near, far, folder: TempDir::new(), before, _alone: alone })
+    }
+
+    fn replay(&self, options: &str) -> Replay {
+        let file = Capture::get().write_pcap(self.folder.path());
+        Replay::start(&self.near, &file, "tx0", &format!("{PATH} {options}"))
+    }
+
+    /// What the command calls sent is what left the interface, in packets and in bytes.
+    #[track_caller]
+    fn assert_sent_is_true(&self, report: &Report) {
+        let counted = self.near.counters("tx0").since(self.before);
+        assert_eq!((report.sent, report.bytes_sent), (counted.tx_packets, counted.tx_bytes), "{report:?}");
+    }
+}
+
+#[test]
+fn the_capture_is_real() {
+    if Bench::new("the_capture_is_real").is_none() {
+        return;
+    }
+    let capture = Capture::get();
+    let protocols = |protocol: u8| {
+        capture.frames.iter().filter(move |frame| frame[12..14] == [8, 0] && frame[23] == protocol)
+    };
+    for (name, protocol, least) in [("ping", 1, 40), ("TCP", 6, 2500), ("UDP", 17, 1000)] {
+        let count = protocols(protocol).count();
+        assert!(count >= least, "{count} frames of {name}");
+    }
+    let asks =
+        |frame: &&Vec<u8>| frame[36..38] == [0, 53] && frame.windows(7).any(|bytes| bytes == b"example");
+    assert_eq!(protocols(17).filter(asks).count(), 3, "DNS queries");
+    assert!(flows(&capture.frames) >= 20, "{} flows", flows(&capture.frames));
+}
+
+/// One pass over the file, slow enough that nothing may be lost.
+fn replay_whole(bench: &Bench, replay: impl FnOnce() -> Replay) -> Report {
+    let capture = Capture::get();
+    let receiver = Receiver::start(&bench.far, "rx0");
+    let report = replay().finish(Duration::from_secs(10));
+    let arrived = receiver.finish();
+    assert_conserved(&report);
+    bench.assert_sent_is_true(&report);
+    assert_eq!(report.sent, capture.frames.len() as u64, "{report:?}");
+    assert!(report.queues.iter().all(|queue| queue.packets > 0), "a queue was not used: {report:?}");
+    same_frames(&capture.frames, &arrived).expect("every frame byte for byte");
+    in_order(&capture.frames, &arrived).expect("in order within each flow");
+    report
+}
+
+#[test]
+fn every_frame_arrives_in_order_with_llist() {
+    let Some(bench) = Bench::new("every_frame_arrives_in_order_with_llist") else { return };
+    replay_whole(&bench, || bench.replay("--discipline llist --rate 20kpps --loop 1"));
+}
+
+#[test]
+fn every_frame_arrives_in_order_with_spinlock() {
+    let Some(bench) = Bench::new("every_frame_arrives_in_order_with_spinlock") else { return };
+    replay_whole(&bench, || bench.replay("--discipline spinlock --rate 20kpps --loop 1"));
+}
+
+#[test]
+fn every_frame_of_a_pcapng_arrives_as_recorded() {
+    let Some(bench) = Bench::new("every_frame_of_a_pcapng_arrives_as_recorded") else { return };
+    let capture = Capture::get();
+    let file = capture.write_pcapng(bench.folder.path());
+    let options = format!("{PATH} --discipline llist --rate recorded --loop 1");
+    let report = replay_whole(&bench, || Replay::start(&bench.near, &file, "tx0", &options));
+    let (took, recorded) = (report.seconds, capture.span().as_secs_f64());
+    assert!(took > 0.9 * recorded && took < recorded + 2.0, "{took} s to replay what took {recorded} s");
+}
+
+#[test]
+fn ten_times_too_much_is_dropped_and_accounted_for() {
+    let Some(bench) = Bench::new("ten_times_too_much_is_dropped_and_accounted_for") else { return };
+    let capture = Capture::get();
+    // A limit below the socket's send buffer: tbf refuses, and the socket does not hold the sender back before that.
+    bench.near.tc("qdisc add dev tx0 root tbf rate 10mbit burst 10kb limit 30kb");
+    let receiver = Receiver::start(&bench.far, "rx0");
+    let replay = bench.replay("--kernel-qdisc --discipline llist --rate 100mbit --loop 1");
+    let report = replay.finish(Duration::from_secs(15));
+    // What tbf accepted belongs to the kernel; it leaves at tbf's rate after the command has ended.
+    let drained = wait_until(Duration::from_secs(2), || bench.near.root_qdisc("tx0")["backlog"] == 0);
+    assert!(drained, "{}", bench.near.root_qdisc("tx0"));
+    let arrived = receiver.finish();
+
+    assert_conserved(&report);
+    bench.assert_sent_is_true(&report);
+    assert_eq!(report.accepted, capture.frames.len() as u64, "{report:?}");
+    assert!(report.all_dropped() > 0, "nothing was dropped: {report:?}");
+    assert_eq!(report.sent, arrived.len() as u64, "{report:?}");
+    // tbf counts each refusal as a drop, but a refused frame was never the kernel's: it is tried again or dropped here.
+    let tbf = bench.near.root_qdisc("tx0");
+    assert_eq!(tbf["packets"], report.sent, "{tbf}");
+    assert!(tbf["drops"].as_u64() > Some(0), "tbf never refused: {tbf}");
+    in_order(&capture.frames, &arrived).expect("in order within each flow");
+}
+
+#[test]
+fn the_far_end_may_go_away_and_come_back() {
+    let Some(bench) = Bench::new("the_far_end_may_go_away_and_come_back") else { return };
+    let receiver = Receiver::start(&bench.far, "rx0");
+    let replay = bench.replay(&format!("--discipline llist --rate 20kpps {ENDLESS}"));
+    receiver.wait_for_more(5000, Duration::from_secs(5));
+
+    bench.far.ip("link set rx0 down");
+    let unplugged = bench.near.counters("tx0");
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(unplugged, bench.near.counters("tx0"), "frames left although nothing takes them");
+
+    bench.far.ip("link set rx0 up");
+    receiver.wait_for_more(5000, Duration::from_secs(5));
+    replay.signal(libc::SIGTERM);
+    let report = replay.finish(Duration::from_secs(2));
+    let arrived = receiver.finish();
+    assert_conserved(&report);
+    bench.assert_sent_is_true(&report);
+    assert!(arrived.len() as u64 <= report.sent, "{} arrived: {report:?}", arrived.len());
+    // Only what waited in the far CPU's backlog (net.core.netdev_max_backlog) at the moment of the cut can be gone.
+    assert!(report.sent - arrived.len() as u64 <= 1000, "{} arrived: {report:?}", arrived.len());
+}
+
+/// Stops a long replay half way through.
+fn stop(test: &str, signal: libc::c_int) {
+    let Some(bench) = Bench::new(test) else { return };
+    let receiver = Receiver::start(&bench.far, "rx0");
+    let replay = bench.replay(&format!("--discipline llist --rate 20kpps {ENDLESS}"));
+    receiver.wait_for_more(8000, Duration::from_secs(5));
+    replay.signal(signal);
+    let report = replay.finish(Duration::from_secs(2));
+    let arrived = receiver.finish();
+    assert_conserved(&report);
+    bench.assert_sent_is_true(&report);
+    assert_eq!(report.sent, arrived.len() as u64, "{report:?}");
+}
+
+#[test]
+fn sigterm_stops_in_order() {
+    stop("sigterm_stops_in_order", libc::SIGTERM);
+}
+
+#[test]
+fn sigint_stops_in_order() {
+    stop("sigint_stops_in_order", libc::SIGINT);
+}

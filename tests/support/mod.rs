@@ -1,0 +1,14 @@
+//! What the integration tests share: network namespaces, a capture of real traffic, a receiver that forgets nothing,
+//! and the checks that compare the two.
+
+pub(crate) mod capture;
+pub(crate) mod check;
+pub(crate) mod dns;
+pub(crate) mod netns;
+pub(crate) mod offload;
+pub(crate) mod process;
+pub(crate) mod receiver;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod skip;
+pub(crate) mod tempdir;

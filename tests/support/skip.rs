@@ -1,0 +1,33 @@
+//! Why a test cannot run here, said where it is seen.
+
+use std::io::Write;
+use std::path::Path;
+
+/// Whether the process may make network namespaces; says so when not.
+#[must_use]
+pub(crate) fn require_root(test: &str) -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    root || skip(test, "needs root")
+}
+
+/// Whether every tool is on the PATH; names the missing ones when not.
+#[must_use]
+pub(crate) fn require_tools(test: &str, tools: &[&str]) -> bool {
+    let missing: Vec<&str> = tools.iter().filter(|tool| !on_path(tool)).copied().collect();
+    missing.is_empty() || skip(test, &format!("needs {}", missing.join(", ")))
+}
+
+fn on_path(tool: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|folder| Path::new(&folder).join(tool).is_file())
+    })
+}
+
+/// With `TXQ_NO_SKIP` set a missing tool is a failure: a build server must not pass because nothing ran.
+fn skip(test: &str, why: &str) -> bool {
+    assert!(std::env::var_os("TXQ_NO_SKIP").is_none(), "{test} may not be skipped but {why}");
+    // Not `eprintln!`: the harness hides its output when the test passes.
+    let _ = writeln!(std::io::stderr(), "SKIP {test}: {why}");
+    false
+}
