@@ -1,30 +1,34 @@
-//! A fair, queued spinlock: the kernel's qspinlock in the form of Mellor-Crummey and Scott (ACM TOCS 9(1), 1991).
+//! A fair spinlock: the kernel's qspinlock, a lock word and behind it a queue after Mellor-Crummey and Scott (ACM TOCS
+//! 9(1), 1991).
 //!
-//! Each waiter spins on a word of its own, so a release disturbs one cache instead of all, and the lock goes to
-//! waiters in the order of their arrival. The price is the one that user space knows best: when the next in line is
-//! preempted, the lock is idle until it runs again, and everybody behind waits too. A waiter therefore spins for about
-//! a microsecond and then yields its CPU at every turn ([`Atomic::wait_until`]); the lock stays fair, and with more
-//! threads than CPUs it is slow. That is the measured cost of one lock on the way to a queue, and the reason for the
-//! other disciplines.
+//! Who finds the word free and nobody queued takes it with one compare-and-swap, and gives it back with a store. Who
+//! does not, queues, and spins on a word of its own until it is at the front; only the front spins on the lock word. So a
+//! release disturbs one waiter's cache and not all, and the lock goes round in the order of arrival. (A thread that saw the
+//! queue empty before a waiter joined may still overtake that waiter, once.)
 //!
-//! A waiter's node lies on its own stack, which is why the lock is held within a closure.
+//! The price of a queue is the one that user space knows best: when the front waiter is preempted, the lock is idle until
+//! that thread runs again, and everybody behind waits too. A waiter spins for about a microsecond and then
+//! yields its CPU at every turn ([`Atomic::wait_until`]); the lock stays fair, and with more threads than CPUs it is slow.
+//! That is the measured cost of one lock on the way to a queue, and the reason for the other disciplines.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 
-/// A waiter's place in the queue.
+/// A waiter's place in the queue, on its own stack while it waits.
 struct Node<A: Arch> {
-    /// Written once by the waiter behind, read by this one when it unlocks.
+    /// Written once by the waiter behind, read by this one when it leaves the queue.
     next: A::AtomicPtr<Node<A>>,
-    /// 1 while the waiter in front holds or waits; that waiter clears it.
+    /// 1 until the waiter in front has left the queue.
     wait: A::AtomicU32,
 }
 
 /// Data that one thread at a time may use, in the order in which they asked.
 pub struct SpinLock<A: Arch, T> {
-    /// The last in the queue; null when the lock is free.
+    /// 1 while the lock is held.
+    locked: A::AtomicU32,
+    /// The last of those that wait; null when nobody does.
     tail: A::AtomicPtr<Node<A>>,
     data: A::Cell<T>,
 }
@@ -37,25 +41,21 @@ unsafe impl<A: Arch, T: Send> Sync for SpinLock<A, T> {}
 impl<A: Arch, T> SpinLock<A, T> {
     /// A free lock over `data`.
     pub fn new(data: T) -> Self {
-        Self { tail: A::AtomicPtr::new(ptr::null_mut()), data: A::Cell::new(data) }
+        let locked = A::AtomicU32::new(0);
+        Self { locked, tail: A::AtomicPtr::new(ptr::null_mut()), data: A::Cell::new(data) }
     }
 
     /// Waits for the lock and calls `f` while holding it. The lock is released also when `f` panics.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> R {
-        let node = Node::new();
-        let mut held = Held { lock: self, node: &node };
-        held.acquire();
-        f(&mut held)
+        self.acquire();
+        f(&mut Held { lock: self })
     }
 
     /// Calls `f` if the lock is free.
     #[inline]
     pub fn try_with<R>(&self, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> Option<R> {
-        let node = Node::new();
-        let me = ptr::from_ref(&node).cast_mut();
-        self.tail.compare_exchange(ptr::null_mut(), me, Acquire, Relaxed).ok()?;
-        Some(f(&mut Held { lock: self, node: &node }))
+        self.try_lock().then(|| f(&mut Held { lock: self }))
     }
 
     /// The data, by the proof that nobody else has the lock.
@@ -63,81 +63,88 @@ impl<A: Arch, T> SpinLock<A, T> {
         // SAFETY: `&mut self` excludes every other access.
         self.data.with_mut(|d| unsafe { &mut *d })
     }
-}
 
-impl<A: Arch> Node<A> {
-    fn new() -> Self {
-        Self { next: A::AtomicPtr::new(ptr::null_mut()), wait: A::AtomicU32::new(0) }
+    #[inline]
+    fn try_lock(&self) -> bool {
+        // Acquire: the last holder's writes; pairs with the store in `release`.
+        self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn acquire(&self) {
+        if !self.tail.load(Relaxed).is_null() || !self.try_lock() {
+            self.queue();
+        }
+    }
+
+    #[inline]
+    fn release(&self) {
+        self.locked.store(0, Release);
+    }
+
+    #[cold]
+    fn queue(&self) {
+        let node = Node::<A> { next: A::AtomicPtr::new(ptr::null_mut()), wait: A::AtomicU32::new(1) };
+        let me = ptr::from_ref(&node).cast_mut();
+        // Release: `wait` and `next` as initialised, to the waiter that will queue behind us. Acquire: the same of the
+        // one in front.
+        let before = self.tail.swap(me, AcqRel);
+        if !before.is_null() {
+            // SAFETY: the waiter in front stays in this function, and so its node on its stack, until it has told the
+            // node behind it, which it finds only through this store.
+            unsafe { (*before).next.store(me, Release) };
+            // Acquire: so that the waiter in front has left before we touch the lock word.
+            node.wait.wait_until(Acquire, |w| w == 0);
+        }
+        while !self.try_lock() {
+            self.locked.wait_until(Relaxed, |l| l == 0);
+        }
+        // The lock is ours. Leave the queue: the next one comes to the front.
+        let mut next = node.next.load(Acquire);
+        if next.is_null() {
+            if self.tail.compare_exchange(me, ptr::null_mut(), Release, Relaxed).is_ok() {
+                return;
+            }
+            // Somebody has queued behind us and is about to tell us where.
+            next = node.next.wait_until(Acquire, |n| !n.is_null());
+        }
+        // SAFETY: the waiter behind us stays in this function until this store.
+        unsafe { (*next).wait.store(0, Release) };
     }
 }
 
 /// The lock, held. Dropping it releases.
 pub struct Held<'a, A: Arch, T> {
     lock: &'a SpinLock<A, T>,
-    node: &'a Node<A>,
 }
 
 impl<A: Arch, T> Held<'_, A, T> {
     /// The data.
     #[inline]
     pub fn data(&mut self) -> &mut T {
-        // SAFETY: a `Held` exists only while its node is at the front of the queue, and there is one front. The borrow
-        // ends with the borrow of `self`, so none is alive when `unlocked` or `drop` releases.
+        // SAFETY: a `Held` exists only while the lock word is 1 by its own doing. The borrow ends with the borrow of
+        // `self`, so none is alive when `unlocked` or `drop` releases.
         self.lock.data.with_mut(|d| unsafe { &mut *d })
     }
 
-    /// Releases the lock for the duration of `f` and queues for it again afterwards.
+    /// Releases the lock for the duration of `f` and waits for it again afterwards, also when `f` panics.
     #[inline]
     pub fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        /// Takes the lock back also when `f` panics, because the owner's `Held` will release it.
-        struct Retake<'b, 'a, A: Arch, T>(&'b mut Held<'a, A, T>);
-        impl<A: Arch, T> Drop for Retake<'_, '_, A, T> {
+        struct Retake<'a, A: Arch, T>(&'a SpinLock<A, T>);
+        impl<A: Arch, T> Drop for Retake<'_, A, T> {
             fn drop(&mut self) {
                 self.0.acquire();
             }
         }
-        self.release();
-        let _retake = Retake(self);
+        self.lock.release();
+        let _retake = Retake(self.lock);
         f()
-    }
-
-    #[inline]
-    fn acquire(&mut self) {
-        let me = ptr::from_ref(self.node).cast_mut();
-        self.node.next.store(ptr::null_mut(), Relaxed);
-        // AcqRel: acquires the last holder's writes when the lock is free, and releases our `next = null` to the
-        // waiter who will find us here.
-        let before = self.lock.tail.swap(me, AcqRel);
-        if before.is_null() {
-            return;
-        }
-        self.node.wait.store(1, Relaxed);
-        // SAFETY: the node before us stays on its owner's stack until that owner has handed the lock to the node
-        // behind it, which it finds only through this store.
-        unsafe { (*before).next.store(me, Release) };
-        // Pairs with the release store of `wait` in `release`.
-        self.node.wait.wait_until(Acquire, |w| w == 0);
-    }
-
-    #[inline]
-    fn release(&mut self) {
-        let me = ptr::from_ref(self.node).cast_mut();
-        let mut next = self.node.next.load(Acquire);
-        if next.is_null() {
-            if self.lock.tail.compare_exchange(me, ptr::null_mut(), Release, Relaxed).is_ok() {
-                return;
-            }
-            // Somebody has queued behind us and is about to tell us where.
-            next = self.node.next.wait_until(Acquire, |n| !n.is_null());
-        }
-        // SAFETY: the waiter behind us stays in `acquire`, and so its node on its stack, until this store.
-        unsafe { (*next).wait.store(0, Release) };
     }
 }
 
 impl<A: Arch, T> Drop for Held<'_, A, T> {
     #[inline]
     fn drop(&mut self) {
-        self.release();
+        self.lock.release();
     }
 }
