@@ -25,8 +25,7 @@ impl<'a, A: Arch> Ctx<'a, A> {
     #[inline]
     pub(crate) fn free_dropped(&mut self) {
         if !self.to_free.is_empty() {
-            let dropped = std::mem::take(&mut self.to_free);
-            self.cache.free(dropped);
+            self.cache.free(&mut self.to_free);
         }
     }
 }

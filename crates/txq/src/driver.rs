@@ -54,7 +54,7 @@
 use std::io;
 
 use crate::arch::{Arch, Nanos, Native};
-use crate::drop::{DropCounts, DropReason};
+use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 
 /// What a device is.
@@ -170,14 +170,13 @@ pub struct TxCx<'a, A: Arch = Native> {
     pub clock: &'a mut Clock<A>,
     pub(crate) done: &'a mut PacketList<A>,
     pub(crate) dropped: &'a mut PacketList<A>,
-    pub(crate) drops: DropCounts,
 }
 
 impl<'a, A: Arch> TxCx<'a, A> {
     /// A context that collects in `done` what is sent at once and in `dropped` what is not sent. Programs do not need
     /// it, except for a driver that wraps another, and tests.
     pub fn new(clock: &'a mut Clock<A>, done: &'a mut PacketList<A>, dropped: &'a mut PacketList<A>) -> Self {
-        Self { clock, done, dropped, drops: DropCounts::default() }
+        Self { clock, done, dropped }
     }
 
     /// The packet is sent, and its buffer is free.
@@ -188,14 +187,13 @@ impl<'a, A: Arch> TxCx<'a, A> {
 
     /// All of the packets are sent, and their buffers are free.
     #[inline]
-    pub fn sent_all(&mut self, packets: PacketList<A>) {
+    pub fn sent_all(&mut self, packets: &mut PacketList<A>) {
         self.done.append(packets);
     }
 
     /// The packet cannot be sent, and `reason` says why.
     pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
         packet.set_drop_reason(reason);
-        self.drops.add(reason, 1);
         self.dropped.push_back(packet);
     }
 }

@@ -16,7 +16,7 @@ use crate::netdev::Root;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
 use crate::stats::QdiscStats;
-use crate::txqueue::{Transmitted, TxQueue};
+use crate::txqueue::TxQueue;
 
 /// Packets of one run (`dev_tx_weight`).
 const QUOTA: usize = 64;
@@ -107,7 +107,7 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    fn drop_all(&mut self, mut batch: PacketList<A>, reason: DropReason, cx: &mut Ctx<'_, A>) {
+    fn drop_all(&mut self, batch: &mut PacketList<A>, reason: DropReason, cx: &mut Ctx<'_, A>) {
         self.counters.drops.add(reason, batch.len() as u64);
         batch.for_each_mut(|p| p.set_drop_reason(reason));
         cx.to_free.append(batch);
@@ -127,11 +127,17 @@ impl<A: Arch> Core<A> {
         Some(txq)
     }
 
-    /// The next batch, and the txq it is for.
-    fn dequeue(&mut self, root: &Root<A>, quota: usize, cx: &mut Ctx<'_, A>) -> Option<(u16, PacketList<A>)> {
+    /// Dequeues the next batch, and tells the txq it is for. None when there is nothing to send now.
+    fn dequeue(
+        &mut self,
+        root: &Root<A>,
+        quota: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Option<u16> {
         match root.txq {
-            Some(txq) => self.dequeue_one_txq(&cx.dev.txqs[usize::from(txq)], quota, cx),
-            None => self.dequeue_shared(quota, cx),
+            Some(txq) => self.dequeue_one_txq(&cx.dev.txqs[usize::from(txq)], quota, batch, cx),
+            None => self.dequeue_shared(quota, batch, cx),
         }
     }
 
@@ -140,24 +146,29 @@ impl<A: Arch> Core<A> {
         &mut self,
         txq: &TxQueue<A>,
         quota: usize,
+        batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
-    ) -> Option<(u16, PacketList<A>)> {
+    ) -> Option<u16> {
         if txq.stopped() {
             return None;
         }
         let budget = quota.min(txq.room() as usize).max(1);
-        let mut batch = PacketList::new();
         if self.requeued.is_empty() {
-            self.pull(budget, &mut batch, cx);
+            self.pull(budget, batch, cx);
         } else {
-            self.requeued.move_front(budget, &mut batch);
+            self.requeued.move_front(budget, batch);
         }
-        (!batch.is_empty()).then_some((txq.index, batch))
+        (!batch.is_empty()).then_some(txq.index)
     }
 
     /// Packets go to several txqs: a batch is what comes in a row for one of them, and a packet for a stopped txq holds
     /// up those behind it.
-    fn dequeue_shared(&mut self, quota: usize, cx: &mut Ctx<'_, A>) -> Option<(u16, PacketList<A>)> {
+    fn dequeue_shared(
+        &mut self,
+        quota: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Option<u16> {
         if self.requeued.is_empty() {
             self.pull_aside(cx);
         }
@@ -167,21 +178,20 @@ impl<A: Arch> Core<A> {
             return None;
         }
         let budget = quota.min(BULK_SHARED).min(txq.room() as usize).max(1);
-        let mut batch = PacketList::new();
         while batch.len() < budget && self.requeued.front().is_some_and(|p| p.txq() == index) {
-            self.requeued.move_front(1, &mut batch);
+            self.requeued.move_front(1, batch);
             if self.requeued.is_empty() {
                 self.pull_aside(cx);
             }
         }
-        Some((index, batch))
+        Some(index)
     }
 
     /// Dequeues one packet and puts it aside.
     fn pull_aside(&mut self, cx: &mut Ctx<'_, A>) {
         let mut one = PacketList::new();
         self.pull(1, &mut one, cx);
-        self.requeued.append(one);
+        self.requeued.append(&mut one);
     }
 
     /// Dequeues from the qdisc itself.
@@ -199,7 +209,7 @@ impl<A: Arch> Core<A> {
 pub(crate) fn admit<A: Arch>(
     owner: &mut impl Owner<A>,
     root: &Root<A>,
-    mut batch: PacketList<A>,
+    batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
     let core = owner.core();
@@ -209,23 +219,21 @@ pub(crate) fn admit<A: Arch>(
         core.drop_all(batch, DropReason::QdiscDrop, cx);
         return Verdict::Drop;
     }
-    if let Some(txq) = core.bypass(root, &batch, cx) {
+    if let Some(txq) = core.bypass(root, batch, cx) {
         run_batch(owner, root, txq, batch, cx);
         return Verdict::Success;
     }
+    let before = cx.to_free.len();
     let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut core.counters.drops };
-    let before = qcx.drops.total();
     let qdisc = core.qdisc.as_mut().expect("noqueue admits nothing");
-    match batch.len() {
-        1 => qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx),
-        _ => {
-            qdisc.enqueue_batch(&mut batch, &mut qcx);
-            match core.counters.drops.total() - before {
-                0 => Verdict::Success,
-                dropped if dropped == n => Verdict::Drop,
-                _ => Verdict::Congested,
-            }
-        }
+    if n == 1 {
+        return qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx);
+    }
+    qdisc.enqueue_batch(batch, &mut qcx);
+    match (cx.to_free.len() - before) as u64 {
+        0 => Verdict::Success,
+        dropped if dropped == n => Verdict::Drop,
+        _ => Verdict::Congested,
     }
 }
 
@@ -236,9 +244,10 @@ pub(crate) fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut C
     }
     let mut quota = QUOTA;
     loop {
-        let Some((txq, batch)) = owner.core().dequeue(root, quota, cx) else { break };
+        let mut batch = PacketList::new();
+        let Some(txq) = owner.core().dequeue(root, quota, &mut batch, cx) else { break };
         quota -= batch.len().min(quota);
-        if !run_batch(owner, root, txq, batch, cx) {
+        if !run_batch(owner, root, txq, &mut batch, cx) {
             break;
         }
         if quota == 0 {
@@ -279,28 +288,32 @@ fn run_batch<A: Arch>(
     owner: &mut impl Owner<A>,
     root: &Root<A>,
     txq: u16,
-    batch: PacketList<A>,
+    batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> bool {
-    let in_driver = InDriver::enter(owner, batch.len() as u64);
-    let done = in_driver.owner.unlocked(|| cx.dev.txqs[usize::from(txq)].transmit(batch, cx));
+    let n = batch.len() as u64;
+    let in_driver = InDriver::enter(owner, n);
+    let mut drops = DropCounts::default();
+    let sent = in_driver.owner.unlocked(|| cx.dev.txqs[usize::from(txq)].transmit(batch, cx, &mut drops));
     let core = in_driver.owner.core();
     core.counters.in_driver = 0;
-    core.counters.sent += done.packets;
-    core.counters.sent_bytes += done.bytes;
-    core.counters.drops.merge(&done.drops);
-    let Transmitted { mut refused, retry, .. } = done;
-    if refused.is_empty() {
+    core.counters.sent += sent.packets;
+    core.counters.sent_bytes += sent.bytes;
+    if sent.packets == n {
         return true;
     }
-    core.counters.requeues += refused.len() as u64;
-    if core.active {
-        refused.append(std::mem::take(&mut core.requeued));
-        core.requeued = refused;
-    } else {
-        core.drop_all(refused, DropReason::QueuePurge, cx);
+    core.counters.drops.merge(&drops);
+    if batch.is_empty() {
+        return true;
     }
-    if let Some(after) = retry {
+    core.counters.requeues += batch.len() as u64;
+    if core.active {
+        batch.append(&mut core.requeued);
+        core.requeued.append(batch);
+    } else {
+        core.drop_all(batch, DropReason::QueuePurge, cx);
+    }
+    if let Some(after) = sent.retry {
         cx.dev.retry(root.index, after);
     }
     false
@@ -311,7 +324,7 @@ fn run_batch<A: Arch>(
 pub(crate) fn run_noqueue<A: Arch>(
     core: &mut Core<A>,
     txq: u16,
-    batch: PacketList<A>,
+    batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
     let n = batch.len() as u64;
@@ -320,14 +333,14 @@ pub(crate) fn run_noqueue<A: Arch>(
         core.drop_all(batch, DropReason::QdiscDrop, cx);
         return Verdict::Drop;
     }
-    let done = cx.dev.txqs[usize::from(txq)].transmit(batch, cx);
-    core.counters.sent += done.packets;
-    core.counters.sent_bytes += done.bytes;
-    core.counters.drops.merge(&done.drops);
-    core.drop_all(done.refused, DropReason::FullRing, cx);
-    match done.packets {
-        sent if sent == n => Verdict::Success,
-        0 => Verdict::Drop,
-        _ => Verdict::Congested,
+    let mut drops = DropCounts::default();
+    let sent = cx.dev.txqs[usize::from(txq)].transmit(batch, cx, &mut drops);
+    core.counters.sent += sent.packets;
+    core.counters.sent_bytes += sent.bytes;
+    if sent.packets == n {
+        return Verdict::Success;
     }
+    core.counters.drops.merge(&drops);
+    core.drop_all(batch, DropReason::FullRing, cx);
+    if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested }
 }

@@ -90,19 +90,19 @@ impl<A: Arch> Sender<A> {
     pub fn xmit(&mut self, packet: Packet<A>) -> Verdict {
         let mut batch = PacketList::new();
         batch.push_back(packet);
-        self.xmit_batch(batch)
+        self.xmit_batch(&mut batch)
     }
 
-    /// Sends a list of packets, in order within each flow. [`Verdict::Drop`] when all are known to be dropped,
+    /// Sends a list of packets, in order within each flow, and leaves it empty. [`Verdict::Drop`] when all are known to be dropped,
     /// [`Verdict::Congested`] when some are.
-    pub fn xmit_batch(&mut self, mut batch: PacketList<A>) -> Verdict {
+    pub fn xmit_batch(&mut self, batch: &mut PacketList<A>) -> Verdict {
         if batch.is_empty() {
             return Verdict::Success;
         }
         let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
         self.counters.submitted.store(submitted, Relaxed);
         self.turn();
-        self.sample(&mut batch);
+        self.sample(batch);
         match self.steer.fixed() {
             Some(txq) => self.submit(txq, batch),
             None => self.submit_split(batch),
@@ -142,7 +142,7 @@ impl<A: Arch> Sender<A> {
     }
 
     #[inline]
-    fn submit(&mut self, txq: u16, mut batch: PacketList<A>) -> Verdict {
+    fn submit(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
         self.steer.note(txq);
         let root = &self.dev.roots[self.dev.root_of(txq)];
         if root.txq.is_none() {
@@ -154,7 +154,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Takes a batch apart by txq. Packets of one flow go to one txq, so their order stays.
-    fn submit_split(&mut self, mut batch: PacketList<A>) -> Verdict {
+    fn submit_split(&mut self, batch: &mut PacketList<A>) -> Verdict {
         while let Some(mut packet) = batch.pop_front() {
             let txq = self.steer.pick(&mut packet);
             self.split[usize::from(txq)].push_back(packet);
@@ -162,9 +162,9 @@ impl<A: Arch> Sender<A> {
         let mut verdicts = [false; 2];
         let mut congested = false;
         for txq in 0..self.split.len() {
-            let part = std::mem::take(&mut self.split[txq]);
+            let mut part = std::mem::take(&mut self.split[txq]);
             if !part.is_empty() {
-                match self.submit(txq as u16, part) {
+                match self.submit(txq as u16, &mut part) {
                     Verdict::Success => verdicts[0] = true,
                     Verdict::Drop => verdicts[1] = true,
                     Verdict::Congested => congested = true,

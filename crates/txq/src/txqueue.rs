@@ -76,13 +76,13 @@ pub struct TxCounters {
     pub stops: u64,
 }
 
-/// What became of a batch.
-pub(crate) struct Transmitted<A: Arch> {
+/// What became of a batch, beside what is left in it.
+#[derive(Clone, Copy)]
+pub(crate) struct Transmitted {
+    /// Packets that the driver took and did not drop.
     pub(crate) packets: u64,
+    /// Their bytes.
     pub(crate) bytes: u64,
-    pub(crate) drops: DropCounts,
-    /// What the driver did not take. Its owner requeues it.
-    pub(crate) refused: PacketList<A>,
     /// When to try again, if the wake of the txq will not tell.
     pub(crate) retry: Option<Nanos>,
 }
@@ -136,51 +136,62 @@ impl<A: Arch> TxQueue<A> {
         if self.ring == u32::MAX { u32::MAX } else { self.ring.saturating_sub(self.in_flight()) }
     }
 
-    /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`), and reaps what is complete.
-    pub(crate) fn transmit(&self, mut batch: PacketList<A>, cx: &mut Ctx<'_, A>) -> Transmitted<A> {
+    /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`), and reaps what is complete. What the driver
+    /// refuses stays in the batch; what it drops is counted in `drops`.
+    pub(crate) fn transmit(
+        &self,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+        drops: &mut DropCounts,
+    ) -> Transmitted {
         let (packets, bytes) = (batch.len(), batch.bytes());
         let (mut done, mut dropped) = (PacketList::new(), PacketList::new());
-        let (mut drops, mut status) = (DropCounts::default(), Status::Busy { retry: None });
+        let mut status = Status::Busy { retry: None };
         self.tx.with(|held| {
             let side = held.data();
             if self.stopped() {
                 return;
             }
-            side.note_stamps(&batch);
+            side.note_stamps(batch);
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
-            status = side.driver.start_xmit(&mut batch, &mut tx);
-            drops = tx.drops;
+            status = side.driver.start_xmit(batch, &mut tx);
             let taken = packets - batch.len();
             side.record_stamps(taken, done.stamped());
             let kept = taken - done.len() - dropped.len();
-            let issued = self.issued.load(Relaxed).wrapping_add(kept as u32);
-            self.issued.store(issued, Release);
+            if kept > 0 {
+                let issued = self.issued.load(Relaxed).wrapping_add(kept as u32);
+                self.issued.store(issued, Release);
+            }
             side.counters.batches += 1;
             side.counters.packets += (taken - dropped.len()) as u64;
             side.counters.bytes += bytes - batch.bytes() - dropped.bytes();
             side.counters.dropped += dropped.len() as u64;
-            let room = self.room();
-            if room == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0) {
+            if self.room() == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0) {
                 side.counters.stops += 1;
                 self.stop();
             }
         });
-        let sent = (packets - batch.len() - dropped.len()) as u64;
-        let sent_bytes = bytes - batch.bytes() - dropped.bytes();
-        cx.cache.free(done);
-        if !dropped.is_empty() {
-            cx.cache.free(dropped);
+        let sent = Transmitted {
+            packets: (packets - batch.len() - dropped.len()) as u64,
+            bytes: bytes - batch.bytes() - dropped.bytes(),
+            retry: match status {
+                Status::Busy { retry: Some(after) } => Some(after),
+                // Refused, nothing on the ring that could complete, and not stopped: only time helps.
+                Status::Busy { retry: None } if !self.stopped() => Some(RETRY),
+                _ => None,
+            },
+        };
+        if !done.is_empty() {
+            cx.cache.free(&mut done);
         }
-        if kept_any(self) {
+        if !dropped.is_empty() {
+            dropped.iter().for_each(|p| drops.add(p.drop_reason(), 1));
+            cx.cache.free(&mut dropped);
+        }
+        if self.ring != u32::MAX && self.in_flight() > 0 {
             self.reap_or_leave(cx);
         }
-        let retry = match status {
-            Status::Busy { retry: Some(after) } => Some(after),
-            // Refused, nothing on the ring that could complete, and not stopped: only time helps.
-            Status::Busy { retry: None } if !self.stopped() => Some(RETRY),
-            _ => None,
-        };
-        Transmitted { packets: sent, bytes: sent_bytes, drops, refused: batch, retry }
+        sent
     }
 
     /// Stops the txq, unless room has come back meanwhile.
@@ -230,7 +241,7 @@ impl<A: Arch> TxQueue<A> {
                 cx.dev.schedule(cx.dev.root_of(self.index));
             }
             let full = done.len() == REAP;
-            cx.cache.free(done);
+            cx.cache.free(&mut done);
             if full {
                 // There may be more that is complete already.
                 return Some(0);
@@ -256,10 +267,6 @@ impl<A: Arch> TxQueue<A> {
         });
         self.done.with(|held| to_completion.merge(&held.data().to_completion));
     }
-}
-
-fn kept_any<A: Arch>(txq: &TxQueue<A>) -> bool {
-    txq.ring != u32::MAX && txq.in_flight() > 0
 }
 
 impl<A: Arch> TxSide<A> {

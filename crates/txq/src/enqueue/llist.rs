@@ -52,28 +52,27 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
 }
 
 impl<A: Arch> Llist<A> {
-    /// Takes the whole list, oldest first: the packets, and whether one sender brought them all. The caller has the
+    /// Takes the whole list, oldest first, and tells whether one sender brought it all. The caller has the
     /// root lock, which is what keeps one taking from overtaking the next.
-    fn take(&self) -> (PacketList<A>, bool) {
+    fn take(&self, all: &mut PacketList<A>) -> bool {
         let taken = self.defer.list.take_all();
         self.defer.count.store(0, Relaxed);
         // SAFETY: just taken, and nobody else has it.
         let mut node = unsafe { llist::reverse::<A, _>(taken) };
-        let mut all = PacketList::new();
         let mut senders = 0;
         while let Some(head) = NonNull::new(node) {
             // SAFETY: taken nodes are valid and ours. The link is read before the list it heads is made.
             node = unsafe { head.as_ref().link().with(|l| *l) };
             // SAFETY: pushed by `submit` below as a chain, and acquired by `take_all`.
-            all.append(unsafe { PacketList::from_chain(head) });
+            all.append(&mut unsafe { PacketList::from_chain(head) });
             senders += 1;
         }
-        (all, senders == 1)
+        senders == 1
     }
 }
 
 impl<A: Arch> Discipline<A> for Llist<A> {
-    fn submit(&self, root: &Root<A>, mut batch: PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+    fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
         if !self.defer.list.is_empty()
             && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
@@ -83,14 +82,15 @@ impl<A: Arch> Discipline<A> for Llist<A> {
             cx.cache.free(batch);
             return Verdict::Drop;
         }
-        let Some(chain) = batch.into_chain() else { return Verdict::Success };
+        let Some(chain) = batch.take_chain() else { return Verdict::Success };
         // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
         if !unsafe { self.defer.list.push(chain.as_ptr()) } {
             return Verdict::Success;
         }
         let verdict = self.root.with(|held| {
-            let (packets, alone) = self.take();
-            let verdict = admit(held, root, packets, cx);
+            let mut packets = PacketList::new();
+            let alone = self.take(&mut packets);
+            let verdict = admit(held, root, &mut packets, cx);
             run(held, root, cx);
             if alone { verdict } else { Verdict::Success }
         });

@@ -27,8 +27,8 @@ pub const QDISC_MAX_BURST: u32 = 1000;
 
 /// One queue's way in.
 pub(crate) trait Discipline<A: Arch>: Send + Sync {
-    /// Hands `batch` to the qdisc, or leaves it for who has the qdisc.
-    fn submit(&self, root: &Root<A>, batch: PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict;
+    /// Hands `batch` to the qdisc, or leaves it for who has the qdisc. The batch is empty afterwards.
+    fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict;
 
     /// Runs the queue: the worker's turn.
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>);

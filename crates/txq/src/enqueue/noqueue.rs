@@ -22,7 +22,7 @@ impl<A: Arch> NoQueue<A> {
 }
 
 impl<A: Arch> Discipline<A> for NoQueue<A> {
-    fn submit(&self, _: &Root<A>, batch: PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+    fn submit(&self, _: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let verdict = self.core.with(|held| run_noqueue(held.data(), self.txq, batch, cx));
         cx.free_dropped();
         verdict

@@ -35,7 +35,7 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
 }
 
 impl<A: Arch> Discipline<A> for Spinlock<A> {
-    fn submit(&self, root: &Root<A>, batch: PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+    fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let verdict = self.root.with(|held| {
             let verdict = admit(held, root, batch, cx);
             run(held, root, cx);

@@ -76,8 +76,8 @@ impl<A: Arch> PacketList<A> {
     pub fn push_front(&mut self, packet: Packet<A>) {
         let mut list = Self::new();
         list.push_back(packet);
-        list.append(std::mem::take(self));
-        *self = list;
+        list.append(self);
+        self.append(&mut list);
     }
 
     #[inline]
@@ -134,31 +134,31 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Appends all of `other`.
+    /// Moves all of `other` to the end.
     #[inline]
-    pub fn append(&mut self, other: PacketList<A>) {
-        if self.len == 0 {
-            *self = other;
-            return;
-        }
+    pub fn append(&mut self, other: &mut PacketList<A>) {
         if other.len == 0 {
             return;
         }
-        // SAFETY: as in `link`; `other` gives its packets away.
-        unsafe { (*self.tail).next.with_mut(|n| *n = other.head) };
+        if self.len == 0 {
+            self.head = other.head;
+        } else {
+            // SAFETY: as in `link`; `other` gives its packets away.
+            unsafe { (*self.tail).next.with_mut(|n| *n = other.head) };
+        }
         self.tail = other.tail;
         self.bytes += other.bytes;
         self.len += other.len;
         self.segs += other.segs;
         self.stamped |= other.stamped;
-        std::mem::forget(other);
+        other.forget();
     }
 
     /// Moves the first `n` packets to the end of `to`: at no cost per packet when it is all of them.
     #[inline]
     pub fn move_front(&mut self, n: usize, to: &mut PacketList<A>) {
         if n >= self.len() {
-            to.append(std::mem::take(self));
+            to.append(self);
             return;
         }
         for _ in 0..n {
@@ -189,31 +189,32 @@ impl<A: Arch> PacketList<A> {
         })
     }
 
-    /// Gives the list up for an `LList`: its first packet, which holds the sums, and whose last `next` is null.
-    pub(crate) fn into_chain(self) -> Option<NonNull<Slot<A>>> {
-        let this = std::mem::ManuallyDrop::new(self);
-        if this.len == 0 {
+    /// Gives the packets up to an `LList`: its first packet, which holds the sums, and whose last `next` is null.
+    pub(crate) fn take_chain(&mut self) -> Option<NonNull<Slot<A>>> {
+        if self.len == 0 {
             return None;
         }
-        let chain = Chain {
-            tail: this.tail,
-            bytes: this.bytes,
-            len: this.len,
-            segs: this.segs,
-            stamped: this.stamped,
-        };
+        let Self { tail, bytes, len, segs, stamped, .. } = *self;
         // SAFETY: the list owns its packets, and now gives them to the caller.
         unsafe {
-            (*this.tail).next.with_mut(|n| *n = ptr::null_mut());
-            (*this.head).chain.with_mut(|c| *c = chain);
+            (*self.tail).next.with_mut(|n| *n = ptr::null_mut());
+            (*self.head).chain.with_mut(|c| *c = Chain { tail, bytes, len, segs, stamped });
         }
-        NonNull::new(this.head)
+        let head = NonNull::new(self.head);
+        self.forget();
+        head
     }
 
-    /// The list that [`into_chain`](PacketList::into_chain) gave up.
+    /// Is empty from now on. The packets were given away.
+    #[inline]
+    fn forget(&mut self) {
+        (self.len, self.segs, self.bytes, self.stamped) = (0, 0, 0, false);
+    }
+
+    /// The list that [`take_chain`](PacketList::take_chain) gave up.
     ///
     /// # Safety
-    /// `head` came from `into_chain`, once, and its content was acquired from the thread that gave it up.
+    /// `head` came from `take_chain`, once, and its content was acquired from the thread that gave it up.
     pub(crate) unsafe fn from_chain(head: NonNull<Slot<A>>) -> Self {
         // SAFETY: the caller's promise.
         unsafe { head.as_ref() }.chain.with(|c| {

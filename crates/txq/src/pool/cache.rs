@@ -155,7 +155,7 @@ impl<A: Arch> Cache<A> {
     }
 
     /// Frees a list: our own buffers to the stack, others to the inboxes of their homes.
-    pub fn free(&mut self, mut list: PacketList<A>) {
+    pub fn free(&mut self, list: &mut PacketList<A>) {
         let mut open = [const { Retired::new() }; OPEN];
         let mut turn = 0;
         while let Some(packet) = list.pop_front() {

@@ -47,10 +47,10 @@ fn the_limit_of_a_sender_counts_what_is_out_wherever_it_is_freed() {
     let mut list = PacketList::new();
     assert_eq!(mine.alloc_batch(10, 8, &mut list), Ok(3));
     assert!(matches!(mine.alloc(8), Err(AllocError::Limit { limit: 3, .. })));
-    other.free(list);
+    other.free(&mut list);
     let mut list = PacketList::new();
     assert_eq!(mine.alloc_batch(2, 8, &mut list), Ok(2));
-    mine.free(list);
+    mine.free(&mut list);
     // Buffers that a starving sender takes out of our inbox are no longer out.
     let mut list = PacketList::new();
     mine.alloc_batch(3, 8, &mut list).unwrap();

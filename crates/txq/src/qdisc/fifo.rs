@@ -38,7 +38,7 @@ impl<A: Arch> Fifo<A> {
 
     #[inline]
     pub(super) fn push_all(&mut self, packets: &mut PacketList<A>) {
-        self.queue.append(std::mem::take(packets));
+        self.queue.append(packets);
     }
 
     #[inline]
