@@ -72,6 +72,14 @@ impl<A: Arch> PacketList<A> {
         self.link(packet.into_slot());
     }
 
+    /// Appends a packet of `len` bytes that is fresh from the pool: nothing has to be read from it.
+    #[inline]
+    pub(crate) fn push_fresh(&mut self, packet: Packet<A>, len: usize) {
+        self.bytes += len as u64;
+        self.segs += 1;
+        self.link(packet.into_slot());
+    }
+
     /// Puts a packet in front: what a driver does with one that it took and cannot send yet.
     pub fn push_front(&mut self, packet: Packet<A>) {
         let mut list = Self::new();

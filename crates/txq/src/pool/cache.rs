@@ -119,7 +119,7 @@ impl<A: Arch> Cache<A> {
         let mut got = 0;
         while got < n {
             match self.alloc(len) {
-                Ok(packet) => list.push_back(packet),
+                Ok(packet) => list.push_fresh(packet, len),
                 Err(_) if got > 0 => break,
                 Err(e) => return Err(e),
             }
