@@ -162,3 +162,6 @@ pub(crate) fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>
     };
     Ok((header, (kind.build)(&mut words, env)?))
 }
+
+#[cfg(test)]
+mod tests;
