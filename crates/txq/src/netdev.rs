@@ -376,7 +376,13 @@ impl<A: Arch> NetDev<A> {
                 std::panic::resume_unwind(panic);
             }
         }
-        self.shared.txqs.iter().map(TxQueue::finish).fold(Ok(()), |first, this| first.and(this))
+        let mut first = Ok(());
+        for txq in &self.shared.txqs {
+            // Each is finished, whatever became of those before.
+            let finished = txq.finish();
+            first = first.and(finished);
+        }
+        first
     }
 
     /// Nanoseconds since the device was made.
