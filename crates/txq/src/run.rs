@@ -313,8 +313,11 @@ fn run_batch<A: Arch>(
     } else {
         core.drop_all(batch, DropReason::QueuePurge, cx);
     }
-    if let Some(after) = sent.retry {
-        cx.dev.retry(root.index, after);
+    match sent.retry {
+        Some(after) => cx.dev.retry(root.index, after),
+        // The txq woke while the core was laid aside: the worker that answered found us here, and left it to us.
+        None if !cx.dev.txqs[usize::from(txq)].stopped() => cx.dev.schedule(root.index),
+        None => {}
     }
     false
 }
