@@ -169,7 +169,7 @@ fn noqueue_drops_what_the_device_does_not_take() {
 /// A map that sends CPU 0 and 1 to `txq` of two.
 fn one_txq(txq: usize) -> txq::xps::XpsMap {
     let mut masks = vec![txq::cpumask::CpuMask::new(); 2];
-    (masks[txq].set(0), masks[txq].set(1));
+    masks[txq] = [0, 1].into_iter().collect();
     txq::xps::XpsMap::from_masks(&masks, 2, 2).unwrap()
 }
 
