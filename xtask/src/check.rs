@@ -47,7 +47,9 @@ pub(crate) fn run(checker: Checker, deep: bool) -> Result<()> {
 
 fn models(tests: &[&str], deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq-check"]);
-    tests.iter().for_each(|test| drop(command.args(["--test", test])));
+    for test in tests {
+        command.args(["--test", test]);
+    }
     if deep {
         command.env("TXQ_CHECK_DEEP", "1");
     }
