@@ -61,7 +61,6 @@ impl<A: Arch> Root<A> {
 pub(crate) struct Shared<A: Arch> {
     pub(crate) info: DeviceInfo,
     pub(crate) env: Env,
-    pub(crate) pool: Pool<A>,
     pub(crate) txqs: Box<[TxQueue<A>]>,
     pub(crate) roots: Box<[Root<A>]>,
     /// The mq above the roots, if there is one.
@@ -73,6 +72,8 @@ pub(crate) struct Shared<A: Arch> {
     senders: SpinLock<A, Senders<A>>,
     stopping: A::AtomicU32,
     created: Nanos,
+    /// Last, so that it is dropped after everything that may still hold its packets.
+    pub(crate) pool: Pool<A>,
 }
 
 struct Senders<A: Arch> {

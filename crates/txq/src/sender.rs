@@ -30,6 +30,8 @@ pub struct Sender<A: Arch = Native> {
     counters: Arc<SenderCounters<A>>,
     steer: Steer<A>,
     turns: u32,
+    /// A new choice of txqs is due, but packets are still on their way.
+    renewing: bool,
     /// Given by the program; else the CPU is asked for now and then.
     pinned: Option<CpuId>,
     /// Calls until the next one whose latency is sampled.
@@ -48,7 +50,18 @@ impl<A: Arch> Sender<A> {
         let counters = Arc::new(SenderCounters { submitted: A::AtomicU64::new(0) });
         dev.register(&counters);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
-        Self { dev, cache, counters, steer, turns: 0, pinned, until_sample: 0, split, not_sync: PhantomData }
+        Self {
+            dev,
+            cache,
+            counters,
+            steer,
+            turns: 0,
+            renewing: false,
+            pinned,
+            until_sample: 0,
+            split,
+            not_sync: PhantomData,
+        }
     }
 
     /// A packet of `len` bytes to fill. An error instead of a wait when there is none.
@@ -113,12 +126,13 @@ impl<A: Arch> Sender<A> {
     #[inline]
     fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        let look = self.turns.is_multiple_of(TURNS) && self.pinned.is_none();
-        if look || self.steer.is_stale() {
+        let look = self.turns.is_multiple_of(TURNS);
+        if look || (self.steer.is_stale() && !self.renewing) {
             let cpu = self.pinned.unwrap_or_else(A::cpu);
             if cpu != self.steer.cpu() || self.steer.is_stale() {
                 self.cache.set_cpu(cpu);
-                self.steer.renew(cpu, &self.dev);
+                // While packets are on their way the answer stays the same for a while, and asking takes locks.
+                self.renewing = !self.steer.renew(cpu, &self.dev);
             }
         }
     }

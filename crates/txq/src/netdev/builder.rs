@@ -224,7 +224,6 @@ impl<A: Arch> Builder<A> {
         let shared = Shared {
             info,
             env,
-            pool,
             txqs,
             roots,
             mq,
@@ -238,6 +237,7 @@ impl<A: Arch> Builder<A> {
             senders: SpinLock::new(Senders { alive: Vec::new(), gone: 0 }),
             stopping: A::AtomicU32::new(0),
             created: A::now(),
+            pool,
         };
         Ok(NetDev { shared: Arc::new(shared), threads: Vec::new() })
     }

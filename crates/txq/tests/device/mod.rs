@@ -33,6 +33,11 @@ impl Wire {
         self.batches.concat()
     }
 
+    /// Gives up what is complete and was not reaped.
+    pub(crate) fn forget(&mut self) {
+        self.completing.clear();
+    }
+
     /// Completes the oldest `n` packets that the device keeps.
     pub(crate) fn complete(&mut self, n: usize) {
         let n = n.min(self.kept.len());
