@@ -1,4 +1,59 @@
-//! Linux's multi-core transmit path in user space.
+//! Linux's multi-core transmit path in user space, for programs that left the kernel.
+//!
+//! A program that sends through AF_XDP, AF_PACKET, TUN/TAP, a UDP socket or DPDK loses queueing disciplines, a transmit queue
+//! per CPU, hand-over from many senders to one queue, buffers that return to the CPU that allocated them, and counters that
+//! explain every drop. This crate is that path: any number of ordinary threads push packets, the qdiscs people
+//! know run on them with tc's own syntax and counters, and a [driver] sends them.
+//!
+//! ```
+//! use txq::NetDev;
+//! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+//! # use txq::packet::PacketList;
+//! # struct Sink;
+//! # impl Driver for Sink {
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo { name: "sink".into(), txqs: 2, mtu: 1500 } }
+//! #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
+//! #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+//! #     }
+//! # }
+//! # impl Transmit for Sink {
+//! #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+//! #         cx.sent_all(batch);
+//! #         Status::Ok
+//! #     }
+//! # }
+//! # let driver = Sink;
+//! let dev = NetDev::builder(driver).qdisc("mq").default_qdisc("pfifo limit 100").start()?;
+//! std::thread::scope(|threads| {
+//!     for _ in 0..4 {
+//!         let mut sender = dev.sender("worker");
+//!         threads.spawn(move || {
+//!             let packet = sender.packet(b"a frame, from its Ethernet header on").expect("a free buffer");
+//!             let _verdict = sender.xmit(packet);
+//!         });
+//!     }
+//! });
+//! assert_eq!(dev.audit()?.accepted, 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A packet's way
+//!
+//! | stop | what happens | where |
+//! |---|---|---|
+//! | allocate | from the sender's own stock, without an atomic operation | [`pool`], [`packet`] |
+//! | steer | CPU -> txqs, flow hash where that leaves a choice | [`xps`], [`flow`], [`topology`] |
+//! | enqueue | the discipline hands the packets to the qdisc, or leaves them for who has it | [`enqueue`] |
+//! | qdisc | queue, or drop with a reason | [`qdisc`], [`drop`](mod@drop) |
+//! | run | one owner, in bulk, under a quota; the [`Worker`] goes on where a sender's quota ends | [`Worker`] |
+//! | driver | the device takes, keeps, drops or refuses | [`driver`] |
+//! | complete | the buffer returns to the sender that allocated it | [`pool`] |
+//!
+//! Counters are exact: whatever is handed in is sent, dropped with a reason, or queued ([`NetDev::audit`]). Their text and
+//! JSON are tc's ([`tc`]).
+//!
+//! All of it is generic over an [`Arch`](arch::Arch), so that the code that sends packets is the code that model checkers
+//! explore. Programs use the default and never see it.
 
 pub mod arch;
 pub mod cpumask;

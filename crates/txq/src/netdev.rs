@@ -234,6 +234,37 @@ impl<A: Arch> NetDev<A> {
         self.shared.stats()
     }
 
+    /// The counters, after checking that they add up: no packet is missing or counted twice, and what the queues have
+    /// sent is what the txqs have sent. Tests call it at their end; a program may at any time.
+    ///
+    /// # Errors
+    /// Which sum is wrong, with the counters.
+    pub fn audit(&self) -> Result<DeviceStats, String> {
+        let idle = self.is_idle();
+        let stats = self.stats();
+        let accounted = stats.sent + stats.dropped.total() + stats.queued;
+        if stats.accepted != accounted {
+            return Err(format!(
+                "accepted {} is not sent + dropped + queued {accounted}: {stats:?}",
+                stats.accepted
+            ));
+        }
+        let by_txq = stats.queues.iter().map(|q| (q.counters.packets, q.counters.bytes));
+        let by_txq = by_txq.fold((0, 0), |sum, q| (sum.0 + q.0, sum.1 + q.1));
+        if idle && self.is_idle() && self.stats().accepted == stats.accepted {
+            if stats.queued != 0 {
+                return Err(format!(
+                    "{} packets are queued and yet none is on its way: {stats:?}",
+                    stats.queued
+                ));
+            }
+            if by_txq != (stats.sent, stats.bytes_sent) {
+                return Err(format!("the txqs have sent {by_txq:?} packets and bytes: {stats:?}"));
+            }
+        }
+        Ok(stats)
+    }
+
     /// Latencies of the packets sampled so far: from xmit to the driver, and from xmit to completion.
     pub fn latency(&self) -> (Latency, Latency) {
         let mut latencies = (Latency::new(), Latency::new());
@@ -345,7 +376,13 @@ impl<A: Arch> NetDev<A> {
                 std::panic::resume_unwind(panic);
             }
         }
-        self.shared.txqs.iter().map(TxQueue::finish).fold(Ok(()), |first, this| first.and(this))
+        let mut first = Ok(());
+        for txq in &self.shared.txqs {
+            // Each is finished, whatever became of those before.
+            let finished = txq.finish();
+            first = first.and(finished);
+        }
+        first
     }
 
     /// Nanoseconds since the device was made.

@@ -44,7 +44,7 @@ impl<A: Arch> Sender<A> {
         let cpu = pinned.unwrap_or_else(A::cpu);
         let cache = dev.pool.cache(name, cpu);
         let txqs = dev.txqs.len() as u16;
-        let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher.clone());
+        let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
         let counters = Arc::new(SenderCounters { submitted: A::AtomicU64::new(0) });
         dev.register(&counters);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
@@ -113,7 +113,7 @@ impl<A: Arch> Sender<A> {
     #[inline]
     fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        let look = self.turns % TURNS == 0 && self.pinned.is_none();
+        let look = self.turns.is_multiple_of(TURNS) && self.pinned.is_none();
         if look || self.steer.is_stale() {
             let cpu = self.pinned.unwrap_or_else(A::cpu);
             if cpu != self.steer.cpu() || self.steer.is_stale() {

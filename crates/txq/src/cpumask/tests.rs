@@ -103,7 +103,7 @@ fn lists_are_read() {
     let list = |text: &str| CpuMask::parse_list(text, 16).map(|mask| mask.iter().collect::<Vec<_>>());
     assert_eq!(list("0-3,8\n").unwrap(), [0, 1, 2, 3, 8]);
     assert_eq!(list("15").unwrap(), [15]);
-    assert_eq!(list("").unwrap(), []);
+    assert_eq!(list("").unwrap(), Vec::<usize>::new());
     assert_eq!(list(" 1, 2-2,,\n7").unwrap(), [1, 2]);
     for overflow in ["16", "0-16", "99999999999999999999999"] {
         assert!(matches!(list(overflow), Err(MaskError::Overflow { .. })), "{overflow}");

@@ -1,6 +1,6 @@
 //! Enqueue disciplines: how concurrent senders reach one qdisc.
 //!
-//! A queue's [`Core`] has one owner at a time; a discipline says how a thread becomes it, and what the others do. It
+//! A queue's core has one owner at a time; a discipline says how a thread becomes it, and what the others do. It
 //! keeps the core where it likes, behind a lock or behind nothing but its own protocol, and calls `run::admit` and
 //! `run::run` while it has it. A discipline is one file and a line in `kinds`.
 //!

@@ -114,15 +114,31 @@ pub struct Builder<A: Arch = Native> {
     symmetric: bool,
 }
 
-impl<A: Arch> NetDev<A> {
-    /// A device on a driver.
-    pub fn builder(driver: impl Driver<A> + 'static) -> Builder<A> {
-        Self::builder_boxed(Box::new(driver))
+impl NetDev {
+    /// A device on a driver, on the machine the program runs on.
+    pub fn builder(driver: impl Driver + 'static) -> Builder {
+        Builder::new(Box::new(driver))
     }
+}
 
-    /// A device on a driver chosen at run time.
-    pub fn builder_boxed(driver: Box<dyn Driver<A>>) -> Builder<A> {
-        Builder {
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty => $field:ident = $value:expr;)+) => {
+        $($(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.$field = $value;
+            self
+        })+
+    };
+}
+
+/// The queues that senders enter, and the handle of the mq above them, if there is one.
+type Roots<A> = (Box<[Root<A>]>, Option<Handle>);
+
+impl<A: Arch> Builder<A> {
+    /// A device on a driver, on any machine.
+    pub fn new(driver: Box<dyn Driver<A>>) -> Self {
+        Self {
             driver,
             txqs: None,
             qdisc: None,
@@ -140,20 +156,7 @@ impl<A: Arch> NetDev<A> {
             symmetric: false,
         }
     }
-}
 
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty => $field:ident = $value:expr;)+) => {
-        $($(#[$doc])*
-        #[must_use]
-        pub fn $name(mut self, $name: $type) -> Self {
-            self.$field = $value;
-            self
-        })+
-    };
-}
-
-impl<A: Arch> Builder<A> {
     setters! {
         /// How many of the device's txqs to use.
         txqs: u16 => txqs = Some(txqs);
@@ -239,8 +242,7 @@ impl<A: Arch> Builder<A> {
         Ok(NetDev { shared: Arc::new(shared), threads: Vec::new() })
     }
 
-    /// The queues that senders enter, and the mq above them if there is one.
-    fn roots(&self, env: &Env) -> Result<(Box<[Root<A>]>, Option<Handle>), BuildError> {
+    fn roots(&self, env: &Env) -> Result<Roots<A>, BuildError> {
         let default = if env.txqs > 1 { "mq" } else { &self.default_qdisc };
         let text = self.qdisc.as_deref().unwrap_or(default);
         let wrong = |text: &str| {

@@ -4,7 +4,7 @@
 //! it (`enqueue/`) calls it with batches, one virtual call for each. It queues packets or drops them with a reason; what it
 //! drops goes on a list and is freed when the owner has left every lock.
 //!
-//! A kind is one file: its algorithm, its parameters, their parsing and printing. [`KINDS`](kinds) names each once.
+//! A kind is one file: its algorithm, its parameters, their parsing and printing. `kinds` names each once.
 //!
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
@@ -162,3 +162,6 @@ pub(crate) fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>
     };
     Ok((header, (kind.build)(&mut words, env)?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! A device whose every step a test decides: how much it takes, what it keeps, what it refuses.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use txq::arch::Nanos;
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::drop::DropReason;
+use txq::packet::{Packet, PacketList};
+use txq::{NetDev, pool};
+
+/// What a txq of the device does, and what it has done.
+#[derive(Default)]
+pub struct Wire {
+    /// Packets it keeps until the test completes them; `None` when it keeps none.
+    pub ring: Option<u32>,
+    /// Calls of the driver that are refused whole, from the next on.
+    pub busy: usize,
+    /// Packets longer than this are dropped by the driver.
+    pub longest: Option<usize>,
+    /// Whether the driver panics.
+    pub panic: bool,
+    /// Cookies of the packets taken, in order, call by call.
+    pub batches: Vec<Vec<u64>>,
+    kept: VecDeque<Packet>,
+    completing: VecDeque<Packet>,
+}
+
+impl Wire {
+    /// Cookies of all packets taken, in order.
+    pub fn sent(&self) -> Vec<u64> {
+        self.batches.concat()
+    }
+
+    /// Completes the oldest `n` packets that the device keeps.
+    pub fn complete(&mut self, n: usize) {
+        let n = n.min(self.kept.len());
+        self.completing.extend(self.kept.drain(..n));
+    }
+}
+
+/// The device: one [`Wire`] for each txq, shared with the test.
+#[derive(Clone)]
+pub struct Wires(pub Vec<Arc<Mutex<Wire>>>);
+
+impl Wires {
+    pub fn new(txqs: usize, ring: Option<u32>) -> Self {
+        Self((0..txqs).map(|_| Arc::new(Mutex::new(Wire { ring, ..Wire::default() }))).collect())
+    }
+
+    pub fn at(&self, txq: usize) -> MutexGuard<'_, Wire> {
+        self.0[txq].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Driver for Wires {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: "wires".into(), txqs: self.0.len() as u16, mtu: 1500 }
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        let wire = self.0[usize::from(txq)].clone();
+        let ring = wire.lock().unwrap().ring;
+        Ok(DriverQueue { tx: Box::new(Half(wire.clone())), done: Box::new(Half(wire)), ring })
+    }
+}
+
+struct Half(Arc<Mutex<Wire>>);
+
+impl Transmit for Half {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        let mut wire = self.0.lock().unwrap();
+        assert!(!wire.panic, "the driver panics, as the test wants");
+        if wire.busy > 0 {
+            wire.busy -= 1;
+            return Status::Busy { retry: Some(0) };
+        }
+        let mut taken = Vec::new();
+        while let Some(packet) = batch.pop_front() {
+            if wire.longest.is_some_and(|longest| packet.len() > longest) {
+                cx.drop(packet, DropReason::PktTooBig);
+                continue;
+            }
+            taken.push(packet.cookie());
+            match wire.ring {
+                Some(ring) => {
+                    assert!(wire.kept.len() + wire.completing.len() < ring as usize, "the ring overflows");
+                    wire.kept.push_back(packet);
+                }
+                None => cx.sent(packet),
+            }
+        }
+        wire.batches.push(taken);
+        Status::Ok
+    }
+}
+
+impl Complete for Half {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
+        let completing = &mut self.0.lock().unwrap().completing;
+        let n = budget.min(completing.len());
+        done.extend(completing.drain(..n));
+        None
+    }
+}
+
+/// A small pool of heap memory.
+pub fn pool() -> pool::PoolConfig {
+    pool::PoolConfig { room: 256, backing: pool::Backing::Heap, ..Default::default() }
+}
+
+/// Nothing is lost: the counters add up, nothing is on its way, and every buffer is home once the senders are gone.
+pub fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats {
+    let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(dev.is_idle(), "packets are still on their way: {stats:?}");
+    assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home: {stats:?}");
+    stats
+}

@@ -1,0 +1,329 @@
+//! A packet's way from xmit to completion, stop by stop, on a device that does what the test says.
+
+mod device;
+
+use device::{Wires, assert_conserved, pool};
+use txq::drop::DropReason;
+use txq::netdev::{Builder, Sampling};
+use txq::packet::PacketList;
+use txq::qdisc::Verdict;
+use txq::{NetDev, Sender};
+
+fn builder(wires: &Wires) -> Builder {
+    NetDev::builder(wires.clone()).pool_config(pool())
+}
+
+/// Packets with the cookies `from..to`.
+fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
+    let one = |cookie| {
+        let mut packet = sender.alloc(60).unwrap();
+        packet.set_cookie(cookie);
+        packet
+    };
+    cookies.map(one).collect()
+}
+
+fn disciplines(test: impl Fn(&str)) {
+    txq::enqueue::names().into_iter().for_each(test);
+}
+
+#[test]
+fn a_packet_goes_straight_through() {
+    disciplines(|discipline| {
+        for qdisc in ["pfifo", "bfifo", "pfifo_fast", "noqueue"] {
+            let wires = Wires::new(1, None);
+            let dev = builder(&wires).qdisc(qdisc).discipline(discipline).build().unwrap();
+            let mut sender = dev.sender("s");
+            for cookie in 0..10 {
+                let mut one = packets(&mut sender, cookie..cookie + 1);
+                assert_eq!(sender.xmit(one.pop_front().unwrap()), Verdict::Success);
+            }
+            assert_eq!(sender.xmit_batch(&mut packets(&mut sender_of(&dev), 10..20)), Verdict::Success);
+            assert_eq!(wires.at(0).sent(), (0..20).collect::<Vec<_>>(), "{qdisc}");
+            assert_eq!(assert_conserved(&dev).sent, 20);
+        }
+    });
+}
+
+fn sender_of(dev: &NetDev) -> Sender {
+    dev.sender("other")
+}
+
+/// The driver refuses; the packets come again, first and in order, when the worker's timer says so.
+#[test]
+fn what_the_driver_refuses_is_requeued_in_front() {
+    disciplines(|discipline| {
+        let wires = Wires::new(1, None);
+        let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        wires.at(0).busy = 1;
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..5));
+        let stats = dev.stats();
+        assert_eq!((stats.sent, stats.queued, stats.requeues), (0, 5, 5));
+        assert_eq!(
+            dev.qdiscs(Default::default())[0].stats.qlen,
+            5,
+            "requeued packets are still part of the queue"
+        );
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 5..8));
+        worker.poll();
+        assert_eq!(wires.at(0).sent(), (0..8).collect::<Vec<_>>());
+        assert_conserved(&dev);
+    });
+}
+
+/// The ring is full: the txq stops, nothing is handed to the driver, and a completion sets it going again without another
+/// packet coming.
+#[test]
+fn a_full_ring_stops_the_txq_and_a_completion_wakes_it() {
+    disciplines(|discipline| {
+        let wires = Wires::new(1, Some(8));
+        let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..20));
+        worker.poll();
+        let stats = dev.stats();
+        assert_eq!((stats.sent, stats.queued, stats.in_flight), (8, 12, 8));
+        assert!(stats.queues[0].stopped);
+        // Room for less than a quarter of the ring is not worth a wake.
+        wires.at(0).complete(1);
+        worker.poll();
+        assert_eq!(dev.stats().sent, 8);
+        wires.at(0).complete(1);
+        worker.poll();
+        worker.poll();
+        assert_eq!(dev.stats().sent, 10);
+        while !dev.is_idle() {
+            wires.at(0).complete(usize::MAX);
+            worker.poll();
+        }
+        assert_eq!(wires.at(0).sent(), (0..20).collect::<Vec<_>>());
+        assert_conserved(&dev);
+    });
+}
+
+/// A sender runs at most its quota; the worker does the rest. No batch is larger than the quota.
+#[test]
+fn a_quota_bounds_what_a_sender_does_for_others() {
+    disciplines(|discipline| {
+        let wires = Wires::new(1, None);
+        let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..200));
+        assert_eq!(wires.at(0).sent().len(), 64);
+        while !dev.is_idle() {
+            worker.poll();
+        }
+        assert_eq!(wires.at(0).sent(), (0..200).collect::<Vec<_>>());
+        assert!(wires.at(0).batches.iter().all(|b| b.len() <= 64));
+        assert_conserved(&dev);
+    });
+}
+
+/// T38: a program that sends alone learns that the qdisc drops.
+#[test]
+fn a_lone_sender_gets_the_qdiscs_verdict() {
+    disciplines(|discipline| {
+        let wires = Wires::new(1, None);
+        let dev = builder(&wires).qdisc("pfifo limit 0").discipline(discipline).build().unwrap();
+        let mut sender = dev.sender("s");
+        let packet = sender.packet(b"probe").unwrap();
+        assert_eq!(sender.xmit(packet), Verdict::Drop);
+        assert_eq!(sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..5)), Verdict::Drop);
+        let shown = dev.qdiscs(Default::default());
+        assert_eq!((shown[0].stats.packets, shown[0].stats.drops), (0, 6));
+        assert_eq!(assert_conserved(&dev).dropped.get(DropReason::QdiscOverlimit), 6);
+    });
+}
+
+#[test]
+fn a_batch_that_is_dropped_in_part_says_so() {
+    disciplines(|discipline| {
+        let wires = Wires::new(1, None);
+        let dev = builder(&wires).qdisc("pfifo limit 3").discipline(discipline).build().unwrap();
+        let mut sender = dev.sender("s");
+        assert_eq!(sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..5)), Verdict::Congested);
+        let stats = assert_conserved(&dev);
+        assert_eq!((stats.sent, stats.dropped.get(DropReason::QdiscOverlimit)), (3, 2));
+    });
+}
+
+/// Without a qdisc there is nowhere to wait: what the device does not take is dropped.
+#[test]
+fn noqueue_drops_what_the_device_does_not_take() {
+    let wires = Wires::new(2, Some(4));
+    let dev = builder(&wires).qdisc("noqueue").xps(one_txq(0)).build().unwrap();
+    let mut sender = dev.sender_on("s", 0);
+    assert_eq!(sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..4)), Verdict::Success);
+    assert_eq!(sender.xmit_batch(&mut packets(&mut sender_of(&dev), 4..6)), Verdict::Drop);
+    wires.at(0).complete(4);
+    dev.worker(0).poll();
+    let stats = assert_conserved(&dev);
+    assert_eq!((stats.sent, stats.dropped.get(DropReason::FullRing)), (4, 2));
+    assert!(
+        txq::tc::show_text(&dev.qdiscs(Default::default()), false)
+            .starts_with("qdisc noqueue 0: dev wires root")
+    );
+}
+
+/// A map that sends CPU 0 and 1 to `txq` of two.
+fn one_txq(txq: usize) -> txq::xps::XpsMap {
+    let mut masks = vec![txq::cpumask::CpuMask::new(); 2];
+    (masks[txq].set(0), masks[txq].set(1));
+    txq::xps::XpsMap::from_masks(&masks, 2, 2).unwrap()
+}
+
+#[test]
+fn the_driver_may_drop_with_a_reason() {
+    let wires = Wires::new(1, None);
+    wires.at(0).longest = Some(59);
+    let dev = builder(&wires).build().unwrap();
+    let mut sender = dev.sender("s");
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..3));
+    let stats = assert_conserved(&dev);
+    assert_eq!((stats.sent, stats.dropped.get(DropReason::PktTooBig)), (0, 3));
+    assert_eq!(stats.queues[0].counters.dropped, 3);
+}
+
+/// The flow's packets go where CPU and map say, and stay there while one of them is on its way.
+#[test]
+fn a_new_map_is_followed_when_nothing_can_be_overtaken() {
+    let wires = Wires::new(2, Some(8));
+    let dev = builder(&wires).xps(one_txq(0)).build().unwrap();
+    let mut sender = dev.sender_on("s", 1);
+    let mut send = |cookie| sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
+    let _ = send(0);
+    dev.set_xps(Some(one_txq(1)));
+    let _ = send(1);
+    assert_eq!(
+        (wires.at(0).sent(), wires.at(1).sent()),
+        (vec![0, 1], vec![]),
+        "packet 0 is still in the device"
+    );
+    wires.at(0).complete(2);
+    dev.worker(0).poll();
+    let _ = send(2);
+    assert_eq!(wires.at(1).sent(), [2]);
+    wires.at(1).complete(1);
+    dev.worker(0).poll();
+    assert_conserved(&dev);
+}
+
+/// One qdisc over several txqs: a packet for a stopped txq holds up those behind it, and nothing is lost or turned around.
+#[test]
+fn a_qdisc_may_serve_several_txqs() {
+    disciplines(|discipline| {
+        let wires = Wires::new(2, Some(4));
+        let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        for cookie in 0..20 {
+            let mut packet = sender.alloc(60).unwrap();
+            packet.set_cookie(cookie);
+            // The upper half of the hashes belongs to txq 1.
+            packet.set_hash(if cookie % 3 == 0 { 1 } else { u32::MAX });
+            let _ = sender.xmit(packet);
+        }
+        assert!(dev.stats().queued > 0);
+        while !dev.is_idle() {
+            wires.at(0).complete(1);
+            wires.at(1).complete(1);
+            worker.poll();
+        }
+        assert_eq!(wires.at(0).sent(), (0..20).filter(|c| c % 3 == 0).collect::<Vec<_>>());
+        assert_eq!(wires.at(1).sent(), (0..20).filter(|c| c % 3 != 0).collect::<Vec<_>>());
+        assert_conserved(&dev);
+    });
+}
+
+#[test]
+fn shutdown_purges_what_is_queued_and_drops_what_comes_after() {
+    disciplines(|discipline| {
+        let wires = Wires::new(1, Some(2));
+        let mut dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
+        let mut sender = dev.sender("s");
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..10));
+        dev.shutdown().unwrap();
+        assert_eq!(sender.xmit_batch(&mut packets(&mut sender_of(&dev), 10..13)), Verdict::Drop);
+        wires.at(0).complete(2);
+        dev.worker(0).poll();
+        let stats = assert_conserved(&dev);
+        assert_eq!((stats.accepted, stats.sent), (13, 2));
+        assert_eq!(stats.dropped.get(DropReason::QueuePurge), 8);
+        assert_eq!(stats.dropped.get(DropReason::QdiscDrop), 3);
+    });
+}
+
+/// A driver that panics takes its own batch along and nothing else; the queue goes on for the others.
+#[test]
+fn a_panic_in_the_driver_is_not_the_end_of_the_queue() {
+    disciplines(|discipline| {
+        let wires = Wires::new(1, None);
+        let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
+        wires.at(0).panic = true;
+        let mut victim = dev.sender("victim");
+        let mut batch = packets(&mut victim, 0..3);
+        let died = std::thread::scope(|s| s.spawn(move || victim.xmit_batch(&mut batch)).join());
+        assert!(died.is_err());
+        wires.0[0].clear_poison();
+        wires.at(0).panic = false;
+        let mut sender = dev.sender("s");
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 3..6));
+        assert_eq!(wires.at(0).sent(), [3, 4, 5]);
+        let stats = assert_conserved(&dev);
+        assert_eq!((stats.sent, stats.dropped.get(DropReason::NotSpecified)), (3, 3));
+    });
+}
+
+#[test]
+fn latency_is_measured_from_xmit_to_the_driver_and_to_completion() {
+    let wires = Wires::new(1, Some(64));
+    let dev = builder(&wires).sampling(Sampling::All).build().unwrap();
+    let mut sender = dev.sender("s");
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..5));
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    wires.at(0).complete(5);
+    dev.worker(0).poll();
+    let (to_driver, to_completion) = dev.latency();
+    assert_eq!((to_driver.count(), to_completion.count()), (5, 5));
+    assert!(to_completion.quantile(0.5).unwrap() >= 2_000_000);
+    assert!(to_driver.quantile(0.5).unwrap() < to_completion.quantile(0.5).unwrap());
+    assert_conserved(&dev);
+}
+
+/// mq's text is tc's: the children from the last txq to the first, counters summed at the root.
+#[test]
+fn mq_is_shown_with_its_children() {
+    let wires = Wires::new(2, None);
+    let dev = builder(&wires).qdisc("handle 1: mq").child(1, "handle 20: pfifo limit 7").build().unwrap();
+    let mut sender = dev.sender("s");
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..3));
+    let text = txq::tc::show_text(&dev.qdiscs(Default::default()), false);
+    assert_eq!(
+        text,
+        "qdisc mq 1: dev wires root \n\
+         qdisc pfifo 20: dev wires parent 1:2 limit 7p\n\
+         qdisc pfifo_fast 0: dev wires parent 1:1 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n"
+    );
+    dev.change_qdisc("parent 1:2 pfifo limit 9").unwrap();
+    assert!(txq::tc::show_text(&dev.qdiscs(Default::default()), false).contains("limit 9p"));
+    assert_eq!(dev.qdiscs(Default::default())[0].stats.packets, 3);
+    assert_conserved(&dev);
+}
+
+#[test]
+fn impossible_devices_are_refused_by_name() {
+    let error =
+        |f: fn(Builder) -> Builder| f(builder(&Wires::new(2, None))).build().err().unwrap().to_string();
+    assert_eq!(error(|b| b.txqs(0)), "device \"wires\" has 2 txqs, not 0: use 1 to 2");
+    assert_eq!(error(|b| b.txqs(3)), "device \"wires\" has 2 txqs, not 3: use 1 to 2");
+    assert!(error(|b| b.qdisc("pfifo limit x")).starts_with("qdisc \"pfifo limit x\": pfifo: Illegal value"));
+    assert!(error(|b| b.default_qdisc("mq")).contains("mq's children must be qdiscs that hold packets"));
+    assert!(error(|b| b.child(2, "pfifo")).contains("txqs 0 to 1"));
+    assert!(error(|b| b.qdisc("pfifo").child(0, "pfifo")).contains("only mq"));
+    assert_eq!(
+        error(|b| b.discipline("x")),
+        "there is no enqueue discipline \"x\": use one of llist, spinlock"
+    );
+    assert!(error(|b| b.workers(0)).contains("use at least 1"));
+    assert!(error(|b| b.txqs(1).xps(one_txq(0))).contains("make it for 1"));
+}
