@@ -1,0 +1,41 @@
+//! The classic pcap format.
+
+use std::borrow::Cow;
+
+use pcap_file::TsResolution;
+use pcap_file::pcap::PcapParser;
+
+use super::{Raw, Wrong, require_ethernet};
+
+pub(super) struct Classic<'a> {
+    parser: PcapParser,
+    pub(super) rest: &'a [u8],
+}
+
+impl<'a> Classic<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Wrong> {
+        let (rest, parser) = PcapParser::new(bytes)?;
+        require_ethernet(parser.header().datalink)?;
+        Ok(Self { parser, rest })
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Raw<'a>>, Wrong> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        // Raw: the checks of `next_packet` refuse frames of which only the beginning was captured.
+        let (rest, packet) = self.parser.next_raw_packet(self.rest)?;
+        let (units, scale) = match self.parser.header().ts_resolution {
+            TsResolution::MicroSecond => (1_000_000, 1_000),
+            TsResolution::NanoSecond => (1_000_000_000, 1),
+        };
+        if packet.ts_frac >= units {
+            let fraction = packet.ts_frac;
+            return Err(Wrong::Field(format!("its time has {fraction} of {units} parts of a second")));
+        }
+        let Cow::Borrowed(data) = packet.data else { unreachable!("parsed from a slice") };
+        self.rest = rest;
+        let time = i128::from(packet.ts_sec) * 1_000_000_000 + i128::from(packet.ts_frac) * scale;
+        Ok(Some(Raw { time: Some(time), data, wire_len: packet.orig_len.max(packet.incl_len) }))
+    }
+}

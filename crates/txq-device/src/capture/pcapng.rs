@@ -1,0 +1,126 @@
+//! The pcapng format: blocks, of which only interfaces and packets matter here; all others are skipped unread.
+
+use std::borrow::Cow;
+
+use pcap_file::Endianness;
+use pcap_file::pcapng::PcapNgParser;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACKET_BLOCK};
+
+use super::{Raw, Wrong, require_ethernet};
+
+/// Units of a second where an interface does not say: microseconds.
+const DEFAULT_RESOLUTION: u8 = 6;
+
+pub(super) struct Ng<'a> {
+    parser: PcapNgParser,
+    pub(super) rest: &'a [u8],
+}
+
+impl<'a> Ng<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Wrong> {
+        let (rest, parser) = PcapNgParser::new(bytes)?;
+        Ok(Self { parser, rest })
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Raw<'a>>, Wrong> {
+        while !self.rest.is_empty() {
+            let (rest, block) = self.parser.next_raw_block(self.rest)?;
+            let Cow::Borrowed(body) = block.body else { unreachable!("parsed from a slice") };
+            let fields = Fields { body, big: self.parser.section().endianness == Endianness::Big };
+            let raw = match block.type_ {
+                ENHANCED_PACKET_BLOCK => Some(self.packet(fields.u32(0)?, &fields)?),
+                // Obsolete: half of the interface's number was a count of drops.
+                PACKET_BLOCK => Some(self.packet(fields.u16(0)?.into(), &fields)?),
+                SIMPLE_PACKET_BLOCK => Some(self.simple_packet(&fields)?),
+                _ => None,
+            };
+            self.rest = rest;
+            if raw.is_some() {
+                return Ok(raw);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A packet with a time: interface, time's upper and lower half, captured length, length, data.
+    fn packet(&self, interface: u32, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
+        let interface = self.interface(interface)?;
+        let units = u64::from(fields.u32(4)?) << 32 | u64::from(fields.u32(8)?);
+        let (captured, wire_len) = (fields.u32(12)?, fields.u32(16)?);
+        let data = fields.bytes(20, captured as usize)?;
+        Ok(Raw { time: Some(nanoseconds(interface, units)), data, wire_len: wire_len.max(captured) })
+    }
+
+    /// A packet of the first interface, without a time: length, data.
+    fn simple_packet(&self, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
+        let interface = self.interface(0)?;
+        let wire_len = fields.u32(0)?;
+        let captured = match interface.snaplen {
+            0 => wire_len,
+            limit => wire_len.min(limit),
+        };
+        Ok(Raw { time: None, data: fields.bytes(4, captured as usize)?, wire_len })
+    }
+
+    fn interface(&self, index: u32) -> Result<&InterfaceDescriptionBlock<'static>, Wrong> {
+        let known = self.parser.interfaces();
+        let Some(interface) = known.get(index as usize) else {
+            return Err(Wrong::Field(format!(
+                "it is of interface {index}, and {} are described",
+                known.len()
+            )));
+        };
+        require_ethernet(interface.linktype)?;
+        Ok(interface)
+    }
+}
+
+/// A time in an interface's units as nanoseconds since 1970.
+fn nanoseconds(interface: &InterfaceDescriptionBlock, units: u64) -> i128 {
+    let (mut resolution, mut offset) = (DEFAULT_RESOLUTION, 0);
+    for option in &interface.options {
+        match option {
+            InterfaceDescriptionOption::IfTsResol(value) => resolution = *value,
+            // Seconds, signed, though the parser's type has no sign.
+            InterfaceDescriptionOption::IfTsOffset(seconds) => offset = *seconds as i64,
+            _ => {}
+        }
+    }
+    let billions = u128::from(units) * 1_000_000_000;
+    let exponent = u32::from(resolution & 0x7f);
+    let time = if resolution & 0x80 == 0 {
+        // A unit so short that no 64-bit number of it makes a nanosecond.
+        10_u128.checked_pow(exponent).map_or(0, |units_per_second| billions / units_per_second)
+    } else {
+        billions >> exponent
+    };
+    i128::try_from(time).expect("below 2^94") + i128::from(offset) * 1_000_000_000
+}
+
+/// A block's body in the byte order of its section.
+struct Fields<'a> {
+    body: &'a [u8],
+    big: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn u32(&self, at: usize) -> Result<u32, Wrong> {
+        let bytes = self.bytes(at, 4)?.try_into().expect("4 bytes");
+        Ok(if self.big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    }
+
+    fn u16(&self, at: usize) -> Result<u16, Wrong> {
+        let bytes = self.bytes(at, 2)?.try_into().expect("2 bytes");
+        Ok(if self.big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+    }
+
+    fn bytes(&self, at: usize, len: usize) -> Result<&'a [u8], Wrong> {
+        let rest = self.body.get(at..).unwrap_or_default();
+        rest.get(..len).ok_or_else(|| {
+            Wrong::Field(format!("it has {len} bytes at {at} of a block whose body has {}", self.body.len()))
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! A device that is a file: what is sent is written to a pcap file, with nanosecond times, for Wireshark and tcpdump.
+//!
+//! All txqs write one file, in the order in which the driver takes their packets, as a capture on the interface would
+//! show them (`tcpdump -w`). A packet's time is when the driver took its batch, and never before the packet ahead of
+//! it. Batches are gathered in memory and written some 64 KiB at a time; [`Transmit::finish`] writes the rest.
+//!
+//! When the file cannot be written any more (the disk is full), it ends with the last packet that is whole in it, the
+//! packets that come are dropped ([`DropReason::DevReady`]), and `finish` says so, once, with the number of packets that
+//! had been counted as sent and were still in memory.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pcap_file::pcap::PcapHeader;
+use pcap_file::{DataLink, Endianness, TsResolution};
+use rustix::time::{ClockId, clock_gettime};
+use txq::arch::{Arch, Nanos};
+use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::drop::DropReason;
+use txq::packet::{Packet, PacketList};
+
+/// The longest frame that Wireshark reads on Ethernet (`WTAP_MAX_PACKET_SIZE_STANDARD`), which a GSO packet may reach.
+const LONGEST: usize = 262_144;
+/// Bytes in memory that are worth a write.
+const WORTH: usize = 64 * 1024;
+/// Bytes in front of a packet in the file.
+const RECORD: usize = 16;
+const SECOND: u64 = 1_000_000_000;
+
+/// The device.
+pub struct Pcap {
+    name: String,
+    txqs: u16,
+    file: Arc<Mutex<Writer>>,
+}
+
+impl Pcap {
+    /// Creates the file, or empties it if it exists.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(path: impl AsRef<Path>, txqs: u16) -> io::Result<Self> {
+        let path = path.as_ref();
+        let file = File::create(path).map_err(|e| {
+            let remedy = "check the folder and its permissions";
+            io::Error::new(e.kind(), format!("pcap file \"{}\" cannot be created ({e}): {remedy}", path.display()))
+        })?;
+        Ok(Self { name: path.display().to_string(), txqs, file: Arc::new(Mutex::new(Writer::new(path, file))) })
+    }
+}
+
+impl<A: Arch> Driver<A> for Pcap {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: self.name.clone(), txqs: self.txqs, mtu: 1500 }
+    }
+
+    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
+        lock(&self.file).wall.get_or_insert_with(|| {
+            let wall = clock_gettime(ClockId::Realtime);
+            (wall.tv_sec as u64 * SECOND + wall.tv_nsec as u64).wrapping_sub(A::now())
+        });
+        Ok(DriverQueue { tx: Box::new(Tx(self.file.clone())), done: Box::new(NoCompletions), ring: None })
+    }
+}
+
+/// A panic elsewhere leaves the writer between two packets, so it is as good as before.
+fn lock(file: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A txq's half: all share the writer.
+struct Tx(Arc<Mutex<Writer>>);
+
+impl<A: Arch> Transmit<A> for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        let mut writer = lock(&self.0);
+        let at = writer.departure(cx.clock.now());
+        let mark = (writer.buffer.len(), writer.packets);
+        let mut taken = PacketList::new();
+        while let Some(packet) = batch.pop_front() {
+            if packet.len() > LONGEST {
+                cx.drop(packet, DropReason::PktTooBig);
+            } else {
+                writer.add(&packet, at);
+                taken.push_back(packet);
+            }
+        }
+        if writer.commit(mark) {
+            cx.sent_all(&mut taken);
+        } else {
+            while let Some(packet) = taken.pop_front() {
+                cx.drop(packet, DropReason::DevReady);
+            }
+        }
+        Status::Ok
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        lock(&self.0).finish()
+    }
+}
+
+struct Writer {
+    path: String,
+    file: File,
+    /// Whole packets that are not in the file yet.
+    buffer: Vec<u8>,
+    /// How many there are in the buffer.
+    packets: u64,
+    /// Bytes in the file.
+    written: u64,
+    /// Nanoseconds from the `Arch`'s time to the time since 1970. Set when the first txq opens.
+    wall: Option<u64>,
+    last: u64,
+    state: State,
+}
+
+enum State {
+    Good,
+    /// It broke, and nobody has been told.
+    Broken(io::Error),
+    Told,
+}
+
+impl Writer {
+    fn new(path: &Path, file: File) -> Self {
+        let header = PcapHeader {
+            snaplen: LONGEST as u32,
+            datalink: DataLink::ETHERNET,
+            ts_resolution: TsResolution::NanoSecond,
+            endianness: Endianness::native(),
+            ..PcapHeader::default()
+        };
+        let mut buffer = Vec::with_capacity(2 * WORTH);
+        header.write_to(&mut buffer).expect("a Vec takes everything");
+        let path = path.display().to_string();
+        Self { path, file, buffer, packets: 0, written: 0, wall: None, last: 0, state: State::Good }
+    }
+
+    /// When a batch leaves that is taken now: its time since 1970, not before the one ahead.
+    fn departure(&mut self, now: Nanos) -> u64 {
+        self.last = self.last.max(self.wall.unwrap_or(0).wrapping_add(now));
+        self.last
+    }
+
+    fn add<A: Arch>(&mut self, packet: &Packet<A>, at: u64) {
+        let len = packet.len() as u32;
+        self.buffer.reserve(RECORD + packet.len());
+        for field in [(at / SECOND) as u32, (at % SECOND) as u32, len, len] {
+            self.buffer.extend_from_slice(&field.to_ne_bytes());
+        }
+        self.buffer.extend_from_slice(packet.data());
+        self.packets += 1;
+    }
+
+    /// Keeps what was added since `mark`, and tells whether it could.
+    fn commit(&mut self, mark: (usize, u64)) -> bool {
+        if matches!(self.state, State::Good) && (self.buffer.len() < WORTH || self.flush(mark.1)) {
+            return true;
+        }
+        self.buffer.truncate(mark.0.min(self.buffer.len()));
+        self.packets = mark.1;
+        false
+    }
+
+    /// Writes the buffer to the file. If that fails, `promised` packets in it have been counted as sent.
+    fn flush(&mut self, promised: u64) -> bool {
+        match self.file.write_all(&self.buffer) {
+            Ok(()) => {
+                self.written += self.buffer.len() as u64;
+                self.buffer.clear();
+                self.packets = 0;
+                true
+            }
+            Err(error) => {
+                // Half a packet at the end makes the file unreadable. Pipes and devices cannot be cut, and need not be.
+                let _ = self.file.set_len(self.written);
+                self.buffer.clear();
+                let text = format!(
+                    "pcap file \"{}\" ends after {} bytes ({error}): {promised} packets counted as sent are not in it, \
+                     and all later ones are dropped: make room or write elsewhere",
+                    self.path, self.written
+                );
+                self.state = State::Broken(io::Error::new(error.kind(), text));
+                false
+            }
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if matches!(self.state, State::Good) {
+            self.flush(self.packets);
+        }
+        match std::mem::replace(&mut self.state, State::Told) {
+            State::Good => {
+                self.state = State::Good;
+                Ok(())
+            }
+            State::Broken(error) => Err(error),
+            State::Told => Ok(()),
+        }
+    }
+}
+
+impl Drop for Writer {
+    /// For programs that end without a shutdown: what is in memory is worth more than the error that nobody hears.
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
