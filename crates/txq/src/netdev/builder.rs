@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{NetDev, Root, Sampling, Senders, Shared};
+use super::shared::Senders;
+use super::{NetDev, Root, Sampling, Shared};
 use crate::arch::{Arch, Atomic, Native};
 use crate::driver::Driver;
 use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
