@@ -55,6 +55,7 @@ pub(crate) struct Device {
     #[serde(deserialize_with = "words::sampling")]
     pub(crate) sampling: Option<Sampling>,
     pub(crate) pool: Pool,
+    pub(crate) faults: Option<Faults>,
 }
 
 /// A device without a wire.
@@ -82,6 +83,25 @@ pub(crate) struct AfPacket {
     /// Whether frames go through the kernel's own qdisc.
     #[serde(default)]
     pub(crate) kernel_qdisc: bool,
+}
+
+/// What a device does wrong, for tests of what is above it. Each key without a time is a probability.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Faults {
+    pub(crate) seed: u64,
+    /// A batch is refused in part.
+    pub(crate) busy: words::Probability,
+    /// Everything is refused for `stall_time`.
+    pub(crate) stall: words::Probability,
+    pub(crate) stall_time: Option<Span>,
+    /// A packet is dropped.
+    pub(crate) drop: words::Probability,
+    /// A completion is late by up to `delay_time`.
+    pub(crate) delay: words::Probability,
+    pub(crate) delay_time: Option<Span>,
+    /// A completion overtakes others.
+    pub(crate) reorder: words::Probability,
 }
 
 /// The buffers of a device.
@@ -132,7 +152,8 @@ impl Default for Sender {
 /// Reads a file, or the example.
 pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = file else { return parse("the example", EXAMPLE) };
-    let bytes = fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let bytes =
+        fs::read(path).with_context(|| format!("{} cannot be read: check the path", path.display()))?;
     let name = path.display().to_string();
     match str::from_utf8(&bytes) {
         Ok(text) => parse(&name, text),

@@ -2,14 +2,20 @@
 
 use anyhow::{Context, anyhow};
 use txq::NetDev;
-use txq::driver::Driver;
+use txq::driver::{DeviceInfo, Driver};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{PoolConfig, PoolError};
 use txq::tc;
-use txq_device::Null;
+use txq_device::faults::{Faults, Rates};
+use txq_device::{Null, Pcap};
 
 use crate::config;
 use crate::failure::Refused;
+use crate::span::Span;
+
+mod late;
+
+use late::Late;
 
 /// What a device is to be used for; its defaults follow from it.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +30,11 @@ pub(crate) struct Use {
     pub(crate) rated: bool,
 }
 
+/// What devices without an interface take (`ETH_DATA_LEN`).
+const MTU: u32 = 1500;
+/// How long a stall and a late completion last if nothing is said, in nanoseconds.
+const STALL: u64 = 1_000_000;
+const DELAY: u64 = 100_000;
 /// The qdiscs' default limit (`tx_queue_len`).
 const TX_QUEUE_LEN: u64 = 1000;
 /// Packets that a device's ring is taken to hold, and those that may wait for a queue's owner.
@@ -100,20 +111,49 @@ fn refusal(error: BuildError) -> anyhow::Error {
     if input { error.into() } else { Refused(error.to_string()).into() }
 }
 
+/// The driver that a device names; it does not touch anything yet.
 fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<dyn Driver>> {
-    if config.pcap.is_some() || config.af_packet.is_some() {
-        return Err(Refused(format!("device \"{name}\": only null devices are there yet")).into());
+    let info = |mtu| DeviceInfo { name: name.to_owned(), txqs, mtu };
+    let late = if let Some(pcap) = &config.pcap {
+        let file = pcap.file.clone();
+        Late::new(info(MTU), move || Pcap::create(file, txqs))
+    } else if config.af_packet.is_some() {
+        return Err(Refused(format!("device \"{name}\": interfaces are not there yet")).into());
+    } else {
+        let null = null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs);
+        Late::new(info(MTU), move || Ok(null))
+    };
+    Ok(match &config.faults {
+        Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),
+        None => Box::new(late),
+    })
+}
+
+fn null(config: &config::Null, txqs: u16) -> Null {
+    let default = Null::new(txqs);
+    Null {
+        ring: config.ring.map_or(default.ring, |ring| ring.get() as u32),
+        rate: config.rate.map(|rate| rate.0),
+        delay: config.delay.map_or(0, nanos),
+        inline: config.inline.unwrap_or(default.inline),
+        ..default
     }
-    let default = config::Null::default();
-    let null = config.null.as_ref().unwrap_or(&default);
-    let mut driver = Null { name: name.to_owned(), txqs, ..Null::default() };
-    if let Some(ring) = null.ring {
-        driver.ring = ring.get() as u32;
+}
+
+fn rates(config: &config::Faults) -> Rates {
+    Rates {
+        busy: config.busy.0,
+        stall: config.stall.0,
+        stall_ns: config.stall_time.map_or(STALL, nanos),
+        drop: config.drop.0,
+        delay: config.delay.0,
+        delay_ns: config.delay_time.map_or(DELAY, nanos),
+        reorder: config.reorder.0,
     }
-    driver.rate = null.rate.map(|rate| rate.0);
-    driver.delay = null.delay.map_or(0, |delay| delay.0.as_nanos() as u64);
-    driver.inline = null.inline.unwrap_or(true);
-    Ok(Box::new(driver))
+}
+
+fn nanos(span: Span) -> u64 {
+    span.0.as_nanos() as u64
 }
 
 /// A pool that holds what the queues can, so that it is they who decide what is dropped; or what the senders may have on

@@ -7,6 +7,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
+
 const BAD_INPUT: u8 = 1;
 const REFUSED: u8 = 2;
 
@@ -46,6 +48,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         // A closed pipe (`txq --help | head -1`) is no failure.
         let _ = write!(std::io::stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprintln!("txq: no command: use run or replay, or --help to see more");
+        return ExitCode::from(BAD_INPUT);
     }
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -6,6 +6,9 @@
 
 mod file;
 
+use std::fs;
+
+use anyhow::ensure;
 use txq::xps::reciprocal_scale;
 use txq_device::capture::Capture;
 
@@ -30,6 +33,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     if let Some(warning) = recording.warning(&args.file).filter(|_| !args.output.quiet) {
         eprintln!("txq: {warning}");
     }
+    refuse_own_output(args)?;
     let mut config = device::named(&args.dev, args.txqs.get() as u16, args.kernel_qdisc)?;
     config.xps = args.xps.clone();
     config.qdisc = args.qdisc.clone();
@@ -73,6 +77,15 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let (report, closed) = session::run(vec![device], jobs, duration, args.output.quiet)?;
     report::print(&report, args.output)?;
     closed
+}
+
+/// A capture is not overwritten by its own replay.
+fn refuse_own_output(args: &ReplayArgs) -> anyhow::Result<()> {
+    let Some(output) = args.dev.strip_prefix("pcap:") else { return Ok(()) };
+    let same =
+        fs::canonicalize(output).is_ok_and(|output| fs::canonicalize(&args.file).is_ok_and(|f| f == output));
+    ensure!(!same, "--dev {}: the replay would overwrite its own capture: use another file", args.dev);
+    Ok(())
 }
 
 /// The frames of each thread.

@@ -7,6 +7,7 @@ mod text;
 
 use std::io::{self, Write};
 
+use anyhow::Context;
 use txq::drop::DropCounts;
 use txq::stats::device::DeviceStats;
 use txq::stats::latency::Latency;
@@ -138,7 +139,7 @@ pub(crate) fn discipline(given: Option<&str>) -> String {
 }
 
 /// Prints the report to stdout.
-pub(crate) fn print(report: &Report, output: Output) -> io::Result<()> {
+pub(crate) fn print(report: &Report, output: Output) -> anyhow::Result<()> {
     let text = if output.json { json::line(report).to_string() + "\n" } else { text::lines(report) };
-    io::stdout().write_all(text.as_bytes())
+    io::stdout().write_all(text.as_bytes()).context("the report cannot be written to stdout")
 }

@@ -201,6 +201,17 @@ fn a_bad_qdisc_leaves_no_file() {
 }
 
 #[test]
+fn a_capture_is_not_overwritten() {
+    let folder = Folder::new();
+    let file = folder.file("one.pcap", pcap());
+    for out in [folder.path("one.pcap"), folder.path("./one.pcap")] {
+        let dev = format!("pcap:{}", out.display());
+        refused(&txq(&["replay", &file, "--dev", &dev]), INPUT, &["overwrite"]);
+    }
+    assert_eq!(fs::read(&file).expect("the file"), pcap());
+}
+
+#[test]
 fn devices_that_do_not_open() {
     let folder = Folder::new();
     let file = folder.file("one.pcap", pcap());

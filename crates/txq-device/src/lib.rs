@@ -1,7 +1,17 @@
 //! Drivers for [`txq`]: one device a file, one trait ([`txq::driver::Driver`], whose documentation is the tutorial).
 
 pub mod capture;
+pub mod eventfd;
+pub mod faults;
 pub mod null;
+pub mod pcap;
+#[cfg(test)]
+mod testing;
+pub mod tracer;
 
 pub use capture::Capture;
+pub use eventfd::EventFd;
+pub use faults::Faults;
 pub use null::Null;
+pub use pcap::Pcap;
+pub use tracer::Tracer;

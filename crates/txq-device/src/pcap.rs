@@ -45,9 +45,16 @@ impl Pcap {
         let path = path.as_ref();
         let file = File::create(path).map_err(|e| {
             let remedy = "check the folder and its permissions";
-            io::Error::new(e.kind(), format!("pcap file \"{}\" cannot be created ({e}): {remedy}", path.display()))
+            io::Error::new(
+                e.kind(),
+                format!("pcap file \"{}\" cannot be created ({e}): {remedy}", path.display()),
+            )
         })?;
-        Ok(Self { name: path.display().to_string(), txqs, file: Arc::new(Mutex::new(Writer::new(path, file))) })
+        Ok(Self {
+            name: path.display().to_string(),
+            txqs,
+            file: Arc::new(Mutex::new(Writer::new(path, file))),
+        })
     }
 }
 
@@ -77,7 +84,7 @@ impl<A: Arch> Transmit<A> for Tx {
     fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
         let mut writer = lock(&self.0);
         let at = writer.departure(cx.clock.now());
-        let mark = (writer.buffer.len(), writer.packets);
+        let promised = writer.packets;
         let mut taken = PacketList::new();
         while let Some(packet) = batch.pop_front() {
             if packet.len() > LONGEST {
@@ -87,7 +94,7 @@ impl<A: Arch> Transmit<A> for Tx {
                 taken.push_back(packet);
             }
         }
-        if writer.commit(mark) {
+        if writer.commit(promised) {
             cx.sent_all(&mut taken);
         } else {
             while let Some(packet) = taken.pop_front() {
@@ -155,14 +162,14 @@ impl Writer {
         self.packets += 1;
     }
 
-    /// Keeps what was added since `mark`, and tells whether it could.
-    fn commit(&mut self, mark: (usize, u64)) -> bool {
-        if matches!(self.state, State::Good) && (self.buffer.len() < WORTH || self.flush(mark.1)) {
-            return true;
+    /// Keeps what is in the buffer, of which `promised` packets have been counted as sent, and tells whether it could.
+    fn commit(&mut self, promised: u64) -> bool {
+        let good = matches!(self.state, State::Good) && (self.buffer.len() < WORTH || self.flush(promised));
+        if !good {
+            self.buffer.clear();
+            self.packets = 0;
         }
-        self.buffer.truncate(mark.0.min(self.buffer.len()));
-        self.packets = mark.1;
-        false
+        good
     }
 
     /// Writes the buffer to the file. If that fails, `promised` packets in it have been counted as sent.
@@ -177,7 +184,6 @@ impl Writer {
             Err(error) => {
                 // Half a packet at the end makes the file unreadable. Pipes and devices cannot be cut, and need not be.
                 let _ = self.file.set_len(self.written);
-                self.buffer.clear();
                 let text = format!(
                     "pcap file \"{}\" ends after {} bytes ({error}): {promised} packets counted as sent are not in it, \
                      and all later ones are dropped: make room or write elsewhere",
@@ -210,3 +216,6 @@ impl Drop for Writer {
         let _ = self.finish();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,20 @@ impl<'de> Deserialize<'de> for LinkRate {
     }
 }
 
+/// A share of 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Probability(pub(crate) f64);
+
+impl<'de> Deserialize<'de> for Probability {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = f64::deserialize(from)?;
+        if (0.0..=1.0).contains(&value) {
+            return Ok(Self(value));
+        }
+        Err(D::Error::custom(format!("{value} is no probability: use 0.0 to 1.0")))
+    }
+}
+
 /// `"all"`, `"off"`, or n for each n-th call of a sender.
 pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sampling>, D::Error> {
     let value = toml::Value::deserialize(from)?;

@@ -1,0 +1,189 @@
+//! A wrapper that makes a driver misbehave, within what a driver may do: so that what happens rarely happens in tests.
+//!
+//! It refuses batches or their ends, refuses everything for a while, drops packets, and gives completions back late and in
+//! another order. Whatever it does, each packet is sent, dropped, refused, or comes back: conservation holds.
+//!
+//! What it does is decided by numbers of its own (SplitMix64), drawn from a seed, the txq and the half: the same calls
+//! with the same batches meet the same faults. Times are the clock's, so under a virtual clock the whole run repeats.
+
+use std::collections::VecDeque;
+use std::io;
+
+use txq::arch::{Arch, Nanos, Native};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::drop::DropReason;
+use txq::packet::{Packet, PacketList};
+
+/// How often each fault happens: probabilities from 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rates {
+    /// A call refuses its batch from a random packet on (`NETDEV_TX_BUSY`); half of the time it says when to try again.
+    pub busy: f64,
+    /// A call begins a stall: it and all others are refused for [`Rates::stall_ns`].
+    pub stall: f64,
+    /// How long a stall lasts, in nanoseconds.
+    pub stall_ns: Nanos,
+    /// A packet is dropped ([`DropReason::NoMem`]).
+    pub drop: f64,
+    /// A completion is given back up to [`Rates::delay_ns`] late. Only of a device that keeps packets.
+    pub delay: f64,
+    /// The longest delay, in nanoseconds.
+    pub delay_ns: Nanos,
+    /// A completion overtakes others that wait. Only of a device that keeps packets.
+    pub reorder: f64,
+}
+
+/// A driver with faults.
+#[derive(Debug, Clone)]
+pub struct Faults<D> {
+    driver: D,
+    seed: u64,
+    rates: Rates,
+}
+
+impl<D> Faults<D> {
+    /// `driver` with faults at these rates, decided by `seed`.
+    pub fn new(driver: D, seed: u64, rates: Rates) -> Self {
+        Self { driver, seed, rates }
+    }
+}
+
+impl<A: Arch, D: Driver<A>> Driver<A> for Faults<D> {
+    fn info(&self) -> DeviceInfo {
+        self.driver.info()
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+        let DriverQueue { tx, done, ring } = self.driver.open(txq)?;
+        let random = |half: u64| Random(self.seed ^ (u64::from(txq) << 1 | half).wrapping_mul(GOLDEN));
+        let tx = Tx { inner: tx, random: random(0), rates: self.rates, stalled_until: 0 };
+        let done = Done { inner: done, random: random(1), rates: self.rates, held: VecDeque::new() };
+        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring })
+    }
+}
+
+/// 2^64 divided by the golden ratio, SplitMix64's step.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The longest time after which a refused batch is told to try again, in nanoseconds.
+const RETRY: u64 = 50_000;
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not 0. The bias of the remainder does not matter for faults.
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn happens(&mut self, probability: f64) -> bool {
+        ((self.next() >> 11) as f64) < probability * (1_u64 << 53) as f64
+    }
+}
+
+struct Tx<A: Arch = Native> {
+    inner: Box<dyn Transmit<A>>,
+    random: Random,
+    rates: Rates,
+    stalled_until: Nanos,
+}
+
+impl<A: Arch> Tx<A> {
+    /// Whether everything is refused now, and for how long.
+    fn stall(&mut self, now: Nanos) -> Option<Nanos> {
+        if now >= self.stalled_until && self.random.happens(self.rates.stall) {
+            self.stalled_until = now.saturating_add(self.rates.stall_ns);
+        }
+        (now < self.stalled_until).then(|| self.stalled_until - now)
+    }
+
+    fn drop_some(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) {
+        for _ in 0..batch.len() {
+            let packet = batch.pop_front().expect("len packets");
+            if self.random.happens(self.rates.drop) {
+                cx.drop(packet, DropReason::NoMem);
+            } else {
+                batch.push_back(packet);
+            }
+        }
+    }
+}
+
+impl<A: Arch> Transmit<A> for Tx<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        if let Some(left) = self.stall(cx.clock.now()) {
+            return Status::Busy { retry: Some(left) };
+        }
+        if self.rates.drop > 0.0 {
+            self.drop_some(batch, cx);
+        }
+        if batch.is_empty() || !self.random.happens(self.rates.busy) {
+            return if batch.is_empty() { Status::Ok } else { self.inner.start_xmit(batch, cx) };
+        }
+        let mut head = PacketList::new();
+        batch.move_front(self.random.below(batch.len() as u64) as usize, &mut head);
+        let retry = self.random.happens(0.5).then(|| 1 + self.random.below(RETRY));
+        let inner = if head.is_empty() { Status::Ok } else { self.inner.start_xmit(&mut head, cx) };
+        head.append(batch);
+        *batch = head;
+        match inner {
+            Status::Ok => Status::Busy { retry },
+            busy => busy,
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.inner.finish()
+    }
+}
+
+struct Done<A: Arch = Native> {
+    inner: Box<dyn Complete<A>>,
+    random: Random,
+    rates: Rates,
+    /// Complete and not given back, with the time when each may be.
+    held: VecDeque<(Nanos, Packet<A>)>,
+}
+
+impl<A: Arch> Complete<A> for Done<A> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos> {
+        let mut complete = PacketList::new();
+        let mut next = self.inner.poll(budget, &mut complete, clock);
+        while let Some(packet) = complete.pop_front() {
+            let late = self.random.happens(self.rates.delay) && self.rates.delay_ns > 0;
+            let at = if late { clock.now() + 1 + self.random.below(self.rates.delay_ns) } else { 0 };
+            let place = match self.random.happens(self.rates.reorder) {
+                true => self.random.below(self.held.len() as u64 + 1) as usize,
+                false => self.held.len(),
+            };
+            self.held.insert(place, (at, packet));
+        }
+        let mut given = 0;
+        for _ in 0..self.held.len() {
+            let (at, packet) = self.held.pop_front().expect("len packets");
+            if given < budget && (at == 0 || at <= clock.now()) {
+                given += 1;
+                done.push_back(packet);
+            } else {
+                next = Some(next.map_or(at, |n| n.min(at)));
+                self.held.push_back((at, packet));
+            }
+        }
+        next
+    }
+
+    fn inline(&self) -> bool {
+        self.inner.inline()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! A wrapper that tells what a driver does: every batch, completion and drop, as an event or as a line.
+//!
+//! The device behaves as it does without; what is paid is the sink's, and where the packets meet it: it is called under
+//! the tx lock, or under the completion lock.
+//!
+//! ```
+//! # use txq::NetDev;
+//! use txq_device::{Null, Tracer};
+//! let dev = NetDev::builder(Tracer::lines(Null::new(2), std::io::stderr())).build()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use txq::arch::{Arch, Nanos};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::drop::DropReason;
+use txq::packet::PacketList;
+
+/// Something that happened to a txq's packets. Its text is one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When, on the clock of the `Arch`.
+    pub at: Nanos,
+    /// The txq.
+    pub txq: u16,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// The driver was given a batch. `packets = sent + kept + dropped + refused`.
+    Xmit {
+        /// Packets in the batch.
+        packets: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// Packets sent at once.
+        sent: usize,
+        /// Packets that the device keeps until they are complete.
+        kept: usize,
+        /// Packets dropped; an event for each follows.
+        dropped: usize,
+        /// Packets left with the caller.
+        refused: usize,
+        /// How the call ended.
+        status: Status,
+    },
+    /// The driver dropped a packet.
+    Drop {
+        /// Its length.
+        bytes: usize,
+        /// Why.
+        reason: DropReason,
+    },
+    /// The device gave packets back.
+    Complete {
+        /// How many.
+        packets: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// The driver wrote out what it had.
+    Finish {
+        /// Without an error.
+        ok: bool,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Event { at, txq, what } = self;
+        write!(f, "{}.{:09} txq {txq} ", at / 1_000_000_000, at % 1_000_000_000)?;
+        match *what {
+            What::Xmit { packets, bytes, sent, kept, dropped, refused, status } => {
+                write!(f, "xmit {packets} packets {bytes} bytes: sent {sent} kept {kept} dropped {dropped}")?;
+                match status {
+                    Status::Ok => Ok(()),
+                    Status::Busy { retry: None } => write!(f, " busy {refused} until a completion"),
+                    Status::Busy { retry: Some(ns) } => write!(f, " busy {refused} for {ns} ns"),
+                }
+            }
+            What::Drop { bytes, reason } => write!(f, "drop 1 packet {bytes} bytes: {reason}"),
+            What::Complete { packets, bytes } => write!(f, "complete {packets} packets {bytes} bytes"),
+            What::Finish { ok: true } => write!(f, "finish"),
+            What::Finish { ok: false } => write!(f, "finish: error"),
+        }
+    }
+}
+
+type Sink = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// A driver that tells.
+pub struct Tracer<D> {
+    driver: D,
+    sink: Sink,
+}
+
+impl<D> Tracer<D> {
+    /// Tells each event of `driver` to `sink`, which several threads call at a time.
+    pub fn new(driver: D, sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self { driver, sink: Arc::new(sink) }
+    }
+
+    /// Writes each event as a line. What cannot be written is left out.
+    pub fn lines(driver: D, to: impl Write + Send + 'static) -> Self {
+        let to = Mutex::new(to);
+        Self::new(driver, move |event| {
+            let _ = writeln!(to.lock().unwrap_or_else(PoisonError::into_inner), "{event}");
+        })
+    }
+}
+
+impl<A: Arch, D: Driver<A>> Driver<A> for Tracer<D> {
+    fn info(&self) -> DeviceInfo {
+        self.driver.info()
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+        let DriverQueue { tx, done, ring } = self.driver.open(txq)?;
+        let tx = Tx { inner: tx, txq, sink: self.sink.clone() };
+        let done = Done { inner: done, txq, sink: self.sink.clone() };
+        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring })
+    }
+}
+
+struct Tx<A: Arch> {
+    inner: Box<dyn Transmit<A>>,
+    txq: u16,
+    sink: Sink,
+}
+
+impl<A: Arch> Transmit<A> for Tx<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        let at = cx.clock.now();
+        let tell = |what| (self.sink)(&Event { at, txq: self.txq, what });
+        let (packets, bytes) = (batch.len(), batch.bytes());
+        let (mut sent, mut drops) = (PacketList::new(), PacketList::new());
+        let mut inner = TxCx::new(cx.clock, &mut sent, &mut drops);
+        let status = self.inner.start_xmit(batch, &mut inner);
+        let (refused, dropped) = (batch.len(), drops.len());
+        let kept = packets - refused - dropped - sent.len();
+        tell(What::Xmit { packets, bytes, sent: sent.len(), kept, dropped, refused, status });
+        cx.sent_all(&mut sent);
+        while let Some(packet) = drops.pop_front() {
+            let reason = packet.drop_reason();
+            tell(What::Drop { bytes: packet.len(), reason });
+            cx.drop(packet, reason);
+        }
+        status
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let result = self.inner.finish();
+        let what = What::Finish { ok: result.is_ok() };
+        (self.sink)(&Event { at: A::now(), txq: self.txq, what });
+        result
+    }
+}
+
+struct Done<A: Arch> {
+    inner: Box<dyn Complete<A>>,
+    txq: u16,
+    sink: Sink,
+}
+
+impl<A: Arch> Complete<A> for Done<A> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos> {
+        let (packets, bytes) = (done.len(), done.bytes());
+        let next = self.inner.poll(budget, done, clock);
+        if done.len() > packets {
+            let what = What::Complete { packets: done.len() - packets, bytes: done.bytes() - bytes };
+            (self.sink)(&Event { at: clock.now(), txq: self.txq, what });
+        }
+        next
+    }
+
+    fn inline(&self) -> bool {
+        self.inner.inline()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Null;
+    use crate::testing::{Bench, ZEROS};
+
+    #[test]
+    fn each_event_is_a_line() {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        struct Shared(Arc<Mutex<Vec<u8>>>);
+        impl Write for Shared {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut bench =
+            Bench::new(&mut Tracer::lines(Null { ring: 2, ..Null::new(1) }, Shared(text.clone())));
+        let mut batch = bench.packets([&ZEROS[..60], &ZEROS[..100], &ZEROS[..60]]);
+        let _ = bench.xmit(&mut batch);
+        assert_eq!(bench.poll(64).len(), 2);
+        bench.finish().unwrap();
+        let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
+        let lines: Vec<_> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+        assert_eq!(
+            lines,
+            [
+                "txq 0 xmit 3 packets 220 bytes: sent 0 kept 2 dropped 0 busy 1 until a completion",
+                "txq 0 complete 2 packets 160 bytes",
+                "txq 0 finish",
+            ]
+        );
+    }
+
+    #[test]
+    fn drops_pass_through_with_their_reason() {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let seen = events.clone();
+        let rates = crate::faults::Rates { drop: 1.0, ..Default::default() };
+        let driver = crate::Faults::new(Null::new(1), 1, rates);
+        let mut bench =
+            Bench::new(&mut Tracer::new(driver, move |event: &Event| seen.lock().unwrap().push(event.what)));
+        let mut batch = bench.packets([&ZEROS[..60]]);
+        let sent = bench.xmit(&mut batch);
+        assert_eq!((sent.done.len(), sent.dropped.front().unwrap().drop_reason()), (0, DropReason::NoMem));
+        let xmit = What::Xmit {
+            packets: 1,
+            bytes: 60,
+            sent: 0,
+            kept: 0,
+            dropped: 1,
+            refused: 0,
+            status: Status::Ok,
+        };
+        let drop = What::Drop { bytes: 60, reason: DropReason::NoMem };
+        assert_eq!(*events.lock().unwrap(), [xmit, drop]);
+    }
+}
