@@ -12,7 +12,7 @@ use txq::sync::spsc::{Consumer, Producer, ring};
 use txq_check::Model;
 
 /// The cookies of the packets that were sent, in order.
-pub struct Record<A: Model>(A::Cell<Vec<u64>>);
+pub(crate) struct Record<A: Model>(A::Cell<Vec<u64>>);
 
 // SAFETY: the transmitting half writes under the tx lock, and tests read when all threads are joined: that is what the
 // checker verifies.
@@ -21,7 +21,7 @@ unsafe impl<A: Model> Send for Record<A> {}
 unsafe impl<A: Model> Sync for Record<A> {}
 
 impl<A: Model> Record<A> {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(A::Cell::new(Vec::new())))
     }
 
@@ -30,21 +30,21 @@ impl<A: Model> Record<A> {
         self.0.with_mut(|sent| unsafe { (*sent).push(cookie) });
     }
 
-    pub fn sent(&self) -> Vec<u64> {
+    pub(crate) fn sent(&self) -> Vec<u64> {
         // SAFETY: see above.
         self.0.with(|sent| unsafe { (*sent).clone() })
     }
 }
 
 /// One txq that keeps `ring` packets until they are reaped, by senders too if `inline`; or keeps none.
-pub struct Device<A: Model> {
-    pub record: Arc<Record<A>>,
-    pub ring: Option<u32>,
-    pub inline: bool,
+pub(crate) struct Device<A: Model> {
+    pub(crate) record: Arc<Record<A>>,
+    pub(crate) ring: Option<u32>,
+    pub(crate) inline: bool,
 }
 
 impl<A: Model> Device<A> {
-    pub fn builder(self) -> Builder<A> {
+    pub(crate) fn builder(self) -> Builder<A> {
         let pool =
             PoolConfig { name: "model".into(), buffers: 128, room: 64, headroom: 0, backing: Backing::Heap };
         Builder::new(Box::new(self)).pool_config(pool).qdisc("pfifo")
