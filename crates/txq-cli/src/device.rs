@@ -2,12 +2,13 @@
 
 use anyhow::{Context, anyhow};
 use txq::NetDev;
+use txq::arch::Native;
 use txq::driver::{DeviceInfo, Driver};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{PoolConfig, PoolError};
 use txq::tc;
 use txq_device::faults::{Faults, Rates};
-use txq_device::{Null, Pcap};
+use txq_device::{AfPacket, Null, Pcap};
 
 use crate::config;
 use crate::failure::Refused;
@@ -117,8 +118,11 @@ fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<
     let late = if let Some(pcap) = &config.pcap {
         let file = pcap.file.clone();
         Late::new(info(MTU), move || Pcap::create(file, txqs))
-    } else if config.af_packet.is_some() {
-        return Err(Refused(format!("device \"{name}\": interfaces are not there yet")).into());
+    } else if let Some(config::AfPacket { interface, kernel_qdisc }) = &config.af_packet {
+        let opened = AfPacket::open(interface, txqs).map_err(|error| Refused(error.to_string()))?;
+        let opened = opened.bypass(!kernel_qdisc);
+        let mtu = Driver::<Native>::info(&opened).mtu;
+        Late::new(info(mtu), move || Ok(opened))
     } else {
         let null = null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs);
         Late::new(info(MTU), move || Ok(null))

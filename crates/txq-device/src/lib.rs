@@ -1,5 +1,6 @@
 //! Drivers for [`txq`]: one device a file, one trait ([`txq::driver::Driver`], whose documentation is the tutorial).
 
+pub mod af_packet;
 pub mod capture;
 pub mod eventfd;
 pub mod faults;
@@ -9,6 +10,7 @@ pub mod pcap;
 mod testing;
 pub mod tracer;
 
+pub use af_packet::AfPacket;
 pub use capture::Capture;
 pub use eventfd::EventFd;
 pub use faults::Faults;

@@ -39,6 +39,8 @@ reasons! {
     DevReady = "DEV_READY",
     /// It is longer than the device takes.
     PktTooBig = "PKT_TOO_BIG",
+    /// It is shorter than its header.
+    HdrTrunc = "HDR_TRUNC",
     /// The device had no memory for it.
     NoMem = "NOMEM",
 }

@@ -1,0 +1,203 @@
+//! A network interface, through AF_PACKET sockets: the way out that every Linux offers, with any driver.
+//!
+//! One raw socket for each txq, bound to the interface, past the interface's own qdisc unless told otherwise (ours is in
+//! front of it). Frames go by `sendmmsg`, 64 at a time. The kernel copies them, so a packet is sent when the call
+//! returns, and the device keeps none. What the kernel says decides what becomes of a packet, so that packets counted as
+//! sent are exactly those that the interface counts (`tx_packets`):
+//!
+//! | the kernel says | because | the packet |
+//! |---|---|---|
+//! | `ENOBUFS` | the interface's ring or qdisc is full, or its peer is down | is refused, tried again soon |
+//! | `EAGAIN`, `ENOMEM` | the socket's buffer or the memory is full | is refused, tried again soon |
+//! | `ENETDOWN` | the interface is down | is refused, tried again in 10 ms, until it is up |
+//! | `EMSGSIZE` | longer than the MTU and a header | is dropped: [`DropReason::PktTooBig`] |
+//! | `EINVAL` | shorter than an Ethernet header | is dropped: [`DropReason::HdrTrunc`] |
+//! | `ENXIO`, `ENODEV` | the interface is gone for good | is dropped: [`DropReason::DevReady`] |
+//! | anything else | | is dropped: [`DropReason::NotSpecified`] |
+//!
+//! The first error of the last two kinds is what [`Transmit::finish`] returns. A refused frame loses the errno of the
+//! call that reached it, for the call returns how many went before; the next call begins with that frame.
+//!
+//! GSO packets are dropped ([`DropReason::PktTooBig`]): a raw socket does not cut.
+
+use std::io::{self, ErrorKind};
+
+use txq::arch::{Arch, Nanos};
+use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::drop::DropReason;
+use txq::packet::{Packet, PacketList};
+
+mod sys;
+
+use sys::{BATCH, Interface, Socket};
+
+/// Bytes of frames, with the kernel's own cost, that may wait in a socket.
+const SEND_BUFFER: libc::c_int = 8 << 20;
+/// When to try again what found something full, in nanoseconds: this, and twice as long each time, up to the bound.
+const RETRY: Nanos = 50_000;
+const RETRY_FULL: Nanos = 1_000_000;
+const RETRY_SOCKET: Nanos = 200_000;
+/// When to try again on an interface that is down, in nanoseconds.
+const RETRY_DOWN: Nanos = 10_000_000;
+/// Length of an Ethernet header.
+const HEADER: usize = 14;
+
+/// The device.
+#[derive(Debug, Clone)]
+pub struct AfPacket {
+    ifname: String,
+    txqs: u16,
+    bypass: bool,
+    interface: Interface,
+}
+
+impl AfPacket {
+    /// The interface `ifname` of the calling thread's network namespace, with `txqs` sockets. It may be down.
+    ///
+    /// # Errors
+    /// There is no such interface, it is not Ethernet, or the process may not send on it.
+    pub fn open(ifname: &str, txqs: u16) -> io::Result<Self> {
+        let fail = |error: io::Error, what: String| Err(io::Error::new(error.kind(), what));
+        let interface = match Interface::find(ifname) {
+            Ok(interface) => interface,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENAMETOOLONG)) => {
+                let remedy = "`ip link` lists the interfaces of this network namespace";
+                return fail(error, format!("there is no interface \"{ifname}\": {remedy}"));
+            }
+            Err(error) => {
+                let what = format!("interface \"{ifname}\" cannot be asked for ({error}): check its name");
+                return fail(error, what);
+            }
+        };
+        if !matches!(interface.hardware, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
+            let kind = interface.hardware;
+            let remedy = "use one that `ip link` shows as link/ether";
+            let what = format!("interface \"{ifname}\" is not Ethernet (its link type is {kind}): {remedy}");
+            return Err(io::Error::new(ErrorKind::Unsupported, what));
+        }
+        if let Err(error) = sys::open() {
+            let what = match error.kind() {
+                ErrorKind::PermissionDenied => format!(
+                    "sending on interface \"{ifname}\" is not permitted: run as root, or give the program CAP_NET_RAW \
+                     (`setcap cap_net_raw+ep PROGRAM`)"
+                ),
+                _ => format!(
+                    "no AF_PACKET socket for interface \"{ifname}\" ({error}): does the kernel have AF_PACKET?"
+                ),
+            };
+            return fail(error, what);
+        }
+        Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, interface })
+    }
+
+    /// Whether frames go past the interface's qdisc in the kernel. They do unless told otherwise; a program that wants
+    /// the kernel's qdisc as well says no.
+    #[must_use]
+    pub fn bypass(mut self, bypass: bool) -> Self {
+        self.bypass = bypass;
+        self
+    }
+}
+
+impl<A: Arch> Driver<A> for AfPacket {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: self.ifname.clone(), txqs: self.txqs, mtu: self.interface.mtu }
+    }
+
+    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
+        let socket = Socket::bind(sys::open()?, self.interface)?;
+        if self.bypass {
+            socket.bypass_qdisc()?;
+        }
+        socket.set_send_buffer(SEND_BUFFER)?;
+        let tx = Tx { socket, ifname: self.ifname.clone(), retry: RETRY, error: None };
+        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(NoCompletions), ring: None })
+    }
+}
+
+struct Tx {
+    socket: Socket,
+    ifname: String,
+    /// When to try again if the next call finds something full.
+    retry: Nanos,
+    /// The first error that is worth telling.
+    error: Option<io::Error>,
+}
+
+impl Tx {
+    /// Decides about the first packet of `batch`, which the kernel did not take because of `error`.
+    fn refused<A: Arch>(
+        &mut self,
+        error: io::Error,
+        batch: &mut PacketList<A>,
+        cx: &mut TxCx<'_, A>,
+    ) -> Option<Status> {
+        let busy = |after| Some(Status::Busy { retry: Some(after) });
+        let reason = match error.raw_os_error() {
+            Some(libc::ENOBUFS) => return busy(self.back_off(RETRY_FULL)),
+            Some(libc::EAGAIN | libc::ENOMEM) => return busy(self.back_off(RETRY_SOCKET)),
+            Some(libc::ENETDOWN) => return busy(RETRY_DOWN),
+            Some(libc::EMSGSIZE) => DropReason::PktTooBig,
+            Some(libc::EINVAL) if batch.front().is_some_and(|p| p.len() < HEADER) => DropReason::HdrTrunc,
+            Some(libc::ENXIO | libc::ENODEV) => {
+                self.note(error, "is gone: its packets are dropped");
+                while let Some(packet) = batch.pop_front() {
+                    cx.drop(packet, DropReason::DevReady);
+                }
+                return None;
+            }
+            _ => {
+                self.note(error, "does not take a packet, which is dropped");
+                DropReason::NotSpecified
+            }
+        };
+        if let Some(packet) = batch.pop_front() {
+            cx.drop(packet, reason);
+        }
+        None
+    }
+
+    fn back_off(&mut self, bound: Nanos) -> Nanos {
+        let after = self.retry.min(bound);
+        self.retry = (after * 2).min(bound);
+        after
+    }
+
+    fn note(&mut self, error: io::Error, what: &str) {
+        let text = || format!("interface \"{}\" {what} ({error}): see `ip -s link` and dmesg", self.ifname);
+        if self.error.is_none() {
+            self.error = Some(io::Error::new(error.kind(), text()));
+        }
+    }
+}
+
+impl<A: Arch> Transmit<A> for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        let mut sent = PacketList::new();
+        while let Some(first) = batch.front() {
+            if first.segs() > 1 {
+                let packet = batch.pop_front().expect("a front");
+                cx.drop(packet, DropReason::PktTooBig);
+                continue;
+            }
+            let frames = batch.iter().take(BATCH).take_while(|packet| packet.segs() == 1);
+            match self.socket.send(frames.map(Packet::data)) {
+                Ok(n) => {
+                    self.retry = RETRY;
+                    batch.move_front(n, &mut sent);
+                    cx.sent_all(&mut sent);
+                }
+                Err(error) => {
+                    if let Some(busy) = self.refused(error, batch, cx) {
+                        return busy;
+                    }
+                }
+            }
+        }
+        Status::Ok
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+}
