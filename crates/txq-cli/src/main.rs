@@ -1,1 +1,46 @@
-fn main() {}
+//! `txq`: Linux's transmit path from the command line.
+//!
+//! `txq run` sends made-up traffic as a TOML file describes, `txq replay` sends a capture. Both end in the same report:
+//! what became of every packet, how long it took and what it cost.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod config;
+mod device;
+mod failure;
+mod frames;
+mod load;
+mod pace;
+mod progress;
+mod pump;
+mod rate;
+mod replay;
+mod report;
+mod run;
+mod session;
+mod span;
+mod stop;
+mod within;
+mod xps;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return failure::usage(&error),
+    };
+    let done = match &args.command {
+        Command::Run(args) => run::run(args),
+        Command::Replay(args) => replay::replay(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::tell(&error),
+    }
+}

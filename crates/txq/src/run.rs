@@ -7,12 +7,10 @@
 //! A run ends when there is nothing to send, when the txq is stopped (its wake schedules the queue), when the driver
 //! refuses (a timer does), or when its quota is used up (the worker goes on, so that no sender is held captive).
 
-use std::marker::PhantomData;
-
 use crate::arch::Arch;
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
-use crate::netdev::Root;
+use crate::netdev::{Root, Shared};
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
 use crate::stats::QdiscStats;
@@ -262,15 +260,16 @@ pub(crate) fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut C
 /// An owner while its batch is in the driver. Whatever ends that, a panic of the driver too, the queue goes on.
 struct InDriver<'o, A: Arch, O: Owner<A>> {
     owner: &'o mut O,
-    arch: PhantomData<A>,
+    dev: &'o Shared<A>,
+    root: usize,
 }
 
 impl<'o, A: Arch, O: Owner<A>> InDriver<'o, A, O> {
-    fn enter(owner: &'o mut O, packets: u64) -> Self {
+    fn enter(owner: &'o mut O, dev: &'o Shared<A>, root: usize, packets: u64) -> Self {
         let core = owner.core();
         core.running = true;
         core.counters.in_driver = packets;
-        Self { owner, arch: PhantomData }
+        Self { owner, dev, root }
     }
 }
 
@@ -279,7 +278,11 @@ impl<A: Arch, O: Owner<A>> Drop for InDriver<'_, A, O> {
         let core = self.owner.core();
         core.running = false;
         let lost = std::mem::take(&mut core.counters.in_driver);
-        core.counters.drops.add(DropReason::NotSpecified, lost);
+        if lost > 0 {
+            core.counters.drops.add(DropReason::NotSpecified, lost);
+            // Those who came meanwhile found the queue running, and left.
+            self.dev.schedule(self.root);
+        }
     }
 }
 
@@ -292,7 +295,7 @@ fn run_batch<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> bool {
     let n = batch.len() as u64;
-    let in_driver = InDriver::enter(owner, n);
+    let in_driver = InDriver::enter(owner, cx.dev, root.index, n);
     let mut drops = DropCounts::default();
     let sent = in_driver.owner.unlocked(|| cx.dev.txqs[usize::from(txq)].transmit(batch, cx, &mut drops));
     let core = in_driver.owner.core();
@@ -315,7 +318,7 @@ fn run_batch<A: Arch>(
     }
     match sent.retry {
         Some(after) => cx.dev.retry(root.index, after),
-        // The txq woke while the core was laid aside: the worker that answered found us here, and left it to us.
+        // The txq's wake will run the queue. If it has come already, whoever it sent found us running and left.
         None if !cx.dev.txqs[usize::from(txq)].stopped() => cx.dev.schedule(root.index),
         None => {}
     }

@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crossbeam_utils::CachePadded;
+
 use crate::arch::{Arch, Atomic, CpuId, Nanos, Native};
 use crate::ctx::Ctx;
 use crate::netdev::{Sampling, Shared};
@@ -18,8 +20,8 @@ const TURNS: u32 = 64;
 
 /// What a sender counts, where others can read it. Only the sender writes.
 pub(crate) struct SenderCounters<A: Arch> {
-    /// Packets handed in.
-    pub(crate) submitted: A::AtomicU64,
+    /// Packets handed in. On a line of its own: its sender writes it at every call.
+    pub(crate) submitted: CachePadded<A::AtomicU64>,
 }
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It moves between threads and is used by
@@ -30,6 +32,8 @@ pub struct Sender<A: Arch = Native> {
     counters: Arc<SenderCounters<A>>,
     steer: Steer<A>,
     turns: u32,
+    /// A new choice of txqs is due, but packets are still on their way.
+    renewing: bool,
     /// Given by the program; else the CPU is asked for now and then.
     pinned: Option<CpuId>,
     /// Calls until the next one whose latency is sampled.
@@ -45,10 +49,21 @@ impl<A: Arch> Sender<A> {
         let cache = dev.pool.cache(name, cpu);
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
-        let counters = Arc::new(SenderCounters { submitted: A::AtomicU64::new(0) });
+        let counters = Arc::new(SenderCounters { submitted: CachePadded::new(A::AtomicU64::new(0)) });
         dev.register(&counters);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
-        Self { dev, cache, counters, steer, turns: 0, pinned, until_sample: 0, split, not_sync: PhantomData }
+        Self {
+            dev,
+            cache,
+            counters,
+            steer,
+            turns: 0,
+            renewing: false,
+            pinned,
+            until_sample: 0,
+            split,
+            not_sync: PhantomData,
+        }
     }
 
     /// A packet of `len` bytes to fill. An error instead of a wait when there is none.
@@ -113,12 +128,13 @@ impl<A: Arch> Sender<A> {
     #[inline]
     fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        let look = self.turns.is_multiple_of(TURNS) && self.pinned.is_none();
-        if look || self.steer.is_stale() {
+        let look = self.turns.is_multiple_of(TURNS);
+        if look || (self.steer.is_stale() && !self.renewing) {
             let cpu = self.pinned.unwrap_or_else(A::cpu);
             if cpu != self.steer.cpu() || self.steer.is_stale() {
                 self.cache.set_cpu(cpu);
-                self.steer.renew(cpu, &self.dev);
+                // While packets are on their way the answer stays the same for a while, and asking takes locks.
+                self.renewing = !self.steer.renew(cpu, &self.dev);
             }
         }
     }

@@ -66,14 +66,16 @@ impl<A: Arch> Steer<A> {
     }
 
     /// Makes a new choice for `cpu` and the current map, unless that could put a packet in front of an older one.
-    pub(crate) fn renew(&mut self, cpu: CpuId, dev: &Shared<A>) {
+    /// Tells whether it did.
+    pub(crate) fn renew(&mut self, cpu: CpuId, dev: &Shared<A>) -> bool {
         if !self.used.iter().all(|&txq| dev.is_idle(txq)) {
-            return;
+            return false;
         }
         self.used.clear();
         self.reader.update();
         self.cpu = cpu;
         self.fixed = fixed(self.reader.get(), cpu, self.txqs);
+        true
     }
 
     /// The txq for one packet. Dissects and hashes it only if its flow decides and is not known.

@@ -53,6 +53,8 @@ struct TxSide<A: Arch> {
     to_completion: Latency,
     /// The place in the batch and the time of each packet whose latency is sampled.
     stamps: Vec<(usize, Nanos)>,
+    /// When the driver was given the batch, if any of it is sampled.
+    given: Nanos,
 }
 
 /// What the completion lock guards.
@@ -97,6 +99,7 @@ impl<A: Arch> TxQueue<A> {
             to_driver: Latency::new(),
             to_completion: Latency::new(),
             stamps: Vec::new(),
+            given: 0,
         };
         Self {
             index,
@@ -276,6 +279,7 @@ impl<A: Arch> TxSide<A> {
         if batch.stamped() {
             let stamped = batch.iter().enumerate().filter(|(_, p)| p.stamp() != 0);
             self.stamps.extend(stamped.map(|(i, p)| (i, p.stamp())));
+            self.given = A::now();
         }
     }
 
@@ -283,9 +287,9 @@ impl<A: Arch> TxSide<A> {
         if self.stamps.is_empty() {
             return;
         }
-        let now = A::now();
+        let now = if done { A::now() } else { 0 };
         for &(_, at) in self.stamps.iter().filter(|(i, _)| *i < taken) {
-            self.to_driver.record(now.saturating_sub(at));
+            self.to_driver.record(self.given.saturating_sub(at));
             if done {
                 self.to_completion.record(now.saturating_sub(at));
             }

@@ -30,12 +30,14 @@ pub struct Worker<A: Arch = Native> {
     cache: Cache<A>,
     /// Txqs whose device keeps packets that nobody else is sure to reap.
     reaping: Vec<u16>,
+    /// Queues to run in this turn; kept for its memory.
+    due: Vec<usize>,
 }
 
 impl<A: Arch> Worker<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, index: usize) -> Self {
         let cache = dev.pool.cache(&format!("worker {index}"), 0);
-        Self { dev, index, cache, reaping: Vec::new() }
+        Self { dev, index, cache, reaping: Vec::new(), due: Vec::new() }
     }
 
     /// Has `wake` called when there is something to do, from whichever thread causes it. It should be quick: an eventfd
@@ -67,12 +69,12 @@ impl<A: Arch> Worker<A> {
             more
         });
         cx.clock.advance();
-        let mut due = Vec::new();
+        let due = &mut self.due;
         sched.take_run(|root| due.push(root));
         if let Some(at) = sched.take_due(A::now, |root| due.push(root)) {
             sooner(at);
         }
-        for root in due {
+        for root in due.drain(..) {
             let root = &dev.roots[root];
             root.discipline.run(root, &mut cx);
             cx.clock.advance();

@@ -169,7 +169,7 @@ fn noqueue_drops_what_the_device_does_not_take() {
 /// A map that sends CPU 0 and 1 to `txq` of two.
 fn one_txq(txq: usize) -> txq::xps::XpsMap {
     let mut masks = vec![txq::cpumask::CpuMask::new(); 2];
-    (masks[txq].set(0), masks[txq].set(1));
+    masks[txq] = [0, 1].into_iter().collect();
     txq::xps::XpsMap::from_masks(&masks, 2, 2).unwrap()
 }
 
@@ -200,13 +200,34 @@ fn a_new_map_is_followed_when_nothing_can_be_overtaken() {
         (vec![0, 1], vec![]),
         "packet 0 is still in the device"
     );
+    // From then on the sender looks again every 64 calls.
+    for cookie in 2..66 {
+        wires.at(0).complete(2);
+        dev.worker(0).poll();
+        let _ = send(cookie);
+    }
+    let moved = wires.at(1).sent();
+    assert!(!moved.is_empty());
+    assert_eq!([wires.at(0).sent(), moved].concat(), (0..66).collect::<Vec<_>>());
     wires.at(0).complete(2);
-    dev.worker(0).poll();
-    let _ = send(2);
-    assert_eq!(wires.at(1).sent(), [2]);
-    wires.at(1).complete(1);
+    wires.at(1).complete(8);
     dev.worker(0).poll();
     assert_conserved(&dev);
+}
+
+/// A device that goes with packets on its ring gives them back first.
+#[test]
+fn a_device_that_goes_returns_the_packets_it_keeps() {
+    let wires = Wires::new(1, Some(8));
+    let dev = builder(&wires).qdisc("pfifo").build().unwrap();
+    let pool = dev.pool().clone();
+    let mut sender = dev.sender("s");
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..20));
+    drop((sender, dev));
+    assert_eq!(pool.in_use().values().sum::<usize>(), 8, "what the wire keeps is not the device's to return");
+    wires.at(0).complete(8);
+    wires.at(0).forget();
+    assert_eq!(pool.in_use(), Default::default());
 }
 
 /// One qdisc over several txqs: a packet for a stopped txq holds up those behind it, and nothing is lost or turned around.

@@ -41,7 +41,7 @@ pub trait Arch: Sized + Send + Sync + 'static {
     fn cpu() -> CpuId;
     /// The time.
     fn now() -> Nanos;
-    /// One turn of a loop that waits for something no single atomic tells.
+    /// One turn of a loop that waits for something no single atomic tells, outside the data path: natively a short sleep.
     fn relax();
     /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
     fn work(_ns: u64) {}

@@ -36,7 +36,7 @@ impl Arch for Native {
 
     #[inline]
     fn relax() {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{NetDev, Root, Sampling, Senders, Shared};
+use super::shared::Senders;
+use super::{NetDev, Root, Sampling, Shared};
 use crate::arch::{Arch, Atomic, Native};
 use crate::driver::Driver;
 use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
@@ -224,7 +225,6 @@ impl<A: Arch> Builder<A> {
         let shared = Shared {
             info,
             env,
-            pool,
             txqs,
             roots,
             mq,
@@ -238,6 +238,7 @@ impl<A: Arch> Builder<A> {
             senders: SpinLock::new(Senders { alive: Vec::new(), gone: 0 }),
             stopping: A::AtomicU32::new(0),
             created: A::now(),
+            pool,
         };
         Ok(NetDev { shared: Arc::new(shared), threads: Vec::new() })
     }

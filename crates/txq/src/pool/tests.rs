@@ -33,6 +33,22 @@ fn exhaustion_is_an_error_that_names_the_pool_and_ends_when_a_packet_does() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no mappings of this kind")]
+fn memory_comes_from_where_it_is_asked_to() {
+    let with = |backing| Pool::<Native>::new(&PoolConfig { buffers: 64, backing, ..PoolConfig::default() });
+    for backing in [Backing::Heap, Backing::Mmap] {
+        let pool = with(backing).unwrap();
+        assert_eq!(pool.backing(), backing);
+        assert_eq!(pool.cache("s", 0).alloc(1920).unwrap().len(), 1920);
+    }
+    // Huge pages are had or not; asked for alone, their absence is an error, and `Auto` does without.
+    assert_ne!(with(Backing::Auto).unwrap().backing(), Backing::Auto);
+    if let Err(error) = with(Backing::HugePages) {
+        assert!(error.to_string().contains("no memory"), "{error}");
+    }
+}
+
+#[test]
 fn a_long_packet_is_refused() {
     let mut cache = pool(1).cache("s", 0);
     assert!(matches!(cache.alloc(257), Err(AllocError::TooLong { len: 257, room: 256, .. })));
@@ -96,7 +112,8 @@ fn sizes_out_of_range_are_refused_by_name() {
     assert_eq!(with(|c| c.buffers = 0), "pool \"p\": buffers 0 is out of range: use 1 to 2147483647");
     assert!(with(|c| c.room = 0).contains("room 0"));
     assert!(with(|c| c.headroom = 65535).contains("headroom 65535"));
-    assert!(with(|c| (c.buffers, c.room) = (i32::MAX as u32, 1 << 20)).contains("no memory"));
+    let much = with(|c| (c.buffers, c.room, c.backing) = (i32::MAX as u32, 1 << 20, Backing::Mmap));
+    assert!(much.contains("no memory"), "{much}");
 }
 
 #[cfg(debug_assertions)]

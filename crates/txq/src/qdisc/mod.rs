@@ -10,6 +10,7 @@
 
 mod bfifo;
 mod fifo;
+mod limited;
 mod mq;
 mod noqueue;
 mod pfifo;
@@ -145,8 +146,8 @@ fn kinds<A: Arch>() -> [Kind<A>; 5] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
-        Kind { name: "pfifo", build: pfifo::build },
-        Kind { name: "bfifo", build: bfifo::build },
+        Kind { name: "pfifo", build: limited::build::<A, pfifo::Packets> },
+        Kind { name: "bfifo", build: limited::build::<A, bfifo::Bytes> },
         Kind { name: "mq", build: mq::build },
     ]
 }

@@ -35,7 +35,8 @@ impl Latency {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &Latency) {
+    /// Adds the samples of `other`.
+    pub fn merge(&mut self, other: &Latency) {
         self.histogram =
             self.histogram.checked_add(&other.histogram).expect("same parameters, and fewer than 2^64");
         self.max = self.max.max(other.max);

@@ -12,29 +12,34 @@ use txq::{NetDev, pool};
 
 /// What a txq of the device does, and what it has done.
 #[derive(Default)]
-pub struct Wire {
+pub(crate) struct Wire {
     /// Packets it keeps until the test completes them; `None` when it keeps none.
-    pub ring: Option<u32>,
+    pub(crate) ring: Option<u32>,
     /// Calls of the driver that are refused whole, from the next on.
-    pub busy: usize,
+    pub(crate) busy: usize,
     /// Packets longer than this are dropped by the driver.
-    pub longest: Option<usize>,
+    pub(crate) longest: Option<usize>,
     /// Whether the driver panics.
-    pub panic: bool,
+    pub(crate) panic: bool,
     /// Cookies of the packets taken, in order, call by call.
-    pub batches: Vec<Vec<u64>>,
+    pub(crate) batches: Vec<Vec<u64>>,
     kept: VecDeque<Packet>,
     completing: VecDeque<Packet>,
 }
 
 impl Wire {
     /// Cookies of all packets taken, in order.
-    pub fn sent(&self) -> Vec<u64> {
+    pub(crate) fn sent(&self) -> Vec<u64> {
         self.batches.concat()
     }
 
+    /// Gives up what is complete and was not reaped.
+    pub(crate) fn forget(&mut self) {
+        self.completing.clear();
+    }
+
     /// Completes the oldest `n` packets that the device keeps.
-    pub fn complete(&mut self, n: usize) {
+    pub(crate) fn complete(&mut self, n: usize) {
         let n = n.min(self.kept.len());
         self.completing.extend(self.kept.drain(..n));
     }
@@ -42,14 +47,14 @@ impl Wire {
 
 /// The device: one [`Wire`] for each txq, shared with the test.
 #[derive(Clone)]
-pub struct Wires(pub Vec<Arc<Mutex<Wire>>>);
+pub(crate) struct Wires(pub(crate) Vec<Arc<Mutex<Wire>>>);
 
 impl Wires {
-    pub fn new(txqs: usize, ring: Option<u32>) -> Self {
+    pub(crate) fn new(txqs: usize, ring: Option<u32>) -> Self {
         Self((0..txqs).map(|_| Arc::new(Mutex::new(Wire { ring, ..Wire::default() }))).collect())
     }
 
-    pub fn at(&self, txq: usize) -> MutexGuard<'_, Wire> {
+    pub(crate) fn at(&self, txq: usize) -> MutexGuard<'_, Wire> {
         self.0[txq].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -106,12 +111,12 @@ impl Complete for Half {
 }
 
 /// A small pool of heap memory.
-pub fn pool() -> pool::PoolConfig {
+pub(crate) fn pool() -> pool::PoolConfig {
     pool::PoolConfig { room: 256, backing: pool::Backing::Heap, ..Default::default() }
 }
 
 /// Nothing is lost: the counters add up, nothing is on its way, and every buffer is home once the senders are gone.
-pub fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats {
+pub(crate) fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats {
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     assert!(dev.is_idle(), "packets are still on their way: {stats:?}");
     assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home: {stats:?}");

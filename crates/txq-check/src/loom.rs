@@ -1,0 +1,92 @@
+//! loom as an `Arch`: every interleaving, and every value that C11 lets a load see.
+//!
+//! What it cannot do bounds the tests: five threads, seven remembered stores an atomic, `SeqCst` accesses treated as
+//! `AcqRel` (`fence(SeqCst)` is modelled), and stores to one atomic take effect in the order of execution. It needs
+//! no `cfg`: the data plane names no atomic but through its `Arch`.
+
+use txq::arch::{Arch, CellApi};
+
+use crate::Model;
+use crate::facade::facade;
+
+facade!(loom);
+
+/// Times that a thread may look in vain before its execution is only followed to its end, not branched any further.
+const PAUSES: u32 = 2;
+
+::loom::thread_local! {
+    static PAUSED: std::cell::Cell<u32> = std::cell::Cell::new(0);
+}
+
+/// Lets others run. Two threads that wait for a third can take turns for ever, and loom would explore each number of
+/// turns, though a thread that looks once more in vain has done nothing that others could see.
+fn pause() {
+    let paused = PAUSED.with(|p| p.replace(p.get() + 1));
+    if paused >= PAUSES {
+        ::loom::skip_branch();
+    }
+    ::loom::thread::yield_now();
+}
+
+/// The machine that loom models.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Loom;
+
+/// `UnsafeCell` that knows who may touch it: an access that is not ordered after the last write is a failure.
+#[derive(Debug)]
+pub struct Cell<T>(::loom::cell::UnsafeCell<T>);
+
+impl<T> CellApi<T> for Cell<T> {
+    fn new(value: T) -> Self {
+        Self(::loom::cell::UnsafeCell::new(value))
+    }
+    fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        self.0.with(f)
+    }
+    fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        self.0.with_mut(f)
+    }
+}
+
+impl Arch for Loom {
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+    type AtomicPtr<T: 'static> = Ptr<T>;
+    type Cell<T> = Cell<T>;
+    type Event = Sleep;
+
+    fn fence(order: Ordering) {
+        ::loom::sync::atomic::fence(order);
+    }
+    fn cpu() -> CpuId {
+        CPU.with(|cpu| cpu.get())
+    }
+    fn now() -> Nanos {
+        0
+    }
+    fn relax() {
+        pause();
+    }
+}
+
+impl Model for Loom {
+    /// All interleavings with at most two preemptions, with three in a deep search. Bugs that need more are rare
+    /// (Musuvathi and Qadeer, PLDI 2007).
+    fn check(scenario: impl Fn() + Send + Sync + 'static) {
+        let mut model = ::loom::model::Builder::new();
+        model.preemption_bound = Some(if crate::deep() { 3 } else { 2 });
+        model.max_branches = 10_000;
+        model.check(scenario);
+    }
+
+    fn spawn<T: Send + 'static>(
+        cpu: CpuId,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> impl FnOnce() -> T + Send + 'static {
+        let thread = ::loom::thread::spawn(move || {
+            CPU.with(|c| c.set(cpu));
+            f()
+        });
+        || thread.join().expect("a thread that panics ends the model")
+    }
+}

@@ -1,0 +1,71 @@
+//! shuttle as an `Arch`: more threads and longer programs than loom can finish, by random and by PCT schedules.
+//!
+//! Every atomic is sequentially consistent here, so it finds lost wake-ups and broken hand-overs, never a weak ordering.
+
+use ::shuttle::scheduler::{PctScheduler, RandomScheduler};
+use ::shuttle::thread::yield_now as pause;
+use txq::arch::{Arch, NativeCell};
+
+use crate::Model;
+use crate::facade::facade;
+
+facade!(shuttle);
+
+/// The machine that shuttle models.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shuttle;
+
+impl Arch for Shuttle {
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+    type AtomicPtr<T: 'static> = Ptr<T>;
+    type Cell<T> = NativeCell<T>;
+    type Event = Sleep;
+
+    fn fence(order: Ordering) {
+        ::shuttle::sync::atomic::fence(order);
+    }
+    fn cpu() -> CpuId {
+        CPU.with(|cpu| cpu.get())
+    }
+    fn now() -> Nanos {
+        0
+    }
+    fn relax() {
+        pause();
+    }
+}
+
+/// Order of the bugs that PCT looks for: scheduling points that must fall right.
+const PCT_DEPTH: usize = 3;
+
+impl Model for Shuttle {
+    /// 2000 random and 2000 PCT schedules, ten times as many in a deep search. The seed is fixed unless it is deep.
+    fn check(scenario: impl Fn() + Send + Sync + 'static) {
+        let schedules = if crate::deep() { 20_000 } else { 2000 };
+        let scenario = std::sync::Arc::new(scenario);
+        let config = ::shuttle::Config::new();
+        let (random, pct) = if crate::deep() {
+            (RandomScheduler::new(schedules), PctScheduler::new(PCT_DEPTH, schedules))
+        } else {
+            (
+                RandomScheduler::new_from_seed(1, schedules),
+                PctScheduler::new_from_seed(1, PCT_DEPTH, schedules),
+            )
+        };
+        let again = scenario.clone();
+        ::shuttle::Runner::new(random, config.clone()).run(move || again());
+        ::shuttle::Runner::new(pct, config).run(move || scenario());
+    }
+
+    fn spawn<T: Send + 'static>(
+        cpu: CpuId,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> impl FnOnce() -> T + Send + 'static {
+        let thread = ::shuttle::thread::spawn(move || {
+            CPU.with(|c| c.set(cpu));
+            f()
+        });
+        || thread.join().expect("a thread that panics ends the model")
+    }
+}

@@ -1,0 +1,147 @@
+//! A device for models, and what its packets must have come to. It keeps what it has sent where the checker sees who
+//! looks, and it is done with a packet at once.
+
+use std::io;
+use std::sync::Arc;
+
+use txq::Sender;
+use txq::arch::{CellApi, Nanos};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::netdev::{Builder, NetDev};
+use txq::packet::{Packet, PacketList};
+use txq::pool::{Backing, PoolConfig};
+use txq::sync::spsc::{Consumer, Producer, ring};
+use txq_check::Model;
+
+/// The cookies of the packets that were sent, in order.
+pub(crate) struct Record<A: Model>(A::Cell<Vec<u64>>);
+
+// SAFETY: the transmitting half writes under the tx lock, and tests read when all threads are joined: that is what the
+// checker verifies.
+unsafe impl<A: Model> Send for Record<A> {}
+// SAFETY: as above.
+unsafe impl<A: Model> Sync for Record<A> {}
+
+impl<A: Model> Record<A> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(A::Cell::new(Vec::new())))
+    }
+
+    fn add(&self, cookie: u64) {
+        // SAFETY: see above.
+        self.0.with_mut(|sent| unsafe { (*sent).push(cookie) });
+    }
+
+    pub(crate) fn sent(&self) -> Vec<u64> {
+        // SAFETY: see above.
+        self.0.with(|sent| unsafe { (*sent).clone() })
+    }
+}
+
+/// One txq that keeps `ring` packets until they are reaped, by senders too if `inline`; or keeps none.
+pub(crate) struct Device<A: Model> {
+    pub(crate) record: Arc<Record<A>>,
+    pub(crate) ring: Option<u32>,
+    pub(crate) inline: bool,
+}
+
+impl<A: Model> Device<A> {
+    pub(crate) fn builder(self) -> Builder<A> {
+        let pool =
+            PoolConfig { name: "model".into(), buffers: 128, room: 64, headroom: 0, backing: Backing::Heap };
+        Builder::new(Box::new(self)).pool_config(pool).qdisc("pfifo")
+    }
+}
+
+impl<A: Model> Driver<A> for Device<A> {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: "model".into(), txqs: 1, mtu: 1500 }
+    }
+
+    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
+        let record = self.record.clone();
+        Ok(match self.ring {
+            None => DriverQueue { tx: Box::new(Sink { record }), done: Box::new(NoCompletions), ring: None },
+            Some(size) => {
+                let (kept, done) = ring(size);
+                let done = Done { done, inline: self.inline };
+                DriverQueue { tx: Box::new(Keep { record, kept }), done: Box::new(done), ring: Some(size) }
+            }
+        })
+    }
+}
+
+struct Sink<A: Model> {
+    record: Arc<Record<A>>,
+}
+
+impl<A: Model> Transmit<A> for Sink<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        batch.iter().for_each(|packet| self.record.add(packet.cookie()));
+        cx.sent_all(batch);
+        Status::Ok
+    }
+}
+
+struct Keep<A: Model> {
+    record: Arc<Record<A>>,
+    kept: Producer<A, Packet<A>>,
+}
+
+impl<A: Model> Transmit<A> for Keep<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, _: &mut TxCx<'_, A>) -> Status {
+        while let Some(packet) = batch.pop_front() {
+            self.record.add(packet.cookie());
+            self.kept.push(packet).expect("the txq counts what the ring holds");
+        }
+        self.kept.publish();
+        Status::Ok
+    }
+}
+
+struct Done<A: Model> {
+    done: Consumer<A, Packet<A>>,
+    inline: bool,
+}
+
+impl<A: Model> Complete<A> for Done<A> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, _: &mut Clock<A>) -> Option<Nanos> {
+        done.extend(std::iter::from_fn(|| self.done.pop()).take(budget));
+        self.done.publish();
+        None
+    }
+
+    fn inline(&self) -> bool {
+        self.inline
+    }
+}
+
+/// `n` packets that know their sender and their place.
+pub(crate) fn packets<A: Model>(sender: &mut Sender<A>, who: u64, n: u64) -> PacketList<A> {
+    let one = |number| {
+        let mut packet = sender.alloc(8).expect("the pool is large enough");
+        packet.set_cookie(who << 32 | number);
+        packet
+    };
+    (0..n).map(one).collect()
+}
+
+/// Each sender's packets are there, once, in order; `lossy` ones may be missing.
+pub(crate) fn assert_order(sent: &[u64], senders: u64, each: u64, lossy: bool) {
+    for who in 0..senders {
+        let own: Vec<_> = sent.iter().filter(|c| **c >> 32 == who).map(|c| c & u64::from(u32::MAX)).collect();
+        if lossy {
+            assert!(own.is_sorted_by(|a, b| a < b), "sender {who}: doubled or out of order: {own:?}");
+        } else {
+            assert_eq!(own, Vec::from_iter(0..each), "sender {who}: lost, doubled or out of order");
+        }
+    }
+}
+
+/// Nothing is on its way, and nothing is missing.
+pub(crate) fn assert_conserved<A: Model>(dev: &NetDev<A>) {
+    let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(stats.queued, 0, "a packet is left behind");
+    assert!(dev.is_idle());
+    assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home");
+}

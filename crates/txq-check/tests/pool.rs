@@ -1,0 +1,191 @@
+//! A buffer's way home: alloc on one thread, free on another, and back by inbox, depot or scavenging. No buffer is in
+//! two hands, none is lost, and who gets one sees what the last owner wrote.
+//!
+//! Guards `txq/src/pool/depot.rs`, `home.rs` and `cache.rs`. Seen when they were broken: a depot whose tag stands
+//! still (ABA), "a buffer was handed out twice"; an acquire or release that goes missing in the depot or on the way to
+//! the inbox, loom's "Causality violation" where the next owner writes, or "buffers are lost"; a home that is linked
+//! before it is released, "Causality violation" where another thread looks into its inbox.
+
+use std::sync::{Arc, Mutex};
+
+use txq::packet::{Packet, PacketList};
+use txq::pool::{Backing, Cache, Pool, PoolConfig};
+use txq_check::{Loom, Model, Shuttle};
+
+fn pool<A: Model>(buffers: u32) -> Pool<A> {
+    let config = PoolConfig { name: "model".into(), buffers, room: 64, headroom: 0, backing: Backing::Heap };
+    Pool::new(&config).expect("a small pool")
+}
+
+fn write<A: Model>(packet: &mut Packet<A>, content: u8) {
+    packet.data_mut().fill(content);
+}
+
+/// Allocates, however long it takes until there is a buffer.
+fn wait_for_one<A: Model>(cache: &mut Cache<A>) -> Packet<A> {
+    loop {
+        match cache.alloc(8) {
+            Ok(packet) => return packet,
+            Err(_) => A::relax(),
+        }
+    }
+}
+
+/// With nobody left who could have one, all buffers can be had.
+fn assert_all_home<A: Model>(pool: &Pool<A>) {
+    let mut all = PacketList::new();
+    let got = pool.cache("last", 0).alloc_batch(pool.buffers() as usize + 1, 8, &mut all);
+    assert_eq!(got, Ok(pool.buffers() as usize), "buffers are lost");
+}
+
+/// The sender waits for the buffer that another thread frees.
+fn freed_elsewhere<A: Model>() {
+    let pool = pool::<A>(1);
+    let mut cache = pool.cache("sender", 0);
+    let mut packet = cache.alloc(8).expect("the only buffer");
+    write(&mut packet, 1);
+    let join = A::spawn(1, move || {
+        assert_eq!(packet.data(), [1; 8]);
+        write(&mut packet, 2);
+    });
+    let mut packet = wait_for_one(&mut cache);
+    assert_eq!(packet.data(), [2; 8], "the buffer came home before its last owner was done");
+    write(&mut packet, 3);
+    join();
+    drop((packet, cache));
+    assert_all_home(&pool);
+}
+
+/// One thread takes all there is, while another takes two batches and puts back the one that was on top.
+fn depot<A: Model>() {
+    let pool = pool::<A>(2);
+    let [one, two] = ["one", "two"].map(|name| pool.cache(name, 0));
+    let taker = A::spawn(1, move || take(one, 2).1);
+    let putter = A::spawn(2, move || {
+        let (mut cache, mut kept) = take(two, 2);
+        let mut back = PacketList::new();
+        kept.move_front(1, &mut back);
+        cache.free(&mut back);
+        // The cache ends here, and the depot gets what it held.
+        drop(cache);
+        kept
+    });
+    drop((taker(), putter()));
+    assert_all_home(&pool);
+}
+
+fn take<A: Model>(mut cache: Cache<A>, n: u8) -> (Cache<A>, PacketList<A>) {
+    let mut taken = PacketList::new();
+    for content in 0..n {
+        if let Ok(mut packet) = cache.alloc(8) {
+            write(&mut packet, content);
+            taken.push_back(packet);
+        }
+    }
+    (cache, taken)
+}
+
+/// The sender is gone; its buffers come to its old home, where whoever starves finds them.
+fn scavenged<A: Model>() {
+    let pool = pool::<A>(1);
+    let mut packet = pool.cache("gone", 0).alloc(8).expect("the only buffer");
+    let join = A::spawn(1, move || write(&mut packet, 2));
+    // Somebody else has moved into the old home, and does not look into its inbox.
+    let _other = pool.cache("other", 0);
+    let mut heir = pool.cache("heir", 0);
+    let packet = wait_for_one(&mut heir);
+    assert_eq!(packet.data(), [2; 8], "the buffer came home before its last owner was done");
+    join();
+    drop((packet, heir));
+    assert_all_home(&pool);
+}
+
+/// A sender and a thief both look into the sender's inbox. The sender's limit knows what became of each buffer.
+fn stolen<A: Model>() {
+    let pool = pool::<A>(2);
+    let mut sender = pool.cache("sender", 0);
+    sender.set_limit(2);
+    let mut out = PacketList::new();
+    assert_eq!(sender.alloc_batch(2, 8, &mut out), Ok(2));
+    let thief = pool.cache("thief", 0);
+    let freer = A::spawn(1, move || drop(out));
+    let thief = A::spawn(2, move || take(thief, 1).1);
+    let mine = sender.alloc(8);
+    freer();
+    drop((mine, thief()));
+    let mut again = PacketList::new();
+    assert_eq!(sender.alloc_batch(3, 8, &mut again), Ok(2), "the limit counts a buffer that is home");
+    drop((again, sender));
+    assert_all_home(&pool);
+}
+
+/// Senders come and go, and move into homes of others.
+fn homes<A: Model>() {
+    let pool = pool::<A>(2);
+    let threads = [1, 2].map(|cpu| {
+        let pool = pool.clone();
+        A::spawn(cpu, move || take(pool.cache("sender", cpu), 1).1)
+    });
+    for join in threads {
+        drop(join());
+    }
+    assert_all_home(&pool);
+}
+
+/// Threads take buffers, put them on a wire, and free what others put there.
+fn wire<A: Model>(threads: u32, rounds: u8) {
+    let pool = pool::<A>(8);
+    let wire = Arc::new(Mutex::new(Vec::new()));
+    let threads: Vec<_> = (1..=threads)
+        .map(|cpu| {
+            let (pool, wire) = (pool.clone(), wire.clone());
+            A::spawn(cpu, move || {
+                let mut cache = pool.cache("sender", cpu);
+                for _ in 0..rounds {
+                    let (back, mut taken) = take(cache, 3);
+                    cache = back;
+                    let mut own = PacketList::new();
+                    taken.move_front(1, &mut own);
+                    // Between these two locks there is nothing that the model could interleave.
+                    let theirs: Vec<_> = wire.lock().unwrap().drain(..).collect();
+                    wire.lock().unwrap().push(taken);
+                    theirs.into_iter().for_each(|mut list| cache.free(&mut list));
+                    cache.free(&mut own);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|join| join());
+    wire.lock().unwrap().clear();
+    assert_all_home(&pool);
+}
+
+#[test]
+fn freed_elsewhere_under_loom() {
+    Loom::check(freed_elsewhere::<Loom>);
+}
+
+#[test]
+fn depot_under_loom() {
+    Loom::check(depot::<Loom>);
+}
+
+#[test]
+fn scavenged_under_loom() {
+    Loom::check(scavenged::<Loom>);
+}
+
+#[test]
+fn stolen_under_loom() {
+    Loom::check(stolen::<Loom>);
+}
+
+#[test]
+fn homes_under_loom() {
+    Loom::check(homes::<Loom>);
+}
+
+#[test]
+fn six_threads_under_shuttle() {
+    Shuttle::check(|| wire::<Shuttle>(6, 2));
+}

@@ -1,0 +1,96 @@
+//! The queued spinlock: one holder at a time, who sees all that earlier holders wrote. (That it is fair, its unit test
+//! shows, where the queue can be looked at.)
+//!
+//! Guards `try_with`, `acquire` and `release` of `txq/src/sync/spinlock.rs`. Seen when they were broken: each acquire
+//! or release that goes missing, loom's "Causality violation: Concurrent write accesses to `UnsafeCell`"; a release that
+//! does not wait for a successor who has not linked itself yet, a model that never ends.
+
+use std::sync::Arc;
+
+use txq::arch::{Arch, Atomic};
+use txq::sync::spinlock::{Held, SpinLock};
+use txq_check::{Loom, Model, Shuttle};
+
+use std::sync::atomic::Ordering::Relaxed;
+
+struct Guarded<A: Arch> {
+    lock: SpinLock<A, u32>,
+    /// 1 while a holder is inside. Relaxed, so that it orders nothing the lock should.
+    inside: A::AtomicU32,
+}
+
+impl<A: Arch> Guarded<A> {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { lock: SpinLock::new(0), inside: A::AtomicU32::new(0) })
+    }
+
+    fn visit(&self, held: &mut Held<'_, A, u32>) {
+        assert_eq!(self.inside.swap(1, Relaxed), 0, "two holders");
+        *held.data() += 1;
+        self.inside.store(0, Relaxed);
+    }
+}
+
+/// Each thread takes the lock by each way there is: waiting, giving it up in between, and trying.
+fn scenario<A: Model>(threads: u32, ways: &'static [Way]) {
+    let guarded = Guarded::<A>::new();
+    let threads: Vec<_> = (1..=threads)
+        .map(|cpu| {
+            let guarded = guarded.clone();
+            A::spawn(cpu, move || ways.iter().map(|way| way.go(&guarded)).sum::<u32>())
+        })
+        .collect();
+    let visits: u32 = threads.into_iter().map(|join| join()).sum();
+    let count = guarded.lock.try_with(|held| *held.data()).expect("nobody is left to hold it");
+    assert_eq!(count, visits, "a holder did not see what an earlier one wrote");
+}
+
+enum Way {
+    With,
+    Unlocked,
+    Try,
+}
+
+impl Way {
+    /// Returns the number of visits.
+    fn go<A: Arch>(&self, guarded: &Guarded<A>) -> u32 {
+        match self {
+            Way::With => guarded.lock.with(|held| {
+                guarded.visit(held);
+                1
+            }),
+            Way::Unlocked => guarded.lock.with(|held| {
+                guarded.visit(held);
+                held.unlocked(A::relax);
+                guarded.visit(held);
+                2
+            }),
+            Way::Try => guarded.lock.try_with(|held| guarded.visit(held)).map_or(0, |()| 1),
+        }
+    }
+}
+
+#[test]
+fn two_threads_under_loom() {
+    Loom::check(|| scenario::<Loom>(2, &[Way::With, Way::With]));
+}
+
+#[test]
+fn three_threads_under_loom() {
+    Loom::check(|| scenario::<Loom>(3, &[Way::With]));
+}
+
+#[test]
+fn giving_up_in_between_under_loom() {
+    Loom::check(|| scenario::<Loom>(2, &[Way::Unlocked]));
+}
+
+#[test]
+fn trying_under_loom() {
+    Loom::check(|| scenario::<Loom>(2, &[Way::Try, Way::With]));
+}
+
+#[test]
+fn six_threads_under_shuttle() {
+    Shuttle::check(|| scenario::<Shuttle>(6, &[Way::With, Way::Unlocked, Way::Try]));
+}

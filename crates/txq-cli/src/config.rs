@@ -1,0 +1,173 @@
+//! What `txq run` reads: devices and senders, as TOML.
+//!
+//! Every key has a bound or a set of words, and is refused with its line when it is wrong; a key that nobody knows is
+//! wrong too. Two keys that contradict each other are found in [`check`].
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use txq::netdev::Sampling;
+use txq::pool::Backing;
+
+use crate::rate::Rate;
+use crate::span::Span;
+use crate::within::{Threads, Txqs, Within};
+use crate::xps::Xps;
+
+mod check;
+mod locate;
+mod words;
+
+/// What runs when nothing else is asked for.
+pub(crate) const EXAMPLE: &str = include_str!("../examples/default.toml");
+
+/// A whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// How long senders send; until a signal if it is not said.
+    pub(crate) duration: Option<Span>,
+    pub(crate) device: Vec<Device>,
+    pub(crate) sender: Vec<Sender>,
+}
+
+/// A `[[device]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Device {
+    pub(crate) name: Option<String>,
+    pub(crate) txqs: Option<Txqs>,
+    pub(crate) null: Option<Null>,
+    pub(crate) pcap: Option<Pcap>,
+    pub(crate) af_packet: Option<AfPacket>,
+    pub(crate) xps: Xps,
+    pub(crate) qdisc: Option<String>,
+    pub(crate) default_qdisc: Option<String>,
+    /// Qdiscs of single txqs under mq.
+    pub(crate) txq_qdiscs: BTreeMap<words::TxqIndex, String>,
+    pub(crate) discipline: Option<String>,
+    pub(crate) workers: Option<Within<1, 1024>>,
+    pub(crate) tx_queue_len: Option<Within<0, { u32::MAX as u64 }>>,
+    pub(crate) max_burst: Option<Within<0, { u32::MAX as u64 }>>,
+    #[serde(deserialize_with = "words::sampling")]
+    pub(crate) sampling: Option<Sampling>,
+    pub(crate) pool: Pool,
+    pub(crate) faults: Option<Faults>,
+}
+
+/// A device without a wire.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Null {
+    pub(crate) ring: Option<Within<1, { 1 << 20 }>>,
+    pub(crate) rate: Option<words::LinkRate>,
+    pub(crate) delay: Option<Span>,
+    pub(crate) inline: Option<bool>,
+}
+
+/// A file as a device.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Pcap {
+    pub(crate) file: PathBuf,
+}
+
+/// A network interface of the kernel.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AfPacket {
+    pub(crate) interface: String,
+    /// Whether frames go through the kernel's own qdisc.
+    #[serde(default)]
+    pub(crate) kernel_qdisc: bool,
+}
+
+/// What a device does wrong, for tests of what is above it. Each key without a time is a probability.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Faults {
+    pub(crate) seed: u64,
+    /// A batch is refused in part.
+    pub(crate) busy: words::Probability,
+    /// Everything is refused for `stall_time`.
+    pub(crate) stall: words::Probability,
+    pub(crate) stall_time: Option<Span>,
+    /// A packet is dropped.
+    pub(crate) drop: words::Probability,
+    /// A completion is late by up to `delay_time`.
+    pub(crate) delay: words::Probability,
+    pub(crate) delay_time: Option<Span>,
+    /// A completion overtakes others.
+    pub(crate) reorder: words::Probability,
+}
+
+/// The buffers of a device.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Pool {
+    pub(crate) buffers: Option<Within<1, { i32::MAX as u64 }>>,
+    pub(crate) room: Option<Within<1, { 1 << 20 }>>,
+    #[serde(deserialize_with = "words::backing")]
+    pub(crate) backing: Backing,
+}
+
+/// A `[[sender]]`: threads that do the same.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Sender {
+    pub(crate) device: Option<String>,
+    pub(crate) threads: Threads,
+    pub(crate) packet: Within<42, 9014>,
+    pub(crate) batch: Within<1, 1024>,
+    /// Of all threads together.
+    pub(crate) rate: Rate,
+    /// Of each thread.
+    pub(crate) flows: Within<1, 1_000_000>,
+    pub(crate) priority: Within<0, { u32::MAX as u64 }>,
+    /// The n-th thread runs on the n-th of these, and from the start again.
+    pub(crate) cpus: Vec<Within<0, 65535>>,
+    /// Packets of a thread that may be on their way, its `SO_SNDBUF`.
+    pub(crate) limit: Option<Within<1, { u32::MAX as u64 }>>,
+}
+
+impl Default for Sender {
+    fn default() -> Self {
+        Self {
+            device: None,
+            threads: Within::of(1),
+            packet: Within::of(60),
+            batch: Within::of(32),
+            rate: Rate::Max,
+            flows: Within::of(1),
+            priority: Within::of(0),
+            cpus: Vec::new(),
+            limit: None,
+        }
+    }
+}
+
+/// Reads a file, or the example.
+pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Config> {
+    let Some(path) = file else { return parse("the example", EXAMPLE) };
+    let bytes =
+        fs::read(path).with_context(|| format!("{} cannot be read: check the path", path.display()))?;
+    let name = path.display().to_string();
+    match str::from_utf8(&bytes) {
+        Ok(text) => parse(&name, text),
+        Err(_) => {
+            bail!("{name}: not a text in UTF-8: write a TOML file, such as `txq run --print-example` shows")
+        }
+    }
+}
+
+fn parse(name: &str, text: &str) -> anyhow::Result<Config> {
+    let mut config: Config = toml::from_str(text).map_err(|error| locate::describe(name, text, &error))?;
+    check::check(&mut config).with_context(|| name.to_owned())?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;

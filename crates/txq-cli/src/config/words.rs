@@ -1,0 +1,79 @@
+//! Keys whose values are words.
+
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error};
+use txq::netdev::Sampling;
+use txq::pool::Backing;
+use txq::tc;
+
+/// The number of a txq, as the key of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TxqIndex(pub(crate) u16);
+
+impl<'de> Deserialize<'de> for TxqIndex {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let wrong = || D::Error::custom(format!("\"{text}\" is no txq: use its number, from 0 on"));
+        text.parse().map(Self).map_err(|_| wrong())
+    }
+}
+
+/// The rate of a link, in bits per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkRate(pub(crate) u64);
+
+impl<'de> Deserialize<'de> for LinkRate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let rate = tc::Rate::from_str(&text).map_err(D::Error::custom)?;
+        match rate.0.checked_mul(8) {
+            Some(bits @ 1..) => Ok(Self(bits)),
+            _ => Err(D::Error::custom(format!(
+                "a link of rate \"{text}\": use a rate above zero, such as 10mbit"
+            ))),
+        }
+    }
+}
+
+/// A share of 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Probability(pub(crate) f64);
+
+impl<'de> Deserialize<'de> for Probability {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = f64::deserialize(from)?;
+        if (0.0..=1.0).contains(&value) {
+            return Ok(Self(value));
+        }
+        Err(D::Error::custom(format!("{value} is no probability: use 0.0 to 1.0")))
+    }
+}
+
+/// `"all"`, `"off"`, or n for each n-th call of a sender.
+pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sampling>, D::Error> {
+    let value = toml::Value::deserialize(from)?;
+    match &value {
+        toml::Value::String(word) if word == "all" => Ok(Some(Sampling::All)),
+        toml::Value::String(word) if word == "off" => Ok(Some(Sampling::Off)),
+        &toml::Value::Integer(n) if u32::try_from(n).is_ok_and(|n| n > 0) => {
+            Ok(Some(Sampling::Every(n as u32)))
+        }
+        _ => {
+            Err(D::Error::custom(format!("sampling {value}: use \"all\", \"off\", or n for each n-th call")))
+        }
+    }
+}
+
+/// Where the memory of a pool comes from.
+pub(super) fn backing<'de, D: Deserializer<'de>>(from: D) -> Result<Backing, D::Error> {
+    match String::deserialize(from)?.as_str() {
+        "auto" => Ok(Backing::Auto),
+        "heap" => Ok(Backing::Heap),
+        "mmap" => Ok(Backing::Mmap),
+        "huge" => Ok(Backing::HugePages),
+        other => Err(D::Error::custom(format!(
+            "backing \"{other}\": use \"auto\", \"heap\", \"mmap\" or \"huge\""
+        ))),
+    }
+}

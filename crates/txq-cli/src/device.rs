@@ -1,0 +1,189 @@
+//! Opens devices: from a `[[device]]` of a file, which is also what the options of `txq replay` are turned into.
+
+use anyhow::{Context, anyhow};
+use txq::NetDev;
+use txq::arch::Native;
+use txq::driver::{DeviceInfo, Driver};
+use txq::netdev::{BuildError, Builder, Sampling};
+use txq::pool::{PoolConfig, PoolError};
+use txq::tc;
+use txq_device::faults::{Faults, Rates};
+use txq_device::{AfPacket, Null, Pcap};
+
+use crate::config;
+use crate::failure::Refused;
+use crate::span::Span;
+
+mod late;
+
+use late::Late;
+
+/// What a device is to be used for; its defaults follow from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    /// Threads that send.
+    pub(crate) threads: u64,
+    /// Packets that all of them may have on their way; `None` for any number.
+    pub(crate) limit: Option<u64>,
+    /// The longest frame.
+    pub(crate) longest: usize,
+    /// Whether senders keep to a rate, so that there is time to measure each packet.
+    pub(crate) rated: bool,
+}
+
+/// What devices without an interface take (`ETH_DATA_LEN`).
+const MTU: u32 = 1500;
+/// How long a stall and a late completion last if nothing is said, in nanoseconds.
+const STALL: u64 = 1_000_000;
+const DELAY: u64 = 100_000;
+/// The qdiscs' default limit (`tx_queue_len`).
+const TX_QUEUE_LEN: u64 = 1000;
+/// Packets that a device's ring is taken to hold, and those that may wait for a queue's owner.
+const RING: u64 = 1024;
+const BURST: u64 = 1000;
+/// Buffers that lie idle in a thread's stock.
+const STOCK: u64 = 128;
+/// Without being asked, a pool is not smaller and not larger than this.
+const POOL: (u64, u64) = (1024, 65536);
+/// At max, every n-th call is measured: reading the clock for each would be a good part of the cost.
+const SAMPLE: Sampling = Sampling::Every(64);
+
+/// What `--dev` names.
+pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result<config::Device> {
+    let mut device =
+        config::Device { txqs: Some(crate::within::Txqs::of(txqs.into())), ..Default::default() };
+    match text.split_once(':') {
+        _ if text.is_empty() => return Err(anyhow!("--dev \"\": use null, pcap:FILE or an interface")),
+        None if text == "null" => device.name = Some("null0".into()),
+        Some(("pcap", "")) => return Err(anyhow!("--dev pcap: without a file: use pcap:FILE")),
+        Some(("pcap", file)) => {
+            device.name = Some("pcap0".into());
+            device.pcap = Some(config::Pcap { file: file.into() });
+        }
+        _ => {
+            device.name = Some(text.to_owned());
+            device.af_packet = Some(config::AfPacket { interface: text.to_owned(), kernel_qdisc });
+        }
+    }
+    Ok(device)
+}
+
+/// Makes the device and starts its workers.
+pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev> {
+    let name = config.name.clone().unwrap_or_default();
+    let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
+    let mut builder = Builder::new(driver(config, &name, txqs)?).txqs(txqs);
+    if let Some(qdisc) = &config.qdisc {
+        builder = builder.qdisc(qdisc);
+    }
+    if let Some(qdisc) = &config.default_qdisc {
+        builder = builder.default_qdisc(qdisc);
+    }
+    for (txq, qdisc) in &config.txq_qdiscs {
+        builder = builder.child(txq.0, qdisc);
+    }
+    if let Some(discipline) = &config.discipline {
+        builder = builder.discipline(discipline);
+    }
+    if let Some(workers) = config.workers {
+        builder = builder.workers(workers.size());
+    }
+    if let Some(packets) = config.tx_queue_len {
+        builder = builder.tx_queue_len(packets.get() as u32);
+    }
+    if let Some(packets) = config.max_burst {
+        builder = builder.max_burst(packets.get() as u32);
+    }
+    if let Some(map) = config.xps.map(txqs).with_context(|| format!("device \"{name}\""))? {
+        builder = builder.xps(map);
+    }
+    let sampling = config.sampling.unwrap_or(if used.rated { Sampling::All } else { SAMPLE });
+    builder = builder.sampling(sampling).pool_config(pool(config, &name, txqs, used));
+    builder.start().map_err(refusal)
+}
+
+/// Whose fault it is that a device cannot be made.
+fn refusal(error: BuildError) -> anyhow::Error {
+    let input = match &error {
+        BuildError::Open { source, .. } => source.kind() == std::io::ErrorKind::InvalidInput,
+        BuildError::Thread(_) | BuildError::Pool(PoolError::Memory { .. }) => false,
+        _ => true,
+    };
+    if input { error.into() } else { Refused(error.to_string()).into() }
+}
+
+/// The driver that a device names; it does not touch anything yet.
+fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<dyn Driver>> {
+    let info = |mtu| DeviceInfo { name: name.to_owned(), txqs, mtu };
+    let late = if let Some(pcap) = &config.pcap {
+        let file = pcap.file.clone();
+        Late::new(info(MTU), move || Pcap::create(file, txqs))
+    } else if let Some(config::AfPacket { interface, kernel_qdisc }) = &config.af_packet {
+        let opened = AfPacket::open(interface, txqs).map_err(|error| Refused(error.to_string()))?;
+        let opened = opened.bypass(!kernel_qdisc);
+        let mtu = Driver::<Native>::info(&opened).mtu;
+        Late::new(info(mtu), move || Ok(opened))
+    } else {
+        let null = null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs);
+        Late::new(info(MTU), move || Ok(null))
+    };
+    Ok(match &config.faults {
+        Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),
+        None => Box::new(late),
+    })
+}
+
+fn null(config: &config::Null, txqs: u16) -> Null {
+    let default = Null::new(txqs);
+    Null {
+        ring: config.ring.map_or(default.ring, |ring| ring.get() as u32),
+        rate: config.rate.map(|rate| rate.0),
+        delay: config.delay.map_or(0, nanos),
+        inline: config.inline.unwrap_or(default.inline),
+        ..default
+    }
+}
+
+fn rates(config: &config::Faults) -> Rates {
+    Rates {
+        busy: config.busy.0,
+        stall: config.stall.0,
+        stall_ns: config.stall_time.map_or(STALL, nanos),
+        drop: config.drop.0,
+        delay: config.delay.0,
+        delay_ns: config.delay_time.map_or(DELAY, nanos),
+        reorder: config.reorder.0,
+    }
+}
+
+fn nanos(span: Span) -> u64 {
+    span.0.as_nanos() as u64
+}
+
+/// A pool that holds what the queues can, so that it is they who decide what is dropped; or what the senders may have on
+/// their way, if that is less.
+fn pool(config: &config::Device, name: &str, txqs: u16, used: Use) -> PoolConfig {
+    let default = config.tx_queue_len.map_or(TX_QUEUE_LEN, |len| len.get());
+    let texts = config.qdisc.iter().chain(&config.default_qdisc).chain(config.txq_qdiscs.values());
+    let limit = texts.flat_map(|text| limits(text)).max().unwrap_or(0).max(default);
+    let queues = u64::from(txqs).saturating_mul(limit.saturating_add(RING + BURST));
+    let needed = queues.min(used.limit.unwrap_or(u64::MAX));
+    // A thread's stock, and a batch that it is filling.
+    let needed = needed.saturating_add((used.threads + 1) * 2 * STOCK).clamp(POOL.0, POOL.1);
+    let standard = PoolConfig::default();
+    PoolConfig {
+        name: name.to_owned(),
+        buffers: config.pool.buffers.map_or(needed, |buffers| buffers.get()) as u32,
+        room: config.pool.room.map_or(standard.room.max(used.longest), |room| room.size()),
+        backing: config.pool.backing,
+        ..standard
+    }
+}
+
+/// The numbers behind the word `limit` in a qdisc's text.
+fn limits(qdisc: &str) -> impl Iterator<Item = u64> + '_ {
+    let words = qdisc.split_whitespace();
+    let pairs = words.clone().zip(words.skip(1));
+    let sizes = pairs.filter(|(word, _)| *word == "limit").flat_map(|(_, size)| size.parse::<tc::Size>());
+    sizes.map(|size| size.0.into())
+}

@@ -1,0 +1,42 @@
+//! A driver that comes into being with its first txq: a file is created and an interface bound when everything else about
+//! the device is known to be good, so that bad input leaves no trace.
+
+use std::io;
+
+use txq::driver::{DeviceInfo, Driver, DriverQueue};
+
+type Make = Box<dyn FnOnce() -> io::Result<Box<dyn Driver>> + Send>;
+
+/// A driver that is, or will be.
+pub(super) struct Late {
+    info: DeviceInfo,
+    make: Option<Make>,
+    made: Option<Box<dyn Driver>>,
+}
+
+impl Late {
+    /// A device that is described by `info` and made by `make`.
+    pub(super) fn new<D: Driver + 'static>(
+        info: DeviceInfo,
+        make: impl FnOnce() -> io::Result<D> + Send + 'static,
+    ) -> Self {
+        let make = || make().map(|driver| Box::new(driver) as Box<dyn Driver>);
+        Self { info, make: Some(Box::new(make)), made: None }
+    }
+}
+
+impl Driver for Late {
+    fn info(&self) -> DeviceInfo {
+        self.info.clone()
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        if let Some(make) = self.make.take() {
+            self.made = Some(make()?);
+        }
+        match &mut self.made {
+            Some(driver) => driver.open(txq),
+            None => Err(io::Error::other("it did not open before")),
+        }
+    }
+}

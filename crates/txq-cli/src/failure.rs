@@ -1,0 +1,66 @@
+//! How the command fails: one line that says what, where and what to do, and tc's exit codes.
+//!
+//! 1 means that the input is wrong (an option, a file), 2 that the system refused (a device does not open, no memory).
+//! An error is taken for the user's unless something on its way was marked with [`Refused`].
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+
+const BAD_INPUT: u8 = 1;
+const REFUSED: u8 = 2;
+
+/// Marks an error as the system's refusal.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Prints an error and chooses the exit code.
+pub(crate) fn tell(error: &anyhow::Error) -> ExitCode {
+    let refused = error.chain().any(|cause| cause.is::<Refused>());
+    eprintln!("txq: {}", line(error));
+    ExitCode::from(if refused { REFUSED } else { BAD_INPUT })
+}
+
+/// What went wrong, from the outside in. Many errors quote their cause, which is not said twice then.
+fn line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+/// Prints what clap says about a command line: help to stdout, errors as one line and the usage.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A closed pipe (`txq --help | head -1`) is no failure.
+        let _ = write!(std::io::stdout(), "{}", error.render());
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        eprintln!("txq: no command: use run or replay, or --help to see more");
+        return ExitCode::from(BAD_INPUT);
+    }
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let usage_at = |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
+    let what: Vec<&str> = lines.by_ref().take_while(|line| !usage_at(line)).collect();
+    let what = what.join(" ");
+    eprintln!("txq: {}", what.strip_prefix("error: ").unwrap_or(&what));
+    if let Some(usage) = text.lines().find(|line| line.starts_with("Usage:")) {
+        eprintln!("{usage}");
+    }
+    ExitCode::from(BAD_INPUT)
+}

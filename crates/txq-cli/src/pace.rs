@@ -1,0 +1,131 @@
+//! Sending on time: one schedule for all threads, counted from one start, so that the pace neither drifts nor depends on
+//! which thread sends what.
+
+use std::num::NonZeroU64;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::stop::Stop;
+
+/// How long a thread sleeps at most before it looks whether it shall stop.
+const NAP: Duration = Duration::from_millis(10);
+/// The last stretch, in which the thread offers its CPU to others instead of sleeping: about what a wake-up takes.
+const CLOSE: Duration = Duration::from_micros(20);
+/// How much later than asked a sleep may end, in nanoseconds. The kernel's default, 50 us, is a packet's time at 20 kpps.
+const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
+
+/// The common start. Threads wait for it when they are ready.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    opened: Mutex<Option<Instant>>,
+    bell: Condvar,
+}
+
+impl Gate {
+    /// Lets everybody go, and says when that was.
+    pub(crate) fn open(&self) -> Instant {
+        let now = Instant::now();
+        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        self.bell.notify_all();
+        now
+    }
+
+    /// Waits for the start.
+    pub(crate) fn pass(&self) -> Pace {
+        // A refusal costs punctuality, which the report tells.
+        let _ = rustix::thread::set_current_timer_slack(SLACK);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match *opened {
+                Some(start) => return Pace { start },
+                None => opened = self.bell.wait(opened).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// Time since the common start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    start: Instant,
+}
+
+impl Pace {
+    /// Nanoseconds since the start.
+    pub(crate) fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Waits until `due` and returns the time then; `None` when the thread shall stop.
+    pub(crate) fn wait(&self, due: u64, stop: &Stop) -> Option<u64> {
+        loop {
+            if stop.asked() {
+                return None;
+            }
+            let now = self.now();
+            if now >= due {
+                return Some(now);
+            }
+            let left = Duration::from_nanos(due - now);
+            if left > CLOSE {
+                thread::sleep((left - CLOSE).min(NAP));
+            } else {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// When each of a sequence of frames is due, and again at each repetition.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    /// Nanoseconds after the start of a pass.
+    due: Vec<f64>,
+    /// Nanoseconds from one pass to the next.
+    pass: f64,
+}
+
+impl Schedule {
+    /// From the time of each frame and the time of a whole pass. Fractions of a nanosecond count: they add up.
+    pub(crate) fn new(due: Vec<f64>, pass: f64) -> Self {
+        Self { due, pass }
+    }
+
+    /// When frame `index` of a pass is due, in nanoseconds since the start.
+    #[inline]
+    pub(crate) fn due(&self, pass: u64, index: usize) -> u64 {
+        (pass as f64 * self.pass + self.due[index]) as u64
+    }
+
+    /// Nanoseconds of one pass.
+    pub(crate) fn pass(&self) -> f64 {
+        self.pass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_does_not_drift() {
+        // Three frames at 3 packets per second: a third of a nanosecond lost at each would be seen here.
+        let third = 1e9 / 3.0;
+        let schedule = Schedule::new(vec![0.0, third, 2.0 * third], 1e9);
+        assert_eq!(schedule.due(0, 1), 333_333_333);
+        assert_eq!(schedule.due(1_000_000, 0), 1_000_000_000_000_000);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_time_that_has_passed_or_after_a_stop() {
+        let gate = Gate::default();
+        gate.open();
+        let pace = gate.pass();
+        let stop = Stop::default();
+        assert!(pace.wait(0, &stop).is_some());
+        assert!(pace.wait(200_000, &stop).is_some_and(|now| now >= 200_000));
+        stop.ask();
+        assert_eq!(pace.wait(u64::MAX, &stop), None);
+    }
+}

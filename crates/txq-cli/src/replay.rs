@@ -1,0 +1,156 @@
+//! `txq replay`: the frames of a capture, from several threads, each flow in order.
+//!
+//! A flow stays on the thread that its hash selects, so that its frames are handed in in order. All threads go by one
+//! schedule, in which each frame of the file has its time: the pace of the whole is that of the file or of the rate,
+//! however many threads share it.
+
+mod file;
+
+use std::fs;
+
+use anyhow::ensure;
+use txq::xps::reciprocal_scale;
+use txq_device::capture::Capture;
+
+use crate::args::ReplayArgs;
+use crate::device::{self, Use};
+use crate::pace::Schedule;
+use crate::pump::{Frame, Source, pump};
+use crate::rate::Rate;
+use crate::report::{self, Asked};
+use crate::session::{self, Device, Job};
+use file::Recording;
+
+/// Frames handed in at a time at most.
+const BATCH: usize = 32;
+/// What a thread at max may have on its way: it is held by its own packets then and not by drops.
+const LIMIT: u64 = 128;
+
+/// Sends a capture.
+pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
+    let capture = Capture::open(&args.file)?;
+    let recording = Recording::of(&capture)?;
+    if let Some(warning) = recording.warning(&args.file).filter(|_| !args.output.quiet) {
+        eprintln!("txq: {warning}");
+    }
+    refuse_own_output(args)?;
+    let mut config = device::named(&args.dev, args.txqs.get() as u16, args.kernel_qdisc)?;
+    config.xps = args.xps.clone();
+    config.qdisc = args.qdisc.clone();
+    config.default_qdisc = args.default_qdisc.clone();
+    config.discipline = args.discipline.clone();
+    config.pool.buffers = args.buffers;
+
+    let threads = args.threads.get();
+    let limit = (args.rate == Rate::Max).then_some(LIMIT);
+    let used = Use {
+        threads,
+        limit: limit.map(|limit| limit * threads),
+        longest: recording.longest(),
+        rated: limit.is_none(),
+    };
+    let schedule = schedule(&recording, args.rate);
+    let device = Device {
+        dev: device::start(&config, used)?,
+        discipline: report::discipline(args.discipline.as_deref()),
+        asked: asked(&recording, args.rate, schedule.as_ref()),
+    };
+    let passes = if args.passes == 0 { u64::MAX } else { args.passes };
+    let (recording, schedule) = (&recording, schedule.as_ref());
+    let jobs = deal(recording, threads as u32).into_iter().enumerate().map(|(index, frames)| {
+        let part = Part { recording, schedule, frames, passes, pass: 0, next: 0 };
+        let name = format!("replay-{index}");
+        let thread_name = name.clone();
+        Job {
+            device: 0,
+            name: thread_name,
+            work: Box::new(move |dev, gate, stop| {
+                let mut part = part;
+                session::send(dev, &name, None, limit, gate, |tx, pace| {
+                    pump(tx, &mut part, BATCH, pace, stop)
+                })
+            }),
+        }
+    });
+    let jobs = jobs.collect();
+    let duration = args.duration.map(|span| span.0);
+    let (report, closed) = session::run(vec![device], jobs, duration, args.output.quiet)?;
+    report::print(&report, args.output)?;
+    closed
+}
+
+/// A capture is not overwritten by its own replay.
+fn refuse_own_output(args: &ReplayArgs) -> anyhow::Result<()> {
+    let Some(output) = args.dev.strip_prefix("pcap:") else { return Ok(()) };
+    let same =
+        fs::canonicalize(output).is_ok_and(|output| fs::canonicalize(&args.file).is_ok_and(|f| f == output));
+    ensure!(!same, "--dev {}: the replay would overwrite its own capture: use another file", args.dev);
+    Ok(())
+}
+
+/// The frames of each thread.
+fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
+    let mut dealt = vec![Vec::new(); threads as usize];
+    for (index, frame) in (0..).zip(recording.frames()) {
+        dealt[reciprocal_scale(txq::flow::flow_hash(frame), threads) as usize].push(index);
+    }
+    dealt
+}
+
+/// When each frame is due; `None` at max.
+fn schedule(recording: &Recording<'_>, rate: Rate) -> Option<Schedule> {
+    let mut sum = 0.0;
+    let mut running = |cost: &dyn Fn(usize) -> f64| {
+        let due = recording.frames().map(|frame| {
+            let at = sum;
+            sum += cost(frame.len());
+            at
+        });
+        let due = due.collect();
+        Schedule::new(due, sum)
+    };
+    match rate {
+        Rate::Max => None,
+        Rate::Packets(pps) => Some(running(&|_| 1e9 / pps)),
+        Rate::Bits(bits) => Some(running(&|len| len as f64 * 8e9 / bits)),
+        Rate::Recorded => {
+            Some(Schedule::new(recording.times().map(|at| at as f64).collect(), recording.pass()))
+        }
+    }
+}
+
+fn asked(recording: &Recording<'_>, rate: Rate, schedule: Option<&Schedule>) -> Asked {
+    let per_second = |amount: usize| schedule.map(|schedule| amount as f64 * 1e9 / schedule.pass());
+    let bits = recording.frames().map(<[u8]>::len).sum::<usize>() * 8;
+    Asked { text: rate.to_string(), pps: per_second(recording.frames().len()), bps: per_second(bits) }
+}
+
+/// One thread's part of a replay.
+struct Part<'a> {
+    recording: &'a Recording<'a>,
+    schedule: Option<&'a Schedule>,
+    frames: Vec<u32>,
+    passes: u64,
+    pass: u64,
+    next: usize,
+}
+
+impl Source for Part<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<Frame<'_>> {
+        if self.next == self.frames.len() {
+            (self.pass, self.next) = (self.pass + 1, 0);
+        }
+        if self.pass >= self.passes || self.frames.is_empty() {
+            return None;
+        }
+        let index = self.frames[self.next] as usize;
+        self.next += 1;
+        let due = self.schedule.map_or(0, |schedule| schedule.due(self.pass, index));
+        let head = self.recording.frame(index);
+        Some(Frame { due, head, len: head.len(), priority: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests;

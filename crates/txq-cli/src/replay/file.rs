@@ -1,0 +1,68 @@
+//! The frames of a capture, found before the first is sent: no disk sets the pace, and a damaged file is refused before
+//! anything has happened.
+
+use std::path::Path;
+
+use anyhow::ensure;
+use txq_device::capture::Capture;
+
+/// Frames and their times, borrowed from a capture.
+pub(super) struct Recording<'c> {
+    frames: Vec<&'c [u8]>,
+    /// Nanoseconds since the first frame.
+    times: Vec<u64>,
+    /// Frames of which only the beginning was captured.
+    cut: usize,
+}
+
+impl<'c> Recording<'c> {
+    /// Finds all frames; there is at least one.
+    pub(super) fn of(capture: &'c Capture) -> anyhow::Result<Self> {
+        let mut recording = Self { frames: Vec::new(), times: Vec::new(), cut: 0 };
+        for frame in capture.frames() {
+            let frame = frame?;
+            recording.frames.push(frame.data);
+            recording.times.push(frame.at);
+            recording.cut += usize::from(frame.is_cut());
+        }
+        ensure!(
+            !recording.frames.is_empty(),
+            "capture \"{}\" holds no frame: use another one",
+            capture.name()
+        );
+        Ok(recording)
+    }
+
+    pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = &'c [u8]> + '_ {
+        self.frames.iter().copied()
+    }
+
+    #[inline]
+    pub(super) fn frame(&self, index: usize) -> &'c [u8] {
+        self.frames[index]
+    }
+
+    pub(super) fn times(&self) -> impl Iterator<Item = u64> + '_ {
+        self.times.iter().copied()
+    }
+
+    /// Nanoseconds after which the recording begins again: its length, and the mean gap from the last frame to the
+    /// first.
+    pub(super) fn pass(&self) -> f64 {
+        let span = self.times.iter().max().copied().unwrap_or(0) as f64;
+        let gaps = self.times.len().saturating_sub(1).max(1) as f64;
+        span + span / gaps
+    }
+
+    pub(super) fn longest(&self) -> usize {
+        self.frames.iter().map(|frame| frame.len()).max().unwrap_or(0)
+    }
+
+    /// What to tell about frames that were not captured whole.
+    pub(super) fn warning(&self, file: &Path) -> Option<String> {
+        (self.cut > 0).then(|| {
+            let (cut, all) = (self.cut, self.frames.len());
+            format!("{}: {cut} of {all} frames were captured in part and are sent so", file.display())
+        })
+    }
+}

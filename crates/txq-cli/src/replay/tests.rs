@@ -1,0 +1,56 @@
+use super::*;
+use txq_device::capture::Capture;
+
+/// A pcap of UDP frames of `flows` flows in turn, `gap` microseconds apart.
+fn pcap(frames: u32, flows: u32, gap: u32) -> Capture {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for n in 0..frames {
+        let frame = crate::frames::header(0, n % flows, 42);
+        for word in [0, n * gap, 42, 42] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    Capture::from_bytes("test", bytes).unwrap()
+}
+
+#[test]
+fn each_flow_has_one_thread_and_its_order() {
+    let capture = pcap(1000, 50, 1);
+    let recording = Recording::of(&capture).unwrap();
+    let dealt = deal(&recording, 4);
+    assert_eq!(dealt.iter().map(Vec::len).sum::<usize>(), 1000);
+    assert!(dealt.iter().all(|frames| frames.is_sorted() && !frames.is_empty()));
+    for flow in 0..50 {
+        let mine = |frames: &&Vec<u32>| frames.iter().any(|frame| frame % 50 == flow);
+        assert_eq!(dealt.iter().filter(mine).count(), 1, "flow {flow}");
+    }
+}
+
+#[test]
+fn schedules_keep_the_rate_over_passes() {
+    let capture = pcap(10, 1, 100);
+    let recording = Recording::of(&capture).unwrap();
+    let due = |rate: &str, pass, index| schedule(&recording, rate.parse().unwrap()).unwrap().due(pass, index);
+    assert_eq!((due("1kpps", 0, 9), due("1kpps", 3, 1)), (9_000_000, 31_000_000));
+    // 42 bytes are 336 bits.
+    assert_eq!((due("336kbit", 0, 9), due("336kbit", 1, 0)), (9_000_000, 10_000_000));
+    assert_eq!((due("recorded", 0, 9), due("recorded", 1, 0)), (900_000, 1_000_000));
+    assert!(schedule(&recording, Rate::Max).is_none());
+    let asked = asked(&recording, Rate::Recorded, schedule(&recording, Rate::Recorded).as_ref());
+    assert_eq!((asked.pps, asked.bps), (Some(10_000.0), Some(3_360_000.0)));
+}
+
+#[test]
+fn a_part_ends_after_its_passes() {
+    let capture = pcap(3, 1, 1);
+    let recording = Recording::of(&capture).unwrap();
+    let part =
+        |frames, passes| Part { recording: &recording, schedule: None, frames, passes, pass: 0, next: 0 };
+    let count = |mut part: Part<'_>| std::iter::from_fn(|| part.next().map(|frame| frame.len)).count();
+    assert_eq!(count(part(vec![0, 1, 2], 4)), 12);
+    assert_eq!(count(part(vec![], 4)), 0);
+}

@@ -1,0 +1,145 @@
+//! What a run did: every packet accounted for, how long packets took, what was asked and what was achieved, and the cost.
+//!
+//! All of it is one [`Report`], told as text for people and as one line of JSON for tools.
+
+mod json;
+mod text;
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use txq::drop::DropCounts;
+use txq::stats::device::DeviceStats;
+use txq::stats::latency::Latency;
+use txq::tc::QdiscInfo;
+
+use crate::args::Output;
+use crate::pump::Account;
+use crate::stop::Cause;
+
+/// What was asked for, by one sender or several.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// In the user's words.
+    pub(crate) text: String,
+    /// Packets per second; `None` for as many as possible.
+    pub(crate) pps: Option<f64>,
+    /// Bits per second.
+    pub(crate) bps: Option<f64>,
+}
+
+impl Asked {
+    /// All of them together.
+    pub(crate) fn sum(all: impl Iterator<Item = Asked>) -> Self {
+        let add = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
+        all.reduce(|a, b| Self {
+            text: if a.text == b.text && a.pps.is_none() {
+                a.text
+            } else {
+                format!("{} + {}", a.text, b.text)
+            },
+            pps: add(a.pps, b.pps),
+            bps: add(a.bps, b.bps),
+        })
+        .unwrap_or_default()
+    }
+}
+
+/// How and when a run ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) cause: Cause,
+    /// From the start until the last packet had left.
+    pub(crate) seconds: f64,
+    /// CPU time of all threads meanwhile.
+    pub(crate) cpu_seconds: f64,
+}
+
+/// One device's part.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) discipline: String,
+    pub(crate) asked: Asked,
+    pub(crate) account: Account,
+    pub(crate) stats: DeviceStats,
+    /// To the driver, and to the completion.
+    pub(crate) latency: (Latency, Latency),
+    pub(crate) qdiscs: Vec<QdiscInfo>,
+}
+
+/// A whole run.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) ended: Ended,
+    /// At least one.
+    pub(crate) devices: Vec<Device>,
+}
+
+/// Sums over all devices.
+pub(crate) struct Totals {
+    pub(crate) accepted: u64,
+    pub(crate) sent: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) dropped: DropCounts,
+    pub(crate) queued: u64,
+    pub(crate) asked: Asked,
+    pub(crate) account: Account,
+    pub(crate) latency: (Latency, Latency),
+}
+
+impl Totals {
+    /// Of some devices, at least one.
+    fn of(devices: &[Device]) -> Self {
+        let sum = |f: fn(&DeviceStats) -> u64| devices.iter().map(|device| f(&device.stats)).sum();
+        let (mut account, mut dropped) = (Account::default(), DropCounts::default());
+        let mut latency = devices[0].latency.clone();
+        for device in devices {
+            account.merge(&device.account);
+            dropped.merge(&device.stats.dropped);
+        }
+        for device in &devices[1..] {
+            latency.0.merge(&device.latency.0);
+            latency.1.merge(&device.latency.1);
+        }
+        Self {
+            accepted: sum(|s| s.accepted),
+            sent: sum(|s| s.sent),
+            bytes_sent: sum(|s| s.bytes_sent),
+            dropped,
+            queued: sum(|s| s.queued),
+            asked: Asked::sum(devices.iter().map(|device| device.asked.clone())),
+            account,
+            latency,
+        }
+    }
+
+    /// What is handed in and in none of the other counts: always 0, or the path has lost or made packets.
+    fn astray(&self) -> i128 {
+        i128::from(self.accepted)
+            - i128::from(self.sent)
+            - i128::from(self.dropped.total())
+            - i128::from(self.queued)
+    }
+}
+
+/// A count for each second; 0 where there was no time.
+fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+/// Nanoseconds for each of some packets.
+fn per_packet(seconds: f64, packets: u64) -> f64 {
+    if packets > 0 { seconds * 1e9 / packets as f64 } else { 0.0 }
+}
+
+/// The name of a device's discipline, if `given` does not say another.
+pub(crate) fn discipline(given: Option<&str>) -> String {
+    given.unwrap_or(txq::enqueue::names()[0]).to_owned()
+}
+
+/// Prints the report to stdout.
+pub(crate) fn print(report: &Report, output: Output) -> anyhow::Result<()> {
+    let text = if output.json { json::line(report).to_string() + "\n" } else { text::lines(report) };
+    io::stdout().write_all(text.as_bytes()).context("the report cannot be written to stdout")
+}

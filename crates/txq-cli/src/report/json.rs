@@ -1,0 +1,100 @@
+//! The report as one JSON object: totals at the top, each device in `devices`.
+
+use serde_json::{Map, Value, json};
+use txq::stats::device::QueueStats;
+use txq::stats::latency::Latency;
+use txq::tc;
+
+use super::{Device, Ended, Report, Totals, per_packet, per_second};
+
+/// The object.
+pub(super) fn line(report: &Report) -> Value {
+    let Ended { cause, seconds, cpu_seconds } = report.ended;
+    let all = Totals::of(&report.devices);
+    let mut object = Map::new();
+    object.insert("stopped_by".into(), json!(cause.name()));
+    object.insert("seconds".into(), json!(seconds));
+    object.insert("cpu_seconds".into(), json!(cpu_seconds));
+    object.insert("cpu_ns_per_packet".into(), json!(per_packet(cpu_seconds, all.sent)));
+    totals(&mut object, &all, seconds);
+    let disciplines: Vec<&str> = report.devices.iter().map(|device| device.discipline.as_str()).collect();
+    let same = disciplines.iter().all(|discipline| *discipline == disciplines[0]);
+    object.insert("discipline".into(), if same { json!(disciplines[0]) } else { json!(disciplines) });
+    let several = report.devices.len() > 1;
+    let queues = report
+        .devices
+        .iter()
+        .flat_map(|d| d.stats.queues.iter().map(move |q| queue(q, several.then_some(d))));
+    object.insert("queues".into(), queues.collect());
+    let qdiscs: Vec<_> = report.devices.iter().flat_map(|device| device.qdiscs.clone()).collect();
+    object.insert("qdiscs".into(), tc::show_json(&qdiscs, true));
+    object.insert("devices".into(), report.devices.iter().map(|device| part(device, seconds)).collect());
+    Value::Object(object)
+}
+
+fn part(device: &Device, seconds: f64) -> Value {
+    let mut object = Map::new();
+    object.insert("name".into(), json!(device.name));
+    object.insert("discipline".into(), json!(device.discipline));
+    totals(&mut object, &Totals::of(std::slice::from_ref(device)), seconds);
+    object.insert("queues".into(), device.stats.queues.iter().map(|stats| queue(stats, None)).collect());
+    object.insert("qdiscs".into(), tc::show_json(&device.qdiscs, true));
+    Value::Object(object)
+}
+
+fn totals(object: &mut Map<String, Value>, all: &Totals, seconds: f64) {
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("accepted", json!(all.accepted));
+    put("sent", json!(all.sent));
+    let dropped = all.dropped.iter().map(|(reason, packets)| (reason.name().to_owned(), json!(packets)));
+    put("dropped", Value::Object(dropped.collect()));
+    put("queued", json!(all.queued));
+    put("bytes_sent", json!(all.bytes_sent));
+    put("mpps", json!(per_second(all.sent, seconds) / 1e6));
+    put("ns_per_packet", json!(per_packet(seconds, all.sent)));
+    let account = &all.account;
+    let sending = account.ended as f64 / 1e9;
+    put("asked", json!({ "rate": all.asked.text, "pps": all.asked.pps, "bps": all.asked.bps }));
+    put("offered", rates(account.packets, account.bytes, sending));
+    put("achieved", rates(all.sent, all.bytes_sent, seconds));
+    put("behind_ns", json!({ "max": account.behind_max, "last": account.behind_last }));
+    put("waits_for_buffers", json!(account.held));
+    put("latency_ns", latency(&all.latency.0));
+    put("completion_latency_ns", latency(&all.latency.1));
+}
+
+fn rates(packets: u64, bytes: u64, seconds: f64) -> Value {
+    json!({ "pps": per_second(packets, seconds), "bps": per_second(bytes, seconds) * 8.0 })
+}
+
+/// Nulls when nothing was measured.
+fn latency(latency: &Latency) -> Value {
+    json!({
+        "samples": latency.count(),
+        "p50": latency.quantile(0.5),
+        "p90": latency.quantile(0.9),
+        "p99": latency.quantile(0.99),
+        "p999": latency.quantile(0.999),
+        "max": latency.max(),
+    })
+}
+
+fn queue(stats: &QueueStats, of: Option<&Device>) -> Value {
+    let mut object = Map::new();
+    if let Some(device) = of {
+        object.insert("device".into(), json!(device.name));
+    }
+    let counters = &stats.counters;
+    for (key, value) in [
+        ("txq", u64::from(stats.txq)),
+        ("packets", counters.packets),
+        ("bytes", counters.bytes),
+        ("batches", counters.batches),
+        ("dropped", counters.dropped),
+        ("stops", counters.stops),
+        ("in_flight", u64::from(stats.in_flight)),
+    ] {
+        object.insert(key.into(), json!(value));
+    }
+    Value::Object(object)
+}

@@ -1,0 +1,111 @@
+//! The report for people: each device's qdiscs as tc shows them, its txqs, and a few lines of sums.
+
+use std::fmt::Write;
+
+use txq::stats::latency::Latency;
+use txq::tc;
+
+use super::{Device, Ended, Report, Totals, per_packet, per_second};
+use crate::rate::metric;
+use crate::span::Human;
+
+/// All lines.
+pub(super) fn lines(report: &Report) -> String {
+    let mut text = String::new();
+    for device in &report.devices {
+        text.push_str(&tc::show_text(&device.qdiscs, true));
+        queues(&mut text, device);
+        text.push('\n');
+    }
+    if report.devices.len() > 1 {
+        for device in &report.devices {
+            let _ = writeln!(text, "{}, {}", device.name, device.discipline);
+            sums(&mut text, &Totals::of(std::slice::from_ref(device)), report.ended.seconds);
+            text.push('\n');
+        }
+        text.push_str("all devices\n");
+    }
+    let all = Totals::of(&report.devices);
+    sums(&mut text, &all, report.ended.seconds);
+    cost(&mut text, report, &all);
+    text
+}
+
+/// One line for each txq, right-aligned columns.
+fn queues(text: &mut String, device: &Device) {
+    let heads = ["txq", "packets", "bytes", "batches", "dropped", "stops"].map(str::to_owned);
+    let rows = device.stats.queues.iter().map(|queue| {
+        let c = &queue.counters;
+        [u64::from(queue.txq), c.packets, c.bytes, c.batches, c.dropped, c.stops].map(|n| n.to_string())
+    });
+    let rows: Vec<_> = std::iter::once(heads).chain(rows).collect();
+    for row in &rows {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let width = rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+            format!("{cell:>width$}")
+        });
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+}
+
+fn sums(text: &mut String, all: &Totals, seconds: f64) {
+    let dropped: Vec<String> = all.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+    let dropped = if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") };
+    let _ = writeln!(text, "drops       {dropped}");
+    let _ = writeln!(text, "latency     xmit to driver      {}", quantiles(&all.latency.0));
+    let _ = writeln!(text, "            xmit to completion  {}", quantiles(&all.latency.1));
+    let account = &all.account;
+    let sending = account.ended as f64 / 1e9;
+    let rates = |packets, bytes, seconds| {
+        let bits = per_second(bytes, seconds) * 8.0;
+        format!("{}pps {}bit/s", metric(per_second(packets, seconds)), metric(bits))
+    };
+    let asked = match (all.asked.pps, all.asked.bps) {
+        (Some(pps), Some(bps)) => format!("{} ({}pps {}bit/s)", all.asked.text, metric(pps), metric(bps)),
+        _ => all.asked.text.clone(),
+    };
+    let _ = writeln!(
+        text,
+        "rate        asked {asked}, offered {}, sent {}",
+        rates(account.packets, account.bytes, sending),
+        rates(all.sent, all.bytes_sent, seconds),
+    );
+    if account.behind_max > 0 {
+        let (max, last) = (Human(account.behind_max), Human(account.behind_last));
+        let _ = writeln!(text, "            behind its time by {max} at most, {last} at the end");
+    }
+    if account.held > 0 {
+        let _ = writeln!(text, "            waited {} times for a buffer", account.held);
+    }
+    let (accepted, sent, dropped, queued) = (all.accepted, all.sent, all.dropped.total(), all.queued);
+    let _ =
+        write!(text, "packets     accepted {accepted} = sent {sent} + dropped {dropped} + queued {queued}");
+    let _ = match all.astray() {
+        0 => writeln!(text),
+        astray => writeln!(text, " + ASTRAY {astray}: this is a bug of txq"),
+    };
+}
+
+fn quantiles(latency: &Latency) -> String {
+    let Some(max) = latency.max() else { return "not measured".into() };
+    let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+    let quantiles =
+        quantiles.map(|(name, q)| format!("{name} {}", Human(latency.quantile(q).unwrap_or(max))));
+    format!("{}  max {}  ({} samples)", quantiles.join("  "), Human(max), latency.count())
+}
+
+fn cost(text: &mut String, report: &Report, all: &Totals) {
+    let Ended { cause, seconds, cpu_seconds } = report.ended;
+    let _ = writeln!(
+        text,
+        "cost        {:.3} Mpps, {:.1} ns per packet by the clock, {:.1} ns of CPU time per packet",
+        per_second(all.sent, seconds) / 1e6,
+        per_packet(seconds, all.sent),
+        per_packet(cpu_seconds, all.sent),
+    );
+    let _ = writeln!(
+        text,
+        "ended       by {} after {seconds:.3} s, {cpu_seconds:.3} s of CPU time",
+        cause.name()
+    );
+}

@@ -1,0 +1,76 @@
+//! `txq run`: made-up traffic, as a file describes it.
+
+use std::io::Write;
+
+use crate::args::RunArgs;
+use crate::config::{self, Config};
+use crate::device::{self, Use};
+use crate::load::{self, Load};
+use crate::pump::pump;
+use crate::rate::Rate;
+use crate::report::{self, Asked};
+use crate::session::{self, Device, Job};
+
+/// What a sender at max may have on its way if nothing is said: it is held by its own packets then and not by drops.
+const LIMIT: u64 = 128;
+
+/// Runs a file, or the example.
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
+    if args.print_example {
+        std::io::stdout().write_all(config::EXAMPLE.as_bytes())?;
+        return Ok(());
+    }
+    let mut config = config::read(args.file.as_deref())?;
+    if let Some(discipline) = &args.discipline {
+        config.device.iter_mut().for_each(|device| device.discipline = Some(discipline.clone()));
+    }
+    let devices = config.device.iter().map(|device| start(device, &config)).collect::<Result<Vec<_>, _>>()?;
+    let duration = args.duration.or(config.duration).map(|span| span.0);
+    let (report, closed) = session::run(devices, jobs(&config), duration, args.output.quiet)?;
+    report::print(&report, args.output)?;
+    closed
+}
+
+fn limit(sender: &config::Sender) -> Option<u64> {
+    sender.limit.map(|limit| limit.get()).or((sender.rate == Rate::Max).then_some(LIMIT))
+}
+
+/// Starts a device for those who will use it.
+fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
+    let users = || config.sender.iter().filter(|sender| sender.device == device.name);
+    let limits = users().map(|sender| limit(sender).map(|limit| limit.saturating_mul(sender.threads.get())));
+    let used = Use {
+        threads: users().map(|sender| sender.threads.get()).sum(),
+        limit: limits.sum(),
+        longest: users().map(|sender| sender.packet.size()).max().unwrap_or(0),
+        rated: users().all(|sender| sender.rate != Rate::Max),
+    };
+    Ok(Device {
+        dev: device::start(device, used)?,
+        discipline: report::discipline(device.discipline.as_deref()),
+        asked: Asked::sum(users().map(load::asked)),
+    })
+}
+
+fn jobs(config: &Config) -> Vec<Job<'_>> {
+    let mut jobs = Vec::new();
+    for (number, sender) in config.sender.iter().enumerate() {
+        let device = config.device.iter().position(|device| device.name == sender.device);
+        for index in 0..sender.threads.get() {
+            let (name, thread) = (format!("sender-{number}.{index}"), jobs.len() as u16);
+            let thread_name = name.clone();
+            let cpu = sender.cpus.get(index as usize % sender.cpus.len().max(1)).map(|cpu| cpu.get() as u32);
+            jobs.push(Job {
+                device: device.expect("checked"),
+                name: thread_name,
+                work: Box::new(move |dev, gate, stop| {
+                    let mut load = Load::new(sender, index, thread);
+                    session::send(dev, &name, cpu, limit(sender), gate, |tx, pace| {
+                        pump(tx, &mut load, sender.batch.size(), pace, stop)
+                    })
+                }),
+            });
+        }
+    }
+    jobs
+}

@@ -1,0 +1,198 @@
+//! A run from start to end: threads send through devices until there is nothing left to send, the time is up or a signal
+//! comes; then the queues are drained, what does not leave is dropped with its reason, and everything is counted.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use rustix::time::{ClockId, clock_gettime};
+use txq::NetDev;
+
+use crate::failure::Refused;
+use crate::pace::{Gate, Pace};
+use crate::progress::Progress;
+use crate::pump::Account;
+use crate::report::{Asked, Ended, Report};
+use crate::stop::{Cause, Signals, Stop};
+
+/// How often signals and the time are looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// How often a drain looks whether it is done.
+const DRAIN_TICK: Duration = Duration::from_micros(200);
+/// How long queues may take to drain after a signal.
+const DRAIN_AFTER_SIGNAL: Duration = Duration::from_secs(1);
+/// How long a drain goes on without a packet leaving.
+const DRAIN_STALLED: Duration = Duration::from_secs(5);
+
+/// A device that takes part.
+pub(crate) struct Device {
+    pub(crate) dev: NetDev,
+    pub(crate) discipline: String,
+    pub(crate) asked: Asked,
+}
+
+type Work<'a> = dyn FnOnce(&NetDev, &Gate, &Stop) -> anyhow::Result<Account> + Send + 'a;
+
+/// What a thread does.
+pub(crate) struct Job<'a> {
+    /// The index of its device.
+    pub(crate) device: usize,
+    pub(crate) name: String,
+    pub(crate) work: Box<Work<'a>>,
+}
+
+/// Does all jobs, each on a thread of its own, and reports.
+pub(crate) fn run(
+    mut devices: Vec<Device>,
+    jobs: Vec<Job<'_>>,
+    duration: Option<Duration>,
+    quiet: bool,
+) -> anyhow::Result<(Report, anyhow::Result<()>)> {
+    let signals = Signals::catch()?;
+    let cpu_before = cpu_time();
+    let (gate, stop) = (Gate::default(), Stop::default());
+    let mut accounts = vec![Account::default(); devices.len()];
+    let (cause, failed, start) = thread::scope(|scope| {
+        let (alive, all_gone) = mpsc::channel::<()>();
+        let mut threads = Vec::new();
+        let mut failed = Ok(());
+        for job in jobs {
+            let (dev, alive, gate, stop) = (&devices[job.device].dev, alive.clone(), &gate, &stop);
+            let work = move || {
+                let _alive = alive;
+                let done = (job.work)(dev, gate, stop);
+                if done.is_err() {
+                    stop.ask();
+                }
+                done
+            };
+            match thread::Builder::new().name(job.name).spawn_scoped(scope, work) {
+                Ok(thread) => threads.push((job.device, thread)),
+                Err(error) => {
+                    failed = Err(Refused(format!("thread {} does not start: {error}", threads.len())).into());
+                    stop.ask();
+                    break;
+                }
+            }
+        }
+        drop(alive);
+        let start = gate.open();
+        let mut progress = Progress::new(quiet, start);
+        let cause = loop {
+            if let Some(signal) = signals.seen() {
+                break signal;
+            }
+            let left = duration.map_or(TICK, |whole| whole.saturating_sub(start.elapsed()));
+            if left.is_zero() {
+                break Cause::Duration;
+            }
+            match all_gone.recv_timeout(left.min(TICK)) {
+                Err(RecvTimeoutError::Timeout) | Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => break Cause::Done,
+            }
+            progress.tell(devices.iter().map(|device| &device.dev));
+        };
+        stop.ask();
+        progress.end();
+        for (device, thread) in threads {
+            let done = thread.join().unwrap_or_else(|_| Err(anyhow!("a sending thread panicked")));
+            match done {
+                Ok(account) => accounts[device].merge(&account),
+                Err(error) => failed = failed.and(Err(error)),
+            }
+        }
+        (if failed.is_ok() { cause } else { Cause::Failure }, failed, start)
+    });
+    let sending = Duration::from_nanos(accounts.iter().map(|account| account.ended).max().unwrap_or(0));
+    let end = drain(&devices, &signals, cause, start + sending);
+    let took = Ended { cause, seconds: (end - start).as_secs_f64(), cpu_seconds: cpu_time() - cpu_before };
+    let mut closed = failed;
+    let mut shut = |device: &mut Device| {
+        let name = device.dev.info().name.clone();
+        if let Err(error) = device.dev.shutdown() {
+            let error = Err(Refused(format!("device \"{name}\": {error}")).into());
+            closed = std::mem::replace(&mut closed, Ok(())).and(error);
+        }
+    };
+    // As tc shows them before they are shut down, with what is left in them.
+    let qdiscs: Vec<_> = devices.iter().map(|device| device.dev.qdiscs(Default::default())).collect();
+    devices.iter_mut().for_each(&mut shut);
+    let parts = devices.iter().zip(accounts).zip(qdiscs);
+    let parts = parts.map(|((device, account), qdiscs)| crate::report::Device {
+        name: device.dev.info().name.clone(),
+        discipline: device.discipline.clone(),
+        asked: device.asked.clone(),
+        account,
+        stats: device.dev.stats(),
+        latency: device.dev.latency(),
+        qdiscs,
+    });
+    Ok((Report { ended: took, devices: parts.collect() }, closed))
+}
+
+/// Waits until nothing is on its way, or nothing moves any more. Returns when the last packet left.
+fn drain(devices: &[Device], signals: &Signals, cause: Cause, from: Instant) -> Instant {
+    let gone = || -> u64 {
+        devices
+            .iter()
+            .map(|device| device.dev.stats())
+            .map(|s| s.sent + s.dropped.total() - s.in_flight)
+            .sum()
+    };
+    let mut signalled = matches!(cause, Cause::Signal(_)).then(Instant::now);
+    let (mut last, mut seen) = (from, gone());
+    while !devices.iter().all(|device| device.dev.is_idle()) {
+        if signalled.is_none() {
+            signalled = signals.seen().map(|_| Instant::now());
+        }
+        if signalled.is_some_and(|at| at.elapsed() > DRAIN_AFTER_SIGNAL) || last.elapsed() > DRAIN_STALLED {
+            return last;
+        }
+        thread::sleep(DRAIN_TICK);
+        let now = gone();
+        if now != seen {
+            (last, seen) = (Instant::now(), now);
+        }
+    }
+    last
+}
+
+/// CPU time of the whole process, in seconds.
+fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Sends from a source as one thread of a device, on `cpu` if that is said.
+pub(crate) fn send(
+    dev: &NetDev,
+    name: &str,
+    cpu: Option<u32>,
+    limit: Option<u64>,
+    gate: &Gate,
+    work: impl FnOnce(&mut txq::Sender, Pace) -> anyhow::Result<Account>,
+) -> anyhow::Result<Account> {
+    let mut sender = match cpu {
+        Some(cpu) => {
+            pin(cpu)?;
+            dev.sender_on(name, cpu)
+        }
+        None => dev.sender(name),
+    };
+    if let Some(limit) = limit {
+        sender.set_limit(limit);
+    }
+    work(&mut sender, gate.pass())
+}
+
+/// Binds the calling thread to a CPU.
+fn pin(cpu: u32) -> anyhow::Result<()> {
+    let refused = || Refused(format!("CPU {cpu}: no thread can run there: use one of those that are online"));
+    if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(refused().into());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu as usize);
+    rustix::thread::sched_setaffinity(None, &set).map_err(|_| refused()).context("cpus")
+}

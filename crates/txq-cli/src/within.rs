@@ -1,0 +1,82 @@
+//! Numbers with bounds, so that an absurd size is refused where it stands and not where it breaks something.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// A number from `LOW` to `HIGH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Within<const LOW: u64, const HIGH: u64>(u64);
+
+impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
+    /// A number known to be good.
+    pub(crate) const fn of(value: u64) -> Self {
+        assert!(LOW <= value && value <= HIGH);
+        Self(value)
+    }
+
+    pub(crate) fn get(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn size(self) -> usize {
+        self.0 as usize
+    }
+
+    fn check(value: i128) -> Result<Self, String> {
+        match u64::try_from(value) {
+            Ok(value) if (LOW..=HIGH).contains(&value) => Ok(Self(value)),
+            _ => Err(format!("{value} is out of range: use {LOW} to {HIGH}")),
+        }
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> FromStr for Within<LOW, HIGH> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map_err(|_| format!("\"{text}\" is no whole number: use {LOW} to {HIGH}"))
+            .and_then(Self::check)
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> fmt::Display for Within<LOW, HIGH> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+struct Whole<const LOW: u64, const HIGH: u64>;
+
+impl<const LOW: u64, const HIGH: u64> Visitor<'_> for Whole<LOW, HIGH> {
+    type Value = Within<LOW, HIGH>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from {LOW} to {HIGH}")
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        Within::check(value.into()).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
+        Within::check(value.into()).map_err(E::custom)
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Self::Value, E> {
+        Within::check(value).map_err(E::custom)
+    }
+}
+
+impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_i64(Whole)
+    }
+}
+
+/// Threads of one kind. More are no test of anything but the scheduler.
+pub(crate) type Threads = Within<1, 4096>;
+/// Txqs of a device.
+pub(crate) type Txqs = Within<1, 65535>;

@@ -1,0 +1,111 @@
+//! Which CPU sends through which txq, in the words of the command line and of the configuration.
+//!
+//! `auto` deals the txqs to the CPUs by their caches; `none` leaves the choice to the flow hash; or the txqs' CPU masks
+//! as sysfs has them. Such masks may hold commas, so on the command line a colon is between two txqs: `1:2`,
+//! `ff,00000000:ff`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::Context;
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use txq::cpumask::CpuMask;
+use txq::topology::Topology;
+use txq::xps::XpsMap;
+
+use crate::failure::Refused;
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Xps {
+    /// By flow hash alone.
+    #[default]
+    None,
+    /// By the machine's caches.
+    Auto,
+    /// A mask for each txq.
+    Masks(Vec<String>),
+}
+
+impl Xps {
+    /// The map for this machine.
+    pub(crate) fn map(&self, txqs: u16) -> anyhow::Result<Option<XpsMap>> {
+        if *self == Self::None {
+            return Ok(None);
+        }
+        let topology = Topology::read("/sys").map_err(|error| Refused(error.to_string()))?;
+        let map = match self {
+            Self::Masks(masks) => {
+                let nr_cpus = topology.nr_cpus();
+                let read =
+                    |(txq, mask)| CpuMask::parse(mask, nr_cpus).with_context(|| format!("XPS of txq {txq}"));
+                let masks = masks.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
+                XpsMap::from_masks(&masks, txqs.into(), nr_cpus)
+            }
+            _ => XpsMap::auto(&topology, txqs.into()),
+        };
+        Ok(Some(map?))
+    }
+}
+
+impl FromStr for Xps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            "" => Err("XPS \"\": use auto, none, or a mask for each txq, such as 1:2".into()),
+            masks => Ok(Self::Masks(masks.split(':').map(str::to_owned).collect())),
+        }
+    }
+}
+
+struct WordOrMasks;
+
+impl<'de> Visitor<'de> for WordOrMasks {
+    type Value = Xps;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"auto\", \"none\", or a CPU mask for each txq such as [\"1\", \"2\"]")
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<Xps, E> {
+        match word {
+            "none" => Ok(Xps::None),
+            "auto" => Ok(Xps::Auto),
+            _ => Err(E::custom(format!(
+                "XPS \"{word}\": use \"auto\", \"none\", or a CPU mask for each txq such as [\"1\", \"2\"]"
+            ))),
+        }
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<Xps, S::Error> {
+        let mut masks = Vec::new();
+        while let Some(mask) = items.next_element()? {
+            masks.push(mask);
+        }
+        Ok(Xps::Masks(masks))
+    }
+}
+
+impl<'de> Deserialize<'de> for Xps {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(WordOrMasks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_colon_is_between_txqs_and_a_comma_within_a_mask() {
+        let masks = |list: &[&str]| Xps::Masks(list.iter().map(|&mask| mask.to_owned()).collect());
+        assert_eq!("none".parse(), Ok(Xps::None));
+        assert_eq!("auto".parse(), Ok(Xps::Auto));
+        assert_eq!("1:2".parse(), Ok(masks(&["1", "2"])));
+        assert_eq!("ff,00000000:ff".parse(), Ok(masks(&["ff,00000000", "ff"])));
+        assert!("".parse::<Xps>().is_err());
+    }
+}

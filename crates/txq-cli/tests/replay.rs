@@ -1,0 +1,136 @@
+//! `txq replay` from file to file: nothing is lost, nothing changes, flows keep their order, and time is kept.
+
+#[path = "../../../tests/support/check.rs"]
+mod check;
+#[path = "../../../tests/support/process.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod process;
+#[path = "../../../tests/support/report.rs"]
+mod report;
+#[path = "../../../tests/support/tempdir.rs"]
+mod tempdir;
+
+use std::process::Command;
+use std::time::Duration;
+
+use check::{flows, in_order, same_frames};
+use etherparse::PacketBuilder;
+use process::Running;
+use report::{Report, assert_conserved};
+use serde_json::Value;
+use tempdir::TempDir;
+use txq_device::Capture;
+
+const FRAMES: u32 = 3000;
+const FLOWS: u32 = 40;
+/// Between two frames of the file, in microseconds.
+const GAP: u32 = 200;
+
+/// UDP frames of several flows in turn, each with a number of its own.
+fn frames() -> Vec<Vec<u8>> {
+    let frame = |n: u32| {
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([10, 0, 0, 1], [192, 0, 2, 1], 64)
+            .udp(1024 + (n % FLOWS) as u16, 9);
+        let mut payload = n.to_be_bytes().to_vec();
+        payload.resize(20 + (n * 7 % 1400) as usize, 0);
+        let mut frame = Vec::new();
+        builder.write(&mut frame, &payload).expect("a frame");
+        frame
+    };
+    (0..FRAMES).map(frame).collect()
+}
+
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut words = |words: &[u32], data: &[u8]| {
+        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes.extend(data);
+    };
+    words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1], &[]);
+    for (n, frame) in (0..).zip(frames) {
+        let (at, len) = (n * GAP, frame.len() as u32);
+        words(&[at / 1_000_000, at % 1_000_000, len, len], frame);
+    }
+    bytes
+}
+
+/// Replays the frames with some options, and returns the report and what was written.
+fn replay(frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
+    let folder = TempDir::new();
+    let (file, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    std::fs::write(&file, pcap(frames)).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    command.arg("replay").arg(&file).args(["--json", "--dev", &format!("pcap:{}", out.display())]);
+    let ended = Running::start(command.args(options.split_whitespace())).finish(Duration::from_secs(20));
+    assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
+    let report = Report::of_output(&ended.stdout);
+    assert_conserved(&report);
+    let json = serde_json::from_str(ended.stdout.lines().last().expect("a line")).expect("JSON");
+    let written = Capture::open(&out).expect("what was written");
+    let written = written.frames().map(|frame| frame.expect("a frame").data.to_vec()).collect();
+    (json, report, written)
+}
+
+#[test]
+fn every_frame_is_written_and_flows_keep_their_order() {
+    let frames = frames();
+    assert_eq!(flows(&frames), FLOWS as usize);
+    for options in [
+        "",
+        "--threads 4 --txqs 2",
+        "--threads 4 --txqs 2 --discipline spinlock",
+        "--threads 3 --txqs 4 --xps auto --qdisc mq --default-qdisc pfifo",
+        "--threads 4 --qdisc pfifo --rate 300kpps",
+        "--threads 2 --txqs 2 --qdisc noqueue",
+        "--threads 64 --txqs 3 --buffers 200",
+    ] {
+        let (_, report, written) = replay(&frames, options);
+        assert_eq!(report.sent, frames.len() as u64, "{options}: {report:?}");
+        same_frames(&frames, &written).unwrap_or_else(|error| panic!("{options}: {error}"));
+        in_order(&frames, &written).unwrap_or_else(|error| panic!("{options}: {error}"));
+    }
+}
+
+#[test]
+fn a_file_is_repeated() {
+    let (_, report, written) = replay(&frames()[..100], "--loop 7 --threads 3");
+    assert_eq!((report.accepted, written.len()), (700, 700), "{report:?}");
+    let (json, report, _) = replay(&frames()[..100], "--loop 0 --rate 10kpps --duration 300ms");
+    assert_eq!(json["stopped_by"], "duration");
+    // The end is looked for every 10 ms.
+    assert!((2500..=3300).contains(&report.accepted), "{report:?}");
+}
+
+#[test]
+fn time_is_kept() {
+    let frames = frames();
+    let bits = frames.iter().map(Vec::len).sum::<usize>() as f64 * 8.0;
+    for (options, asked, seconds) in [
+        ("--rate 6kpps --threads 4", FRAMES as f64, 0.5),
+        ("--rate 40mbit --threads 2 --txqs 2", FRAMES as f64, bits / 40e6),
+        ("--rate recorded --threads 4", FRAMES as f64, f64::from(FRAMES * GAP) / 1e6),
+    ] {
+        let (json, report, _) = replay(&frames, options);
+        assert_eq!(report.accepted as f64, asked, "{options}");
+        assert!((seconds * 0.99..seconds + 0.5).contains(&report.seconds), "{options}: {seconds} {report:?}");
+        let pps = json["asked"]["pps"].as_f64().expect("a rate");
+        assert!((pps * seconds / asked - 1.0).abs() < 0.01, "{options}: {json}");
+        assert!(json["offered"]["pps"].as_f64().expect("a rate") < pps * 1.02, "{options}: {json}");
+        assert!(json["behind_ns"]["max"].as_u64().is_some(), "{options}: {json}");
+    }
+}
+
+#[test]
+fn what_a_qdisc_refuses_is_counted() {
+    let folder = TempDir::new();
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, pcap(&frames())).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    command.arg("replay").arg(&file).args(["--json", "--threads", "2", "--qdisc", "pfifo limit 5"]);
+    let report = Report::of_output(&Running::start(&mut command).finish(Duration::from_secs(20)).stdout);
+    assert_conserved(&report);
+    // Batches of 32 meet room for 5.
+    assert_eq!(report.accepted, u64::from(FRAMES), "{report:?}");
+    assert!(report.dropped["QDISC_OVERLIMIT"] > 1000 && report.sent > 100, "{report:?}");
+}

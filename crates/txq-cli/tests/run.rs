@@ -1,0 +1,159 @@
+//! `txq run` from outside: its examples, its report and its end.
+
+#[path = "../../../tests/support/process.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod process;
+#[path = "../../../tests/support/report.rs"]
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use process::{Finished, Running};
+use report::{Report, assert_conserved};
+use serde_json::Value;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn txq(arguments: &[&str]) -> Running {
+    Running::start(Command::new(env!("CARGO_BIN_EXE_txq")).args(arguments))
+}
+
+#[track_caller]
+fn good(ended: Finished) -> Finished {
+    assert!(ended.status.success(), "{}: {}{}", ended.status, ended.stdout, ended.stderr);
+    ended
+}
+
+fn last_line(ended: &Finished) -> Value {
+    serde_json::from_str(ended.stdout.lines().last().expect("a line")).expect("JSON")
+}
+
+#[test]
+fn the_example_runs_and_every_packet_is_accounted_for() {
+    let ended = good(txq(&["run", "--duration", "300ms", "--json"]).finish(LONG));
+    let report = Report::of_output(&ended.stdout);
+    assert_conserved(&report);
+    assert!(report.sent > 10_000, "{report:?}");
+    assert_eq!((report.all_dropped(), report.queued, report.queues.len()), (0, 0, 2), "{report:?}");
+    assert!((0.3..1.0).contains(&report.seconds), "{report:?}");
+    let json = last_line(&ended);
+    for key in
+        ["asked", "offered", "achieved", "behind_ns", "completion_latency_ns", "cpu_ns_per_packet", "devices"]
+    {
+        assert!(!json[key].is_null(), "no {key} in {json}");
+    }
+    assert_eq!((&json["stopped_by"], &json["discipline"]), (&"duration".into(), &"llist".into()));
+    assert_eq!(json["qdiscs"][0]["kind"], "mq");
+    assert_eq!(json["qdiscs"][0]["packets"], report.sent, "the qdisc counts what the device counts");
+}
+
+#[test]
+fn the_text_says_the_same_in_words() {
+    let ended = good(txq(&["run", "--duration", "1200ms"]).finish(LONG));
+    for part in ["qdisc mq 8001: dev null0 root", "txq ", "p99.9", "ns per packet", "packets     accepted"] {
+        assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("ASTRAY"), "{}", ended.stdout);
+    // Not a terminal: plain lines, one a second.
+    assert_eq!(ended.stderr.lines().count(), 1, "{:?}", ended.stderr);
+    assert!(!ended.stderr.contains(['\r', '\x1b']), "{:?}", ended.stderr);
+    let quiet = good(txq(&["run", "--duration", "1200ms", "--quiet"]).finish(LONG));
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn the_printed_example_is_what_runs() {
+    let printed = good(txq(&["run", "--print-example"]).finish(LONG)).stdout;
+    assert_eq!(printed, fs::read_to_string(examples().join("default.toml")).expect("the example"));
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+#[test]
+fn every_example_runs() {
+    let files = fs::read_dir(examples()).expect("examples").map(|entry| entry.expect("an entry").path());
+    let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    assert!(files.len() >= 3, "{files:?}");
+    for file in files {
+        let file = file.display().to_string();
+        let ended = good(txq(&["run", &file, "--duration", "200ms", "--json"]).finish(LONG));
+        let report = Report::of_output(&ended.stdout);
+        assert_conserved(&report);
+        assert!(report.sent > 0, "{file}: {report:?}");
+        for device in last_line(&ended)["devices"].as_array().expect("devices") {
+            assert_conserved(&Report::of_output(&device_line(device, &ended)));
+        }
+    }
+}
+
+/// A device's part as a report of its own; only the time is common to all.
+fn device_line(device: &Value, ended: &Finished) -> String {
+    let mut device = device.clone();
+    device["seconds"] = last_line(ended)["seconds"].clone();
+    device.to_string()
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let folder = std::env::temp_dir().join(format!("txq-rate-{}.toml", std::process::id()));
+    let text = "[[device]]\ntxqs = 2\n[[sender]]\nthreads = 2\nflows = 8\nrate = \"5kpps\"\nbatch = 5\n";
+    fs::write(&folder, text).expect("a file");
+    let file = folder.display().to_string();
+    let ended = good(txq(&["run", &file, "--duration", "1s", "--json"]).finish(LONG));
+    fs::remove_file(&folder).expect("the file");
+    let report = Report::of_output(&ended.stdout);
+    assert_conserved(&report);
+    // 5000 and a batch for each thread at the start; fewer if the machine had better things to do.
+    assert!((4500..=5010).contains(&report.accepted), "{report:?}");
+    let json = last_line(&ended);
+    assert_eq!(json["asked"]["pps"], 5000.0);
+    assert!(json["latency_ns"]["samples"].as_u64() >= Some(report.sent), "all are measured: {json}");
+}
+
+/// A run that ends by a signal: in time, with a report of everything.
+fn stopped_by(signal: libc::c_int, name: &str) {
+    let running = txq(&["run", "--duration", "60s", "--json"]);
+    std::thread::sleep(Duration::from_millis(500));
+    running.signal(signal);
+    let before = Instant::now();
+    let ended = good(running.finish(LONG));
+    assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+    let report = Report::of_output(&ended.stdout);
+    assert_conserved(&report);
+    assert!(report.sent > 0, "{report:?}");
+    assert_eq!(last_line(&ended)["stopped_by"], name);
+}
+
+#[test]
+fn sigterm_ends_a_run_in_order() {
+    stopped_by(libc::SIGTERM, "SIGTERM");
+}
+
+#[test]
+fn sigint_ends_a_run_in_order() {
+    stopped_by(libc::SIGINT, "SIGINT");
+}
+
+#[test]
+fn what_cannot_leave_in_time_is_dropped_and_told() {
+    let file = std::env::temp_dir().join(format!("txq-slow-{}.toml", std::process::id()));
+    // One packet takes a tenth of a second.
+    let text =
+        "[[device]]\nnull = { rate = \"10kbit\", ring = 1 }\n[[sender]]\nrate = \"1kpps\"\npacket = 100\n";
+    fs::write(&file, text).expect("a file");
+    let running = txq(&["run", &file.display().to_string(), "--json"]);
+    std::thread::sleep(Duration::from_millis(700));
+    running.signal(libc::SIGTERM);
+    let ended = good(running.finish(LONG));
+    fs::remove_file(&file).expect("the file");
+    let report = Report::of_output(&ended.stdout);
+    assert_conserved(&report);
+    assert!(report.dropped["QUEUE_PURGE"] > 300, "{report:?}");
+    assert_eq!(report.queued, 0, "{report:?}");
+    assert!(report.sent < 40, "{report:?}");
+}

@@ -1,0 +1,97 @@
+//! What a packet costs on its way: allocation, xmit, qdisc, driver, completion and free, on the null driver.
+//!
+//! `cargo bench -p txq-device` prints the time of one packet; `cargo xtask bench` turns it into the table of
+//! `docs/performance.md`.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use txq::packet::PacketList;
+use txq::pool::AllocError;
+use txq::{NetDev, Sender};
+use txq_device::Null;
+
+/// Bytes of a packet: what the published measurements send.
+const LEN: usize = 120;
+/// Packets that a sender of a crowd may have on their way (the default send buffer holds about as many).
+const SNDBUF: u64 = 128;
+
+/// Packets from pool to pool, `batch` at a time, by one thread.
+fn one_thread(c: &mut Criterion) {
+    let mut group = c.benchmark_group("one thread");
+    for (qdisc, discipline) in
+        [("pfifo", "llist"), ("pfifo", "spinlock"), ("pfifo_fast", "llist"), ("noqueue", "llist")]
+    {
+        for batch in [1, 8, 32] {
+            group.throughput(Throughput::Elements(batch as u64));
+            let id = BenchmarkId::new(format!("{qdisc} {discipline}"), batch);
+            group.bench_function(id, |b| {
+                let dev = device(1, qdisc, discipline);
+                let mut sender = dev.sender("bench");
+                b.iter(|| send(&mut sender, batch));
+            });
+        }
+    }
+    group.finish();
+}
+
+fn send(sender: &mut Sender, batch: usize) {
+    let mut list = PacketList::new();
+    sender.alloc_batch(batch, LEN, &mut list).expect("the pool is larger than a batch");
+    let _ = black_box(sender.xmit_batch(&mut list));
+}
+
+/// Threads that send single packets as fast as they can, each held by its own packets on their way.
+fn crowd(c: &mut Criterion) {
+    let mut group = c.benchmark_group("crowd");
+    group.throughput(Throughput::Elements(1)).sample_size(10).warm_up_time(Duration::from_millis(200));
+    for discipline in txq::enqueue::names() {
+        for threads in [1, 2, 4, 8, 16] {
+            let id = BenchmarkId::new(format!("one queue, {discipline}"), threads);
+            group.bench_function(id, |b| b.iter_custom(|n| run(1, discipline, threads, n)));
+        }
+    }
+    group.bench_function(BenchmarkId::new("a queue each, llist", 2), |b| {
+        b.iter_custom(|n| run(2, "llist", 2, n))
+    });
+    group.finish();
+}
+
+/// The time in which `threads` threads send `packets` packets in all.
+fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
+    let dev = device(txqs, if txqs > 1 { "mq" } else { "pfifo" }, discipline);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let mut sender = dev.sender_on(&format!("sender {thread}"), thread as u32);
+            sender.set_limit(SNDBUF);
+            let share = packets / threads + u64::from(thread < packets % threads);
+            scope.spawn(move || {
+                let mut left = share;
+                while left > 0 {
+                    match sender.alloc(LEN) {
+                        Ok(packet) => {
+                            let _ = sender.xmit(packet);
+                            left -= 1;
+                        }
+                        Err(AllocError::TooLong { .. }) => unreachable!("the pool's packets are longer"),
+                        Err(_) => std::thread::yield_now(),
+                    }
+                }
+            });
+        }
+    });
+    dev.drain(1_000_000_000);
+    start.elapsed()
+}
+
+fn device(txqs: u16, qdisc: &str, discipline: &str) -> NetDev {
+    let topology = txq::topology::Topology::read("/sys").expect("this machine has CPUs");
+    let xps = txq::xps::XpsMap::auto(&topology, txqs.into()).expect("at least one txq");
+    let builder = NetDev::builder(Null::new(txqs)).qdisc(qdisc).default_qdisc("pfifo");
+    builder.discipline(discipline).xps(xps).start().expect("a device that can be")
+}
+
+criterion_group!(benches, one_thread, crowd);
+criterion_main!(benches);

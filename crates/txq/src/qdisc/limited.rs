@@ -1,0 +1,117 @@
+//! A FIFO with a limit: what pfifo and bfifo have in common, which is everything but what they count (`sch_fifo`).
+
+use std::marker::PhantomData;
+
+use crate::arch::Arch;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::fifo::Fifo;
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{Options, ParseError, Style, Syntax, Words};
+
+/// What a kind of FIFO counts.
+pub(super) trait Limit: Send + 'static {
+    /// The kind's syntax; its one word is `limit`.
+    const SYNTAX: &'static Syntax;
+    /// The limit when none is given.
+    fn default_limit(env: &Env) -> u32;
+    /// Whether a queue of so many packets and bytes is within the limit.
+    fn within(limit: u32, packets: usize, bytes: u64) -> bool;
+    /// Writes the limit as tc does.
+    fn show(limit: u32, options: &mut Options);
+}
+
+/// The qdisc.
+pub(super) struct Limited<A: Arch, L: Limit> {
+    queue: Fifo<A>,
+    limit: u32,
+    /// The device's longest packet, in bytes.
+    mtu: u32,
+    kind: PhantomData<L>,
+}
+
+pub(super) fn build<A: Arch, L: Limit>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    let limit = parse::<L>(words)?.unwrap_or_else(|| L::default_limit(env));
+    let qdisc: Limited<A, L> = Limited { queue: Fifo::new(), limit, mtu: env.mtu, kind: PhantomData };
+    Ok(Built::Qdisc(Box::new(qdisc)))
+}
+
+fn parse<L: Limit>(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
+    let mut limit = None;
+    let mut options = words.options(L::SYNTAX);
+    while let Some(word) = options.next_word() {
+        match word {
+            // tc reads a number of packets, too, as it reads sizes: `limit 1k` is 1024.
+            "limit" => limit = Some(options.value_size("limit")?.0),
+            other => return Err(options.unknown(other)),
+        }
+    }
+    Ok(limit)
+}
+
+impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
+    fn kind(&self) -> &'static str {
+        L::SYNTAX.kind
+    }
+
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let bytes = self.queue.bytes() + packet.len() as u64;
+        if L::within(self.limit, self.queue.len() + 1, bytes) {
+            self.queue.push(packet)
+        } else {
+            self.queue.refuse(packet, cx)
+        }
+    }
+
+    fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let bytes = self.queue.bytes() + batch.bytes();
+        if L::within(self.limit, self.queue.len() + batch.len(), bytes) {
+            self.queue.push_all(batch);
+        }
+        while let Some(packet) = batch.pop_front() {
+            let _ = self.enqueue(packet, cx);
+        }
+    }
+
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
+        self.queue.pop(budget.packets, out);
+    }
+
+    fn peek(&mut self) -> Option<&Packet<A>> {
+        self.queue.front()
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        self.queue.purge(cx);
+    }
+
+    fn change(&mut self, words: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
+        if let Some(limit) = parse::<L>(words)? {
+            self.limit = limit;
+        }
+        Ok(())
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        self.queue.stats()
+    }
+
+    fn options(&self, style: Style) -> Options {
+        let mut options = Options::new(style);
+        L::show(self.limit, &mut options);
+        options
+    }
+
+    /// Only where the longest packet would have been queued: `limit 0` drops everything.
+    fn can_bypass(&self) -> bool {
+        L::within(self.limit, 1, self.mtu.into())
+    }
+
+    fn bypassed(&mut self, packets: u64, bytes: u64) {
+        self.queue.bypassed(packets, bytes);
+    }
+}

@@ -1,0 +1,102 @@
+//! The checkers. Each finds what the others cannot: loom orderings, shuttle longer interleavings, Miri undefined behaviour,
+//! TSan races of real threads, the fuzzer bad input, the mutants tests that cannot fail.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::{cargo, root};
+
+/// A checker.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Checker {
+    /// Model tests of the protocols under all orderings (crates/txq-check)
+    Loom,
+    /// The whole path under random interleavings of many threads (crates/txq-check)
+    Shuttle,
+    /// Undefined behaviour in the unsafe modules: sync and pool
+    Miri,
+    /// Data races of real threads
+    Tsan,
+    /// The parsers under arbitrary input
+    Fuzz,
+    /// That a model test fails when the line it guards is broken
+    Mutants,
+    /// That the generic code compiles to what std atomics compile to
+    Asm,
+    /// All of them
+    All,
+}
+
+const FUZZ_TARGETS: [&str; 4] = ["mask", "dissect", "tc", "capture"];
+
+pub(crate) fn run(checker: Checker, deep: bool) -> Result<()> {
+    match checker {
+        Checker::Loom => models(&["llist", "spinlock", "rcu", "spsc", "pool", "txqueue"], deep),
+        Checker::Shuttle => models(&["xmit"], deep),
+        Checker::Miri => miri(deep),
+        Checker::Tsan => tsan(),
+        Checker::Fuzz => fuzz(deep),
+        Checker::Mutants => run_release("mutants"),
+        Checker::Asm => run_release("asm"),
+        Checker::All => {
+            use Checker::{Asm, Fuzz, Loom, Miri, Mutants, Shuttle, Tsan};
+            [Loom, Shuttle, Asm, Miri, Tsan, Fuzz, Mutants].into_iter().try_for_each(|c| run(c, deep))
+        }
+    }
+}
+
+fn models(tests: &[&str], deep: bool) -> Result<()> {
+    let mut command = cargo(false, &["test", "-p", "txq-check"]);
+    for test in tests {
+        command.args(["--test", test]);
+    }
+    if deep {
+        command.env("TXQ_CHECK_DEEP", "1");
+    }
+    crate::run(&mut command)
+}
+
+fn miri(deep: bool) -> Result<()> {
+    if !has_nightly(&["miri", "--version"]) {
+        println!(
+            "SKIP miri: `rustup component add miri rust-src --toolchain nightly` has not been run or failed"
+        );
+        return Ok(());
+    }
+    let seeds =
+        if deep { "-Zmiri-strict-provenance -Zmiri-many-seeds=0..32" } else { "-Zmiri-strict-provenance" };
+    let filters = ["sync::", "pool::", "packet::"];
+    let mut command = cargo(true, &["miri", "test", "-p", "txq", "--lib", "--"]);
+    crate::run(command.args(filters).env("MIRIFLAGS", seeds))
+}
+
+fn tsan() -> Result<()> {
+    if !has_nightly(&["--version"]) {
+        println!("SKIP tsan: there is no nightly toolchain");
+        return Ok(());
+    }
+    let target = "x86_64-unknown-linux-gnu";
+    let mut command = cargo(true, &["test", "-p", "txq", "--lib", "--test", "path", "--target", target]);
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
+    let suppressions = format!("suppressions={}/xtask/tsan.supp", root());
+    crate::run(command.env("RUSTFLAGS", flags).env("TSAN_OPTIONS", suppressions))
+}
+
+fn fuzz(deep: bool) -> Result<()> {
+    if !has_nightly(&["fuzz", "--version"]) {
+        println!("SKIP fuzz: cargo-fuzz is not installed for the nightly toolchain");
+        return Ok(());
+    }
+    let time = format!("-max_total_time={}", if deep { 600 } else { 5 });
+    FUZZ_TARGETS.into_iter().try_for_each(|target| {
+        crate::run(&mut cargo(true, &["fuzz", "run", target, "--", &time, "-verbosity=0"]))
+    })
+}
+
+fn run_release(bin: &str) -> Result<()> {
+    crate::run(&mut cargo(false, &["run", "--release", "-p", "txq-check", "--bin", bin]))
+}
+
+fn has_nightly(args: &[&str]) -> bool {
+    cargo(true, args).current_dir(root()).output().is_ok_and(|out| out.status.success())
+}
