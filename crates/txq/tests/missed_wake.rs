@@ -40,7 +40,7 @@ impl Transmit for Tx {
         let left = if self.calls == 1 { batch.len() - TAKEN } else { 0 };
         while batch.len() > left {
             let packet = batch.pop_front().expect("more than what is left");
-            self.ring.push(packet).ok().expect("the txq knows the ring's size");
+            self.ring.push(packet).expect("the txq knows the ring's size");
         }
         self.ring.publish();
         if left > 0 { Status::Busy { retry: None } } else { Status::Ok }
