@@ -12,6 +12,7 @@ mod support {
 
 use std::time::Duration;
 
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use support::netns::{Counters, Netns};
 use support::process::wait_until;
 use support::receiver::Receiver;
@@ -237,4 +238,25 @@ fn an_interface_that_cannot_be_used_is_told_at_once() {
     namespace.ip("tuntap add dev tun0 mode tun");
     let tun = namespace.call(|| AfPacket::open("tun0", 1).err().unwrap().to_string());
     assert!(tun.starts_with("interface \"tun0\" is not Ethernet (its link type is 65534)"), "{tun}");
+}
+
+#[test]
+fn without_permission_the_remedy_is_told() {
+    if !require_root("without_permission_the_remedy_is_told") {
+        return;
+    }
+    // Capabilities are a thread's own.
+    let thread = std::thread::spawn(|| {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::NET_RAW);
+        set_capabilities(None, sets).unwrap();
+        AfPacket::open("lo", 1).err().unwrap()
+    });
+    let error = thread.join().unwrap();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    let text = error.to_string();
+    assert!(
+        text.contains("interface \"lo\" is not permitted") && text.contains("setcap cap_net_raw"),
+        "{text}"
+    );
 }
