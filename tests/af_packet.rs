@@ -180,7 +180,7 @@ fn frames_that_cannot_be_are_dropped_and_the_others_go() {
     let Some(bench) = Bench::new("frames_that_cannot_be_are_dropped_and_the_others_go") else { return };
     let receiver = Receiver::start(&bench.far, "rx0");
     for txqs in [1, 2] {
-        let dev = bench.start(txqs, |device| NetDev::builder(device));
+        let dev = bench.start(txqs, NetDev::builder);
         assert_eq!((dev.info().mtu, dev.info().name.as_str()), (1500, "tx0"));
     }
     let dev = bench.start(1, |device| NetDev::builder(device).qdisc("pfifo limit 1000"));

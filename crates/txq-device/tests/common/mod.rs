@@ -1,0 +1,24 @@
+//! What tests of whole devices share.
+
+use txq::NetDev;
+use txq::arch::Nanos;
+use txq::pool::{Backing, PoolConfig};
+use txq::stats::device::DeviceStats;
+
+/// Longer than any test takes on a busy machine, in nanoseconds.
+const PATIENCE: Nanos = 20_000_000_000;
+
+/// Waits until everything has left, though nothing more is handed in, and checks that nothing is lost: the counters add
+/// up and every buffer is home.
+#[track_caller]
+pub(crate) fn assert_conserved(dev: &NetDev) -> DeviceStats {
+    assert!(dev.drain(PATIENCE), "packets do not leave: {:?}", dev.stats());
+    let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home: {stats:?}");
+    stats
+}
+
+/// A pool of small buffers.
+pub(crate) fn pool(buffers: u32) -> PoolConfig {
+    PoolConfig { buffers, room: 256, backing: Backing::Heap, ..Default::default() }
+}

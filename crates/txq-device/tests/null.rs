@@ -1,0 +1,105 @@
+//! The whole path over the null device, in each state that the device can bring a txq into.
+
+mod common;
+
+use common::{assert_conserved, pool};
+use std::time::{Duration, Instant};
+use txq::netdev::{Builder, Sampling};
+use txq::packet::PacketList;
+use txq::{NetDev, Sender};
+use txq_device::{EventFd, Null};
+
+fn builder(null: Null) -> Builder {
+    NetDev::builder(null).qdisc("pfifo limit 10000").pool_config(pool(20_000))
+}
+
+fn send(sender: &mut Sender, packets: usize) {
+    let mut batch = PacketList::new();
+    assert_eq!(sender.alloc_batch(packets, 60, &mut batch).unwrap(), packets);
+    let _ = sender.xmit_batch(&mut batch);
+}
+
+/// Nobody completes, so the ring fills and the txq stops; the worker's completions wake it until all is gone.
+#[test]
+fn a_full_ring_stops_the_txq_and_completions_wake_it() {
+    for discipline in txq::enqueue::names() {
+        let null = Null { ring: 16, inline: false, ..Null::new(1) };
+        let dev = builder(null).discipline(discipline).build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        send(&mut sender, 100);
+        let stats = dev.audit().unwrap();
+        assert_eq!((stats.sent, stats.queued, stats.in_flight), (16, 84, 16));
+        assert!(stats.queues[0].stopped);
+        assert_eq!(stats.queues[0].counters.stops, 1);
+        // Each turn reaps a ring and sends another.
+        for turn in 1..=6 {
+            let _ = worker.poll();
+            assert_eq!(dev.audit().unwrap().sent, (16 * (turn + 1)).min(100), "{discipline}");
+        }
+        let _ = worker.poll();
+        assert_eq!(assert_conserved(&dev).requeues, 0, "the driver never had to refuse");
+    }
+}
+
+#[test]
+fn a_worker_that_sleeps_is_woken_by_what_there_is_to_do() {
+    let dev = builder(Null { ring: 8, inline: false, ..Null::new(3) }).qdisc("mq").start().unwrap();
+    let mut senders: Vec<_> = (0..3).map(|cpu| dev.sender_on("s", cpu)).collect();
+    for round in 1..=50 {
+        senders.iter_mut().for_each(|sender| send(sender, 20));
+        assert_eq!(assert_conserved(&dev).sent, round * 60);
+    }
+}
+
+#[test]
+fn completions_come_after_their_delay() {
+    const DELAY: u64 = 50_000_000;
+    for inline in [true, false] {
+        let null = Null { delay: DELAY, inline, ..Null::new(1) };
+        let dev = builder(null).sampling(Sampling::All).start().unwrap();
+        let mut sender = dev.sender("s");
+        send(&mut sender, 10);
+        assert_eq!((dev.stats().sent, dev.stats().in_flight), (10, 10));
+        assert_conserved(&dev);
+        let (to_driver, to_completion) = dev.latency();
+        assert_eq!((to_driver.count(), to_completion.count()), (10, 10));
+        assert!(to_driver.max().unwrap() < DELAY);
+        let (first, last) = (to_completion.quantile(0.0).unwrap(), to_completion.max().unwrap());
+        assert!(first >= DELAY && last < 10 * DELAY, "{first} {last}");
+    }
+}
+
+/// 1000 packets of 60 bytes and 24 of the wire's at 10 Mbit/s are 67.2 ms, however the worker is scheduled meanwhile.
+#[test]
+fn a_links_rate_is_kept() {
+    let null = Null { rate: Some(10_000_000), ring: 64, ..Null::new(1) };
+    let dev = builder(null).start().unwrap();
+    let mut sender = dev.sender("s");
+    let began = Instant::now();
+    send(&mut sender, 1000);
+    assert_eq!(assert_conserved(&dev).sent, 1000);
+    let took = began.elapsed();
+    let exact = Duration::from_micros(67_200);
+    assert!(took >= exact, "{took:?} is faster than the link");
+    // The ring holds 4 ms of it: on a busy machine the link idles while the worker waits for a CPU.
+    assert!(took < exact * 4, "{took:?} is far from {exact:?}");
+}
+
+/// A program's own loop: it sleeps on an eventfd, and until the time that the worker told.
+#[test]
+fn an_own_loop_can_do_the_workers_work() {
+    let dev = builder(Null { ring: 8, delay: 200_000, ..Null::new(1) }).build().unwrap();
+    let (wake, mut worker) = (EventFd::new().unwrap(), dev.worker(0));
+    worker.set_waker(wake.notifier());
+    let mut sender = dev.sender("s");
+    send(&mut sender, 100);
+    assert!(wake.drain(), "there is something to do");
+    let mut turns = 0;
+    while !dev.is_idle() {
+        let Some(next) = worker.poll() else { continue };
+        std::thread::sleep(Duration::from_nanos(next.saturating_sub(sender.now())));
+        turns += 1;
+        assert!(turns < 2000, "the loop spins");
+    }
+    assert_eq!(assert_conserved(&dev).sent, 100);
+}
