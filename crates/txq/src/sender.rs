@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crossbeam_utils::CachePadded;
+
 use crate::arch::{Arch, Atomic, CpuId, Nanos, Native};
 use crate::ctx::Ctx;
 use crate::netdev::{Sampling, Shared};
@@ -18,8 +20,8 @@ const TURNS: u32 = 64;
 
 /// What a sender counts, where others can read it. Only the sender writes.
 pub(crate) struct SenderCounters<A: Arch> {
-    /// Packets handed in.
-    pub(crate) submitted: A::AtomicU64,
+    /// Packets handed in. On a line of its own: its sender writes it at every call.
+    pub(crate) submitted: CachePadded<A::AtomicU64>,
 }
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It moves between threads and is used by
@@ -47,7 +49,7 @@ impl<A: Arch> Sender<A> {
         let cache = dev.pool.cache(name, cpu);
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
-        let counters = Arc::new(SenderCounters { submitted: A::AtomicU64::new(0) });
+        let counters = Arc::new(SenderCounters { submitted: CachePadded::new(A::AtomicU64::new(0)) });
         dev.register(&counters);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {

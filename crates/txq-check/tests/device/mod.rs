@@ -1,18 +1,20 @@
-//! A device for models. It keeps what it has sent where the checker sees who looks, and it is done with a packet at once.
+//! A device for models, and what its packets must have come to. It keeps what it has sent where the checker sees who
+//! looks, and it is done with a packet at once.
 
 use std::io;
 use std::sync::Arc;
 
+use txq::Sender;
 use txq::arch::{CellApi, Nanos};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::netdev::Builder;
+use txq::netdev::{Builder, NetDev};
 use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
 use txq::sync::spsc::{Consumer, Producer, ring};
 use txq_check::Model;
 
 /// The cookies of the packets that were sent, in order.
-pub struct Record<A: Model>(A::Cell<Vec<u64>>);
+pub(crate) struct Record<A: Model>(A::Cell<Vec<u64>>);
 
 // SAFETY: the transmitting half writes under the tx lock, and tests read when all threads are joined: that is what the
 // checker verifies.
@@ -21,7 +23,7 @@ unsafe impl<A: Model> Send for Record<A> {}
 unsafe impl<A: Model> Sync for Record<A> {}
 
 impl<A: Model> Record<A> {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(A::Cell::new(Vec::new())))
     }
 
@@ -30,21 +32,21 @@ impl<A: Model> Record<A> {
         self.0.with_mut(|sent| unsafe { (*sent).push(cookie) });
     }
 
-    pub fn sent(&self) -> Vec<u64> {
+    pub(crate) fn sent(&self) -> Vec<u64> {
         // SAFETY: see above.
         self.0.with(|sent| unsafe { (*sent).clone() })
     }
 }
 
 /// One txq that keeps `ring` packets until they are reaped, by senders too if `inline`; or keeps none.
-pub struct Device<A: Model> {
-    pub record: Arc<Record<A>>,
-    pub ring: Option<u32>,
-    pub inline: bool,
+pub(crate) struct Device<A: Model> {
+    pub(crate) record: Arc<Record<A>>,
+    pub(crate) ring: Option<u32>,
+    pub(crate) inline: bool,
 }
 
 impl<A: Model> Device<A> {
-    pub fn builder(self) -> Builder<A> {
+    pub(crate) fn builder(self) -> Builder<A> {
         let pool =
             PoolConfig { name: "model".into(), buffers: 128, room: 64, headroom: 0, backing: Backing::Heap };
         Builder::new(Box::new(self)).pool_config(pool).qdisc("pfifo")
@@ -112,4 +114,34 @@ impl<A: Model> Complete<A> for Done<A> {
     fn inline(&self) -> bool {
         self.inline
     }
+}
+
+/// `n` packets that know their sender and their place.
+pub(crate) fn packets<A: Model>(sender: &mut Sender<A>, who: u64, n: u64) -> PacketList<A> {
+    let one = |number| {
+        let mut packet = sender.alloc(8).expect("the pool is large enough");
+        packet.set_cookie(who << 32 | number);
+        packet
+    };
+    (0..n).map(one).collect()
+}
+
+/// Each sender's packets are there, once, in order; `lossy` ones may be missing.
+pub(crate) fn assert_order(sent: &[u64], senders: u64, each: u64, lossy: bool) {
+    for who in 0..senders {
+        let own: Vec<_> = sent.iter().filter(|c| **c >> 32 == who).map(|c| c & u64::from(u32::MAX)).collect();
+        if lossy {
+            assert!(own.is_sorted_by(|a, b| a < b), "sender {who}: doubled or out of order: {own:?}");
+        } else {
+            assert_eq!(own, Vec::from_iter(0..each), "sender {who}: lost, doubled or out of order");
+        }
+    }
+}
+
+/// Nothing is on its way, and nothing is missing.
+pub(crate) fn assert_conserved<A: Model>(dev: &NetDev<A>) {
+    let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(stats.queued, 0, "a packet is left behind");
+    assert!(dev.is_idle());
+    assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home");
 }

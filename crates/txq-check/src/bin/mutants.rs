@@ -1,0 +1,213 @@
+//! Breaks the lines that model tests guard, one at a time, and sees a test fail: `cargo xtask check mutants`.
+//!
+//! A test that cannot fail proves nothing, and an ordering that no test misses is a claim without a witness. The list is
+//! `mutants.toml`. Each mutant is made in a copy of the sources, built, and run; it must build, and its test must fail.
+//! A mutant that survives, or whose line is no longer there, fails the run. Arguments select mutants by a part of
+//! their file's name or of their test's.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+/// A test that takes longer hangs: the slowest takes a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+#[derive(Deserialize)]
+struct Mutants {
+    mutant: Vec<Mutant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mutant {
+    /// Below `crates/txq/src`.
+    file: String,
+    /// What is broken, in words.
+    how: String,
+    /// Text that occurs in the file once.
+    old: String,
+    /// What to put there.
+    new: String,
+    /// The model test that must fail: a file in `tests`.
+    test: String,
+    /// Which of its tests, if not all.
+    filter: Option<String>,
+}
+
+/// What became of a mutant, in words.
+enum Fate {
+    Caught(String),
+    Survived,
+    Invalid(String),
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(bad) => {
+            eprintln!("mutants: {bad} not caught");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("mutants: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns how many mutants were not caught.
+fn run() -> Result<usize> {
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate_dir.ancestors().nth(2).ok_or("no workspace")?;
+    let list: Mutants = toml::from_str(&fs::read_to_string(crate_dir.join("mutants.toml"))?)?;
+    let select: Vec<String> = std::env::args().skip(1).collect();
+    let selected =
+        |m: &Mutant| select.is_empty() || select.iter().any(|s| m.file.contains(s) || m.test == *s);
+    let mutants: Vec<_> = list.mutant.into_iter().filter(selected).collect();
+
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let lab = Lab { tree: target.join("mutants/tree"), target: target.join("mutants/target") };
+    lab.copy(root)?;
+    lab.check_sound(&mutants)?;
+    println!("file | line | broken how | test | fate");
+    println!("-----|------|------------|------|-----");
+    let mut bad = 0;
+    for mutant in &mutants {
+        let (line, fate) = lab.try_mutant(mutant)?;
+        let fate = match fate {
+            Fate::Caught(message) => format!("caught: {message}"),
+            Fate::Survived => "SURVIVED".into(),
+            Fate::Invalid(why) => format!("INVALID: {why}"),
+        };
+        bad += usize::from(!fate.starts_with("caught"));
+        println!("{} | {line} | {} | {} | {fate}", mutant.file, mutant.how, mutant.test);
+    }
+    Ok(bad)
+}
+
+/// Where mutants are made.
+struct Lab {
+    tree: PathBuf,
+    target: PathBuf,
+}
+
+impl Lab {
+    /// Copies the sources, without what was built from them.
+    fn copy(&self, root: &Path) -> Result<()> {
+        if self.tree.exists() {
+            fs::remove_dir_all(&self.tree)?;
+        }
+        let mut dirs = vec![PathBuf::new()];
+        while let Some(dir) = dirs.pop() {
+            fs::create_dir_all(self.tree.join(&dir))?;
+            for entry in fs::read_dir(root.join(&dir))? {
+                let (path, kind, name) = {
+                    let entry = entry?;
+                    (dir.join(entry.file_name()), entry.file_type()?, entry.file_name())
+                };
+                let skip = [OsStr::new("target"), OsStr::new(".git")].contains(&name.as_os_str());
+                if kind.is_dir() && !skip {
+                    dirs.push(path);
+                } else if kind.is_file() {
+                    fs::copy(root.join(&path), self.tree.join(&path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each test passes while nothing is broken.
+    fn check_sound(&self, mutants: &[Mutant]) -> Result<()> {
+        let mut tests: Vec<_> = mutants.iter().map(|m| m.test.as_str()).collect();
+        tests.sort_unstable();
+        tests.dedup();
+        for test in tests {
+            let program = self.build(test)?.map_err(|e| format!("test {test} does not build:\n{e}"))?;
+            if let Some(failure) = self.fails(&program, None)? {
+                return Err(format!("test {test} fails with nothing broken: {failure}").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a mutant, sees what becomes of it and restores the file. Returns the mutated line's number, too.
+    fn try_mutant(&self, mutant: &Mutant) -> Result<(usize, Fate)> {
+        let path = self.tree.join("crates/txq/src").join(&mutant.file);
+        let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", mutant.file))?;
+        let found: Vec<_> = sound.match_indices(&mutant.old).map(|(at, _)| at).collect();
+        let &[at] = found.as_slice() else {
+            return Ok((0, Fate::Invalid(format!("its text occurs {} times", found.len()))));
+        };
+        let line = sound[..at].lines().count().max(1);
+        fs::write(&path, sound.replacen(&mutant.old, &mutant.new, 1))?;
+        let fate = match self.build(&mutant.test)? {
+            Err(e) => Fate::Invalid(format!("it does not build: {e}")),
+            Ok(program) => match self.fails(&program, mutant.filter.as_deref())? {
+                Some(message) => Fate::Caught(message),
+                None => Fate::Survived,
+            },
+        };
+        fs::write(&path, sound)?;
+        Ok((line, fate))
+    }
+
+    /// Builds a test and returns its program, or what the compiler says.
+    fn build(&self, test: &str) -> Result<std::result::Result<PathBuf, String>> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["test", "-p", "txq-check", "--no-run", "--color", "never", "--test", test]);
+        let out = cargo
+            .current_dir(&self.tree)
+            .env("CARGO_TARGET_DIR", &self.target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .output()?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        if !out.status.success() {
+            let error = said.lines().skip_while(|l| !l.starts_with("error")).take(8);
+            return Ok(Err(error.collect::<Vec<_>>().join("\n")));
+        }
+        // "Executable tests/llist.rs (/..target/debug/deps/llist-0123456789abcdef)"
+        let program =
+            said.lines().filter_map(|l| l.trim().strip_prefix("Executable")?.split_once('(')).next_back();
+        let (_, program) = program.ok_or("cargo names no program")?;
+        Ok(Ok(self.tree.join(program.trim_end_matches(')'))))
+    }
+
+    /// Runs a test; if it fails, returns with what message.
+    fn fails(&self, program: &Path, filter: Option<&str>) -> Result<Option<String>> {
+        let output = self.target.join("output");
+        let file = File::create(&output)?;
+        let mut child = Command::new(program)
+            .args(filter)
+            .args(["--nocapture", "--test-threads=1"])
+            .env("RUST_BACKTRACE", "0")
+            .current_dir(&self.tree)
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()?;
+        let end = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > end {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Some("it hangs".into()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        if status.success() {
+            return Ok(None);
+        }
+        let said = String::from_utf8_lossy(&fs::read(&output)?).into_owned();
+        let mut after_panic = said.lines().skip_while(|l| !l.contains("panicked at"));
+        Ok(Some(after_panic.nth(1).map_or_else(|| status.to_string(), |l| l.chars().take(100).collect())))
+    }
+}

@@ -1,0 +1,65 @@
+//! The whole way of a packet under each discipline: none is lost, sent twice or left behind, each sender's leave in their
+//! order, and the counters add up.
+//!
+//! Guards the way in (`txq/src/enqueue/`) and the run loop (`run.rs`).
+
+mod device;
+
+use device::{Device, Record, assert_conserved, assert_order, packets};
+use txq::drop::DropReason;
+use txq::enqueue;
+use txq::packet::PacketList;
+use txq_check::{Loom, Model, Shuttle};
+
+/// Senders alone: no worker comes to their help, and the device takes everything. So whatever is still queued when
+/// all have returned was left behind.
+fn senders<A: Model>(discipline: &str, senders: u64, calls: u64, batch: u64, max_burst: u32) {
+    let record = Record::<A>::new();
+    let device = Device { record: record.clone(), ring: None, inline: true };
+    let dev = device.builder().discipline(discipline).max_burst(max_burst).build().expect("a device");
+    let threads: Vec<_> = (0..senders)
+        .map(|who| {
+            let mut sender = dev.sender_on("s", 0);
+            let mut packets = packets(&mut sender, who, calls * batch);
+            A::spawn(who as u32 + 1, move || {
+                let mut one_call = PacketList::new();
+                while !packets.is_empty() {
+                    packets.move_front(batch as usize, &mut one_call);
+                    let _ = sender.xmit_batch(&mut one_call);
+                }
+                sender
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|join| drop(join()));
+    assert_conserved(&dev);
+    let lossy = dev.stats().dropped.get(DropReason::QdiscBurstDrop) > 0;
+    assert_order(&record.sent(), senders, calls * batch, lossy);
+}
+
+#[test]
+fn two_senders_under_loom() {
+    for discipline in enqueue::names() {
+        Loom::check(|| senders::<Loom>(discipline, 2, 1, 1, 1000));
+    }
+}
+
+#[test]
+fn two_batches_under_loom() {
+    for discipline in enqueue::names() {
+        Loom::check(|| senders::<Loom>(discipline, 2, 1, 2, 1000));
+    }
+}
+
+#[test]
+fn six_senders_under_shuttle() {
+    for discipline in enqueue::names() {
+        Shuttle::check(|| senders::<Shuttle>(discipline, 6, 3, 1, 1000));
+        Shuttle::check(|| senders::<Shuttle>(discipline, 3, 2, 3, 1000));
+    }
+}
+
+#[test]
+fn a_full_defer_list_under_shuttle() {
+    Shuttle::check(|| senders::<Shuttle>("llist", 6, 3, 1, 2));
+}
