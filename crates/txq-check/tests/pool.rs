@@ -119,16 +119,21 @@ fn stolen<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// Senders come and go, and move into homes of others.
+/// Senders come and go, and move into homes of others; no two live in one.
 fn homes<A: Model>() {
     let pool = pool::<A>(2);
     let threads = [1, 2].map(|cpu| {
         let pool = pool.clone();
-        A::spawn(cpu, move || take(pool.cache("sender", cpu), 1).1)
+        A::spawn(cpu, move || {
+            drop(pool.cache("brief", cpu));
+            take(pool.cache("sender", cpu), 1)
+        })
     });
-    for join in threads {
-        drop(join());
+    let tenants = threads.map(|join| join());
+    for (cpu, (_, taken)) in (1..).zip(&tenants) {
+        assert!(taken.iter().all(|packet| packet.alloc_cpu() == cpu), "two senders live in one home");
     }
+    drop(tenants);
     assert_all_home(&pool);
 }
 

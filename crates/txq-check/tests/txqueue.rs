@@ -5,13 +5,27 @@
 mod device;
 
 use device::{Device, Record, assert_conserved, assert_order, packets};
+use txq::netdev::NetDev;
+use txq::packet::PacketList;
 use txq::{Sender, enqueue};
 use txq_check::{Loom, Model, Shuttle};
 
+/// What a device is and what senders do to it.
+#[derive(Clone, Copy)]
+struct Load {
+    txqs: u16,
+    senders: u64,
+    /// Packets of each sender, in one call.
+    each: u64,
+    ring: u32,
+    inline: bool,
+}
+
 /// Senders, a device that stops when it keeps `ring` packets, and a worker that sleeps when it has nothing to do: all
 /// packets leave although nobody sends any more.
-fn stop_and_wake<A: Model>(discipline: &str, senders: u64, each: u64, ring: u32, inline: bool) {
-    let record = Record::<A>::new();
+fn stop_and_wake<A: Model>(discipline: &str, load: Load) {
+    let Load { txqs, senders, each, ring, inline } = load;
+    let record = Record::<A>::new(txqs);
     let device = Device { record: record.clone(), ring: Some(ring), inline };
     let mut dev = device.builder().discipline(discipline).build().expect("a device");
     let worker = dev.worker(0);
@@ -22,39 +36,77 @@ fn stop_and_wake<A: Model>(discipline: &str, senders: u64, each: u64, ring: u32,
     };
     let mut others = Vec::new();
     for who in 1..senders {
-        let mut sender = dev.sender_on("s", 0);
+        let mut sender = dev.sender_on("s", who as u32 % u32::from(txqs));
         let packets = packets(&mut sender, who, each);
         others.push(A::spawn(who as u32 + 1, move || send(sender, packets)));
     }
     let mut sender = dev.sender_on("s", 0);
     let packets = packets(&mut sender, 0, each);
-    drop(send(sender, packets));
+    let sender = send(sender, packets);
     others.into_iter().for_each(|join| drop(join()));
-    // Time stands still, so this waits for ever if a packet does.
-    assert!(dev.drain(1));
-    dev.shutdown().expect("the device finishes");
+    finish(&mut dev, sender);
     worker();
     assert_conserved(&dev);
     assert_order(&record.sent(), senders, each, false);
 }
 
+/// The txq stops at the moment at which the worker reaps all that could wake it. The device keeps a packet already,
+/// so that the worker is on its way to the txq while the sender fills it.
+fn stop_against_reap<A: Model>(discipline: &str) {
+    let record = Record::<A>::new(1);
+    let device = Device { record: record.clone(), ring: Some(2), inline: false };
+    let mut dev = device.builder().discipline(discipline).build().expect("a device");
+    let mut sender = dev.sender_on("s", 0);
+    let mut packets = packets(&mut sender, 0, 3);
+    let mut first = PacketList::new();
+    packets.move_front(1, &mut first);
+    let _ = sender.xmit_batch(&mut first);
+    let worker = dev.worker(0);
+    let worker = A::spawn(1, move || worker.run());
+    let _ = sender.xmit_batch(&mut packets);
+    finish(&mut dev, sender);
+    worker();
+    assert_conserved(&dev);
+    assert_order(&record.sent(), 1, 3, false);
+}
+
+/// Waits until all have left, and ends the worker. Time stands still, so this waits for ever if one packet does.
+fn finish<A: Model>(dev: &mut NetDev<A>, sender: Sender<A>) {
+    drop(sender);
+    assert!(dev.drain(1));
+    dev.shutdown().expect("the device finishes");
+}
+
 #[test]
 fn stop_and_wake_under_loom() {
     for discipline in enqueue::names() {
-        Loom::check(|| stop_and_wake::<Loom>(discipline, 1, 2, 1, false));
+        Loom::check(|| {
+            stop_and_wake::<Loom>(discipline, Load { txqs: 1, senders: 1, each: 2, ring: 1, inline: false })
+        });
+    }
+}
+
+#[test]
+fn stop_against_reap_under_loom() {
+    for discipline in enqueue::names() {
+        Loom::check(|| stop_against_reap::<Loom>(discipline));
     }
 }
 
 #[test]
 fn stop_and_wake_by_a_sender_under_loom() {
-    Loom::check(|| stop_and_wake::<Loom>("spinlock", 1, 2, 1, true));
+    Loom::check(|| {
+        stop_and_wake::<Loom>("spinlock", Load { txqs: 1, senders: 1, each: 2, ring: 1, inline: true })
+    });
 }
 
 #[test]
 fn stop_and_wake_under_shuttle() {
     for discipline in enqueue::names() {
-        for inline in [false, true] {
-            Shuttle::check(move || stop_and_wake::<Shuttle>(discipline, 3, 4, 2, inline));
+        for (txqs, inline) in [(1, false), (1, true), (2, false)] {
+            Shuttle::check(move || {
+                stop_and_wake::<Shuttle>(discipline, Load { txqs, senders: 3, each: 4, ring: 2, inline })
+            });
         }
     }
 }
@@ -63,6 +115,11 @@ fn stop_and_wake_under_shuttle() {
 #[test]
 fn a_quota_ends_under_shuttle() {
     for discipline in enqueue::names() {
-        Shuttle::check(|| stop_and_wake::<Shuttle>(discipline, 1, 70, 128, true));
+        Shuttle::check(|| {
+            stop_and_wake::<Shuttle>(
+                discipline,
+                Load { txqs: 1, senders: 1, each: 70, ring: 128, inline: true },
+            )
+        });
     }
 }

@@ -74,6 +74,7 @@ mod steering;
 pub mod sync;
 pub mod tc;
 pub mod topology;
+mod txqset;
 mod txqueue;
 mod worker;
 pub mod xps;

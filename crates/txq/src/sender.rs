@@ -38,8 +38,9 @@ pub struct Sender<A: Arch = Native> {
     pinned: Option<CpuId>,
     /// Calls until the next one whose latency is sampled.
     until_sample: u32,
-    /// A batch being taken apart, by txq.
+    /// A batch being taken apart, by txq, and the txqs that got a part.
     split: Vec<PacketList<A>>,
+    parts: Vec<u16>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -62,6 +63,7 @@ impl<A: Arch> Sender<A> {
             pinned,
             until_sample: 0,
             split,
+            parts: Vec::new(),
             not_sync: PhantomData,
         }
     }
@@ -173,18 +175,20 @@ impl<A: Arch> Sender<A> {
     fn submit_split(&mut self, batch: &mut PacketList<A>) -> Verdict {
         while let Some(mut packet) = batch.pop_front() {
             let txq = self.steer.pick(&mut packet);
-            self.split[usize::from(txq)].push_back(packet);
+            let part = &mut self.split[usize::from(txq)];
+            if part.is_empty() {
+                self.parts.push(txq);
+            }
+            part.push_back(packet);
         }
         let mut verdicts = [false; 2];
         let mut congested = false;
-        for txq in 0..self.split.len() {
-            let mut part = std::mem::take(&mut self.split[txq]);
-            if !part.is_empty() {
-                match self.submit(txq as u16, &mut part) {
-                    Verdict::Success => verdicts[0] = true,
-                    Verdict::Drop => verdicts[1] = true,
-                    Verdict::Congested => congested = true,
-                }
+        while let Some(txq) = self.parts.pop() {
+            let mut part = std::mem::take(&mut self.split[usize::from(txq)]);
+            match self.submit(txq, &mut part) {
+                Verdict::Success => verdicts[0] = true,
+                Verdict::Drop => verdicts[1] = true,
+                Verdict::Congested => congested = true,
             }
         }
         match (verdicts, congested) {

@@ -12,6 +12,7 @@ use crate::flow::{FlowHasher, dissect};
 use crate::netdev::Shared;
 use crate::packet::Packet;
 use crate::sync::rcu::{Rcu, Reader};
+use crate::txqset::TxqSet;
 use crate::xps::{XpsMap, hash_to_txq};
 
 /// What steering goes by; replaced as a whole.
@@ -30,14 +31,14 @@ pub(crate) struct Steer<A: Arch> {
     /// The one txq for all packets, where CPU and map leave no choice.
     fixed: Option<u16>,
     /// Txqs used since the choice was made.
-    used: Vec<u16>,
+    used: TxqSet,
 }
 
 impl<A: Arch> Steer<A> {
     pub(crate) fn new(rcu: &Arc<Rcu<A, Steering>>, cpu: CpuId, txqs: u16, hasher: FlowHasher) -> Self {
         let reader = rcu.reader();
         let fixed = fixed(reader.get(), cpu, txqs);
-        Self { reader, cpu, txqs, hasher, fixed, used: Vec::new() }
+        Self { reader, cpu, txqs, hasher, fixed, used: TxqSet::new(txqs.into()) }
     }
 
     /// The one txq for all packets, if there is one.
@@ -60,18 +61,16 @@ impl<A: Arch> Steer<A> {
     /// Remembers that packets went to a txq.
     #[inline]
     pub(crate) fn note(&mut self, txq: u16) {
-        if self.used.last() != Some(&txq) && !self.used.contains(&txq) {
-            self.used.push(txq);
-        }
+        self.used.insert(txq);
     }
 
     /// Makes a new choice for `cpu` and the current map, unless that could put a packet in front of an older one.
     /// Tells whether it did.
     pub(crate) fn renew(&mut self, cpu: CpuId, dev: &Shared<A>) -> bool {
-        if !self.used.iter().all(|&txq| dev.is_idle(txq)) {
+        if !self.used.iter().all(|txq| dev.is_idle(txq)) {
             return false;
         }
-        self.used.clear();
+        self.used.retain(|_| false);
         self.reader.update();
         self.cpu = cpu;
         self.fixed = fixed(self.reader.get(), cpu, self.txqs);

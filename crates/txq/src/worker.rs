@@ -19,6 +19,7 @@ use crate::arch::{Arch, Event, Nanos, Native};
 use crate::ctx::Ctx;
 use crate::netdev::Shared;
 use crate::pool::Cache;
+use crate::txqset::TxqSet;
 
 /// How long a worker leaves packets in a device that does not say when they will be done, in nanoseconds.
 const POLL: Nanos = 20_000;
@@ -29,7 +30,7 @@ pub struct Worker<A: Arch = Native> {
     index: usize,
     cache: Cache<A>,
     /// Txqs whose device keeps packets that nobody else is sure to reap.
-    reaping: Vec<u16>,
+    reaping: TxqSet,
     /// Queues to run in this turn; kept for its memory.
     due: Vec<usize>,
 }
@@ -37,7 +38,8 @@ pub struct Worker<A: Arch = Native> {
 impl<A: Arch> Worker<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, index: usize) -> Self {
         let cache = dev.pool.cache(&format!("worker {index}"), 0);
-        Self { dev, index, cache, reaping: Vec::new(), due: Vec::new() }
+        let reaping = TxqSet::new(dev.txqs.len());
+        Self { dev, index, cache, reaping, due: Vec::new() }
     }
 
     /// Has `wake` called when there is something to do, from whichever thread causes it. It should be quick: an eventfd
@@ -52,14 +54,10 @@ impl<A: Arch> Worker<A> {
         let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
         let mut cx = Ctx::new(dev, &mut self.cache);
         let reaping = &mut self.reaping;
-        sched.take_reap(|txq| {
-            if !reaping.contains(&(txq as u16)) {
-                reaping.push(txq as u16);
-            }
-        });
+        sched.take_reap(|txq| reaping.insert(txq as u16));
         let mut next: Option<Nanos> = None;
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
-        reaping.retain(|&txq| {
+        reaping.retain(|txq| {
             let txq = &dev.txqs[usize::from(txq)];
             let at = txq.reap(&mut cx);
             let more = txq.in_flight() > 0;

@@ -6,39 +6,42 @@ use std::sync::Arc;
 
 use txq::Sender;
 use txq::arch::{CellApi, Nanos};
+use txq::cpumask::CpuMask;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::netdev::{Builder, NetDev};
 use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
 use txq::sync::spsc::{Consumer, Producer, ring};
+use txq::xps::XpsMap;
 use txq_check::Model;
 
-/// The cookies of the packets that were sent, in order.
-pub(crate) struct Record<A: Model>(A::Cell<Vec<u64>>);
+/// The cookies of the packets that were sent, in order, txq by txq.
+pub(crate) struct Record<A: Model>(Box<[A::Cell<Vec<u64>>]>);
 
-// SAFETY: the transmitting half writes under the tx lock, and tests read when all threads are joined: that is what the
-// checker verifies.
+// SAFETY: a txq's transmitting half writes under its tx lock, and tests read when all threads are joined: that is what
+// the checker verifies.
 unsafe impl<A: Model> Send for Record<A> {}
 // SAFETY: as above.
 unsafe impl<A: Model> Sync for Record<A> {}
 
 impl<A: Model> Record<A> {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(A::Cell::new(Vec::new())))
+    pub(crate) fn new(txqs: u16) -> Arc<Self> {
+        Arc::new(Self((0..txqs).map(|_| A::Cell::new(Vec::new())).collect()))
     }
 
-    fn add(&self, cookie: u64) {
+    fn add(&self, txq: usize, cookie: u64) {
         // SAFETY: see above.
-        self.0.with_mut(|sent| unsafe { (*sent).push(cookie) });
+        self.0[txq].with_mut(|sent| unsafe { (*sent).push(cookie) });
     }
 
     pub(crate) fn sent(&self) -> Vec<u64> {
         // SAFETY: see above.
-        self.0.with(|sent| unsafe { (*sent).clone() })
+        self.0.iter().flat_map(|txq| txq.with(|sent| unsafe { (*sent).clone() })).collect()
     }
 }
 
-/// One txq that keeps `ring` packets until they are reaped, by senders too if `inline`; or keeps none.
+/// Txqs that each have a qdisc and a CPU of their own, and keep `ring` packets until they are reaped, by
+/// senders too if `inline`; or keep none.
 pub(crate) struct Device<A: Model> {
     pub(crate) record: Arc<Record<A>>,
     pub(crate) ring: Option<u32>,
@@ -49,49 +52,69 @@ impl<A: Model> Device<A> {
     pub(crate) fn builder(self) -> Builder<A> {
         let pool =
             PoolConfig { name: "model".into(), buffers: 128, room: 64, headroom: 0, backing: Backing::Heap };
-        Builder::new(Box::new(self)).pool_config(pool).qdisc("pfifo")
+        let txqs = self.record.0.len();
+        let cpu = |cpu| {
+            let mut mask = CpuMask::new();
+            mask.set(cpu);
+            mask
+        };
+        let masks: Vec<_> = (0..txqs).map(cpu).collect();
+        let map = XpsMap::from_masks(&masks, txqs, txqs).expect("a CPU for each txq");
+        Builder::new(Box::new(self)).pool_config(pool).default_qdisc("pfifo").xps(map)
     }
 }
 
 impl<A: Model> Driver<A> for Device<A> {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "model".into(), txqs: 1, mtu: 1500 }
+        DeviceInfo { name: "model".into(), txqs: self.record.0.len() as u16, mtu: 1500 }
     }
 
-    fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
-        let record = self.record.clone();
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+        let sent = Sent { record: self.record.clone(), txq: txq.into() };
         Ok(match self.ring {
-            None => DriverQueue { tx: Box::new(Sink { record }), done: Box::new(NoCompletions), ring: None },
+            None => DriverQueue { tx: Box::new(Sink { sent }), done: Box::new(NoCompletions), ring: None },
             Some(size) => {
                 let (kept, done) = ring(size);
                 let done = Done { done, inline: self.inline };
-                DriverQueue { tx: Box::new(Keep { record, kept }), done: Box::new(done), ring: Some(size) }
+                DriverQueue { tx: Box::new(Keep { sent, kept }), done: Box::new(done), ring: Some(size) }
             }
         })
     }
 }
 
-struct Sink<A: Model> {
+/// A txq's part of the record.
+struct Sent<A: Model> {
     record: Arc<Record<A>>,
+    txq: usize,
+}
+
+impl<A: Model> Sent<A> {
+    fn add(&self, packet: &Packet<A>) {
+        self.record.add(self.txq, packet.cookie());
+    }
+}
+
+struct Sink<A: Model> {
+    sent: Sent<A>,
 }
 
 impl<A: Model> Transmit<A> for Sink<A> {
     fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
-        batch.iter().for_each(|packet| self.record.add(packet.cookie()));
+        batch.iter().for_each(|packet| self.sent.add(packet));
         cx.sent_all(batch);
         Status::Ok
     }
 }
 
 struct Keep<A: Model> {
-    record: Arc<Record<A>>,
+    sent: Sent<A>,
     kept: Producer<A, Packet<A>>,
 }
 
 impl<A: Model> Transmit<A> for Keep<A> {
     fn start_xmit(&mut self, batch: &mut PacketList<A>, _: &mut TxCx<'_, A>) -> Status {
         while let Some(packet) = batch.pop_front() {
-            self.record.add(packet.cookie());
+            self.sent.add(&packet);
             self.kept.push(packet).expect("the txq counts what the ring holds");
         }
         self.kept.publish();

@@ -11,6 +11,9 @@ pub(super) fn describe(name: &str, text: &str, error: &toml::de::Error) -> anyho
     if let Some(unknown) = Unknown::read(&message) {
         return anyhow!("{place}: {unknown}");
     }
+    if message == "invalid type: map, expected a sequence" {
+        return anyhow!("{place}: there may be several of these: write [[..]] with two brackets");
+    }
     let key = line.and_then(|line| text.lines().nth(line - 1)).and_then(|line| line.split_once('='));
     match key.map(|(key, _)| key.trim()) {
         Some(key) if !key.is_empty() && !key.starts_with('#') => anyhow!("{place}: key \"{key}\": {message}"),

@@ -23,10 +23,11 @@ fn a_file_of_two_empty_tables_is_enough() {
 fn errors_name_the_line_the_key_and_the_remedy() {
     for (text, told) in [
         ("[[device]]\ntxsq = 2", "x.toml:2: there is no key \"txsq\" here: did you mean \"txqs\"?"),
-        ("[[device]]\ntxqs = 0", "x.toml:2: key \"txqs\": 0 is out of range: use 1 to 65535"),
+        ("[device]\ntxqs = 1", "x.toml:1: there may be several of these: write [[..]]"),
+        ("[[device]]\ntxqs = 0", "x.toml:2: key \"txqs\": 0 is out of range: use 1 to 4096"),
         (
             "[[device]]\ntxqs = \"two\"",
-            "x.toml:2: key \"txqs\": invalid type: string \"two\", expected a whole number from 1 to 65535",
+            "x.toml:2: key \"txqs\": invalid type: string \"two\", expected a whole number from 1 to 4096",
         ),
         (
             "[[device]]\n[[sender]]\npacket = 100000",

@@ -39,11 +39,12 @@ fn queues(text: &mut String, device: &Device) {
         [u64::from(queue.txq), c.packets, c.bytes, c.batches, c.dropped, c.stops].map(|n| n.to_string())
     });
     let rows: Vec<_> = std::iter::once(heads).chain(rows).collect();
+    let mut widths = [0; 6];
     for row in &rows {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-            format!("{cell:>width$}")
-        });
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.len().max(*width));
+    }
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}"));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
     }
 }

@@ -13,20 +13,26 @@ const LONGEST: u8 = 40;
 /// A distribution of times.
 #[derive(Debug, Clone)]
 pub struct Latency {
-    histogram: Histogram,
+    /// None before the first sample: most queues of a device with thousands are never sampled, and a histogram is
+    /// tens of kilobytes.
+    histogram: Option<Histogram>,
     max: Nanos,
 }
 
 impl Latency {
     pub(crate) fn new() -> Self {
-        let histogram = Histogram::new(GROUPING, LONGEST).expect("constants in range");
-        Self { histogram, max: 0 }
+        Self { histogram: None, max: 0 }
+    }
+
+    fn histogram(&mut self) -> &mut Histogram {
+        let new = || Histogram::new(GROUPING, LONGEST).expect("constants in range");
+        self.histogram.get_or_insert_with(new)
     }
 
     pub(crate) fn record(&mut self, time: Nanos) {
         let time = time.min((1 << LONGEST) - 1);
         self.max = self.max.max(time);
-        self.histogram.increment(time).expect("within the histogram's range");
+        self.histogram().increment(time).expect("within the histogram's range");
     }
 
     pub(crate) fn record_all<A: Arch>(&mut self, packets: &PacketList<A>, now: Nanos) {
@@ -37,36 +43,35 @@ impl Latency {
 
     /// Adds the samples of `other`.
     pub fn merge(&mut self, other: &Latency) {
-        self.histogram =
-            self.histogram.checked_add(&other.histogram).expect("same parameters, and fewer than 2^64");
+        let Some(theirs) = &other.histogram else { return };
+        let mine = self.histogram();
+        *mine = mine.checked_add(theirs).expect("same parameters, and fewer than 2^64");
         self.max = self.max.max(other.max);
     }
 
     /// The time that the share `q` of the samples (0.5 for the median) does not exceed, in nanoseconds. `None` when
     /// there are no samples.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
-        (self.count() > 0).then(|| {
-            let total = self.count();
-            let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
-            let mut seen = 0;
-            for bucket in &self.histogram {
-                seen += bucket.count();
-                if seen >= rank {
-                    return bucket.end().min(self.max);
-                }
+        let total = self.count();
+        let rank = ((q * total as f64).ceil() as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        for bucket in self.histogram.as_ref()? {
+            seen += bucket.count();
+            if seen >= rank {
+                return Some(bucket.end().min(self.max));
             }
-            self.max
-        })
+        }
+        None
     }
 
     /// The longest, in nanoseconds.
     pub fn max(&self) -> Option<Nanos> {
-        (self.count() > 0).then_some(self.max)
+        self.histogram.as_ref().map(|_| self.max)
     }
 
     /// Samples.
     pub fn count(&self) -> u64 {
-        self.histogram.as_slice().iter().sum()
+        self.histogram.as_ref().map_or(0, |h| h.as_slice().iter().sum())
     }
 }
 

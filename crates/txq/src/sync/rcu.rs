@@ -14,7 +14,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, Atomic, AtomicPtr};
 use crate::sync::spinlock::SpinLock;
@@ -61,8 +61,8 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
             let control = held.data();
             control.newest += 1;
             let new = Box::into_raw(Box::new(Version { number: control.newest, value }));
-            // AcqRel: releases the new version to readers, and acquires the old one, which may be freed here.
-            let old = self.current.swap(new, AcqRel);
+            // Release: the new version, to readers. The old one, which may be freed here, was acquired with the lock.
+            let old = self.current.swap(new, Release);
             control.old.push(old);
             control.free_unread();
         });

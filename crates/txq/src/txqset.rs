@@ -1,0 +1,49 @@
+//! A set of txqs that one thread keeps: adding costs the same however many there are, and so does finding a member.
+
+/// Txqs, in the order in which they were added.
+pub(crate) struct TxqSet {
+    list: Vec<u16>,
+    member: Box<[bool]>,
+}
+
+impl TxqSet {
+    /// An empty set of txqs below `txqs`.
+    pub(crate) fn new(txqs: usize) -> Self {
+        Self { list: Vec::new(), member: vec![false; txqs].into() }
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, txq: u16) {
+        if !std::mem::replace(&mut self.member[usize::from(txq)], true) {
+            self.list.push(txq);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        self.list.iter().copied()
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u16) -> bool) {
+        self.list.retain(|&txq| {
+            let keep = keep(txq);
+            self.member[usize::from(txq)] = keep;
+            keep
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_txq_is_in_it_once_until_it_is_let_go() {
+        let mut set = TxqSet::new(10);
+        [3, 9, 3, 0].into_iter().for_each(|txq| set.insert(txq));
+        assert_eq!(set.iter().collect::<Vec<_>>(), [3, 9, 0]);
+        set.retain(|txq| txq != 9);
+        set.insert(3);
+        set.insert(9);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [3, 0, 9]);
+    }
+}
