@@ -1,6 +1,9 @@
 //! A txq that stops and wakes, and a worker that sleeps and is woken: what is queued leaves, though nobody sends any more.
 //!
 //! Guards stop and reap (`txq/src/txqueue.rs`), the worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`).
+//! Seen when they were broken: without the fence of stop or the fence of reap, without stop's second look for room, or when
+//! a wake, a quota's end or a txq to reap is not scheduled or its notification is left out, a model that never ends ("Model
+//! exceeded maximum number of branches", "exceeded max_steps"), for it waits for a packet that stays.
 
 mod device;
 

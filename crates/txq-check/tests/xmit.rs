@@ -1,7 +1,10 @@
 //! The whole way of a packet under each discipline: none is lost, sent twice or left behind, each sender's leave in their
 //! order, and the counters add up.
 //!
-//! Guards the way in (`txq/src/enqueue/`) and the run loop (`run.rs`).
+//! Guards the way in (`txq/src/enqueue/`) and the run loop (`run.rs`). Seen when they were broken: a sender that leaves
+//! because the queue runs although it began the list, or an owner that goes after one batch, "a packet is left behind";
+//! two that run the queue at once, a lone packet that passes a running queue, a defer list that is taken before the
+//! lock or sent newest first, "lost, doubled or out of order"; a defer list without a bound, "the list was never full".
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

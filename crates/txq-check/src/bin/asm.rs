@@ -1,0 +1,121 @@
+//! That the `Arch` costs nothing: `cargo xtask check asm`.
+//!
+//! The push of an `LList` under `Native` and a push written with std's atomics are disassembled from this very program
+//! (`objdump` of binutils) and compared, instruction by instruction. Build it with `--release`. Each has a section of its
+//! own, for in the same one the compiler sees that they are identical and keeps but one.
+
+use std::cell::UnsafeCell;
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use txq::arch::{Arch, CellApi, Native};
+use txq::sync::llist::{LList, Linked};
+
+struct Generic {
+    link: <Native as Arch>::Cell<*mut Generic>,
+}
+
+// SAFETY: `link` is always the same field, and only the list uses it.
+unsafe impl Linked<Native> for Generic {
+    #[inline]
+    fn link(&self) -> &<Native as Arch>::Cell<*mut Self> {
+        &self.link
+    }
+}
+
+struct Std {
+    link: UnsafeCell<*mut Std>,
+}
+
+/// # Safety
+/// As [`LList::push`].
+// SAFETY: no other function of this program has the name.
+#[unsafe(no_mangle)]
+// SAFETY: the section is one for code.
+#[unsafe(link_section = ".text.push_generic")]
+#[inline(never)]
+unsafe extern "C" fn push_generic(list: &LList<Native, Generic>, node: *mut Generic) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { list.push(node) }
+}
+
+/// # Safety
+/// As [`LList::push`].
+// SAFETY: no other function of this program has the name.
+#[unsafe(no_mangle)]
+// SAFETY: the section is one for code.
+#[unsafe(link_section = ".text.push_std")]
+#[inline(never)]
+unsafe extern "C" fn push_std(head: &AtomicPtr<Std>, node: *mut Std) -> bool {
+    let mut old = head.load(Relaxed);
+    loop {
+        // SAFETY: the node is the caller's until the exchange succeeds.
+        unsafe { *(*node).link.get() = old };
+        match head.compare_exchange_weak(old, node, Release, Relaxed) {
+            Ok(_) => return old.is_null(),
+            Err(now) => old = now,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    if cfg!(debug_assertions) {
+        eprintln!("asm: debug assertions are in the code: use --release");
+        return ExitCode::FAILURE;
+    }
+    // Used, so that neither is left out of the program.
+    let (list, head) = (LList::new(), AtomicPtr::new(ptr::null_mut()));
+    let mut generic = Generic { link: CellApi::new(ptr::null_mut()) };
+    let mut std = Std { link: UnsafeCell::new(ptr::null_mut()) };
+    // SAFETY: the nodes outlive the lists, which nobody else uses.
+    let first =
+        unsafe { black_box(push_generic)(&list, &mut generic) && black_box(push_std)(&head, &mut std) };
+    assert!(first);
+
+    let text = match disassembly() {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("asm: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let names = ["push_generic", "push_std"];
+    let [generic, std] = names.map(|name| body(&text, name));
+    println!("{:<40}{}", names[0], names[1]);
+    for i in 0..generic.len().max(std.len()) {
+        let at = |body: &[String]| body.get(i).cloned().unwrap_or_default();
+        println!("{:<40}{}", at(&generic), at(&std));
+    }
+    if generic.is_empty() || generic != std {
+        println!("different");
+        return ExitCode::FAILURE;
+    }
+    println!("identical");
+    ExitCode::SUCCESS
+}
+
+fn disassembly() -> Result<String, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let out = Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(program).output();
+    let out = out.map_err(|e| format!("objdump: {e}: install binutils"))?;
+    String::from_utf8(out.stdout).map_err(|e| e.to_string())
+}
+
+/// The instructions of a function, with jumps told by their distance from its start and without padding.
+fn body(text: &str, name: &str) -> Vec<String> {
+    let header = format!("<{name}>:");
+    let start = format!("<{name}");
+    let lines = text.lines().skip_while(|l| !l.ends_with(&header)).skip(1);
+    let instructions = lines.map_while(|l| l.split_once(":\t")).map(|(_, instruction)| {
+        let words: Vec<_> = instruction.split_whitespace().collect();
+        match instruction.split_once(&start) {
+            Some((_, to)) => format!("{} {}", words[0], to.trim_end().trim_end_matches('>')),
+            None => words.join(" "),
+        }
+    });
+    let padding = |i: &String| i == "int3" || i.split(' ').any(|word| word.starts_with("nop"));
+    instructions.filter(|i| !padding(i)).collect()
+}
