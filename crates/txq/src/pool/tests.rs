@@ -116,6 +116,37 @@ fn sizes_out_of_range_are_refused_by_name() {
     assert!(much.contains("no memory"), "{much}");
 }
 
+/// Real threads pass buffers around: what one wrote the next one reads, and all come home.
+#[test]
+fn buffers_go_round_between_threads() {
+    let (threads, rounds) = (3, if cfg!(miri) { 10 } else { 5000 });
+    let pool = pool(64);
+    let wires: Vec<_> = (0..threads).map(|_| std::sync::mpsc::channel::<PacketList>()).collect();
+    let (to, from): (Vec<_>, Vec<_>) = wires.into_iter().unzip();
+    std::thread::scope(|scope| {
+        for (number, from) in from.into_iter().enumerate() {
+            let (pool, to) = (pool.clone(), to[(number + 1) % threads].clone());
+            scope.spawn(move || {
+                let mut cache = pool.cache("s", 0);
+                for round in 0..rounds {
+                    let mut out = PacketList::new();
+                    let _ = cache.alloc_batch(3, 8, &mut out);
+                    out.for_each_mut(|p| p.data_mut().fill(round as u8));
+                    let _ = to.send(out);
+                    let Ok(mut back) = from.recv() else { return };
+                    assert!(back.iter().all(|p| p.data() == [round as u8; 8]));
+                    match round % 3 {
+                        0 => drop(back),
+                        _ => cache.free(&mut back),
+                    }
+                }
+            });
+        }
+    });
+    drop(to);
+    assert_eq!(pool.cache("last", 0).alloc_batch(100, 8, &mut PacketList::new()), Ok(64));
+}
+
 #[cfg(debug_assertions)]
 mod debug {
     use super::*;

@@ -83,3 +83,61 @@ pub unsafe fn reverse<A: Arch, T: Linked<A>>(mut head: *mut T) -> *mut T {
     }
     oldest
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::arch::{Native, NativeCell};
+
+    struct Node {
+        link: NativeCell<*mut Node>,
+        content: (usize, usize),
+    }
+
+    // SAFETY: `link` is always the same field, and only the list uses it.
+    unsafe impl Linked<Native> for Node {
+        fn link(&self) -> &NativeCell<*mut Self> {
+            &self.link
+        }
+    }
+
+    /// Three threads push while one takes: nothing is lost, and each pusher's nodes stay in order.
+    #[test]
+    fn many_push_and_one_takes() {
+        let (pushers, each) = (3, if cfg!(miri) { 20 } else { 20_000 });
+        let list = LList::<Native, Node>::new();
+        thread::scope(|scope| {
+            for pusher in 0..pushers {
+                let list = &list;
+                scope.spawn(move || {
+                    for number in 0..each {
+                        let link = NativeCell::new(ptr::null_mut());
+                        let node = Box::new(Node { link, content: (pusher, number) });
+                        // SAFETY: the box is given up, and freed by the taker.
+                        unsafe { list.push(Box::into_raw(node)) };
+                    }
+                });
+            }
+            let mut taken = vec![0; pushers];
+            while taken.iter().sum::<usize>() < pushers * each {
+                // SAFETY: taken just now.
+                let mut at = unsafe { reverse::<Native, Node>(list.take_all()) };
+                if at.is_null() {
+                    thread::yield_now();
+                }
+                while !at.is_null() {
+                    // SAFETY: each node was a box, and is taken once.
+                    let node = unsafe { Box::from_raw(at) };
+                    let (pusher, number) = node.content;
+                    assert_eq!(number, taken[pusher]);
+                    taken[pusher] += 1;
+                    // SAFETY: the node is ours.
+                    at = node.link.with(|l| unsafe { *l });
+                }
+            }
+        });
+        assert!(list.is_empty());
+    }
+}

@@ -161,3 +161,65 @@ impl<A: Arch, T: Send + Sync + 'static> Drop for Reader<A, T> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+    use std::thread;
+
+    use super::*;
+    use crate::arch::Native;
+
+    static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+    /// A value that is whole if both halves are equal.
+    struct Halves(usize, Box<usize>);
+
+    impl Halves {
+        fn new(n: usize) -> Self {
+            ALIVE.fetch_add(1, Relaxed);
+            Self(n, Box::new(n))
+        }
+    }
+
+    impl Drop for Halves {
+        fn drop(&mut self) {
+            ALIVE.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Readers move on, hold on, come and go while versions are published: each sees whole ones, and all are freed.
+    #[test]
+    fn readers_see_whole_versions_and_old_ones_are_freed() {
+        let versions = if cfg!(miri) { 30 } else { 20_000 };
+        let rcu = Arc::new(Rcu::<Native, _>::new(Halves::new(0)));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut reader = rcu.reader();
+                    let mut newest = 0;
+                    while !done.load(Relaxed) {
+                        if reader.is_stale() {
+                            reader.update();
+                        }
+                        let Halves(left, right) = reader.get();
+                        assert_eq!(left, &**right);
+                        assert!(*left >= newest);
+                        newest = *left;
+                        if left % 7 == 0 {
+                            reader = rcu.reader();
+                        }
+                        thread::yield_now();
+                    }
+                });
+            }
+            (1..=versions).for_each(|n| rcu.publish(Halves::new(n)));
+            done.store(true, Relaxed);
+        });
+        assert_eq!(rcu.versions(), 1);
+        assert_eq!(ALIVE.load(Relaxed), 1);
+        drop(rcu);
+        assert_eq!(ALIVE.load(Relaxed), 0);
+    }
+}

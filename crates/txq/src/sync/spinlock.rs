@@ -148,3 +148,62 @@ impl<A: Arch, T> Drop for Held<'_, A, T> {
         self.lock.release();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::arch::Native;
+
+    #[test]
+    fn one_holder_at_a_time() {
+        let (threads, rounds) = (3, if cfg!(miri) { 10 } else { 5000 });
+        let lock = SpinLock::<Native, _>::new(0);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        lock.with(|held| {
+                            *held.data() += 1;
+                            held.unlocked(|| ());
+                            *held.data() += 1;
+                        });
+                        while lock.try_with(|held| *held.data() += 1).is_none() {
+                            Native::relax();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(lock.with(|held| *held.data()), 3 * threads * rounds);
+    }
+
+    /// The lock goes to waiters in the order in which they queued.
+    #[test]
+    fn first_come_first_served() {
+        let waiters = 4;
+        let lock = SpinLock::<Native, _>::new(Vec::new());
+        thread::scope(|scope| {
+            lock.with(|_| {
+                let mut last = ptr::null_mut();
+                for waiter in 0..waiters {
+                    let lock = &lock;
+                    scope.spawn(move || lock.with(|held| held.data().push(waiter)));
+                    last = lock.tail.wait_until(Relaxed, |tail| tail != last);
+                }
+            });
+        });
+        assert_eq!(lock.with(|held| held.data().clone()), Vec::from_iter(0..waiters));
+    }
+
+    #[test]
+    fn a_panic_releases() {
+        let lock = SpinLock::<Native, _>::new(());
+        let panics =
+            |f: &dyn Fn()| assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err());
+        panics(&|| lock.with(|_| panic!("while holding")));
+        panics(&|| lock.with(|held| held.unlocked(|| panic!("while not holding"))));
+        assert!(lock.try_with(|_| ()).is_some());
+    }
+}

@@ -145,3 +145,51 @@ impl<A: Arch, T> Drop for Ring<A, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::arch::Native;
+
+    #[test]
+    fn values_cross_in_order() {
+        let values = if cfg!(miri) { 60 } else { 100_000 };
+        let (mut producer, mut consumer) = ring::<Native, Box<u32>>(5);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..values {
+                    let mut value = Box::new(number);
+                    while let Err(back) = producer.push(value) {
+                        value = back;
+                        producer.publish();
+                        thread::yield_now();
+                    }
+                    if number % 3 == 0 {
+                        producer.publish();
+                    }
+                }
+            });
+            for number in 0..values {
+                while consumer.peek().is_none() {
+                    consumer.publish();
+                    thread::yield_now();
+                }
+                assert_eq!(consumer.pop(), Some(Box::new(number)));
+            }
+        });
+        assert!(consumer.pop().is_none());
+    }
+
+    #[test]
+    fn a_full_ring_gives_the_value_back_and_frees_what_it_holds() {
+        let value = Arc::new(());
+        let (mut producer, consumer) = ring::<Native, _>(2);
+        assert!(producer.push(value.clone()).is_ok());
+        assert!(producer.push(value.clone()).is_ok());
+        assert!(producer.push(value.clone()).is_err());
+        drop((producer, consumer));
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}
