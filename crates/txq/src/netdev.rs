@@ -157,7 +157,7 @@ impl<A: Arch> NetDev<A> {
             return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc."));
         }
         let mut changed = Ok(());
-        root.discipline.with_core(&mut |core| {
+        root.with_core(&self.shared, |core| {
             if let Some(qdisc) = &mut core.qdisc {
                 changed = qdisc.change(&mut words.clone(), &self.shared.env);
             }
@@ -182,7 +182,7 @@ impl<A: Arch> NetDev<A> {
                     stats: Default::default(),
                     xstats: None,
                 };
-                root.discipline.with_core(&mut |core| {
+                root.with_core(shared, |core| {
                     info.stats = core.stats();
                     if let Some(qdisc) = &core.qdisc {
                         info.options = qdisc.options(style);
@@ -239,7 +239,9 @@ impl<A: Arch> NetDev<A> {
             let mut cache = shared.pool.cache("shutdown", 0);
             let mut cx = Ctx::new(shared, &mut cache);
             for root in &shared.roots {
-                root.discipline.with_core(&mut |core| core.deactivate(&mut cx));
+                root.with_core(shared, |core| core.deactivate(&mut cx));
+                // What waits for an owner, and what a sender is in the driver with.
+                root.discipline.run(root, &mut cx);
                 cx.free_dropped();
             }
             shared.sched.iter().for_each(|s| s.event.notify());

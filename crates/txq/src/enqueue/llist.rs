@@ -5,6 +5,9 @@
 //! runs the queue. So one sender at a time waits for the lock, however many there are, and it brings everybody's packets
 //! along. A batch is one node of the list: its owner moves it into the qdisc without touching each packet.
 //!
+//! The kernel's owner enqueues all that it took. Here an owner enqueues no more than it dequeues, and leaves the rest to
+//! the worker when its turn is over: with a qdisc that is slow to enqueue, one that only enqueued would send nothing.
+//!
 //! The price of leaving: who leaves is told [`Verdict::Success`] before the qdisc has seen its packets. Drops are then told
 //! by counters only. A sender that comes alone gets the qdisc's own verdict.
 //!
@@ -14,27 +17,33 @@
 //!
 //! The root lock is still a lock: while its holder is preempted in the qdisc, the one sender with the duty waits, and
 //! the list fills behind it.
+//!
+//! Whoever makes room in the device need not send a worker while the list is not empty (`look_again`; Linux 6.19,
+//! f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is on its way to the lock, or a worker has been
+//! sent, and either will take the list and then look whether the txq is open. The waker stores the open txq and then
+//! loads the list; the owner exchanges the list and then loads whether the txq is open. Each is a store before a load of
+//! the other's word, so each has a full fence between: in `look_again` and `Owns::gather`, which pair.
 
-use std::ptr::NonNull;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, CellApi};
+use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::enqueue::Discipline;
+use crate::enqueue::intake::Intake;
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
 use crate::qdisc::Verdict;
-use crate::run::{Core, admit, run};
-use crate::sync::llist::{self, LList, Linked};
-use crate::sync::spinlock::SpinLock;
+use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::llist::LList;
+use crate::sync::spinlock::{Held, SpinLock};
 
 struct Llist<A: Arch> {
     defer: CachePadded<Defer<A>>,
-    root: CachePadded<SpinLock<A, Core<A>>>,
+    root: CachePadded<SpinLock<A, Owned<A>>>,
     max_burst: u32,
 }
 
@@ -45,29 +54,73 @@ struct Defer<A: Arch> {
     count: A::AtomicU32,
 }
 
+/// What the root lock guards.
+struct Owned<A: Arch> {
+    core: Core<A>,
+    intake: Intake<A>,
+}
+
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
     let defer = Defer { list: LList::new(), count: A::AtomicU32::new(0) };
-    let root = CachePadded::new(SpinLock::new(core));
-    Box::new(Llist { defer: CachePadded::new(defer), root, max_burst })
+    let root = SpinLock::new(Owned { core, intake: Intake::new() });
+    Box::new(Llist { defer: CachePadded::new(defer), root: CachePadded::new(root), max_burst })
+}
+
+/// The holder of the root lock, for one turn.
+struct Owns<'w, A: Arch> {
+    root: Held<'w, A, Owned<A>>,
+    defer: &'w Defer<A>,
+    /// Whether this turn has taken the list. Who pushes onto it from then on has the duty.
+    took: bool,
+}
+
+impl<A: Arch> Owner<A> for Owns<'_, A> {
+    #[inline]
+    fn core(&mut self) -> &mut Core<A> {
+        &mut self.root.data().core
+    }
+
+    #[inline]
+    fn gather(
+        &mut self,
+        _: &mut PacketList<A>,
+        packets: usize,
+        chunk: &mut PacketList<A>,
+        _: &Root<A>,
+        _: &mut Ctx<'_, A>,
+    ) -> usize {
+        let intake = &mut self.root.data().intake;
+        if intake.is_empty() && !self.took {
+            self.took = true;
+            let newest = self.defer.list.take_all();
+            self.defer.count.store(0, Relaxed);
+            // Exchange the list before load the txq's state: pairs with the fence in `look_again`.
+            A::fence(SeqCst);
+            // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_all` acquired them.
+            unsafe { intake.refill(newest) };
+        }
+        intake.next(packets, chunk)
+    }
+
+    #[inline]
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
+        self.root.unlocked(|| f(driven));
+        true
+    }
+
+    #[inline]
+    fn leave(&mut self, _: bool) -> bool {
+        self.root.data().intake.is_empty() && (self.took || self.defer.list.is_empty())
+    }
 }
 
 impl<A: Arch> Llist<A> {
-    /// Takes the whole list, oldest first, and tells whether one sender brought it all. The caller has the
-    /// root lock, which is what keeps one taking from overtaking the next.
-    fn take(&self, all: &mut PacketList<A>) -> bool {
-        let taken = self.defer.list.take_all();
-        self.defer.count.store(0, Relaxed);
-        // SAFETY: just taken, and nobody else has it.
-        let mut node = unsafe { llist::reverse::<A, _>(taken) };
-        let mut senders = 0;
-        while let Some(head) = NonNull::new(node) {
-            // SAFETY: taken nodes are valid and ours. The link is read before the list it heads is made.
-            node = unsafe { head.as_ref().link().with(|l| *l) };
-            // SAFETY: pushed by `submit` below as a chain, and acquired by `take_all`.
-            all.append(&mut unsafe { PacketList::from_chain(head) });
-            senders += 1;
-        }
-        senders == 1
+    fn turn(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let mut owner = Owns { root: self.root.lock(), defer: &self.defer, took: false };
+        let verdict = turn(&mut owner, root, &mut PacketList::new(), cx);
+        drop(owner);
+        cx.free_dropped();
+        verdict
     }
 }
 
@@ -87,28 +140,25 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         if !unsafe { self.defer.list.push(chain.as_ptr()) } {
             return Verdict::Success;
         }
-        let verdict = self.root.with(|held| {
-            let mut packets = PacketList::new();
-            let alone = self.take(&mut packets);
-            let verdict = admit(held, root, &mut packets, cx);
-            run(held, root, cx);
-            if alone { verdict } else { Verdict::Success }
-        });
-        cx.free_dropped();
-        verdict
+        self.turn(root, cx)
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        self.root.with(|held| run(held, root, cx));
-        cx.free_dropped();
+        let _ = self.turn(root, cx);
     }
 
-    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>)) {
-        self.root.with(|held| f(held.data()));
+    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        self.root.with(|held| {
+            let Owned { core, intake } = held.data();
+            // Under the lock: whoever took packets off the list has put them in one of the two by now.
+            f(core, !intake.is_empty() || !self.defer.list.is_empty());
+        });
+        true
     }
 
-    fn is_idle(&self) -> bool {
-        // Under the lock: whoever took packets off the list has enqueued them by now.
-        self.root.with(|held| self.defer.list.is_empty() && held.data().is_idle())
+    fn look_again(&self) -> bool {
+        // Store the open txq before load the list: pairs with the fence in `gather`.
+        A::fence(SeqCst);
+        !self.defer.list.is_empty()
     }
 }

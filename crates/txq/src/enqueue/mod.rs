@@ -1,14 +1,19 @@
 //! Enqueue disciplines: how concurrent senders reach one qdisc.
 //!
 //! A queue's core has one owner at a time; a discipline says how a thread becomes it, and what the others do. It
-//! keeps the core where it likes, behind a lock or behind nothing but its own protocol, and calls `run::admit` and
-//! `run::run` while it has it. A discipline is one file and a line in `kinds`.
+//! keeps the core where it likes, behind a lock or behind nothing but its own protocol, and calls `run::turn` while it
+//! has it. A discipline is one file and a line in `kinds`.
 //!
 //! | discipline | a sender that finds the queue in use | source |
 //! |---|---|---|
+//! | `combine` | leaves its packets on a list and goes; nobody waits for anybody | our own |
+//! | `llist` | leaves its packets on a list and goes; one at a time waits for the lock, to bring them all | Linux 6.19, 100dfa74ca74 |
+//! | `busylock` | waits, in front of a second lock, so that the owner competes with one sender and not with all | Linux 2.6.36 to 6.18 |
 //! | `spinlock` | waits; the owner waits too, for the lock it needs after each batch | Linux until 2.6.35 |
-//! | `llist` | leaves its packets on a list and goes | Linux 6.19, 100dfa74ca74 |
 
+mod busylock;
+mod combine;
+mod intake;
 mod llist;
 mod noqueue;
 mod spinlock;
@@ -33,11 +38,15 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     /// Runs the queue: the worker's turn.
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>);
 
-    /// Calls `f` with the core, when its owner is done.
-    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>));
+    /// Waits until the core has no owner, and calls `f` with it, and with whether something waits for an owner. False
+    /// when somebody has left something meanwhile, and a worker must see to it.
+    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
 
-    /// Whether nothing is queued, nothing waits for the owner, and there is no owner.
-    fn is_idle(&self) -> bool;
+    /// Whether somebody has the queue, or is about to, who will look once more what there is to send. What made the
+    /// caller ask is then seen. If not, a worker must be sent.
+    fn look_again(&self) -> bool {
+        false
+    }
 }
 
 /// A discipline by its name.
@@ -47,8 +56,13 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All disciplines that a user can choose, the default first. A new one is a file and a line here.
-pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 2] {
-    [Kind { name: "llist", build: llist::build }, Kind { name: "spinlock", build: spinlock::build }]
+pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 4] {
+    [
+        Kind { name: "combine", build: combine::build },
+        Kind { name: "llist", build: llist::build },
+        Kind { name: "busylock", build: busylock::build },
+        Kind { name: "spinlock", build: spinlock::build },
+    ]
 }
 
 /// The names of the disciplines, the default first.

@@ -31,11 +31,8 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
     /// There is nothing that could be left behind.
     fn run(&self, _: &Root<A>, _: &mut Ctx<'_, A>) {}
 
-    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>)) {
-        self.core.with(|held| f(held.data()));
-    }
-
-    fn is_idle(&self) -> bool {
+    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        self.core.with(|held| f(held.data(), false));
         true
     }
 }

@@ -11,7 +11,7 @@ use crate::enqueue::Discipline;
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
-use crate::run::{Core, Owner, admit, run};
+use crate::run::{Core, Driven, Owner, turn};
 use crate::sync::spinlock::{Held, SpinLock};
 
 struct Spinlock<A: Arch> {
@@ -22,6 +22,7 @@ pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipli
     Box::new(Spinlock { root: SpinLock::new(core) })
 }
 
+/// Whoever holds a root lock. Nobody leaves anything for it: the others wait.
 impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
@@ -29,32 +30,43 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
     }
 
     #[inline]
-    fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        Held::unlocked(self, f)
+    fn gather(
+        &mut self,
+        own: &mut PacketList<A>,
+        _: usize,
+        chunk: &mut PacketList<A>,
+        _: &Root<A>,
+        _: &mut Ctx<'_, A>,
+    ) -> usize {
+        chunk.append(own);
+        1
+    }
+
+    #[inline]
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
+        self.unlocked(|| f(driven));
+        true
+    }
+
+    #[inline]
+    fn leave(&mut self, _: bool) -> bool {
+        true
     }
 }
 
 impl<A: Arch> Discipline<A> for Spinlock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = self.root.with(|held| {
-            let verdict = admit(held, root, batch, cx);
-            run(held, root, cx);
-            verdict
-        });
+        let verdict = self.root.with(|held| turn(held, root, batch, cx));
         cx.free_dropped();
         verdict
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        self.root.with(|held| run(held, root, cx));
-        cx.free_dropped();
+        let _ = self.submit(root, &mut PacketList::new(), cx);
     }
 
-    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>)) {
-        self.root.with(|held| f(held.data()));
-    }
-
-    fn is_idle(&self) -> bool {
-        self.root.with(|held| held.data().is_idle())
+    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        self.root.with(|held| f(held.data(), false));
+        true
     }
 }

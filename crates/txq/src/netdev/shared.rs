@@ -11,6 +11,7 @@ use crate::enqueue::Discipline;
 use crate::flow::FlowHasher;
 use crate::pool::Pool;
 use crate::qdisc::Env;
+use crate::run::Core;
 use crate::schedule::Schedule;
 use crate::sender::SenderCounters;
 use crate::stats::device::{DeviceStats, QueueStats};
@@ -36,6 +37,24 @@ pub(crate) struct Root<A: Arch> {
 impl<A: Arch> Root<A> {
     pub(crate) fn count_burst_drops(&self, packets: u32) {
         self.burst_drops.fetch_add(packets.into(), Relaxed);
+    }
+
+    /// Calls `f` with the core when it has no owner.
+    pub(crate) fn with_core(&self, dev: &Shared<A>, mut f: impl FnMut(&mut Core<A>)) {
+        self.visit(dev, &mut |core, _| f(core));
+    }
+
+    /// Whether nothing is queued, nothing waits for an owner, and there is no owner.
+    pub(crate) fn is_idle(&self, dev: &Shared<A>) -> bool {
+        let mut idle = false;
+        self.visit(dev, &mut |core, waiting| idle = core.is_idle() && !waiting);
+        idle
+    }
+
+    fn visit(&self, dev: &Shared<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) {
+        if !self.discipline.visit(f) {
+            dev.hand_over(self.index);
+        }
     }
 }
 
@@ -81,8 +100,15 @@ impl<A: Arch> Shared<A> {
         &self.sched[root % self.sched.len()]
     }
 
-    /// Has a worker run a queue.
+    /// Has a queue looked at again: by who has it or is about to, else by a worker (`__netif_schedule`).
     pub(crate) fn schedule(&self, root: usize) {
+        if !self.roots[root].discipline.look_again() {
+            self.hand_over(root);
+        }
+    }
+
+    /// Has a worker run a queue.
+    pub(crate) fn hand_over(&self, root: usize) {
         self.sched_of_root(root).run(root);
     }
 
@@ -93,7 +119,7 @@ impl<A: Arch> Shared<A> {
 
     /// Whether no packet is on its way through a txq.
     pub(crate) fn is_idle(&self, txq: u16) -> bool {
-        self.roots[self.root_of(txq)].discipline.is_idle() && self.txqs[usize::from(txq)].in_flight() == 0
+        self.roots[self.root_of(txq)].is_idle(self) && self.txqs[usize::from(txq)].in_flight() == 0
     }
 
     pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) {
@@ -124,7 +150,7 @@ impl<A: Arch> Shared<A> {
         let mut stats = DeviceStats::default();
         let mut taken = 0;
         for root in &self.roots {
-            root.discipline.with_core(&mut |core| {
+            root.with_core(self, |core| {
                 let c = core.counters();
                 taken += c.taken;
                 stats.sent += c.sent;

@@ -49,6 +49,14 @@ impl<A: Arch> Fifo<A> {
         self.stats.bytes += out.bytes() - bytes;
     }
 
+    /// Puts packets that were taken and not sent back in front.
+    pub(super) fn put_back(&mut self, packets: &mut PacketList<A>) {
+        self.stats.packets -= packets.segs();
+        self.stats.bytes -= packets.bytes();
+        packets.append(&mut self.queue);
+        self.queue.append(packets);
+    }
+
     /// Drops a packet that was not queued.
     pub(super) fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;

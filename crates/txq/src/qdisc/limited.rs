@@ -77,6 +77,10 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
         self.queue.pop(budget.packets, out);
     }
 
+    fn requeue(&mut self, batch: &mut PacketList<A>) {
+        self.queue.put_back(batch);
+    }
+
     fn peek(&mut self) -> Option<&Packet<A>> {
         self.queue.front()
     }

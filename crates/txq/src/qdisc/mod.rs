@@ -81,6 +81,12 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Appends the packets that are next, within `budget`, to `out`.
     fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>);
 
+    /// Takes back the first of `batch`, which this qdisc gave up just now and the driver refused, as many as it can put
+    /// where they came from, and leaves the rest, which will be sent before everything else. A qdisc that orders
+    /// packets only by what it knows of them takes all, so that a later packet of a higher priority still goes first
+    /// (the kernel's `gso_skb` cannot). A qdisc that has charged for them takes none.
+    fn requeue(&mut self, _batch: &mut PacketList<A>) {}
+
     /// The packet that the next dequeue returns first, if it returns one now.
     fn peek(&mut self) -> Option<&Packet<A>>;
 

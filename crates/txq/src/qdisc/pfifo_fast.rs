@@ -31,13 +31,17 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     Ok(Built::Qdisc(Box::new(PfifoFast { bands, limit: env.tx_queue_len })))
 }
 
+fn band<A: Arch>(packet: &Packet<A>) -> usize {
+    PRIOMAP[(packet.priority() & 15) as usize].into()
+}
+
 impl<A: Arch> Qdisc<A> for PfifoFast<A> {
     fn kind(&self) -> &'static str {
         SYNTAX.kind
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        let band = &mut self.bands[usize::from(PRIOMAP[(packet.priority() & 15) as usize])];
+        let band = &mut self.bands[band(&packet)];
         if band.len() < self.limit as usize { band.push(packet) } else { band.refuse(packet, cx) }
     }
 
@@ -48,6 +52,16 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
             if out.len() == end {
                 return;
             }
+        }
+    }
+
+    fn requeue(&mut self, batch: &mut PacketList<A>) {
+        let mut back = [const { PacketList::new() }; 3];
+        while let Some(packet) = batch.pop_front() {
+            back[band(&packet)].push_back(packet);
+        }
+        for (band, back) in self.bands.iter_mut().zip(&mut back) {
+            band.put_back(back);
         }
     }
 

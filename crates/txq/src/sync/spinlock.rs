@@ -52,6 +52,14 @@ impl<A: Arch, T> SpinLock<A, T> {
         f(&mut Held { lock: self })
     }
 
+    /// Waits for the lock, and has it until the guard is dropped: for who must let go of it in the midst of another
+    /// lock's critical section.
+    #[inline]
+    pub fn lock(&self) -> Held<'_, A, T> {
+        self.acquire();
+        Held { lock: self }
+    }
+
     /// Calls `f` if the lock is free.
     #[inline]
     pub fn try_with<R>(&self, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> Option<R> {

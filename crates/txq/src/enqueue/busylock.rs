@@ -1,0 +1,108 @@
+//! busylock: a root lock, and a second lock that contended senders queue at before they queue at the first.
+//!
+//! The owner needs the root lock again after each batch. Among all senders it would wait its turn; but of those that find
+//! the queue in use only the holder of the busylock goes on to the root lock, so the owner competes with one. Every
+//! other sender still waits, at the other lock (Linux 2.6.36, "net: add additional lock to qdisc to increase throughput").
+//!
+//! Whether the queue is in use is looked up without a lock and may be wrong. Then a sender takes the busylock in vain, or
+//! competes with the owner once more; nothing else depends on it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic};
+use crate::ctx::Ctx;
+use crate::enqueue::Discipline;
+use crate::netdev::Root;
+use crate::packet::PacketList;
+use crate::qdisc::Verdict;
+use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::spinlock::{Held, SpinLock};
+
+struct Busylock<A: Arch> {
+    busy: CachePadded<SpinLock<A, ()>>,
+    root: CachePadded<SpinLock<A, Core<A>>>,
+    /// 1 while an owner is in the driver (`qdisc->running`).
+    running: CachePadded<A::AtomicU32>,
+}
+
+pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipline<A>> {
+    Box::new(Busylock {
+        busy: CachePadded::new(SpinLock::new(())),
+        root: CachePadded::new(SpinLock::new(core)),
+        running: CachePadded::new(A::AtomicU32::new(0)),
+    })
+}
+
+impl<A: Arch> Busylock<A> {
+    fn turn(
+        &self,
+        busy: Option<Held<'_, A, ()>>,
+        root: &Root<A>,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let verdict = turn(&mut Owns { root: self.root.lock(), way: self, busy }, root, batch, cx);
+        cx.free_dropped();
+        verdict
+    }
+}
+
+/// The holder of the root lock. It has the busylock until it goes to the driver: the long part of its turn.
+struct Owns<'w, A: Arch> {
+    root: Held<'w, A, Core<A>>,
+    way: &'w Busylock<A>,
+    busy: Option<Held<'w, A, ()>>,
+}
+
+impl<A: Arch> Owner<A> for Owns<'_, A> {
+    #[inline]
+    fn core(&mut self) -> &mut Core<A> {
+        self.root.data()
+    }
+
+    #[inline]
+    fn gather(
+        &mut self,
+        own: &mut PacketList<A>,
+        _: usize,
+        chunk: &mut PacketList<A>,
+        _: &Root<A>,
+        _: &mut Ctx<'_, A>,
+    ) -> usize {
+        chunk.append(own);
+        1
+    }
+
+    #[inline]
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
+        self.way.running.store(1, Relaxed);
+        self.busy = None;
+        let way = self.way;
+        self.root.unlocked(|| f(driven));
+        way.running.store(0, Relaxed);
+        true
+    }
+
+    #[inline]
+    fn leave(&mut self, _: bool) -> bool {
+        true
+    }
+}
+
+impl<A: Arch> Discipline<A> for Busylock<A> {
+    fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let busy = (self.running.load(Relaxed) != 0).then(|| self.busy.lock());
+        self.turn(busy, root, batch, cx)
+    }
+
+    fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        let _ = self.turn(None, root, &mut PacketList::new(), cx);
+    }
+
+    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        self.root.with(|held| f(held.data(), false));
+        true
+    }
+}

@@ -1,0 +1,238 @@
+//! A queue's state, which has one owner at a time.
+
+use crate::arch::Arch;
+use crate::ctx::Ctx;
+use crate::drop::{DropCounts, DropReason};
+use crate::netdev::Root;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Budget, Cx, Qdisc};
+use crate::run::{Driven, Going};
+use crate::stats::QdiscStats;
+use crate::txqueue::TxQueue;
+
+/// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
+const BULK_SHARED: usize = 8;
+
+/// A queue's state: the qdisc and what goes with it. Plain data with one owner.
+pub(crate) struct Core<A: Arch> {
+    /// None for noqueue.
+    pub(crate) qdisc: Option<Box<dyn Qdisc<A>>>,
+    /// Dequeued and not sent: refused by the driver (`gso_skb`), or found to be for another txq than the packet before
+    /// (`skb_bad_txq`). Sent before everything else, and still part of the queue.
+    requeued: PacketList<A>,
+    /// Whether an owner is in the driver, with the core laid aside.
+    pub(super) running: bool,
+    /// False once the device shuts down: everything that arrives is dropped (`__QDISC_STATE_DEACTIVATED`).
+    pub(super) active: bool,
+    pub(super) counters: CoreCounters,
+}
+
+/// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
+/// `taken = sent + drops + in_driver + held`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CoreCounters {
+    pub(crate) taken: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) drops: DropCounts,
+    pub(crate) requeues: u64,
+    /// In the driver's hands at this moment.
+    pub(crate) in_driver: u64,
+    /// Queued here.
+    pub(crate) held: u64,
+}
+
+impl<A: Arch> Core<A> {
+    pub(crate) fn new(qdisc: Option<Box<dyn Qdisc<A>>>) -> Self {
+        Self {
+            qdisc,
+            requeued: PacketList::new(),
+            running: false,
+            active: true,
+            counters: CoreCounters::default(),
+        }
+    }
+
+    /// The counters at this moment.
+    pub(crate) fn counters(&self) -> CoreCounters {
+        CoreCounters { held: self.qlen() as u64, ..self.counters }
+    }
+
+    /// Packets queued.
+    pub(crate) fn qlen(&self) -> usize {
+        self.qdisc.as_ref().map_or(0, |q| q.qlen()) + self.requeued.len()
+    }
+
+    /// The qdisc's counters, with those of the packets that wait to be sent again.
+    pub(crate) fn stats(&self) -> QdiscStats {
+        let mut stats = self.qdisc.as_ref().map(|q| q.stats()).unwrap_or_default();
+        stats.backlog += self.requeued.bytes();
+        stats.qlen += self.requeued.len() as u64;
+        stats.requeues += self.counters.requeues;
+        stats
+    }
+
+    /// Whether an owner is in the driver, or what it brought back is still to be absorbed.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        self.running
+    }
+
+    /// Whether nothing is queued and nobody is in the driver.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.running && self.qlen() == 0
+    }
+
+    /// Drops everything, and everything that comes after (`dev_deactivate`).
+    pub(crate) fn deactivate(&mut self, cx: &mut Ctx<'_, A>) {
+        self.active = false;
+        let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+        if let Some(qdisc) = &mut self.qdisc {
+            qdisc.reset(&mut qcx);
+        }
+        while let Some(packet) = self.requeued.pop_front() {
+            qcx.drop(packet, DropReason::QueuePurge);
+        }
+    }
+
+    pub(super) fn drop_all(&mut self, batch: &mut PacketList<A>, reason: DropReason, cx: &mut Ctx<'_, A>) {
+        self.counters.drops.add(reason, batch.len() as u64);
+        batch.for_each_mut(|p| p.set_drop_reason(reason));
+        cx.to_free.append(batch);
+    }
+
+    /// The txq that a lone packet may go to past the qdisc: there is nothing that it could overtake, and room.
+    pub(super) fn bypass(&mut self, root: &Root<A>, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> Option<u16> {
+        if batch.len() != 1 || !self.is_idle() {
+            return None;
+        }
+        let qdisc = self.qdisc.as_mut().filter(|q| q.can_bypass())?;
+        let txq = root.txq.or_else(|| batch.front().map(Packet::txq))?;
+        if cx.dev.txqs[usize::from(txq)].stopped() {
+            return None;
+        }
+        qdisc.bypassed(batch.segs(), batch.bytes());
+        Some(txq)
+    }
+
+    /// Dequeues the next batch, and tells the txq it is for. None when there is nothing to send now.
+    pub(super) fn dequeue(
+        &mut self,
+        root: &Root<A>,
+        quota: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Option<u16> {
+        match root.txq {
+            Some(txq) => self.dequeue_one_txq(&cx.dev.txqs[usize::from(txq)], quota, batch, cx),
+            None => self.dequeue_shared(quota, batch, cx),
+        }
+    }
+
+    /// All packets go to one txq (`TCQ_F_ONETXQUEUE`).
+    fn dequeue_one_txq(
+        &mut self,
+        txq: &TxQueue<A>,
+        quota: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Option<u16> {
+        if txq.stopped() {
+            return None;
+        }
+        let budget = quota.min(txq.room() as usize).max(1);
+        if self.requeued.is_empty() {
+            self.pull(budget, batch, cx);
+        } else {
+            self.requeued.move_front(budget, batch);
+        }
+        (!batch.is_empty()).then_some(txq.index)
+    }
+
+    /// Packets go to several txqs: a batch is what comes in a row for one of them, and a packet for a stopped txq holds
+    /// up those behind it.
+    fn dequeue_shared(
+        &mut self,
+        quota: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Option<u16> {
+        if self.requeued.is_empty() {
+            self.pull_aside(cx);
+        }
+        let index = self.requeued.front()?.txq();
+        let txq = &cx.dev.txqs[usize::from(index)];
+        if txq.stopped() {
+            return None;
+        }
+        let budget = quota.min(BULK_SHARED).min(txq.room() as usize).max(1);
+        while batch.len() < budget && self.requeued.front().is_some_and(|p| p.txq() == index) {
+            self.requeued.move_front(1, batch);
+            if self.requeued.is_empty() {
+                self.pull_aside(cx);
+            }
+        }
+        Some(index)
+    }
+
+    /// Dequeues one packet and puts it aside.
+    fn pull_aside(&mut self, cx: &mut Ctx<'_, A>) {
+        let mut one = PacketList::new();
+        self.pull(1, &mut one, cx);
+        self.requeued.append(&mut one);
+    }
+
+    /// Dequeues from the qdisc itself.
+    fn pull(&mut self, packets: usize, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        if let Some(qdisc) = &mut self.qdisc {
+            let mut qcx =
+                Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+            qdisc.dequeue_batch(Budget { packets }, out, &mut qcx);
+        }
+    }
+}
+
+impl<A: Arch> Core<A> {
+    /// Takes back what the driver left of a batch, and counts the rest. For the owner who sent it, or for who has the
+    /// core when that one comes back to it.
+    pub(super) fn returned(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) -> Going {
+        let Driven { batch, txq, packets, sent, drops } = driven;
+        self.counters.in_driver = 0;
+        self.counters.sent += sent.packets;
+        self.counters.sent_bytes += sent.bytes;
+        if sent.packets == *packets {
+            return Going::On;
+        }
+        self.counters.drops.merge(drops);
+        if batch.is_empty() {
+            return Going::On;
+        }
+        self.requeue(batch, cx);
+        match sent.retry {
+            Some(after) => cx.dev.retry(root.index, after),
+            // The txq's wake will run the queue. If it has come already, whoever it sent found us running and left.
+            None if !cx.dev.txqs[usize::from(*txq)].stopped() => cx.dev.hand_over(root.index),
+            None => {}
+        }
+        Going::Blocked
+    }
+
+    /// As [`returned`](Core::returned), by who has the core when another thread has left the driver.
+    pub(crate) fn absorb(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) {
+        let _ = self.returned(root, driven, cx);
+        self.running = false;
+    }
+
+    /// Puts back what the driver refused: to where the qdisc had it, or in front of everything.
+    fn requeue(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        if !self.active {
+            return self.drop_all(batch, DropReason::QueuePurge, cx);
+        }
+        self.counters.requeues += batch.len() as u64;
+        if let Some(qdisc) = &mut self.qdisc {
+            qdisc.requeue(batch);
+        }
+        batch.append(&mut self.requeued);
+        self.requeued.append(batch);
+    }
+}
