@@ -6,6 +6,9 @@
 //! An owner's [`turn`] ends when there is nothing to send, when the txq is stopped (its wake schedules the queue), when
 //! the driver refuses (a timer does), or when it has done its share (the worker goes on).
 
+use std::marker::PhantomData;
+use std::mem;
+
 use crate::arch::{Arch, Nanos};
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
@@ -46,6 +49,11 @@ pub(crate) trait Owner<A: Arch> {
     /// Ends the turn. Returns false, and the core stays with the caller, when something has been left for it
     /// meanwhile. When `tired` the turn ends anyway, and false means that somebody else must see to what is left.
     fn leave(&mut self, tired: bool) -> bool;
+
+    /// What was said of the owner's own packets, if they had to wait with those of others.
+    fn said(&self) -> Option<Verdict> {
+        None
+    }
 }
 
 /// A batch in the driver's hands, and what became of it.
@@ -109,15 +117,17 @@ fn admit<A: Arch>(
 /// send. The worker goes on with what is left.
 #[inline]
 pub(crate) fn turn<A: Arch>(
-    owner: &mut impl Owner<A>,
+    owner: impl Owner<A>,
     root: &Root<A>,
     own: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
+    let unwound = Unwound { dev: cx.dev, root: root.index };
+    // Dropped before `unwound`: the worker must not come while it still has the queue.
+    let mut owner = owner;
     let mut quota = QUOTA;
     let mut verdict = None;
     let mut end = None;
-    let unwound = Unwound { dev: cx.dev, root: root.index };
     loop {
         let mut chunk = PacketList::new();
         let batches = owner.gather(own, quota, &mut chunk, root, cx);
@@ -125,12 +135,12 @@ pub(crate) fn turn<A: Arch>(
         let before = quota;
         let mut going = Going::On;
         if admitted > 0 {
-            let (said, then) = admit(owner, root, &mut chunk, cx);
+            let (said, then) = admit(&mut owner, root, &mut chunk, cx);
             verdict.get_or_insert(if batches == 1 { said } else { Verdict::Success });
             going = then;
         }
         if going == Going::On {
-            going = run(owner, root, &mut quota, cx);
+            going = run(&mut owner, root, &mut quota, cx);
         }
         if going == Going::Gone {
             break;
@@ -151,8 +161,8 @@ pub(crate) fn turn<A: Arch>(
         }
         break;
     }
-    std::mem::forget(unwound);
-    verdict.unwrap_or(Verdict::Success)
+    mem::forget(unwound);
+    owner.said().or(verdict).unwrap_or(Verdict::Success)
 }
 
 /// A turn that a panic ends: the worker goes on.
@@ -201,16 +211,15 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
 /// An owner while its batch is in the driver. Whatever ends that, a panic of the driver too, the queue goes on.
 struct InDriver<'o, A: Arch, O: Owner<A>> {
     owner: &'o mut O,
-    dev: &'o Shared<A>,
-    root: usize,
+    arch: PhantomData<A>,
 }
 
 impl<'o, A: Arch, O: Owner<A>> InDriver<'o, A, O> {
-    fn enter(owner: &'o mut O, dev: &'o Shared<A>, root: usize, packets: u64) -> Self {
+    fn enter(owner: &'o mut O, packets: u64) -> Self {
         let core = owner.core();
         core.running = true;
         core.counters.in_driver = packets;
-        Self { owner, dev, root }
+        Self { owner, arch: PhantomData }
     }
 }
 
@@ -218,12 +227,8 @@ impl<A: Arch, O: Owner<A>> Drop for InDriver<'_, A, O> {
     fn drop(&mut self) {
         let core = self.owner.core();
         core.running = false;
-        let lost = std::mem::take(&mut core.counters.in_driver);
-        if lost > 0 {
-            core.counters.drops.add(DropReason::NotSpecified, lost);
-            // Those who came meanwhile found the queue running, and left.
-            self.dev.hand_over(self.root);
-        }
+        let lost = mem::take(&mut core.counters.in_driver);
+        core.counters.drops.add(DropReason::NotSpecified, lost);
     }
 }
 
@@ -235,11 +240,11 @@ fn run_batch<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> Going {
     driven.packets = driven.batch.len() as u64;
-    let in_driver = InDriver::enter(owner, cx.dev, root.index, driven.packets);
+    let in_driver = InDriver::enter(owner, driven.packets);
     let txq = &cx.dev.txqs[usize::from(driven.txq)];
     let ours = in_driver.owner.drive(driven, |d| d.sent = txq.transmit(&mut d.batch, cx, &mut d.drops));
     if !ours {
-        std::mem::forget(in_driver);
+        mem::forget(in_driver);
         return Going::Gone;
     }
     in_driver.owner.core().returned(root, driven, cx)

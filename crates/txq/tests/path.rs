@@ -343,7 +343,7 @@ fn impossible_devices_are_refused_by_name() {
     assert!(error(|b| b.qdisc("pfifo").child(0, "pfifo")).contains("only mq"));
     assert_eq!(
         error(|b| b.discipline("x")),
-        "there is no enqueue discipline \"x\": use one of combine, llist, busylock, spinlock"
+        "there is no enqueue discipline \"x\": use one of combine, llist, lockless, busylock, spinlock"
     );
     assert!(error(|b| b.workers(0)).contains("use at least 1"));
     assert!(error(|b| b.txqs(1).xps(one_txq(0))).contains("make it for 1"));

@@ -43,7 +43,7 @@ impl<A: Arch> Busylock<A> {
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let verdict = turn(&mut Owns { root: self.root.lock(), way: self, busy }, root, batch, cx);
+        let verdict = turn(Owns { root: self.root.lock(), way: self, busy }, root, batch, cx);
         cx.free_dropped();
         verdict
     }

@@ -172,10 +172,8 @@ impl<A: Arch> Combine<A> {
     /// A turn of the owner, which the caller has become.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
-        let verdict = turn(&mut owner, root, own, cx);
-        let verdict = if owner.dropped { Verdict::Drop } else { verdict };
-        drop(owner);
+        let owner = Owns { way: self, has: true, came: false, dropped: false };
+        let verdict = turn(owner, root, own, cx);
         cx.free_dropped();
         verdict
     }
@@ -353,12 +351,16 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         }
         !left
     }
+
+    fn said(&self) -> Option<Verdict> {
+        self.dropped.then_some(Verdict::Drop)
+    }
 }
 
 impl<A: Arch> Drop for Owns<'_, A> {
     fn drop(&mut self) {
         if self.has {
-            // A panic of the qdisc, or in it.
+            // A panic of the qdisc or the driver; the worker goes on.
             let _ = self.way.exchange(|word| Some(with(word, 0, QDISC)));
         }
     }

@@ -116,9 +116,8 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
 impl<A: Arch> Llist<A> {
     fn turn(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Owns { root: self.root.lock(), defer: &self.defer, took: false };
-        let verdict = turn(&mut owner, root, &mut PacketList::new(), cx);
-        drop(owner);
+        let owner = Owns { root: self.root.lock(), defer: &self.defer, took: false };
+        let verdict = turn(owner, root, &mut PacketList::new(), cx);
         cx.free_dropped();
         verdict
     }

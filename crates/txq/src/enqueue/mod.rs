@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `combine` | leaves its packets on a list and goes; nobody waits for anybody | our own |
 //! | `llist` | leaves its packets on a list and goes; one at a time waits for the lock, to bring them all | Linux 6.19, 100dfa74ca74 |
+//! | `lockless` | leaves its packets in their band, and goes; one at a time has the token to run the queue | Linux 4.16 |
 //! | `busylock` | waits, in front of a second lock, so that the owner competes with one sender and not with all | Linux 2.6.36 to 6.18 |
 //! | `spinlock` | waits; the owner waits too, for the lock it needs after each batch | Linux until 2.6.35 |
 
@@ -15,6 +16,7 @@ mod busylock;
 mod combine;
 mod intake;
 mod llist;
+mod lockless;
 mod noqueue;
 mod spinlock;
 
@@ -56,10 +58,11 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All disciplines that a user can choose, the default first. A new one is a file and a line here.
-pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 4] {
+pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 5] {
     [
         Kind { name: "combine", build: combine::build },
         Kind { name: "llist", build: llist::build },
+        Kind { name: "lockless", build: lockless::build },
         Kind { name: "busylock", build: busylock::build },
         Kind { name: "spinlock", build: spinlock::build },
     ]

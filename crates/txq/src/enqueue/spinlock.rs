@@ -56,7 +56,7 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
 
 impl<A: Arch> Discipline<A> for Spinlock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = self.root.with(|held| turn(held, root, batch, cx));
+        let verdict = turn(self.root.lock(), root, batch, cx);
         cx.free_dropped();
         verdict
     }

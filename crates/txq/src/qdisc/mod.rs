@@ -114,10 +114,29 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// [`can_bypass`](Qdisc::can_bypass) says so.
     fn bypassed(&mut self, _packets: u64, _bytes: u64) {}
 
+    /// How senders may sort packets without owning the qdisc, if that is possible (`TCQ_F_NOLOCK`).
+    fn nolock(&self) -> Option<NoLock> {
+        None
+    }
+
     /// When a queued packet's time comes that has not come yet (`qdisc_watchdog`).
     fn next_event(&self) -> Option<Nanos> {
         None
     }
+}
+
+/// Bands of a qdisc that senders sort packets for (`PFIFO_FAST_BANDS`).
+pub const BANDS: usize = 3;
+
+/// What a sender needs to know to sort packets for a qdisc that it does not own ([`Qdisc::nolock`]).
+#[derive(Debug, Clone, Copy)]
+pub struct NoLock {
+    /// The band of each priority modulo 16.
+    pub priomap: &'static [u8; 16],
+    /// Packets that each band holds.
+    pub limit: u32,
+    /// Packets that each band has now.
+    pub len: [u32; BANDS],
 }
 
 /// What the device tells a qdisc's defaults.

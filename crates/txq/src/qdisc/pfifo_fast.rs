@@ -3,13 +3,14 @@
 //! A packet's priority selects its band by the kernel's fixed map. A band is served only while all bands below it are
 //! empty, and holds as many packets as `tx_queue_len` says. There are no parameters.
 //!
-//! The kernel's counterpart is `pfifo_fast_ops` in `sch_generic`. Difference: the kernel's may be entered by several CPUs
-//! at once; this one has one owner, like every qdisc here.
+//! The kernel's counterpart is `pfifo_fast_ops` in `sch_generic`. Differences: the kernel's may be entered by several CPUs
+//! at once; this one has one owner, like every qdisc here, and tells senders how to sort packets in front of it
+//! (`enqueue/lockless.rs`). A packet that the driver refuses goes back to its band, not in front of all bands.
 
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::fifo::Fifo;
-use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::qdisc::{BANDS, Budget, Built, Cx, Env, NoLock, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
@@ -17,10 +18,10 @@ static SYNTAX: Syntax =
     Syntax { kind: "pfifo_fast", words: &[], usage: "Usage: ... pfifo_fast", wording: Wording::NoOptions };
 
 /// `sch_default_prio2band`: the band of each priority modulo 16.
-const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
+static PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
 
 struct PfifoFast<A: Arch> {
-    bands: [Fifo<A>; 3],
+    bands: [Fifo<A>; BANDS],
     /// Packets a band holds.
     limit: u32,
 }
@@ -56,7 +57,7 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
     }
 
     fn requeue(&mut self, batch: &mut PacketList<A>) {
-        let mut back = [const { PacketList::new() }; 3];
+        let mut back = [const { PacketList::new() }; BANDS];
         while let Some(packet) = batch.pop_front() {
             back[band(&packet)].push_back(packet);
         }
@@ -90,6 +91,11 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
         let mut options = Options::new(style);
         options.number("bands", 3).list("priomap", &PRIOMAP.map(u64::from)).json_only("multiqueue", false);
         options
+    }
+
+    fn nolock(&self) -> Option<NoLock> {
+        let len = std::array::from_fn(|band| self.bands[band].len() as u32);
+        Some(NoLock { priomap: &PRIOMAP, limit: self.limit, len })
     }
 
     fn can_bypass(&self) -> bool {

@@ -25,6 +25,8 @@ pub(crate) struct Core<A: Arch> {
     /// False once the device shuts down: everything that arrives is dropped (`__QDISC_STATE_DEACTIVATED`).
     pub(super) active: bool,
     pub(super) counters: CoreCounters,
+    /// Packets that senders dropped in the qdisc's name (`enqueue/lockless.rs`).
+    refused: u64,
 }
 
 /// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
@@ -50,6 +52,7 @@ impl<A: Arch> Core<A> {
             running: false,
             active: true,
             counters: CoreCounters::default(),
+            refused: 0,
         }
     }
 
@@ -69,7 +72,15 @@ impl<A: Arch> Core<A> {
         stats.backlog += self.requeued.bytes();
         stats.qlen += self.requeued.len() as u64;
         stats.requeues += self.counters.requeues;
+        stats.drops += self.refused;
         stats
+    }
+
+    /// Counts packets that found no room in the qdisc, and never reached it.
+    pub(crate) fn add_refused(&mut self, packets: u64) {
+        self.counters.taken += packets;
+        self.counters.drops.add(DropReason::QdiscOverlimit, packets);
+        self.refused += packets;
     }
 
     /// Whether an owner is in the driver, or what it brought back is still to be absorbed.

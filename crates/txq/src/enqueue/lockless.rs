@@ -1,0 +1,395 @@
+//! lockless: senders put packets where the qdisc will find them, each without owning anything, and one at a time has the
+//! token to run the queue (Linux 4.16, "lockless qdisc series"; `TCQ_F_NOLOCK`).
+//!
+//! pfifo_fast says which of its bands a packet belongs to and how many a band holds, so a sender needs nothing of the
+//! qdisc itself: it counts its packets into the band, or drops them, and puts them on the band's list, all of a call with one
+//! exchange a band. (The kernel's bands are rings with a lock for producers. A ring's slot that a preempted sender has reserved
+//! holds up those behind it; a list has no such slot, and packets link themselves.) Whoever has the token moves what is
+//! on the lists into the qdisc. A qdisc of any other kind is entered by one list, bounded by `qdisc_max_burst`.
+//!
+//! Who fails to get the token says so in [`MISSED`] and tries once more; who gives the token up looks at `MISSED` then.
+//! The sender stores `MISSED` and then loads the token; the owner stores the token and then loads `MISSED`. Each is
+//! a store before a load of the other's word, so each has a full fence between: [`Lockless::begin`] and
+//! [`Lockless::end`], which pair (Linux 5.19, 2e8728c955ce). Without the second try, a sender may say `MISSED` when the owner
+//! has just looked (Linux 5.13, a90c57f2cedd).
+//!
+//! [`DRAINING`] says that packets are left in the qdisc, for the txq is stopped or the qdisc holds them back, and that
+//! something else will run the queue: the owner need not be asked to, and a sender need not try to pass by.
+
+use std::array;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic, CellApi};
+use crate::ctx::Ctx;
+use crate::drop::DropReason;
+use crate::enqueue::Discipline;
+use crate::enqueue::intake::Intake;
+use crate::netdev::Root;
+use crate::packet::PacketList;
+use crate::pool::slot::Slot;
+use crate::qdisc::{BANDS, Verdict};
+use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::llist::LList;
+
+/// Somebody wanted the token and did not get it: there may be work that the owner has not seen.
+const MISSED: u32 = 1;
+/// Packets are left in the qdisc, for a wake or a timer to send.
+const DRAINING: u32 = 2;
+
+struct Lockless<A: Arch> {
+    bands: [CachePadded<Band<A>>; BANDS],
+    /// What senders read and an owner changes with the qdisc.
+    rule: CachePadded<Rule<A>>,
+    state: CachePadded<A::AtomicU32>,
+    /// 1 while somebody runs the queue (`qdisc->seqlock`).
+    token: CachePadded<A::AtomicU32>,
+    /// For who has the token.
+    owned: CachePadded<A::Cell<Owned<A>>>,
+    /// Packets dropped for want of room in their band, by the CPU that did (`TCQ_F_CPUSTATS`). An owner adds them up.
+    refused: Box<[CachePadded<A::AtomicU64>]>,
+    max_burst: u32,
+}
+
+/// The line of a band that senders write.
+struct Band<A: Arch> {
+    list: LList<A, Slot<A>>,
+    /// Packets of the band: on the list, and in the qdisc if it has bands.
+    len: A::AtomicU32,
+}
+
+/// How a packet comes by its band.
+struct Rule<A: Arch> {
+    /// The band of each priority modulo 16, four bits each.
+    map: A::AtomicU64,
+    /// Packets that a band holds.
+    limit: A::AtomicU32,
+    /// 1 where the qdisc has bands, and it is the band's limit that drops.
+    nolock: A::AtomicU32,
+}
+
+/// Counters of packets refused, a power of two.
+const SHARDS: usize = 8;
+
+// SAFETY: the cell is for who has the token, one at a time, and what it holds is `Send`.
+unsafe impl<A: Arch> Send for Lockless<A> {}
+// SAFETY: as above.
+unsafe impl<A: Arch> Sync for Lockless<A> {}
+
+pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
+    let band = || CachePadded::new(Band { list: LList::new(), len: A::AtomicU32::new(0) });
+    let rule = Rule { map: A::AtomicU64::new(0), limit: A::AtomicU32::new(0), nolock: A::AtomicU32::new(0) };
+    rule.follow(&core, max_burst);
+    Box::new(Lockless {
+        bands: array::from_fn(|_| band()),
+        rule: CachePadded::new(rule),
+        state: CachePadded::new(A::AtomicU32::new(0)),
+        token: CachePadded::new(A::AtomicU32::new(0)),
+        owned: CachePadded::new(A::Cell::new(Owned {
+            core,
+            intake: array::from_fn(|_| Intake::new()),
+            inside: [0; BANDS],
+        })),
+        refused: (0..SHARDS).map(|_| CachePadded::new(A::AtomicU64::new(0))).collect(),
+        max_burst,
+    })
+}
+
+impl<A: Arch> Rule<A> {
+    /// Makes the rule that of the qdisc in `core`. Senders may go by the old one for a while: the owner takes their packets
+    /// from whichever list they are on.
+    fn follow(&self, core: &Core<A>, max_burst: u32) {
+        let bands = core.qdisc.as_ref().and_then(|q| q.nolock());
+        let map = bands
+            .as_ref()
+            .map_or(0, |b| b.priomap.iter().rev().fold(0, |map, &band| map << 4 | u64::from(band)));
+        self.map.store(map, Relaxed);
+        self.limit.store(bands.as_ref().map_or(max_burst, |b| b.limit), Relaxed);
+        self.nolock.store(bands.is_some().into(), Relaxed);
+    }
+}
+
+impl<A: Arch> Lockless<A> {
+    #[inline]
+    fn try_token(&self) -> bool {
+        // Acquire: what the last owner did; pairs with the store in `end`.
+        self.token.load(Relaxed) == 0 && self.token.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    }
+
+    /// Takes the token, or makes sure that its owner looks again (`qdisc_run_begin`).
+    #[inline]
+    fn begin(&self) -> bool {
+        if self.try_token() {
+            return true;
+        }
+        // Release: the packets that we listed, to the owner that clears the flag.
+        if self.state.fetch_or(MISSED, AcqRel) & MISSED != 0 {
+            return false;
+        }
+        // Store MISSED before load the token: pairs with the fence in `end`.
+        A::fence(SeqCst);
+        self.try_token()
+    }
+
+    /// Gives the token up. False when somebody missed it (`qdisc_run_end`).
+    #[inline]
+    fn end(&self) -> bool {
+        self.token.store(0, Release);
+        // Store the token before load MISSED: pairs with the fence in `begin`.
+        A::fence(SeqCst);
+        self.state.load(Relaxed) & MISSED == 0
+    }
+
+    /// Puts a batch on the lists of its bands, and what has no room there on `refused`.
+    fn put(&self, batch: &mut PacketList<A>, refused: &mut PacketList<A>) {
+        let map = self.rule.map.load(Relaxed);
+        let limit = self.rule.limit.load(Relaxed);
+        let mut parts = [const { PacketList::new() }; BANDS];
+        if map == 0 {
+            parts[0].append(batch);
+        }
+        while let Some(packet) = batch.pop_front() {
+            let band = map >> (4 * (packet.priority() & 15)) & 15;
+            parts[band as usize].push_back(packet);
+        }
+        for (band, part) in self.bands.iter().zip(&mut parts).filter(|(_, part)| !part.is_empty()) {
+            let n = part.len() as u32;
+            let before = band.len.fetch_add(n, Relaxed);
+            let room = limit.saturating_sub(before);
+            if n > room {
+                band.len.fetch_add((n - room).wrapping_neg(), Relaxed);
+                let mut fit = PacketList::new();
+                part.move_front(room as usize, &mut fit);
+                refused.append(part);
+                part.append(&mut fit);
+            }
+            if let Some(chain) = part.take_chain() {
+                // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
+                unsafe { band.list.push(chain.as_ptr()) };
+            }
+        }
+    }
+
+    /// Counts and frees what had no room.
+    #[cold]
+    fn refuse(&self, root: &Root<A>, refused: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        let n = refused.len() as u32;
+        let reason = if self.rule.nolock.load(Relaxed) != 0 {
+            self.refused[A::cpu() as usize % SHARDS].fetch_add(n.into(), Relaxed);
+            DropReason::QdiscOverlimit
+        } else {
+            root.count_burst_drops(n);
+            DropReason::QdiscBurstDrop
+        };
+        refused.for_each_mut(|p| p.set_drop_reason(reason));
+        cx.cache.free(refused);
+    }
+
+    /// Puts a batch on the lists, and tells what became of it.
+    #[inline]
+    fn list(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let n = batch.len();
+        let mut refused = PacketList::new();
+        self.put(batch, &mut refused);
+        let dropped = refused.len();
+        if dropped == 0 {
+            return Verdict::Success;
+        }
+        self.refuse(root, &mut refused, cx);
+        if dropped == n { Verdict::Drop } else { Verdict::Congested }
+    }
+
+    /// A turn of who has the token.
+    #[inline]
+    fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let verdict = turn(Owns { way: self, has: true, said: None }, root, own, cx);
+        cx.free_dropped();
+        verdict
+    }
+}
+
+impl<A: Arch> Discipline<A> for Lockless<A> {
+    fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        if self.state.load(Relaxed) == 0 && self.try_token() {
+            return self.own(root, batch, cx);
+        }
+        let verdict = self.list(root, batch, cx);
+        if !self.begin() {
+            return verdict;
+        }
+        match (verdict, self.own(root, batch, cx)) {
+            // The qdisc's own verdict, if it was on this batch alone.
+            (Verdict::Success, said) => said,
+            (verdict, _) => verdict,
+        }
+    }
+
+    fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        if self.begin() {
+            let _ = self.own(root, &mut PacketList::new(), cx);
+        }
+    }
+
+    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        while !self.try_token() {
+            self.token.wait_until(Relaxed, |token| token == 0);
+        }
+        let mut owner = Owns { way: self, has: true, said: None };
+        let waiting = owner.waiting();
+        let core = owner.core();
+        core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
+        f(core, waiting);
+        // `f` may have changed the qdisc, or exchanged it.
+        self.rule.follow(core, self.max_burst);
+        owner.leave(true)
+    }
+
+    fn look_again(&self) -> bool {
+        if self.token.load(Relaxed) == 0 {
+            return false;
+        }
+        // Release: what made the caller ask, to the owner that clears the flag.
+        self.state.fetch_or(MISSED, AcqRel);
+        // As in `begin`.
+        A::fence(SeqCst);
+        self.token.load(Relaxed) != 0
+    }
+}
+
+/// What the token guards.
+struct Owned<A: Arch> {
+    core: Core<A>,
+    /// Taken off each band's list.
+    intake: [Intake<A>; BANDS],
+    /// Packets of each band that are counted in `Band::len` and are in the qdisc.
+    inside: [u32; BANDS],
+}
+
+/// Who has the token, for one turn.
+struct Owns<'w, A: Arch> {
+    way: &'w Lockless<A>,
+    has: bool,
+    /// What became of what the owner brought, if it had to be listed.
+    said: Option<Verdict>,
+}
+
+impl<A: Arch> Owns<'_, A> {
+    #[inline]
+    fn owned(&mut self) -> &mut Owned<A> {
+        debug_assert!(self.has);
+        // SAFETY: we have the token, so the cell is ours; the borrow ends with the borrow of `self`, so none is alive
+        // when `leave` or `drop` gives it up.
+        self.way.owned.with_mut(|o| unsafe { &mut *o })
+    }
+
+    /// Whether senders have left something that the qdisc does not have.
+    fn waiting(&mut self) -> bool {
+        let listed = self.way.bands.iter().any(|band| !band.list.is_empty());
+        listed || self.owned().intake.iter().any(|intake| !intake.is_empty())
+    }
+
+    /// Tells senders how many packets of each band there are now.
+    #[inline]
+    fn count(&mut self) {
+        let way = self.way;
+        let Owned { core, inside, .. } = self.owned();
+        let now = core.qdisc.as_ref().and_then(|q| q.nolock()).map_or([0; BANDS], |bands| bands.len);
+        for ((band, inside), now) in way.bands.iter().zip(inside).zip(now) {
+            if *inside != now {
+                band.len.fetch_add(now.wrapping_sub(*inside), Relaxed);
+                *inside = now;
+            }
+        }
+    }
+}
+
+impl<A: Arch> Owner<A> for Owns<'_, A> {
+    #[inline]
+    fn core(&mut self) -> &mut Core<A> {
+        &mut self.owned().core
+    }
+
+    #[inline]
+    fn gather(
+        &mut self,
+        own: &mut PacketList<A>,
+        packets: usize,
+        chunk: &mut PacketList<A>,
+        root: &Root<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> usize {
+        let way = self.way;
+        if way.state.load(Relaxed) & MISSED != 0 {
+            // Before the lists are taken: who says it again has listed after that. Acquire: what they listed.
+            way.state.fetch_and(!MISSED, AcqRel);
+        }
+        let Owned { intake, inside, .. } = self.owned();
+        let mut batches = 0;
+        let mut rest = false;
+        for ((band, intake), inside) in way.bands.iter().zip(intake).zip(inside) {
+            if intake.is_empty() && !band.list.is_empty() {
+                // SAFETY: `put` lists batches given up by `take_chain`, and `take_all` acquires them.
+                unsafe { intake.refill(band.list.take_all()) };
+            }
+            let before = chunk.len();
+            batches += intake.next(packets, chunk);
+            *inside += (chunk.len() - before) as u32;
+            rest |= !intake.is_empty();
+        }
+        if !own.is_empty() {
+            if rest {
+                // Packets of our own may be among the rest: these go behind them.
+                self.said = Some(way.list(root, own, cx));
+            } else {
+                chunk.append(own);
+                batches += 1;
+            }
+        }
+        batches
+    }
+
+    #[inline]
+    fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
+        self.count();
+        f(driven);
+        true
+    }
+
+    fn leave(&mut self, tired: bool) -> bool {
+        let way = self.way;
+        let waiting = self.waiting();
+        if !tired && (waiting || way.state.load(Relaxed) & MISSED != 0) {
+            return false;
+        }
+        self.count();
+        let backlog = self.core().qlen() > 0;
+        if backlog != (way.state.load(Relaxed) & DRAINING != 0) {
+            match backlog {
+                true => way.state.fetch_or(DRAINING, Relaxed),
+                false => way.state.fetch_and(!DRAINING, Relaxed),
+            };
+        }
+        self.has = false;
+        let missed = !way.end();
+        if missed && !tired {
+            // Whoever has the token now looks at everything.
+            self.has = way.try_token();
+            return !self.has;
+        }
+        !missed && !waiting
+    }
+
+    fn said(&self) -> Option<Verdict> {
+        self.said
+    }
+}
+
+impl<A: Arch> Drop for Owns<'_, A> {
+    fn drop(&mut self) {
+        if self.has {
+            // A panic of the qdisc or the driver; the worker goes on.
+            self.way.end();
+        }
+    }
+}
