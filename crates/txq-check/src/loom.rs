@@ -69,14 +69,21 @@ impl Arch for Loom {
     }
 }
 
+impl Loom {
+    /// All interleavings with at most `preemptions`, for a scenario that takes too long to explore further.
+    pub fn check_to(preemptions: usize, scenario: impl Fn() + Send + Sync + 'static) {
+        let mut model = ::loom::model::Builder::new();
+        model.preemption_bound = Some(preemptions);
+        model.max_branches = 10_000;
+        model.check(scenario);
+    }
+}
+
 impl Model for Loom {
     /// All interleavings with at most two preemptions, with three in a deep search. Bugs that need more are rare
     /// (Musuvathi and Qadeer, PLDI 2007).
     fn check(scenario: impl Fn() + Send + Sync + 'static) {
-        let mut model = ::loom::model::Builder::new();
-        model.preemption_bound = Some(if crate::deep() { 3 } else { 2 });
-        model.max_branches = 10_000;
-        model.check(scenario);
+        Loom::check_to(if crate::deep() { 3 } else { 2 }, scenario);
     }
 
     fn spawn<T: Send + 'static>(
