@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-/// A test that takes longer hangs: the slowest takes a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A test that takes longer hangs: on a machine of its own the slowest takes a tenth of it.
+const PATIENCE: Duration = Duration::from_secs(400);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

@@ -1,0 +1,308 @@
+//! What the enqueue disciplines promise beyond the way itself: bounds, turns, reasons, and order against all odds.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod device;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use device::{Wires, assert_conserved, pool};
+use txq::NetDev;
+use txq::drop::DropReason;
+use txq::packet::{Packet, PacketList};
+use txq::pool::PoolConfig;
+use txq::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use txq::stats::QdiscStats;
+use txq::tc::{Options, ParseError, Style, Words};
+
+/// A FIFO that waits in `enqueue` while the test holds its gate, and drops what the test has marked.
+struct Gated {
+    queue: PacketList,
+    drops: u64,
+    gate: Arc<Gate>,
+    /// Packets enqueued since the last dequeue.
+    run: usize,
+}
+
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    shut: bool,
+    /// Somebody stands before the gate.
+    waiting: bool,
+    /// The most packets enqueued in a row.
+    longest_run: usize,
+}
+
+impl Gate {
+    fn shut(&self) {
+        self.state.lock().unwrap().shut = true;
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().shut = false;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_somebody(&self) {
+        drop(self.changed.wait_while(self.state.lock().unwrap(), |s| !s.waiting).unwrap());
+    }
+
+    fn pass(&self, run: usize) {
+        let mut state = self.state.lock().unwrap();
+        state.longest_run = state.longest_run.max(run);
+        while state.shut {
+            state.waiting = true;
+            self.changed.notify_all();
+            state = self.changed.wait(state).unwrap();
+        }
+        state.waiting = false;
+    }
+}
+
+impl Qdisc for Gated {
+    fn kind(&self) -> &'static str {
+        "gated"
+    }
+
+    fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Verdict {
+        self.run += 1;
+        self.gate.pass(self.run);
+        let reason = match packet.mark() {
+            0 => {
+                self.queue.push_back(packet);
+                return Verdict::Success;
+            }
+            1 => DropReason::QdiscOverlimit,
+            2 => DropReason::QdiscDrop,
+            _ => DropReason::NoMem,
+        };
+        self.drops += 1;
+        cx.drop(packet, reason);
+        Verdict::Drop
+    }
+
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList, _: &mut Cx<'_>) {
+        self.run = 0;
+        self.queue.move_front(budget.packets, out);
+    }
+
+    fn peek(&mut self) -> Option<&Packet> {
+        self.queue.front()
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_>) {
+        while let Some(packet) = self.queue.pop_front() {
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+    }
+
+    fn change(&mut self, _: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
+        Err(ParseError::new("Error: gated has no parameters."))
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        QdiscStats { drops: self.drops, qlen: self.queue.len() as u64, ..QdiscStats::default() }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        Options::new(style)
+    }
+}
+
+/// A device with that qdisc.
+fn gated(discipline: &str, max_burst: u32) -> (NetDev, Wires, Arc<Gate>) {
+    let (wires, gate) = (Wires::new(1, None), Arc::new(Gate::default()));
+    let qdisc = Gated { queue: PacketList::new(), drops: 0, gate: gate.clone(), run: 0 };
+    let builder = NetDev::builder(wires.clone()).custom_qdisc(qdisc).max_burst(max_burst);
+    let pool = PoolConfig { buffers: 8192, ..pool() };
+    (builder.discipline(discipline).pool_config(pool).build().unwrap(), wires, gate)
+}
+
+/// The packets of each sender that arrived, in order.
+fn by_sender(sent: &[u64], senders: u64) -> Vec<Vec<u64>> {
+    let of = |who| sent.iter().filter(|c| *c >> 32 == who).map(|c| c & 0xffff_ffff).collect();
+    (0..senders).map(of).collect()
+}
+
+/// T01, T02, T45: while the owner is held up in the qdisc, packets wait for it up to `qdisc_max_burst`; a batch of three
+/// counts as three; what is too much is dropped for that reason, and the qdisc knows nothing of it. What waited leaves in
+/// the order of each sender, and the owner that takes it dequeues as often as it enqueues.
+#[test]
+fn what_waits_for_the_owner_is_bounded() {
+    const SENDERS: u64 = 4;
+    const CALLS: u64 = 60;
+    const BATCH: u64 = 3;
+    const BURST: u64 = 300;
+    for discipline in ["combine", "llist", "lockless"] {
+        let (dev, wires, gate) = gated(discipline, BURST as u32);
+        gate.shut();
+        let (done, opened) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (accepted, dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            let mut owner = dev.sender("owner");
+            scope.spawn(move || {
+                let packet = owner.packet(b"the owner's").unwrap();
+                assert_eq!(owner.xmit(packet), Verdict::Success);
+            });
+            gate.wait_for_somebody();
+            for who in 1..=SENDERS {
+                let mut sender = dev.sender("s");
+                let (done, opened, accepted, dropped) = (&done, &opened, &accepted, &dropped);
+                scope.spawn(move || {
+                    for call in 0..CALLS {
+                        // From then on only what waits is enqueued.
+                        if opened.load(SeqCst) {
+                            break;
+                        }
+                        let mut batch = PacketList::new();
+                        for n in 0..BATCH {
+                            let mut packet = sender.alloc(60).unwrap();
+                            packet.set_cookie(who << 32 | (call * BATCH + n));
+                            batch.push_back(packet);
+                        }
+                        match sender.xmit_batch(&mut batch) {
+                            Verdict::Success => accepted.fetch_add(BATCH as usize, SeqCst),
+                            Verdict::Drop => dropped.fetch_add(BATCH as usize, SeqCst),
+                            Verdict::Congested => panic!("lists take a batch, or refuse it"),
+                        };
+                    }
+                    done.fetch_add(1, SeqCst);
+                });
+            }
+            // One of llist's senders has the duty, and waits for the lock.
+            while done.load(SeqCst) < SENDERS as usize - usize::from(discipline == "llist") {
+                thread::yield_now();
+            }
+            let waiting = accepted.load(SeqCst) as u64;
+            // Each sender may have found the list empty once, and its batch is not counted then.
+            assert!(waiting > BURST - BATCH * SENDERS, "{discipline}: {waiting}");
+            assert!(waiting <= BURST + BATCH * SENDERS, "{discipline}: {waiting}");
+            opened.store(true, SeqCst);
+            gate.open();
+        });
+        let mut worker = dev.worker(0);
+        while !dev.is_idle() {
+            worker.poll();
+        }
+        let stats = assert_conserved(&dev);
+        let (accepted, dropped) = (accepted.into_inner() as u64, dropped.into_inner() as u64);
+        assert_eq!(accepted + dropped + 1, stats.accepted);
+        assert_eq!((stats.sent, stats.dropped.total()), (accepted + 1, dropped), "{discipline}");
+        assert_eq!(stats.dropped.get(DropReason::QdiscBurstDrop), dropped);
+        assert_eq!(dev.qdiscs(Style::default())[0].stats.drops, 0);
+        for of_one in by_sender(&wires.at(0).sent(), SENDERS + 1) {
+            assert!(of_one.is_sorted(), "{discipline}: {of_one:?}");
+        }
+        let longest = gate.state.lock().unwrap().longest_run;
+        assert!(longest <= 64 + BATCH as usize, "{discipline}: {longest} enqueued in a row");
+        assert!(longest > 32, "{discipline}: nothing was taken together");
+    }
+}
+
+/// T05: packets of one batch dropped for different reasons are each counted for their own.
+#[test]
+fn each_packet_has_its_own_reason() {
+    for discipline in txq::enqueue::names() {
+        let (dev, _, _) = gated(discipline, 1000);
+        let mut sender = dev.sender("s");
+        let mut batch = PacketList::new();
+        for mark in [1, 0, 2, 2, 3, 3, 3, 0] {
+            let mut packet = sender.alloc(60).unwrap();
+            packet.set_mark(mark);
+            batch.push_back(packet);
+        }
+        assert_eq!(sender.xmit_batch(&mut batch), Verdict::Congested);
+        let stats = assert_conserved(&dev);
+        assert_eq!(stats.sent, 2);
+        let reasons = [DropReason::QdiscOverlimit, DropReason::QdiscDrop, DropReason::NoMem];
+        assert_eq!(reasons.map(|r| stats.dropped.get(r)), [1, 2, 3], "{discipline}");
+    }
+}
+
+/// T10: a sender's packets arrive in their order, though it passes by the qdisc when that looks empty, the driver
+/// refuses now and then, and a worker and other senders are about. (T45: batches are never doubled or lost where
+/// passing by is impossible after all.)
+#[test]
+fn the_driver_refuses_and_order_stays() {
+    const SENDERS: u64 = 3;
+    const EACH: u64 = 1500;
+    for discipline in txq::enqueue::names() {
+        for qdisc in ["pfifo_fast", "pfifo"] {
+            let wires = Wires::new(1, None);
+            let pool = PoolConfig { buffers: 16384, ..pool() };
+            let builder = NetDev::builder(wires.clone()).qdisc(qdisc).tx_queue_len(100_000).pool_config(pool);
+            let dev = builder.discipline(discipline).max_burst(100_000).start().unwrap();
+            thread::scope(|scope| {
+                for who in 0..SENDERS {
+                    let mut sender = dev.sender("s");
+                    let wires = &wires;
+                    scope.spawn(move || {
+                        let mut next = 0;
+                        while next < EACH {
+                            let mut batch = PacketList::new();
+                            // One, which may pass by, or a few, which may not.
+                            for _ in 0..(1 + next % 4).min(EACH - next) {
+                                let mut packet = sender.alloc(60).unwrap();
+                                packet.set_cookie(who << 32 | next);
+                                packet.set_priority(who as u32 * 3);
+                                batch.push_back(packet);
+                                next += 1;
+                            }
+                            assert_eq!(sender.xmit_batch(&mut batch), Verdict::Success);
+                            if next % 50 < 4 {
+                                wires.at(0).busy = 2;
+                            }
+                        }
+                    });
+                }
+            });
+            assert!(dev.drain(20_000_000_000));
+            let stats = assert_conserved(&dev);
+            assert_eq!(stats.sent, SENDERS * EACH, "{discipline} {qdisc}");
+            assert!(stats.requeues > 0, "{discipline} {qdisc}: the driver never refused");
+            for of_one in by_sender(&wires.at(0).sent(), SENDERS) {
+                assert_eq!(of_one, Vec::from_iter(0..EACH), "{discipline} {qdisc}");
+            }
+        }
+    }
+}
+
+/// What the driver refuses goes back to its band: a packet of a higher priority that comes later still leaves first,
+/// and what was refused leaves together.
+#[test]
+fn refused_packets_keep_their_priority_and_leave_in_batches() {
+    for discipline in txq::enqueue::names() {
+        let wires = Wires::new(1, None);
+        let dev = NetDev::builder(wires.clone()).qdisc("pfifo_fast").pool_config(pool());
+        let dev = dev.discipline(discipline).build().unwrap();
+        let mut sender = dev.sender("s");
+        let mut send = |cookies: std::ops::Range<u64>, priority| {
+            let mut batch = PacketList::new();
+            for cookie in cookies {
+                let mut packet = sender.alloc(60).unwrap();
+                packet.set_cookie(cookie);
+                packet.set_priority(priority);
+                batch.push_back(packet);
+            }
+            let _ = sender.xmit_batch(&mut batch);
+        };
+        wires.at(0).busy = 2;
+        // Bulk (band 2), refused; then interactive (band 0), refused with it.
+        send(0..5, 2);
+        send(5..8, 6);
+        send(8..9, 0);
+        assert_eq!(wires.at(0).batches, [vec![5, 6, 7, 8, 0, 1, 2, 3, 4]], "{discipline}");
+        assert_eq!(assert_conserved(&dev).requeues, 13);
+    }
+}
