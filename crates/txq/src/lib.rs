@@ -56,6 +56,7 @@
 //! explore. Programs use the default and never see it.
 
 pub mod arch;
+pub mod bql;
 pub mod cpumask;
 mod ctx;
 pub mod driver;

@@ -19,6 +19,8 @@ pub(crate) struct Wire {
     pub(crate) busy: usize,
     /// Packets longer than this are dropped by the driver.
     pub(crate) longest: Option<usize>,
+    /// Whether completions come in the reverse order.
+    pub(crate) reversed: bool,
     /// Whether the driver panics.
     pub(crate) panic: bool,
     /// Cookies of the packets taken, in order, call by call.
@@ -38,10 +40,14 @@ impl Wire {
         self.completing.clear();
     }
 
-    /// Completes the oldest `n` packets that the device keeps.
+    /// Completes the oldest `n` packets, or the youngest if reversed, that the device keeps.
     pub(crate) fn complete(&mut self, n: usize) {
         let n = n.min(self.kept.len());
-        self.completing.extend(self.kept.drain(..n));
+        if self.reversed {
+            self.completing.extend((0..n).filter_map(|_| self.kept.pop_back()));
+        } else {
+            self.completing.extend(self.kept.drain(..n));
+        }
     }
 }
 
