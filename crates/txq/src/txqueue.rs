@@ -30,7 +30,7 @@ mod watchdog;
 pub use completions::Completions;
 use watchdog::Standstill;
 pub use watchdog::TxTimeout;
-pub(crate) use watchdog::Watchdog;
+pub(crate) use watchdog::{TimeoutHook, Watchdog};
 
 /// The ring is full, or the driver waits for a completion (`__QUEUE_STATE_DRV_XOFF`).
 const DRV_XOFF: u32 = 1;
@@ -244,7 +244,9 @@ impl<A: Arch> TxQueue<A> {
                 self.issued.packets.store(issued, Release);
             }
             if let Some(counted) = counted {
-                counted.kept((bytes - batch.bytes() - done.bytes() - dropped.bytes()) as u32);
+                // None where nothing is kept, though the driver may have changed the length of what it sent.
+                let others = batch.bytes() + done.bytes() + dropped.bytes();
+                counted.kept(if kept > 0 { bytes.saturating_sub(others) as u32 } else { 0 });
             }
             side.counters.batches += 1;
             side.counters.packets += (taken - dropped.len()) as u64;

@@ -125,6 +125,9 @@ fn a_txq_that_stands_still_times_out_once_a_period() {
     let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
     // A txq that is in use and not stopped is nothing to tell of.
     send(&mut sender, 2, true);
+    // The device promises much, which does not keep the worker from looking.
+    wires.at(0).next = Some(u64::MAX);
+    wires.at(1).next = Some(u64::MAX);
     send(&mut sender, 10, false);
     let began = Instant::now();
     while events.lock().unwrap().len() < 4 {
@@ -141,6 +144,7 @@ fn a_txq_that_stands_still_times_out_once_a_period() {
     let timeouts = |txq: usize| dev.stats().queues[txq].counters.tx_timeout;
     assert_eq!((timeouts(0), timeouts(1)), (4, 0));
     // The device recovers.
+    wires.at(0).next = None;
     wires.at(1).complete(2);
     while !dev.is_idle() {
         wires.at(0).complete(4);

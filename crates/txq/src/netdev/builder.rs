@@ -20,7 +20,7 @@ use crate::steering::Steering;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::tc::{Handle, ParseError};
-use crate::txqueue::{Completions, Setup, TxQueue, TxTimeout, Watchdog};
+use crate::txqueue::{Completions, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog};
 use crate::xps::XpsMap;
 
 /// The first handle that is given to a qdisc without one (`qdisc_alloc_handle`).
@@ -136,7 +136,7 @@ pub struct Builder<A: Arch = Native> {
     completions: Completions,
     affinity: Option<Vec<usize>>,
     watchdog_timeo: Option<Nanos>,
-    on_tx_timeout: Option<Box<dyn Fn(&TxTimeout) + Send + Sync>>,
+    on_tx_timeout: Option<TimeoutHook>,
 }
 
 impl NetDev {

@@ -108,7 +108,7 @@ pub trait Qdisc<A: Arch = Native>: Send {
         }
     }
 
-    /// Appends the packets that are next, within `budget`, to `out`.
+    /// Appends the packets that are next to `out`, as long as [`Budget::is_left`].
     fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>);
 
     /// The packet that the next dequeue returns first, if it returns one now.

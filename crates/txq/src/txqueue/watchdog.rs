@@ -25,8 +25,11 @@ pub(crate) struct Watchdog {
     /// How long a txq may stand still (`watchdog_timeo`); also the time from one event to the next.
     pub(crate) timeo: Nanos,
     /// Told of each event.
-    pub(crate) hook: Option<Box<dyn Fn(&TxTimeout) + Send + Sync>>,
+    pub(crate) hook: Option<TimeoutHook>,
 }
+
+/// Called with each event.
+pub(crate) type TimeoutHook = Box<dyn Fn(&TxTimeout) + Send + Sync>;
 
 /// A txq that was found stopped.
 #[derive(Debug, Clone, Copy)]

@@ -21,6 +21,8 @@ pub(crate) struct Wire {
     pub(crate) longest: Option<usize>,
     /// Whether completions come in the reverse order.
     pub(crate) reversed: bool,
+    /// When the device says that the next packet will be done, if it says so.
+    pub(crate) next: Option<Nanos>,
     /// Whether the driver panics.
     pub(crate) panic: bool,
     /// Cookies of the packets taken, in order, call by call.
@@ -109,10 +111,10 @@ impl Transmit for Half {
 
 impl Complete for Half {
     fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
-        let completing = &mut self.0.lock().unwrap().completing;
-        let n = budget.min(completing.len());
-        done.extend(completing.drain(..n));
-        None
+        let mut wire = self.0.lock().unwrap();
+        let n = budget.min(wire.completing.len());
+        done.extend(wire.completing.drain(..n));
+        wire.next
     }
 }
 
