@@ -11,10 +11,10 @@ pub enum Completions {
     /// as long as senders send.
     #[default]
     Inline,
-    /// Only the worker that looks after the txq ([`Builder::affinity`](super::Builder::affinity)). With that
+    /// Only the worker that looks after the txq ([`Builder::affinity`](crate::netdev::Builder::affinity)). With that
     /// worker on the CPU whose senders the XPS map sends to the txq, completions are steered to the sender's CPU. With it on
     /// another CPU, senders are spared the work.
     Worker,
-    /// A thread for each txq that does nothing else ([`NetDev::completer`](super::NetDev::completer)).
+    /// A thread for each txq that does nothing else ([`NetDev::completer`](crate::NetDev::completer)).
     PerQueue,
 }
