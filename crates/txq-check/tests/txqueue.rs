@@ -1,10 +1,11 @@
-//! A txq that stops and wakes, and a worker that sleeps and is woken: what is queued leaves, though nobody sends any more.
+//! A txq that stops and wakes, and a worker that sleeps and is woken: what is queued leaves, though nobody sends any
+//! more.
 //!
-//! Guards stop (`txq/src/txqueue.rs`) and reap (`txqueue/reap.rs`), each for the ring and for the byte queue limit, the worker's
-//! wake-up (`schedule.rs`) and the end of a quota (`run.rs`).
-//! Seen when they were broken: without the fence of stop or the fence of reap, without stop's second look for room, or when
-//! a wake, a quota's end or a txq to reap is not scheduled or its notification is left out, a model that never ends ("Model
-//! exceeded maximum number of branches", "exceeded max_steps"), for it waits for a packet that stays.
+//! Guards stop (`txq/src/txqueue.rs`) and reap (`txqueue/reap.rs`), each for the ring and for the byte queue limit,
+//! the worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`). Seen when they were broken: without the
+//! fence of stop or the fence of reap, without stop's second look for room, or when a wake, a quota's end or a txq to
+//! reap is not scheduled or its notification is left out, a model that never ends ("Model exceeded maximum number of
+//! branches", "exceeded max_steps"), for it waits for a packet that stays.
 
 mod device;
 
@@ -110,8 +111,8 @@ fn stop_against_reap_under_loom() {
     }
 }
 
-/// As above for bytes, and the ring never fills. One packet is within the limit, and two are not: when both are complete the
-/// txq must not be stopped, for nothing would wake it any more. (T18)
+/// As above for bytes, and the ring never fills. One packet is within the limit, and two are not: when both are
+/// complete the txq must not be stopped, for nothing would wake it any more. (T18)
 #[test]
 fn stop_by_bytes_against_reap_under_loom() {
     Loom::check(|| {

@@ -1,9 +1,10 @@
 //! A device without a wire: it takes packets, keeps them as long as it is told to, and completes them.
 //!
-//! Its ring, its link's rate, the delay and the bursts of its completions and who reaps them can be set, so that every state of
-//! a txq can be reached: stopped by a full ring or by its byte queue limit, woken by a completion, served by the worker alone.
-//! With the defaults it is as fast as a device can be and still has a ring, which is what the cost of the path is measured
-//! against; it has no wire then that packets could wait for, and no byte queue limits.
+//! Its ring, its link's rate, the delay and the bursts of its completions and who reaps them can be set, so that
+//! every state of a txq can be reached: stopped by a full ring or by its byte queue limit, woken by a completion,
+//! served by the worker alone. With the defaults it is as fast as a device can be and still has a ring, which is what
+//! the cost of the path is measured against; it has no wire then that packets could wait for, and no byte queue
+//! limits.
 
 use std::io;
 
@@ -28,8 +29,8 @@ pub struct Null {
     pub rate: Option<u64>,
     /// Nanoseconds from a packet's end on the wire to its completion.
     pub delay: Nanos,
-    /// Completions are told of together, at multiples of this time, in nanoseconds (`ethtool -C DEV tx-usecs`); 0 for each at
-    /// once.
+    /// Completions are told of together, at multiples of this time, in nanoseconds (`ethtool -C DEV tx-usecs`); 0 for
+    /// each at once.
     pub coalesce: Nanos,
     /// Whether senders may reap completions. If not, the worker does: the interrupt's CPU.
     pub inline: bool,

@@ -1,5 +1,5 @@
-//! Several threads over devices that complete late, in bursts and out of order, with everyone who may reap: nothing is lost,
-//! no txq stays stopped, and the bytes in flight come back to none.
+//! Several threads over devices that complete late, in bursts and out of order, with everyone who may reap: nothing
+//! is lost, no txq stays stopped, and the bytes in flight come back to none.
 
 mod common;
 

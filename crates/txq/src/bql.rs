@@ -1,20 +1,20 @@
 //! Byte queue limits: as few bytes in the device as keep it busy (BQL).
 //!
-//! A packet that waits in the device's ring is beyond the qdisc's reach: it cannot be overtaken by a more urgent one, nor be
-//! dropped when the queue grows. So the bytes that a txq's device keeps are limited, below what its ring would hold. When the
-//! limit is exceeded the txq stops (`STACK_XOFF`), and the completion that brings the bytes back below it wakes it. The limit
-//! finds its own size from the completions (`dql`).
+//! A packet that waits in the device's ring is beyond the qdisc's reach: it cannot be overtaken by a more urgent one,
+//! nor be dropped when the queue grows. So the bytes that a txq's device keeps are limited, below what its ring would
+//! hold. When the limit is exceeded the txq stops (`STACK_XOFF`), and the completion that brings the bytes back below
+//! it wakes it. The limit finds its own size from the completions (`dql`).
 //!
-//! The transmitter counts what it gives to the driver, under the tx lock; the completer counts what comes back and adapts the
-//! limit, under the completion lock. Each writes words of its own that the other reads, and those lie beside the numbers of
-//! packets that the same side writes in any case, so that no further cache line moves between CPUs. Stop and wake
-//! are the txq's ([`crate::driver`], `txqueue`).
+//! The transmitter counts what it gives to the driver, under the tx lock; the completer counts what comes back and
+//! adapts the limit, under the completion lock. Each writes words of its own that the other reads, and those lie
+//! beside the numbers of packets that the same side writes in any case, so that no further cache line moves between
+//! CPUs. Stop and wake are the txq's ([`crate::driver`], `txqueue`).
 //!
-//! Bytes are counted before the driver is called, so that no completion finds them missing, and what the driver did not keep is
-//! taken back afterwards.
+//! Bytes are counted before the driver is called, so that no completion finds them missing, and what the driver did
+//! not keep is taken back afterwards.
 //!
-//! The kernel's counterparts are `netdev_tx_sent_queue`, `netdev_tx_completed_queue` and `struct dql`. Differences: a jiffy is
-//! 4 ms, whatever the kernel at hand uses; the object of `slack_last` is the last packet of a batch.
+//! The kernel's counterparts are `netdev_tx_sent_queue`, `netdev_tx_completed_queue` and `struct dql`. Differences: a
+//! jiffy is 4 ms, whatever the kernel at hand uses; the object of `slack_last` is the last packet of a batch.
 
 mod attr;
 mod dql;
@@ -42,8 +42,8 @@ pub struct BqlConfig {
     pub limit_max: u32,
     /// How long slack must last before the limit shrinks by it, in milliseconds, rounded up to jiffies of 4; 1000.
     pub hold_time: u32,
-    /// How long completions stay away before that is a stall, in milliseconds, rounded up to jiffies of 4: 13 to 512, or 0
-    /// for no watch, which is the default.
+    /// How long completions stay away before that is a stall, in milliseconds, rounded up to jiffies of 4: 13 to 512,
+    /// or 0 for no watch, which is the default.
     pub stall_thrs: u32,
 }
 

@@ -4,10 +4,10 @@
 //! would have to refuse (`DRV_XOFF`). It also counts their bytes, and stops when they are more than the byte queue limit
 //! (`STACK_XOFF`, [`crate::bql`]). Whoever reaps completions wakes it (`reap`).
 //!
-//! Stop and wake must not miss each other. The transmitter stores the stop and then looks for room; the completer stores
-//! the room and then looks for a stop. Each is a store before a load of the other's word, so each has a full fence
-//! between: [`TxQueue::stop`] and [`TxQueue::reap`], which pair, for the ring and for the bytes. Without one of them both may
-//! look before either is seen, and the queue stops for ever.
+//! Stop and wake must not miss each other. The transmitter stores the stop and then looks for room; the completer
+//! stores the room and then looks for a stop. Each is a store before a load of the other's word, so each has a full
+//! fence between: [`TxQueue::stop`] and [`TxQueue::reap`], which pair, for the ring and for the bytes. Without one of
+//! them both may look before either is seen, and the queue stops for ever.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 

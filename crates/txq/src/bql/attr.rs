@@ -1,7 +1,8 @@
-//! The settings and counters of byte queue limits as text: the files of `/sys/class/net/DEV/queues/tx-N/byte_queue_limits`.
+//! The settings and counters of byte queue limits as text: the files of
+//! `/sys/class/net/DEV/queues/tx-N/byte_queue_limits`.
 //!
-//! What a file accepts, what it refuses and with which error, and how it rounds, is the kernel's; a test writes the same texts
-//! to both.
+//! What a file accepts, what it refuses and with which error, and how it rounds, is the kernel's; a test writes the
+//! same texts to both.
 
 use std::fmt;
 use std::str::FromStr;

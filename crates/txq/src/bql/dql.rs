@@ -1,9 +1,10 @@
-//! The algorithm: a limit that is as small as it can be while the device never runs out of work (`lib/dynamic_queue_limits`).
+//! The algorithm: a limit that is as small as it can be while the device never runs out of work
+//! (`lib/dynamic_queue_limits`).
 //!
-//! It looks at the bytes in flight from one completion to the next. A device that was given more than the limit and yet ran
-//! empty was starved: the limit grows by what was missing. A device that was busy all the time, and could have been so with
-//! less, has slack: when the least slack of a whole hold time is more than none, the limit shrinks by it. The aim is the
-//! bytes that the device sends from one completion to the next, and no more.
+//! It looks at the bytes in flight from one completion to the next. A device that was given more than the limit and
+//! yet ran empty was starved: the limit grows by what was missing. A device that was busy all the time, and could
+//! have been so with less, has slack: when the least slack of a whole hold time is more than none, the limit shrinks
+//! by it. The aim is the bytes that the device sends from one completion to the next, and no more.
 //!
 //! All counters are 32 bits wide and wrap; differences are signed.
 

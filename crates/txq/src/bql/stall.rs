@@ -1,14 +1,14 @@
 //! Stalls: completions that stay away although packets are in flight (`stall_thrs`).
 //!
-//! The transmitter sets a bit for the jiffy in which it queues, the completer looks for the first one since its last visit. A
-//! stall is counted at the completion that ends it, when that comes at least `stall_thrs` after the one before and what was
-//! queued first between the two has waited for half of `stall_thrs` at least: each stall longer than the threshold is
-//! found, and some that are longer than half of it.
+//! The transmitter sets a bit for the jiffy in which it queues, the completer looks for the first one since its last
+//! visit. A stall is counted at the completion that ends it, when that comes at least `stall_thrs` after the one
+//! before and what was queued first between the two has waited for half of `stall_thrs` at least: each stall longer
+//! than the threshold is found, and some that are longer than half of it.
 //!
-//! The kernel keeps the bits of 256 jiffies in four words, and rubs out a word before it is used again. Here a word is half
-//! bits and half the period that they belong to. So each word tells by itself what it says, and the completer may read
-//! while the transmitter writes; both in plain loads and stores, for what matters was written before the driver was given the
-//! packets that are now complete.
+//! The kernel keeps the bits of 256 jiffies in four words, and rubs out a word before it is used again. Here a word
+//! is half bits and half the period that they belong to. So each word tells by itself what it says, and the completer
+//! may read while the transmitter writes; both in plain loads and stores, for what matters was written before the
+//! driver was given the packets that are now complete.
 
 use std::sync::atomic::Ordering::Relaxed;
 

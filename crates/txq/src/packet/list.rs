@@ -184,8 +184,8 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Moves packets from the front to the end of `to` as long as there are `packets` and `bytes` left for the next one, which
-    /// may be longer than what is left for it: at no cost per packet when all of them fit.
+    /// Moves packets from the front to the end of `to` as long as there are `packets` and `bytes` left for the next
+    /// one, which may be longer than what is left for it: at no cost per packet when all of them fit.
     #[inline]
     pub(crate) fn move_within(&mut self, packets: usize, bytes: u64, to: &mut PacketList<A>) {
         if bytes >= self.bytes {

@@ -1,13 +1,14 @@
 //! The device watchdog: notices a txq that is stopped and does not move (`dev_watchdog`).
 //!
-//! A device that loses a completion, or stops for good, leaves its txq stopped for ever, and nothing else would say so. The worker
-//! that reaps the txq sees it, for it looks after every txq whose device keeps packets. Nothing is paid for this on a packet's
-//! way: the time is not noted when a packet is sent, as the kernel does (`trans_start`), but when the worker first finds
-//! the txq stopped with these numbers of packets taken and given back.
+//! A device that loses a completion, or stops for good, leaves its txq stopped for ever, and nothing else would say
+//! so. The worker that reaps the txq sees it, for it looks after every txq whose device keeps packets. Nothing is
+//! paid for this on a packet's way: the time is not noted when a packet is sent, as the kernel does (`trans_start`),
+//! but when the worker first finds the txq stopped with these numbers of packets taken and given back.
 
 use crate::arch::Nanos;
 
-/// A txq has been stopped, with packets in the device, and nothing has moved (`NETDEV WATCHDOG: transmit queue timed out`).
+/// A txq has been stopped, with packets in the device, and nothing has moved (`NETDEV WATCHDOG: transmit queue timed
+/// out`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxTimeout {
     /// The txq.
