@@ -1,15 +1,18 @@
-//! A txq that stops and wakes, and a worker that sleeps and is woken: what is queued leaves, though nobody sends any more.
+//! A txq that stops and wakes, and a worker that sleeps and is woken: what is queued leaves, though nobody sends any
+//! more.
 //!
-//! Guards stop and reap (`txq/src/txqueue.rs`), the worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`).
-//! Seen when they were broken: without the fence of stop or the fence of reap, without stop's second look for room, or when
-//! a wake, a quota's end or a txq to reap is not scheduled or its notification is left out, a model that never ends ("Model
-//! exceeded maximum number of branches", "exceeded max_steps"), for it waits for a packet that stays.
+//! Guards stop (`txq/src/txqueue.rs`) and reap (`txqueue/reap.rs`), each for the ring and for the byte queue limit,
+//! the worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`). Seen when they were broken: without the
+//! fence of stop or the fence of reap, without stop's second look for room, or when a wake, a quota's end or a txq to
+//! reap is not scheduled or its notification is left out, a model that never ends ("Model exceeded maximum number of
+//! branches", "exceeded max_steps"), for it waits for a packet that stays.
 
 mod device;
 
 use device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::Sender;
-use txq::netdev::NetDev;
+use txq::bql::BqlConfig;
+use txq::netdev::{Builder, Completions, NetDev};
 use txq::packet::PacketList;
 use txq_check::{Loom, Model, Shuttle};
 
@@ -24,15 +27,24 @@ struct Load {
     each: u64,
     ring: u32,
     inline: bool,
+    /// Bytes in flight that do not stop a txq yet; `None` for any number. A packet has 8.
+    limit: Option<u32>,
+}
+
+/// A byte queue limit that does not change.
+fn limited<A: Model>(builder: Builder<A>, limit: Option<u32>) -> Builder<A> {
+    let fixed = |limit| BqlConfig { limit, limit_min: limit, limit_max: limit, ..BqlConfig::default() };
+    builder.bql(limit.map(fixed))
 }
 
 /// Senders, a device that stops when it keeps `ring` packets, and a worker that sleeps when it has nothing to do: all
 /// packets leave although nobody sends any more.
 fn stop_and_wake<A: Model>(discipline: &str, load: Load) {
-    let Load { txqs, senders, calls, each, ring, inline } = load;
+    let Load { txqs, senders, calls, each, ring, inline, limit } = load;
     let record = Record::<A>::new(txqs);
     let device = Device { record: record.clone(), ring: Some(ring), inline };
-    let mut dev = device.builder().discipline(discipline).build().expect("a device");
+    let builder = limited(device.builder(), limit);
+    let mut dev = builder.discipline(discipline).build().expect("a device");
     let worker = dev.worker(0);
     let worker = A::spawn(1, move || worker.run());
     let send = move |mut sender: Sender<A>, mut packets: PacketList<A>| {
@@ -86,6 +98,25 @@ fn finish<A: Model>(dev: &mut NetDev<A>, sender: Sender<A>) {
     dev.shutdown().expect("the device finishes");
 }
 
+/// A thread for each txq reaps, and the worker only runs the queues that it wakes.
+fn completions_by_a_thread_of_their_own(discipline: &str) {
+    let record = Record::<Shuttle>::new(1);
+    let device = Device { record: record.clone(), ring: Some(2), inline: true };
+    let builder = limited(device.builder(), Some(8)).completions(Completions::PerQueue);
+    let mut dev = builder.discipline(discipline).build().expect("a device");
+    let (worker, completer) = (dev.worker(0), dev.completer(0));
+    let worker = Shuttle::spawn(1, move || worker.run());
+    let completer = Shuttle::spawn(2, move || completer.run());
+    let mut sender = dev.sender_on("s", 0);
+    let mut packets = packets(&mut sender, 0, 6);
+    let _ = sender.xmit_batch(&mut packets);
+    finish(&mut dev, sender);
+    worker();
+    completer();
+    assert_conserved(&dev);
+    assert_order(&record.sent(), 1, 6, false);
+}
+
 /// A module of tests for each discipline, so that each can be run alone.
 macro_rules! disciplines {
     ($($discipline:ident)*) => {
@@ -96,7 +127,7 @@ macro_rules! disciplines {
 
             #[test]
             fn stop_and_wake_under_loom() {
-                let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: false };
+                let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: false, limit: None };
                 // Whoever finds these two in use goes and comes back, which makes for long executions: a minute each.
                 let long = ["combine", "lockless"].contains(&NAME) && !txq_check::deep();
                 Loom::check_to(if long { 1 } else { 2 }, move || stop_and_wake::<Loom>(NAME, load));
@@ -110,22 +141,44 @@ macro_rules! disciplines {
             #[test]
             fn stop_and_wake_under_shuttle() {
                 for (txqs, inline) in [(1, false), (1, true), (2, false)] {
-                    let load = Load { txqs, senders: 3, calls: 2, each: 2, ring: 2, inline };
+                    let load = Load { txqs, senders: 3, calls: 2, each: 2, ring: 2, inline, limit: None };
                     Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
                 }
+            }
+
+            #[test]
+            fn stop_by_bytes_and_wake_under_loom() {
+                let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 8, inline: false, limit: Some(0) };
+                let long = ["combine", "lockless"].contains(&NAME) && !txq_check::deep();
+                Loom::check_to(if long { 1 } else { 2 }, move || stop_and_wake::<Loom>(NAME, load));
+            }
+
+            /// Both reasons to stop, at different moments: a ring of 2 and a limit that one packet keeps to and two
+            /// do not.
+            #[test]
+            fn stop_by_bytes_and_wake_under_shuttle() {
+                for (txqs, inline, ring, limit) in [(1, false, 2, 8), (2, true, 8, 0)] {
+                    let load = Load { txqs, senders: 3, calls: 1, each: 4, ring, inline, limit: Some(limit) };
+                    Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
+                }
+            }
+
+            #[test]
+            fn completions_by_a_thread_of_their_own_under_shuttle() {
+                Shuttle::check(|| completions_by_a_thread_of_their_own(NAME));
             }
 
             /// The worker goes on where a sender's quota ended.
             #[test]
             fn a_quota_ends_under_shuttle() {
-                let load = Load { txqs: 1, senders: 1, calls: 1, each: 70, ring: 128, inline: true };
+                let load = Load { txqs: 1, senders: 1, calls: 1, each: 70, ring: 128, inline: true, limit: None };
                 Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
             }
 
             /// Senders whose turns end with more to do, for themselves and for each other.
             #[test]
             fn turns_end_under_shuttle() {
-                let load = Load { txqs: 1, senders: 2, calls: 2, each: 30, ring: 256, inline: true };
+                let load = Load { txqs: 1, senders: 2, calls: 2, each: 30, ring: 256, inline: true, limit: None };
                 Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
             }
         })*
@@ -134,8 +187,28 @@ macro_rules! disciplines {
 
 disciplines!(combine llist lockless busylock spinlock);
 
+/// As above for bytes, and the ring never fills. One packet is within the limit, and two are not: when both are
+/// complete the txq must not be stopped, for nothing would wake it any more. (T18)
+#[test]
+fn stop_by_bytes_against_reap_under_loom() {
+    Loom::check(|| {
+        let device = Device { record: Record::<Loom>::new(1), ring: Some(8), inline: false };
+        let mut dev = limited(device.builder(), Some(8)).discipline("spinlock").build().expect("a device");
+        let mut sender = dev.sender_on("s", 0);
+        let mut packets = packets(&mut sender, 0, 2);
+        let _ = sender.xmit(packets.pop_front().expect("two packets"));
+        let worker = dev.worker(0);
+        let worker = Loom::spawn(1, move || worker.run());
+        let _ = sender.xmit(packets.pop_front().expect("two packets"));
+        finish(&mut dev, sender);
+        worker();
+        assert_conserved(&dev);
+        assert!(!dev.stats().queues[0].stopped, "stopped, with nothing in flight");
+    });
+}
+
 #[test]
 fn stop_and_wake_by_a_sender_under_loom() {
-    let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: true };
+    let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: true, limit: None };
     Loom::check(move || stop_and_wake::<Loom>("spinlock", load));
 }

@@ -50,6 +50,10 @@ pub(crate) struct Device {
     pub(crate) txq_qdiscs: BTreeMap<words::TxqIndex, String>,
     pub(crate) discipline: Option<String>,
     pub(crate) workers: Option<Within<1, 1024>>,
+    /// The worker that looks after each txq.
+    pub(crate) affinity: Option<Vec<Within<0, 1023>>>,
+    pub(crate) completions: words::Reapers,
+    pub(crate) bql: words::Bql,
     pub(crate) tx_queue_len: Option<Within<0, { u32::MAX as u64 }>>,
     pub(crate) max_burst: Option<Within<0, { u32::MAX as u64 }>>,
     #[serde(deserialize_with = "words::sampling")]
@@ -65,6 +69,7 @@ pub(crate) struct Null {
     pub(crate) ring: Option<Within<1, { 1 << 20 }>>,
     pub(crate) rate: Option<words::LinkRate>,
     pub(crate) delay: Option<Span>,
+    pub(crate) coalesce: Option<Span>,
     pub(crate) inline: Option<bool>,
 }
 

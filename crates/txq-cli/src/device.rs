@@ -88,6 +88,10 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
     if let Some(workers) = config.workers {
         builder = builder.workers(workers.size());
     }
+    if let Some(affinity) = &config.affinity {
+        builder = builder.affinity(&affinity.iter().map(|worker| worker.size()).collect::<Vec<_>>());
+    }
+    builder = builder.completions(config.completions.0).bql(config.bql.0);
     if let Some(packets) = config.tx_queue_len {
         builder = builder.tx_queue_len(packets.get() as u32);
     }
@@ -139,6 +143,7 @@ fn null(config: &config::Null, txqs: u16) -> Null {
         ring: config.ring.map_or(default.ring, |ring| ring.get() as u32),
         rate: config.rate.map(|rate| rate.0),
         delay: config.delay.map_or(0, nanos),
+        coalesce: config.coalesce.map_or(0, nanos),
         inline: config.inline.unwrap_or(default.inline),
         ..default
     }

@@ -1,8 +1,10 @@
 //! A device without a wire: it takes packets, keeps them as long as it is told to, and completes them.
 //!
-//! Its ring, its link's rate, the delay of its completions and who reaps them can be set, so that every state of a txq can
-//! be reached: stopped by a full ring, woken by a completion, served by the worker alone. With the defaults it is as fast
-//! as a device can be and still has a ring, which is what the cost of the path is measured against.
+//! Its ring, its link's rate, the delay and the bursts of its completions and who reaps them can be set, so that
+//! every state of a txq can be reached: stopped by a full ring or by its byte queue limit, woken by a completion,
+//! served by the worker alone. With the defaults it is as fast as a device can be and still has a ring, which is what
+//! the cost of the path is measured against; it has no wire then that packets could wait for, and no byte queue
+//! limits.
 
 use std::io;
 
@@ -27,13 +29,16 @@ pub struct Null {
     pub rate: Option<u64>,
     /// Nanoseconds from a packet's end on the wire to its completion.
     pub delay: Nanos,
+    /// Completions are told of together, at multiples of this time, in nanoseconds (`ethtool -C DEV tx-usecs`); 0 for
+    /// each at once.
+    pub coalesce: Nanos,
     /// Whether senders may reap completions. If not, the worker does: the interrupt's CPU.
     pub inline: bool,
 }
 
 impl Default for Null {
     fn default() -> Self {
-        Self { name: "null0".into(), txqs: 1, ring: 1024, rate: None, delay: 0, inline: true }
+        Self { name: "null0".into(), txqs: 1, ring: 1024, rate: None, delay: 0, coalesce: 0, inline: true }
     }
 }
 
@@ -55,9 +60,10 @@ impl<A: Arch> Driver<A> for Null {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let (tx, done) = ring(self.ring);
-        let timed = self.rate.is_some() || self.delay > 0;
-        let tx = Tx { ring: tx, rate: self.rate, delay: self.delay, timed, wire_free: 0 };
-        let done = Done { ring: done, inline: self.inline };
+        let timed = self.rate.is_some() || self.delay > 0 || self.coalesce > 0;
+        let (rate, delay, coalesce) = (self.rate, self.delay, self.coalesce);
+        let tx = Tx { ring: tx, rate, delay, coalesce, timed, wire_free: 0 };
+        let done = Done { ring: done, inline: self.inline, timed };
         Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(self.ring) })
     }
 }
@@ -69,6 +75,7 @@ struct Tx<A: Arch = Native> {
     ring: Producer<A, Slot<A>>,
     rate: Option<u64>,
     delay: Nanos,
+    coalesce: Nanos,
     timed: bool,
     /// When the wire has sent everything before.
     wire_free: Nanos,
@@ -80,7 +87,8 @@ impl<A: Arch> Tx<A> {
         let start = self.wire_free.max(now);
         let wire = self.rate.map_or(0, |rate| (len as u64 + WIRE) * 8 * 1_000_000_000 / rate.max(1));
         self.wire_free = start + wire;
-        self.wire_free + self.delay
+        let done = self.wire_free + self.delay;
+        if self.coalesce == 0 { done } else { done.next_multiple_of(self.coalesce) }
     }
 }
 
@@ -105,6 +113,7 @@ impl<A: Arch> Transmit<A> for Tx<A> {
 struct Done<A: Arch = Native> {
     ring: Consumer<A, Slot<A>>,
     inline: bool,
+    timed: bool,
 }
 
 impl<A: Arch> Complete<A> for Done<A> {
@@ -126,5 +135,9 @@ impl<A: Arch> Complete<A> for Done<A> {
 
     fn inline(&self) -> bool {
         self.inline
+    }
+
+    fn bql(&self) -> bool {
+        self.timed
     }
 }

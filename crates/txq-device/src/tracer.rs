@@ -182,6 +182,10 @@ impl<A: Arch> Complete<A> for Done<A> {
     fn inline(&self) -> bool {
         self.inner.inline()
     }
+
+    fn bql(&self) -> bool {
+        self.inner.bql()
+    }
 }
 
 #[cfg(test)]

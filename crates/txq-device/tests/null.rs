@@ -56,7 +56,8 @@ fn completions_come_after_their_delay() {
     const DELAY: u64 = 50_000_000;
     for inline in [true, false] {
         let null = Null { delay: DELAY, inline, ..Null::new(1) };
-        let dev = builder(null).sampling(Sampling::All).start().unwrap();
+        // All at once: the delay is to be measured, not a limit that begins at one packet.
+        let dev = builder(null).bql(None).sampling(Sampling::All).start().unwrap();
         let mut sender = dev.sender("s");
         send(&mut sender, 10);
         assert_eq!((dev.stats().sent, dev.stats().in_flight), (10, 10));

@@ -121,6 +121,15 @@ pub trait Complete<A: Arch = Native>: Send {
     fn inline(&self) -> bool {
         true
     }
+
+    /// Whether the bytes that the device keeps are worth limiting ([`crate::bql`]), which a driver of the kernel says by
+    /// calling `netdev_tx_sent_queue`: they are where packets wait for a wire. Where a packet is done as soon as it is handed
+    /// over, nothing ever waits, and a limit would settle at a single packet.
+    ///
+    /// The device gives each packet back as long as it was when it was handed over: the limit counts by that.
+    fn bql(&self) -> bool {
+        true
+    }
 }
 
 /// The completing half of a driver that keeps no packets.

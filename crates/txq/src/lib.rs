@@ -46,8 +46,9 @@
 //! | enqueue | the discipline hands the packets to the qdisc, or leaves them for who has it | [`enqueue`] |
 //! | qdisc | queue, or drop with a reason | [`qdisc`], [`drop`](mod@drop) |
 //! | run | one owner, in bulk, under a quota; the [`Worker`] goes on where a sender's quota ends | [`Worker`] |
+//! | txq | stops when the ring is full or too many bytes are in flight | [`bql`] |
 //! | driver | the device takes, keeps, drops or refuses | [`driver`] |
-//! | complete | the buffer returns to the sender that allocated it | [`pool`] |
+//! | complete | somebody reaps, the buffer returns to the sender that allocated it | [`netdev::Completions`], [`pool`] |
 //!
 //! Counters are exact: whatever is handed in is sent, dropped with a reason, or queued ([`NetDev::audit`]). Their text and
 //! JSON are tc's ([`tc`]).
@@ -56,6 +57,7 @@
 //! explore. Programs use the default and never see it.
 
 pub mod arch;
+pub mod bql;
 pub mod cpumask;
 mod ctx;
 pub mod driver;

@@ -17,9 +17,11 @@ use crate::tc::{Handle, Header, Options, ParseError, QdiscInfo, Style, Words};
 use crate::worker::Worker;
 use crate::xps::XpsMap;
 
+mod bql;
 mod builder;
 mod shared;
 
+pub use crate::txqueue::{Completions, TxTimeout};
 pub use builder::{BuildError, Builder};
 pub(crate) use shared::{Root, Shared};
 
@@ -54,13 +56,27 @@ impl<A: Arch> NetDev<A> {
         Sender::new(self.shared.clone(), name, Some(cpu))
     }
 
-    /// The worker of the queues `index`, `index + workers`, .. . There must be one of each; a device that was started has
-    /// them already.
+    /// The worker of the txqs that [`Builder::affinity`] gives to it, `index`, `index + workers`, .. if nothing was said.
+    /// There must be one of each; a device that was started has them already.
     ///
     /// # Panics
     /// When there is no such worker.
     pub fn worker(&self, index: usize) -> Worker<A> {
-        assert!(index < self.shared.sched.len(), "worker {index} of {}", self.shared.sched.len());
+        assert!(index < self.shared.workers, "worker {index} of {}", self.shared.workers);
+        Worker::new(self.shared.clone(), index)
+    }
+
+    /// What reaps a txq's completions under [`Completions::PerQueue`], and nothing else: to be driven like a worker, one
+    /// for each txq. A device that was started has them already.
+    ///
+    /// # Panics
+    /// When there is none for this txq.
+    pub fn completer(&self, txq: u16) -> Worker<A> {
+        let index = self.shared.workers + usize::from(txq);
+        assert!(
+            index < self.shared.sched.len(),
+            "no completer for txq {txq}: Completions::PerQueue makes them"
+        );
         Worker::new(self.shared.clone(), index)
     }
 
@@ -133,6 +149,9 @@ impl<A: Arch> NetDev<A> {
             let by_txq = by_txq.fold((0, 0), |sum, q| (sum.0 + q.0, sum.1 + q.1));
             if by_txq != (stats.sent, stats.bytes_sent) {
                 return Err(format!("the txqs have sent {by_txq:?} packets and bytes: {stats:?}"));
+            }
+            if let Some(q) = stats.queues.iter().find(|q| q.bql.is_some_and(|bql| bql.inflight != 0)) {
+                return Err(format!("nothing is in flight on txq {} but bytes: {stats:?}", q.txq));
             }
         }
         Ok(stats)

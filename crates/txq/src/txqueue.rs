@@ -1,27 +1,41 @@
 //! A txq: one ring of the device, its tx lock, its stop and its wake (the kernel's `netdev_queue`).
 //!
 //! The txq itself counts the packets that the device keeps, so it knows when the ring is full and stops before the driver
-//! would have to refuse. Whoever reaps completions wakes it.
+//! would have to refuse (`DRV_XOFF`). It also counts their bytes, and stops when they are more than the byte queue limit
+//! (`STACK_XOFF`, [`crate::bql`]). Whoever reaps completions wakes it (`reap`).
 //!
-//! Stop and wake must not miss each other. The transmitter stores the stop and then looks for room; the completer stores
-//! the room and then looks for a stop. Each is a store before a load of the other's word, so each has a full fence
-//! between: [`TxQueue::stop`] and [`TxQueue::reap`], which pair. Without one of them both may look before either is seen,
-//! and the queue stops for ever.
+//! Stop and wake must not miss each other. The transmitter stores the stop and then looks for room; the completer
+//! stores the room and then looks for a stop. Each is a store before a load of the other's word, so each has a full
+//! fence between: [`TxQueue::stop`] and [`TxQueue::reap`], which pair, for the ring and for the bytes. Without one of
+//! them both may look before either is seen, and the queue stops for ever.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, Nanos};
+use crate::bql::{self, Attr, BqlConfig, BqlError, BqlState};
 use crate::ctx::Ctx;
 use crate::driver::{Complete, DriverQueue, Status, Transmit, TxCx};
 use crate::drop::DropCounts;
 use crate::packet::PacketList;
+use crate::qdisc::Budget;
 use crate::stats::latency::Latency;
 use crate::sync::spinlock::SpinLock;
 
-/// The ring is full (`__QUEUE_STATE_DRV_XOFF`).
-const XOFF: u32 = 1;
+mod completions;
+mod reap;
+mod watchdog;
+
+pub use completions::Completions;
+use watchdog::Standstill;
+pub use watchdog::TxTimeout;
+pub(crate) use watchdog::{TimeoutHook, Watchdog};
+
+/// The ring is full, or the driver waits for a completion (`__QUEUE_STATE_DRV_XOFF`).
+const DRV_XOFF: u32 = 1;
+/// The bytes in flight are more than the limit (`__QUEUE_STATE_STACK_XOFF`).
+const STACK_XOFF: u32 = 2;
 /// Completions reaped at a time (`NAPI_POLL_WEIGHT`).
 const REAP: usize = 64;
 /// When nothing tells when to try again, nanoseconds.
@@ -35,13 +49,42 @@ pub(crate) struct TxQueue<A: Arch> {
     wake_at: u32,
     /// Whether whoever sends may reap.
     inline: bool,
+    /// Whether bytes are limited.
+    bql: bool,
+    /// The schedule of the worker that reaps, among the device's.
+    reaper: usize,
     state: CachePadded<A::AtomicU32>,
-    /// Packets the device has taken to keep, wrapping. Written under the tx lock.
-    issued: CachePadded<A::AtomicU32>,
-    /// Packets of those that it gave back, wrapping. Written under the completion lock.
-    completed: CachePadded<A::AtomicU32>,
+    issued: CachePadded<Issued<A>>,
+    completed: CachePadded<Completed<A>>,
     tx: CachePadded<SpinLock<A, TxSide<A>>>,
     done: CachePadded<SpinLock<A, DoneSide<A>>>,
+}
+
+/// What the device has taken to keep. Written under the tx lock.
+struct Issued<A: Arch> {
+    /// Packets, wrapping.
+    packets: A::AtomicU32,
+    bytes: bql::Producer<A>,
+}
+
+/// What of it the device has given back. Written under the completion lock.
+struct Completed<A: Arch> {
+    /// Packets, wrapping.
+    packets: A::AtomicU32,
+    /// Bytes that the transmitter may issue in all, wrapping.
+    adj_limit: A::AtomicU32,
+}
+
+/// How a txq is set up.
+pub(crate) struct Setup {
+    /// Whether senders reap where the driver lets them.
+    pub(crate) inline: bool,
+    /// The schedule of the worker that reaps.
+    pub(crate) reaper: usize,
+    /// Limits of the bytes in flight, where the device keeps packets.
+    pub(crate) bql: Option<BqlConfig>,
+    /// The time.
+    pub(crate) now: Nanos,
 }
 
 /// What the tx lock guards.
@@ -61,6 +104,11 @@ struct TxSide<A: Arch> {
 struct DoneSide<A: Arch> {
     driver: Box<dyn Complete<A>>,
     to_completion: Latency,
+    /// Where bytes are limited.
+    bql: Option<bql::Consumer>,
+    /// The txq, found stopped by the watchdog.
+    standstill: Option<Standstill>,
+    tx_timeout: u64,
 }
 
 /// A txq's counters (`netdev_queue`'s share of `rtnl_link_stats64`).
@@ -76,6 +124,8 @@ pub struct TxCounters {
     pub dropped: u64,
     /// Times that the txq was stopped.
     pub stops: u64,
+    /// Times that it was stopped for too long (`tx_timeout`), each period counted.
+    pub tx_timeout: u64,
 }
 
 /// What became of a batch, beside what is left in it.
@@ -90,9 +140,14 @@ pub(crate) struct Transmitted {
 }
 
 impl<A: Arch> TxQueue<A> {
-    pub(crate) fn new(index: u16, queue: DriverQueue<A>) -> Self {
+    pub(crate) fn new(index: u16, queue: DriverQueue<A>, setup: &Setup) -> Self {
         let ring = queue.ring.unwrap_or(u32::MAX);
-        let inline = queue.done.inline();
+        let inline = setup.inline && queue.done.inline();
+        let config = setup.bql.filter(|_| queue.ring.is_some() && queue.done.bql());
+        let issued = Issued { packets: A::AtomicU32::new(0), bytes: bql::Producer::new() };
+        let completed = Completed { packets: A::AtomicU32::new(0), adj_limit: A::AtomicU32::new(0) };
+        let bql =
+            config.map(|config| bql::Consumer::new(&config, &issued.bytes, &completed.adj_limit, setup.now));
         let tx = TxSide {
             driver: queue.tx,
             counters: TxCounters::default(),
@@ -101,19 +156,25 @@ impl<A: Arch> TxQueue<A> {
             stamps: Vec::new(),
             given: 0,
         };
+        let done = DoneSide {
+            driver: queue.done,
+            to_completion: Latency::new(),
+            bql,
+            standstill: None,
+            tx_timeout: 0,
+        };
         Self {
             index,
             ring,
             wake_at: (ring / 4).clamp(1, REAP as u32),
             inline,
+            bql: config.is_some(),
+            reaper: setup.reaper,
             state: CachePadded::new(A::AtomicU32::new(0)),
-            issued: CachePadded::new(A::AtomicU32::new(0)),
-            completed: CachePadded::new(A::AtomicU32::new(0)),
+            issued: CachePadded::new(issued),
+            completed: CachePadded::new(completed),
             tx: CachePadded::new(SpinLock::new(tx)),
-            done: CachePadded::new(SpinLock::new(DoneSide {
-                driver: queue.done,
-                to_completion: Latency::new(),
-            })),
+            done: CachePadded::new(SpinLock::new(done)),
         }
     }
 
@@ -121,15 +182,15 @@ impl<A: Arch> TxQueue<A> {
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
         // Acquire: who sees the wake also sees the room.
-        self.state.load(Acquire) & XOFF != 0
+        self.state.load(Acquire) != 0
     }
 
     /// Packets that the device keeps now.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         // A completion may be counted before the transmitter has counted the packet: below zero is none.
-        let completed = self.completed.load(Acquire);
-        let n = self.issued.load(Acquire).wrapping_sub(completed);
+        let completed = self.completed.packets.load(Acquire);
+        let n = self.issued.packets.load(Acquire).wrapping_sub(completed);
         if n > i32::MAX as u32 { 0 } else { n }
     }
 
@@ -137,6 +198,19 @@ impl<A: Arch> TxQueue<A> {
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         if self.ring == u32::MAX { u32::MAX } else { self.ring.saturating_sub(self.in_flight()) }
+    }
+
+    /// Bytes that may be in flight beside those that are; below zero when there are too many.
+    #[inline]
+    fn avail(&self) -> i32 {
+        if self.bql { self.issued.bytes.avail(&self.completed.adj_limit) } else { i32::MAX }
+    }
+
+    /// What it takes now of up to `quota` packets (`qdisc_avail_bulklimit`).
+    #[inline]
+    pub(crate) fn budget(&self, quota: usize) -> Budget {
+        let bytes = if self.bql { self.avail().max(0) as u64 } else { u64::MAX };
+        Budget::new(quota.min(self.room() as usize), bytes)
     }
 
     /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`), and reaps what is complete. What the driver
@@ -156,22 +230,33 @@ impl<A: Arch> TxQueue<A> {
                 return;
             }
             side.note_stamps(batch);
+            let counted = self.bql.then(|| {
+                let last = batch.back().map_or(0, |packet| packet.len());
+                self.issued.bytes.queued(bytes as u32, last as u32, &mut cx.clock)
+            });
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
             status = side.driver.start_xmit(batch, &mut tx);
             let taken = packets - batch.len();
             side.record_stamps(taken, done.stamped());
             let kept = taken - done.len() - dropped.len();
             if kept > 0 {
-                let issued = self.issued.load(Relaxed).wrapping_add(kept as u32);
-                self.issued.store(issued, Release);
+                let issued = self.issued.packets.load(Relaxed).wrapping_add(kept as u32);
+                self.issued.packets.store(issued, Release);
+            }
+            if let Some(counted) = counted {
+                // None where nothing is kept, though the driver may have changed the length of what it sent.
+                let others = batch.bytes() + done.bytes() + dropped.bytes();
+                counted.kept(if kept > 0 { bytes.saturating_sub(others) as u32 } else { 0 });
             }
             side.counters.batches += 1;
             side.counters.packets += (taken - dropped.len()) as u64;
             side.counters.bytes += bytes - batch.bytes() - dropped.bytes();
             side.counters.dropped += dropped.len() as u64;
-            if self.room() == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0) {
+            let full = self.room() == 0 || (status == Status::Busy { retry: None } && self.in_flight() > 0);
+            let stop = if full { DRV_XOFF } else { 0 } | if self.avail() < 0 { STACK_XOFF } else { 0 };
+            if stop != 0 {
                 side.counters.stops += 1;
-                self.stop();
+                self.stop(stop);
             }
         });
         let sent = Transmitted {
@@ -197,60 +282,27 @@ impl<A: Arch> TxQueue<A> {
         sent
     }
 
-    /// Stops the txq, unless room has come back meanwhile.
-    fn stop(&self) {
-        self.state.fetch_or(XOFF, Relaxed);
-        // Store XOFF before load `completed`: pairs with the fence in `reap`.
+    /// Stops the txq for these reasons, except for those that have gone meanwhile.
+    fn stop(&self, reasons: u32) {
+        self.state.fetch_or(reasons, Relaxed);
+        // Store XOFF before load `completed` and `adj_limit`: pairs with the fence in `reap`.
         A::fence(SeqCst);
-        if self.room() >= self.wake_at {
-            self.state.fetch_and(!XOFF, Relaxed);
+        let gone = self.gone(reasons);
+        if gone != 0 {
+            self.state.fetch_and(!gone, Relaxed);
         }
     }
 
-    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker.
-    fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
-        if self.inline {
-            self.reap(cx);
+    /// Which of these reasons to be stopped do not hold any more.
+    fn gone(&self, reasons: u32) -> u32 {
+        let mut gone = 0;
+        if reasons & DRV_XOFF != 0 && self.room() >= self.wake_at {
+            gone |= DRV_XOFF;
         }
-        if self.in_flight() > 0 {
-            cx.dev.sched_of(self.index).reap(self.index);
+        if reasons & STACK_XOFF != 0 && self.avail() >= 0 {
+            gone |= STACK_XOFF;
         }
-    }
-
-    /// Takes what is complete from the device, wakes the txq if that makes room, and frees the buffers. Returns when
-    /// to look again, if the driver knows.
-    pub(crate) fn reap(&self, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
-        let mut done = PacketList::new();
-        let next = self.done.try_with(|held| {
-            let side = held.data();
-            let next = side.driver.poll(REAP, &mut done, &mut cx.clock);
-            if done.stamped() {
-                let now = A::now();
-                side.to_completion.record_all(&done, now);
-            }
-            if !done.is_empty() {
-                let completed = self.completed.load(Relaxed).wrapping_add(done.len() as u32);
-                self.completed.store(completed, Release);
-            }
-            next
-        });
-        if !done.is_empty() {
-            // Store `completed` before load XOFF: pairs with the fence in `stop`.
-            A::fence(SeqCst);
-            if self.stopped()
-                && self.room() >= self.wake_at
-                && self.state.fetch_and(!XOFF, Release) & XOFF != 0
-            {
-                cx.dev.schedule(cx.dev.root_of(self.index));
-            }
-            let full = done.len() == REAP;
-            cx.cache.free(&mut done);
-            if full {
-                // There may be more that is complete already.
-                return Some(0);
-            }
-        }
-        next.flatten()
+        gone
     }
 
     /// Ends the transmission: the driver writes out what it has.
@@ -259,7 +311,18 @@ impl<A: Arch> TxQueue<A> {
     }
 
     pub(crate) fn counters(&self) -> TxCounters {
-        self.tx.with(|held| held.data().counters)
+        let counters = self.tx.with(|held| held.data().counters);
+        TxCounters { tx_timeout: self.done.with(|held| held.data().tx_timeout), ..counters }
+    }
+
+    /// The byte queue limits, where there are some.
+    pub(crate) fn bql(&self) -> Option<BqlState> {
+        self.done.with(|held| held.data().bql.as_ref().map(|bql| bql.state(&self.issued.bytes)))
+    }
+
+    /// Writes a file of the byte queue limits; `None` where there are none.
+    pub(crate) fn set_bql(&self, attr: Attr, text: &str) -> Option<Result<(), BqlError>> {
+        self.done.with(|held| held.data().bql.as_mut().map(|bql| bql.set(&self.issued.bytes, attr, text)))
     }
 
     /// Adds this txq's latencies: from xmit to the driver, and to completion.

@@ -1,9 +1,9 @@
 //! The worker: what softirq and timers do in the kernel, done by one thread that sleeps when there is nothing to do, or
 //! by a program's own loop.
 //!
-//! A worker goes on where a sender's quota ended, runs queues whose txq woke up, tries again what a driver refused, and
-//! reaps what senders did not. A program that has a loop of its own calls [`Worker::poll`] from it instead of
-//! [`Worker::run`]:
+//! A worker goes on where a sender's quota ended, runs queues whose txq woke up, tries again what a driver refused,
+//! reaps what senders did not, and notices a txq that is stopped for too long. A program that has a loop of its own
+//! calls [`Worker::poll`] from it instead of [`Worker::run`]:
 //!
 //! ```text
 //!   worker.set_waker(move || eventfd.write(1))     // when there is something to do
@@ -63,6 +63,10 @@ impl<A: Arch> Worker<A> {
             let more = txq.in_flight() > 0;
             if more {
                 sooner(at.unwrap_or_else(|| cx.clock.now() + POLL));
+                let watch = dev.watchdog.as_ref();
+                if let Some(at) = watch.and_then(|watchdog| txq.watch(watchdog, || cx.clock.now())) {
+                    sooner(at);
+                }
             }
             more
         });

@@ -58,7 +58,7 @@ impl Complete for Done {
 #[test]
 fn a_wake_that_comes_before_the_requeue_is_not_lost() {
     for discipline in txq::enqueue::names() {
-        let dev = NetDev::builder(Refusing).qdisc("pfifo").discipline(discipline).build().unwrap();
+        let dev = NetDev::builder(Refusing).qdisc("pfifo").discipline(discipline).bql(None).build().unwrap();
         let mut sender = dev.sender("s");
         let mut worker = dev.worker(0);
         let (wake, woken) = mpsc::channel();

@@ -10,7 +10,8 @@ use txq::qdisc::Verdict;
 use txq::{NetDev, Sender};
 
 fn builder(wires: &Wires) -> Builder {
-    NetDev::builder(wires.clone()).pool_config(pool())
+    // Packets stop at the ring, not at a limit of bytes: that is in `bql.rs`.
+    NetDev::builder(wires.clone()).pool_config(pool()).bql(None)
 }
 
 /// Packets with the cookies `from..to`.

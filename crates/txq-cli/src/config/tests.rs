@@ -38,11 +38,29 @@ fn errors_name_the_line_the_key_and_the_remedy() {
         ("duration = \"5\"", "x.toml:1: key \"duration\": time \"5\" has no unit"),
         ("[[device]]\nsampling = \"some\"", "use \"all\", \"off\", or n"),
         ("[[device]]\n[device.null]\nrate = \"0bit\"", "use a rate above zero"),
+        ("[[device]]\nbql = \"on\"", "key \"bql\": bql \"on\": use \"off\", or a table"),
+        ("[[device]]\nbql = { limit_mx = 1 }", "no \"limit_mx\": use one of hold_time"),
+        (
+            "[[device]]\nbql = { limit_max = -1 }",
+            "limit_max \"-1\": Invalid argument: use 0 to 1879048192 bytes",
+        ),
+        ("[[device]]\nbql = { stall_thrs = 5 }", "use 0 for no watch, or 13 to 512 milliseconds"),
+        ("[[device]]\ncompletions = \"irq\"", "use \"inline\", \"worker\" or \"per-queue\""),
     ] {
         let error = error(text);
         assert!(error.contains(told), "{text:?}: {error}");
         assert!(!error.contains('\n'), "{error:?}");
     }
+}
+
+#[test]
+fn byte_queue_limits_are_on_with_what_is_said() {
+    let bql =
+        |line: &str| parse("x.toml", &format!("[[device]]\n{line}\n[[sender]]")).unwrap().device[0].bql.0;
+    assert_eq!(bql(""), Some(Default::default()));
+    assert_eq!(bql("bql = \"off\""), None);
+    let config = bql("bql = { limit_max = 30000, limit_min = \"max\", hold_time = 5 }").unwrap();
+    assert_eq!((config.limit_max, config.limit_min, config.hold_time), (30000, 1879048192, 8));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
-use txq::netdev::Sampling;
+use txq::bql::{Attr, BqlConfig};
+use txq::netdev::{Completions, Sampling};
 use txq::pool::Backing;
 use txq::tc;
 
@@ -47,6 +48,54 @@ impl<'de> Deserialize<'de> for Probability {
             return Ok(Self(value));
         }
         Err(D::Error::custom(format!("{value} is no probability: use 0.0 to 1.0")))
+    }
+}
+
+/// Byte queue limits: `"off"`, or a table with the names that sysfs has for them, each a number or a word of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bql(pub(crate) Option<BqlConfig>);
+
+impl Default for Bql {
+    fn default() -> Self {
+        Self(Some(BqlConfig::default()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bql {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = toml::Value::deserialize(from)?;
+        let table = match &value {
+            toml::Value::String(word) if word == "off" => return Ok(Self(None)),
+            toml::Value::Table(table) => table,
+            _ => {
+                let example = "use \"off\", or a table such as { limit_max = 30000 }";
+                return Err(D::Error::custom(format!("bql {value}: {example}")));
+            }
+        };
+        let mut config = BqlConfig::default();
+        for (name, value) in table {
+            let attr: Attr = name.parse().map_err(D::Error::custom)?;
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            config.set(attr, &text).map_err(D::Error::custom)?;
+        }
+        Ok(Self(Some(config)))
+    }
+}
+
+/// Who reaps completions: `"inline"`, `"worker"` or `"per-queue"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reapers(pub(crate) Completions);
+
+impl<'de> Deserialize<'de> for Reapers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match String::deserialize(from)?.as_str() {
+            "inline" => Ok(Self(Completions::Inline)),
+            "worker" => Ok(Self(Completions::Worker)),
+            "per-queue" => Ok(Self(Completions::PerQueue)),
+            other => Err(D::Error::custom(format!(
+                "completions \"{other}\": use \"inline\", \"worker\" or \"per-queue\""
+            ))),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The report as one JSON object: totals at the top, each device in `devices`.
 
 use serde_json::{Map, Value, json};
+use txq::bql::Attr;
 use txq::stats::device::QueueStats;
 use txq::stats::latency::Latency;
 use txq::tc;
@@ -92,9 +93,14 @@ fn queue(stats: &QueueStats, of: Option<&Device>) -> Value {
         ("batches", counters.batches),
         ("dropped", counters.dropped),
         ("stops", counters.stops),
+        ("tx_timeout", counters.tx_timeout),
         ("in_flight", u64::from(stats.in_flight)),
     ] {
         object.insert(key.into(), json!(value));
+    }
+    if let Some(bql) = stats.bql {
+        let files = Attr::ALL.map(|attr| (attr.name().to_owned(), json!(bql.get(attr))));
+        object.insert("byte_queue_limits".into(), Value::Object(files.into_iter().collect()));
     }
     Value::Object(object)
 }

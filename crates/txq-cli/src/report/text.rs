@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use txq::stats::device::QueueStats;
 use txq::stats::latency::Latency;
 use txq::tc;
 
@@ -31,20 +32,30 @@ pub(super) fn lines(report: &Report) -> String {
     text
 }
 
-/// One line for each txq, right-aligned columns.
+/// One line for each txq, right-aligned columns; those of byte queue limits where there are some.
 fn queues(text: &mut String, device: &Device) {
-    let heads = ["txq", "packets", "bytes", "batches", "dropped", "stops"].map(str::to_owned);
-    let rows = device.stats.queues.iter().map(|queue| {
+    let mut heads = vec!["txq", "packets", "bytes", "batches", "dropped", "stops"];
+    let limited = device.stats.queues.iter().any(|queue| queue.bql.is_some());
+    if limited {
+        heads.extend(["limit", "inflight"]);
+    }
+    let row = |queue: &QueueStats| {
         let c = &queue.counters;
-        [u64::from(queue.txq), c.packets, c.bytes, c.batches, c.dropped, c.stops].map(|n| n.to_string())
-    });
-    let rows: Vec<_> = std::iter::once(heads).chain(rows).collect();
-    let mut widths = [0; 6];
+        let mut row = vec![u64::from(queue.txq), c.packets, c.bytes, c.batches, c.dropped, c.stops];
+        if limited {
+            let bql = queue.bql.unwrap_or_default();
+            row.extend([bql.limit, bql.inflight].map(u64::from));
+        }
+        row.iter().map(u64::to_string).collect()
+    };
+    let heads: Vec<String> = heads.into_iter().map(str::to_owned).collect();
+    let rows: Vec<_> = std::iter::once(heads).chain(device.stats.queues.iter().map(row)).collect();
+    let mut widths = vec![0; rows[0].len()];
     for row in &rows {
         widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.len().max(*width));
     }
     for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
     }
 }

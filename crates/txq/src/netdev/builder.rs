@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use super::shared::Senders;
 use super::{NetDev, Root, Sampling, Shared};
-use crate::arch::{Arch, Atomic, Native};
+use crate::arch::{Arch, Atomic, Nanos, Native};
+use crate::bql::{BqlConfig, BqlError};
 use crate::driver::Driver;
 use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
 use crate::flow::FlowHasher;
@@ -19,11 +20,13 @@ use crate::steering::Steering;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::tc::{Handle, Header, ParseError};
-use crate::txqueue::TxQueue;
+use crate::txqueue::{Completions, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog};
 use crate::xps::XpsMap;
 
 /// The first handle that is given to a qdisc without one (`qdisc_alloc_handle`).
 const FIRST_HANDLE: u16 = 0x8001;
+/// How long a txq may be stopped before that is an event, in nanoseconds (`watchdog_timeo`).
+const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
 /// Length of the link-layer header that a device's MTU does not count, in bytes (`hard_header_len`).
 const HARD_HEADER: u32 = 14;
 
@@ -77,6 +80,22 @@ pub enum BuildError {
     /// No worker would look after the queues.
     #[error("0 workers cannot look after any queue: use at least 1")]
     Workers,
+    /// A txq is given to a worker that does not exist, or not every txq to one.
+    #[error(
+        "the affinity {map:?} is not for {txqs} txqs and {workers} workers: name a worker from 0 to {} for each txq",
+        .workers - 1
+    )]
+    Affinity {
+        /// What was asked for.
+        map: Vec<usize>,
+        /// The device's txqs.
+        txqs: u16,
+        /// Its workers.
+        workers: usize,
+    },
+    /// A byte queue limit is out of range.
+    #[error("byte queue limits: {0}")]
+    Bql(#[from] BqlError),
     /// The pool cannot be made.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -114,6 +133,11 @@ pub struct Builder<A: Arch = Native> {
     sampling: Sampling,
     flow_key: [u64; 2],
     symmetric: bool,
+    bql: Option<BqlConfig>,
+    completions: Completions,
+    affinity: Option<Vec<usize>>,
+    watchdog_timeo: Option<Nanos>,
+    on_tx_timeout: Option<TimeoutHook>,
 }
 
 impl NetDev {
@@ -157,6 +181,11 @@ impl<A: Arch> Builder<A> {
             sampling: Sampling::Off,
             flow_key: [0x7478_7120_6b65_7930, 0x7478_7120_6b65_7931],
             symmetric: false,
+            bql: Some(BqlConfig::default()),
+            completions: Completions::Inline,
+            affinity: None,
+            watchdog_timeo: Some(WATCHDOG_TIMEO),
+            on_tx_timeout: None,
         }
     }
 
@@ -181,6 +210,17 @@ impl<A: Arch> Builder<A> {
         max_burst: u32 => max_burst = max_burst;
         /// How many workers there are.
         workers: usize => workers = workers;
+        /// Limits of the bytes that each txq's device keeps, or `None` for none: on by default where the driver keeps packets
+        /// that wait for a wire ([`Complete::bql`](crate::driver::Complete::bql)), and never under noqueue.
+        bql: Option<BqlConfig> => bql = bql;
+        /// Who reaps completions; whoever sends, if nothing is said.
+        completions: Completions => completions = completions;
+        /// Which worker looks after each txq (`/proc/irq/N/smp_affinity`): `affinity[txq]`. It runs the txq's queue
+        /// where no sender does, and reaps what is its to reap.
+        affinity: &[usize] => affinity = Some(affinity.to_vec());
+        /// How long a txq may be stopped and not move, in nanoseconds, before that is an event (`watchdog_timeo`); `None`
+        /// for however long. 5 s if nothing is said.
+        watchdog_timeo: Option<Nanos> => watchdog_timeo = watchdog_timeo;
         /// Whose latency is measured.
         sampling: Sampling => sampling = sampling;
         /// The secret of the flow hash. Give a random one where flows are chosen by others.
@@ -203,6 +243,14 @@ impl<A: Arch> Builder<A> {
         self
     }
 
+    /// Has `hook` called when a txq has been stopped for too long (`ndo_tx_timeout`), by the worker that reaps it, once a
+    /// period of [`Builder::watchdog_timeo`] as long as nothing moves.
+    #[must_use]
+    pub fn on_tx_timeout(mut self, hook: impl Fn(&TxTimeout) + Send + Sync + 'static) -> Self {
+        self.on_tx_timeout = Some(Box::new(hook));
+        self
+    }
+
     /// Makes the device. The caller drives its workers ([`NetDev::worker`]).
     pub fn build(mut self) -> Result<NetDev<A>, BuildError> {
         let info = self.driver.info();
@@ -212,6 +260,10 @@ impl<A: Arch> Builder<A> {
         }
         if self.workers == 0 {
             return Err(BuildError::Workers);
+        }
+        let (workers, affinity) = (self.workers, self.workers_of(asked)?);
+        if let Some(bql) = &self.bql {
+            bql.check()?;
         }
         if let Some(map) = self.xps.as_ref().map(XpsMap::txqs).filter(|&map| map != usize::from(asked)) {
             return Err(BuildError::Xps { map, txqs: asked });
@@ -224,14 +276,27 @@ impl<A: Arch> Builder<A> {
             Some(pool) => pool,
             None => Pool::new(&self.pool_config)?,
         };
-        let open = |txq| {
+        let created = A::now();
+        let per_queue = self.completions == Completions::PerQueue;
+        let noqueue = roots[0].kind == "noqueue";
+        let open = |txq: u16| {
             let opened = self.driver.open(txq);
             let queue =
                 opened.map_err(|source| BuildError::Open { device: info.name.clone(), txq, source })?;
-            Ok(TxQueue::new(txq, queue))
+            let own = usize::from(txq);
+            let setup = Setup {
+                inline: self.completions == Completions::Inline,
+                reaper: if per_queue { workers + own } else { affinity[own] },
+                bql: self.bql.filter(|_| !noqueue),
+                now: created,
+            };
+            Ok(TxQueue::new(txq, queue, &setup))
         };
         let txqs = (0..asked).map(open).collect::<Result<Box<[_]>, BuildError>>()?;
-        let sched = (0..self.workers).map(|_| Schedule::new(roots.len(), txqs.len())).collect();
+        let completers = if per_queue { txqs.len() } else { 0 };
+        let sched = (0..workers).map(|_| Schedule::new(roots.len(), txqs.len()));
+        let sched = sched.chain((0..completers).map(|_| Schedule::new(0, txqs.len()))).collect();
+        let hook = self.on_tx_timeout;
         let shared = Shared {
             info,
             env,
@@ -239,6 +304,9 @@ impl<A: Arch> Builder<A> {
             roots,
             mq,
             sched,
+            affinity,
+            workers,
+            watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo, hook }),
             steering: Arc::new(Rcu::new(Steering { xps: self.xps })),
             hasher: FlowHasher::new(self.flow_key, self.symmetric),
             sampling: match self.sampling {
@@ -247,10 +315,22 @@ impl<A: Arch> Builder<A> {
             },
             senders: SpinLock::new(Senders { alive: Vec::new(), gone: 0 }),
             stopping: A::AtomicU32::new(0),
-            created: A::now(),
+            created,
             pool,
         };
         Ok(NetDev { shared: Arc::new(shared), threads: Vec::new() })
+    }
+
+    /// The worker that looks after each txq.
+    fn workers_of(&self, txqs: u16) -> Result<Box<[usize]>, BuildError> {
+        let (workers, all) = (self.workers, usize::from(txqs));
+        match &self.affinity {
+            None => Ok((0..all).map(|txq| txq % workers).collect()),
+            Some(map) if map.len() == all && map.iter().all(|&worker| worker < workers) => {
+                Ok(map.clone().into())
+            }
+            Some(map) => Err(BuildError::Affinity { map: map.clone(), txqs, workers }),
+        }
     }
 
     fn roots(&self, custom: Option<Box<dyn Qdisc<A>>>, env: &Env) -> Result<Roots<A>, BuildError> {
@@ -332,9 +412,11 @@ impl Builder<Native> {
     /// Makes the device and starts its workers, each on a thread of its own.
     pub fn start(self) -> Result<NetDev, BuildError> {
         let mut dev = self.build()?;
-        for index in 0..dev.shared.sched.len() {
-            let worker = dev.worker(index);
-            let thread = std::thread::Builder::new().name(format!("txq-worker-{index}"));
+        let workers = (0..dev.shared.workers).map(|index| (format!("txq-worker-{index}"), dev.worker(index)));
+        let completers = dev.shared.sched.len() - dev.shared.workers;
+        let completers = (0..completers as u16).map(|txq| (format!("txq-reap-{txq}"), dev.completer(txq)));
+        for (name, worker) in workers.chain(completers).collect::<Vec<_>>() {
+            let thread = std::thread::Builder::new().name(name);
             dev.threads.push(thread.spawn(|| worker.run()).map_err(BuildError::Thread)?);
         }
         Ok(dev)

@@ -19,7 +19,7 @@ use crate::steering::Steering;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::tc::Handle;
-use crate::txqueue::TxQueue;
+use crate::txqueue::{TxQueue, Watchdog};
 
 /// A qdisc that senders reach, and the way in (`struct Qdisc` at the root of a `netdev_queue`).
 pub(crate) struct Root<A: Arch> {
@@ -66,7 +66,12 @@ pub(crate) struct Shared<A: Arch> {
     pub(crate) roots: Box<[Root<A>]>,
     /// The mq above the roots, if there is one.
     pub(super) mq: Option<Handle>,
+    /// The inboxes of the workers, and after them those of the completers, one a txq where there are some.
     pub(crate) sched: Box<[Schedule<A>]>,
+    /// The worker that looks after each txq.
+    pub(super) affinity: Box<[usize]>,
+    pub(super) workers: usize,
+    pub(crate) watchdog: Option<Watchdog>,
     pub(crate) steering: Arc<Rcu<A, Steering>>,
     pub(crate) hasher: FlowHasher,
     pub(crate) sampling: Sampling,
@@ -91,13 +96,9 @@ impl<A: Arch> Shared<A> {
         usize::from(txq).min(self.roots.len() - 1)
     }
 
-    /// The schedule of the worker that looks after a txq.
-    pub(crate) fn sched_of(&self, txq: u16) -> &Schedule<A> {
-        &self.sched[usize::from(txq) % self.sched.len()]
-    }
-
+    /// The schedule of the worker that looks after a queue: that of its txq, or of txq 0 where it serves all.
     fn sched_of_root(&self, root: usize) -> &Schedule<A> {
-        &self.sched[root % self.sched.len()]
+        &self.sched[self.affinity[root]]
     }
 
     /// Has a queue looked at again: by who has it or is about to, else by a worker (`__netif_schedule`).
@@ -178,6 +179,7 @@ impl<A: Arch> Shared<A> {
             counters: txq.counters(),
             in_flight: txq.in_flight(),
             stopped: txq.stopped(),
+            bql: txq.bql(),
         }
     }
 }

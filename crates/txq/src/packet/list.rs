@@ -133,6 +133,16 @@ impl<A: Arch> PacketList<A> {
         Some(unsafe { &*ptr::from_ref(&self.head).cast::<Packet<A>>() })
     }
 
+    /// The last packet.
+    #[inline]
+    pub(crate) fn back(&self) -> Option<&Packet<A>> {
+        if self.len == 0 {
+            return None;
+        }
+        // SAFETY: as in `front`; while the list is not empty, `tail` is one of its packets.
+        Some(unsafe { &*ptr::from_ref(&self.tail).cast::<Packet<A>>() })
+    }
+
     /// Has the first packet's latency sampled.
     pub(crate) fn stamp_front(&mut self, at: Nanos) {
         if self.len > 0 {
@@ -171,6 +181,22 @@ impl<A: Arch> PacketList<A> {
         }
         for _ in 0..n {
             to.push_back(self.pop_front().expect("n is less than len"));
+        }
+    }
+
+    /// Moves packets from the front to the end of `to` as long as there are `packets` and `bytes` left for the next
+    /// one, which may be longer than what is left for it: at no cost per packet when all of them fit.
+    #[inline]
+    pub(crate) fn move_within(&mut self, packets: usize, bytes: u64, to: &mut PacketList<A>) {
+        if bytes >= self.bytes {
+            return self.move_front(packets, to);
+        }
+        let (mut packets, mut bytes) = (packets, bytes);
+        while packets > 0 && bytes > 0 {
+            let Some(packet) = self.pop_front() else { return };
+            packets -= 1;
+            bytes = bytes.saturating_sub(packet.len() as u64);
+            to.push_back(packet);
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::arch::Arch;
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
-use crate::qdisc::{Cx, Verdict};
+use crate::qdisc::{Budget, Cx, Verdict};
 use crate::stats::QdiscStats;
 
 /// A first-in first-out queue and its counters. What leaves is counted as sent, what is refused as dropped.
@@ -41,11 +41,14 @@ impl<A: Arch> Fifo<A> {
         self.queue.append(packets);
     }
 
+    /// Dequeues within the budget, and spends it.
     #[inline]
-    pub(super) fn pop(&mut self, n: usize, out: &mut PacketList<A>) {
-        let (packets, bytes) = (out.segs(), out.bytes());
-        self.queue.move_front(n, out);
-        self.count(out.segs() - packets, out.bytes() - bytes);
+    pub(super) fn pop(&mut self, budget: &mut Budget, out: &mut PacketList<A>) {
+        let (packets, segs, bytes) = (out.len(), out.segs(), out.bytes());
+        self.queue.move_within(budget.packets, budget.bytes, out);
+        let moved = out.bytes() - bytes;
+        budget.spend(out.len() - packets, moved);
+        self.count(out.segs() - segs, moved);
     }
 
     /// Puts packets that were taken and not sent back in front.

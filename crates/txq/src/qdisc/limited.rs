@@ -73,8 +73,8 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
         }
     }
 
-    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
-        self.queue.pop(budget.packets, out);
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
+        self.queue.pop(&mut budget, out);
     }
 
     fn requeue(&mut self, batch: &mut PacketList<A>) {

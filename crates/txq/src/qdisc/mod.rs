@@ -52,11 +52,41 @@ impl<A: Arch> Cx<'_, A> {
     }
 }
 
-/// How much may be dequeued at once.
+/// How much may be dequeued at once: packets as long as both are left, so one at least, and the last one may be longer
+/// than the bytes that were left for it (`try_bulk_dequeue_skb`).
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Packets, at least one.
+    /// Packets.
     pub packets: usize,
+    /// Bytes; `u64::MAX` when nothing limits them.
+    pub bytes: u64,
+}
+
+impl Budget {
+    /// So much, or one packet if that is less.
+    #[inline]
+    pub fn new(packets: usize, bytes: u64) -> Self {
+        Self { packets: packets.max(1), bytes: bytes.max(1) }
+    }
+
+    /// So many packets, or one, of any length.
+    #[inline]
+    pub fn packets(packets: usize) -> Self {
+        Self::new(packets, u64::MAX)
+    }
+
+    /// Whether another packet may be dequeued.
+    #[inline]
+    pub fn is_left(&self) -> bool {
+        self.packets > 0 && self.bytes > 0
+    }
+
+    /// Takes packets off it that were dequeued, and their bytes.
+    #[inline]
+    pub fn spend(&mut self, packets: usize, bytes: u64) {
+        self.packets -= packets;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 /// A queueing discipline.
@@ -78,7 +108,7 @@ pub trait Qdisc<A: Arch = Native>: Send {
         }
     }
 
-    /// Appends the packets that are next, within `budget`, to `out`.
+    /// Appends the packets that are next to `out`, as long as [`Budget::is_left`].
     fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>);
 
     /// Takes back the first of `batch`, which this qdisc gave up just now and the driver refused, as many as it can put

@@ -46,11 +46,10 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
         if band.len() < self.limit as usize { band.push(packet) } else { band.refuse(packet, cx) }
     }
 
-    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
-        let end = out.len() + budget.packets;
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
         for band in self.bands.iter_mut().filter(|b| b.len() > 0) {
-            band.pop(end - out.len(), out);
-            if out.len() == end {
+            band.pop(&mut budget, out);
+            if !budget.is_left() {
                 return;
             }
         }

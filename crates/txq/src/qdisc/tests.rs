@@ -15,7 +15,8 @@ const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
 enum Op {
     /// Packets of (bytes, priority, segments), together.
     Enqueue(Vec<(usize, u32, u16)>),
-    Dequeue(usize),
+    /// Within so many packets and bytes.
+    Dequeue(usize, u64),
     Peek,
     /// A new limit.
     Change(u32),
@@ -26,7 +27,7 @@ fn op() -> impl Strategy<Value = Op> {
     let packet = (1usize..1500, 0u32..20, prop_oneof![4 => Just(1u16), 1 => 2u16..40]);
     prop_oneof![
         8 => prop::collection::vec(packet, 1..12).prop_map(Op::Enqueue),
-        6 => (1usize..20).prop_map(Op::Dequeue),
+        6 => (1usize..20, prop_oneof![Just(u64::MAX), 0u64..6000]).prop_map(|(n, b)| Op::Dequeue(n, b)),
         2 => Just(Op::Peek),
         1 => (0u32..30).prop_map(Op::Change),
         1 => Just(Op::Reset),
@@ -76,11 +77,18 @@ impl Model {
         Verdict::Success
     }
 
-    fn dequeue(&mut self) -> Option<u64> {
-        let (number, bytes, segs) = self.bands.iter_mut().find_map(VecDeque::pop_front)?;
-        self.stats.bytes += bytes as u64;
-        self.stats.packets += segs;
-        Some(number)
+    /// At least one packet, and then another as long as bytes are left.
+    fn dequeue(&mut self, packets: usize, bytes: u64) -> Vec<u64> {
+        let (mut numbers, mut left) = (Vec::new(), i128::from(bytes));
+        while numbers.is_empty() || (numbers.len() < packets && left > 0) {
+            let Some(packet) = self.bands.iter_mut().find_map(VecDeque::pop_front) else { break };
+            let (number, bytes, segs) = packet;
+            self.stats.bytes += bytes as u64;
+            self.stats.packets += segs;
+            left -= bytes as i128;
+            numbers.push(number);
+        }
+        numbers
     }
 
     fn stats(&self) -> QdiscStats {
@@ -151,10 +159,10 @@ fn check(kind: &'static str, ops: &[Op]) {
                     assert!(batch.is_empty());
                 }
             }
-            Op::Dequeue(packets) => {
+            Op::Dequeue(packets, bytes) => {
                 let mut out = PacketList::new();
-                bench.with(|q, cx| q.dequeue_batch(Budget { packets: *packets }, &mut out, cx));
-                let expected: Vec<_> = (0..*packets).map_while(|_| model.dequeue()).collect();
+                bench.with(|q, cx| q.dequeue_batch(Budget::new(*packets, *bytes), &mut out, cx));
+                let expected = model.dequeue(*packets, *bytes);
                 assert_eq!(out.iter().map(Packet::cookie).collect::<Vec<_>>(), expected);
             }
             Op::Peek => {
@@ -230,7 +238,7 @@ fn a_gso_packet_counts_as_its_segments_when_it_leaves() {
     let _ = bench.with(|q, cx| q.enqueue(packet, cx));
     assert_eq!((bench.qdisc.stats().packets, bench.qdisc.stats().qlen), (0, 1));
     let mut out = PacketList::new();
-    bench.with(|q, cx| q.dequeue_batch(Budget { packets: 1 }, &mut out, cx));
+    bench.with(|q, cx| q.dequeue_batch(Budget::packets(1), &mut out, cx));
     assert_eq!((bench.qdisc.stats().packets, bench.qdisc.stats().bytes), (10, 1000));
 }
 

@@ -151,11 +151,11 @@ impl<A: Arch> Core<A> {
         if txq.stopped() {
             return None;
         }
-        let budget = quota.min(txq.room() as usize).max(1);
+        let budget = txq.budget(quota);
         if self.requeued.is_empty() {
             self.pull(budget, batch, cx);
         } else {
-            self.requeued.move_front(budget, batch);
+            self.requeued.move_within(budget.packets, budget.bytes, batch);
         }
         (!batch.is_empty()).then_some(txq.index)
     }
@@ -189,16 +189,16 @@ impl<A: Arch> Core<A> {
     /// Dequeues one packet and puts it aside.
     fn pull_aside(&mut self, cx: &mut Ctx<'_, A>) {
         let mut one = PacketList::new();
-        self.pull(1, &mut one, cx);
+        self.pull(Budget::packets(1), &mut one, cx);
         self.requeued.append(&mut one);
     }
 
     /// Dequeues from the qdisc itself.
-    fn pull(&mut self, packets: usize, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+    fn pull(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         if let Some(qdisc) = &mut self.qdisc {
             let mut qcx =
                 Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
-            qdisc.dequeue_batch(Budget { packets }, out, &mut qcx);
+            qdisc.dequeue_batch(budget, out, &mut qcx);
         }
     }
 }

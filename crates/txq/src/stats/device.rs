@@ -1,5 +1,6 @@
 //! The counters of a device.
 
+use crate::bql::BqlState;
 use crate::drop::DropCounts;
 use crate::txqueue::TxCounters;
 
@@ -35,4 +36,6 @@ pub struct QueueStats {
     pub in_flight: u32,
     /// Whether the txq is stopped now.
     pub stopped: bool,
+    /// Its byte queue limits, where it has some.
+    pub bql: Option<BqlState>,
 }

@@ -19,6 +19,10 @@ pub(crate) struct Wire {
     pub(crate) busy: usize,
     /// Packets longer than this are dropped by the driver.
     pub(crate) longest: Option<usize>,
+    /// Whether completions come in the reverse order.
+    pub(crate) reversed: bool,
+    /// When the device says that the next packet will be done, if it says so.
+    pub(crate) next: Option<Nanos>,
     /// Whether the driver panics.
     pub(crate) panic: bool,
     /// Cookies of the packets taken, in order, call by call.
@@ -38,10 +42,14 @@ impl Wire {
         self.completing.clear();
     }
 
-    /// Completes the oldest `n` packets that the device keeps.
+    /// Completes the oldest `n` packets, or the youngest if reversed, that the device keeps.
     pub(crate) fn complete(&mut self, n: usize) {
         let n = n.min(self.kept.len());
-        self.completing.extend(self.kept.drain(..n));
+        if self.reversed {
+            self.completing.extend((0..n).filter_map(|_| self.kept.pop_back()));
+        } else {
+            self.completing.extend(self.kept.drain(..n));
+        }
     }
 }
 
@@ -103,10 +111,10 @@ impl Transmit for Half {
 
 impl Complete for Half {
     fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
-        let completing = &mut self.0.lock().unwrap().completing;
-        let n = budget.min(completing.len());
-        done.extend(completing.drain(..n));
-        None
+        let mut wire = self.0.lock().unwrap();
+        let n = budget.min(wire.completing.len());
+        done.extend(wire.completing.drain(..n));
+        wire.next
     }
 }
 

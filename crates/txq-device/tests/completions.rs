@@ -1,0 +1,111 @@
+//! Several threads over devices that complete late, in bursts and out of order, with everyone who may reap: nothing
+//! is lost, no txq stays stopped, and the bytes in flight come back to none.
+
+mod common;
+
+use common::{assert_conserved, pool};
+use txq::NetDev;
+use txq::netdev::{Builder, Completions};
+use txq::packet::PacketList;
+use txq_device::faults::Rates;
+use txq_device::{Faults, Null};
+
+const THREADS: u64 = 3;
+const EACH: u64 = 1000;
+
+/// Sends from all threads over two txqs, waits until everything has left, and checks.
+fn run(builder: Builder, completions: Completions, discipline: &str) {
+    let dev: NetDev = builder
+        .default_qdisc("pfifo limit 100000")
+        .discipline(discipline)
+        .pool_config(pool(4096))
+        .workers(2)
+        .affinity(&[1, 0])
+        .completions(completions)
+        .start()
+        .unwrap();
+    std::thread::scope(|scope| {
+        for id in 0..THREADS {
+            let mut sender = dev.sender(&format!("s{id}"));
+            scope.spawn(move || {
+                let mut n = 0;
+                while n < EACH {
+                    let mut batch = PacketList::new();
+                    // No buffer is no reason to stop: some are on their way.
+                    if sender.alloc_batch(1 + (n % 7) as usize, 60 + (n % 100) as usize, &mut batch).is_err()
+                    {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    n += batch.len() as u64;
+                    batch.for_each_mut(|packet| packet.set_hash((id as u32).wrapping_mul(0x9e37_79b9)));
+                    let _ = sender.xmit_batch(&mut batch);
+                }
+            });
+        }
+    });
+    let stats = assert_conserved(&dev);
+    assert!(stats.sent >= THREADS * EACH && stats.dropped.total() == 0, "{completions:?}: {stats:?}");
+    for queue in &stats.queues {
+        assert!(!queue.stopped, "{completions:?}, {discipline}: {queue:?}");
+        let bql = queue.bql.expect("packets wait for the wire");
+        assert_eq!(bql.inflight, 0);
+        assert!(bql.limit > 0 || queue.counters.packets == 0, "{bql:?}");
+    }
+}
+
+fn everyone(null: &Null, rates: Option<Rates>) {
+    for completions in [Completions::Inline, Completions::Worker, Completions::PerQueue] {
+        for discipline in txq::enqueue::names() {
+            let builder = match rates {
+                Some(rates) => NetDev::builder(Faults::new(null.clone(), 7, rates)),
+                None => NetDev::builder(null.clone()),
+            };
+            run(builder, completions, discipline);
+        }
+    }
+}
+
+#[test]
+fn late() {
+    everyone(&Null { ring: 64, delay: 50_000, ..Null::new(2) }, None);
+}
+
+#[test]
+fn in_bursts() {
+    everyone(&Null { ring: 128, coalesce: 200_000, ..Null::new(2) }, None);
+}
+
+#[test]
+fn at_the_rate_of_a_wire_and_told_of_in_bursts() {
+    everyone(&Null { ring: 256, rate: Some(1_000_000_000), coalesce: 100_000, ..Null::new(2) }, None);
+}
+
+#[test]
+fn out_of_order() {
+    let rates = Rates { delay: 0.3, delay_ns: 100_000, reorder: 0.5, ..Rates::default() };
+    everyone(&Null { ring: 64, delay: 1, ..Null::new(2) }, Some(rates));
+}
+
+#[test]
+fn by_nobody_who_sends_if_the_driver_forbids_it() {
+    everyone(&Null { ring: 64, delay: 10_000, inline: false, ..Null::new(2) }, None);
+}
+
+/// Completions of one moment come at one moment: none before it, and with the first of them all.
+#[test]
+fn a_device_that_coalesces_tells_of_many_at_once() {
+    const TELLS: u64 = 20_000_000;
+    let null = Null { coalesce: TELLS, inline: false, ..Null::new(1) };
+    let dev = NetDev::builder(null).qdisc("pfifo").bql(None).pool_config(pool(256)).build().unwrap();
+    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    let mut batch = PacketList::new();
+    assert_eq!(sender.alloc_batch(50, 60, &mut batch).unwrap(), 50);
+    let _ = sender.xmit_batch(&mut batch);
+    while let Some(next) = worker.poll() {
+        assert_eq!(next % TELLS, 0);
+        assert_eq!(dev.stats().in_flight, 50);
+        std::thread::sleep(std::time::Duration::from_nanos(next.saturating_sub(sender.now())));
+    }
+    assert_conserved(&dev);
+}

@@ -1,0 +1,279 @@
+//! Byte queue limits: as few bytes in the device as keep it busy (BQL).
+//!
+//! A packet that waits in the device's ring is beyond the qdisc's reach: it cannot be overtaken by a more urgent one,
+//! nor be dropped when the queue grows. So the bytes that a txq's device keeps are limited, below what its ring would
+//! hold. When the limit is exceeded the txq stops (`STACK_XOFF`), and the completion that brings the bytes back below
+//! it wakes it. The limit finds its own size from the completions (`dql`).
+//!
+//! The transmitter counts what it gives to the driver, under the tx lock; the completer counts what comes back and
+//! adapts the limit, under the completion lock. Each writes words of its own that the other reads, and those lie
+//! beside the numbers of packets that the same side writes in any case, so that no further cache line moves between
+//! CPUs. Stop and wake are the txq's ([`crate::driver`], `txqueue`).
+//!
+//! Bytes are counted before the driver is called, so that no completion finds them missing, and what the driver did
+//! not keep is taken back afterwards.
+//!
+//! The kernel's counterparts are `netdev_tx_sent_queue`, `netdev_tx_completed_queue` and `struct dql`. Differences: a
+//! jiffy is 4 ms, whatever the kernel at hand uses; the object of `slack_last` is the last packet of a batch.
+
+mod attr;
+mod dql;
+mod jiffies;
+mod stall;
+
+pub use attr::{Attr, BqlError, ErrorKind};
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use self::dql::{Dql, MAX_LIMIT, Queued};
+use self::jiffies::Jiffies;
+use self::stall::{History, Stalls};
+use crate::arch::{Arch, Atomic, Nanos};
+use crate::driver::Clock;
+
+/// The settings of a txq's byte queue limits when it is made; the kernel's defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BqlConfig {
+    /// The limit to begin with, in bytes; 0. The algorithm changes it.
+    pub limit: u32,
+    /// The smallest limit, in bytes; 0.
+    pub limit_min: u32,
+    /// The largest limit, in bytes; 1879048192, which is also the largest that may be set.
+    pub limit_max: u32,
+    /// How long slack must last before the limit shrinks by it, in milliseconds, rounded up to jiffies of 4; 1000.
+    pub hold_time: u32,
+    /// How long completions stay away before that is a stall, in milliseconds, rounded up to jiffies of 4: 13 to 512,
+    /// or 0 for no watch, which is the default.
+    pub stall_thrs: u32,
+}
+
+impl Default for BqlConfig {
+    fn default() -> Self {
+        Self { limit: 0, limit_min: 0, limit_max: MAX_LIMIT, hold_time: 1000, stall_thrs: 0 }
+    }
+}
+
+impl BqlConfig {
+    /// Sets what the file `attr` sets, in the file's words: `"max"` is a limit.
+    ///
+    /// # Errors
+    /// What the file does not accept; a file that can be read only.
+    pub fn set(&mut self, attr: Attr, text: &str) -> Result<(), BqlError> {
+        let value = attr.parse(text)?;
+        match attr {
+            Attr::Limit => self.limit = value,
+            Attr::LimitMin => self.limit_min = value,
+            Attr::LimitMax => self.limit_max = value,
+            Attr::HoldTime => self.hold_time = jiffies::to_ms(value),
+            Attr::StallThrs => self.stall_thrs = jiffies::to_ms(value),
+            Attr::StallMax | Attr::Inflight | Attr::StallCnt => {}
+        }
+        Ok(())
+    }
+
+    /// The first setting that no file would accept.
+    pub(crate) fn check(&self) -> Result<(), BqlError> {
+        for (attr, value) in [
+            (Attr::Limit, self.limit),
+            (Attr::LimitMin, self.limit_min),
+            (Attr::LimitMax, self.limit_max),
+            (Attr::HoldTime, self.hold_time),
+            (Attr::StallThrs, self.stall_thrs),
+        ] {
+            attr.parse(&value.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// A txq's byte queue limits as they are now: what the files say, in their units.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BqlState {
+    /// Bytes that may be in flight before the txq stops.
+    pub limit: u32,
+    /// The largest that the limit becomes, in bytes.
+    pub limit_max: u32,
+    /// The smallest that the limit becomes, in bytes.
+    pub limit_min: u32,
+    /// How long slack must last, in milliseconds.
+    pub hold_time: u32,
+    /// Bytes in flight.
+    pub inflight: u32,
+    /// From when on a wait for completions is a stall, in milliseconds; 0 when nobody watches.
+    pub stall_thrs: u32,
+    /// Stalls so far.
+    pub stall_cnt: u32,
+    /// The longest stall, in milliseconds.
+    pub stall_max: u32,
+}
+
+impl BqlState {
+    /// What the file says.
+    pub fn get(&self, attr: Attr) -> u32 {
+        match attr {
+            Attr::Limit => self.limit,
+            Attr::LimitMax => self.limit_max,
+            Attr::LimitMin => self.limit_min,
+            Attr::HoldTime => self.hold_time,
+            Attr::Inflight => self.inflight,
+            Attr::StallThrs => self.stall_thrs,
+            Attr::StallCnt => self.stall_cnt,
+            Attr::StallMax => self.stall_max,
+        }
+    }
+}
+
+/// What the transmitter writes, under the tx lock.
+pub(crate) struct Producer<A: Arch> {
+    /// Bytes given to the driver, wrapping, and above them the bytes of the last packet.
+    queued: A::AtomicU64,
+    /// The stall threshold in jiffies, 0 for no watch. Written by whoever sets it.
+    stall_thrs: A::AtomicU32,
+    history: History<A>,
+}
+
+impl<A: Arch> Producer<A> {
+    pub(crate) fn new() -> Self {
+        Self { queued: A::AtomicU64::new(0), stall_thrs: A::AtomicU32::new(0), history: History::new() }
+    }
+
+    /// Counts the bytes of a batch that goes to the driver next, its last packet's among them. What the driver does not
+    /// keep is taken back when the value returned goes, all of it if the driver panics.
+    #[inline]
+    pub(crate) fn queued(&self, bytes: u32, last: u32, clock: &mut Clock<A>) -> Counted<'_, A> {
+        self.set(Queued { num_queued: self.get().num_queued.wrapping_add(bytes), last_obj_cnt: last });
+        if self.stall_thrs.load(Relaxed) != 0 {
+            self.history.note(jiffies::at(clock.now()));
+        }
+        Counted { producer: self, not_kept: bytes }
+    }
+
+    /// Bytes that may be given to the driver before the txq stops; below zero when there are too many already.
+    /// `adj_limit` is the completer's word.
+    #[inline]
+    pub(crate) fn avail(&self, adj_limit: &A::AtomicU32) -> i32 {
+        // Relaxed: old values are as good here, and where they are not, the caller has a fence before (stop and wake).
+        adj_limit.load(Relaxed).wrapping_sub(self.get().num_queued) as i32
+    }
+
+    #[inline]
+    fn get(&self) -> Queued {
+        let queued = self.queued.load(Relaxed);
+        Queued { num_queued: queued as u32, last_obj_cnt: (queued >> 32) as u32 }
+    }
+
+    /// Relaxed: whoever completes these packets gets them through the device, which hands this store on with them.
+    #[inline]
+    fn set(&self, queued: Queued) {
+        self.queued.store(u64::from(queued.last_obj_cnt) << 32 | u64::from(queued.num_queued), Relaxed);
+    }
+}
+
+/// Bytes that are counted and may not be kept.
+pub(crate) struct Counted<'a, A: Arch> {
+    producer: &'a Producer<A>,
+    not_kept: u32,
+}
+
+impl<A: Arch> Counted<'_, A> {
+    /// The driver has kept so many of them.
+    #[inline]
+    pub(crate) fn kept(mut self, bytes: u32) {
+        self.not_kept -= bytes;
+    }
+}
+
+impl<A: Arch> Drop for Counted<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.not_kept > 0 {
+            let queued = self.producer.get();
+            let num_queued = queued.num_queued.wrapping_sub(self.not_kept);
+            self.producer.set(Queued { num_queued, ..queued });
+        }
+    }
+}
+
+/// What the completer writes, under the completion lock, beside the word that tells the transmitter how far it may go
+/// (`adj_limit`).
+pub(crate) struct Consumer {
+    dql: Dql,
+    stalls: Stalls,
+}
+
+impl Consumer {
+    /// With the settings of `config`, which are checked; writes the words that the transmitter reads.
+    pub(crate) fn new<A: Arch>(
+        config: &BqlConfig,
+        producer: &Producer<A>,
+        adj_limit: &A::AtomicU32,
+        now: Nanos,
+    ) -> Self {
+        let hold: Jiffies = jiffies::from_ms(config.hold_time).into();
+        let now = jiffies::at(now);
+        let dql = Dql::new(config.limit, config.limit_min, config.limit_max, hold, now);
+        let mut stalls = Stalls::default();
+        stalls.begin(now);
+        producer.stall_thrs.store(jiffies::from_ms(config.stall_thrs), Relaxed);
+        adj_limit.store(dql.adj_limit(), Relaxed);
+        Self { dql, stalls }
+    }
+
+    /// Counts bytes as completed, adapts the limit and tells the transmitter.
+    pub(crate) fn completed<A: Arch>(
+        &mut self,
+        bytes: u32,
+        producer: &Producer<A>,
+        adj_limit: &A::AtomicU32,
+        clock: &mut Clock<A>,
+    ) {
+        if bytes == 0 {
+            return;
+        }
+        self.dql.completed(bytes, producer.get(), || jiffies::at(clock.now()));
+        adj_limit.store(self.dql.adj_limit(), Relaxed);
+        let thrs = producer.stall_thrs.load(Relaxed);
+        if thrs != 0 {
+            self.stalls.completed(thrs, &producer.history, jiffies::at(clock.now()));
+        }
+    }
+
+    pub(crate) fn state<A: Arch>(&self, producer: &Producer<A>) -> BqlState {
+        let Dql { limit, num_completed, min_limit, max_limit, slack_hold_time, .. } = self.dql;
+        BqlState {
+            limit,
+            limit_max: max_limit,
+            limit_min: min_limit,
+            hold_time: jiffies::to_ms(slack_hold_time as u32),
+            inflight: dql::posdiff(producer.get().num_queued, num_completed),
+            stall_thrs: jiffies::to_ms(producer.stall_thrs.load(Relaxed)),
+            stall_cnt: self.stalls.count,
+            stall_max: jiffies::to_ms(self.stalls.max),
+        }
+    }
+
+    /// Writes a file. A limit holds from the next completion on.
+    pub(crate) fn set<A: Arch>(
+        &mut self,
+        producer: &Producer<A>,
+        attr: Attr,
+        text: &str,
+    ) -> Result<(), BqlError> {
+        let value = attr.parse(text)?;
+        match attr {
+            Attr::Limit => self.dql.limit = value,
+            Attr::LimitMin => self.dql.min_limit = value,
+            Attr::LimitMax => self.dql.max_limit = value,
+            Attr::HoldTime => self.dql.slack_hold_time = value.into(),
+            Attr::StallThrs => {
+                if producer.stall_thrs.load(Relaxed) == 0 {
+                    self.stalls.begin(jiffies::at(A::now()));
+                }
+                producer.stall_thrs.store(value, Relaxed);
+            }
+            Attr::StallMax => self.stalls.max = 0,
+            Attr::Inflight | Attr::StallCnt => {}
+        }
+        Ok(())
+    }
+}

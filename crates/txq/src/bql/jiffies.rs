@@ -1,0 +1,25 @@
+//! The kernel's ticks. What sysfs tells in milliseconds is kept in jiffies, and rounded as the kernel rounds it.
+
+use crate::arch::Nanos;
+
+/// Ticks since the clock's start. A jiffy is 4 ms (`CONFIG_HZ=250`).
+pub(super) type Jiffies = u64;
+
+/// Milliseconds of a jiffy.
+const MS: u32 = 4;
+
+/// The tick at a time.
+#[inline]
+pub(super) fn at(now: Nanos) -> Jiffies {
+    now / (u64::from(MS) * 1_000_000)
+}
+
+/// Rounds up (`msecs_to_jiffies`). What is negative as an `int` is as good as for ever.
+pub(super) fn from_ms(ms: u32) -> u32 {
+    if ms > i32::MAX as u32 { u32::MAX - 1 } else { ms.div_ceil(MS) }
+}
+
+/// As 32 bits hold it (`jiffies_to_msecs`).
+pub(super) fn to_ms(jiffies: u32) -> u32 {
+    jiffies.wrapping_mul(MS)
+}

@@ -1,0 +1,137 @@
+//! Stalls: completions that stay away although packets are in flight (`stall_thrs`).
+//!
+//! The transmitter sets a bit for the jiffy in which it queues, the completer looks for the first one since its last
+//! visit. A stall is counted at the completion that ends it, when that comes at least `stall_thrs` after the one
+//! before and what was queued first between the two has waited for half of `stall_thrs` at least: each stall longer
+//! than the threshold is found, and some that are longer than half of it.
+//!
+//! The kernel keeps the bits of 256 jiffies in four words, and rubs out a word before it is used again. Here a word
+//! is half bits and half the period that they belong to. So each word tells by itself what it says, and the completer
+//! may read while the transmitter writes; both in plain loads and stores, for what matters was written before the
+//! driver was given the packets that are now complete.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::jiffies::Jiffies;
+use crate::arch::{Arch, Atomic};
+
+/// Words of the history, each of 32 jiffies.
+const WORDS: usize = 8;
+const BITS: u64 = 32;
+
+/// The shortest and the longest threshold, in jiffies: the latter is half of what the history remembers.
+pub(super) const THRESHOLDS: std::ops::RangeInclusive<u32> = 4..=(WORDS as u64 * BITS / 2) as u32;
+
+/// In which of the last 256 jiffies something was queued. Written by the transmitter.
+pub(super) struct History<A: Arch>([A::AtomicU64; WORDS]);
+
+impl<A: Arch> History<A> {
+    pub(super) fn new() -> Self {
+        Self(std::array::from_fn(|_| A::AtomicU64::new(0)))
+    }
+
+    /// Notes that something is queued now.
+    pub(super) fn note(&self, now: Jiffies) {
+        let (period, bit) = (now / BITS, 1 << (now % BITS));
+        let word = &self.0[period as usize % WORDS];
+        let was = word.load(Relaxed);
+        // The period's upper half is dropped: it takes 17 years to come round.
+        let bits = if was >> BITS == u64::from(period as u32) { was | bit } else { period << BITS | bit };
+        if bits != was {
+            word.store(bits, Relaxed);
+        }
+    }
+
+    /// The first jiffy after `after` in which something was queued, as far as the history goes back.
+    fn first(&self, after: Jiffies, now: Jiffies) -> Option<Jiffies> {
+        let newest = now / BITS;
+        let in_word = |word: &A::AtomicU64| {
+            let word = word.load(Relaxed);
+            let age = (newest as u32).wrapping_sub((word >> BITS) as u32);
+            let period = newest.checked_sub(age.into())?;
+            let jiffies = (0..BITS).filter(|bit| word >> bit & 1 != 0).map(|bit| period * BITS + bit);
+            jiffies.filter(|&at| at > after).min()
+        };
+        self.0.iter().filter_map(in_word).min()
+    }
+}
+
+/// The completer's part.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stalls {
+    /// The last completion.
+    last_reap: Jiffies,
+    /// Stalls so far.
+    pub(super) count: u32,
+    /// The longest, in jiffies.
+    pub(super) max: u32,
+}
+
+impl Stalls {
+    /// Begins to watch: what was before is not known.
+    pub(super) fn begin(&mut self, now: Jiffies) {
+        self.last_reap = now;
+    }
+
+    /// Notes a completion (`dql_check_stall`).
+    pub(super) fn completed<A: Arch>(&mut self, thrs: u32, history: &History<A>, now: Jiffies) {
+        let before = self.last_reap;
+        self.last_reap = now.max(before);
+        if now < before + u64::from(thrs) {
+            return;
+        }
+        let first = history.first(before, now).filter(|&at| at <= now - u64::from(thrs) / 2);
+        if let Some(first) = first {
+            self.count += 1;
+            self.max = self.max.max((now - first) as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Native;
+
+    const THRS: u32 = 10;
+
+    /// Stalls counted when something is queued at these jiffies and completions come at those, after one at `start`.
+    fn stalls(start: Jiffies, queued: &[Jiffies], reaped: &[Jiffies]) -> (u32, u32) {
+        let history = History::<Native>::new();
+        let mut stalls = Stalls::default();
+        stalls.begin(start);
+        let mut queued = queued.iter().peekable();
+        for &at in reaped {
+            while let Some(&at) = queued.next_if(|&&q| q <= at) {
+                history.note(start + at);
+            }
+            stalls.completed(THRS, &history, start + at);
+        }
+        (stalls.count, stalls.max)
+    }
+
+    #[test]
+    fn a_stall_is_a_long_wait_by_something_that_was_queued_early() {
+        // The last two begin so that periods, and the 32 bits that a word keeps of them, wrap in between.
+        for start in [0, 1, 31, 250, 1_000_000, (1 << 37) - 5, (1 << 37) - 300] {
+            assert_eq!(stalls(start, &[1], &[10]), (1, 9));
+            assert_eq!(stalls(start, &[1], &[9]), (0, 0), "completions do not stay away long enough");
+            assert_eq!(stalls(start, &[5], &[10]), (1, 5), "half of the threshold");
+            assert_eq!(stalls(start, &[6], &[10]), (0, 0), "queued late: the wait was short");
+            assert_eq!(stalls(start, &[], &[100]), (0, 0), "nothing was queued");
+            assert_eq!(stalls(start, &[1, 90], &[2, 100]), (1, 10), "idle before, and then a stall");
+            assert_eq!(stalls(start, &[1, 98], &[2, 100]), (0, 0), "idle before");
+            assert_eq!(stalls(start, &[1, 20, 60], &[12, 40, 100]), (3, 40));
+            assert_eq!(stalls(start, &[5], &[5, 100]), (0, 0), "it was complete in its own jiffy");
+        }
+    }
+
+    #[test]
+    fn the_history_goes_back_as_far_as_256_jiffies_and_a_quiet_one_further() {
+        let every: Vec<_> = (1..=1000).collect();
+        let (count, longest) = stalls(7, &every, &[1000]);
+        assert_eq!(count, 1);
+        assert!((224..=256).contains(&longest), "{longest}");
+        assert_eq!(stalls(7, &[1], &[100_000]), (1, 99_999));
+    }
+}

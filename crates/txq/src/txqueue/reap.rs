@@ -1,0 +1,92 @@
+//! Completions: what the device is done with goes home, and a txq that was stopped goes on (`napi_poll` of a driver).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use super::{REAP, Standstill, TxQueue, TxTimeout, Watchdog};
+use crate::arch::{Arch, Atomic, Nanos};
+use crate::ctx::Ctx;
+use crate::packet::PacketList;
+
+impl<A: Arch> TxQueue<A> {
+    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker.
+    pub(super) fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
+        if self.inline {
+            self.reap(cx);
+        }
+        if self.in_flight() > 0 {
+            cx.dev.sched[self.reaper].reap(self.index);
+        }
+    }
+
+    /// Takes what is complete from the device, wakes the txq if that makes room, and frees the buffers. Returns when
+    /// to look again, if the driver knows.
+    pub(crate) fn reap(&self, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
+        let mut done = PacketList::new();
+        let next = self.done.try_with(|held| {
+            let side = held.data();
+            let next = side.driver.poll(REAP, &mut done, &mut cx.clock);
+            if done.stamped() {
+                let now = A::now();
+                side.to_completion.record_all(&done, now);
+            }
+            if !done.is_empty() {
+                let completed = self.completed.packets.load(Relaxed).wrapping_add(done.len() as u32);
+                self.completed.packets.store(completed, Release);
+                if let Some(bql) = &mut side.bql {
+                    let bytes = done.bytes() as u32;
+                    bql.completed(bytes, &self.issued.bytes, &self.completed.adj_limit, &mut cx.clock);
+                }
+            }
+            next
+        });
+        if !done.is_empty() {
+            // Store `completed` and `adj_limit` before load XOFF: pairs with the fence in `stop`.
+            A::fence(SeqCst);
+            self.wake(cx);
+            let full = done.len() == REAP;
+            cx.cache.free(&mut done);
+            if full {
+                // There may be more that is complete already.
+                return Some(0);
+            }
+        }
+        next.flatten()
+    }
+
+    /// Takes back the reasons to be stopped that do not hold any more. Whoever takes the last one runs the queue: the
+    /// transmitter goes on by itself, from here the worker does.
+    fn wake(&self, cx: &mut Ctx<'_, A>) {
+        let gone = self.gone(self.state.load(Acquire));
+        if gone == 0 {
+            return;
+        }
+        let was = self.state.fetch_and(!gone, Release);
+        if was & gone != 0 && was & !gone == 0 {
+            cx.dev.schedule(cx.dev.root_of(self.index));
+        }
+    }
+
+    /// A look of the watchdog, by the worker that reaps, at a txq whose device keeps packets. Returns when to look again.
+    pub(crate) fn watch(&self, watchdog: &Watchdog, now: impl FnOnce() -> Nanos) -> Option<Nanos> {
+        if !self.stopped() {
+            // A standstill that was seen is over: without a completion there was no wake.
+            return None;
+        }
+        let mut event = None;
+        let next = self.done.with(|held| {
+            let side = held.data();
+            let moved = (self.issued.packets.load(Relaxed), self.completed.packets.load(Relaxed));
+            let look = Standstill::look(&mut side.standstill, moved, now(), watchdog.timeo);
+            if let Some(stopped_for) = look.expired {
+                side.tx_timeout += 1;
+                let (txq, in_flight, tx_timeout) = (self.index, self.in_flight(), side.tx_timeout);
+                event = Some(TxTimeout { txq, stopped_for, in_flight, tx_timeout });
+            }
+            look.next
+        });
+        if let (Some(event), Some(hook)) = (event, &watchdog.hook) {
+            hook(&event);
+        }
+        Some(next)
+    }
+}

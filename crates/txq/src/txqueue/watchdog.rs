@@ -1,0 +1,89 @@
+//! The device watchdog: notices a txq that is stopped and does not move (`dev_watchdog`).
+//!
+//! A device that loses a completion, or stops for good, leaves its txq stopped for ever, and nothing else would say
+//! so. The worker that reaps the txq sees it, for it looks after every txq whose device keeps packets. Nothing is
+//! paid for this on a packet's way: the time is not noted when a packet is sent, as the kernel does (`trans_start`),
+//! but when the worker first finds the txq stopped with these numbers of packets taken and given back.
+
+use crate::arch::Nanos;
+
+/// A txq has been stopped, with packets in the device, and nothing has moved (`NETDEV WATCHDOG: transmit queue timed
+/// out`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TxTimeout {
+    /// The txq.
+    pub txq: u16,
+    /// How long it has been found so, in nanoseconds.
+    pub stopped_for: Nanos,
+    /// Packets that the device keeps.
+    pub in_flight: u32,
+    /// Timeouts of this txq so far, this one among them.
+    pub tx_timeout: u64,
+}
+
+/// What is done about txqs that do not move.
+pub(crate) struct Watchdog {
+    /// How long a txq may stand still (`watchdog_timeo`); also the time from one event to the next.
+    pub(crate) timeo: Nanos,
+    /// Told of each event.
+    pub(crate) hook: Option<TimeoutHook>,
+}
+
+/// Called with each event.
+pub(crate) type TimeoutHook = Box<dyn Fn(&TxTimeout) + Send + Sync>;
+
+/// A txq that was found stopped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standstill {
+    /// Packets taken and given back until then.
+    moved: (u32, u32),
+    since: Nanos,
+    /// When it is an event, the next time.
+    due: Nanos,
+}
+
+/// What a look says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// How long nothing has moved, if that is an event now.
+    pub(super) expired: Option<Nanos>,
+    /// When to look again.
+    pub(super) next: Nanos,
+}
+
+impl Standstill {
+    /// A look at a stopped txq.
+    pub(super) fn look(seen: &mut Option<Self>, moved: (u32, u32), now: Nanos, timeo: Nanos) -> Look {
+        let fresh = Self { moved, since: now, due: now.saturating_add(timeo) };
+        let seen = match seen {
+            Some(seen) if seen.moved == moved => seen,
+            _ => seen.insert(fresh),
+        };
+        let expired = (now >= seen.due).then(|| now - seen.since);
+        if expired.is_some() {
+            seen.due = now.saturating_add(timeo);
+        }
+        Look { expired, next: seen.due }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (T44)
+    #[test]
+    fn one_event_a_period_and_none_while_the_txq_moves() {
+        let mut seen = None;
+        let mut look = |moved, now| Standstill::look(&mut seen, moved, now, 100);
+        assert_eq!(look((5, 0), 1000), Look { expired: None, next: 1100 });
+        assert_eq!(look((5, 0), 1099), Look { expired: None, next: 1100 });
+        assert_eq!(look((5, 0), 1100), Look { expired: Some(100), next: 1200 });
+        assert_eq!(look((5, 0), 1101).expired, None, "once a period");
+        assert_eq!(look((5, 0), 1250), Look { expired: Some(250), next: 1350 });
+        // One completion, though the txq stays stopped: it begins anew.
+        assert_eq!(look((5, 1), 1349), Look { expired: None, next: 1449 });
+        assert_eq!(look((6, 1), 1449), Look { expired: None, next: 1549 });
+        assert_eq!(look((6, 1), 1549).expired, Some(100));
+    }
+}

@@ -1,0 +1,138 @@
+//! Holds the settings of byte queue limits against the running kernel: the same texts are written to the files in
+//! `byte_queue_limits` of an ifb, and what the kernel answers, and then shows, must be what txq does.
+//!
+//! The test starts itself again in network and mount namespaces that have no name, so that nothing is left behind
+//! however it ends. Without the rights or the tools for that it prints a line that starts with SKIP.
+
+#[allow(dead_code, reason = "not every test needs all of the device")]
+mod device;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use device::{Wires, pool};
+use txq::NetDev;
+use txq::bql::{Attr, BqlError, ErrorKind};
+
+const INSIDE: &str = "TXQ_TEST_INSIDE_NAMESPACE";
+/// Words that stand for nothing, for too much, and for the same number in other forms.
+const TEXTS: [&str; 44] = [
+    "0",
+    "7",
+    "+7",
+    " 7",
+    "7 ",
+    "7\n",
+    "7\n\n",
+    "\n",
+    "+",
+    "++7",
+    "-1",
+    "-0",
+    "0x10",
+    "010",
+    "1e3",
+    "7k",
+    "max",
+    "max\n",
+    "maxx",
+    " max",
+    "Max",
+    "max\n\n",
+    "1",
+    "3",
+    "4",
+    "5",
+    "8",
+    "12",
+    "13",
+    "16",
+    "17",
+    "509",
+    "512",
+    "513",
+    "1000",
+    "100000",
+    "1879048192",
+    "1879048193",
+    "2147483647",
+    "2147483648",
+    "4294967295",
+    "4294967296",
+    "4294967296x",
+    "99999999999999999999x",
+];
+
+#[test]
+fn the_kernel_answers_as_txq_does() {
+    if std::env::var_os(INSIDE).is_some() {
+        return compare();
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip("not root");
+    }
+    let tools = [vec!["ip", "-V"], vec!["mount", "-V"], vec!["unshare", "--net", "--mount", "true"]];
+    if let Some(missing) = tools.iter().find(|tool| !succeeds(tool)) {
+        return skip(&format!("`{}` does not run here", missing.join(" ")));
+    }
+    let this = std::env::current_exe().unwrap();
+    let status = Command::new("unshare")
+        .args(["--net", "--mount"])
+        .arg(this)
+        .args(["--exact", "the_kernel_answers_as_txq_does", "--nocapture"])
+        .env(INSIDE, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "the comparison inside the namespace failed, see above");
+}
+
+fn compare() {
+    // Only a sysfs mounted from inside the namespace shows the namespace's devices.
+    if !succeeds(&["mount", "-t", "sysfs", "sysfs", "/sys"]) {
+        return skip("no sysfs in a namespace");
+    }
+    if !succeeds(&["ip", "link", "add", "ifbx", "type", "ifb"]) {
+        return skip("no ifb");
+    }
+    let dir = Path::new("/sys/class/net/ifbx/queues/tx-0/byte_queue_limits");
+    if !dir.join("stall_thrs").exists() {
+        return skip("this kernel has no stall_thrs");
+    }
+    let show = |file: &Path| fs::read_to_string(file).unwrap();
+    fs::write(dir.join("hold_time"), "5").unwrap();
+    if show(&dir.join("hold_time")) != "8\n" {
+        return skip("this kernel's jiffies are not 4 ms");
+    }
+    fs::write(dir.join("hold_time"), "1000").unwrap();
+    let dev = NetDev::builder(Wires::new(1, Some(8))).pool_config(pool()).build().unwrap();
+    let mut files: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    assert_eq!(files, Attr::ALL.map(Attr::name));
+    for attr in Attr::ALL {
+        let file = dir.join(attr.name());
+        assert_eq!(dev.show_bql(0, attr).unwrap(), show(&file), "{attr} at first");
+        for text in TEXTS {
+            let kernel = fs::write(&file, text).map_err(|error| error.raw_os_error().unwrap());
+            let ours = dev.set_bql(0, attr, text).map_err(|error| match error {
+                BqlError::Value { kind: ErrorKind::Invalid, .. } => 22,
+                BqlError::Value { kind: ErrorKind::Range, .. } => 34,
+                BqlError::Value { kind: ErrorKind::ReadOnly, .. } => 13,
+                other => panic!("{other}"),
+            });
+            assert_eq!(ours, kernel, "ours, the kernel's: {text:?} to {attr}");
+            assert_eq!(dev.show_bql(0, attr).unwrap(), show(&file), "after {text:?} to {attr}");
+        }
+    }
+}
+
+fn succeeds(command: &[&str]) -> bool {
+    Command::new(command[0]).args(&command[1..]).output().is_ok_and(|output| output.status.success())
+}
+
+/// Past the capture of the test harness: a skipped comparison must be seen.
+fn skip(reason: &str) {
+    let _ = writeln!(std::io::stdout(), "\nSKIP bql_kernel: {reason}");
+}

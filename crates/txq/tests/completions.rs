@@ -1,0 +1,177 @@
+//! Who reaps a txq's completions, whatever the order in which they come; and a txq that gets none.
+
+#[allow(dead_code, reason = "not every test needs all of the device")]
+mod device;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use device::{Wires, assert_conserved, pool};
+use txq::netdev::{Builder, Completions, TxTimeout};
+use txq::packet::PacketList;
+use txq::{NetDev, Sender};
+
+fn builder(wires: &Wires) -> Builder {
+    NetDev::builder(wires.clone()).pool_config(pool()).default_qdisc("pfifo").bql(None)
+}
+
+/// Sends `n` packets to txq 0, or the last.
+fn send(sender: &mut Sender, n: u64, last: bool) {
+    let mut batch = PacketList::new();
+    for cookie in 0..n {
+        let mut packet = sender.alloc(60).unwrap();
+        packet.set_cookie(cookie);
+        packet.set_hash(if last { u32::MAX } else { 1 });
+        batch.push_back(packet);
+    }
+    let _ = sender.xmit_batch(&mut batch);
+}
+
+/// Completes two packets, in whatever order they come, and tells which of these have taken them back: a sender that sends
+/// one more, worker 0, worker 1, in that order.
+fn who_reaps(completions: Completions, affinity: &[usize]) -> [bool; 3] {
+    let wires = Wires::new(2, Some(8));
+    wires.at(1).reversed = true;
+    let dev = builder(&wires).workers(2).affinity(affinity).completions(completions).build().unwrap();
+    let mut sender = dev.sender("s");
+    send(&mut sender, 3, true);
+    let in_flight = || dev.stats().in_flight;
+    wires.at(1).complete(2);
+    send(&mut sender, 1, true);
+    let by_sender = in_flight() < 4;
+    let mut workers = [0, 1].map(|index| dev.worker(index));
+    let mut reaped = [by_sender, false, false];
+    for (worker, reaped) in workers.iter_mut().zip(&mut reaped[1..]) {
+        wires.at(1).complete(1);
+        let before = in_flight();
+        worker.poll();
+        *reaped = in_flight() < before;
+    }
+    // What is still there goes when all of them look.
+    wires.at(1).complete(8);
+    if completions == Completions::PerQueue {
+        assert!(!reaped[1] && !reaped[2]);
+        dev.completer(0).poll();
+        assert!(in_flight() > 0, "that of another txq");
+        dev.completer(1).poll();
+    }
+    for worker in &mut workers {
+        worker.poll();
+    }
+    assert_eq!(assert_conserved(&dev).sent, 4);
+    reaped
+}
+
+#[test]
+fn completions_are_reaped_by_whom_they_are_given_to() {
+    // The second worker finds what the first one left.
+    assert_eq!(who_reaps(Completions::Inline, &[0, 1]), [true, false, true]);
+    assert_eq!(who_reaps(Completions::Inline, &[1, 0]), [true, true, false]);
+    assert_eq!(who_reaps(Completions::Worker, &[0, 1]), [false, false, true]);
+    assert_eq!(who_reaps(Completions::Worker, &[1, 0]), [false, true, false]);
+    assert_eq!(who_reaps(Completions::PerQueue, &[0, 0]), [false, false, false]);
+}
+
+/// The completer wakes the txq, and the worker that looks after it runs its queue.
+#[test]
+fn a_completer_wakes_the_txq_and_its_worker_runs_it() {
+    let wires = Wires::new(2, Some(4));
+    let builder = builder(&wires).workers(2).affinity(&[1, 0]).completions(Completions::PerQueue);
+    let dev = builder.build().unwrap();
+    let mut sender = dev.sender("s");
+    send(&mut sender, 8, false);
+    assert!(dev.stats().queues[0].stopped);
+    let (mut worker, mut completer) = (dev.worker(1), dev.completer(0));
+    wires.at(0).complete(4);
+    worker.poll();
+    assert_eq!(dev.stats().sent, 4);
+    completer.poll();
+    assert!(!dev.stats().queues[0].stopped);
+    dev.worker(0).poll();
+    assert_eq!(dev.stats().sent, 4, "not its txq");
+    worker.poll();
+    assert_eq!(dev.stats().sent, 8);
+    wires.at(0).complete(4);
+    completer.poll();
+    assert_conserved(&dev);
+}
+
+#[test]
+fn an_affinity_names_a_worker_for_each_txq() {
+    let error = |affinity: &[usize]| {
+        let builder = builder(&Wires::new(2, Some(4))).workers(2).affinity(affinity);
+        builder.build().err().unwrap().to_string()
+    };
+    let text = "the affinity [0, 2] is not for 2 txqs and 2 workers: name a worker from 0 to 1 for each txq";
+    assert_eq!(error(&[0, 2]), text);
+    assert!(error(&[0]).starts_with("the affinity [0] is not for 2 txqs"));
+}
+
+/// A device, told of timeouts.
+fn watched(wires: &Wires, timeo: Duration) -> (NetDev, Arc<Mutex<Vec<TxTimeout>>>) {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = events.clone();
+    let builder = builder(wires).watchdog_timeo(Some(timeo.as_nanos() as u64));
+    let dev = builder.on_tx_timeout(move |event| told.lock().unwrap().push(*event)).build().unwrap();
+    (dev, events)
+}
+
+/// T44: a device that never completes. The txq is full and stopped, and each period that is told once.
+#[test]
+fn a_txq_that_stands_still_times_out_once_a_period() {
+    const TIMEO: Duration = Duration::from_millis(20);
+    let wires = Wires::new(2, Some(4));
+    let (dev, events) = watched(&wires, TIMEO);
+    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    // A txq that is in use and not stopped is nothing to tell of.
+    send(&mut sender, 2, true);
+    // The device promises much, which does not keep the worker from looking.
+    wires.at(0).next = Some(u64::MAX);
+    wires.at(1).next = Some(u64::MAX);
+    send(&mut sender, 10, false);
+    let began = Instant::now();
+    while events.lock().unwrap().len() < 4 {
+        assert!(worker.poll().is_some_and(|next| next <= sender.now() + TIMEO.as_nanos() as u64));
+        std::thread::sleep(Duration::from_millis(1));
+        let periods = began.elapsed().as_nanos() / TIMEO.as_nanos();
+        assert!(events.lock().unwrap().len() as u128 <= periods, "more than one a period");
+    }
+    let told = events.lock().unwrap().clone();
+    for (event, n) in told.iter().zip(1..) {
+        assert_eq!((event.txq, event.in_flight, event.tx_timeout), (0, 4, n));
+        assert!(event.stopped_for >= n * TIMEO.as_nanos() as u64);
+    }
+    let timeouts = |txq: usize| dev.stats().queues[txq].counters.tx_timeout;
+    assert_eq!((timeouts(0), timeouts(1)), (4, 0));
+    // The device recovers.
+    wires.at(0).next = None;
+    wires.at(1).complete(2);
+    while !dev.is_idle() {
+        wires.at(0).complete(4);
+        worker.poll();
+    }
+    assert_conserved(&dev);
+}
+
+/// A txq that stays stopped and yet moves now and then is not told of: each completion begins a new period, and here one
+/// has come before each look.
+#[test]
+fn a_txq_that_moves_does_not_time_out() {
+    let wires = Wires::new(1, Some(64));
+    let (dev, events) = watched(&wires, Duration::from_millis(2));
+    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    send(&mut sender, 100, false);
+    // 16 free places would wake it.
+    for _ in 0..15 {
+        wires.at(0).complete(1);
+        worker.poll();
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    assert!(dev.stats().queues[0].stopped);
+    assert!(events.lock().unwrap().is_empty());
+    while !dev.is_idle() {
+        wires.at(0).complete(64);
+        worker.poll();
+    }
+    assert_conserved(&dev);
+}
