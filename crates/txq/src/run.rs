@@ -14,6 +14,7 @@ use crate::netdev::{Root, Shared};
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
 use crate::stats::QdiscStats;
+use crate::sync::contention::{HandOff, OwnerRecord};
 use crate::txqueue::TxQueue;
 
 /// Packets of one run (`dev_tx_weight`).
@@ -33,6 +34,8 @@ pub(crate) struct Core<A: Arch> {
     /// False once the device shuts down: everything that arrives is dropped (`__QDISC_STATE_DEACTIVATED`).
     active: bool,
     counters: CoreCounters,
+    /// What the owners record, since that was first asked for.
+    pub(crate) record: Option<Box<OwnerRecord>>,
 }
 
 /// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
@@ -66,7 +69,40 @@ impl<A: Arch> Core<A> {
             running: false,
             active: true,
             counters: CoreCounters::default(),
+            record: None,
         }
+    }
+
+    /// The owner has taken packets that others had left for it.
+    #[inline]
+    pub(crate) fn note_drained(&mut self, packets: usize) {
+        if let Some(record) = self.recording() {
+            record.drained.record(packets as u64);
+        }
+    }
+
+    /// The owner leaves the queue to somebody else, with packets in it.
+    #[inline]
+    pub(crate) fn note_hand_off(&mut self, to: HandOff) {
+        if let Some(record) = self.recording() {
+            record.hand_offs.note(to);
+        }
+    }
+
+    /// Switches the owners' record on, with `fresh`, unless it is on, or off. What is not needed stays in `fresh`.
+    pub(crate) fn set_recording(&mut self, fresh: &mut Option<Box<OwnerRecord>>) {
+        let on = fresh.is_some();
+        if on && self.recording().is_none() {
+            std::mem::swap(&mut self.record, fresh);
+        }
+        if let Some(record) = &mut self.record {
+            record.on = on;
+        }
+    }
+
+    #[inline]
+    fn recording(&mut self) -> Option<&mut OwnerRecord> {
+        self.record.as_deref_mut().filter(|record| record.on)
     }
 
     /// The counters at this moment.
@@ -250,6 +286,7 @@ pub(crate) fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut C
         }
         if quota == 0 {
             if owner.core().qlen() > 0 {
+                owner.core().note_hand_off(HandOff::Worker);
                 cx.dev.schedule(root.index);
             }
             break;

@@ -18,6 +18,7 @@ use crate::driver::{Complete, DriverQueue, Status, Transmit, TxCx};
 use crate::drop::DropCounts;
 use crate::packet::PacketList;
 use crate::stats::latency::Latency;
+use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::SpinLock;
 
 /// The ring is full (`__QUEUE_STATE_DRV_XOFF`).
@@ -150,7 +151,7 @@ impl<A: Arch> TxQueue<A> {
         let (packets, bytes) = (batch.len(), batch.bytes());
         let (mut done, mut dropped) = (PacketList::new(), PacketList::new());
         let mut status = Status::Busy { retry: None };
-        self.tx.with(|held| {
+        self.tx.with_at(Site::Driver, |held| {
             let side = held.data();
             if self.stopped() {
                 return;
@@ -221,7 +222,7 @@ impl<A: Arch> TxQueue<A> {
     /// to look again, if the driver knows.
     pub(crate) fn reap(&self, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         let mut done = PacketList::new();
-        let next = self.done.try_with(|held| {
+        let next = self.done.try_with_at(Site::Reap, |held| {
             let side = held.data();
             let next = side.driver.poll(REAP, &mut done, &mut cx.clock);
             if done.stamped() {
@@ -256,6 +257,12 @@ impl<A: Arch> TxQueue<A> {
     /// Ends the transmission: the driver writes out what it has.
     pub(crate) fn finish(&self) -> std::io::Result<()> {
         self.tx.with(|held| held.data().driver.finish())
+    }
+
+    /// Calls `f` with each lock, for its record.
+    pub(crate) fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Tx, &*self.tx);
+        f(Lock::Completion, &*self.done);
     }
 
     pub(crate) fn counters(&self) -> TxCounters {

@@ -29,6 +29,7 @@ use crate::packet::PacketList;
 use crate::pool::slot::Slot;
 use crate::qdisc::Verdict;
 use crate::run::{Core, admit, run};
+use crate::sync::contention::{Lock, Recorded, Retry, Site};
 use crate::sync::llist::{self, LList, Linked};
 use crate::sync::spinlock::SpinLock;
 
@@ -84,12 +85,13 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         }
         let Some(chain) = batch.take_chain() else { return Verdict::Success };
         // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
-        if !unsafe { self.defer.list.push(chain.as_ptr()) } {
+        if !unsafe { self.defer.list.push_or(chain.as_ptr(), || cx.dev.retries.note(Retry::DeferList)) } {
             return Verdict::Success;
         }
-        let verdict = self.root.with(|held| {
+        let verdict = self.root.with_at(Site::Enqueue, |held| {
             let mut packets = PacketList::new();
             let alone = self.take(&mut packets);
+            held.data().note_drained(packets.len());
             let verdict = admit(held, root, &mut packets, cx);
             run(held, root, cx);
             if alone { verdict } else { Verdict::Success }
@@ -99,7 +101,7 @@ impl<A: Arch> Discipline<A> for Llist<A> {
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        self.root.with(|held| run(held, root, cx));
+        self.root.with_at(Site::Worker, |held| run(held, root, cx));
         cx.free_dropped();
     }
 
@@ -110,5 +112,9 @@ impl<A: Arch> Discipline<A> for Llist<A> {
     fn is_idle(&self) -> bool {
         // Under the lock: whoever took packets off the list has enqueued them by now.
         self.root.with(|held| self.defer.list.is_empty() && held.data().is_idle())
+    }
+
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Root, &*self.root);
     }
 }

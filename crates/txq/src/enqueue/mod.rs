@@ -19,6 +19,7 @@ use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
 use crate::run::Core;
+use crate::sync::contention::{Lock, Recorded};
 
 pub(crate) use noqueue::NoQueue;
 
@@ -38,6 +39,9 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
 
     /// Whether nothing is queued, nothing waits for the owner, and there is no owner.
     fn is_idle(&self) -> bool;
+
+    /// Calls `f` with each lock of the discipline, for its record.
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
 }
 
 /// A discipline by its name.

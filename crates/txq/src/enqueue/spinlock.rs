@@ -12,6 +12,7 @@ use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
 use crate::run::{Core, Owner, admit, run};
+use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::{Held, SpinLock};
 
 struct Spinlock<A: Arch> {
@@ -30,13 +31,13 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
 
     #[inline]
     fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        Held::unlocked(self, f)
+        self.unlocked_at(Site::Retake, f)
     }
 }
 
 impl<A: Arch> Discipline<A> for Spinlock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = self.root.with(|held| {
+        let verdict = self.root.with_at(Site::Enqueue, |held| {
             let verdict = admit(held, root, batch, cx);
             run(held, root, cx);
             verdict
@@ -46,7 +47,7 @@ impl<A: Arch> Discipline<A> for Spinlock<A> {
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        self.root.with(|held| run(held, root, cx));
+        self.root.with_at(Site::Worker, |held| run(held, root, cx));
         cx.free_dropped();
     }
 
@@ -56,5 +57,9 @@ impl<A: Arch> Discipline<A> for Spinlock<A> {
 
     fn is_idle(&self) -> bool {
         self.root.with(|held| held.data().is_idle())
+    }
+
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Root, &self.root);
     }
 }
