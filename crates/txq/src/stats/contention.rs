@@ -9,7 +9,8 @@ use crate::sync::contention::{HandOff, Lock, Retry, Site};
 pub struct ContentionReport {
     /// Each site that has taken a lock, all locks of a kind together; by lock and site.
     pub sites: Vec<SiteReport>,
-    /// Attempts that failed at lock-free words, in the order of [`Retry::ALL`]. The pool's are those of all devices that share it.
+    /// Attempts that failed at lock-free words, in the order of [`Retry::ALL`]. The pool's are those of all devices that share it,
+    /// and counted while the last of them to be switched is on.
     pub retries: [u64; Retry::ALL.len()],
     /// Packets that an owner took at a time from those who had left them for it.
     pub drained: Log2,
