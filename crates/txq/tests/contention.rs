@@ -129,7 +129,7 @@ fn drains_and_hand_offs_are_counted() {
 /// Threads at one queue, recorded and not, in turn: what adds up to the threads' calls in one part is still exact.
 #[test]
 fn it_is_exact_among_threads_and_live() {
-    let (threads, calls) = (4, if cfg!(miri) { 5 } else { 500 });
+    let (threads, calls) = (4, 500);
     for discipline in txq::enqueue::names() {
         let wires = Wires::new(1, None);
         let dev = builder(&wires, discipline).build().unwrap();
