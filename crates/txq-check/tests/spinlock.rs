@@ -1,13 +1,17 @@
 //! The queued spinlock: one holder at a time, who sees all that earlier holders wrote. (That it is fair, its unit test
 //! shows, where the queue can be looked at.)
 //!
-//! Guards `try_with`, `acquire` and `release` of `txq/src/sync/spinlock.rs`. Seen when they were broken: each acquire
+//! Each is checked without a record of who takes it, with one, and while that is switched on.
+//!
+//! Guards `try_with_at`, `acquire` and `release` of `txq/src/sync/spinlock.rs`. Seen when they were broken: each acquire
 //! or release that goes missing, loom's "Causality violation: Concurrent write accesses to `UnsafeCell`"; a release that
 //! does not wait for a successor who has not linked itself yet, a model that never ends.
 
 use std::sync::Arc;
 
 use txq::arch::{Arch, Atomic};
+use txq::stats::contention::LockStats;
+use txq::sync::contention::Site;
 use txq::sync::spinlock::{Held, SpinLock};
 use txq_check::{Loom, Model, Shuttle};
 
@@ -41,7 +45,7 @@ fn scenario<A: Model>(threads: u32, ways: &'static [Way]) {
         })
         .collect();
     let visits: u32 = threads.into_iter().map(|join| join()).sum();
-    let count = guarded.lock.try_with(|held| *held.data()).expect("nobody is left to hold it");
+    let count = guarded.lock.try_with_at(Site::Reap, |held| *held.data()).expect("nobody is left to hold it");
     assert_eq!(count, visits, "a holder did not see what an earlier one wrote");
 }
 
@@ -55,19 +59,73 @@ impl Way {
     /// Returns the number of visits.
     fn go<A: Arch>(&self, guarded: &Guarded<A>) -> u32 {
         match self {
-            Way::With => guarded.lock.with(|held| {
+            Way::With => guarded.lock.with_at(Site::Enqueue, |held| {
                 guarded.visit(held);
                 1
             }),
-            Way::Unlocked => guarded.lock.with(|held| {
+            Way::Unlocked => guarded.lock.with_at(Site::Enqueue, |held| {
                 guarded.visit(held);
-                held.unlocked(A::relax);
+                held.unlocked_at(Site::Retake, A::relax);
                 guarded.visit(held);
                 2
             }),
-            Way::Try => guarded.lock.try_with(|held| guarded.visit(held)).map_or(0, |()| 1),
+            Way::Try => guarded.lock.try_with_at(Site::Reap, |held| guarded.visit(held)).map_or(0, |()| 1),
         }
     }
+}
+
+/// The same while one more thread switches recording on: what is recorded from then on is a part of the visits, each hold
+/// ended, and no two threads write at a time.
+fn recorded<A: Model>(threads: u32, ways: &'static [Way], on: On) {
+    let guarded = Guarded::<A>::new();
+    if on == On::Before {
+        guarded.lock.set_recording(true);
+    }
+    let visitors: Vec<_> = (1..=threads)
+        .map(|cpu| {
+            let guarded = guarded.clone();
+            A::spawn(cpu, move || ways.iter().map(|way| way.go(&guarded)).sum::<u32>())
+        })
+        .collect();
+    if on == On::Meanwhile {
+        guarded.lock.set_recording(true);
+    }
+    let visits: u32 = visitors.into_iter().map(|join| join()).sum();
+    let record = guarded.lock.recorded().expect("it is on");
+    let mut sum = LockStats::default();
+    [Site::Enqueue, Site::Retake, Site::Reap].iter().for_each(|&site| sum.merge(record.at(site)));
+    assert_eq!(sum.hold.count, sum.acquisitions, "a hold and its end");
+    match on {
+        On::Before => assert_eq!(sum.acquisitions, u64::from(visits), "an acquisition is not in the record"),
+        On::Meanwhile => assert!(sum.acquisitions <= u64::from(visits)),
+    }
+    assert_eq!(sum.waits.count(), sum.contended);
+    assert!(sum.contended <= sum.acquisitions);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    Before,
+    Meanwhile,
+}
+
+#[test]
+fn recorded_under_loom() {
+    Loom::check(|| recorded::<Loom>(2, &[Way::With], On::Before));
+    Loom::check(|| recorded::<Loom>(2, &[Way::Unlocked], On::Before));
+    Loom::check(|| recorded::<Loom>(2, &[Way::Try, Way::With], On::Before));
+}
+
+#[test]
+fn recorded_from_now_on_under_loom() {
+    Loom::check(|| recorded::<Loom>(1, &[Way::With, Way::Try, Way::With], On::Meanwhile));
+    Loom::check(|| recorded::<Loom>(2, &[Way::With], On::Meanwhile));
+}
+
+#[test]
+fn recorded_under_shuttle() {
+    Shuttle::check(|| recorded::<Shuttle>(4, &[Way::With, Way::Unlocked, Way::Try], On::Before));
+    Shuttle::check(|| recorded::<Shuttle>(4, &[Way::With, Way::Unlocked, Way::Try], On::Meanwhile));
 }
 
 #[test]

@@ -21,6 +21,8 @@ const EXAMPLES: &str = "\
 Examples:
   txq run                                        what the path costs: 4 threads, 2 txqs, a device without a wire
   txq replay traffic.pcap --dev eth0 --rate 10kpps
+  txq contention --discipline spinlock           who waits for whom, as perf lock contention
+  txq hist                                       time in xmit, as bpftrace's hist()
 
 Exit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system refused.";
 
@@ -32,6 +34,12 @@ pub(crate) enum Command {
     /// Send the frames of a capture, each flow in order, and report what became of them.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Send what a file describes, and tell who waited for whom: perf's lock contention table, and more.
+    #[command(after_help = CONTENTION_EXAMPLES)]
+    Contention(ContentionArgs),
+    /// Send what a file describes, and print how long it took as a histogram, as bpftrace does.
+    #[command(after_help = HIST_EXAMPLES)]
+    Hist(HistArgs),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -43,19 +51,90 @@ Examples:
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// What to run; a built-in example without it
-    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) workload: Workload,
     /// Print the built-in example and do nothing else
     #[arg(long, exclusive = true)]
     pub(crate) print_example: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What is sent, for all commands that send what a file describes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Workload {
+    /// What to run; a built-in example without it
+    pub(crate) file: Option<PathBuf>,
     /// How long to send, in place of the file's duration: 5s, 300ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
     /// The enqueue discipline of all devices, in place of the file's
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<String>,
+}
+
+const CONTENTION_EXAMPLES: &str = "\
+Examples:
+  txq contention --discipline spinlock           the built-in example: what one lock for all costs
+  txq contention my.toml --duration 1s --discipline llist
+  txq contention my.toml --lock-stat             as /proc/lock_stat of a kernel with CONFIG_LOCK_STAT
+  txq contention my.toml --json | tail -1 | jq '.sites[] | {caller, contended}'
+
+The first table is perf's: only who waited is in it. The second has every site: how often it took its lock, how long it held
+it, and how many others waited for it. Recording costs two or three readings of the clock for each lock taken, so the
+rates of such a run are not those of `txq run`.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ContentionArgs {
+    #[command(flatten)]
+    pub(crate) workload: Workload,
+    /// Print the locks as /proc/lock_stat does
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) lock_stat: bool,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+const HIST_EXAMPLES: &str = "\
+Examples:
+  txq hist                                       time in xmit, as bpftrace has it of __dev_queue_xmit
+  txq hist my.toml --what completion --duration 1s
+  txq hist --json | tail -1 | jq '.buckets[] | [.min, .count]'
+
+A call of xmit hands in one batch; say batch = 1 in the file to measure single packets. The time includes one reading of
+the clock.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct HistArgs {
+    #[command(flatten)]
+    pub(crate) workload: Workload,
+    /// Which time
+    #[arg(long, value_enum, default_value_t = What::Xmit)]
+    pub(crate) what: What,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Times that `txq hist` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum What {
+    /// From the start of each call of xmit to its end, on the sender's thread
+    Xmit,
+    /// From xmit until the driver has the packet
+    Driver,
+    /// From xmit until the device is done with the packet
+    Completion,
+}
+
+impl What {
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Xmit => "xmit",
+            Self::Driver => "driver",
+            Self::Completion => "completion",
+        }
+    }
 }
 
 const REPLAY_EXAMPLES: &str = "\

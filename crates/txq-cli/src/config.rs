@@ -60,6 +60,12 @@ pub(crate) struct Device {
     pub(crate) sampling: Option<Sampling>,
     pub(crate) pool: Pool,
     pub(crate) faults: Option<Faults>,
+    /// Whether waits are recorded; for `txq contention`.
+    #[serde(skip)]
+    pub(crate) contention: bool,
+    /// Whether calls of xmit are timed; for `txq hist`.
+    #[serde(skip)]
+    pub(crate) xmit_times: bool,
 }
 
 /// A device without a wire.

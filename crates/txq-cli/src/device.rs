@@ -103,6 +103,7 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
     }
     let sampling = config.sampling.unwrap_or(if used.rated { Sampling::All } else { SAMPLE });
     builder = builder.sampling(sampling).pool_config(pool(config, &name, txqs, used));
+    builder = builder.contention(config.contention).xmit_times(config.xmit_times);
     builder.start().map_err(refusal)
 }
 

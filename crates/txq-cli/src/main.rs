@@ -1,15 +1,18 @@
 //! `txq`: Linux's transmit path from the command line.
 //!
 //! `txq run` sends made-up traffic as a TOML file describes, `txq replay` sends a capture. Both end in the same report:
-//! what became of every packet, how long it took and what it cost.
+//! what became of every packet, how long it took and what it cost. `txq contention` and `txq hist` look into such a run.
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod bars;
 mod config;
+mod contention;
 mod device;
 mod failure;
 mod frames;
+mod hist;
 mod load;
 mod pace;
 mod progress;
@@ -38,6 +41,8 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Run(args) => run::run(args),
         Command::Replay(args) => replay::replay(args),
+        Command::Contention(args) => contention::contention(args),
+        Command::Hist(args) => hist::hist(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,8 +9,10 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use txq::drop::DropCounts;
+use txq::stats::contention::ContentionReport;
 use txq::stats::device::DeviceStats;
 use txq::stats::latency::Latency;
+use txq::stats::log2::Log2;
 use txq::tc::QdiscInfo;
 
 use crate::args::Output;
@@ -65,6 +67,10 @@ pub(crate) struct Device {
     pub(crate) stats: DeviceStats,
     /// To the driver, and to the completion.
     pub(crate) latency: (Latency, Latency),
+    /// Who waited for whom, where that was recorded.
+    pub(crate) contention: Option<ContentionReport>,
+    /// How long calls of xmit took, where that was measured.
+    pub(crate) xmit_times: Log2,
     pub(crate) qdiscs: Vec<QdiscInfo>,
 }
 
@@ -124,7 +130,7 @@ impl Totals {
 }
 
 /// A count for each second; 0 where there was no time.
-fn per_second(count: u64, seconds: f64) -> f64 {
+pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
@@ -140,6 +146,10 @@ pub(crate) fn discipline(given: Option<&str>) -> String {
 
 /// Prints the report to stdout.
 pub(crate) fn print(report: &Report, output: Output) -> anyhow::Result<()> {
-    let text = if output.json { json::line(report).to_string() + "\n" } else { text::lines(report) };
+    write(&if output.json { json::line(report).to_string() + "\n" } else { text::lines(report) })
+}
+
+/// Writes a report to stdout.
+pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("the report cannot be written to stdout")
 }

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, Workload};
 use crate::config::{self, Config};
 use crate::device::{self, Use};
 use crate::load::{self, Load};
 use crate::pump::pump;
 use crate::rate::Rate;
-use crate::report::{self, Asked};
+use crate::report::{self, Asked, Report};
 use crate::session::{self, Device, Job};
 
 /// What a sender at max may have on its way if nothing is said: it is held by its own packets then and not by drops.
@@ -20,15 +20,25 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         std::io::stdout().write_all(config::EXAMPLE.as_bytes())?;
         return Ok(());
     }
-    let mut config = config::read(args.file.as_deref())?;
-    if let Some(discipline) = &args.discipline {
-        config.device.iter_mut().for_each(|device| device.discipline = Some(discipline.clone()));
-    }
-    let devices = config.device.iter().map(|device| start(device, &config)).collect::<Result<Vec<_>, _>>()?;
-    let duration = args.duration.or(config.duration).map(|span| span.0);
-    let (report, closed) = session::run(devices, jobs(&config), duration, args.output.quiet)?;
+    let (report, closed) = workload(&args.workload, args.output.quiet, |_| ())?;
     report::print(&report, args.output)?;
     closed
+}
+
+/// Runs a file, or the example, on devices that `adjust` has seen to.
+pub(crate) fn workload(
+    load: &Workload,
+    quiet: bool,
+    adjust: impl Fn(&mut config::Device),
+) -> anyhow::Result<(Report, anyhow::Result<()>)> {
+    let mut config = config::read(load.file.as_deref())?;
+    if let Some(discipline) = &load.discipline {
+        config.device.iter_mut().for_each(|device| device.discipline = Some(discipline.clone()));
+    }
+    config.device.iter_mut().for_each(adjust);
+    let devices = config.device.iter().map(|device| start(device, &config)).collect::<Result<Vec<_>, _>>()?;
+    let duration = load.duration.or(config.duration).map(|span| span.0);
+    session::run(devices, jobs(&config), duration, quiet)
 }
 
 fn limit(sender: &config::Sender) -> Option<u64> {

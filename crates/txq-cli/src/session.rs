@@ -126,6 +126,8 @@ pub(crate) fn run(
         account,
         stats: device.dev.stats(),
         latency: device.dev.latency(),
+        contention: device.dev.contention(),
+        xmit_times: device.dev.xmit_times(),
         qdiscs,
     });
     Ok((Report { ended: took, devices: parts.collect() }, closed))

@@ -10,8 +10,10 @@ use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
 use crate::pool::Pool;
 use crate::sender::Sender;
+use crate::stats::contention::ContentionReport;
 use crate::stats::device::DeviceStats;
 use crate::stats::latency::Latency;
+use crate::stats::log2::Log2;
 use crate::steering::Steering;
 use crate::tc::{Handle, Header, Options, ParseError, QdiscInfo, Style, Words};
 use crate::worker::Worker;
@@ -162,6 +164,25 @@ impl<A: Arch> NetDev<A> {
         let mut latencies = (Latency::new(), Latency::new());
         self.shared.txqs.iter().for_each(|txq| txq.add_latency(&mut latencies.0, &mut latencies.1));
         latencies
+    }
+
+    /// Records from now on who waits for whom in this device, from zero, or stops doing so; what was recorded can be read
+    /// until it is switched on again. It works on a device in use, as `perf lock contention` does on a kernel. While it is on,
+    /// taking a lock costs two or three readings of the clock; while it is off, nothing.
+    pub fn set_contention(&self, on: bool) {
+        self.shared.set_contention(on);
+    }
+
+    /// Who has waited for whom. `None` when recording was never switched on. Asking takes each lock once, as
+    /// [`Site::Control`](crate::sync::contention::Site::Control).
+    pub fn contention(&self) -> Option<ContentionReport> {
+        self.shared.contention()
+    }
+
+    /// How long calls of [`Sender::xmit`] and [`Sender::xmit_batch`] took, in nanoseconds; empty unless the device was built
+    /// with [`Builder::xmit_times`].
+    pub fn xmit_times(&self) -> Log2 {
+        self.shared.xmit_times()
     }
 
     /// Changes a qdisc's parameters (`tc qdisc change`): `"pfifo limit 10"` for the root, `"parent 1:2 pfifo limit 10"`

@@ -15,6 +15,7 @@ use crate::drop::{DropCounts, DropReason};
 use crate::netdev::{Root, Shared};
 use crate::packet::PacketList;
 use crate::qdisc::{Cx, Verdict};
+use crate::sync::contention::HandOff;
 use crate::txqueue::Transmitted;
 
 mod core;
@@ -45,6 +46,9 @@ pub(crate) trait Owner<A: Arch> {
     /// Lays the core aside while `f` has the driver; others may have had it when this returns true. When it returns
     /// false, another thread has the core, and `driven` with it: the caller's turn is over.
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool;
+
+    /// Whether something waits for the owner.
+    fn waits(&mut self) -> bool;
 
     /// Ends the turn. Returns false, and the core stays with the caller, when something has been left for it
     /// meanwhile. When `tired` the turn ends anyway, and false means that somebody else must see to what is left.
@@ -151,6 +155,9 @@ pub(crate) fn turn<A: Arch>(
         }
         let tired = quota == 0 || end.is_some_and(|end| A::now() >= end);
         let more = tired && going == Going::On && owner.core().qlen() > 0;
+        if tired && (more || owner.waits()) {
+            owner.core().note_hand_off(HandOff::Worker);
+        }
         let left = !owner.leave(tired);
         if left && !tired {
             end.get_or_insert_with(|| A::now() + TURN);

@@ -13,6 +13,7 @@ use crate::netdev::{Sampling, Shared};
 use crate::packet::{Packet, PacketList};
 use crate::pool::{AllocError, Cache};
 use crate::qdisc::Verdict;
+use crate::stats::log2::Log2;
 use crate::steering::Steer;
 
 /// Calls of xmit after which a sender looks again which CPU it runs on.
@@ -22,6 +23,27 @@ const TURNS: u32 = 64;
 pub(crate) struct SenderCounters<A: Arch> {
     /// Packets handed in. On a line of its own: its sender writes it at every call.
     pub(crate) submitted: CachePadded<A::AtomicU64>,
+    /// How many calls of xmit took how long, by [`Log2`]'s buckets; none where that is not measured.
+    times: Box<[A::AtomicU64]>,
+}
+
+impl<A: Arch> SenderCounters<A> {
+    fn new(times: bool) -> Self {
+        let buckets = if times { Log2::BUCKETS } else { 0 };
+        let times = (0..buckets).map(|_| A::AtomicU64::new(0)).collect();
+        Self { submitted: CachePadded::new(A::AtomicU64::new(0)), times }
+    }
+
+    /// A call of xmit took `time`.
+    fn took(&self, time: Nanos) {
+        let bucket = &self.times[Log2::index(time)];
+        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Adds how long calls took.
+    pub(crate) fn add_times(&self, to: &mut Log2) {
+        self.times.iter().enumerate().for_each(|(index, count)| to.add_to_bucket(index, count.load(Relaxed)));
+    }
 }
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It moves between threads and is used by
@@ -50,7 +72,7 @@ impl<A: Arch> Sender<A> {
         let cache = dev.pool.cache(name, cpu);
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
-        let counters = Arc::new(SenderCounters { submitted: CachePadded::new(A::AtomicU64::new(0)) });
+        let counters = Arc::new(SenderCounters::new(dev.xmit_times));
         dev.register(&counters);
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {
@@ -116,6 +138,17 @@ impl<A: Arch> Sender<A> {
         if batch.is_empty() {
             return Verdict::Success;
         }
+        if !self.dev.xmit_times {
+            return self.hand_in(batch);
+        }
+        let before = A::now();
+        let verdict = self.hand_in(batch);
+        self.counters.took(A::now().saturating_sub(before));
+        verdict
+    }
+
+    #[inline]
+    fn hand_in(&mut self, batch: &mut PacketList<A>) -> Verdict {
         let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
         self.counters.submitted.store(submitted, Relaxed);
         self.turn();

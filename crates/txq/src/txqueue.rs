@@ -21,6 +21,7 @@ use crate::drop::DropCounts;
 use crate::packet::PacketList;
 use crate::qdisc::Budget;
 use crate::stats::latency::Latency;
+use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::SpinLock;
 
 mod completions;
@@ -224,7 +225,7 @@ impl<A: Arch> TxQueue<A> {
         let (packets, bytes) = (batch.len(), batch.bytes());
         let (mut done, mut dropped) = (PacketList::new(), PacketList::new());
         let mut status = Status::Busy { retry: None };
-        self.tx.with(|held| {
+        self.tx.with_at(Site::Driver, |held| {
             let side = held.data();
             if self.stopped() {
                 return;
@@ -308,6 +309,12 @@ impl<A: Arch> TxQueue<A> {
     /// Ends the transmission: the driver writes out what it has.
     pub(crate) fn finish(&self) -> std::io::Result<()> {
         self.tx.with(|held| held.data().driver.finish())
+    }
+
+    /// Calls `f` with each lock, for its record.
+    pub(crate) fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Tx, &*self.tx);
+        f(Lock::Completion, &*self.done);
     }
 
     pub(crate) fn counters(&self) -> TxCounters {

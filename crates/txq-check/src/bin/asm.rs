@@ -1,4 +1,7 @@
-//! That the `Arch` costs nothing: `cargo xtask check asm`.
+//! That the `Arch` costs nothing, nor a record that nobody has asked for: `cargo xtask check asm`.
+//!
+//! A lock that can be recorded and one that cannot are compared by what they do where nobody waits: the same accesses to
+//! memory and the same branches.
 //!
 //! The push of an `LList` under `Native` and a push written with std's atomics are disassembled from this very program
 //! (`objdump` of binutils) and compared, instruction by instruction. Build it with `--release`. Each has a section of its
@@ -8,11 +11,13 @@ use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 use std::ptr;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use txq::arch::{Arch, CellApi, Native};
+use txq::sync::contention::Site;
 use txq::sync::llist::{LList, Linked};
+use txq::sync::spinlock::SpinLock;
 
 struct Generic {
     link: <Native as Arch>::Cell<*mut Generic>,
@@ -61,6 +66,42 @@ unsafe extern "C" fn push_std(head: &AtomicPtr<Std>, node: *mut Std) -> bool {
     }
 }
 
+// SAFETY: no other function of this program has the name.
+#[unsafe(no_mangle)]
+// SAFETY: the section is one for code.
+#[unsafe(link_section = ".text.lock_recorded")]
+#[inline(never)]
+extern "C" fn lock_recorded(lock: &SpinLock<Native, u64>) {
+    lock.with_at(Site::Enqueue, |held| *held.data() += 1);
+}
+
+/// What a lock needs that nobody can record.
+struct Plain {
+    locked: AtomicU32,
+    tail: AtomicPtr<u64>,
+    data: UnsafeCell<u64>,
+}
+
+// SAFETY: no other function of this program has the name.
+#[unsafe(no_mangle)]
+// SAFETY: the section is one for code.
+#[unsafe(link_section = ".text.lock_plain")]
+#[inline(never)]
+extern "C" fn lock_plain(lock: &Plain) {
+    if !lock.tail.load(Relaxed).is_null() || lock.locked.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        wait_plain(lock);
+    }
+    // SAFETY: this thread has the lock.
+    unsafe { *lock.data.get() += 1 };
+    lock.locked.store(0, Release);
+}
+
+#[cold]
+#[inline(never)]
+fn wait_plain(lock: &Plain) {
+    while lock.locked.swap(1, Acquire) != 0 {}
+}
+
 fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         eprintln!("asm: debug assertions are in the code: use --release");
@@ -74,6 +115,9 @@ fn main() -> ExitCode {
     let first =
         unsafe { black_box(push_generic)(&list, &mut generic) && black_box(push_std)(&head, &mut std) };
     assert!(first);
+    black_box(lock_recorded)(&SpinLock::new(0));
+    let (locked, tail) = (AtomicU32::new(0), AtomicPtr::new(ptr::null_mut()));
+    black_box(lock_plain)(&Plain { locked, tail, data: UnsafeCell::new(0) });
 
     let text = match disassembly() {
         Ok(text) => text,
@@ -82,19 +126,34 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let names = ["push_generic", "push_std"];
-    let [generic, std] = names.map(|name| body(&text, name));
+    let [generic, std] = side_by_side(&text, ["push_generic", "push_std"]);
+    let same = !generic.is_empty() && generic == std;
+    println!("{}\n", if same { "identical" } else { "different" });
+    let [recorded, plain] = side_by_side(&text, ["lock_recorded", "lock_plain"]).map(|body| fast_path(&body));
+    println!("memory accesses and branches of the fast paths: {recorded:?}, {plain:?}");
+    match same && plain.0 > 0 && recorded == plain {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Prints two functions and returns them.
+fn side_by_side(text: &str, names: [&str; 2]) -> [Vec<String>; 2] {
+    let [left, right] = names.map(|name| body(text, name));
     println!("{:<40}{}", names[0], names[1]);
-    for i in 0..generic.len().max(std.len()) {
+    for i in 0..left.len().max(right.len()) {
         let at = |body: &[String]| body.get(i).cloned().unwrap_or_default();
-        println!("{:<40}{}", at(&generic), at(&std));
+        println!("{:<40}{}", at(&left), at(&right));
     }
-    if generic.is_empty() || generic != std {
-        println!("different");
-        return ExitCode::FAILURE;
-    }
-    println!("identical");
-    ExitCode::SUCCESS
+    [left, right]
+}
+
+/// What is done on the way through a function on which no conditional jump is taken: accesses to memory, the stack not
+/// among them, and jumps.
+fn fast_path(body: &[String]) -> (usize, usize) {
+    let way: Vec<_> = body.iter().take_while(|i| !i.starts_with("ret")).collect();
+    let accesses = way.iter().filter(|i| i.contains('(')).count();
+    (accesses, way.iter().filter(|i| i.starts_with('j')).count())
 }
 
 fn disassembly() -> Result<String, String> {

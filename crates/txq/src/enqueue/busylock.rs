@@ -18,6 +18,7 @@ use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
 use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::{Held, SpinLock};
 
 struct Busylock<A: Arch> {
@@ -38,12 +39,13 @@ pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipli
 impl<A: Arch> Busylock<A> {
     fn turn(
         &self,
+        site: Site,
         busy: Option<Held<'_, A, ()>>,
         root: &Root<A>,
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let verdict = turn(Owns { root: self.root.lock(), way: self, busy }, root, batch, cx);
+        let verdict = turn(Owns { root: self.root.lock_at(site), way: self, busy }, root, batch, cx);
         cx.free_dropped();
         verdict
     }
@@ -80,9 +82,13 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         self.way.running.store(1, Relaxed);
         self.busy = None;
         let way = self.way;
-        self.root.unlocked(|| f(driven));
+        self.root.unlocked_at(Site::Retake, || f(driven));
         way.running.store(0, Relaxed);
         true
+    }
+
+    fn waits(&mut self) -> bool {
+        false
     }
 
     #[inline]
@@ -93,16 +99,21 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
 impl<A: Arch> Discipline<A> for Busylock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let busy = (self.running.load(Relaxed) != 0).then(|| self.busy.lock());
-        self.turn(busy, root, batch, cx)
+        let busy = (self.running.load(Relaxed) != 0).then(|| self.busy.lock_at(Site::Enqueue));
+        self.turn(Site::Enqueue, busy, root, batch, cx)
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.turn(None, root, &mut PacketList::new(), cx);
+        let _ = self.turn(Site::Worker, None, root, &mut PacketList::new(), cx);
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.root.with(|held| f(held.data(), false));
         true
+    }
+
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Root, &*self.root);
+        f(Lock::Busy, &*self.busy);
     }
 }

@@ -45,6 +45,7 @@ use crate::packet::PacketList;
 use crate::pool::slot::Slot;
 use crate::qdisc::Verdict;
 use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::contention::{Lock, Recorded, Retry};
 use crate::sync::llist::Linked;
 
 /// Somebody has the qdisc.
@@ -152,7 +153,9 @@ impl<A: Arch> Combine<A> {
         }
         let Some(chain) = batch.take_chain() else { return Put::Listed };
         let mut owned = false;
+        let mut tries = 0;
         let _ = self.exchange(|word| {
+            tries += 1;
             owned = or_own && !is(word, QDISC);
             if owned {
                 return Some(with(word, QDISC, 0));
@@ -161,6 +164,7 @@ impl<A: Arch> Combine<A> {
             unsafe { chain.as_ref().link().with_mut(|l| *l = list(word)) };
             Some(flagged(chain.as_ptr(), word))
         });
+        (1..tries).for_each(|_| cx.dev.retries.note(Retry::DeferList));
         if owned {
             // SAFETY: given up just now, and not put on the list.
             *batch = unsafe { PacketList::from_chain(chain) };
@@ -213,7 +217,7 @@ impl<A: Arch> Discipline<A> for Combine<A> {
             self.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
         }
         let mut owner = Owns { way: self, has: true, came: false, dropped: false };
-        let waiting = !owner.owned().intake.is_empty() || !list::<A>(self.defer.word.load(Relaxed)).is_null();
+        let waiting = owner.waits();
         f(owner.core(), waiting);
         owner.leave(true)
     }
@@ -221,6 +225,9 @@ impl<A: Arch> Discipline<A> for Combine<A> {
     fn look_again(&self) -> bool {
         self.exchange(|word| is(word, QDISC | DRIVER).then(|| with(word, AGAIN, 0))).is_ok()
     }
+
+    /// There is none.
+    fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
 }
 
 /// Who has the qdisc, for one turn; or has let go of it and is in the driver.
@@ -301,7 +308,11 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         } else {
             intake.append(own);
         }
-        self.owned().intake.next(packets, chunk)
+        let batches = self.owned().intake.next(packets, chunk);
+        if self.came && batches > 0 {
+            self.core().note_drained(chunk.len());
+        }
+        batches
     }
 
     #[inline]
@@ -327,6 +338,10 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         f(driven);
         mem::forget(unwound);
         self.come_back(driven)
+    }
+
+    fn waits(&mut self) -> bool {
+        !self.owned().intake.is_empty() || !list::<A>(self.way.defer.word.load(Relaxed)).is_null()
     }
 
     #[inline]

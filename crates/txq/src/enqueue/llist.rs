@@ -38,6 +38,7 @@ use crate::packet::PacketList;
 use crate::pool::slot::Slot;
 use crate::qdisc::Verdict;
 use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::contention::{Lock, Recorded, Retry, Site};
 use crate::sync::llist::LList;
 use crate::sync::spinlock::{Held, SpinLock};
 
@@ -99,24 +100,32 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_all` acquired them.
             unsafe { intake.refill(newest) };
         }
-        intake.next(packets, chunk)
+        let batches = intake.next(packets, chunk);
+        if batches > 0 {
+            self.core().note_drained(chunk.len());
+        }
+        batches
     }
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.root.unlocked(|| f(driven));
+        self.root.unlocked_at(Site::Retake, || f(driven));
         true
+    }
+
+    fn waits(&mut self) -> bool {
+        !self.root.data().intake.is_empty() || (!self.took && !self.defer.list.is_empty())
     }
 
     #[inline]
     fn leave(&mut self, _: bool) -> bool {
-        self.root.data().intake.is_empty() && (self.took || self.defer.list.is_empty())
+        !self.waits()
     }
 }
 
 impl<A: Arch> Llist<A> {
-    fn turn(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let owner = Owns { root: self.root.lock(), defer: &self.defer, took: false };
+    fn turn(&self, site: Site, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let owner = Owns { root: self.root.lock_at(site), defer: &self.defer, took: false };
         let verdict = turn(owner, root, &mut PacketList::new(), cx);
         cx.free_dropped();
         verdict
@@ -136,14 +145,14 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         }
         let Some(chain) = batch.take_chain() else { return Verdict::Success };
         // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
-        if !unsafe { self.defer.list.push(chain.as_ptr()) } {
+        if !unsafe { self.defer.list.push_or(chain.as_ptr(), || cx.dev.retries.note(Retry::DeferList)) } {
             return Verdict::Success;
         }
-        self.turn(root, cx)
+        self.turn(Site::Enqueue, root, cx)
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.turn(root, cx);
+        let _ = self.turn(Site::Worker, root, cx);
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
@@ -159,5 +168,9 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         // Store the open txq before load the list: pairs with the fence in `gather`.
         A::fence(SeqCst);
         !self.defer.list.is_empty()
+    }
+
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Root, &*self.root);
     }
 }

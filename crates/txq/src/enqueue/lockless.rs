@@ -31,6 +31,7 @@ use crate::packet::PacketList;
 use crate::pool::slot::Slot;
 use crate::qdisc::{BANDS, Verdict};
 use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::contention::{Lock, Recorded, Retries, Retry};
 use crate::sync::llist::LList;
 
 /// Somebody wanted the token and did not get it: there may be work that the owner has not seen.
@@ -142,7 +143,7 @@ impl<A: Arch> Lockless<A> {
     }
 
     /// Puts a batch on the lists of its bands, and what has no room there on `refused`.
-    fn put(&self, batch: &mut PacketList<A>, refused: &mut PacketList<A>) {
+    fn put(&self, batch: &mut PacketList<A>, refused: &mut PacketList<A>, retries: &Retries<A>) {
         let map = self.rule.map.load(Relaxed);
         let limit = self.rule.limit.load(Relaxed);
         let mut parts = [const { PacketList::new() }; BANDS];
@@ -166,7 +167,7 @@ impl<A: Arch> Lockless<A> {
             }
             if let Some(chain) = part.take_chain() {
                 // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
-                unsafe { band.list.push(chain.as_ptr()) };
+                unsafe { band.list.push_or(chain.as_ptr(), || retries.note(Retry::DeferList)) };
             }
         }
     }
@@ -191,7 +192,7 @@ impl<A: Arch> Lockless<A> {
     fn list(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
         let mut refused = PacketList::new();
-        self.put(batch, &mut refused);
+        self.put(batch, &mut refused, &cx.dev.retries);
         let dropped = refused.len();
         if dropped == 0 {
             return Verdict::Success;
@@ -236,7 +237,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
             self.token.wait_until(Relaxed, |token| token == 0);
         }
         let mut owner = Owns { way: self, has: true, said: None };
-        let waiting = owner.waiting();
+        let waiting = owner.waits();
         let core = owner.core();
         core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
         f(core, waiting);
@@ -255,6 +256,9 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
         A::fence(SeqCst);
         self.token.load(Relaxed) != 0
     }
+
+    /// There is none.
+    fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
 }
 
 /// What the token guards.
@@ -281,12 +285,6 @@ impl<A: Arch> Owns<'_, A> {
         // SAFETY: we have the token, so the cell is ours; the borrow ends with the borrow of `self`, so none is alive
         // when `leave` or `drop` gives it up.
         self.way.owned.with_mut(|o| unsafe { &mut *o })
-    }
-
-    /// Whether senders have left something that the qdisc does not have.
-    fn waiting(&mut self) -> bool {
-        let listed = self.way.bands.iter().any(|band| !band.list.is_empty());
-        listed || self.owned().intake.iter().any(|intake| !intake.is_empty())
     }
 
     /// Tells senders how many packets of each band there are now.
@@ -337,6 +335,9 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             *inside += (chunk.len() - before) as u32;
             rest |= !intake.is_empty();
         }
+        if batches > 0 {
+            self.core().note_drained(chunk.len());
+        }
         if !own.is_empty() {
             if rest {
                 // Packets of our own may be among the rest: these go behind them.
@@ -356,9 +357,14 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         true
     }
 
+    fn waits(&mut self) -> bool {
+        let listed = self.way.bands.iter().any(|band| !band.list.is_empty());
+        listed || self.owned().intake.iter().any(|intake| !intake.is_empty())
+    }
+
     fn leave(&mut self, tired: bool) -> bool {
         let way = self.way;
-        let waiting = self.waiting();
+        let waiting = self.waits();
         if !tired && (waiting || way.state.load(Relaxed) & MISSED != 0) {
             return false;
         }

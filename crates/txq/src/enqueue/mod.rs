@@ -26,6 +26,7 @@ use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
 use crate::run::Core;
+use crate::sync::contention::{Lock, Recorded};
 
 pub(crate) use noqueue::NoQueue;
 
@@ -49,6 +50,9 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     fn look_again(&self) -> bool {
         false
     }
+
+    /// Calls `f` with each lock of the discipline, for its record.
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
 }
 
 /// A discipline by its name.

@@ -7,6 +7,7 @@ use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
 use crate::run::{Core, run_noqueue};
+use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::SpinLock;
 
 /// One txq without a queue.
@@ -23,7 +24,7 @@ impl<A: Arch> NoQueue<A> {
 
 impl<A: Arch> Discipline<A> for NoQueue<A> {
     fn submit(&self, _: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = self.core.with(|held| run_noqueue(held.data(), self.txq, batch, cx));
+        let verdict = self.core.with_at(Site::Enqueue, |held| run_noqueue(held.data(), self.txq, batch, cx));
         cx.free_dropped();
         verdict
     }
@@ -34,5 +35,9 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.core.with(|held| f(held.data(), false));
         true
+    }
+
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Root, &self.core);
     }
 }

@@ -12,6 +12,7 @@ use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
 use crate::run::{Core, Driven, Owner, turn};
+use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::{Held, SpinLock};
 
 struct Spinlock<A: Arch> {
@@ -44,8 +45,12 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.unlocked(|| f(driven));
+        self.unlocked_at(Site::Retake, || f(driven));
         true
+    }
+
+    fn waits(&mut self) -> bool {
+        false
     }
 
     #[inline]
@@ -56,17 +61,22 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
 
 impl<A: Arch> Discipline<A> for Spinlock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = turn(self.root.lock(), root, batch, cx);
+        let verdict = turn(self.root.lock_at(Site::Enqueue), root, batch, cx);
         cx.free_dropped();
         verdict
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.submit(root, &mut PacketList::new(), cx);
+        let _ = turn(self.root.lock_at(Site::Worker), root, &mut PacketList::new(), cx);
+        cx.free_dropped();
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.root.with(|held| f(held.data(), false));
         true
+    }
+
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        f(Lock::Root, &self.root);
     }
 }

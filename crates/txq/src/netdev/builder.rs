@@ -16,7 +16,9 @@ use crate::pool::{Pool, PoolConfig, PoolError};
 use crate::qdisc::{self, Built, Env, Qdisc};
 use crate::run::Core;
 use crate::schedule::Schedule;
+use crate::stats::log2::Log2;
 use crate::steering::Steering;
+use crate::sync::contention::Retries;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::tc::{Handle, Header, ParseError};
@@ -131,6 +133,8 @@ pub struct Builder<A: Arch = Native> {
     max_burst: u32,
     workers: usize,
     sampling: Sampling,
+    contention: bool,
+    xmit_times: bool,
     flow_key: [u64; 2],
     symmetric: bool,
     bql: Option<BqlConfig>,
@@ -179,6 +183,8 @@ impl<A: Arch> Builder<A> {
             max_burst: QDISC_MAX_BURST,
             workers: 1,
             sampling: Sampling::Off,
+            contention: false,
+            xmit_times: false,
             flow_key: [0x7478_7120_6b65_7930, 0x7478_7120_6b65_7931],
             symmetric: false,
             bql: Some(BqlConfig::default()),
@@ -223,6 +229,11 @@ impl<A: Arch> Builder<A> {
         watchdog_timeo: Option<Nanos> => watchdog_timeo = watchdog_timeo;
         /// Whose latency is measured.
         sampling: Sampling => sampling = sampling;
+        /// Whether waits are recorded from the start on ([`NetDev::set_contention`]).
+        contention: bool => contention = contention;
+        /// Whether each sender records how long its calls of xmit take ([`NetDev::xmit_times`]): two readings of the clock
+        /// for each call.
+        xmit_times: bool => xmit_times = xmit_times;
         /// The secret of the flow hash. Give a random one where flows are chosen by others.
         flow_key: [u64; 2] => flow_key = flow_key;
         /// Whether both directions of a flow hash alike.
@@ -313,12 +324,18 @@ impl<A: Arch> Builder<A> {
                 Sampling::Every(n) => Sampling::Every(n.max(1)),
                 other => other,
             },
-            senders: SpinLock::new(Senders { alive: Vec::new(), gone: 0 }),
+            xmit_times: self.xmit_times,
+            senders: SpinLock::new(Senders { alive: Vec::new(), gone: 0, gone_times: Log2::new() }),
+            retries: Retries::new(),
             stopping: A::AtomicU32::new(0),
             created,
             pool,
         };
-        Ok(NetDev { shared: Arc::new(shared), threads: Vec::new() })
+        let dev = NetDev { shared: Arc::new(shared), threads: Vec::new() };
+        if self.contention {
+            dev.set_contention(true);
+        }
+        Ok(dev)
     }
 
     /// The worker that looks after each txq.

@@ -14,8 +14,11 @@ use crate::qdisc::Env;
 use crate::run::Core;
 use crate::schedule::Schedule;
 use crate::sender::SenderCounters;
+use crate::stats::contention::ContentionReport;
 use crate::stats::device::{DeviceStats, QueueStats};
+use crate::stats::log2::Log2;
 use crate::steering::Steering;
+use crate::sync::contention::{Lock, OwnerRecord, Recorded, Retries, Retry};
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::tc::Handle;
@@ -75,7 +78,10 @@ pub(crate) struct Shared<A: Arch> {
     pub(crate) steering: Arc<Rcu<A, Steering>>,
     pub(crate) hasher: FlowHasher,
     pub(crate) sampling: Sampling,
+    /// Whether senders measure their calls of xmit.
+    pub(crate) xmit_times: bool,
     pub(super) senders: SpinLock<A, Senders<A>>,
+    pub(crate) retries: Retries<A>,
     pub(super) stopping: A::AtomicU32,
     pub(super) created: Nanos,
     /// Last, so that it is dropped after everything that may still hold its packets.
@@ -86,6 +92,8 @@ pub(super) struct Senders<A: Arch> {
     pub(super) alive: Vec<Arc<SenderCounters<A>>>,
     /// What those that are gone had handed in.
     pub(super) gone: u64,
+    /// How long their calls took.
+    pub(super) gone_times: Log2,
 }
 
 impl<A: Arch> Shared<A> {
@@ -132,6 +140,7 @@ impl<A: Arch> Shared<A> {
             let senders = held.data();
             senders.alive.retain(|c| !Arc::ptr_eq(c, counters));
             senders.gone += counters.submitted.load(Relaxed);
+            counters.add_times(&mut senders.gone_times);
         });
     }
 
@@ -145,6 +154,50 @@ impl<A: Arch> Shared<A> {
             let senders = held.data();
             senders.gone + senders.alive.iter().map(|c| c.submitted.load(Relaxed)).sum::<u64>()
         })
+    }
+
+    /// How long calls of xmit took, of all senders there ever were.
+    pub(super) fn xmit_times(&self) -> Log2 {
+        self.senders.with(|held| {
+            let mut times = held.data().gone_times;
+            held.data().alive.iter().for_each(|counters| counters.add_times(&mut times));
+            times
+        })
+    }
+
+    /// Calls `f` with each lock of the data path.
+    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
+        self.roots.iter().for_each(|root| root.discipline.locks(f));
+        self.txqs.iter().for_each(|txq| txq.locks(f));
+    }
+
+    pub(super) fn set_contention(&self, on: bool) {
+        self.locks(&mut |_, lock| lock.set_recording(on));
+        for root in &self.roots {
+            let mut fresh = on.then(Box::<OwnerRecord>::default);
+            root.with_core(self, |core| core.set_recording(&mut fresh));
+        }
+        self.retries.set(on);
+        self.pool.retries().set(on);
+    }
+
+    /// What was recorded; `None` when it never was.
+    pub(super) fn contention(&self) -> Option<ContentionReport> {
+        let mut report = ContentionReport::default();
+        let mut recorded = false;
+        self.locks(&mut |kind, lock| recorded |= lock.report(kind, &mut report));
+        for root in &self.roots {
+            root.with_core(self, |core| {
+                if let Some(record) = &core.record {
+                    report.drained.merge(&record.drained);
+                    report.hand_offs.merge(record.hand_offs);
+                }
+            });
+        }
+        for retry in Retry::ALL {
+            report.retries[retry as usize] = self.retries.count(retry) + self.pool.retries().count(retry);
+        }
+        recorded.then_some(report)
     }
 
     pub(super) fn stats(&self) -> DeviceStats {

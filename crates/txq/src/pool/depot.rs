@@ -5,17 +5,20 @@
 //! changed. The head is therefore an index and a tag that every push and pop advances: the exchange fails unless nothing at
 //! all has happened, but for 2^32 operations within one pop. Neither side waits for the other at any point.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic};
 use crate::pool::slot::Slot;
+use crate::sync::contention::{Retries, Retry};
 
 /// A stack of batches of free buffers.
 pub(super) struct Depot<A: Arch> {
     /// Index plus one of the first buffer of the top batch (0 when empty) below a 32-bit tag.
     head: CachePadded<A::AtomicU64>,
+    retries: Arc<Retries<A>>,
 }
 
 const INDEX: u64 = u32::MAX as u64;
@@ -25,8 +28,8 @@ fn advance(head: u64, top: u32) -> u64 {
 }
 
 impl<A: Arch> Depot<A> {
-    pub(super) fn new() -> Self {
-        Self { head: CachePadded::new(A::AtomicU64::new(0)) }
+    pub(super) fn new(retries: Arc<Retries<A>>) -> Self {
+        Self { head: CachePadded::new(A::AtomicU64::new(0)), retries }
     }
 
     /// Pushes a batch by its first buffer; the rest hangs on that buffer's `next`.
@@ -38,7 +41,7 @@ impl<A: Arch> Depot<A> {
             // Release: the batch's links and buffers; pairs with the acquire in `pop`.
             match self.head.compare_exchange_weak(head, advance(head, first.index + 1), Release, Relaxed) {
                 Ok(_) => return,
-                Err(now) => head = now,
+                Err(now) => head = self.failed(now, Retry::DepotPush),
             }
         }
     }
@@ -53,8 +56,14 @@ impl<A: Arch> Depot<A> {
             let below = first.below.load(Relaxed);
             match self.head.compare_exchange_weak(head, advance(head, below), Acquire, Acquire) {
                 Ok(_) => return Some(first),
-                Err(now) => head = now,
+                Err(now) => head = self.failed(now, Retry::DepotPop),
             }
         }
+    }
+
+    /// Notes that an exchange failed because the head was `now`.
+    fn failed(&self, now: u64, what: Retry) -> u64 {
+        self.retries.note(what);
+        now
     }
 }

@@ -2,12 +2,13 @@
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CpuId};
 use crate::pool::slot::Slot;
+use crate::sync::contention::Retries;
 use crate::sync::llist::LList;
 
 /// A place for one sender's cache: the inbox that other CPUs put its buffers into.
@@ -27,6 +28,8 @@ pub(crate) struct Home<A: Arch> {
     name: Mutex<String>,
     /// The home made before this one. Never changes.
     next: *const Home<A>,
+    /// The pool's, for pushes to the inbox.
+    pub(super) retries: Arc<Retries<A>>,
 }
 
 // SAFETY: `next` points to another home of the same pool, alive as long as this one.
@@ -51,11 +54,12 @@ impl<A: Arch> Home<A> {
 /// All homes of a pool: a list that only grows.
 pub(super) struct Homes<A: Arch> {
     newest: A::AtomicPtr<Home<A>>,
+    retries: Arc<Retries<A>>,
 }
 
 impl<A: Arch> Homes<A> {
-    pub(super) fn new() -> Self {
-        Self { newest: A::AtomicPtr::new(ptr::null_mut()) }
+    pub(super) fn new(retries: Arc<Retries<A>>) -> Self {
+        Self { newest: A::AtomicPtr::new(ptr::null_mut()), retries }
     }
 
     /// A vacant home, or a new one.
@@ -76,6 +80,7 @@ impl<A: Arch> Homes<A> {
             occupied: A::AtomicU32::new(1),
             name: Mutex::new(String::new()),
             next: newest,
+            retries: self.retries.clone(),
         }));
         // AcqRel: releases this home, acquires the one that it links to.
         while let Err(now) = self.newest.compare_exchange(newest, home, AcqRel, Acquire) {

@@ -34,6 +34,7 @@ use thiserror::Error;
 
 use crate::arch::{Arch, CellApi, CpuId, Native};
 use crate::packet::Packet;
+use crate::sync::contention::Retries;
 use depot::Depot;
 use home::Homes;
 use region::Region;
@@ -108,6 +109,7 @@ struct Shared<A: Arch> {
     headroom: u16,
     stride: usize,
     cache_size: usize,
+    retries: Arc<Retries<A>>,
     memory: ManuallyDrop<Memory<A>>,
 }
 
@@ -171,10 +173,12 @@ impl<A: Arch> Pool<A> {
             // SAFETY: within the region, which has `buffers` times `stride` bytes.
             .map(|i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) }))
             .collect();
-        let memory = Memory { slots, depot: Depot::new(), homes: Homes::new(), region };
+        let retries = Arc::new(Retries::new());
+        let (depot, homes) = (Depot::new(retries.clone()), Homes::new(retries.clone()));
+        let memory = Memory { slots, depot, homes, region };
         let cache_size = (buffers as usize / 32).clamp(1, CACHE_SIZE);
         let memory = ManuallyDrop::new(memory);
-        let shared = Shared { name, buffers, room, headroom, stride, cache_size, memory };
+        let shared = Shared { name, buffers, room, headroom, stride, cache_size, retries, memory };
         // From the last to the first, so that the depot hands out the lowest addresses first.
         shared.stock(shared.memory.slots.iter().rev().map(NonNull::from));
         Ok(Self(Arc::new(shared)))
@@ -225,6 +229,11 @@ impl<A: Arch> Pool<A> {
         );
         // SAFETY: the caller's promise.
         unsafe { Packet::from_slot(NonNull::from(slot)) }
+    }
+
+    /// Failed attempts at the lock-free words of this pool.
+    pub(crate) fn retries(&self) -> &Retries<A> {
+        &self.0.retries
     }
 
     /// Buffers in use, by the name of the sender that allocated each. Exact when nothing moves; empty in release builds.

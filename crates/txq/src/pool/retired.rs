@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use crate::arch::{Arch, CellApi};
 use crate::pool::home::Home;
 use crate::pool::slot::Slot;
+use crate::sync::contention::Retry;
 
 /// A list of free buffers of one home. It must be sent home or kept; it is not dropped.
 pub(crate) struct Retired<A: Arch> {
@@ -47,7 +48,7 @@ impl<A: Arch> Retired<A> {
             // SAFETY: buffers of a home were pushed, and a buffer's home lives as long as its pool.
             let home = unsafe { &*self.home };
             // SAFETY: the list owns its buffers, and gives them up.
-            unsafe { home.inbox.push(head) };
+            unsafe { home.inbox.push_or(head, || home.retries.note(Retry::Inbox)) };
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Cx, Qdisc};
 use crate::run::{Driven, Going};
 use crate::stats::QdiscStats;
+use crate::sync::contention::{HandOff, OwnerRecord};
 use crate::txqueue::TxQueue;
 
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
@@ -25,6 +26,8 @@ pub(crate) struct Core<A: Arch> {
     /// False once the device shuts down: everything that arrives is dropped (`__QDISC_STATE_DEACTIVATED`).
     pub(super) active: bool,
     pub(super) counters: CoreCounters,
+    /// What the owners record, since that was first asked for.
+    pub(crate) record: Option<Box<OwnerRecord>>,
     /// Packets that senders dropped in the qdisc's name (`enqueue/lockless.rs`).
     refused: u64,
 }
@@ -52,8 +55,41 @@ impl<A: Arch> Core<A> {
             running: false,
             active: true,
             counters: CoreCounters::default(),
+            record: None,
             refused: 0,
         }
+    }
+
+    /// The owner has taken packets that others had left for it.
+    #[inline]
+    pub(crate) fn note_drained(&mut self, packets: usize) {
+        if let Some(record) = self.recording() {
+            record.drained.record(packets as u64);
+        }
+    }
+
+    /// The owner leaves the queue to somebody else, with packets in it.
+    #[inline]
+    pub(crate) fn note_hand_off(&mut self, to: HandOff) {
+        if let Some(record) = self.recording() {
+            record.hand_offs.note(to);
+        }
+    }
+
+    /// Switches the owners' record on, with `fresh`, unless it is on, or off. What is not needed stays in `fresh`.
+    pub(crate) fn set_recording(&mut self, fresh: &mut Option<Box<OwnerRecord>>) {
+        let on = fresh.is_some();
+        if on && self.recording().is_none() {
+            std::mem::swap(&mut self.record, fresh);
+        }
+        if let Some(record) = &mut self.record {
+            record.on = on;
+        }
+    }
+
+    #[inline]
+    fn recording(&mut self) -> Option<&mut OwnerRecord> {
+        self.record.as_deref_mut().filter(|record| record.on)
     }
 
     /// The counters at this moment.
@@ -230,6 +266,7 @@ impl<A: Arch> Core<A> {
 
     /// As [`returned`](Core::returned), by who has the core when another thread has left the driver.
     pub(crate) fn absorb(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) {
+        self.note_hand_off(HandOff::Sender);
         let _ = self.returned(root, driven, cx);
         self.running = false;
     }

@@ -4,6 +4,7 @@ use histogram::Histogram;
 
 use crate::arch::{Arch, Nanos};
 use crate::packet::PacketList;
+use crate::stats::log2::Log2;
 
 /// 2^7 buckets for each power of two: a relative error of at most 1/128.
 const GROUPING: u8 = 7;
@@ -64,6 +65,14 @@ impl Latency {
         None
     }
 
+    /// The same by powers of two, in nanoseconds.
+    pub fn log2(&self) -> Log2 {
+        let mut log2 = Log2::new();
+        // Each bucket lies within one power of two.
+        self.histogram.iter().flatten().for_each(|bucket| log2.add(bucket.start(), bucket.count()));
+        log2
+    }
+
     /// The longest, in nanoseconds.
     pub fn max(&self) -> Option<Nanos> {
         self.histogram.as_ref().map(|_| self.max)
@@ -90,6 +99,16 @@ mod tests {
         }
         assert_eq!(latency.quantile(1.0), Some(1_000_000));
         assert_eq!(latency.max(), Some(1_000_000));
+    }
+
+    #[test]
+    fn powers_of_two_hold_what_the_finer_buckets_hold() {
+        let (mut latency, mut exact) = (Latency::new(), Log2::new());
+        for time in (0..3000).chain([65_535, 65_536, 1 << 39]) {
+            latency.record(time);
+            exact.record(time);
+        }
+        assert_eq!(latency.log2(), exact);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Counters: the ones that `tc -s` prints and the ones behind the report.
 
+pub mod contention;
 pub mod device;
 pub mod latency;
+pub mod log2;
 
 /// The counters of one qdisc, with the meaning the kernel gives them (`gnet_stats_basic`, `gnet_stats_queue`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

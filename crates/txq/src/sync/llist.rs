@@ -39,13 +39,26 @@ impl<A: Arch, T: Linked<A>> LList<A, T> {
     /// `node` is valid until it is taken, and the caller gives it up: it is on no other list and nobody else touches it.
     #[inline]
     pub unsafe fn push(&self, node: *mut T) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.push_or(node, || ()) }
+    }
+
+    /// As [`push`](LList::push), and calls `retry` for each attempt that fails.
+    ///
+    /// # Safety
+    /// As [`push`](LList::push).
+    #[inline]
+    pub unsafe fn push_or(&self, node: *mut T, mut retry: impl FnMut()) -> bool {
         let mut head = self.head.load(Relaxed);
         loop {
             // SAFETY: the node is still the caller's alone, and it is valid by the caller's promise.
             unsafe { (*node).link().with_mut(|l| *l = head) };
             match self.head.compare_exchange_weak(head, node, Release, Relaxed) {
                 Ok(_) => return head.is_null(),
-                Err(now) => head = now,
+                Err(now) => {
+                    retry();
+                    head = now;
+                }
             }
         }
     }

@@ -10,11 +10,24 @@
 //! that thread runs again, and everybody behind waits too. A waiter spins for about a microsecond and then
 //! yields its CPU at every turn ([`Atomic::wait_until`]); the lock stays fair, and with more threads than CPUs it is slow.
 //! That is the measured cost of one lock on the way to a queue, and the reason for the other disciplines.
+//!
+//! Who takes the lock, from where, for how long and after what wait can be recorded (`sync/contention.rs`). The lock word
+//! says whether it is: a free lock then holds another value than the one compare-and-swap expects, which sends every taker
+//! to the slow path. So the fast path is the same with and without.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
+use crate::stats::contention::ContentionReport;
+use crate::sync::contention::{Lock, Record, Recorded, Site};
+
+/// The lock word of a free lock that is not recorded.
+const FREE: u32 = 0;
+/// The lock is held.
+const HELD: u32 = 1;
+/// The lock is recorded.
+const RECORD: u32 = 2;
 
 /// A waiter's place in the queue, on its own stack while it waits.
 struct Node<A: Arch> {
@@ -26,10 +39,12 @@ struct Node<A: Arch> {
 
 /// Data that one thread at a time may use, in the order in which they asked.
 pub struct SpinLock<A: Arch, T> {
-    /// 1 while the lock is held.
+    /// [`FREE`], or a sum of [`HELD`] and [`RECORD`].
     locked: A::AtomicU32,
     /// The last of those that wait; null when nobody does.
     tail: A::AtomicPtr<Node<A>>,
+    /// What was recorded, since it was first asked for. Only the holder touches it.
+    record: A::Cell<Option<Box<Record>>>,
     data: A::Cell<T>,
 }
 
@@ -41,29 +56,42 @@ unsafe impl<A: Arch, T: Send> Sync for SpinLock<A, T> {}
 impl<A: Arch, T> SpinLock<A, T> {
     /// A free lock over `data`.
     pub fn new(data: T) -> Self {
-        let locked = A::AtomicU32::new(0);
-        Self { locked, tail: A::AtomicPtr::new(ptr::null_mut()), data: A::Cell::new(data) }
+        Self {
+            locked: A::AtomicU32::new(FREE),
+            tail: A::AtomicPtr::new(ptr::null_mut()),
+            record: A::Cell::new(None),
+            data: A::Cell::new(data),
+        }
     }
 
-    /// Waits for the lock and calls `f` while holding it. The lock is released also when `f` panics.
+    /// Waits for the lock and calls `f` while holding it, as [`Site::Control`]. The lock is released also when `f` panics.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> R {
-        self.acquire();
-        f(&mut Held { lock: self })
+        self.with_at(Site::Control, f)
     }
 
-    /// Waits for the lock, and has it until the guard is dropped: for who must let go of it in the midst of another
-    /// lock's critical section.
+    /// Waits for the lock and calls `f` while holding it.
     #[inline]
-    pub fn lock(&self) -> Held<'_, A, T> {
-        self.acquire();
-        Held { lock: self }
+    pub fn with_at<R>(&self, site: Site, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> R {
+        f(&mut self.lock_at(site))
+    }
+
+    /// Waits for the lock, which the caller has until the guard is dropped.
+    #[inline]
+    pub fn lock_at(&self, site: Site) -> Held<'_, A, T> {
+        let free = self.acquire(site);
+        Held { lock: self, free }
     }
 
     /// Calls `f` if the lock is free.
     #[inline]
-    pub fn try_with<R>(&self, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> Option<R> {
-        self.try_lock().then(|| f(&mut Held { lock: self }))
+    pub fn try_with_at<R>(&self, site: Site, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> Option<R> {
+        let free = match self.try_lock(FREE) {
+            Ok(_) => FREE,
+            Err(RECORD) if self.try_recorded(site) => RECORD,
+            Err(_) => return None,
+        };
+        Some(f(&mut Held { lock: self, free }))
     }
 
     /// The data, by the proof that nobody else has the lock.
@@ -72,26 +100,77 @@ impl<A: Arch, T> SpinLock<A, T> {
         self.data.with_mut(|d| unsafe { &mut *d })
     }
 
+    /// Takes the lock if its word is `free`; else tells the word.
     #[inline]
-    fn try_lock(&self) -> bool {
+    fn try_lock(&self, free: u32) -> Result<u32, u32> {
         // Acquire: the last holder's writes; pairs with the store in `release`.
-        self.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+        self.locked.compare_exchange(free, free | HELD, Acquire, Relaxed)
     }
 
+    /// Waits for the lock. Returns what its word shall be when it is released.
     #[inline]
-    fn acquire(&self) {
-        if !self.tail.load(Relaxed).is_null() || !self.try_lock() {
-            self.queue();
+    fn acquire(&self, site: Site) -> u32 {
+        if self.tail.load(Relaxed).is_null() && self.try_lock(FREE).is_ok() {
+            FREE
+        } else {
+            self.acquire_slow(site)
         }
     }
 
     #[inline]
-    fn release(&self) {
-        self.locked.store(0, Release);
+    fn release(&self, free: u32) {
+        if free != FREE {
+            self.note_release();
+        }
+        self.locked.store(free, Release);
+    }
+
+    /// The lock is held, or recorded.
+    #[cold]
+    fn acquire_slow(&self, site: Site) -> u32 {
+        if self.locked.load(Relaxed) & RECORD == 0 {
+            let free = self.queue();
+            if free != FREE {
+                // Recording began meanwhile, and so does the wait.
+                self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(0)));
+            }
+            return free;
+        }
+        if self.tail.load(Relaxed).is_null() && self.try_recorded(site) {
+            return RECORD;
+        }
+        let began = A::now();
+        let free = self.queue();
+        if free != FREE {
+            self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(began)));
+        }
+        free
+    }
+
+    /// Takes a recorded lock if it is free.
+    #[cold]
+    fn try_recorded(&self, site: Site) -> bool {
+        let taken = self.try_lock(RECORD).is_ok();
+        if taken {
+            self.note(|record| record.acquired(site, A::cpu(), A::now(), None));
+        }
+        taken
     }
 
     #[cold]
-    fn queue(&self) {
+    fn note_release(&self) {
+        self.note(|record| record.released(A::now()));
+    }
+
+    /// The caller holds the lock.
+    fn note(&self, f: impl FnOnce(&mut Record)) {
+        // SAFETY: only the holder calls this, and only with closures that do not come back here.
+        self.record.with_mut(|record| unsafe { (*record).as_deref_mut() }.map(f));
+    }
+
+    /// Waits for the lock behind all who wait already. Returns what its word was before it was taken.
+    #[cold]
+    fn queue(&self) -> u32 {
         let node = Node::<A> { next: A::AtomicPtr::new(ptr::null_mut()), wait: A::AtomicU32::new(1) };
         let me = ptr::from_ref(&node).cast_mut();
         // Release: `wait` and `next` as initialised, to the waiter that will queue behind us. Acquire: the same of the
@@ -104,26 +183,56 @@ impl<A: Arch, T> SpinLock<A, T> {
             // Acquire: so that the waiter in front has left before we touch the lock word.
             node.wait.wait_until(Acquire, |w| w == 0);
         }
-        while !self.try_lock() {
-            self.locked.wait_until(Relaxed, |l| l == 0);
+        let mut free = FREE;
+        while self.try_lock(free).is_err() {
+            free = self.locked.wait_until(Relaxed, |word| word & HELD == 0);
         }
         // The lock is ours. Leave the queue: the next one comes to the front.
         let mut next = node.next.load(Acquire);
         if next.is_null() {
             if self.tail.compare_exchange(me, ptr::null_mut(), Release, Relaxed).is_ok() {
-                return;
+                return free;
             }
             // Somebody has queued behind us and is about to tell us where.
             next = node.next.wait_until(Acquire, |n| !n.is_null());
         }
         // SAFETY: the waiter behind us stays in this function until this store.
         unsafe { (*next).wait.store(0, Release) };
+        free
+    }
+
+    /// Switches recording on, from zero, or off, which keeps what was recorded.
+    pub fn set_recording(&self, on: bool) {
+        // Allocated here and freed here: neither under the lock.
+        let mut record = on.then(|| Box::new(Record::new(A::cpu(), A::now())));
+        self.with(|held| held.set_recording(&mut record));
+    }
+
+    /// What was recorded so far, if recording was ever switched on. Takes the lock, as [`Site::Control`].
+    pub fn recorded(&self) -> Option<Record> {
+        // SAFETY: the holder is the one to touch it.
+        self.with(|held| held.lock.record.with(|record| unsafe { (*record).as_deref() }.copied()))
+    }
+}
+
+impl<A: Arch, T> Recorded for SpinLock<A, T> {
+    fn set_recording(&self, on: bool) {
+        SpinLock::set_recording(self, on);
+    }
+
+    fn report(&self, lock: Lock, report: &mut ContentionReport) -> bool {
+        let record = self.recorded();
+        let rows = record.iter().flat_map(|record| Site::ALL.map(|site| (site, record.at(site))));
+        rows.for_each(|(site, stats)| report.add(lock, site, stats));
+        record.is_some()
     }
 }
 
 /// The lock, held. Dropping it releases.
 pub struct Held<'a, A: Arch, T> {
     lock: &'a SpinLock<A, T>,
+    /// What the lock word shall be on release: [`FREE`] or [`RECORD`].
+    free: u32,
 }
 
 impl<A: Arch, T> Held<'_, A, T> {
@@ -135,25 +244,38 @@ impl<A: Arch, T> Held<'_, A, T> {
         self.lock.data.with_mut(|d| unsafe { &mut *d })
     }
 
-    /// Releases the lock for the duration of `f` and waits for it again afterwards, also when `f` panics.
+    /// Releases the lock for the duration of `f` and waits for it again afterwards, as `site`, also when `f` panics.
     #[inline]
-    pub fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        struct Retake<'a, A: Arch, T>(&'a SpinLock<A, T>);
-        impl<A: Arch, T> Drop for Retake<'_, A, T> {
+    pub fn unlocked_at<R>(&mut self, site: Site, f: impl FnOnce() -> R) -> R {
+        struct Retake<'h, 'a, A: Arch, T>(&'h mut Held<'a, A, T>, Site);
+        impl<A: Arch, T> Drop for Retake<'_, '_, A, T> {
             fn drop(&mut self) {
-                self.0.acquire();
+                self.0.free = self.0.lock.acquire(self.1);
             }
         }
-        self.lock.release();
-        let _retake = Retake(self.lock);
+        self.lock.release(self.free);
+        let _retake = Retake(self, site);
         f()
+    }
+
+    /// Switches recording on with `record`, unless it is on, or off. What is no longer needed comes back in `record`.
+    fn set_recording(&mut self, record: &mut Option<Box<Record>>) {
+        let (was, on) = (self.free != FREE, record.is_some());
+        if on && !was {
+            // SAFETY: the holder is the one to touch it.
+            self.lock.record.with_mut(|old| std::mem::swap(unsafe { &mut *old }, record));
+            self.free = RECORD;
+        } else if was && !on {
+            self.lock.note_release();
+            self.free = FREE;
+        }
     }
 }
 
 impl<A: Arch, T> Drop for Held<'_, A, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.release();
+        self.lock.release(self.free);
     }
 }
 
@@ -163,6 +285,7 @@ mod tests {
 
     use super::*;
     use crate::arch::Native;
+    use crate::stats::contention::LockStats;
 
     #[test]
     fn one_holder_at_a_time() {
@@ -174,10 +297,10 @@ mod tests {
                     for _ in 0..rounds {
                         lock.with(|held| {
                             *held.data() += 1;
-                            held.unlocked(|| ());
+                            held.unlocked_at(Site::Retake, || ());
                             *held.data() += 1;
                         });
-                        while lock.try_with(|held| *held.data() += 1).is_none() {
+                        while lock.try_with_at(Site::Reap, |held| *held.data() += 1).is_none() {
                             Native::relax();
                         }
                     }
@@ -205,13 +328,93 @@ mod tests {
         assert_eq!(lock.with(|held| held.data().clone()), Vec::from_iter(0..waiters));
     }
 
+    /// Every acquisition is in the record, each wait with who waited and who was waited for.
+    #[test]
+    fn a_record_is_exact() {
+        let (threads, rounds) = (4, if cfg!(miri) { 10 } else { 3000 });
+        let lock = SpinLock::<Native, _>::new(0);
+        lock.set_recording(true);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        lock.with_at(Site::Enqueue, |held| {
+                            *held.data() += 1;
+                            held.unlocked_at(Site::Retake, || ());
+                        });
+                        while lock.try_with_at(Site::Reap, |_| ()).is_none() {
+                            Native::relax();
+                        }
+                    }
+                });
+            }
+        });
+        let record = lock.recorded().unwrap();
+        let mut sum = LockStats::default();
+        for site in [Site::Enqueue, Site::Retake, Site::Reap] {
+            let stats = record.at(site);
+            assert_eq!((stats.acquisitions, stats.hold.count), (threads * rounds, threads * rounds));
+            sum.merge(stats);
+        }
+        assert!(sum.contended <= sum.acquisitions && sum.acquisition_bounces <= sum.acquisitions);
+        assert!(sum.contention_bounces <= sum.contended.min(sum.acquisition_bounces));
+        assert_eq!(
+            (sum.wait.count, sum.waits.count(), sum.held_up),
+            (sum.contended, sum.contended, sum.contended)
+        );
+        assert_eq!(record.at(Site::Reap).contended, 0, "who only tries does not wait");
+    }
+
+    /// One waits while another sleeps in the lock: one wait, as long as that.
+    #[test]
+    fn a_wait_is_as_long_as_the_hold() {
+        let lock = SpinLock::<Native, _>::new(());
+        lock.set_recording(true);
+        let nap = std::time::Duration::from_millis(3);
+        thread::scope(|scope| {
+            lock.with_at(Site::Retake, |_| {
+                scope.spawn(|| lock.with_at(Site::Enqueue, |_| ()));
+                lock.tail.wait_until(Relaxed, |tail| !tail.is_null());
+                thread::sleep(nap);
+            });
+        });
+        let record = lock.recorded().unwrap();
+        let waiter = record.at(Site::Enqueue);
+        assert_eq!((waiter.acquisitions, waiter.contended, record.at(Site::Retake).held_up), (1, 1, 1));
+        assert!(waiter.wait.total >= nap.as_nanos() as u64, "{waiter:?}");
+        assert_eq!((waiter.wait.min, waiter.wait.max), (waiter.wait.total, waiter.wait.total));
+        assert!(record.at(Site::Retake).hold.total >= waiter.wait.total.min(nap.as_nanos() as u64));
+    }
+
+    /// Off there is no record at all; switched off, what was recorded stays as it is until it begins anew.
+    #[test]
+    fn recording_is_off_unless_it_is_on() {
+        let lock = SpinLock::<Native, _>::new(());
+        let visit = || lock.with_at(Site::Enqueue, |_| ());
+        let seen = || lock.recorded().map(|record| record.at(Site::Enqueue).acquisitions);
+        visit();
+        assert_eq!(seen(), None);
+        lock.set_recording(true);
+        (0..3).for_each(|_| visit());
+        lock.set_recording(true);
+        assert_eq!(seen(), Some(3));
+        lock.set_recording(false);
+        visit();
+        assert_eq!(seen(), Some(3));
+        let record = lock.recorded().unwrap();
+        let control = record.at(Site::Control);
+        assert_eq!(control.acquisitions, control.hold.count, "each hold has ended");
+        lock.set_recording(true);
+        assert_eq!(seen(), Some(0));
+    }
+
     #[test]
     fn a_panic_releases() {
         let lock = SpinLock::<Native, _>::new(());
         let panics =
             |f: &dyn Fn()| assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err());
         panics(&|| lock.with(|_| panic!("while holding")));
-        panics(&|| lock.with(|held| held.unlocked(|| panic!("while not holding"))));
-        assert!(lock.try_with(|_| ()).is_some());
+        panics(&|| lock.with(|held| held.unlocked_at(Site::Retake, || panic!("while not holding"))));
+        assert!(lock.try_with_at(Site::Reap, |_| ()).is_some());
     }
 }

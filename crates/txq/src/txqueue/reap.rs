@@ -6,6 +6,7 @@ use super::{REAP, Standstill, TxQueue, TxTimeout, Watchdog};
 use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::Ctx;
 use crate::packet::PacketList;
+use crate::sync::contention::Site;
 
 impl<A: Arch> TxQueue<A> {
     /// Reaps what is complete if whoever sends may, and leaves the rest to the worker.
@@ -22,7 +23,7 @@ impl<A: Arch> TxQueue<A> {
     /// to look again, if the driver knows.
     pub(crate) fn reap(&self, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         let mut done = PacketList::new();
-        let next = self.done.try_with(|held| {
+        let next = self.done.try_with_at(Site::Reap, |held| {
             let side = held.data();
             let next = side.driver.poll(REAP, &mut done, &mut cx.clock);
             if done.stamped() {

@@ -1,0 +1,86 @@
+//! Where threads meet, in words: each site of each lock, the words without a lock, and who takes over from whom.
+
+use std::fmt::Write;
+
+use txq::stats::contention::ContentionReport;
+use txq::sync::contention::Retry;
+
+use crate::bars;
+use crate::report::{Report, per_second};
+use crate::span::Human;
+
+const HEADS: [&str; 10] = [
+    "lock",
+    "site",
+    "taken",
+    "waited",
+    "bounces",
+    "wait avg",
+    "wait max",
+    "held avg",
+    "held max",
+    "waited for",
+];
+
+pub(super) fn text(report: &Report, all: &ContentionReport) -> String {
+    let mut text = String::new();
+    for device in &report.devices {
+        let _ = writeln!(text, "{}, {}", device.name, device.discipline);
+        if let Some(recorded) = &device.contention {
+            sites(&mut text, recorded);
+            text.push('\n');
+            sums(&mut text, recorded);
+        }
+        let seconds = report.ended.seconds;
+        let mpps = per_second(device.stats.sent, seconds) / 1e6;
+        let _ = writeln!(text, "packets     sent {} in {seconds:.3} s, {mpps:.3} Mpps\n", device.stats.sent);
+    }
+    for row in all.sites.iter().filter(|row| row.stats.contended > 0) {
+        let name = format!("wait_ns[{}, {}]", row.lock.name(), row.site.caller());
+        let _ = writeln!(text, "{}", bars::text(&name, &row.stats.waits));
+    }
+    if all.drained.count() > 0 {
+        text += &bars::text("drained_packets", &all.drained);
+    }
+    text
+}
+
+/// A row for each site, numbers to the right.
+fn sites(text: &mut String, recorded: &ContentionReport) {
+    let rows = recorded.sites.iter().map(|row| {
+        let stats = &row.stats;
+        let time = |count: u64, nanos| if count > 0 { Human(nanos).to_string() } else { "-".into() };
+        [
+            row.lock.name().to_owned(),
+            row.site.name().to_owned(),
+            stats.acquisitions.to_string(),
+            stats.contended.to_string(),
+            stats.acquisition_bounces.to_string(),
+            time(stats.wait.count, stats.wait.mean()),
+            time(stats.wait.count, stats.wait.max),
+            time(stats.hold.count, stats.hold.mean()),
+            time(stats.hold.count, stats.hold.max),
+            stats.held_up.to_string(),
+        ]
+    });
+    let rows: Vec<_> = std::iter::once(HEADS.map(str::to_owned)).chain(rows).collect();
+    let mut widths = [0; HEADS.len()];
+    for row in &rows {
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = cell.len().max(*width));
+    }
+    for row in &rows {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+            0 | 1 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+}
+
+fn sums(text: &mut String, recorded: &ContentionReport) {
+    let retries = Retry::ALL.map(|retry| format!("{} {}", retry.name(), recorded.retries[retry as usize]));
+    let _ = writeln!(text, "retries     {}", retries.join(", "));
+    let offs = recorded.hand_offs;
+    let _ =
+        writeln!(text, "hand-offs   to the worker {}, to another sender {}", offs.to_worker, offs.to_sender);
+}

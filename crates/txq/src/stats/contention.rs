@@ -1,0 +1,178 @@
+//! Where threads wait for each other: the report of a device's records (`sync/contention.rs`).
+
+use crate::arch::Nanos;
+use crate::stats::log2::Log2;
+use crate::sync::contention::{HandOff, Lock, Retry, Site};
+
+/// What has happened in a device where threads meet, since recording was switched on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContentionReport {
+    /// Each site that has taken a lock, all locks of a kind together; by lock and site.
+    pub sites: Vec<SiteReport>,
+    /// Attempts that failed at lock-free words, in the order of [`Retry::ALL`]. The pool's are those of all devices that share it,
+    /// and counted while the last of them to be switched is on.
+    pub retries: [u64; Retry::ALL.len()],
+    /// Packets that an owner took at a time from those who had left them for it.
+    pub drained: Log2,
+    /// Queues that were left to others while packets were in them.
+    pub hand_offs: HandOffs,
+}
+
+/// One site's share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SiteReport {
+    /// The kind of lock.
+    pub lock: Lock,
+    /// Who takes it.
+    pub site: Site,
+    /// What happened.
+    pub stats: LockStats,
+}
+
+/// What has happened when a lock was taken. Times are in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockStats {
+    /// Times that the lock was taken.
+    pub acquisitions: u64,
+    /// Of these, those that found it taken and waited.
+    pub contended: u64,
+    /// Acquisitions on another CPU than the last one (lock_stat's `acq-bounces`).
+    pub acquisition_bounces: u64,
+    /// Those of them that had waited (`con-bounces`).
+    pub contention_bounces: u64,
+    /// The waits.
+    pub wait: Spread,
+    /// The same by powers of two.
+    pub waits: Log2,
+    /// How long the lock was held. A hold counts when it ends.
+    pub hold: Spread,
+    /// Acquisitions elsewhere that had waited until this site let the lock go: lock_stat's points that held it.
+    pub held_up: u64,
+}
+
+impl LockStats {
+    /// Adds what happened at another lock.
+    pub fn merge(&mut self, other: &LockStats) {
+        self.acquisitions += other.acquisitions;
+        self.contended += other.contended;
+        self.acquisition_bounces += other.acquisition_bounces;
+        self.contention_bounces += other.contention_bounces;
+        self.wait.merge(&other.wait);
+        self.waits.merge(&other.waits);
+        self.hold.merge(&other.hold);
+        self.held_up += other.held_up;
+    }
+}
+
+/// Times, summed up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub total: Nanos,
+    /// The shortest; 0 when there is none.
+    pub min: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+impl Spread {
+    pub(crate) fn add(&mut self, time: Nanos) {
+        self.merge(&Spread { count: 1, total: time, min: time, max: time });
+    }
+
+    fn merge(&mut self, other: &Spread) {
+        if other.count > 0 {
+            self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+            self.max = self.max.max(other.max);
+            self.total += other.total;
+            self.count += other.count;
+        }
+    }
+
+    /// The mean, 0 when there is none.
+    pub fn mean(&self) -> Nanos {
+        self.total.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// Queues that their owner left to somebody else while packets were in them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HandOffs {
+    /// To a worker.
+    pub to_worker: u64,
+    /// To another sender.
+    pub to_sender: u64,
+}
+
+impl HandOffs {
+    pub(crate) fn note(&mut self, to: HandOff) {
+        match to {
+            HandOff::Worker => self.to_worker += 1,
+            HandOff::Sender => self.to_sender += 1,
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: HandOffs) {
+        self.to_worker += other.to_worker;
+        self.to_sender += other.to_sender;
+    }
+}
+
+impl ContentionReport {
+    /// Adds another device's report.
+    pub fn merge(&mut self, other: &ContentionReport) {
+        other.sites.iter().for_each(|row| self.add(row.lock, row.site, &row.stats));
+        self.retries.iter_mut().zip(other.retries).for_each(|(mine, theirs)| *mine += theirs);
+        self.drained.merge(&other.drained);
+        self.hand_offs.merge(other.hand_offs);
+    }
+
+    /// Adds what happened at a lock, if anything did.
+    pub(crate) fn add(&mut self, lock: Lock, site: Site, stats: &LockStats) {
+        if stats.acquisitions == 0 {
+            return;
+        }
+        match self.sites.binary_search_by_key(&(lock, site), |row| (row.lock, row.site)) {
+            Ok(at) => self.sites[at].stats.merge(stats),
+            Err(at) => self.sites.insert(at, SiteReport { lock, site, stats: *stats }),
+        }
+    }
+
+    /// What happened at all locks of a kind, whoever took them.
+    pub fn of_lock(&self, lock: Lock) -> LockStats {
+        let mut sum = LockStats::default();
+        self.sites.iter().filter(|row| row.lock == lock).for_each(|row| sum.merge(&row.stats));
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_add_up_site_by_site() {
+        let stats = |waits: &[Nanos]| {
+            let mut stats =
+                LockStats { acquisitions: 10, contended: waits.len() as u64, ..Default::default() };
+            waits.iter().for_each(|&wait| stats.wait.add(wait));
+            stats
+        };
+        let (mut one, mut other) = (ContentionReport::default(), ContentionReport::default());
+        one.add(Lock::Tx, Site::Driver, &stats(&[]));
+        one.add(Lock::Root, Site::Worker, &stats(&[5, 9]));
+        other.add(Lock::Root, Site::Enqueue, &stats(&[3]));
+        other.add(Lock::Root, Site::Worker, &stats(&[4]));
+        other.add(Lock::Root, Site::Retake, &LockStats::default());
+        one.merge(&other);
+        let rows: Vec<_> = one.sites.iter().map(|r| (r.lock, r.site, r.stats.acquisitions)).collect();
+        let expected =
+            [(Lock::Root, Site::Enqueue, 10), (Lock::Root, Site::Worker, 20), (Lock::Tx, Site::Driver, 10)];
+        assert_eq!(rows, expected);
+        let root = one.of_lock(Lock::Root);
+        assert_eq!((root.acquisitions, root.contended, root.wait.count), (30, 4, 4));
+        assert_eq!((root.wait.min, root.wait.max, root.wait.total, root.wait.mean()), (3, 9, 21, 5));
+    }
+}

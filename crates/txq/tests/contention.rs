@@ -1,0 +1,243 @@
+//! What a device records of waits, on a device that does what the test says; and that it records nothing unless it is asked
+//! to.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod device;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Barrier;
+
+use device::{Wires, assert_conserved, pool};
+use txq::NetDev;
+use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::netdev::Builder;
+use txq::packet::PacketList;
+use txq::stats::contention::{ContentionReport, LockStats};
+use txq::sync::contention::{Lock, Site};
+
+/// The system's allocator, which counts for each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is left to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations(f: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    f();
+    ALLOCATIONS.get() - before
+}
+
+fn builder(wires: &Wires, discipline: &str) -> Builder {
+    NetDev::builder(wires.clone()).pool_config(pool()).qdisc("pfifo").discipline(discipline).bql(None)
+}
+
+fn send(dev: &NetDev, packets: u64, batch: usize) {
+    let mut sender = dev.sender("s");
+    let mut list = PacketList::new();
+    for _ in 0..packets {
+        sender.alloc_batch(batch, 60, &mut list).unwrap();
+        let _ = sender.xmit_batch(&mut list);
+    }
+}
+
+fn at(report: &ContentionReport, lock: Lock, site: Site) -> LockStats {
+    let row = report.sites.iter().find(|row| (row.lock, row.site) == (lock, site));
+    row.map_or_else(LockStats::default, |row| row.stats)
+}
+
+/// One sender alone: each call takes the root lock twice and the tx lock once, and waits for nobody.
+#[test]
+fn each_acquisition_is_counted_at_its_site() {
+    for discipline in txq::enqueue::names() {
+        let wires = Wires::new(1, Some(16));
+        let dev = builder(&wires, discipline).contention(true).build().unwrap();
+        send(&dev, 10, 1);
+        let report = dev.contention().unwrap();
+        let taken = |lock, site| at(&report, lock, site).acquisitions;
+        assert_eq!(taken(Lock::Tx, Site::Driver), 10);
+        assert_eq!(taken(Lock::Completion, Site::Reap), 10);
+        if report.of_lock(Lock::Root).acquisitions > 0 {
+            assert_eq!((taken(Lock::Root, Site::Enqueue), taken(Lock::Root, Site::Retake)), (10, 10));
+        }
+        assert!(
+            report.sites.iter().all(|row| row.stats.contended == 0 && row.stats.held_up == 0),
+            "{report:?}"
+        );
+        assert_eq!(report.retries.iter().sum::<u64>(), 0);
+        wires.at(0).complete(usize::MAX);
+        dev.worker(0).poll();
+        let worker = at(&dev.contention().unwrap(), Lock::Root, Site::Worker).acquisitions;
+        assert_eq!(worker, 0, "no queue was scheduled");
+        assert_conserved(&dev);
+    }
+}
+
+#[test]
+fn noqueue_has_a_lock_as_well() {
+    let wires = Wires::new(1, None);
+    let dev = builder(&wires, "llist").qdisc("noqueue").contention(true).build().unwrap();
+    send(&dev, 7, 2);
+    let report = dev.contention().unwrap();
+    assert_eq!(at(&report, Lock::Root, Site::Enqueue).acquisitions, 7);
+    assert_eq!(at(&report, Lock::Root, Site::Retake).acquisitions, 0);
+    assert_eq!(at(&report, Lock::Tx, Site::Driver).acquisitions, 7);
+}
+
+/// What an owner takes from the list, and what it leaves to the worker when its quota of 64 is used up.
+#[test]
+fn drains_and_hand_offs_are_counted() {
+    let wires = Wires::new(1, None);
+    let dev = builder(&wires, "llist").build().unwrap();
+    send(&dev, 1, 5);
+    dev.set_contention(true);
+    send(&dev, 2, 1);
+    send(&dev, 1, 5);
+    send(&dev, 1, 200);
+    let mut worker = dev.worker(0);
+    while !dev.is_idle() {
+        worker.poll();
+    }
+    let report = dev.contention().unwrap();
+    let drained: Vec<_> =
+        report.drained.buckets().filter(|b| b.count > 0).map(|b| (b.min, b.count)).collect();
+    assert_eq!(drained, [(1, 2), (4, 1), (128, 1)]);
+    // 200 = 64 by the sender and 64, 64 and 8 by the worker.
+    assert_eq!((report.hand_offs.to_worker, report.hand_offs.to_sender), (3, 0));
+    assert_eq!(at(&report, Lock::Root, Site::Worker).acquisitions, 3);
+    assert_conserved(&dev);
+}
+
+/// Threads at one queue, recorded and not, in turn: what adds up to the threads' calls in one part is still exact.
+#[test]
+fn it_is_exact_among_threads_and_live() {
+    let (threads, calls) = (4, 500);
+    for discipline in txq::enqueue::names() {
+        let wires = Wires::new(1, None);
+        let dev = builder(&wires, discipline).build().unwrap();
+        let crowd = || {
+            let start = Barrier::new(threads);
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        start.wait();
+                        send(&dev, calls, 1);
+                    });
+                }
+            });
+            let mut worker = dev.worker(0);
+            while !dev.is_idle() {
+                worker.poll();
+            }
+        };
+        crowd();
+        assert_eq!(dev.contention(), None);
+        dev.set_contention(true);
+        let driven = dev.stats().queues[0].counters.batches;
+        crowd();
+        let report = dev.contention().unwrap();
+        let batches = dev.stats().queues[0].counters.batches - driven;
+        assert_eq!(at(&report, Lock::Tx, Site::Driver).acquisitions, batches);
+        let enqueued = at(&report, Lock::Root, Site::Enqueue).acquisitions;
+        match discipline {
+            "spinlock" => assert_eq!(enqueued, threads as u64 * calls),
+            "llist" => assert_eq!(enqueued, report.drained.count()),
+            _ => {}
+        }
+        for lock in Lock::ALL {
+            let sum = report.of_lock(lock);
+            assert_eq!((sum.contended, sum.contended), (sum.held_up, sum.waits.count()), "{lock:?}");
+        }
+        for row in report.sites.iter().filter(|row| row.site != Site::Control) {
+            assert_eq!(row.stats.acquisitions, row.stats.hold.count, "{row:?}");
+        }
+        dev.set_contention(false);
+        let before = dev.contention().unwrap();
+        crowd();
+        assert_eq!(dev.contention().unwrap(), before, "it is off");
+        assert_conserved(&dev);
+    }
+}
+
+/// Takes everything, and allocates nothing for it.
+struct Sink;
+
+impl Driver for Sink {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: "sink".into(), txqs: 1, mtu: 1500 }
+    }
+    fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
+        Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+    }
+}
+
+impl Transmit for Sink {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        cx.sent_all(batch);
+        Status::Ok
+    }
+}
+
+/// Off, there is no record, and sending allocates nothing. Neither does it while it is on: all there is to allocate is
+/// allocated when it is switched on.
+#[test]
+fn sending_allocates_nothing_recorded_or_not() {
+    for discipline in txq::enqueue::names() {
+        let dev = NetDev::builder(Sink).pool_config(pool()).qdisc("pfifo").discipline(discipline).bql(None);
+        let dev = dev.build().unwrap();
+        for recorded in [false, true] {
+            let switched_on = allocations(|| dev.set_contention(recorded));
+            assert_eq!(switched_on > 0, recorded, "{switched_on}");
+            let mut sender = dev.sender("s");
+            let mut list = PacketList::new();
+            let mut send = |times| {
+                for _ in 0..times {
+                    sender.alloc_batch(8, 60, &mut list).unwrap();
+                    let _ = sender.xmit_batch(&mut list);
+                }
+            };
+            // A sender notes once which txqs it has used.
+            send(1);
+            assert_eq!(allocations(|| send(100)), 0, "{discipline}, recorded: {recorded}");
+            assert_eq!(dev.contention().is_some(), recorded);
+        }
+    }
+}
+
+/// Each call is in the histogram of its sender, whether that is alive or gone; without being asked for, none is.
+#[test]
+fn calls_of_xmit_are_timed_when_asked_for() {
+    let wires = Wires::new(1, None);
+    let dev = builder(&wires, "llist").build().unwrap();
+    send(&dev, 10, 1);
+    assert_eq!(dev.xmit_times().count(), 0);
+    let dev = builder(&wires, "llist").xmit_times(true).build().unwrap();
+    let mut alive = dev.sender("alive");
+    let packet = alive.packet(b"a frame").unwrap();
+    let _ = alive.xmit(packet);
+    let _ = alive.xmit_batch(&mut PacketList::new());
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| send(&dev, 20, 2));
+        }
+    });
+    assert_eq!(dev.xmit_times().count(), 1 + 3 * 20, "an empty batch is no call");
+}
