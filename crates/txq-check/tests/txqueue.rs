@@ -146,13 +146,6 @@ macro_rules! disciplines {
                 }
             }
 
-            #[test]
-            fn stop_by_bytes_and_wake_under_loom() {
-                let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 8, inline: false, limit: Some(0) };
-                let long = ["combine", "lockless"].contains(&NAME) && !txq_check::deep();
-                Loom::check_to(if long { 1 } else { 2 }, move || stop_and_wake::<Loom>(NAME, load));
-            }
-
             /// Both reasons to stop, at different moments: a ring of 2 and a limit that one packet keeps to and two
             /// do not.
             #[test]
@@ -205,6 +198,12 @@ fn stop_by_bytes_against_reap_under_loom() {
         assert_conserved(&dev);
         assert!(!dev.stats().queues[0].stopped, "stopped, with nothing in flight");
     });
+}
+
+#[test]
+fn stop_by_bytes_and_wake_under_loom() {
+    let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 8, inline: false, limit: Some(0) };
+    Loom::check(move || stop_and_wake::<Loom>("spinlock", load));
 }
 
 #[test]

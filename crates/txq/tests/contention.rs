@@ -159,7 +159,8 @@ fn it_is_exact_among_threads_and_live() {
         let enqueued = at(&report, Lock::Root, Site::Enqueue).acquisitions;
         match discipline {
             "spinlock" => assert_eq!(enqueued, threads as u64 * calls),
-            "llist" => assert_eq!(enqueued, report.drained.count()),
+            // Those that found the list empty.
+            "llist" => assert!((1..=threads as u64 * calls).contains(&enqueued), "{enqueued}"),
             _ => {}
         }
         for lock in Lock::ALL {
