@@ -9,12 +9,16 @@
 use std::sync::{Arc, Mutex};
 
 use txq::packet::{Packet, PacketList};
-use txq::pool::{Backing, Cache, Pool, PoolConfig};
+use txq::pool::{Backing, Cache, DEFER_MAX, FreeMode, Pool, PoolConfig};
 use txq_check::{Loom, Model, Shuttle};
 
 fn pool<A: Model>(buffers: u32) -> Pool<A> {
-    let config = PoolConfig { name: "model".into(), buffers, room: 64, headroom: 0, backing: Backing::Heap };
-    Pool::new(&config).expect("a small pool")
+    pool_of(buffers, FreeMode::Defer, DEFER_MAX)
+}
+
+fn pool_of<A: Model>(buffers: u32, free: FreeMode, defer_max: u32) -> Pool<A> {
+    let sizes = PoolConfig { buffers, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
+    Pool::new(&PoolConfig { name: "model".into(), free, defer_max, ..sizes }).expect("a small pool")
 }
 
 fn write<A: Model>(packet: &mut Packet<A>, content: u8) {
@@ -36,6 +40,7 @@ fn assert_all_home<A: Model>(pool: &Pool<A>) {
     let mut all = PacketList::new();
     let got = pool.cache("last", 0).alloc_batch(pool.buffers() as usize + 1, 8, &mut all);
     assert_eq!(got, Ok(pool.buffers() as usize), "buffers are lost");
+    assert_eq!(pool.backlog(), 0, "the count of what waits is wrong");
 }
 
 /// The sender waits for the buffer that another thread frees.

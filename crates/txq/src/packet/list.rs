@@ -7,6 +7,7 @@ use crate::arch::{Arch, CellApi, Nanos, Native};
 use crate::packet::Packet;
 use crate::pool::retired::Retired;
 use crate::pool::slot::{Chain, Slot};
+use crate::pool::store::Store;
 
 /// A first-in first-out list, linked through the packets, that knows its length, bytes and segments. Appending a list
 /// to a list costs the same for one packet as for a thousand. Dropping it sends every buffer home.
@@ -268,11 +269,12 @@ impl<A: Arch> Drop for PacketList<A> {
             let home = packet.body(|b| b.home);
             let slot = packet.retire();
             if !run.is_for(home) {
+                run.send_home(Store::node_here);
                 run.restart(home);
             }
             run.push(slot);
         }
-        run.send_home();
+        run.send_home(Store::node_here);
     }
 }
 

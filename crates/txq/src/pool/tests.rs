@@ -3,7 +3,7 @@ use crate::packet::PacketList;
 
 fn pool(buffers: u32) -> Pool {
     let backing = Backing::Heap;
-    Pool::new(&PoolConfig { name: "p".into(), buffers, room: 256, headroom: 64, backing }).unwrap()
+    Pool::new(&PoolConfig { name: "p".into(), buffers, room: 256, headroom: 64, backing, ..PoolConfig::default() }).unwrap()
 }
 
 #[test]
