@@ -85,7 +85,9 @@ impl<A: Arch> Account<A> {
     #[inline]
     pub(super) fn taken(&self, n: u32) -> Word {
         // No borrow: each of them was announced before it was pushed, and is taken once.
-        self.add(u64::from(n).wrapping_neg())
+        let word = self.add(u64::from(n).wrapping_neg());
+        debug_assert!(u64::from(word.backlog()) + u64::from(n) <= BACKLOG, "taken before it was announced");
+        word
     }
 
     #[inline]

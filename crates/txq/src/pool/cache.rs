@@ -293,20 +293,15 @@ impl<A: Arch> Cache<A> {
     fn take_from(&mut self, home: &Home<A>) -> Word {
         let mut taken = 0;
         let mut surplus = Run::new();
-        for mut list in home.take_all() {
-            while !list.is_null() {
-                let mut slot = list;
-                // SAFETY: lists taken from an inbox are ours, each ends in null, and their packets are retired.
-                list = unsafe { (*list).older.with(|l| *l) };
-                while let Some(s) = NonNull::new(slot) {
-                    // SAFETY: as above.
-                    slot = unsafe { s.as_ref().next.with(|n| *n) };
-                    taken += 1;
-                    if self.stack.len() < self.shared.cache_size {
-                        self.stack.push(s);
-                    } else {
-                        surplus.push(s);
-                    }
+        for mut slot in home.take_all() {
+            while let Some(s) = NonNull::new(slot) {
+                // SAFETY: what was in an inbox is ours and ends in null.
+                slot = unsafe { s.as_ref().next.with(|n| *n) };
+                taken += 1;
+                if self.stack.len() < self.shared.cache_size {
+                    self.stack.push(s);
+                } else {
+                    surplus.push(s);
                 }
             }
         }

@@ -8,10 +8,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CpuId, Event};
 use crate::pool::account::{Account, Word, since};
+use crate::pool::inbox::Inbox;
 use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
 use crate::pool::store::{FreeMode, Store};
-use crate::sync::llist::LList;
 
 /// A place for one sender's cache: the inbox that other CPUs put its buffers into.
 ///
@@ -22,7 +22,7 @@ pub(crate) struct Home<A: Arch> {
     /// What a free on another CPU writes: with one node, this line and no other.
     front: CachePadded<Front<A>>,
     /// The inboxes of the nodes from the second on.
-    others: Box<[CachePadded<LList<A, Slot<A>>>]>,
+    others: Box<[CachePadded<Inbox<A>>]>,
     /// 1 when the sender shall empty its inbox at its next call. Read by the sender at every call, written seldom.
     kicked: CachePadded<A::AtomicU32>,
     /// Who sleeps for credit: the number of freed packets when it lay down, and above it how many more wake it.
@@ -42,7 +42,7 @@ pub(crate) struct Home<A: Arch> {
 struct Front<A: Arch> {
     account: Account<A>,
     /// The first node's inbox.
-    inbox: LList<A, Slot<A>>,
+    inbox: Inbox<A>,
 }
 
 // SAFETY: `next` points to another home of the same pool, alive as long as this one.
@@ -65,7 +65,7 @@ impl<A: Arch> Home<A> {
     }
 
     #[inline]
-    fn inbox(&self, node: usize) -> &LList<A, Slot<A>> {
+    fn inbox(&self, node: usize) -> &Inbox<A> {
         match node {
             0 => &self.front.inbox,
             _ => &self.others[node - 1],
@@ -76,10 +76,9 @@ impl<A: Arch> Home<A> {
     ///
     /// Giving the buffers away comes last: when the last ones of a pool are home, the pool may end, and this home with it.
     ///
-    /// # Safety
-    /// The run's buffers are free, of this home, and the caller gives them up.
+    /// The run's buffers are of this home.
     #[inline]
-    pub(super) unsafe fn take_back(&self, run: &mut Run<A>, node: impl FnOnce(&Store<A>) -> usize) {
+    pub(super) fn take_back(&self, run: &mut Run<A>, node: impl FnOnce(&Store<A>) -> usize) {
         let (store, n) = (&*self.store, run.len());
         let max = if store.mode() == FreeMode::Defer { store.defer_max() } else { 0 };
         if max == 0 {
@@ -95,8 +94,7 @@ impl<A: Arch> Home<A> {
         if word.backlog() > max / 2 {
             self.kick();
         }
-        // SAFETY: the caller's promise, and each run is pushed once.
-        unsafe { self.inbox(if self.others.is_empty() { 0 } else { node(store) }).push(run.take()) };
+        self.inbox(if self.others.is_empty() { 0 } else { node(store) }).push(run);
     }
 
     /// Returns credit for `n` packets whose buffers go elsewhere.
@@ -152,10 +150,10 @@ impl<A: Arch> Home<A> {
         self.kicked.store(0, Relaxed);
     }
 
-    /// The lists in the inbox, each by its newest run. Looks at all nodes, so ask [`Account::read`] before.
+    /// The buffers in the inbox, by node: a first one each. Looks at all nodes, so ask [`Account::read`] before.
     pub(super) fn take_all(&self) -> impl Iterator<Item = *mut Slot<A>> {
         let inboxes = (0..=self.others.len()).map(|node| self.inbox(node));
-        inboxes.filter(|inbox| !inbox.is_empty()).map(LList::take_all)
+        inboxes.filter(|inbox| !inbox.is_empty()).map(Inbox::take_all)
     }
 
     /// The sender is gone; it has `out` packets on their way and has seen `freed` come back.
@@ -202,8 +200,8 @@ impl<A: Arch> Homes<A> {
     fn build(&self, store: &Arc<Store<A>>) -> &Home<A> {
         let mut newest = self.newest.load(Acquire);
         let home = Box::into_raw(Box::new(Home {
-            front: CachePadded::new(Front { account: Account::new(), inbox: LList::new() }),
-            others: (1..store.nodes()).map(|_| CachePadded::new(LList::new())).collect(),
+            front: CachePadded::new(Front { account: Account::new(), inbox: Inbox::new() }),
+            others: (1..store.nodes()).map(|_| CachePadded::new(Inbox::new())).collect(),
             kicked: CachePadded::new(A::AtomicU32::new(0)),
             waits_for: A::AtomicU64::new(0),
             event: A::Event::new(),

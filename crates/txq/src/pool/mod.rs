@@ -22,6 +22,7 @@ pub(crate) mod check;
 mod credit;
 mod depot;
 pub(crate) mod home;
+mod inbox;
 mod region;
 pub(crate) mod retired;
 pub(crate) mod slot;
@@ -157,16 +158,11 @@ impl<A: Arch> Memory<A> {
                 break;
             }
         }
-        for mut list in self.homes.iter().flat_map(|h| h.take_all()) {
-            while !list.is_null() {
-                let mut slot = list;
+        for mut slot in self.homes.iter().flat_map(|h| h.take_all()) {
+            while !slot.is_null() {
+                home += 1;
                 // SAFETY: buffers in an inbox, taken by us.
-                list = unsafe { (*list).older.with(|l| *l) };
-                while !slot.is_null() {
-                    home += 1;
-                    // SAFETY: as above.
-                    slot = unsafe { (*slot).next.with(|n| *n) };
-                }
+                slot = unsafe { (*slot).next.with(|n| *n) };
             }
         }
         home

@@ -49,20 +49,32 @@ impl<A: Arch> Run<A> {
         self.len += 1;
     }
 
-    /// Ends the list behind its last buffer with `next`, gives up the run and returns its first buffer.
+    /// The first buffer.
     #[inline]
-    pub(super) fn take_onto(&mut self, next: *mut Slot<A>) -> *mut Slot<A> {
-        debug_assert!(self.len > 0);
-        // SAFETY: as in `push`.
-        unsafe { (*self.tail).next.with_mut(|n| *n = next) };
-        self.len = 0;
-        std::mem::replace(&mut self.head, ptr::null_mut())
+    pub(super) fn head(&self) -> *mut Slot<A> {
+        self.head
     }
 
-    /// Gives up the run: its first buffer, from which the others hang, up to a null.
+    /// Has the last buffer's `next` point to `slot`.
+    #[inline]
+    pub(super) fn link_to(&mut self, slot: *mut Slot<A>) {
+        debug_assert!(self.len > 0);
+        // SAFETY: as in `push`.
+        unsafe { (*self.tail).next.with_mut(|n| *n = slot) };
+    }
+
+    /// Is empty from now on. The buffers were given away.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        self.len = 0;
+    }
+
+    /// Gives up the buffers: the first one, from which the others hang, up to a null.
     #[inline]
     pub(super) fn take(&mut self) -> *mut Slot<A> {
-        self.take_onto(ptr::null_mut())
+        self.link_to(ptr::null_mut());
+        self.forget();
+        self.head
     }
 }
 
@@ -116,8 +128,7 @@ impl<A: Arch> Retired<A> {
             self.kept = 0;
         }
         if self.run.len() > 0 {
-            // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home; the run's
-            // buffers are of this home and given up.
+            // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
             unsafe { (*self.home).take_back(&mut self.run, node) };
         }
     }

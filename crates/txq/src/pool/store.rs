@@ -118,7 +118,9 @@ impl<A: Arch> Store<A> {
         if self.mode != FreeMode::Defer {
             return self.locked.with(|held| {
                 let list = held.data();
-                list.0 = run.take_onto(list.0);
+                run.link_to(list.0);
+                list.0 = run.head();
+                run.forget();
             });
         }
         let mut batch = run.take();
@@ -137,7 +139,9 @@ impl<A: Arch> Store<A> {
         let mut taken = 0;
         while taken < self.bulk {
             let mut slot = match self.mode {
-                FreeMode::Defer => self.depot.pop(slots).map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut()),
+                FreeMode::Defer => {
+                    self.depot.pop(slots).map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
+                }
                 FreeMode::Shared | FreeMode::Keep => self.take_locked(),
             };
             if slot.is_null() {
