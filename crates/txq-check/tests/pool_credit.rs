@@ -44,20 +44,21 @@ fn assert_all_home<A: Model>(pool: &Pool<A>) {
     assert_eq!(pool.backlog(), 0, "the count of what waits is wrong");
 }
 
-/// The sender is at its limit and sleeps, once more after it woke. Two threads free its packets.
+/// The sender is at its limit and sleeps until half of it is free. Two threads free its packets.
 fn slept<A: Model>(free: FreeMode) {
     let pool = pool::<A>(6, free, 1);
     let mut sender = pool.cache("sender", 0);
     sender.set_limit(3);
-    let mut all = take(&mut sender, 3);
-    let (one, two) = (split(&mut all, 1), all);
+    let mut kept = take(&mut sender, 3);
+    // Two are enough, and no more come.
+    let (one, two) = (split(&mut kept, 1), split(&mut kept, 1));
     let one = A::spawn(1, move || drop(one));
     let two = A::spawn(2, move || drop(two));
     assert!(sender.wait_credit(None));
     assert!(!at_limit(&mut sender), "woken without credit");
     (one(), two());
     assert!(sender.wait_credit(Some(0)), "credit is lost");
-    drop(sender);
+    drop((kept, sender));
     assert_all_home(&pool);
 }
 

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use crate::arch::{Arch, CellApi, Nanos, Native};
 use crate::packet::Packet;
-use crate::pool::retired::Retired;
+use crate::pool::retired::retire;
 use crate::pool::slot::{Chain, Slot};
 use crate::pool::store::Store;
 
@@ -214,6 +214,14 @@ impl<A: Arch> PacketList<A> {
         head
     }
 
+    /// Gives the packets up: the first one, and how many follow by `next`.
+    #[inline]
+    pub(crate) fn take_slots(&mut self) -> (*mut Slot<A>, u32) {
+        let len = self.len;
+        self.forget();
+        (self.head, len)
+    }
+
     /// Is empty from now on. The packets were given away.
     #[inline]
     fn forget(&mut self) {
@@ -264,17 +272,8 @@ impl<A: Arch> FromIterator<Packet<A>> for PacketList<A> {
 impl<A: Arch> Drop for PacketList<A> {
     /// Without a cache at hand, each run of packets of one home goes there in one piece.
     fn drop(&mut self) {
-        let mut run = Retired::new();
-        while let Some(packet) = self.pop_front() {
-            let home = packet.body(|b| b.home);
-            let slot = packet.retire();
-            if !run.is_for(home) {
-                run.send_home(Store::node_here);
-                run.restart(home);
-            }
-            run.push(slot);
-        }
-        run.send_home(Store::node_here);
+        // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
+        retire(self, |home, mut run| unsafe { (*home).take_back(&mut run, Store::node_here) });
     }
 }
 

@@ -92,15 +92,15 @@ impl<A: Arch> Account<A> {
 
     #[inline]
     fn add(&self, what: u64) -> Word {
-        // Acquire: what the sender wrote before it lay down (`sleep`), and its answer to a kick before it counted what
-        // it took. Release: the latter, to whoever frees next.
+        // Acquire and release: from a sender that answers a kick and then counts what it took, to whoever counts next
+        // and may have to kick again (`Home::answer_kick`).
         Word(self.0.fetch_add(what, AcqRel).wrapping_add(what))
     }
 
     /// The sender lies down. It must not sleep if the word returned has credit for it; who frees after this wakes it.
     pub(super) fn sleep(&self) -> Word {
-        // Release: for how much it waits; pairs with the acquire in `add`.
-        Word(self.0.fetch_or(SLEEPS, Release))
+        // For how much it waits may be seen late: then the last time's smaller number wakes it early, and it looks again.
+        Word(self.0.fetch_or(SLEEPS, Relaxed))
     }
 
     /// Ends the sender's sleep. True for one of those who do.

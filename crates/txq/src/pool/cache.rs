@@ -13,7 +13,7 @@ use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
 use crate::pool::account::{Word, since};
 use crate::pool::home::Home;
-use crate::pool::retired::{Run, Sorted};
+use crate::pool::retired::{Run, Sorted, retire};
 use crate::pool::slot::Slot;
 use crate::pool::store::FreeMode;
 
@@ -175,10 +175,10 @@ impl<A: Arch> Cache<A> {
     pub fn free(&mut self, list: &mut PacketList<A>) {
         match self.mode {
             FreeMode::Defer => self.free_home(list),
-            FreeMode::Keep => self.free_here(list, |cache, slot| cache.keep(slot)),
+            FreeMode::Keep => self.free_here(list, |cache, run| run.for_each(|slot| cache.keep(slot))),
             FreeMode::Shared => {
                 let mut all = Run::new();
-                self.free_here(list, |_, slot| all.push(slot));
+                self.free_here(list, |_, run| all.append(run));
                 if all.len() > 0 {
                     self.shared.memory.store.put(&mut all);
                 }
@@ -192,39 +192,32 @@ impl<A: Arch> Cache<A> {
             self.empty_inbox();
         }
         let mut sorted = Sorted::new(self.node);
-        while let Some(packet) = list.pop_front() {
-            let slot = packet.retire();
-            // SAFETY: retired, so ours until it is pushed somewhere.
-            let home = unsafe { slot.as_ref().body.with(|b| (*b).home) };
+        retire(list, |home, run| {
             if ptr::eq(home, self.home.as_ptr()) {
-                self.out -= 1;
-                self.keep(slot);
+                self.out -= i64::from(run.len());
+                run.for_each(|slot| self.keep(slot));
             } else {
-                sorted.of(home).push(slot);
+                sorted.of(home).append(run);
             }
-        }
+        });
         sorted.send_home();
     }
 
     /// Buffers of this pool to `keep`, only their credit home.
-    fn free_here(&mut self, list: &mut PacketList<A>, mut keep: impl FnMut(&mut Self, NonNull<Slot<A>>)) {
+    fn free_here(&mut self, list: &mut PacketList<A>, mut keep: impl FnMut(&mut Self, Run<A>)) {
         let mut sorted = Sorted::new(self.node);
-        while let Some(packet) = list.pop_front() {
-            let slot = packet.retire();
-            // SAFETY: as in `free_home`.
-            let home = unsafe { slot.as_ref().body.with(|b| (*b).home) };
+        retire(list, |home, run| {
             if ptr::eq(home, self.home.as_ptr()) {
-                self.out -= 1;
-                keep(self, slot);
-                continue;
+                self.out -= i64::from(run.len());
+                return keep(self, run);
             }
             let retired = sorted.of(home);
-            if retired.keep(&self.shared.memory.store) {
-                keep(self, slot);
+            if retired.keep(run.len(), &self.shared.memory.store) {
+                keep(self, run);
             } else {
-                retired.push(slot);
+                retired.append(run);
             }
-        }
+        });
         sorted.send_home();
     }
 

@@ -78,7 +78,7 @@ impl<A: Arch> Home<A> {
     ///
     /// The run's buffers are of this home.
     #[inline]
-    pub(super) fn take_back(&self, run: &mut Run<A>, node: impl FnOnce(&Store<A>) -> usize) {
+    pub(crate) fn take_back(&self, run: &mut Run<A>, node: impl FnOnce(&Store<A>) -> usize) {
         let (store, n) = (&*self.store, run.len());
         let max = if store.mode() == FreeMode::Defer { store.defer_max() } else { 0 };
         if max == 0 {

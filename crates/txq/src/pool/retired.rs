@@ -3,6 +3,7 @@
 use std::ptr::{self, NonNull};
 
 use crate::arch::{Arch, CellApi};
+use crate::packet::{Packet, PacketList};
 use crate::pool::home::Home;
 use crate::pool::slot::Slot;
 use crate::pool::store::Store;
@@ -19,7 +20,7 @@ pub(crate) struct Run<A: Arch> {
 }
 
 impl<A: Arch> Run<A> {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
     }
 
@@ -31,22 +32,35 @@ impl<A: Arch> Run<A> {
     /// Adds a buffer that the caller gives up.
     #[inline]
     pub(super) fn push(&mut self, slot: NonNull<Slot<A>>) {
-        let slot = slot.as_ptr();
+        self.append(Run { head: slot.as_ptr(), tail: slot.as_ptr(), len: 1 });
+    }
+
+    /// Adds a run.
+    #[inline]
+    pub(super) fn append(&mut self, run: Run<A>) {
         if self.len == 0 {
-            self.head = slot;
+            self.head = run.head;
         } else {
-            // SAFETY: the run owns its buffers, and `tail` is one of them.
-            let next = unsafe { &(*self.tail).next };
-            // Buffers of one packet list mostly follow each other already. Not to write leaves their cache lines with
-            // the CPU that they go home to.
-            // SAFETY: as above.
-            if next.with(|n| unsafe { *n }) != slot {
-                // SAFETY: as above.
-                next.with_mut(|n| unsafe { *n = slot });
-            }
+            self.link_to(run.head);
         }
-        self.tail = slot;
-        self.len += 1;
+        self.tail = run.tail;
+        self.len += run.len;
+    }
+
+    /// Calls `f` with each buffer, which is the caller's from then on.
+    #[inline]
+    pub(super) fn for_each(self, mut f: impl FnMut(NonNull<Slot<A>>)) {
+        let mut slot = self.head;
+        for left in (0..self.len).rev() {
+            // SAFETY: the run owns its buffers, each but the last with a valid `next`, which is read before the buffer is
+            // given away.
+            let (this, next) = unsafe {
+                let this = NonNull::new_unchecked(slot);
+                (this, if left > 0 { this.as_ref().next.with(|n| *n) } else { slot })
+            };
+            f(this);
+            slot = next;
+        }
     }
 
     /// The first buffer.
@@ -59,7 +73,7 @@ impl<A: Arch> Run<A> {
     #[inline]
     pub(super) fn link_to(&mut self, slot: *mut Slot<A>) {
         debug_assert!(self.len > 0);
-        // SAFETY: as in `push`.
+        // SAFETY: the run owns its buffers, and `tail` is one of them.
         unsafe { (*self.tail).next.with_mut(|n| *n = slot) };
     }
 
@@ -78,8 +92,38 @@ impl<A: Arch> Run<A> {
     }
 }
 
+/// Ends the packets of a list, and calls `f` with each run of them that follow each other and are of one home. Nothing
+/// is written to any: until they are used again, their cache lines can stay with the CPU that they go home to.
+#[inline]
+pub(crate) fn retire<A: Arch>(list: &mut PacketList<A>, mut f: impl FnMut(*const Home<A>, Run<A>)) {
+    let (mut slot, mut left) = list.take_slots();
+    // SAFETY: the list has given up its packets, `left` of them from `slot` on.
+    let retire = |slot| unsafe { Packet::from_slot(NonNull::new_unchecked(slot)) }.retire();
+    // SAFETY: as above.
+    let home_of = |slot: *mut Slot<A>| unsafe { (*slot).body.with(|b| (*b).home) };
+    while left > 0 {
+        let home = home_of(slot);
+        let mut run = Run { head: slot, tail: slot, len: 0 };
+        loop {
+            retire(slot);
+            run.tail = slot;
+            run.len += 1;
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            // SAFETY: as above; a packet that is not the last has a valid `next`.
+            slot = unsafe { (*slot).next.with(|n| *n) };
+            if !ptr::eq(home_of(slot), home) {
+                break;
+            }
+        }
+        f(home, run);
+    }
+}
+
 /// Packets of one home that were freed elsewhere.
-pub(crate) struct Retired<A: Arch> {
+pub(super) struct Retired<A: Arch> {
     home: *const Home<A>,
     /// Those whose buffers the freeing side keeps: only their credit goes home.
     kept: u32,
@@ -88,40 +132,40 @@ pub(crate) struct Retired<A: Arch> {
 
 impl<A: Arch> Retired<A> {
     /// Of no home yet.
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self { home: ptr::null(), kept: 0, run: Run::new() }
     }
 
     /// Whether packets of `home` may be added.
     #[inline]
-    pub(crate) fn is_for(&self, home: *const Home<A>) -> bool {
+    fn is_for(&self, home: *const Home<A>) -> bool {
         ptr::eq(self.home, home)
     }
 
     /// Begins anew for `home`. What there was has been sent.
     #[inline]
-    pub(crate) fn restart(&mut self, home: *const Home<A>) {
+    fn restart(&mut self, home: *const Home<A>) {
         self.home = home;
     }
 
-    /// Adds a buffer of the home, which the caller gives up.
+    /// Adds buffers of the home.
     #[inline]
-    pub(crate) fn push(&mut self, slot: NonNull<Slot<A>>) {
-        self.run.push(slot);
+    pub(super) fn append(&mut self, run: Run<A>) {
+        self.run.append(run);
     }
 
-    /// Counts a packet of the home whose buffer the caller keeps, if it is of the pool that `store` belongs to.
+    /// Counts `n` packets of the home whose buffers the caller keeps, if they are of the pool that `store` belongs to.
     #[inline]
-    pub(super) fn keep(&mut self, store: &Store<A>) -> bool {
+    pub(super) fn keep(&mut self, n: u32, store: &Store<A>) -> bool {
         // SAFETY: packets of the home are alive, and so is the home.
         let same = ptr::eq(unsafe { &*(*self.home).store }, store);
-        self.kept += u32::from(same);
+        self.kept += if same { n } else { 0 };
         same
     }
 
     /// Sends home what there is: an addition for the credit, and a compare-and-swap for the memory, however many they are.
     #[inline]
-    pub(crate) fn send_home(&mut self, node: impl FnOnce(&Store<A>) -> usize) {
+    fn send_home(&mut self, node: impl FnOnce(&Store<A>) -> usize) {
         if self.kept > 0 {
             // SAFETY: homes live as long as their pool, which whoever keeps its buffers keeps alive.
             unsafe { (*self.home).credit(self.kept) };
