@@ -4,14 +4,22 @@
 //!   Cache (a sender)  --alloc-->  Packet  --xmit, completion on any CPU-->  freed
 //!     ^   ^                                                                   |
 //!     |   +------- inbox of the sender's home (push / take all) <-------------+
-//!     +----------- depot (batches of 32, lock-free stack) <--- spills, senders that ended
+//!     +----------- depot (batches of 32, lock-free stack) <--- spills, what is too much, senders that ended
 //! ```
 //!
-//! A sender allocates from its own cache without an atomic operation. A packet that another thread frees goes to the
-//! inbox of the sender that allocated it, a list of packets for one compare-and-swap, so its memory returns to the CPU in
-//! whose caches it lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A sender that runs dry looks
-//! into its inbox, the depot, and at last the inboxes of all others; then it gets [`AllocError::Exhausted`]. Nothing
-//! here ever waits.
+//! A sender allocates from its own cache without an atomic operation. A packet that another thread frees ends there and
+//! then: its sender's credit ([`Cache::set_limit`]) returns, and a sender that sleeps for it ([`Cache::wait_credit`])
+//! wakes. Only the memory travels: to the inbox of the sender that allocated it, so that it returns to the CPU in whose
+//! caches it lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A run of packets costs one addition and
+//! one compare-and-swap on one cache line, however many they are.
+//!
+//! An inbox is bounded ([`PoolConfig::defer_max`]). What is freed beyond goes to the depot, for all senders; so does what
+//! a sender that is gone would get. At half of the bound the sender is kicked: its next call of alloc or free empties the
+//! inbox though it has buffers left. A sender that runs dry looks into its inbox, the depot, and at last the inboxes of
+//! all others; then it gets [`AllocError::Exhausted`]. No buffer is out of reach because a sender is idle or gone.
+//!
+//! [`FreeMode`] can be another: as the kernel did before, or with one lock. Those exist to be compared with, and wait for
+//! that lock; the default never waits for anybody.
 //!
 //! The pool's memory lives until its last handle is dropped. If packets are still alive then, the memory is given up
 //! rather than freed under them, and debug builds name the sender of each.
