@@ -161,11 +161,12 @@ fn two_nodes<A: Model>() {
         packet
     });
     let join = A::spawn(1, move || write(&mut far, 3));
-    let join = (join, A::spawn(0, move || write(&mut near, 4)));
+    let other = A::spawn(0, move || write(&mut near, 4));
     let mut packet = wait_for_one(&mut cache);
     assert!(matches!(packet.data(), [3 | 4, ..]), "the buffer came home before its last owner was done");
     write(&mut packet, 5);
-    (join.0(), join.1());
+    join();
+    other();
     drop((packet, cache));
     assert_all_home(&pool);
 }
