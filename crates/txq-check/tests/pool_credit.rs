@@ -4,7 +4,7 @@
 //! Guards `txq/src/pool/account.rs`, `home.rs` and `credit.rs`. Seen when they were broken: a sender that lies down
 //! without a look at the word it changed, or a free that looks for a sleeper before it counts, loom's deadlock; a kick
 //! that is answered after the inbox is counted, or counted without release and acquire, "more waits than half of the
-//! bound and nobody knows"; a home that is left without a word on its packets, "credit of another sender's packet".
+//! bound and nobody knows".
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
