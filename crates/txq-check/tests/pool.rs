@@ -4,17 +4,28 @@
 //! Guards `txq/src/pool/depot.rs`, `home.rs` and `cache.rs`. Seen when they were broken: a depot whose tag stands
 //! still (ABA), "a buffer was handed out twice"; an acquire or release that goes missing in the depot or on the way to
 //! the inbox, loom's "Causality violation" where the next owner writes, or "buffers are lost"; a home that is linked
-//! before it is released, "Causality violation" where another thread looks into its inbox.
+//! before it is released, "Causality violation" where another thread looks into its inbox. `pool_credit.rs` guards what
+//! is counted on that way.
 
 use std::sync::{Arc, Mutex};
 
+use txq::cpumask::CpuMask;
 use txq::packet::{Packet, PacketList};
-use txq::pool::{Backing, Cache, Pool, PoolConfig};
+use txq::pool::{Backing, Cache, DEFER_MAX, FreeMode, Pool, PoolConfig};
 use txq_check::{Loom, Model, Shuttle};
 
 fn pool<A: Model>(buffers: u32) -> Pool<A> {
-    let config = PoolConfig { name: "model".into(), buffers, room: 64, headroom: 0, backing: Backing::Heap };
-    Pool::new(&config).expect("a small pool")
+    pool_of(buffers, FreeMode::Defer, DEFER_MAX)
+}
+
+fn pool_of<A: Model>(buffers: u32, free: FreeMode, defer_max: u32) -> Pool<A> {
+    Pool::new(&config(buffers, free, defer_max)).expect("a small pool")
+}
+
+fn config(buffers: u32, free: FreeMode, defer_max: u32) -> PoolConfig {
+    let sizes =
+        PoolConfig { buffers, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
+    PoolConfig { name: "model".into(), free, defer_max, ..sizes }
 }
 
 fn write<A: Model>(packet: &mut Packet<A>, content: u8) {
@@ -36,6 +47,7 @@ fn assert_all_home<A: Model>(pool: &Pool<A>) {
     let mut all = PacketList::new();
     let got = pool.cache("last", 0).alloc_batch(pool.buffers() as usize + 1, 8, &mut all);
     assert_eq!(got, Ok(pool.buffers() as usize), "buffers are lost");
+    assert_eq!(pool.backlog(), 0, "the count of what waits is wrong");
 }
 
 /// The sender waits for the buffer that another thread frees.
@@ -137,16 +149,61 @@ fn homes<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// Threads take buffers, put them on a wire, and free what others put there.
-fn wire<A: Model>(threads: u32, rounds: u8) {
-    let pool = pool::<A>(8);
+/// Two threads of different nodes free to one sender, which looks for its buffers meanwhile.
+fn two_nodes<A: Model>() {
+    let nodes = [0, 1].map(|cpu| [cpu].into_iter().collect::<CpuMask>());
+    let pool = Pool::<A>::new(&PoolConfig { nodes: nodes.into(), ..config(2, FreeMode::Defer, DEFER_MAX) });
+    let pool = pool.expect("a small pool");
+    let mut cache = pool.cache("sender", 0);
+    let [mut near, mut far] = [1, 2].map(|content| {
+        let mut packet = cache.alloc(8).expect("two buffers");
+        write(&mut packet, content);
+        packet
+    });
+    let join = A::spawn(1, move || write(&mut far, 3));
+    let other = A::spawn(0, move || write(&mut near, 4));
+    let mut packet = wait_for_one(&mut cache);
+    assert!(matches!(packet.data(), [3 | 4, ..]), "the buffer came home before its last owner was done");
+    write(&mut packet, 5);
+    join();
+    other();
+    drop((packet, cache));
+    assert_all_home(&pool);
+}
+
+/// One thread frees packets of two senders while one of them allocates, through the lock that all share.
+fn locked<A: Model>(free: FreeMode) {
+    let pool = pool_of::<A>(2, free, DEFER_MAX);
+    let [mut one, mut two] = ["one", "two"].map(|name| pool.cache(name, 0));
+    let mut taken: PacketList<A> =
+        [&mut one, &mut two].map(|cache| cache.alloc(8).expect("two buffers")).into_iter().collect();
+    let join = A::spawn(1, {
+        let mut completion = pool.cache("completion", 1);
+        move || {
+            taken.for_each_mut(|packet| write(packet, 1));
+            completion.free(&mut taken);
+        }
+    });
+    let mut packet = wait_for_one(&mut one);
+    assert_eq!(packet.data(), [1; 8], "the buffer came home before its last owner was done");
+    write(&mut packet, 2);
+    join();
+    drop((packet, one, two));
+    assert_all_home(&pool);
+}
+
+/// Threads take buffers, put them on a wire, and free what others put there; some leave early. The bound on what waits
+/// for a sender changes meanwhile.
+fn wire<A: Model>(free: FreeMode, threads: u32, rounds: u8) {
+    let pool = pool_of::<A>(8, free, 2);
     let wire = Arc::new(Mutex::new(Vec::new()));
     let threads: Vec<_> = (1..=threads)
         .map(|cpu| {
             let (pool, wire) = (pool.clone(), wire.clone());
             A::spawn(cpu, move || {
                 let mut cache = pool.cache("sender", cpu);
-                for _ in 0..rounds {
+                cache.set_limit(3);
+                for round in 0..rounds {
                     let (back, mut taken) = take(cache, 3);
                     cache = back;
                     let mut own = PacketList::new();
@@ -154,8 +211,15 @@ fn wire<A: Model>(threads: u32, rounds: u8) {
                     // Between these two locks there is nothing that the model could interleave.
                     let theirs: Vec<_> = wire.lock().unwrap().drain(..).collect();
                     wire.lock().unwrap().push(taken);
-                    theirs.into_iter().for_each(|mut list| cache.free(&mut list));
-                    cache.free(&mut own);
+                    let mut all = PacketList::new();
+                    theirs.into_iter().for_each(|mut list| all.append(&mut list));
+                    all.append(&mut own);
+                    if cpu.is_multiple_of(2) {
+                        cache.free(&mut all)
+                    } else {
+                        drop(all)
+                    }
+                    pool.set_defer_max((cpu + u32::from(round)) % 4);
                 }
             })
         })
@@ -191,6 +255,23 @@ fn homes_under_loom() {
 }
 
 #[test]
+fn two_nodes_under_loom() {
+    Loom::check(two_nodes::<Loom>);
+}
+
+#[test]
+fn locked_under_loom() {
+    Loom::check(|| locked::<Loom>(FreeMode::Shared));
+    Loom::check(|| locked::<Loom>(FreeMode::Keep));
+}
+
+#[test]
 fn six_threads_under_shuttle() {
-    Shuttle::check(|| wire::<Shuttle>(6, 2));
+    Shuttle::check(|| wire::<Shuttle>(FreeMode::Defer, 6, 2));
+}
+
+#[test]
+fn six_threads_and_a_lock_under_shuttle() {
+    Shuttle::check(|| wire::<Shuttle>(FreeMode::Shared, 6, 2));
+    Shuttle::check(|| wire::<Shuttle>(FreeMode::Keep, 6, 2));
 }

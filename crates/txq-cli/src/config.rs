@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use txq::netdev::Sampling;
-use txq::pool::Backing;
+use txq::pool::{Backing, FreeMode};
 
 use crate::rate::Rate;
 use crate::span::Span;
@@ -123,6 +123,11 @@ pub(crate) struct Pool {
     pub(crate) room: Option<Within<1, { 1 << 20 }>>,
     #[serde(deserialize_with = "words::backing")]
     pub(crate) backing: Backing,
+    /// Where memory goes that another thread frees than the one that allocated it.
+    #[serde(deserialize_with = "words::free")]
+    pub(crate) free: FreeMode,
+    /// Buffers that may wait for each sender to take them; 0 is for none.
+    pub(crate) defer_max: Option<Within<0, { i32::MAX as u64 }>>,
 }
 
 /// A `[[sender]]`: threads that do the same.

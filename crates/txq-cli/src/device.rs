@@ -7,6 +7,7 @@ use txq::driver::{DeviceInfo, Driver};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{PoolConfig, PoolError};
 use txq::tc;
+use txq::topology::Topology;
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, Null, Pcap};
 
@@ -182,6 +183,10 @@ fn pool(config: &config::Device, name: &str, txqs: u16, used: Use) -> PoolConfig
         buffers: config.pool.buffers.map_or(needed, |buffers| buffers.get()) as u32,
         room: config.pool.room.map_or(standard.room.max(used.longest), |room| room.size()),
         backing: config.pool.backing,
+        free: config.pool.free,
+        defer_max: config.pool.defer_max.map_or(standard.defer_max, |packets| packets.get() as u32),
+        // Where the machine does not tell, one node is right.
+        nodes: Topology::nodes("/sys").unwrap_or_default(),
         ..standard
     }
 }

@@ -19,6 +19,9 @@ const POLITE: u32 = 64;
 /// That sleep.
 const REST: Duration = Duration::from_micros(50);
 
+/// How long a thread at its limit sleeps at most before it looks whether it shall stop, in nanoseconds.
+const NAP: u64 = 10_000_000;
+
 /// A frame to be sent.
 pub(crate) struct Frame<'a> {
     /// When, in nanoseconds since the start; 0 for as soon as possible.
@@ -88,13 +91,15 @@ pub(crate) fn pump(
             match sender.alloc(frame.len) {
                 Ok(packet) => break packet,
                 Err(error @ AllocError::TooLong { .. }) => bail!(error),
-                Err(AllocError::Exhausted { .. } | AllocError::Limit { .. }) => {
+                Err(error @ (AllocError::Exhausted { .. } | AllocError::Limit { .. })) => {
                     flush(sender, &mut list);
                     if stop.asked() {
                         break 'frames;
                     }
                     account.held += u64::from(tries == 0);
-                    if tries < POLITE {
+                    if matches!(error, AllocError::Limit { .. }) {
+                        sender.wait_credit(Some(sender.now() + NAP));
+                    } else if tries < POLITE {
                         thread::yield_now()
                     } else {
                         thread::sleep(REST)

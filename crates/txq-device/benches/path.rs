@@ -75,8 +75,9 @@ fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
                             let _ = sender.xmit(packet);
                             left -= 1;
                         }
+                        Err(AllocError::Limit { .. }) => _ = sender.wait_credit(None),
                         Err(AllocError::TooLong { .. }) => unreachable!("the pool's packets are longer"),
-                        Err(_) => std::thread::yield_now(),
+                        Err(AllocError::Exhausted { .. }) => std::thread::yield_now(),
                     }
                 }
             });

@@ -116,9 +116,16 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Bounds the packets that this sender may have on their way (`SO_SNDBUF`, counted in packets). At the bound,
-    /// `alloc` says so ([`AllocError::Limit`]).
+    /// `alloc` says so ([`AllocError::Limit`]), and [`wait_credit`](Sender::wait_credit) sleeps.
     pub fn set_limit(&mut self, packets: u64) {
         self.cache.set_limit(packets);
+    }
+
+    /// Sleeps until the limit allows to allocate, or until `deadline` on the clock of [`now`](Sender::now), and tells
+    /// whether it does. Who lies down gets up when half of the limit is free, as the kernel's senders do; so hand in
+    /// what you hold before. Nothing is paid for it while nobody sleeps.
+    pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
+        self.cache.wait_credit(deadline)
     }
 
     /// Sends one packet (`dev_queue_xmit`).

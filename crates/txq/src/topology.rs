@@ -110,6 +110,19 @@ impl Topology {
         Ok(Self { nr_cpus: online.width(), domains: disjoint, online })
     }
 
+    /// The CPUs of each NUMA node that has any, from the sysfs mounted at `root` (`/sys`); empty where the kernel knows
+    /// of no nodes. What [`PoolConfig::nodes`](crate::pool::PoolConfig::nodes) wants.
+    ///
+    /// # Errors
+    /// When a list in these files is malformed.
+    pub fn nodes(root: impl AsRef<Path>) -> Result<Vec<CpuMask>, TopologyError> {
+        let nodes = root.as_ref().join("devices/system/node");
+        let numbers = read_list(&nodes.join("online"))?.unwrap_or_default();
+        let cpus = numbers.iter().map(|node| read_list(&nodes.join(format!("node{node}/cpulist"))));
+        let cpus = cpus.collect::<Result<Vec<_>, _>>()?;
+        Ok(cpus.into_iter().flatten().filter(|cpus| !cpus.is_empty()).collect())
+    }
+
     /// The CPUs that run now.
     pub fn online(&self) -> &CpuMask {
         &self.online

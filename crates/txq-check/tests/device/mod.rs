@@ -50,8 +50,13 @@ pub(crate) struct Device<A: Model> {
 
 impl<A: Model> Device<A> {
     pub(crate) fn builder(self) -> Builder<A> {
-        let pool =
-            PoolConfig { name: "model".into(), buffers: 128, room: 64, headroom: 0, backing: Backing::Heap };
+        let pool = PoolConfig {
+            buffers: 128,
+            room: 64,
+            headroom: 0,
+            backing: Backing::Heap,
+            ..PoolConfig::default()
+        };
         let txqs = self.record.0.len();
         let cpu = |cpu| {
             let mut mask = CpuMask::new();

@@ -2,6 +2,8 @@
 
 use anyhow::{bail, ensure};
 
+use txq::pool::FreeMode;
+
 use super::{Config, Device};
 use crate::rate::Rate;
 
@@ -11,6 +13,7 @@ pub(super) fn check(config: &mut Config) -> anyhow::Result<()> {
     ensure!(!config.sender.is_empty(), "there is no sender: write a [[sender]]");
     for (index, device) in config.device.iter_mut().enumerate() {
         one_driver(device)?;
+        bound_of_use(device)?;
         device.name.get_or_insert_with(|| format!("dev{index}"));
     }
     let names: Vec<String> = config.device.iter().flat_map(|device| device.name.clone()).collect();
@@ -36,6 +39,14 @@ pub(super) fn check(config: &mut Config) -> anyhow::Result<()> {
                 sender.packet
             );
         }
+    }
+    Ok(())
+}
+
+/// A bound on what waits for senders is of no use where nothing does.
+fn bound_of_use(device: &Device) -> anyhow::Result<()> {
+    if device.pool.defer_max.is_some() && device.pool.free != FreeMode::Defer {
+        bail!("pool.defer_max is for pool.free = \"defer\": leave out one of the two");
     }
     Ok(())
 }

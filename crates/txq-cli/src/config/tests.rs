@@ -46,6 +46,14 @@ fn errors_name_the_line_the_key_and_the_remedy() {
         ),
         ("[[device]]\nbql = { stall_thrs = 5 }", "use 0 for no watch, or 13 to 512 milliseconds"),
         ("[[device]]\ncompletions = \"irq\"", "use \"inline\", \"worker\" or \"per-queue\""),
+        (
+            "[[device]]\n[device.pool]\nfree = \"later\"",
+            "x.toml:3: key \"free\": free \"later\": use \"defer\", \"shared\" or \"keep\"",
+        ),
+        (
+            "[[device]]\n[device.pool]\ndefer_max = -1",
+            "x.toml:3: key \"defer_max\": -1 is out of range: use 0 to 2147483647",
+        ),
     ] {
         let error = error(text);
         assert!(error.contains(told), "{text:?}: {error}");
@@ -72,6 +80,10 @@ fn contradictions_are_found() {
         ("[[device]]\n[[device]]\n[[sender]]", "does not say its device"),
         ("[[device]]\n[device.null]\n[device.pcap]\nfile = \"x\"\n[[sender]]", "both null and pcap"),
         ("[[device]]\n[[sender]]\nrate = \"recorded\"", "is for replay"),
+        (
+            "[[device]]\npool.free = \"keep\"\npool.defer_max = 8\n[[sender]]",
+            "pool.defer_max is for pool.free = \"defer\"",
+        ),
         ("[[device]]\npool.room = 100\n[[sender]]\npacket = 200", "do not fit into the 100"),
     ] {
         let error = error(text);

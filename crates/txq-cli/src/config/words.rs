@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error};
 use txq::bql::{Attr, BqlConfig};
 use txq::netdev::{Completions, Sampling};
-use txq::pool::Backing;
+use txq::pool::{Backing, FreeMode};
 use txq::tc;
 
 /// The number of a txq, as the key of a table.
@@ -124,5 +124,15 @@ pub(super) fn backing<'de, D: Deserializer<'de>>(from: D) -> Result<Backing, D::
         other => Err(D::Error::custom(format!(
             "backing \"{other}\": use \"auto\", \"heap\", \"mmap\" or \"huge\""
         ))),
+    }
+}
+
+/// Where memory goes that another thread frees than the one that allocated it.
+pub(super) fn free<'de, D: Deserializer<'de>>(from: D) -> Result<FreeMode, D::Error> {
+    match String::deserialize(from)?.as_str() {
+        "defer" => Ok(FreeMode::Defer),
+        "shared" => Ok(FreeMode::Shared),
+        "keep" => Ok(FreeMode::Keep),
+        other => Err(D::Error::custom(format!("free \"{other}\": use \"defer\", \"shared\" or \"keep\""))),
     }
 }

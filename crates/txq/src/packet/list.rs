@@ -5,8 +5,9 @@ use std::ptr::{self, NonNull};
 
 use crate::arch::{Arch, CellApi, Nanos, Native};
 use crate::packet::Packet;
-use crate::pool::retired::Retired;
+use crate::pool::retired::retire;
 use crate::pool::slot::{Chain, Slot};
+use crate::pool::store::Store;
 
 /// A first-in first-out list, linked through the packets, that knows its length, bytes and segments. Appending a list
 /// to a list costs the same for one packet as for a thousand. Dropping it sends every buffer home.
@@ -239,6 +240,14 @@ impl<A: Arch> PacketList<A> {
         head
     }
 
+    /// Gives the packets up: the first one, and how many follow by `next`.
+    #[inline]
+    pub(crate) fn take_slots(&mut self) -> (*mut Slot<A>, u32) {
+        let len = self.len;
+        self.forget();
+        (self.head, len)
+    }
+
     /// Is empty from now on. The packets were given away.
     #[inline]
     fn forget(&mut self) {
@@ -289,16 +298,8 @@ impl<A: Arch> FromIterator<Packet<A>> for PacketList<A> {
 impl<A: Arch> Drop for PacketList<A> {
     /// Without a cache at hand, each run of packets of one home goes there in one piece.
     fn drop(&mut self) {
-        let mut run = Retired::new();
-        while let Some(packet) = self.pop_front() {
-            let home = packet.body(|b| b.home);
-            let slot = packet.retire();
-            if !run.is_for(home) {
-                run.restart(home);
-            }
-            run.push(slot);
-        }
-        run.send_home();
+        // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
+        retire(self, |home, mut run| unsafe { (*home).take_back(&mut run, Store::node_here) });
     }
 }
 

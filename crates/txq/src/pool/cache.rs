@@ -11,14 +11,14 @@ use crate::arch::{Arch, Atomic, CellApi, CpuId, Native};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
+use crate::pool::account::{Word, since};
 use crate::pool::home::Home;
-use crate::pool::retired::Retired;
+use crate::pool::retired::{Run, Sorted, retire};
 use crate::pool::slot::Slot;
+use crate::pool::store::FreeMode;
 
 /// Buffers that a cache holds at most (`NAPI_SKB_CACHE_SIZE`); fewer in a small pool, a 32nd of its buffers.
 pub const CACHE_SIZE: usize = 128;
-/// Homes that [`Cache::free`] collects for before it flushes one.
-const OPEN: usize = 4;
 
 /// Why there is no buffer. None of them waits; the caller decides what to do with its packet.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -59,11 +59,14 @@ pub struct Cache<A: Arch = Native> {
     home: NonNull<Home<A>>,
     /// Free buffers, the hottest last.
     pub(super) stack: Vec<NonNull<Slot<A>>>,
-    /// Buffers allocated here and not yet back. May fall below zero: a home can inherit packets of its last occupant.
-    out: i64,
-    limit: i64,
-    /// `Home::taken_away` when it was last subtracted from `out`.
-    taken_seen: u64,
+    mode: FreeMode,
+    /// The node of the CPU that it runs on.
+    node: usize,
+    /// Buffers allocated here and not yet freed, but for those freed elsewhere since `seen`.
+    pub(super) out: i64,
+    pub(super) limit: i64,
+    /// The number of packets freed elsewhere when it was last subtracted from `out`.
+    pub(super) seen: u32,
 }
 
 // SAFETY: the pointers are into the pool that `shared` keeps alive, and the buffers on the stack belong to this cache.
@@ -72,13 +75,16 @@ unsafe impl<A: Arch> Send for Cache<A> {}
 impl<A: Arch> Cache<A> {
     pub(super) fn new(shared: Arc<Shared<A>>, name: &str, cpu: CpuId) -> Self {
         let stack = Vec::with_capacity(shared.cache_size);
-        let home = shared.memory.homes.occupy(name, cpu);
-        let taken_seen = home.taken_away.load(Relaxed);
+        let store = &shared.memory.store;
+        let (mode, node) = (store.mode(), store.node_of(cpu));
+        let home = shared.memory.homes.occupy(name, cpu, store);
+        let seen = home.account().read().freed();
         let home = NonNull::from(home);
-        Self { shared, home, stack, out: 0, limit: i64::MAX, taken_seen }
+        Self { shared, home, stack, mode, node, out: 0, limit: i64::MAX, seen }
     }
 
-    fn home(&self) -> &Home<A> {
+    #[inline]
+    pub(super) fn home(&self) -> &Home<A> {
         // SAFETY: homes live as long as the pool, which `shared` keeps alive.
         unsafe { self.home.as_ref() }
     }
@@ -91,6 +97,7 @@ impl<A: Arch> Cache<A> {
     /// Tells the pool on which CPU this sender allocates ([`Packet::alloc_cpu`]).
     pub fn set_cpu(&mut self, cpu: CpuId) {
         self.home().cpu.store(cpu, Relaxed);
+        self.node = self.shared.memory.store.node_of(cpu);
     }
 
     /// A packet of `len` bytes behind the pool's headroom. Its content is whatever the buffer held before.
@@ -99,6 +106,14 @@ impl<A: Arch> Cache<A> {
         if len > self.shared.room {
             return Err(self.too_long(len));
         }
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
+        self.alloc_one(len)
+    }
+
+    #[inline]
+    fn alloc_one(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
         if self.stack.is_empty() || self.out >= self.limit {
             self.refill()?;
         }
@@ -118,7 +133,8 @@ impl<A: Arch> Cache<A> {
     ) -> Result<usize, AllocError> {
         let mut got = 0;
         while got < n {
-            match self.alloc(len) {
+            // Only the first call looks for what is the same for all.
+            match if got == 0 { self.alloc(len) } else { self.alloc_one(len) } {
                 Ok(packet) => list.push_fresh(packet, len),
                 Err(_) if got > 0 => break,
                 Err(e) => return Err(e),
@@ -154,27 +170,55 @@ impl<A: Arch> Cache<A> {
         unsafe { Packet::from_slot(slot) }
     }
 
-    /// Frees a list: our own buffers to the stack, others to the inboxes of their homes.
+    /// Frees a list: our own buffers to the stack, others as the pool's [`FreeMode`] says. Credit for them returns to
+    /// their senders in any case.
     pub fn free(&mut self, list: &mut PacketList<A>) {
-        let mut open = [const { Retired::new() }; OPEN];
-        let mut turn = 0;
-        while let Some(packet) = list.pop_front() {
-            let slot = packet.retire();
-            // SAFETY: retired, so ours until it is pushed somewhere.
-            let home = unsafe { slot.as_ref().body.with(|b| (*b).home) };
-            if ptr::eq(home, self.home.as_ptr()) {
-                self.out -= 1;
-                self.keep(slot);
-                continue;
+        match self.mode {
+            FreeMode::Defer => self.free_home(list),
+            FreeMode::Keep => self.free_here(list, |cache, run| run.for_each(|slot| cache.keep(slot))),
+            FreeMode::Shared => {
+                let mut all = Run::new();
+                self.free_here(list, |_, run| all.append(run));
+                if all.len() > 0 {
+                    self.shared.memory.store.put(&mut all);
+                }
             }
-            let at = open.iter().position(|list| list.is_for(home)).unwrap_or_else(|| {
-                turn = (turn + 1) % OPEN;
-                open[turn].restart(home);
-                turn
-            });
-            open[at].push(slot);
         }
-        open.iter_mut().for_each(Retired::send_home);
+    }
+
+    /// To the inboxes of their homes.
+    fn free_home(&mut self, list: &mut PacketList<A>) {
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
+        let mut sorted = Sorted::new(self.node);
+        retire(list, |home, run| {
+            if ptr::eq(home, self.home.as_ptr()) {
+                self.out -= i64::from(run.len());
+                run.for_each(|slot| self.keep(slot));
+            } else {
+                sorted.of(home).append(run);
+            }
+        });
+        sorted.send_home();
+    }
+
+    /// Buffers of this pool to `keep`, only their credit home.
+    fn free_here(&mut self, list: &mut PacketList<A>, mut keep: impl FnMut(&mut Self, Run<A>)) {
+        let mut sorted = Sorted::new(self.node);
+        retire(list, |home, run| {
+            if ptr::eq(home, self.home.as_ptr()) {
+                self.out -= i64::from(run.len());
+                return keep(self, run);
+            }
+            let retired = sorted.of(home);
+            if retired.keep(run.len(), &self.shared.memory.store) {
+                keep(self, run);
+            } else {
+                retired.append(run);
+            }
+        });
+        sorted.send_home();
     }
 
     #[inline]
@@ -185,25 +229,28 @@ impl<A: Arch> Cache<A> {
         self.stack.push(slot);
     }
 
-    /// Gives the coldest buffers to the depot.
+    /// Gives the coldest buffers to the stock.
     fn spill(&mut self) {
-        let cold = self.shared.bulk();
-        self.shared.stock(self.stack.drain(..cold));
+        let store = &self.shared.memory.store;
+        store.stock(self.stack.drain(..store.bulk()));
     }
 
     /// Makes sure that there is a buffer on the stack, and that the limit allows to take it.
     #[cold]
     fn refill(&mut self) -> Result<(), AllocError> {
-        self.take_inbox();
-        if self.out >= self.limit {
-            let taken = self.home().taken_away.load(Relaxed);
-            self.out -= taken.wrapping_sub(self.taken_seen) as i64;
-            self.taken_seen = taken;
-            if self.out >= self.limit {
-                return Err(AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 });
-            }
+        let mut word = self.home().account().read();
+        if self.stack.is_empty() && word.backlog() > 0 {
+            word = self.empty_inbox();
         }
-        if self.stack.is_empty() && !self.take_depot() {
+        self.note_credit(word);
+        if self.out >= self.limit {
+            return Err(AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 });
+        }
+        if self.stack.is_empty() {
+            let memory = &self.shared.memory;
+            memory.store.take(&memory.slots, |slot| self.stack.push(slot));
+        }
+        if self.stack.is_empty() {
             self.scavenge();
         }
         if self.stack.is_empty() {
@@ -215,24 +262,33 @@ impl<A: Arch> Cache<A> {
         Ok(())
     }
 
-    /// Buffers that others freed for us.
-    fn take_inbox(&mut self) {
-        // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
-        let home = unsafe { self.home.as_ref() };
-        self.out -= self.take_from(home) as i64;
+    /// Subtracts what was freed elsewhere since the last time.
+    pub(super) fn note_credit(&mut self, word: Word) {
+        self.out -= i64::from(since(word.freed(), self.seen));
+        self.seen = word.freed();
     }
 
-    /// Empties the inbox of `home` into the stack, and what does not fit into the depot. Returns how many there were.
-    fn take_from(&mut self, home: &Home<A>) -> usize {
-        let mut list = home.inbox.take_all();
+    /// Takes the buffers that others freed for us.
+    #[cold]
+    fn empty_inbox(&mut self) -> Word {
+        // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
+        let home = unsafe { self.home.as_ref() };
+        home.answer_kick();
+        let word = self.take_from(home);
+        if word.backlog() > home.store.defer_max() / 2 {
+            // Counted before we took, pushed after it: the next call looks again.
+            home.kick();
+        }
+        word
+    }
+
+    /// Empties the inbox of `home` into the stack, and what does not fit into the stock.
+    fn take_from(&mut self, home: &Home<A>) -> Word {
         let mut taken = 0;
-        let mut surplus = Vec::new();
-        while !list.is_null() {
-            let mut slot = list;
-            // SAFETY: lists taken from an inbox are ours, each ends in null, and their packets are retired.
-            list = unsafe { (*list).older.with(|l| *l) };
+        let mut surplus = Run::new();
+        for mut slot in home.take_all() {
             while let Some(s) = NonNull::new(slot) {
-                // SAFETY: as above.
+                // SAFETY: what was in an inbox is ours and ends in null.
                 slot = unsafe { s.as_ref().next.with(|n| *n) };
                 taken += 1;
                 if self.stack.len() < self.shared.cache_size {
@@ -242,28 +298,17 @@ impl<A: Arch> Cache<A> {
                 }
             }
         }
-        self.shared.stock(surplus.into_iter());
-        taken
-    }
-
-    fn take_depot(&mut self) -> bool {
-        let memory = &self.shared.memory;
-        let Some(first) = memory.depot.pop(&memory.slots) else { return false };
-        let mut slot = ptr::from_ref(first).cast_mut();
-        while let Some(s) = NonNull::new(slot) {
-            self.stack.push(s);
-            // SAFETY: a popped batch is ours and ends in null.
-            slot = unsafe { s.as_ref().next.with(|n| *n) };
+        if surplus.len() > 0 {
+            self.shared.memory.store.put(&mut surplus);
         }
-        true
+        home.account().taken(taken)
     }
 
     /// The last resort before an error: buffers that came home to a sender that is gone or has no use for them now.
     fn scavenge(&mut self) {
         let shared = self.shared.clone();
-        for home in shared.memory.homes.iter().filter(|h| !h.inbox.is_empty()) {
-            let taken = self.take_from(home) as u64;
-            home.taken_away.fetch_add(taken, Relaxed);
+        for home in shared.memory.homes.iter().filter(|h| h.account().read().backlog() > 0) {
+            self.take_from(home);
         }
     }
 
@@ -275,8 +320,15 @@ impl<A: Arch> Cache<A> {
 
 impl<A: Arch> Drop for Cache<A> {
     fn drop(&mut self) {
-        self.take_inbox();
-        self.shared.stock(self.stack.drain(..));
-        self.home().vacate();
+        // SAFETY: as in `empty_inbox`.
+        let home = unsafe { self.home.as_ref() };
+        self.note_credit(home.account().read());
+        // First, so that from now on buffers go to the stock. What was on its way before comes to the inbox still: who
+        // starves finds it there.
+        home.vacate(self.seen, self.out as u32);
+        if home.account().read().backlog() > 0 {
+            self.take_from(home);
+        }
+        self.shared.memory.store.stock(self.stack.drain(..));
     }
 }

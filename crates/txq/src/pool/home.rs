@@ -1,40 +1,54 @@
-//! Where a sender's buffers come home to.
+//! Where a sender's buffers come home to, and how.
 
 use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, AtomicPtr, CpuId};
+use crate::arch::{Arch, Atomic, AtomicPtr, CpuId, Event};
+use crate::pool::account::{Account, Word, since};
+use crate::pool::inbox::Inbox;
+use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
-use crate::sync::contention::Retries;
-use crate::sync::llist::LList;
+use crate::pool::store::{FreeMode, Store};
+use crate::sync::contention::Retry;
 
 /// A place for one sender's cache: the inbox that other CPUs put its buffers into.
 ///
-/// Homes are never removed while the pool lives. One whose sender is gone is vacant: its inbox may still fill, and
-/// whoever runs out of buffers empties it ([`Homes::iter`]), until a new sender moves in.
+/// Homes are never removed while the pool lives. One whose sender is gone is vacant, until a new sender moves in. What
+/// comes home there goes to the store, except for what was on its way when the sender left; whoever runs out of
+/// buffers finds that ([`Homes::iter`]).
 pub(crate) struct Home<A: Arch> {
-    /// Written by all who free this sender's buffers.
-    pub(super) inbox: CachePadded<LList<A, Slot<A>>>,
-    /// Buffers of this home that somebody else took out of the inbox. Read by the sender only when it is at its limit.
-    pub(super) taken_away: A::AtomicU64,
+    /// What a free on another CPU writes: with one node, this line and no other.
+    front: CachePadded<Front<A>>,
+    /// The inboxes of the nodes from the second on.
+    others: Box<[CachePadded<Inbox<A>>]>,
+    /// 1 when the sender shall empty its inbox at its next call. Read by the sender at every call, written seldom.
+    kicked: CachePadded<A::AtomicU32>,
+    /// Who sleeps for credit: the number of freed packets when it lay down, and above it how many more wake it.
+    waits_for: A::AtomicU64,
+    event: A::Event,
     /// The CPU that its sender allocates on.
     pub(super) cpu: A::AtomicU32,
-    /// 1 while a sender lives here.
-    occupied: A::AtomicU32,
+    /// The number of freed packets at which the packets of a sender that is gone are all back.
+    settled: A::AtomicU32,
+    pub(super) store: Arc<Store<A>>,
     /// For messages only.
     name: Mutex<String>,
     /// The home made before this one. Never changes.
     next: *const Home<A>,
-    /// The pool's, for pushes to the inbox.
-    pub(super) retries: Arc<Retries<A>>,
+}
+
+struct Front<A: Arch> {
+    account: Account<A>,
+    /// The first node's inbox.
+    inbox: Inbox<A>,
 }
 
 // SAFETY: `next` points to another home of the same pool, alive as long as this one.
 unsafe impl<A: Arch> Send for Home<A> {}
-// SAFETY: as above; everything else in it is atomic or a mutex.
+// SAFETY: as above; everything else in it is atomic, or made to be shared.
 unsafe impl<A: Arch> Sync for Home<A> {}
 
 impl<A: Arch> Home<A> {
@@ -46,41 +60,158 @@ impl<A: Arch> Home<A> {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn vacate(&self) {
-        self.occupied.store(0, Release);
+    #[inline]
+    pub(super) fn account(&self) -> &Account<A> {
+        &self.front.account
+    }
+
+    #[inline]
+    fn inbox(&self, node: usize) -> &Inbox<A> {
+        match node {
+            0 => &self.front.inbox,
+            _ => &self.others[node - 1],
+        }
+    }
+
+    /// Takes back buffers from a thread on `node`: the packets' credit at once, the memory by the pool's mode.
+    ///
+    /// Giving the buffers away comes last: when the last ones of a pool are home, the pool may end, and this home with it.
+    ///
+    /// The run's buffers are of this home.
+    #[inline]
+    pub(crate) fn take_back(&self, run: &mut Run<A>, node: impl FnOnce(&Store<A>) -> usize) {
+        let (store, n) = (&*self.store, run.len());
+        let max = if store.mode() == FreeMode::Defer { store.defer_max() } else { 0 };
+        if max == 0 {
+            self.credit(n);
+            return store.put(run);
+        }
+        let word = self.account().defer(n);
+        self.wake(word);
+        if word.vacant() || word.backlog() > max {
+            self.account().taken(n);
+            return store.put(run);
+        }
+        if word.backlog() > max / 2 {
+            self.kick();
+        }
+        self.inbox(if self.others.is_empty() { 0 } else { node(store) })
+            .push(run, || store.retries.note(Retry::Inbox));
+    }
+
+    /// Returns credit for `n` packets whose buffers go elsewhere.
+    #[inline]
+    pub(super) fn credit(&self, n: u32) {
+        let word = self.account().credit(n);
+        self.wake(word);
+    }
+
+    /// Wakes the sender if it sleeps and `word` has enough for it.
+    #[inline]
+    fn wake(&self, word: Word) {
+        if word.sleeps() {
+            self.wake_sleeper(word);
+        }
+    }
+
+    #[cold]
+    fn wake_sleeper(&self, word: Word) {
+        let waits_for = self.waits_for.load(Relaxed);
+        let (from, need) = (waits_for as u32, (waits_for >> 32) as u32);
+        if since(word.freed(), from) >= need && self.account().rouse() {
+            self.event.notify();
+        }
+    }
+
+    /// The sender lies down, having seen `freed`, until `need` more packets are freed.
+    pub(super) fn lie_down(&self, freed: u32, need: u32) -> Word {
+        self.waits_for.store(u64::from(need) << 32 | u64::from(freed), Relaxed);
+        self.account().sleep()
+    }
+
+    pub(super) fn event(&self) -> &A::Event {
+        &self.event
+    }
+
+    /// Has the sender empty its inbox at its next call.
+    #[inline]
+    pub(super) fn kick(&self) {
+        if self.kicked.load(Relaxed) == 0 {
+            self.kicked.store(1, Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_kicked(&self) -> bool {
+        self.kicked.load(Relaxed) != 0
+    }
+
+    /// Before the sender empties its inbox. Who frees after it has counted what it took ([`Account::taken`]) sees that,
+    /// and kicks again.
+    pub(super) fn answer_kick(&self) {
+        self.kicked.store(0, Relaxed);
+    }
+
+    /// The buffers in the inbox, by node: a first one each. Looks at all nodes, so ask [`Account::read`] before.
+    pub(super) fn take_all(&self) -> impl Iterator<Item = *mut Slot<A>> {
+        let inboxes = (0..=self.others.len()).map(|node| self.inbox(node));
+        inboxes.filter(|inbox| !inbox.is_empty()).map(Inbox::take_all)
+    }
+
+    /// The sender is gone; it has `out` packets on their way and has seen `freed` come back.
+    pub(super) fn vacate(&self, freed: u32, out: u32) {
+        self.settled.store(super::account::after(freed, out), Relaxed);
+        self.account().vacate();
+    }
+
+    /// Moves in, unless somebody lives here or packets of the last one are still on their way: their credit is not for
+    /// the next one.
+    fn occupy(&self) -> bool {
+        let word = self.account().read();
+        if !word.vacant() || word.freed() != self.settled.load(Relaxed) {
+            return false;
+        }
+        let Some(word) = self.account().occupy() else { return false };
+        // Somebody else may have lived here between the two looks.
+        let settled = word.freed() == self.settled.load(Relaxed);
+        if !settled {
+            self.account().vacate();
+        }
+        settled
     }
 }
 
 /// All homes of a pool: a list that only grows.
 pub(super) struct Homes<A: Arch> {
     newest: A::AtomicPtr<Home<A>>,
-    retries: Arc<Retries<A>>,
 }
 
 impl<A: Arch> Homes<A> {
-    pub(super) fn new(retries: Arc<Retries<A>>) -> Self {
-        Self { newest: A::AtomicPtr::new(ptr::null_mut()), retries }
+    pub(super) fn new() -> Self {
+        Self { newest: A::AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// A vacant home, or a new one.
-    pub(super) fn occupy(&self, name: &str, cpu: CpuId) -> &Home<A> {
-        let home = self.iter().find(|h| h.occupied.compare_exchange(0, 1, Acquire, Relaxed).is_ok());
-        let home = home.unwrap_or_else(|| self.build());
+    pub(super) fn occupy(&self, name: &str, cpu: CpuId, store: &Arc<Store<A>>) -> &Home<A> {
+        let home = self.iter().find(|h| h.occupy()).unwrap_or_else(|| self.build(store));
         *home.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
         home.cpu.store(cpu, Relaxed);
         home
     }
 
-    fn build(&self) -> &Home<A> {
+    fn build(&self, store: &Arc<Store<A>>) -> &Home<A> {
         let mut newest = self.newest.load(Acquire);
         let home = Box::into_raw(Box::new(Home {
-            inbox: CachePadded::new(LList::new()),
-            taken_away: A::AtomicU64::new(0),
+            front: CachePadded::new(Front { account: Account::new(), inbox: Inbox::new() }),
+            others: (1..store.nodes()).map(|_| CachePadded::new(Inbox::new())).collect(),
+            kicked: CachePadded::new(A::AtomicU32::new(0)),
+            waits_for: A::AtomicU64::new(0),
+            event: A::Event::new(),
             cpu: A::AtomicU32::new(0),
-            occupied: A::AtomicU32::new(1),
+            settled: A::AtomicU32::new(0),
+            store: store.clone(),
             name: Mutex::new(String::new()),
             next: newest,
-            retries: self.retries.clone(),
         }));
         // AcqRel: releases this home, acquires the one that it links to.
         while let Err(now) = self.newest.compare_exchange(newest, home, AcqRel, Acquire) {

@@ -4,44 +4,61 @@
 //!   Cache (a sender)  --alloc-->  Packet  --xmit, completion on any CPU-->  freed
 //!     ^   ^                                                                   |
 //!     |   +------- inbox of the sender's home (push / take all) <-------------+
-//!     +----------- depot (batches of 32, lock-free stack) <--- spills, senders that ended
+//!     +----------- depot (batches of 32, lock-free stack) <--- spills, what is too much, senders that ended
 //! ```
 //!
-//! A sender allocates from its own cache without an atomic operation. A packet that another thread frees goes to the
-//! inbox of the sender that allocated it, a list of packets for one compare-and-swap, so its memory returns to the CPU in
-//! whose caches it lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A sender that runs dry looks
-//! into its inbox, the depot, and at last the inboxes of all others; then it gets [`AllocError::Exhausted`]. Nothing
-//! here ever waits.
+//! A sender allocates from its own cache without an atomic operation. A packet that another thread frees ends there and
+//! then: its sender's credit ([`Cache::set_limit`]) returns, and a sender that sleeps for it ([`Cache::wait_credit`])
+//! wakes. Only the memory travels: to the inbox of the sender that allocated it, so that it returns to the CPU in whose
+//! caches it lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A run of packets costs one addition and
+//! one compare-and-swap on one cache line, however many they are.
+//!
+//! An inbox is bounded ([`PoolConfig::defer_max`]). What is freed beyond goes to the depot, for all senders; so does what
+//! a sender that is gone would get. At half of the bound the sender is kicked: its next call of alloc or free empties the
+//! inbox though it has buffers left. A sender that runs dry looks into its inbox, the depot, and at last the inboxes of
+//! all others; then it gets [`AllocError::Exhausted`]. No buffer is out of reach because a sender is idle or gone.
+//!
+//! [`FreeMode`] can be another: as the kernel did before, or with one lock. Those exist to be compared with, and wait for
+//! that lock; the default never waits for anybody.
 //!
 //! The pool's memory lives until its last handle is dropped. If packets are still alive then, the memory is given up
 //! rather than freed under them, and debug builds name the sender of each.
 
+mod account;
 mod cache;
 pub(crate) mod check;
+mod credit;
 mod depot;
 pub(crate) mod home;
+mod inbox;
 mod region;
 pub(crate) mod retired;
 pub(crate) mod slot;
+pub(crate) mod store;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::arch::{Arch, CellApi, CpuId, Native};
+use crate::cpumask::CpuMask;
 use crate::packet::Packet;
 use crate::sync::contention::Retries;
-use depot::Depot;
 use home::Homes;
 use region::Region;
 use slot::Slot;
+use store::Store;
 
 pub use cache::{AllocError, CACHE_SIZE, Cache};
 pub use region::Backing;
+pub use store::FreeMode;
+
+/// Buffers that may wait for a sender to take them, unless it is said (`net.core.skb_defer_max`).
+pub const DEFER_MAX: u32 = 128;
 
 /// What a pool shall be.
 #[derive(Debug, Clone)]
@@ -56,11 +73,30 @@ pub struct PoolConfig {
     pub headroom: u16,
     /// Where the memory comes from.
     pub backing: Backing,
+    /// Where memory goes that another thread frees than the one that allocated it.
+    pub free: FreeMode,
+    /// Under [`FreeMode::Defer`], how many buffers may wait for each sender to take them (`net.core.skb_defer_max`).
+    /// What is freed beyond goes to all senders. At half of it the sender is asked to take them at its next call. 0
+    /// turns deferring off.
+    pub defer_max: u32,
+    /// The CPUs of each NUMA node ([`Topology::nodes`](crate::topology::Topology::nodes)): each node frees to an inbox
+    /// of its own, so that two of them do not pass one cache line back and forth. Empty for one node; CPUs of none
+    /// count as the first's.
+    pub nodes: Vec<CpuMask>,
 }
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        Self { name: "pool".into(), buffers: 4096, room: 1920, headroom: 128, backing: Backing::Auto }
+        Self {
+            name: "pool".into(),
+            buffers: 4096,
+            room: 1920,
+            headroom: 128,
+            backing: Backing::Auto,
+            free: FreeMode::Defer,
+            defer_max: DEFER_MAX,
+            nodes: Vec::new(),
+        }
     }
 }
 
@@ -109,14 +145,13 @@ struct Shared<A: Arch> {
     headroom: u16,
     stride: usize,
     cache_size: usize,
-    retries: Arc<Retries<A>>,
     memory: ManuallyDrop<Memory<A>>,
 }
 
 /// What packets point into.
 struct Memory<A: Arch> {
     slots: Box<[Slot<A>]>,
-    depot: Depot<A>,
+    store: Arc<Store<A>>,
     homes: Homes<A>,
     region: Region,
 }
@@ -125,22 +160,18 @@ impl<A: Arch> Memory<A> {
     /// Buffers that are at home. Takes them off their lists.
     fn count_home(&self) -> usize {
         let mut home = 0;
-        let mut count = |mut slot: *mut Slot<A>| {
+        loop {
+            let before = home;
+            self.store.take(&self.slots, |_| home += 1);
+            if home == before {
+                break;
+            }
+        }
+        for mut slot in self.homes.iter().flat_map(|h| h.take_all()) {
             while !slot.is_null() {
                 home += 1;
-                // SAFETY: buffers on the depot or in an inbox, taken by us.
+                // SAFETY: buffers in an inbox, taken by us.
                 slot = unsafe { (*slot).next.with(|n| *n) };
-            }
-        };
-        while let Some(first) = self.depot.pop(&self.slots) {
-            count(ptr::from_ref(first).cast_mut());
-        }
-        for h in self.homes.iter() {
-            let mut list = h.inbox.take_all();
-            while !list.is_null() {
-                count(list);
-                // SAFETY: as above.
-                list = unsafe { (*list).older.with(|l| *l) };
             }
         }
         home
@@ -150,7 +181,7 @@ impl<A: Arch> Memory<A> {
 impl<A: Arch> Pool<A> {
     /// A pool with all of its buffers free.
     pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
-        let PoolConfig { name, buffers, room, headroom, backing } = config.clone();
+        let PoolConfig { name, buffers, room, headroom, backing, free, defer_max, nodes } = config.clone();
         let size = |what, value, range| PoolError::Size { name: name.clone(), what, value, range };
         if buffers == 0 || buffers > i32::MAX as u32 {
             return Err(size("buffers", buffers as usize, "1 to 2147483647"));
@@ -173,14 +204,12 @@ impl<A: Arch> Pool<A> {
             // SAFETY: within the region, which has `buffers` times `stride` bytes.
             .map(|i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) }))
             .collect();
-        let retries = Arc::new(Retries::new());
-        let (depot, homes) = (Depot::new(retries.clone()), Homes::new(retries.clone()));
-        let memory = Memory { slots, depot, homes, region };
         let cache_size = (buffers as usize / 32).clamp(1, CACHE_SIZE);
-        let memory = ManuallyDrop::new(memory);
-        let shared = Shared { name, buffers, room, headroom, stride, cache_size, retries, memory };
-        // From the last to the first, so that the depot hands out the lowest addresses first.
-        shared.stock(shared.memory.slots.iter().rev().map(NonNull::from));
+        let store = Arc::new(Store::new(free, (cache_size / 4).max(1), defer_max, &nodes));
+        let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
+        let shared = Shared { name, buffers, room, headroom, stride, cache_size, memory };
+        // From the last to the first, so that the stock hands out the lowest addresses first.
+        shared.memory.store.stock(shared.memory.slots.iter().rev().map(NonNull::from));
         Ok(Self(Arc::new(shared)))
     }
 
@@ -233,37 +262,39 @@ impl<A: Arch> Pool<A> {
 
     /// Failed attempts at the lock-free words of this pool.
     pub(crate) fn retries(&self) -> &Retries<A> {
-        &self.0.retries
+        &self.0.memory.store.retries
     }
 
     /// Buffers in use, by the name of the sender that allocated each. Exact when nothing moves; empty in release builds.
     pub fn in_use(&self) -> BTreeMap<String, usize> {
         self.0.in_use()
     }
+
+    /// Where memory goes that another thread frees than the one that allocated it.
+    pub fn free_mode(&self) -> FreeMode {
+        self.0.memory.store.mode()
+    }
+
+    /// [`PoolConfig::defer_max`], as it is now.
+    pub fn defer_max(&self) -> u32 {
+        self.0.memory.store.defer_max()
+    }
+
+    /// Changes [`PoolConfig::defer_max`] under traffic. Senders that have more waiting than half of it take it at their
+    /// next call.
+    pub fn set_defer_max(&self, packets: u32) {
+        let memory = &self.0.memory;
+        memory.store.set_defer_max(packets);
+        memory.homes.iter().filter(|h| h.account().read().backlog() > packets / 2).for_each(|h| h.kick());
+    }
+
+    /// Buffers that were freed elsewhere and wait for their senders to take them.
+    pub fn backlog(&self) -> u64 {
+        self.0.memory.homes.iter().map(|h| u64::from(h.account().read().backlog())).sum()
+    }
 }
 
 impl<A: Arch> Shared<A> {
-    /// Buffers that move between a cache and the depot at a time (`NAPI_SKB_CACHE_BULK`).
-    fn bulk(&self) -> usize {
-        (self.cache_size / 4).max(1)
-    }
-
-    /// Puts free buffers on the depot, in batches.
-    fn stock(&self, mut buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
-        while let Some(first) = buffers.next() {
-            let mut last = first;
-            for slot in buffers.by_ref().take(self.bulk() - 1) {
-                // SAFETY: the caller gives us free buffers that are its alone.
-                unsafe { last.as_ref().next.with_mut(|n| *n = slot.as_ptr()) };
-                last = slot;
-            }
-            // SAFETY: as above; descriptors live as long as the pool.
-            unsafe { last.as_ref().next.with_mut(|n| *n = ptr::null_mut()) };
-            // SAFETY: as above.
-            self.memory.depot.push(unsafe { first.as_ref() });
-        }
-    }
-
     fn in_use(&self) -> BTreeMap<String, usize> {
         let mut names = BTreeMap::new();
         for home in self.memory.slots.iter().filter_map(|s| s.check.holder()) {

@@ -3,52 +3,219 @@
 use std::ptr::{self, NonNull};
 
 use crate::arch::{Arch, CellApi};
+use crate::packet::{Packet, PacketList};
 use crate::pool::home::Home;
 use crate::pool::slot::Slot;
-use crate::sync::contention::Retry;
+use crate::pool::store::Store;
 
-/// A list of free buffers of one home. It must be sent home or kept; it is not dropped.
-pub(crate) struct Retired<A: Arch> {
-    home: *const Home<A>,
+/// Homes that [`Sorted`] collects for before it sends to one.
+const OPEN: usize = 4;
+
+/// Free buffers, linked by their `next`, oldest first. It must be given away; dropping it loses them.
+pub(crate) struct Run<A: Arch> {
     head: *mut Slot<A>,
+    /// Valid while `len > 0`; its `next` is not.
+    tail: *mut Slot<A>,
+    len: u32,
+}
+
+impl<A: Arch> Run<A> {
+    pub(super) const fn new() -> Self {
+        Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Adds a buffer that the caller gives up.
+    #[inline]
+    pub(super) fn push(&mut self, slot: NonNull<Slot<A>>) {
+        self.append(Run { head: slot.as_ptr(), tail: slot.as_ptr(), len: 1 });
+    }
+
+    /// Adds a run.
+    #[inline]
+    pub(super) fn append(&mut self, run: Run<A>) {
+        if self.len == 0 {
+            self.head = run.head;
+        } else {
+            self.link_to(run.head);
+        }
+        self.tail = run.tail;
+        self.len += run.len;
+    }
+
+    /// Calls `f` with each buffer, which is the caller's from then on.
+    #[inline]
+    pub(super) fn for_each(self, mut f: impl FnMut(NonNull<Slot<A>>)) {
+        let mut slot = self.head;
+        for left in (0..self.len).rev() {
+            // SAFETY: the run owns its buffers, each but the last with a valid `next`, which is read before the buffer is
+            // given away.
+            let (this, next) = unsafe {
+                let this = NonNull::new_unchecked(slot);
+                (this, if left > 0 { this.as_ref().next.with(|n| *n) } else { slot })
+            };
+            f(this);
+            slot = next;
+        }
+    }
+
+    /// The first buffer.
+    #[inline]
+    pub(super) fn head(&self) -> *mut Slot<A> {
+        self.head
+    }
+
+    /// Has the last buffer's `next` point to `slot`.
+    #[inline]
+    pub(super) fn link_to(&mut self, slot: *mut Slot<A>) {
+        debug_assert!(self.len > 0);
+        // SAFETY: the run owns its buffers, and `tail` is one of them.
+        unsafe { (*self.tail).next.with_mut(|n| *n = slot) };
+    }
+
+    /// Is empty from now on. The buffers were given away.
+    #[inline]
+    pub(super) fn forget(&mut self) {
+        self.len = 0;
+    }
+
+    /// Gives up the buffers: the first one, from which the others hang, up to a null.
+    #[inline]
+    pub(super) fn take(&mut self) -> *mut Slot<A> {
+        self.link_to(ptr::null_mut());
+        self.forget();
+        self.head
+    }
+}
+
+/// Ends the packets of a list, and calls `f` with each run of them that follow each other and are of one home. Nothing
+/// is written to any: until they are used again, their cache lines can stay with the CPU that they go home to.
+#[inline]
+pub(crate) fn retire<A: Arch>(list: &mut PacketList<A>, mut f: impl FnMut(*const Home<A>, Run<A>)) {
+    let (mut slot, mut left) = list.take_slots();
+    // SAFETY: the list has given up its packets, `left` of them from `slot` on.
+    let retire = |slot| unsafe { Packet::from_slot(NonNull::new_unchecked(slot)) }.retire();
+    // SAFETY: as above.
+    let home_of = |slot: *mut Slot<A>| unsafe { (*slot).body.with(|b| (*b).home) };
+    while left > 0 {
+        let home = home_of(slot);
+        let mut run = Run { head: slot, tail: slot, len: 0 };
+        loop {
+            retire(slot);
+            run.tail = slot;
+            run.len += 1;
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            // SAFETY: as above; a packet that is not the last has a valid `next`.
+            slot = unsafe { (*slot).next.with(|n| *n) };
+            if !ptr::eq(home_of(slot), home) {
+                break;
+            }
+        }
+        f(home, run);
+    }
+}
+
+/// Packets of one home that were freed elsewhere.
+pub(super) struct Retired<A: Arch> {
+    home: *const Home<A>,
+    /// Those whose buffers the freeing side keeps: only their credit goes home.
+    kept: u32,
+    run: Run<A>,
 }
 
 impl<A: Arch> Retired<A> {
-    /// An empty list, for buffers of no home yet.
-    pub(crate) const fn new() -> Self {
-        Self { home: ptr::null(), head: ptr::null_mut() }
+    /// Of no home yet.
+    const fn new() -> Self {
+        Self { home: ptr::null(), kept: 0, run: Run::new() }
     }
 
-    /// Whether buffers of `home` may be added.
+    /// Whether packets of `home` may be added.
     #[inline]
-    pub(crate) fn is_for(&self, home: *const Home<A>) -> bool {
+    fn is_for(&self, home: *const Home<A>) -> bool {
         ptr::eq(self.home, home)
     }
 
-    /// Sends home what there is and starts a list for `home`.
+    /// Begins anew for `home`. What there was has been sent.
     #[inline]
-    pub(crate) fn restart(&mut self, home: *const Home<A>) {
-        self.send_home();
+    fn restart(&mut self, home: *const Home<A>) {
         self.home = home;
     }
 
-    /// Adds a buffer of the list's home, which the caller gives up.
+    /// Adds buffers of the home.
     #[inline]
-    pub(crate) fn push(&mut self, slot: NonNull<Slot<A>>) {
-        let old = std::mem::replace(&mut self.head, slot.as_ptr());
-        // SAFETY: the buffer was the caller's alone, and now is the list's.
-        unsafe { slot.as_ref().next.with_mut(|n| *n = old) };
+    pub(super) fn append(&mut self, run: Run<A>) {
+        self.run.append(run);
     }
 
-    /// Puts the list into the inbox of its home: one compare-and-swap, however many they are.
+    /// Counts `n` packets of the home whose buffers the caller keeps, if they are of the pool that `store` belongs to.
     #[inline]
-    pub(crate) fn send_home(&mut self) {
-        let head = std::mem::replace(&mut self.head, ptr::null_mut());
-        if !head.is_null() {
-            // SAFETY: buffers of a home were pushed, and a buffer's home lives as long as its pool.
-            let home = unsafe { &*self.home };
-            // SAFETY: the list owns its buffers, and gives them up.
-            unsafe { home.inbox.push_or(head, || home.retries.note(Retry::Inbox)) };
+    pub(super) fn keep(&mut self, n: u32, store: &Store<A>) -> bool {
+        // SAFETY: packets of the home are alive, and so is the home.
+        let same = ptr::eq(unsafe { &*(*self.home).store }, store);
+        self.kept += if same { n } else { 0 };
+        same
+    }
+
+    /// Sends home what there is: an addition for the credit, and a compare-and-swap for the memory, however many they are.
+    #[inline]
+    fn send_home(&mut self, node: impl FnOnce(&Store<A>) -> usize) {
+        if self.kept > 0 {
+            // SAFETY: homes live as long as their pool, which whoever keeps its buffers keeps alive.
+            unsafe { (*self.home).credit(self.kept) };
+            self.kept = 0;
+        }
+        if self.run.len() > 0 {
+            // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
+            unsafe { (*self.home).take_back(&mut self.run, node) };
+        }
+    }
+}
+
+/// Packets of several homes, sorted as they come.
+pub(super) struct Sorted<A: Arch> {
+    open: [Retired<A>; OPEN],
+    last: usize,
+    node: usize,
+}
+
+impl<A: Arch> Sorted<A> {
+    /// For a thread on `node`.
+    #[inline]
+    pub(super) fn new(node: usize) -> Self {
+        Self { open: [const { Retired::new() }; OPEN], last: 0, node }
+    }
+
+    /// Where packets of `home` are collected.
+    #[inline]
+    pub(super) fn of(&mut self, home: *const Home<A>) -> &mut Retired<A> {
+        if !self.open[self.last].is_for(home) {
+            self.find(home);
+        }
+        &mut self.open[self.last]
+    }
+
+    fn find(&mut self, home: *const Home<A>) {
+        let found = self.open.iter().position(|retired| retired.is_for(home));
+        self.last = found.unwrap_or_else(|| {
+            let turn = (self.last + 1) % OPEN;
+            self.open[turn].send_home(|store| self.node.min(store.nodes() - 1));
+            self.open[turn].restart(home);
+            turn
+        });
+    }
+
+    /// Sends all home.
+    #[inline]
+    pub(super) fn send_home(mut self) {
+        for retired in &mut self.open {
+            retired.send_home(|store| self.node.min(store.nodes() - 1));
         }
     }
 }

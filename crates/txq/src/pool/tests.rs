@@ -1,9 +1,20 @@
 use super::*;
 use crate::packet::PacketList;
 
+mod counting;
+mod modes;
+
 fn pool(buffers: u32) -> Pool {
     let backing = Backing::Heap;
-    Pool::new(&PoolConfig { name: "p".into(), buffers, room: 256, headroom: 64, backing }).unwrap()
+    Pool::new(&PoolConfig {
+        name: "p".into(),
+        buffers,
+        room: 256,
+        headroom: 64,
+        backing,
+        ..PoolConfig::default()
+    })
+    .unwrap()
 }
 
 #[test]

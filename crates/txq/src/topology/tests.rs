@@ -56,6 +56,19 @@ fn the_highest_level_decides() {
 }
 
 #[test]
+fn nodes_are_those_with_cpus() {
+    let sys = FakeSys::new("nodes");
+    assert_eq!(Topology::nodes(&sys.0).unwrap(), []);
+    sys.file("../node/online", "0-1,3\n").file("../node/node0/cpulist", "0-3\n");
+    // Memory without CPUs.
+    sys.file("../node/node1/cpulist", "\n").file("../node/node3/cpulist", "4,6\n");
+    let nodes = Topology::nodes(&sys.0).unwrap();
+    assert_eq!(nodes.iter().map(CpuMask::to_string).collect::<Vec<_>>(), ["0-3", "4,6"]);
+    sys.file("../node/node3/cpulist", "4,x\n");
+    assert!(Topology::nodes(&sys.0).unwrap_err().to_string().contains("node3/cpulist"));
+}
+
+#[test]
 fn offline_cpus_are_in_no_domain() {
     let sys = FakeSys::new("offline");
     sys.file("online", "0,2-3\n");

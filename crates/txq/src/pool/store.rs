@@ -1,0 +1,194 @@
+//! The buffers that are in nobody's cache and in nobody's inbox, and the rule by which freed ones get anywhere.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic, CellApi, CpuId};
+use crate::cpumask::CpuMask;
+use crate::pool::depot::Depot;
+use crate::pool::retired::Run;
+use crate::pool::slot::Slot;
+use crate::sync::contention::Retries;
+use crate::sync::spinlock::SpinLock;
+
+/// Where the memory of a packet goes that another thread frees than the one that allocated it. Its credit
+/// ([`Sender::set_limit`](crate::Sender::set_limit)) returns at once in every mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FreeMode {
+    /// Home: to the sender that allocated it, up to [`PoolConfig::defer_max`](super::PoolConfig::defer_max) of them,
+    /// without a lock (Linux since e20dfbad8aab, `skb_attempt_defer_free`).
+    #[default]
+    Defer,
+    /// To one list under one lock, as if there were nothing but an allocator's slow path. A thread takes the lock once
+    /// for each list of packets that it frees, and once for each 32 buffers that it allocates.
+    Shared,
+    /// Into the cache of the thread that frees, as Linux did before that commit. A full cache gives 32 buffers at a
+    /// time to the list of [`FreeMode::Shared`], and an empty one takes as many from there.
+    Keep,
+}
+
+/// All that a pool's threads share, but for the homes.
+pub(crate) struct Store<A: Arch> {
+    mode: FreeMode,
+    /// Buffers in a batch.
+    bulk: usize,
+    defer_max: A::AtomicU32,
+    /// The node of each CPU that is not on the first one.
+    node_of: Box<[u16]>,
+    nodes: usize,
+    /// Exchanges that failed.
+    pub(super) retries: Arc<Retries<A>>,
+    /// The stock under [`FreeMode::Defer`].
+    depot: Depot<A>,
+    /// The stock under the others: linked by `next` through the buffers, as an allocator's free list is.
+    locked: CachePadded<SpinLock<A, Locked<A>>>,
+}
+
+struct Locked<A: Arch>(*mut Slot<A>);
+
+// SAFETY: the list owns its buffers.
+unsafe impl<A: Arch> Send for Locked<A> {}
+
+impl<A: Arch> Store<A> {
+    pub(super) fn new(mode: FreeMode, bulk: usize, defer_max: u32, nodes: &[CpuMask]) -> Self {
+        let mut node_of = vec![0; nodes.iter().map(CpuMask::width).max().unwrap_or(0)];
+        for (node, cpus) in nodes.iter().enumerate() {
+            cpus.iter().for_each(|cpu| node_of[cpu] = node as u16);
+        }
+        let retries = Arc::new(Retries::new());
+        Self {
+            mode,
+            bulk,
+            defer_max: A::AtomicU32::new(defer_max),
+            node_of: node_of.into(),
+            nodes: nodes.len().max(1),
+            depot: Depot::new(retries.clone()),
+            retries,
+            locked: CachePadded::new(SpinLock::new(Locked(ptr::null_mut()))),
+        }
+    }
+
+    #[inline]
+    pub(super) fn mode(&self) -> FreeMode {
+        self.mode
+    }
+
+    /// Buffers that move between a cache and the stock at a time (`NAPI_SKB_CACHE_BULK`).
+    pub(super) fn bulk(&self) -> usize {
+        self.bulk
+    }
+
+    #[inline]
+    pub(super) fn defer_max(&self) -> u32 {
+        self.defer_max.load(Relaxed)
+    }
+
+    pub(super) fn set_defer_max(&self, packets: u32) {
+        self.defer_max.store(packets, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The node of a CPU; the first for one that none names.
+    pub(super) fn node_of(&self, cpu: CpuId) -> usize {
+        self.node_of.get(cpu as usize).map_or(0, |&node| node.into())
+    }
+
+    /// The node of the CPU that runs the caller.
+    pub(crate) fn node_here(&self) -> usize {
+        self.node_of(A::cpu())
+    }
+
+    /// Puts free buffers into the stock.
+    pub(super) fn stock(&self, buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
+        let mut run = Run::new();
+        for slot in buffers {
+            run.push(slot);
+            if self.mode == FreeMode::Defer && run.len() as usize == self.bulk {
+                self.put(&mut run);
+            }
+        }
+        if run.len() > 0 {
+            self.put(&mut run);
+        }
+    }
+
+    /// Puts a run into the stock. Nothing of the pool is touched after its last buffer is there.
+    pub(super) fn put(&self, run: &mut Run<A>) {
+        if self.mode != FreeMode::Defer {
+            return self.locked.with(|held| {
+                let list = held.data();
+                run.link_to(list.0);
+                list.0 = run.head();
+                run.forget();
+            });
+        }
+        let mut batch = run.take();
+        while !batch.is_null() {
+            // SAFETY: a run's buffers are ours until they are pushed, and end in null.
+            let rest = unsafe { self.cut(batch) };
+            // SAFETY: as above; descriptors live as long as the pool.
+            self.depot.push(unsafe { &*batch });
+            batch = rest;
+        }
+    }
+
+    /// Takes about as many buffers out of the stock as move at a time, fewer if there are no more, and hands each to
+    /// `keep`.
+    pub(super) fn take(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) {
+        let mut taken = 0;
+        while taken < self.bulk {
+            let mut slot = match self.mode {
+                FreeMode::Defer => {
+                    self.depot.pop(slots).map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
+                }
+                FreeMode::Shared | FreeMode::Keep => self.take_locked(),
+            };
+            if slot.is_null() {
+                return;
+            }
+            while let Some(s) = NonNull::new(slot) {
+                // SAFETY: what was taken is ours and ends in null.
+                slot = unsafe { s.as_ref().next.with(|n| *n) };
+                keep(s);
+                taken += 1;
+            }
+        }
+    }
+
+    fn take_locked(&self) -> *mut Slot<A> {
+        self.locked.with(|held| {
+            let list = held.data();
+            let first = list.0;
+            if !first.is_null() {
+                // SAFETY: the list owns its buffers, and ends in null.
+                list.0 = unsafe { self.cut(first) };
+            }
+            first
+        })
+    }
+
+    /// Cuts a list behind as many buffers as move at a time, and returns the rest.
+    ///
+    /// # Safety
+    /// The buffers from `first` on are the caller's, and the last one's `next` is null.
+    unsafe fn cut(&self, first: *mut Slot<A>) -> *mut Slot<A> {
+        let mut last = first;
+        for _ in 1..self.bulk {
+            // SAFETY: the caller's promise.
+            let next = unsafe { (*last).next.with(|n| *n) };
+            if next.is_null() {
+                return next;
+            }
+            last = next;
+        }
+        // SAFETY: as above.
+        unsafe { (*last).next.with_mut(|n| ptr::replace(n, ptr::null_mut())) }
+    }
+}

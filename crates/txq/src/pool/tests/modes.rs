@@ -1,0 +1,247 @@
+//! Where memory and credit go when another thread frees: the modes, the bound, the kick, the nodes, the homes.
+
+use super::counting::{Counting, operations};
+use super::*;
+
+const MODES: [FreeMode; 3] = [FreeMode::Defer, FreeMode::Shared, FreeMode::Keep];
+
+fn with<A: Arch>(change: impl FnOnce(&mut PoolConfig)) -> Pool<A> {
+    let mut config = PoolConfig { room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
+    change(&mut config);
+    Pool::new(&config).unwrap()
+}
+
+fn take<A: Arch>(cache: &mut Cache<A>, n: usize) -> PacketList<A> {
+    let mut list = PacketList::new();
+    assert_eq!(cache.alloc_batch(n, 8, &mut list), Ok(n));
+    list
+}
+
+/// Nothing is out, nothing waits, and every buffer can be had once no cache is left.
+fn assert_quiet<A: Arch>(pool: &Pool<A>) {
+    assert_eq!(pool.in_use(), BTreeMap::new());
+    let n = pool.buffers() as usize;
+    assert_eq!(pool.cache("last", 0).alloc_batch(n + 1, 8, &mut PacketList::new()), Ok(n));
+    assert_eq!(pool.backlog(), 0);
+}
+
+/// (T24) Credit returns when a packet is freed, once, wherever its memory goes and whoever takes it later.
+#[test]
+fn credit_returns_at_once_and_once() {
+    for free in MODES {
+        let pool = with::<Native>(|c| (c.free, c.buffers) = (free, 512));
+        let (mut sender, mut other) = (pool.cache("sender", 0), pool.cache("other", 1));
+        sender.set_limit(8);
+        for round in 0..20 {
+            let mut out = take(&mut sender, 8);
+            assert!(matches!(sender.alloc(8), Err(AllocError::Limit { limit: 8, .. })), "{free:?} {round}");
+            match round % 3 {
+                0 => other.free(&mut out),
+                1 => drop(out),
+                _ => sender.free(&mut out),
+            }
+            // Whoever empties the inbox changes nothing of it.
+            if round % 4 == 0 {
+                drop(take(&mut pool.cache("starving", 2), 300));
+            }
+        }
+        drop((sender, other));
+        assert_quiet(&pool);
+    }
+}
+
+/// Memory goes where the mode says.
+#[test]
+fn each_mode_has_its_place_for_memory() {
+    for free in MODES {
+        let pool = with::<Native>(|c| (c.free, c.buffers) = (free, 512));
+        let (mut sender, mut other) = (pool.cache("sender", 0), pool.cache("other", 1));
+        let had = sender.stack.len();
+        other.free(&mut take(&mut sender, 3));
+        let (waits, kept) = (pool.backlog(), other.stack.len());
+        assert_eq!(
+            (waits, kept),
+            match free {
+                FreeMode::Defer => (3, 0),
+                FreeMode::Shared => (0, 0),
+                FreeMode::Keep => (0, 3),
+            }
+        );
+        assert!(sender.stack.len() >= had);
+        // A full cache gives a part to the stock, and stays within its size.
+        for _ in 0..10 {
+            other.free(&mut take(&mut sender, 30));
+            assert!(other.stack.len() <= pool.0.cache_size);
+        }
+        drop((sender, other));
+        assert_quiet(&pool);
+    }
+}
+
+/// A packet of another pool goes back to that pool, by that pool's mode.
+#[test]
+fn nobody_keeps_what_belongs_to_another_pool() {
+    for (mine, theirs) in MODES.into_iter().flat_map(|a| MODES.map(|b| (a, b))) {
+        let [here, there] = [mine, theirs].map(|free| with::<Native>(|c| (c.free, c.buffers) = (free, 64)));
+        let (mut sender, mut guest) = (here.cache("sender", 0), there.cache("guest", 0));
+        let mut mixed = take(&mut sender, 3);
+        mixed.append(&mut take(&mut guest, 3));
+        mixed.append(&mut take(&mut sender, 2));
+        here.cache("completion", 1).free(&mut mixed);
+        drop((sender, guest));
+        assert_quiet(&here);
+        assert_quiet(&there);
+    }
+}
+
+/// (T27) The bound holds at any value, also when it changes; nothing is stuck and nothing is stranded.
+#[test]
+fn the_backlog_is_bounded() {
+    for max in [0, 1, 2, 3, 128] {
+        let pool = with::<Native>(|c| (c.defer_max, c.buffers) = (max, 256));
+        let mut sender = pool.cache("sender", 0);
+        for _ in 0..3 {
+            let mut out = take(&mut sender, 200);
+            while let Some(packet) = out.pop_front() {
+                drop(packet);
+                assert!(pool.backlog() <= max.into());
+            }
+            // What was too much is there for all.
+            assert!(pool.cache("other", 0).alloc_batch(200, 8, &mut PacketList::new()).is_ok());
+        }
+        for live in [2, 0, 1, 64, 0] {
+            pool.set_defer_max(live);
+            assert_eq!(pool.defer_max(), live);
+            drop(take(&mut sender, 100));
+            sender.free(&mut PacketList::new());
+            assert!(pool.backlog() <= (live / 2).into(), "the sender was not told that the bound is {live}");
+        }
+        drop(sender);
+        assert_quiet(&pool);
+    }
+}
+
+/// Above half of the bound the sender empties its inbox at its next call, though it has buffers.
+#[test]
+fn half_of_the_bound_kicks() {
+    let pool = with::<Native>(|c| (c.defer_max, c.buffers) = (10, 1024));
+    let mut sender = pool.cache("sender", 0);
+    let mut out = take(&mut sender, 12);
+    for waits in 1..=5 {
+        drop(out.pop_front());
+        sender.free(&mut PacketList::new());
+        assert_eq!(pool.backlog(), waits, "the sender took what may wait");
+    }
+    drop(out.pop_front());
+    assert_eq!(pool.backlog(), 6);
+    assert!(!sender.stack.is_empty());
+    drop(sender.alloc(8));
+    // The packet of this call has come after the look.
+    assert_eq!(pool.backlog(), 1);
+    drop((out, sender));
+    assert_quiet(&pool);
+}
+
+/// (T25) A sender that looks finds that nothing waits by one load, however many nodes there are; and what any of them
+/// freed is found.
+#[test]
+fn a_look_into_an_empty_inbox_costs_the_same_with_64_nodes() {
+    let costs = [1, 64].map(|nodes| {
+        let nodes: Vec<CpuMask> = (0..nodes).map(|cpu| [cpu].into_iter().collect()).collect();
+        let last = nodes.len() as u32 - 1;
+        let pool = with::<Counting>(|c| (c.nodes, c.buffers) = (nodes, 64));
+        let mut sender = pool.cache("sender", 0);
+        let (dry, packet) = operations(|| sender.alloc(8).unwrap());
+        let (idle, ()) = operations(|| sender.free(&mut PacketList::new()));
+        let mut far = PacketList::from_iter([packet]);
+        let rest = take(&mut sender, 63);
+        assert!(sender.alloc(8).is_err());
+        pool.cache("far", last).free(&mut far);
+        assert_eq!(pool.backlog(), 1);
+        drop(sender.alloc(8).expect("what the far node freed"));
+        drop((rest, sender));
+        assert_quiet(&pool);
+        (dry, idle)
+    });
+    assert_eq!(costs[0], costs[1]);
+    assert!(costs[0].1 <= 1, "{costs:?}");
+}
+
+/// Nodes free to inboxes of their own, and all of them come home.
+#[test]
+fn every_node_comes_home() {
+    let nodes: Vec<CpuMask> = (0..5).map(|node| (node * 2..node * 2 + 2).collect()).collect();
+    let pool = with::<Native>(|c| (c.nodes, c.buffers) = (nodes, 64));
+    let mut sender = pool.cache("sender", 3);
+    for cpu in [0, 1, 3, 8, 9, 10, 4000] {
+        pool.cache("far", cpu).free(&mut take(&mut sender, 2));
+    }
+    drop(take(&mut sender, 9));
+    drop(sender);
+    assert_quiet(&pool);
+}
+
+/// (T26) What is freed after its sender is gone is there for all at once.
+#[test]
+fn nobody_defers_to_a_sender_that_is_gone() {
+    let pool = with::<Native>(|c| c.buffers = 64);
+    let mut gone = pool.cache("gone", 0);
+    let (before, after) = (take(&mut gone, 3), take(&mut gone, 4));
+    drop(before);
+    drop(gone);
+    assert_eq!(pool.backlog(), 0, "a sender that ends takes what waits");
+    drop(after);
+    assert_eq!(pool.backlog(), 0, "a sender that is gone takes nothing");
+    assert_quiet(&pool);
+}
+
+/// A home with packets on their way is not for the next sender: their credit would be, too.
+#[test]
+fn credit_is_not_inherited() {
+    for free in MODES {
+        let pool = with::<Native>(|c| (c.free, c.buffers) = (free, 64));
+        let mut gone = pool.cache("gone", 0);
+        let left = take(&mut gone, 3);
+        drop(gone);
+        let homes = |pool: &Pool| pool.0.memory.homes.iter().count();
+        let mut heir = pool.cache("heir", 0);
+        assert_eq!(homes(&pool), 2);
+        heir.set_limit(2);
+        let kept = take(&mut heir, 2);
+        drop(left);
+        assert!(matches!(heir.alloc(8), Err(AllocError::Limit { .. })));
+        // Now the first home is free.
+        drop(pool.cache("third", 0));
+        assert_eq!(homes(&pool), 2);
+        drop((kept, heir));
+        assert_quiet(&pool);
+    }
+}
+
+/// Who sleeps at its limit gets up when half of it is free, or when it has waited long enough.
+#[test]
+fn a_sender_sleeps_until_half_of_its_limit_is_free() {
+    for free in MODES {
+        let pool = with::<Native>(|c| (c.free, c.buffers) = (free, 64));
+        let mut sender = pool.cache("sender", 0);
+        assert!(sender.wait_credit(None), "without a limit there is nothing to wait for");
+        sender.set_limit(4);
+        let mut out = take(&mut sender, 4);
+        assert!(!sender.wait_credit(Some(0)));
+        assert!(!sender.wait_credit(Some(Native::now() + 1000)));
+        let rounds = if cfg!(miri) { 3 } else { 300 };
+        std::thread::scope(|scope| {
+            let (to, from) = std::sync::mpsc::channel::<PacketList>();
+            scope.spawn(move || from.into_iter().for_each(drop));
+            for _ in 0..rounds {
+                while let Some(packet) = out.pop_front() {
+                    to.send(PacketList::from_iter([packet])).unwrap();
+                }
+                assert!(sender.wait_credit(None));
+                let _ = sender.alloc_batch(4, 8, &mut out);
+            }
+        });
+        drop((out, sender));
+        assert_quiet(&pool);
+    }
+}
