@@ -80,6 +80,6 @@ mod worker;
 pub mod xps;
 
 pub use netdev::NetDev;
-pub use sender::Sender;
+pub use sender::{Flow, Sender};
 pub use txqueue::TxCounters;
 pub use worker::Worker;

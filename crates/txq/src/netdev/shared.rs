@@ -10,7 +10,7 @@ use crate::drop::DropReason;
 use crate::enqueue::Discipline;
 use crate::flow::FlowHasher;
 use crate::pool::Pool;
-use crate::qdisc::Env;
+use crate::qdisc::{Env, Parent};
 use crate::schedule::Schedule;
 use crate::sender::SenderCounters;
 use crate::stats::device::{DeviceStats, QueueStats};
@@ -45,10 +45,14 @@ pub(crate) struct Shared<A: Arch> {
     pub(crate) env: Env,
     pub(crate) txqs: Box<[TxQueue<A>]>,
     pub(crate) roots: Box<[Root<A>]>,
-    /// The mq above the roots, if there is one.
-    pub(super) mq: Option<Handle>,
+    /// The mq or mqprio above the roots, if there is one.
+    pub(super) mq: Option<(Handle, Parent)>,
     pub(crate) sched: Box<[Schedule<A>]>,
     pub(crate) steering: Arc<Rcu<A, Steering>>,
+    /// For whoever makes a new version of `steering` from the old one.
+    pub(super) steer_lock: SpinLock<A, ()>,
+    /// How long a choice of txqs may be kept although another is due, 0 for ever (`net.core.txq_reselection_ms`).
+    pub(crate) reselection: Nanos,
     pub(crate) hasher: FlowHasher,
     pub(crate) sampling: Sampling,
     pub(super) senders: SpinLock<A, Senders<A>>,

@@ -11,7 +11,7 @@ fn topology(domains: &[&str]) -> Topology {
 }
 
 fn txqs_of(map: &XpsMap, cpu: usize) -> Vec<u16> {
-    map.txqs_of(cpu).collect()
+    map.txqs_of(cpu, 0).collect()
 }
 
 fn no_hash() -> u32 {
@@ -21,19 +21,19 @@ fn no_hash() -> u32 {
 #[test]
 fn one_txq_needs_no_hash() {
     let map = XpsMap::from_masks(&masks(&["", "0", "", "1"]), 4, 3).unwrap();
-    assert_eq!(map.pick(0, no_hash), Some(1));
-    assert_eq!(map.pick(1, no_hash), Some(3));
-    assert_eq!(map.pick(2, no_hash), None);
-    assert_eq!(map.pick(3, no_hash), None, "a CPU the map does not know");
+    assert_eq!(map.pick(0, 0, no_hash), Some(1));
+    assert_eq!(map.pick(1, 0, no_hash), Some(3));
+    assert_eq!(map.pick(2, 0, no_hash), None);
+    assert_eq!(map.pick(3, 0, no_hash), None, "a CPU the map does not know");
 }
 
 #[test]
 fn several_txqs_are_chosen_by_the_high_bits_of_the_hash() {
     let map = XpsMap::from_masks(&masks(&["0", "0-1", "0"]), 8, 2).unwrap();
     let picks =
-        [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaab, u32::MAX].map(|hash| map.pick(0, || hash).unwrap());
+        [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaab, u32::MAX].map(|hash| map.pick(0, 0, || hash).unwrap());
     assert_eq!(picks, [0, 0, 1, 2, 2]);
-    assert_eq!(map.pick(1, no_hash), Some(1));
+    assert_eq!(map.pick(1, 0, no_hash), Some(1));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn errors_name_the_txq_and_the_remedy() {
 #[test]
 fn enough_txqs_for_all_give_the_nth_online_cpu_txq_n() {
     let map = XpsMap::auto(&topology(&["0,2", "1,5"]), 9).unwrap();
-    let picks: Vec<_> = (0..6).map(|cpu| map.pick(cpu, no_hash)).collect();
+    let picks: Vec<_> = (0..6).map(|cpu| map.pick(cpu, 0, no_hash)).collect();
     assert_eq!(picks, [Some(0), Some(1), Some(2), None, None, Some(3)]);
     assert!(map.mask_of(4).is_empty() && map.mask_of(9).is_empty());
 }
@@ -134,7 +134,7 @@ proptest! {
         let masks: Vec<CpuMask> = lists.iter().map(|cpus| cpus.iter().copied().collect()).collect();
         let map = XpsMap::from_masks(&masks, 7, 5).unwrap();
         for cpu in 0..5 {
-            let pick = map.pick(cpu, || hash);
+            let pick = map.pick(cpu, 0, || hash);
             prop_assert_eq!(pick.is_none(), txqs_of(&map, cpu).is_empty());
             prop_assert!(pick.is_none_or(|txq| masks[usize::from(txq)].contains(cpu)));
         }
@@ -146,7 +146,7 @@ proptest! {
         let map = XpsMap::auto(&topology, txqs).unwrap();
         let cpus = topology.online().len();
         for cpu in topology.online().iter() {
-            prop_assert_eq!(map.txqs_of(cpu).len(), 1, "every CPU has its txq");
+            prop_assert_eq!(map.txqs_of(cpu, 0).len(), 1, "every CPU has its txq");
         }
         let masks: Vec<CpuMask> = (0..txqs as u16).map(|txq| map.mask_of(txq)).collect();
         let used = masks.iter().filter(|mask| !mask.is_empty()).count();
