@@ -220,3 +220,63 @@ impl<A: Arch> Here<A> {
         self.reader.get().pick(self.cpu, packet.priority(), packet.rx_queue(), known)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpumask::CpuMask;
+
+    fn map(
+        make: fn(&[CpuMask], usize, usize) -> Result<XpsMap, crate::xps::XpsError>,
+        lists: [&str; 4],
+    ) -> XpsMap {
+        make(&lists.map(|list| CpuMask::parse_list(list, 8).unwrap()), 4, 4).unwrap()
+    }
+
+    fn no_hash() -> u32 {
+        panic!("no flow decides here")
+    }
+
+    /// What the kernel does, stop by stop.
+    #[test]
+    fn the_order_of_decision() {
+        let none = Steering { real: 4, classes: TrafficClasses::default(), cpus: None, rxqs: None };
+        assert_eq!(none.pick(0, 0, None, || u32::MAX), 3);
+        assert_eq!([0, 3, 4, 65535].map(|rxq| none.pick(0, 0, Some(rxq), no_hash)), [0, 3, 0, 3]);
+        let cpus = Some(map(XpsMap::from_masks, ["", "0", "", "1"]));
+        let by_cpu = Steering { cpus, ..none.clone() };
+        assert_eq!([0, 1].map(|cpu| by_cpu.pick(cpu, 0, Some(2), no_hash)), [1, 3], "not by the rx queue");
+        assert_eq!(by_cpu.pick(2, 0, Some(2), no_hash), 2, "a CPU without a txq falls back");
+        assert_eq!([0, 1, 2].map(|cpu| by_cpu.fixed(cpu)), [Some(1), Some(3), None]);
+        let rxqs = Some(map(XpsMap::from_rxq_masks, ["2", "", "2", ""]));
+        let by_rxq = Steering { rxqs, ..by_cpu.clone() };
+        assert_eq!([1, u32::MAX].map(|hash| by_rxq.pick(0, 0, Some(2), || hash)), [0, 2]);
+        assert_eq!(by_rxq.pick(0, 0, Some(1), no_hash), 1, "an rx queue without a txq leaves it to the CPU");
+        assert_eq!((by_rxq.pick(0, 0, None, no_hash), by_rxq.fixed(0)), (1, None));
+        // A txq that is not in use is as good as none, step by step.
+        let fewer = Steering { real: 2, ..by_rxq.clone() };
+        assert_eq!(fewer.pick(0, 0, Some(2), || u32::MAX), 1, "rx queue: 2, CPU: 1");
+        assert_eq!(
+            fewer.pick(1, 0, Some(2), || u32::MAX),
+            0,
+            "rx queue: 2, CPU: 3, fallback: rx queue 2 of 2"
+        );
+        let fewer = Steering { real: 2, ..by_cpu.clone() };
+        assert_eq!((fewer.fixed(0), fewer.fixed(1)), (Some(1), None));
+        assert_eq!(Steering { real: 1, ..by_rxq }.pick(1, 0, Some(2), no_hash), 0);
+    }
+
+    #[test]
+    fn a_class_decides_within_its_txqs() {
+        let classes =
+            TrafficClasses::new(std::array::from_fn(|p| u8::from(p > 7)), &[(1, 0), (2, 2)], 4).unwrap();
+        let cpus = map(XpsMap::from_masks, ["0", "", "0-1", ""]).in_classes(&classes).unwrap();
+        let steering = Steering { real: 4, classes, cpus: Some(cpus), rxqs: None };
+        assert_eq!([0, 8].map(|priority| steering.pick(0, priority, None, no_hash)), [0, 2]);
+        assert_eq!(steering.pick(1, 8, None, no_hash), 2);
+        assert_eq!(steering.pick(1, 0, None, || u32::MAX), 0, "no txq for CPU 1 in this class");
+        assert_eq!(steering.pick(2, 8, None, || u32::MAX), 3);
+        assert_eq!([0, 1, 2, 3].map(|rxq| steering.pick(2, 8, Some(rxq), no_hash)), [2, 3, 2, 3]);
+        assert_eq!((steering.fixed(0), steering.fixed(1)), (None, None), "the class decides");
+    }
+}
