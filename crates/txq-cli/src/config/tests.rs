@@ -38,6 +38,7 @@ fn errors_name_the_line_the_key_and_the_remedy() {
         ("duration = \"5\"", "x.toml:1: key \"duration\": time \"5\" has no unit"),
         ("[[device]]\nsampling = \"some\"", "use \"all\", \"off\", or n"),
         ("[[device]]\n[device.null]\nrate = \"0bit\"", "use a rate above zero"),
+        ("[[device]]\ntxq_reselection_ms = -1", "x.toml:2: key \"txq_reselection_ms\": "),
     ] {
         let error = error(text);
         assert!(error.contains(told), "{text:?}: {error}");
