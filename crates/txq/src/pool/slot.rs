@@ -27,6 +27,10 @@ pub(crate) struct Slot<A: Arch> {
     pub(crate) check: Check<A>,
 }
 
+/// A field more is a line more for every packet; only the checks of debug builds are worth it.
+#[cfg(all(not(debug_assertions), target_pointer_width = "64"))]
+const _: () = assert!(size_of::<Slot<crate::arch::Native>>() == 128);
+
 // SAFETY: whoever holds the one handle to a buffer (a `Packet`, a list, the pool) is the only one to touch its cells;
 // handles move between threads with release and acquire (`sync/llist.rs`, `pool/depot.rs`).
 unsafe impl<A: Arch> Send for Slot<A> {}
