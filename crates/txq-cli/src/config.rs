@@ -56,6 +56,8 @@ pub(crate) struct Device {
     pub(crate) bql: words::Bql,
     pub(crate) tx_queue_len: Option<Within<0, { u32::MAX as u64 }>>,
     pub(crate) max_burst: Option<Within<0, { u32::MAX as u64 }>>,
+    /// Milliseconds after which a thread that never finds its txqs idle may leave them; 0 for never.
+    pub(crate) txq_reselection_ms: Option<Within<0, { u32::MAX as u64 }>>,
     #[serde(deserialize_with = "words::sampling")]
     pub(crate) sampling: Option<Sampling>,
     pub(crate) pool: Pool,

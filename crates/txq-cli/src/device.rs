@@ -99,6 +99,9 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
     if let Some(packets) = config.max_burst {
         builder = builder.max_burst(packets.get() as u32);
     }
+    if let Some(ms) = config.txq_reselection_ms {
+        builder = builder.txq_reselection_ms(ms.get() as u32);
+    }
     if let Some(map) = config.xps.map(txqs).with_context(|| format!("device \"{name}\""))? {
         builder = builder.xps(map);
     }

@@ -19,6 +19,7 @@ use crate::pump::{Frame, Source, pump};
 use crate::rate::Rate;
 use crate::report::{self, Asked};
 use crate::session::{self, Device, Job};
+use crate::within::Within;
 use file::Recording;
 
 /// Frames handed in at a time at most.
@@ -36,6 +37,8 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     refuse_own_output(args)?;
     let mut config = device::named(&args.dev, args.txqs.get() as u16, args.kernel_qdisc)?;
     config.xps = args.xps.clone();
+    // A replay keeps the order of its flows, whatever else.
+    config.txq_reselection_ms = Some(Within::of(0));
     config.qdisc = args.qdisc.clone();
     config.default_qdisc = args.default_qdisc.clone();
     config.discipline = args.discipline.clone();

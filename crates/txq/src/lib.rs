@@ -42,7 +42,7 @@
 //! | stop | what happens | where |
 //! |---|---|---|
 //! | allocate | from the sender's own stock, without an atomic operation | [`pool`], [`packet`] |
-//! | steer | CPU -> txqs, flow hash where that leaves a choice | [`xps`], [`flow`], [`topology`] |
+//! | steer | CPU or rx queue -> txqs, flow hash where that leaves a choice; a [`Flow`] stays | [`xps`], [`flow`], [`topology`] |
 //! | enqueue | the discipline hands the packets to the qdisc, or leaves them for who has it | [`enqueue`] |
 //! | qdisc | queue, or drop with a reason | [`qdisc`], [`drop`](mod@drop) |
 //! | run | one owner, in bulk, under a quota; the [`Worker`] goes on where a sender's quota ends | [`Worker`] |
@@ -82,6 +82,6 @@ mod worker;
 pub mod xps;
 
 pub use netdev::NetDev;
-pub use sender::Sender;
+pub use sender::{Flow, Sender};
 pub use txqueue::TxCounters;
 pub use worker::Worker;

@@ -14,14 +14,13 @@ use crate::stats::contention::ContentionReport;
 use crate::stats::device::DeviceStats;
 use crate::stats::latency::Latency;
 use crate::stats::log2::Log2;
-use crate::steering::Steering;
 use crate::tc::{Handle, Header, Options, ParseError, QdiscInfo, Style, Words};
 use crate::worker::Worker;
-use crate::xps::XpsMap;
 
 mod bql;
 mod builder;
 mod shared;
+mod steer;
 
 pub use crate::txqueue::{Completions, TxTimeout};
 pub use builder::{BuildError, Builder};
@@ -87,25 +86,9 @@ impl<A: Arch> NetDev<A> {
         &self.shared.info
     }
 
-    /// How many txqs are in use.
-    pub fn txqs(&self) -> u16 {
-        self.shared.txqs.len() as u16
-    }
-
     /// The pool that its senders allocate from.
     pub fn pool(&self) -> &Pool<A> {
         &self.shared.pool
-    }
-
-    /// Replaces the map from CPUs to txqs, under traffic; `None` for steering by flow hash alone. Each sender follows
-    /// when that cannot reorder its packets.
-    pub fn set_xps(&self, xps: Option<XpsMap>) {
-        self.shared.steering.publish(Steering { xps });
-    }
-
-    /// The map from CPUs to txqs.
-    pub fn with_xps<R>(&self, f: impl FnOnce(Option<&XpsMap>) -> R) -> R {
-        f(self.shared.steering.reader().get().xps.as_ref())
     }
 
     /// The counters. At any time `accepted = sent + dropped + queued`.
@@ -217,7 +200,7 @@ impl<A: Arch> NetDev<A> {
                     handle: root.handle,
                     dev: dev.clone(),
                     parent: root.parent,
-                    refcnt: if root.txq.is_none() { 1 + u32::from(self.txqs()) } else { 1 },
+                    refcnt: if root.txq.is_none() { 1 + shared.txqs.len() as u32 } else { 1 },
                     options: Options::new(style),
                     stats: Default::default(),
                     xstats: None,
@@ -236,26 +219,21 @@ impl<A: Arch> NetDev<A> {
             list.truncate(1);
             list[0].refcnt = 2;
         }
-        if let Some(handle) = shared.mq {
-            let stats = list.iter().fold(Default::default(), |sum, child| child.stats + sum);
-            let mq = QdiscInfo {
-                kind: "mq".into(),
-                handle,
-                dev,
-                parent: Handle::ROOT,
-                refcnt: 1,
-                options: Options::new(style),
-                stats,
-                xstats: None,
-            };
-            list.insert(0, mq);
+        if let Some((handle, parent)) = &shared.mq {
+            let reader = shared.steering.reader();
+            let mut root = parent.info(*handle, style, &reader.get().classes, list.iter());
+            root.dev = dev;
+            // Default children of txqs that are not in use are there and not shown.
+            let in_use = |child: &QdiscInfo| child.parent.minor() <= reader.get().real;
+            list.retain(|child| child.handle != Handle::UNSPEC || in_use(child));
+            list.insert(0, root);
         }
         list
     }
 
     /// Whether no packet is on its way.
     pub fn is_idle(&self) -> bool {
-        (0..self.txqs()).all(|txq| self.shared.is_idle(txq))
+        (0..self.shared.txqs.len() as u16).all(|txq| self.shared.is_idle(txq))
     }
 
     /// Waits until no packet is on its way, for at most `timeout` nanoseconds, and tells whether there is none. With a

@@ -13,6 +13,7 @@ use crate::drop::DropReason;
 use crate::pool::slot::{Body, Slot};
 
 mod list;
+pub(crate) mod outstanding;
 pub use list::PacketList;
 
 /// One packet.
@@ -46,6 +47,8 @@ impl<A: Arch> Packet<A> {
         let slot = self.into_slot();
         // SAFETY: it was ours.
         let s = unsafe { slot.as_ref() };
+        // SAFETY: as above; what counts it lives until its last packet has ended.
+        s.body.with(|b| unsafe { outstanding::ended(&*b) });
         #[cfg(debug_assertions)]
         // SAFETY: as above.
         s.check.back(s.index, s.body.with(|b| unsafe { (*b).home }));
@@ -218,15 +221,35 @@ impl<A: Arch> Packet<A> {
         });
     }
 
-    /// The txq it was steered to (`skb->queue_mapping`).
+    /// The txq it was steered to (`skb->queue_mapping`); 0 before, and where each txq has a qdisc of its own.
     #[inline]
     pub fn txq(&self) -> u16 {
-        self.body(|b| b.txq)
+        self.body(|b| if b.flags & Body::<A>::RX_QUEUE == 0 { b.txq } else { 0 })
     }
 
     #[inline]
     pub(crate) fn set_txq(&mut self, txq: u16) {
-        self.body_mut(|b| b.txq = txq);
+        self.body_mut(|b| {
+            b.txq = txq;
+            b.flags &= !Body::<A>::RX_QUEUE;
+        });
+    }
+
+    /// The rx queue that the packet came in on, if somebody has said so and it has not been sent since
+    /// (`skb_get_rx_queue`).
+    #[inline]
+    pub fn rx_queue(&self) -> Option<u16> {
+        self.body(|b| (b.flags & Body::<A>::RX_QUEUE != 0).then_some(b.txq))
+    }
+
+    /// Tells the rx queue that the packet came in on, or the one of the connection that it answers: steering may go
+    /// by it (`skb_record_rx_queue`). As in the kernel it is kept in the place of the txq, until there is one.
+    #[inline]
+    pub fn set_rx_queue(&mut self, rx_queue: u16) {
+        self.body_mut(|b| {
+            b.txq = rx_queue;
+            b.flags |= Body::<A>::RX_QUEUE;
+        });
     }
 
     /// When it was handed in, if it is one of those whose latency is sampled.

@@ -14,7 +14,11 @@ use crate::packet::{Packet, PacketList};
 use crate::pool::{AllocError, Cache};
 use crate::qdisc::Verdict;
 use crate::stats::log2::Log2;
-use crate::steering::Steer;
+use crate::steering::{Here, Steer};
+
+mod flow;
+
+pub use flow::Flow;
 
 /// Calls of xmit after which a sender looks again which CPU it runs on.
 const TURNS: u32 = 64;
@@ -53,6 +57,8 @@ pub struct Sender<A: Arch = Native> {
     cache: Cache<A>,
     counters: Arc<SenderCounters<A>>,
     steer: Steer<A>,
+    /// What flows go by, once there is one.
+    here: Option<Here<A>>,
     turns: u32,
     /// A new choice of txqs is due, but packets are still on their way.
     renewing: bool,
@@ -80,6 +86,7 @@ impl<A: Arch> Sender<A> {
             cache,
             counters,
             steer,
+            here: None,
             turns: 0,
             renewing: false,
             pinned,
@@ -145,25 +152,37 @@ impl<A: Arch> Sender<A> {
         if batch.is_empty() {
             return Verdict::Success;
         }
+        self.timed(|sender| sender.hand_in(batch))
+    }
+
+    /// Measures a call of xmit, if that is asked for.
+    #[inline]
+    fn timed(&mut self, call: impl FnOnce(&mut Self) -> Verdict) -> Verdict {
         if !self.dev.xmit_times {
-            return self.hand_in(batch);
+            return call(self);
         }
         let before = A::now();
-        let verdict = self.hand_in(batch);
+        let verdict = call(self);
         self.counters.took(A::now().saturating_sub(before));
         verdict
     }
 
     #[inline]
     fn hand_in(&mut self, batch: &mut PacketList<A>) -> Verdict {
-        let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
-        self.counters.submitted.store(submitted, Relaxed);
-        self.turn();
-        self.sample(batch);
+        self.begin(batch);
         match self.steer.fixed() {
             Some(txq) => self.submit(txq, batch),
             None => self.submit_split(batch),
         }
+    }
+
+    /// What every call begins with.
+    #[inline]
+    fn begin(&mut self, batch: &mut PacketList<A>) {
+        let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
+        self.counters.submitted.store(submitted, Relaxed);
+        self.turn();
+        self.sample(batch);
     }
 
     /// Looks now and then where the thread runs and whether the map is another.
@@ -172,12 +191,22 @@ impl<A: Arch> Sender<A> {
         self.turns = self.turns.wrapping_add(1);
         let look = self.turns.is_multiple_of(TURNS);
         if look || (self.steer.is_stale() && !self.renewing) {
-            let cpu = self.pinned.unwrap_or_else(A::cpu);
-            if cpu != self.steer.cpu() || self.steer.is_stale() {
-                self.cache.set_cpu(cpu);
-                // While packets are on their way the answer stays the same for a while, and asking takes locks.
-                self.renewing = !self.steer.renew(cpu, &self.dev);
-            }
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let cpu = self.pinned.unwrap_or_else(A::cpu);
+        if cpu != self.steer.cpu() || self.steer.is_stale() {
+            self.cache.set_cpu(cpu);
+            // While packets are on their way the answer stays the same for a while, and asking takes locks.
+            self.renewing = !self.steer.renew(cpu, &self.dev);
+        } else {
+            self.renewing = false;
+            self.steer.is_right();
+        }
+        if let Some(here) = &mut self.here {
+            here.look(&self.dev, cpu);
         }
     }
 
@@ -202,6 +231,12 @@ impl<A: Arch> Sender<A> {
     #[inline]
     fn submit(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
         self.steer.note(txq);
+        self.enter(txq, batch)
+    }
+
+    /// Hands packets for a txq to its qdisc.
+    #[inline]
+    fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
         let root = &self.dev.roots[self.dev.root_of(txq)];
         if root.txq.is_none() {
             // The qdisc serves several txqs: each packet says which is its own.

@@ -1,10 +1,14 @@
-//! Which txq a CPU sends through: transmit packet steering.
+//! Which txq a CPU, or an rx queue, sends through: transmit packet steering.
 //!
 //! XPS is configured as a mask of CPUs for each txq and used the other way round, as a list of txqs for each CPU.
 //! A CPU with one txq takes it; a CPU with several lets the packet's flow hash choose, so that a flow stays on its
 //! queue; a CPU with none leaves the choice to the hash over all txqs. The fewer CPUs share a txq, the less its lock
 //! is contended and the nearer a completion runs to the sender (kernel: `struct xps_dev_maps`, `__get_xps_queue_idx`,
 //! `skb_tx_hash`).
+//!
+//! A map of the other type lists txqs for each rx queue, by masks of rx queues (`xps_rxqs`): what answers a packet
+//! leaves where the packet came in. Where a device has [`TrafficClasses`], each CPU or rx queue has a list for each
+//! class, of the txqs that belong to it.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +16,9 @@ use crate::cpumask::CpuMask;
 use crate::topology::Topology;
 
 mod auto;
+mod classes;
+
+pub use classes::{ClassError, MAX_CLASSES, PRIORITIES, TrafficClasses};
 
 /// The most txqs of a device: the highest queue index stays free, the kernel's sockets mean "none" by it.
 pub const MAX_TXQS: usize = u16::MAX as usize;
@@ -33,19 +40,72 @@ pub enum XpsError {
         /// How many txqs there are.
         txqs: usize,
     },
-    /// A mask that names a CPU that does not exist.
-    #[error("XPS: the mask of txq {txq} names CPU {cpu}, but there are {nr_cpus} (0 to {}); clear that bit", nr_cpus.saturating_sub(1))]
-    NoSuchCpu {
+    /// A mask that names a CPU or an rx queue that does not exist.
+    #[error("XPS: the mask of txq {txq} names {of} {id}, but there are {nr_ids} (0 to {}); clear that bit", nr_ids.saturating_sub(1))]
+    NoSuchId {
         /// Whose mask.
         txq: usize,
-        /// The highest CPU that it names.
-        cpu: usize,
-        /// How many CPU ids there are.
-        nr_cpus: usize,
+        /// What it names.
+        of: MaskOf,
+        /// The highest that it names.
+        id: usize,
+        /// How many there are.
+        nr_ids: usize,
+    },
+    /// A mask for a txq that no traffic class has (the kernel's EINVAL).
+    #[error(
+        "XPS: a mask for txq {txq}, which belongs to no traffic class; give it to one or leave its mask empty"
+    )]
+    NoClass {
+        /// Whom the mask was for.
+        txq: usize,
+    },
+    /// A map for a device with other txqs.
+    #[error("the XPS map is for {map} txqs and the device has {txqs}: make it for {txqs}")]
+    OtherTxqs {
+        /// The map's.
+        map: usize,
+        /// The device's.
+        txqs: usize,
+    },
+    /// More txqs in use than there are, or none.
+    #[error("the device was built with {built} txqs, not {txqs}: use 1 to {built}")]
+    NotBuilt {
+        /// How many were to be in use.
+        txqs: u16,
+        /// How many there are.
+        built: usize,
+    },
+    /// A map for a device with other traffic classes.
+    #[error("the XPS map is for other traffic classes than the device has: make it with in_classes")]
+    OtherClasses,
+    /// A map of the other type.
+    #[error("the XPS map is by {of}, which is not what is to be replaced: use the map of the other type")]
+    OtherType {
+        /// The map's.
+        of: MaskOf,
     },
 }
 
-/// A CPU's txqs. Eight bytes that never straddle a cache line, so that a CPU with one txq, the usual case, costs one
+/// What the bits of masks stand for: the two types of maps (`XPS_CPUS`, `XPS_RXQS`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskOf {
+    /// CPUs.
+    Cpus,
+    /// Rx queues.
+    RxQueues,
+}
+
+impl std::fmt::Display for MaskOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cpus => "CPU",
+            Self::RxQueues => "rx queue",
+        })
+    }
+}
+
+/// The txqs of a CPU, or of an rx queue, in one traffic class. Eight bytes that never straddle a cache line, so that a CPU with one txq, the usual case, costs one
 /// line and one with several two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(8))]
@@ -56,15 +116,18 @@ struct Entry {
     at: u32,
 }
 
-/// The map from CPUs to txqs. Never changed in place: a change makes a new map, to be published whole, since others
-/// look up in the old one meanwhile (the kernel does so by RCU).
+/// The map from CPUs or rx queues to txqs. Never changed in place: a change makes a new map, to be published whole,
+/// since others look up in the old one meanwhile (the kernel does so by RCU).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XpsMap {
-    /// One for each CPU id.
+    of: MaskOf,
+    nr_ids: usize,
+    /// One for each id and class, at `id * classes + class`.
     entries: Box<[Entry]>,
-    /// The lists of the CPUs with two txqs or more, one after the other.
+    /// The lists of two txqs or more, one after the other.
     lists: Box<[u16]>,
     txqs: usize,
+    classes: TrafficClasses,
 }
 
 impl XpsMap {
@@ -73,15 +136,28 @@ impl XpsMap {
     ///
     /// # Errors
     /// When `txqs` is 0 or above [`MAX_TXQS`], there are more masks than txqs, or a mask names a CPU of `nr_cpus` or
-    /// more. Masks that name offline CPUs are fine: the CPU may come.
+    /// more. Masks that name offline CPUs are fine: the CPU may come. (The kernel leaves such CPUs out.)
     pub fn from_masks(masks: &[CpuMask], txqs: usize, nr_cpus: usize) -> Result<Self, XpsError> {
-        let mut lists = vec![Vec::new(); nr_cpus];
+        Self::of_masks(MaskOf::Cpus, masks, txqs, nr_cpus)
+    }
+
+    /// The map of the rx queues `0..nr_rxqs` in which txq `n` is used by the rx queues of `masks[n]`, as if the masks
+    /// had been written to `xps_rxqs` in this order. Nobody checks that a txq and an rx queue belong to one device.
+    ///
+    /// # Errors
+    /// As for [`from_masks`](Self::from_masks).
+    pub fn from_rxq_masks(masks: &[CpuMask], txqs: usize, nr_rxqs: usize) -> Result<Self, XpsError> {
+        Self::of_masks(MaskOf::RxQueues, masks, txqs, nr_rxqs)
+    }
+
+    fn of_masks(of: MaskOf, masks: &[CpuMask], txqs: usize, nr_ids: usize) -> Result<Self, XpsError> {
         check_txqs(txqs)?;
+        let mut lists = vec![Vec::new(); nr_ids];
         for (txq, mask) in masks.iter().enumerate() {
-            let txq = check_mask(txq, mask, txqs, nr_cpus)?;
-            mask.iter().for_each(|cpu| lists[cpu].push(txq));
+            let txq = check_mask(txq, mask, of, txqs, nr_ids)?;
+            mask.iter().for_each(|id| lists[id].push(txq));
         }
-        Ok(Self::from_lists(&lists, txqs))
+        Ok(Self::from_lists(of, &lists, txqs, TrafficClasses::default()))
     }
 
     /// The map that gives every online CPU of `topology` a txq, one of its own when there are enough.
@@ -107,33 +183,62 @@ impl XpsMap {
             // `deal` gives txqs below `txqs`, which fits.
             lists[cpu].push(txq as u16);
         }
-        Ok(Self::from_lists(&lists, txqs))
+        Ok(Self::from_lists(MaskOf::Cpus, &lists, txqs, TrafficClasses::default()))
     }
 
-    /// This map after the mask of `txq` was replaced, as by a write to its `xps_cpus` (kernel:
-    /// `netif_set_xps_queue`): the txq joins the lists of new CPUs at their end, and where it leaves a list the
-    /// last txq of that list takes its place.
+    /// This map for a device with `classes`: each txq is in the lists of its own class, in the order in which it was.
     ///
     /// # Errors
-    /// When there is no such txq or the mask names a CPU that the map does not have.
+    /// When a txq that is in a list belongs to no class.
+    pub fn in_classes(&self, classes: &TrafficClasses) -> Result<Self, XpsError> {
+        let num = classes.len().max(1);
+        let mut lists = vec![Vec::new(); self.nr_ids * num];
+        for (at, old) in self.lists().into_iter().enumerate() {
+            let id = at / self.num_classes();
+            for txq in old {
+                let class = classes.of_txq(txq).ok_or(XpsError::NoClass { txq: txq.into() })?;
+                lists[id * num + class].push(txq);
+            }
+        }
+        Ok(Self::from_lists(self.of, &lists, self.txqs, classes.clone()))
+    }
+
+    /// This map after the mask of `txq` was replaced, as by a write to its `xps_cpus` or `xps_rxqs` (kernel:
+    /// `__netif_set_xps_queue`): the txq joins new lists at their end, and where it leaves a list the last txq of that
+    /// list takes its place. Which flow goes where therefore depends on the history, as in the kernel.
+    ///
+    /// # Errors
+    /// When there is no such txq, it belongs to no traffic class, or the mask names an id that the map does not have.
     pub fn with_mask(&self, txq: usize, mask: &CpuMask) -> Result<Self, XpsError> {
-        let queue = check_mask(txq, mask, self.txqs, self.nr_cpus())?;
-        let mut lists: Vec<Vec<u16>> = (0..self.nr_cpus()).map(|cpu| self.txqs_of(cpu).collect()).collect();
-        for (cpu, list) in lists.iter_mut().enumerate() {
-            match (list.iter().position(|&other| other == queue), mask.contains(cpu)) {
+        let queue = check_mask(txq, mask, self.of, self.txqs, self.nr_ids)?;
+        let class = self.classes.of_txq(queue).ok_or(XpsError::NoClass { txq })?;
+        let mut lists = self.lists();
+        for (id, list) in lists.iter_mut().skip(class).step_by(self.num_classes()).enumerate() {
+            match (list.iter().position(|&other| other == queue), mask.contains(id)) {
                 (None, true) => list.push(queue),
                 (Some(at), false) => drop(list.swap_remove(at)),
                 (None, false) | (Some(_), true) => {}
             }
         }
-        Ok(Self::from_lists(&lists, self.txqs))
+        Ok(Self::from_lists(self.of, &lists, self.txqs, self.classes.clone()))
     }
 
-    /// The txq for a packet sent on `cpu`. `None` when the CPU has none or is unknown: choose by
-    /// [`hash_to_txq`]. `hash` gives the packet's flow hash and is called only if the CPU has several txqs.
+    /// This map without the txqs from `first` on; `None` when nothing is left (`netif_reset_xps_queues_gt`).
+    pub(crate) fn without_from(&self, first: u16) -> Option<Self> {
+        let mut map = self.clone();
+        for txq in usize::from(first)..self.txqs {
+            // A txq of no class is in no list.
+            map = map.with_mask(txq, &CpuMask::new()).unwrap_or(map);
+        }
+        map.entries.iter().any(|entry| entry.len > 0).then_some(map)
+    }
+
+    /// The txq for a packet of traffic class `class` (0 where there are none) sent on the CPU, or answering the rx queue,
+    /// `id`. `None` when there is none or the id or the class is unknown: choose by [`hash_to_txq`]. `hash` gives the
+    /// packet's flow hash and is called only if there are several txqs.
     #[inline]
-    pub fn pick(&self, cpu: usize, hash: impl FnOnce() -> u32) -> Option<u16> {
-        let entry = self.entries.get(cpu)?;
+    pub fn pick(&self, id: usize, class: usize, hash: impl FnOnce() -> u32) -> Option<u16> {
+        let entry = self.entry(id, class);
         match entry.len {
             0 => None,
             1 => Some(entry.at as u16),
@@ -141,16 +246,23 @@ impl XpsMap {
         }
     }
 
-    /// The txqs of `cpu` in the order in which [`pick`](Self::pick) counts them.
-    pub fn txqs_of(&self, cpu: usize) -> impl ExactSizeIterator<Item = u16> + '_ {
-        let entry = self.entries.get(cpu).copied().unwrap_or_default();
-        (0..entry.len)
-            .map(move |n| if entry.len == 1 { entry.at as u16 } else { self.lists[(entry.at + n) as usize] })
+    /// The txqs of `id` in traffic class `class`, in the order in which [`pick`](Self::pick) counts them.
+    pub fn txqs_of(&self, id: usize, class: usize) -> impl ExactSizeIterator<Item = u16> + '_ {
+        self.list(self.entry(id, class))
     }
 
-    /// The CPUs that use `txq`, as a read of its `xps_cpus` shows them. Empty for a txq that does not exist.
+    /// The CPUs or rx queues that use `txq`, as a read of its `xps_cpus` or `xps_rxqs` shows them. Empty for a txq that
+    /// does not exist.
     pub fn mask_of(&self, txq: u16) -> CpuMask {
-        (0..self.nr_cpus()).filter(|&cpu| self.txqs_of(cpu).any(|other| other == txq)).collect()
+        let uses = |id: &usize| {
+            (0..self.num_classes()).any(|class| self.txqs_of(*id, class).any(|other| other == txq))
+        };
+        (0..self.nr_ids).filter(uses).collect()
+    }
+
+    /// What the bits of the masks stand for.
+    pub fn of(&self) -> MaskOf {
+        self.of
     }
 
     /// How many txqs the device has, used or not.
@@ -158,25 +270,56 @@ impl XpsMap {
         self.txqs
     }
 
-    /// How many CPU ids the map knows.
-    pub fn nr_cpus(&self) -> usize {
-        self.entries.len()
+    /// How many CPU ids or rx queues the map knows.
+    pub fn nr_ids(&self) -> usize {
+        self.nr_ids
     }
 
-    fn from_lists(lists: &[Vec<u16>], txqs: usize) -> Self {
+    /// The traffic classes that the map is for.
+    pub fn classes(&self) -> &TrafficClasses {
+        &self.classes
+    }
+
+    fn num_classes(&self) -> usize {
+        self.classes.len().max(1)
+    }
+
+    #[inline]
+    fn entry(&self, id: usize, class: usize) -> Entry {
+        let num = self.num_classes();
+        let entry = if class < num { self.entries.get(id * num + class) } else { None };
+        entry.copied().unwrap_or_default()
+    }
+
+    fn list(&self, entry: Entry) -> impl ExactSizeIterator<Item = u16> + '_ {
+        (0..entry.len)
+            .map(move |n| if entry.len == 1 { entry.at as u16 } else { self.lists[(entry.at + n) as usize] })
+    }
+
+    /// The txqs of each entry.
+    fn lists(&self) -> Vec<Vec<u16>> {
+        self.entries.iter().map(|&entry| self.list(entry).collect()).collect()
+    }
+
+    /// A map of a list for each id and class.
+    fn from_lists(of: MaskOf, lists: &[Vec<u16>], txqs: usize, classes: TrafficClasses) -> Self {
         let mut flat = Vec::new();
-        let entries = lists.iter().map(|list| {
-            let at = match list[..] {
-                [txq] => u32::from(txq),
-                _ => {
-                    let start = flat.len() as u32;
-                    flat.extend_from_slice(list);
-                    start
-                }
-            };
-            Entry { len: list.len() as u32, at }
-        });
-        Self { entries: entries.collect(), lists: flat.into(), txqs }
+        let entries: Box<[Entry]> = lists
+            .iter()
+            .map(|list| {
+                let at = match list[..] {
+                    [txq] => u32::from(txq),
+                    _ => {
+                        let start = flat.len() as u32;
+                        flat.extend_from_slice(list);
+                        start
+                    }
+                };
+                Entry { len: list.len() as u32, at }
+            })
+            .collect();
+        let nr_ids = entries.len() / classes.len().max(1);
+        Self { of, nr_ids, entries, lists: flat.into(), txqs, classes }
     }
 }
 
@@ -197,10 +340,10 @@ fn check_txqs(txqs: usize) -> Result<(), XpsError> {
     if (1..=MAX_TXQS).contains(&txqs) { Ok(()) } else { Err(XpsError::Txqs { txqs }) }
 }
 
-/// The index of a txq that exists and whose mask names only CPUs that exist.
-fn check_mask(txq: usize, mask: &CpuMask, txqs: usize, nr_cpus: usize) -> Result<u16, XpsError> {
-    if mask.width() > nr_cpus {
-        return Err(XpsError::NoSuchCpu { txq, cpu: mask.width() - 1, nr_cpus });
+/// The index of a txq that exists and whose mask names only what exists.
+fn check_mask(txq: usize, mask: &CpuMask, of: MaskOf, txqs: usize, nr_ids: usize) -> Result<u16, XpsError> {
+    if mask.width() > nr_ids {
+        return Err(XpsError::NoSuchId { txq, of, id: mask.width() - 1, nr_ids });
     }
     u16::try_from(txq).ok().filter(|_| txq < txqs).ok_or(XpsError::NoSuchTxq { txq, txqs })
 }

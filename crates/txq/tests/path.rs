@@ -194,7 +194,7 @@ fn a_new_map_is_followed_when_nothing_can_be_overtaken() {
     let mut sender = dev.sender_on("s", 1);
     let mut send = |cookie| sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
     let _ = send(0);
-    dev.set_xps(Some(one_txq(1)));
+    dev.set_xps(Some(one_txq(1))).unwrap();
     let _ = send(1);
     assert_eq!(
         (wires.at(0).sent(), wires.at(1).sent()),

@@ -54,6 +54,7 @@ fn errors_name_the_line_the_key_and_the_remedy() {
             "[[device]]\n[device.pool]\ndefer_max = -1",
             "x.toml:3: key \"defer_max\": -1 is out of range: use 0 to 2147483647",
         ),
+        ("[[device]]\ntxq_reselection_ms = -1", "x.toml:2: key \"txq_reselection_ms\": "),
     ] {
         let error = error(text);
         assert!(error.contains(told), "{text:?}: {error}");

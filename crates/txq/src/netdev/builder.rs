@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::shared::Senders;
+use super::steer::check;
 use super::{NetDev, Root, Sampling, Shared};
 use crate::arch::{Arch, Atomic, Nanos, Native};
 use crate::bql::{BqlConfig, BqlError};
@@ -13,7 +14,7 @@ use crate::driver::Driver;
 use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
 use crate::flow::FlowHasher;
 use crate::pool::{Pool, PoolConfig, PoolError};
-use crate::qdisc::{self, Built, Env, Qdisc};
+use crate::qdisc::{self, Built, Env, Parent, Qdisc};
 use crate::run::Core;
 use crate::schedule::Schedule;
 use crate::stats::log2::Log2;
@@ -23,7 +24,7 @@ use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::tc::{Handle, Header, ParseError};
 use crate::txqueue::{Completions, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog};
-use crate::xps::XpsMap;
+use crate::xps::{MaskOf, XpsError, XpsMap};
 
 /// The first handle that is given to a qdisc without one (`qdisc_alloc_handle`).
 const FIRST_HANDLE: u16 = 0x8001;
@@ -31,6 +32,9 @@ const FIRST_HANDLE: u16 = 0x8001;
 const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
 /// Length of the link-layer header that a device's MTU does not count, in bytes (`hard_header_len`).
 const HARD_HEADER: u32 = 14;
+
+/// When a flow may leave a txq that it never finds empty, in milliseconds (`net.core.txq_reselection_ms`).
+const TXQ_RESELECTION_MS: u32 = 1000;
 
 /// Why a device cannot be made.
 #[derive(Debug, Error)]
@@ -71,14 +75,9 @@ pub enum BuildError {
         /// What there is.
         known: String,
     },
-    /// The map is for another number of txqs.
-    #[error("the XPS map is for {map} txqs and the device has {txqs}: make it for {txqs}")]
-    Xps {
-        /// The map's.
-        map: usize,
-        /// The device's.
-        txqs: u16,
-    },
+    /// A map is not one for this device.
+    #[error(transparent)]
+    Xps(#[from] XpsError),
     /// No worker would look after the queues.
     #[error("0 workers cannot look after any queue: use at least 1")]
     Workers,
@@ -127,6 +126,8 @@ pub struct Builder<A: Arch = Native> {
     children: Vec<(u16, String)>,
     discipline: String,
     xps: Option<XpsMap>,
+    xps_rxqs: Option<XpsMap>,
+    reselection_ms: u32,
     pool: Option<Pool<A>>,
     pool_config: PoolConfig,
     tx_queue_len: u32,
@@ -162,8 +163,8 @@ macro_rules! setters {
     };
 }
 
-/// The queues that senders enter, and the handle of the mq above them, if there is one.
-type Roots<A> = (Box<[Root<A>]>, Option<Handle>);
+/// The queues that senders enter, and the mq above them with its handle, if there is one.
+type Roots<A> = (Box<[Root<A>]>, Option<(Handle, Parent)>);
 
 impl<A: Arch> Builder<A> {
     /// A device on a driver, on any machine.
@@ -177,6 +178,8 @@ impl<A: Arch> Builder<A> {
             children: Vec::new(),
             discipline: enqueue::kinds::<A>()[0].name.into(),
             xps: None,
+            xps_rxqs: None,
+            reselection_ms: TXQ_RESELECTION_MS,
             pool: None,
             pool_config: PoolConfig::default(),
             tx_queue_len: 1000,
@@ -206,6 +209,12 @@ impl<A: Arch> Builder<A> {
         discipline: &str => discipline = discipline.to_owned();
         /// The map from CPUs to txqs. Without one, a packet's flow hash decides.
         xps: XpsMap => xps = Some(xps);
+        /// The map from rx queues to txqs, for packets that say theirs. It goes before the map from CPUs.
+        xps_rxqs: XpsMap => xps_rxqs = Some(xps_rxqs);
+        /// Milliseconds after which a [`Flow`](crate::Flow) or a sender that always has packets on their way may leave
+        /// its txq for the one that CPU and map say, although that may reorder its packets, once; 0 for never, which keeps
+        /// every flow in order (`net.core.txq_reselection_ms`, 1000). A sender is looked at once in 64 calls.
+        txq_reselection_ms: u32 => reselection_ms = txq_reselection_ms;
         /// A pool that other devices may share.
         pool: Pool<A> => pool = Some(pool);
         /// A pool of the device's own.
@@ -276,13 +285,17 @@ impl<A: Arch> Builder<A> {
         if let Some(bql) = &self.bql {
             bql.check()?;
         }
-        if let Some(map) = self.xps.as_ref().map(XpsMap::txqs).filter(|&map| map != usize::from(asked)) {
-            return Err(BuildError::Xps { map, txqs: asked });
-        }
         let env =
             Env { tx_queue_len: self.tx_queue_len, mtu: info.mtu.saturating_add(HARD_HEADER), txqs: asked };
         let custom = self.custom_qdisc.take();
         let (roots, mq) = self.roots(custom, &env)?;
+        let classes = mq.as_ref().map(|(_, parent)| parent.classes()).unwrap_or_default();
+        // Maps are made before there are classes.
+        let deal = |map: Option<XpsMap>| map.map(|m| m.in_classes(&classes)).transpose();
+        let (cpus, rxqs) = (deal(self.xps.take())?, deal(self.xps_rxqs.take())?);
+        check(&cpus, MaskOf::Cpus, asked.into(), &classes)?;
+        check(&rxqs, MaskOf::RxQueues, asked.into(), &classes)?;
+        let steering = Steering { real: asked, classes, cpus, rxqs };
         let pool = match self.pool.take() {
             Some(pool) => pool,
             None => Pool::new(&self.pool_config)?,
@@ -318,7 +331,9 @@ impl<A: Arch> Builder<A> {
             affinity,
             workers,
             watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo, hook }),
-            steering: Arc::new(Rcu::new(Steering { xps: self.xps })),
+            steering: Arc::new(Rcu::new(steering)),
+            steer_lock: SpinLock::new(()),
+            reselection: Nanos::from(self.reselection_ms) * 1_000_000,
             hasher: FlowHasher::new(self.flow_key, self.symmetric),
             sampling: match self.sampling {
                 Sampling::Every(n) => Sampling::Every(n.max(1)),
@@ -364,11 +379,11 @@ impl<A: Arch> Builder<A> {
         };
         let auto = if given { Handle::new(FIRST_HANDLE, 0) } else { Handle::UNSPEC };
         let handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
-        let under_mq = matches!(built, Built::PerTxq);
+        let under_mq = matches!(built, Built::PerTxq(_));
         if let Some((txq, text)) = self.children.iter().find(|(txq, _)| !under_mq || *txq >= env.txqs) {
             let why = match under_mq {
                 true => format!("the device has txqs 0 to {}", env.txqs - 1),
-                false => "only mq has a qdisc for each txq: use \"mq\" as the root".into(),
+                false => "only mq and mqprio have a qdisc for each txq: use \"mq\" as the root".into(),
             };
             return Err(BuildError::Child { text: text.clone(), txq: *txq, why });
         }
@@ -381,6 +396,7 @@ impl<A: Arch> Builder<A> {
             discipline,
             burst_drops: A::AtomicU64::new(0),
         };
+        let mut mq = None;
         let roots = match built {
             Built::Qdisc(qdisc) => {
                 let txq = (env.txqs == 1).then_some(0);
@@ -393,27 +409,30 @@ impl<A: Arch> Builder<A> {
                     root(txq.into(), Some(txq), "noqueue", Handle::UNSPEC, Handle::ROOT, way)
                 })
                 .collect(),
-            Built::PerTxq => (0..env.txqs)
-                .map(|txq| {
-                    let own = self.children.iter().rev().find(|(t, _)| *t == txq);
-                    let text = own.map_or(&self.default_qdisc, |(_, text)| text);
-                    let (header, built) = qdisc::build::<A>(text, env).map_err(wrong(text))?;
-                    let Built::Qdisc(qdisc) = built else {
-                        let why = "mq's children must be qdiscs that hold packets".into();
-                        return Err(BuildError::Child { text: text.clone(), txq, why });
-                    };
-                    let auto = match own {
-                        Some(_) => Handle::new(FIRST_HANDLE + 1 + txq, 0),
-                        None => Handle::UNSPEC,
-                    };
-                    let own_handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
-                    let parent = Handle::new(handle.major(), txq + 1);
-                    let kind = qdisc.kind();
-                    Ok(root(txq.into(), Some(txq), kind, own_handle, parent, self.way_in(qdisc)?))
-                })
-                .collect::<Result<_, BuildError>>()?,
+            Built::PerTxq(parent) => {
+                mq = Some((handle, parent));
+                (0..env.txqs)
+                    .map(|txq| {
+                        let own = self.children.iter().rev().find(|(t, _)| *t == txq);
+                        let text = own.map_or(&self.default_qdisc, |(_, text)| text);
+                        let (header, built) = qdisc::build::<A>(text, env).map_err(wrong(text))?;
+                        let Built::Qdisc(qdisc) = built else {
+                            let why = "mq's children must be qdiscs that hold packets".into();
+                            return Err(BuildError::Child { text: text.clone(), txq, why });
+                        };
+                        let auto = match own {
+                            Some(_) => Handle::new(FIRST_HANDLE + 1 + txq, 0),
+                            None => Handle::UNSPEC,
+                        };
+                        let own_handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
+                        let parent = Handle::new(handle.major(), txq + 1);
+                        let kind = qdisc.kind();
+                        Ok(root(txq.into(), Some(txq), kind, own_handle, parent, self.way_in(qdisc)?))
+                    })
+                    .collect::<Result<_, BuildError>>()?
+            }
         };
-        Ok((roots, under_mq.then_some(handle)))
+        Ok((roots, mq))
     }
 
     fn way_in(&self, qdisc: Box<dyn Qdisc<A>>) -> Result<Box<dyn enqueue::Discipline<A>>, BuildError> {

@@ -10,7 +10,7 @@ use crate::drop::DropReason;
 use crate::enqueue::Discipline;
 use crate::flow::FlowHasher;
 use crate::pool::Pool;
-use crate::qdisc::Env;
+use crate::qdisc::{Env, Parent};
 use crate::run::Core;
 use crate::schedule::Schedule;
 use crate::sender::SenderCounters;
@@ -67,8 +67,8 @@ pub(crate) struct Shared<A: Arch> {
     pub(crate) env: Env,
     pub(crate) txqs: Box<[TxQueue<A>]>,
     pub(crate) roots: Box<[Root<A>]>,
-    /// The mq above the roots, if there is one.
-    pub(super) mq: Option<Handle>,
+    /// The mq or mqprio above the roots, if there is one.
+    pub(super) mq: Option<(Handle, Parent)>,
     /// The inboxes of the workers, and after them those of the completers, one a txq where there are some.
     pub(crate) sched: Box<[Schedule<A>]>,
     /// The worker that looks after each txq.
@@ -76,6 +76,10 @@ pub(crate) struct Shared<A: Arch> {
     pub(super) workers: usize,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) steering: Arc<Rcu<A, Steering>>,
+    /// For whoever makes a new version of `steering` from the old one.
+    pub(super) steer_lock: SpinLock<A, ()>,
+    /// How long a choice of txqs may be kept although another is due, 0 for ever (`net.core.txq_reselection_ms`).
+    pub(crate) reselection: Nanos,
     pub(crate) hasher: FlowHasher,
     pub(crate) sampling: Sampling,
     /// Whether senders measure their calls of xmit.

@@ -230,10 +230,11 @@ impl<A: Arch> PacketList<A> {
             return None;
         }
         let Self { tail, bytes, len, segs, stamped, .. } = *self;
+        let segs = segs | if stamped { Chain::<A>::STAMPED } else { 0 };
         // SAFETY: the list owns its packets, and now gives them to the caller.
         unsafe {
             (*self.tail).next.with_mut(|n| *n = ptr::null_mut());
-            (*self.head).chain.with_mut(|c| *c = Chain { tail, bytes, len, segs, stamped });
+            (*self.head).chain.with_mut(|c| *c = Chain { tail, bytes, len, segs });
         }
         let head = NonNull::new(self.head);
         self.forget();
@@ -268,8 +269,8 @@ impl<A: Arch> PacketList<A> {
                 tail: c.tail,
                 bytes: c.bytes,
                 len: c.len,
-                segs: c.segs,
-                stamped: c.stamped,
+                segs: c.segs & !Chain::<A>::STAMPED,
+                stamped: c.segs & Chain::<A>::STAMPED != 0,
             }
         })
     }

@@ -6,6 +6,7 @@
 
 use crate::arch::{Arch, CellApi, Nanos};
 use crate::drop::DropReason;
+use crate::packet::outstanding::Count;
 use crate::pool::check::Check;
 use crate::pool::home::Home;
 use crate::sync::llist::Linked;
@@ -25,6 +26,10 @@ pub(crate) struct Slot<A: Arch> {
     pub(crate) index: u32,
     pub(crate) check: Check<A>,
 }
+
+/// A field more is a line more for every packet; only the checks of debug builds are worth it.
+#[cfg(all(not(debug_assertions), target_pointer_width = "64"))]
+const _: () = assert!(size_of::<Slot<crate::arch::Native>>() == 128);
 
 // SAFETY: whoever holds the one handle to a buffer (a `Packet`, a list, the pool) is the only one to touch its cells;
 // handles move between threads with release and acquire (`sync/llist.rs`, `pool/depot.rs`).
@@ -59,6 +64,7 @@ pub(crate) struct Body<A: Arch> {
     pub(crate) len: u32,
     pub(crate) priority: u32,
     pub(crate) off: u16,
+    /// The txq it goes to, or before that the rx queue that it came in on, if flagged.
     pub(crate) txq: u16,
     pub(crate) gso_segs: u16,
     pub(crate) reason: DropReason,
@@ -69,6 +75,8 @@ pub(crate) struct Body<A: Arch> {
     pub(crate) transport: u16,
     pub(crate) protocol: u16,
     pub(crate) cookie: u64,
+    /// What counts the packets of its flow.
+    pub(crate) flow: *const Count<A>,
 }
 
 impl<A: Arch> Body<A> {
@@ -76,15 +84,24 @@ impl<A: Arch> Body<A> {
     pub(crate) const DISSECTED: u8 = 1;
     /// `cookie` is set.
     pub(crate) const COOKIE: u8 = 2;
+    /// `txq` is an rx queue.
+    pub(crate) const RX_QUEUE: u8 = 4;
+    /// `flow` is set.
+    pub(crate) const COUNTED: u8 = 8;
 }
 
-/// The summary of a list of packets.
+/// The summary of a list of packets, in 24 bytes, so that a descriptor keeps to its two lines.
 pub(crate) struct Chain<A: Arch> {
     pub(crate) tail: *mut Slot<A>,
     pub(crate) bytes: u64,
     pub(crate) len: u32,
+    /// Segments, and [`Chain::STAMPED`].
     pub(crate) segs: u32,
-    pub(crate) stamped: bool,
+}
+
+impl<A: Arch> Chain<A> {
+    /// The bit of `segs` that says that the latency of one of the packets is sampled.
+    pub(crate) const STAMPED: u32 = 1 << 31;
 }
 
 impl<A: Arch> Slot<A> {
@@ -112,8 +129,9 @@ impl<A: Arch> Slot<A> {
                 transport: 0,
                 protocol: 0,
                 cookie: 0,
+                flow: std::ptr::null(),
             }),
-            chain: A::Cell::new(Chain { tail: null_mut(), bytes: 0, len: 0, segs: 0, stamped: false }),
+            chain: A::Cell::new(Chain { tail: null_mut(), bytes: 0, len: 0, segs: 0 }),
             older: A::Cell::new(null_mut()),
             below: A::AtomicU32::new(0),
             index,

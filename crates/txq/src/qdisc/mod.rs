@@ -12,6 +12,7 @@ mod bfifo;
 mod fifo;
 mod limited;
 mod mq;
+mod mqprio;
 mod noqueue;
 mod pfifo;
 mod pfifo_fast;
@@ -22,6 +23,8 @@ use crate::drop::{DropCounts, DropReason};
 use crate::packet::{Packet, PacketList};
 use crate::stats::QdiscStats;
 use crate::tc::{Header, Options, ParseError, Style, Words};
+
+pub(crate) use mq::Parent;
 
 /// What a qdisc, or the whole path, says to a packet (`NET_XMIT_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +190,7 @@ pub(crate) enum Built<A: Arch> {
     /// No qdisc: packets go to the driver, or are dropped.
     NoQueue,
     /// A qdisc for each txq, of the default kind.
-    PerTxq,
+    PerTxq(Parent),
 }
 
 /// A kind of qdisc.
@@ -197,13 +200,14 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 5] {
+fn kinds<A: Arch>() -> [Kind<A>; 6] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
         Kind { name: "pfifo", build: limited::build::<A, pfifo::Packets> },
         Kind { name: "bfifo", build: limited::build::<A, bfifo::Bytes> },
         Kind { name: "mq", build: mq::build },
+        Kind { name: "mqprio", build: mqprio::build },
     ]
 }
 

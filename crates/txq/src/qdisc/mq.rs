@@ -6,11 +6,54 @@
 //! The kernel's counterpart is `sch_mq`. It refuses devices with one txq, and so does this one.
 
 use crate::arch::Arch;
+use crate::qdisc::mqprio::Mqprio;
 use crate::qdisc::{Built, Env};
-use crate::tc::{ParseError, Syntax, Wording, Words};
+use crate::stats::QdiscStats;
+use crate::tc::{Handle, Options, ParseError, QdiscInfo, Style, Syntax, Wording, Words};
+use crate::xps::TrafficClasses;
 
 static SYNTAX: Syntax =
     Syntax { kind: "mq", words: &[], usage: "Usage: ... mq", wording: Wording::Unparsable };
+
+/// A root that holds no packets and has a qdisc for each txq.
+pub(crate) enum Parent {
+    Mq,
+    Mqprio(Box<Mqprio>),
+}
+
+impl Parent {
+    /// The traffic classes that it gives the device.
+    pub(crate) fn classes(&self) -> TrafficClasses {
+        match self {
+            Self::Mq => TrafficClasses::default(),
+            Self::Mqprio(mqprio) => mqprio.classes.clone(),
+        }
+    }
+
+    /// How `tc qdisc show` lists it, on a device with `classes`, above `children`: all of them, whether listed or not.
+    pub(crate) fn info<'c>(
+        &self,
+        handle: Handle,
+        style: Style,
+        classes: &TrafficClasses,
+        children: impl Iterator<Item = &'c QdiscInfo>,
+    ) -> QdiscInfo {
+        let (kind, options) = match self {
+            Self::Mq => ("mq", Options::new(style)),
+            Self::Mqprio(mqprio) => ("mqprio", mqprio.options(style, classes)),
+        };
+        QdiscInfo {
+            kind: kind.into(),
+            handle,
+            dev: None,
+            parent: Handle::ROOT,
+            refcnt: 1,
+            options,
+            stats: children.fold(QdiscStats::default(), |sum, child| child.stats + sum),
+            xstats: None,
+        }
+    }
+}
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     words.options(&SYNTAX).end()?;
@@ -18,5 +61,5 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         let error = ParseError::new("RTNETLINK answers: Operation not supported");
         return Err(error.with_remedy("mq needs a device with at least 2 txqs"));
     }
-    Ok(Built::PerTxq)
+    Ok(Built::PerTxq(Parent::Mq))
 }

@@ -104,6 +104,8 @@ pub enum Wording {
     Plain,
     /// `qdisc 'pfifo_fast' does not support option parsing`: pfifo_fast.
     NoOptions,
+    /// `Error: argument "x" is wrong: unknown argument`: mqprio and taprio.
+    Argument,
     /// `Unknown qdisc "mq", hence option "x" is unparsable`: mq, which tc itself does not know.
     Unparsable,
 }
@@ -214,6 +216,7 @@ impl<'a> OptionWords<'_, 'a> {
         let message = match wording {
             Wording::Named | Wording::NamedLower => format!("{kind}: unknown parameter \"{word}\""),
             Wording::Plain => format!("What is \"{word}\"?"),
+            Wording::Argument => format!("Error: argument \"{word}\" is wrong: unknown argument"),
             Wording::NoOptions => format!("qdisc '{kind}' does not support option parsing"),
             Wording::Unparsable => format!("Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable"),
         };
@@ -236,7 +239,7 @@ impl<'a> OptionWords<'_, 'a> {
                 ParseError::new(format!("{kind}: illegal value for \"{name}\": \"{value}\""))
             }
             // tc names neither the kind nor the value here: the remedy does.
-            Wording::Plain | Wording::NoOptions | Wording::Unparsable => {
+            Wording::Plain | Wording::Argument | Wording::NoOptions | Wording::Unparsable => {
                 let error = ParseError::new(format!("Illegal \"{name}\""));
                 return error
                     .with_remedy(format!("{kind} got \"{value}\": {remedy}"))

@@ -11,7 +11,7 @@ fn topology(domains: &[&str]) -> Topology {
 }
 
 fn txqs_of(map: &XpsMap, cpu: usize) -> Vec<u16> {
-    map.txqs_of(cpu).collect()
+    map.txqs_of(cpu, 0).collect()
 }
 
 fn no_hash() -> u32 {
@@ -21,19 +21,19 @@ fn no_hash() -> u32 {
 #[test]
 fn one_txq_needs_no_hash() {
     let map = XpsMap::from_masks(&masks(&["", "0", "", "1"]), 4, 3).unwrap();
-    assert_eq!(map.pick(0, no_hash), Some(1));
-    assert_eq!(map.pick(1, no_hash), Some(3));
-    assert_eq!(map.pick(2, no_hash), None);
-    assert_eq!(map.pick(3, no_hash), None, "a CPU the map does not know");
+    assert_eq!(map.pick(0, 0, no_hash), Some(1));
+    assert_eq!(map.pick(1, 0, no_hash), Some(3));
+    assert_eq!(map.pick(2, 0, no_hash), None);
+    assert_eq!(map.pick(3, 0, no_hash), None, "a CPU the map does not know");
 }
 
 #[test]
 fn several_txqs_are_chosen_by_the_high_bits_of_the_hash() {
     let map = XpsMap::from_masks(&masks(&["0", "0-1", "0"]), 8, 2).unwrap();
     let picks =
-        [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaab, u32::MAX].map(|hash| map.pick(0, || hash).unwrap());
+        [0, 0x5555_5555, 0x5555_5556, 0xaaaa_aaab, u32::MAX].map(|hash| map.pick(0, 0, || hash).unwrap());
     assert_eq!(picks, [0, 0, 1, 2, 2]);
-    assert_eq!(map.pick(1, no_hash), Some(1));
+    assert_eq!(map.pick(1, 0, no_hash), Some(1));
 }
 
 #[test]
@@ -70,9 +70,69 @@ fn errors_name_the_txq_and_the_remedy() {
 }
 
 #[test]
+fn a_map_by_rx_queues_says_so() {
+    let map = XpsMap::from_rxq_masks(&masks(&["1", "0-1"]), 2, 3).unwrap();
+    assert_eq!((map.of(), map.nr_ids(), map.pick(0, 0, no_hash)), (MaskOf::RxQueues, 3, Some(1)));
+    let error = XpsMap::from_rxq_masks(&masks(&["3"]), 2, 3).unwrap_err().to_string();
+    assert_eq!(error, "XPS: the mask of txq 0 names rx queue 3, but there are 3 (0 to 2); clear that bit");
+}
+
+fn classes(queues: &[(u16, u16)]) -> TrafficClasses {
+    TrafficClasses::new([0; PRIORITIES], queues, 8).unwrap()
+}
+
+#[test]
+fn each_class_has_lists_of_its_own() {
+    let map = XpsMap::from_masks(&masks(&["0-1", "0", "1", "0-1"]), 8, 2).unwrap();
+    let two = map.in_classes(&classes(&[(2, 2), (2, 0)])).unwrap();
+    let lists = |map: &XpsMap, class| [0, 1].map(|cpu| map.txqs_of(cpu, class).collect::<Vec<_>>());
+    assert_eq!((lists(&two, 0), lists(&two, 1)), ([vec![3], vec![2, 3]], [vec![0, 1], vec![0]]));
+    assert_eq!(two.pick(0, 2, no_hash), None, "a class the map does not know");
+    assert_eq!((two.mask_of(3).to_string(), two.mask_of(1).to_string()), ("0-1".into(), "0".into()));
+    let error = two.with_mask(4, &masks(&["0"])[0]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "XPS: a mask for txq 4, which belongs to no traffic class; give it to one or leave its mask empty"
+    );
+    assert_eq!(map.in_classes(&classes(&[(3, 0)])), Err(XpsError::NoClass { txq: 3 }));
+    assert_eq!(two.in_classes(&TrafficClasses::default()).unwrap().nr_ids(), 2);
+}
+
+#[test]
+fn txqs_that_are_not_in_use_leave_the_map() {
+    let map = XpsMap::from_masks(&masks(&["0", "", "0", "0-1"]), 4, 2).unwrap();
+    let left = map.without_from(2).unwrap();
+    assert_eq!((txqs_of(&left, 0), txqs_of(&left, 1)), (vec![0], vec![]));
+    assert_eq!(map.without_from(4).as_ref(), Some(&map));
+    assert_eq!(map.without_from(0), None);
+    let dealt = map.in_classes(&classes(&[(4, 0)])).unwrap();
+    assert_eq!(dealt.without_from(3).unwrap().mask_of(3), CpuMask::new());
+}
+
+/// X6: the hash of many flows falls on each of a CPU's txqs as often as on any other (chi-square), and nowhere else.
+#[test]
+fn flows_spread_evenly_over_a_cpus_txqs() {
+    let flows = if cfg!(miri) { 1000 } else { 100_000 };
+    // The value that chi-square of so many degrees of freedom exceeds once in 10 000 times.
+    for (txqs, bound) in [(2, 15.1), (3, 18.4), (7, 27.9), (64, 111.0)] {
+        let map = XpsMap::from_masks(&vec![masks(&["0"])[0].clone(); txqs], txqs, 1).unwrap();
+        let hasher = crate::flow::FlowHasher::new([1, 2], false);
+        let mut counts = vec![0u32; txqs];
+        for flow in 0u32..flows {
+            let hosts = crate::flow::Hosts::Ipv4 { src: [10, 0, 0, 1], dst: flow.to_be_bytes() };
+            let keys = crate::flow::FlowKeys { hosts, ..Default::default() };
+            counts[usize::from(map.pick(0, 0, || hasher.hash(&keys)).unwrap())] += 1;
+        }
+        let expected = f64::from(flows) / txqs as f64;
+        let chi_square: f64 = counts.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+        assert!(chi_square < bound, "{txqs} txqs: {chi_square}, {counts:?}");
+    }
+}
+
+#[test]
 fn enough_txqs_for_all_give_the_nth_online_cpu_txq_n() {
     let map = XpsMap::auto(&topology(&["0,2", "1,5"]), 9).unwrap();
-    let picks: Vec<_> = (0..6).map(|cpu| map.pick(cpu, no_hash)).collect();
+    let picks: Vec<_> = (0..6).map(|cpu| map.pick(cpu, 0, no_hash)).collect();
     assert_eq!(picks, [Some(0), Some(1), Some(2), None, None, Some(3)]);
     assert!(map.mask_of(4).is_empty() && map.mask_of(9).is_empty());
 }
@@ -129,12 +189,42 @@ proptest! {
         }
     }
 
+    /// X2: after any writes, a txq is in an id's list of a class if the id is in its mask and the class is its own.
+    #[test]
+    fn a_txq_is_in_the_lists_of_its_class(
+        writes in prop::collection::vec((0usize..8, prop::collection::btree_set(0usize..20, 0..9)), 0..16),
+        first in 1u16..4, second in 1u16..4, fewer in 1u16..9,
+    ) {
+        let classes = classes(&[(first, 0), (second, first)]);
+        let mut map = XpsMap::from_masks(&[], 8, 20).unwrap().in_classes(&classes).unwrap();
+        let mut last = vec![CpuMask::new(); 8];
+        for (txq, cpus) in writes {
+            let mask: CpuMask = cpus.into_iter().collect();
+            match map.with_mask(txq, &mask) {
+                Ok(new) => (map, last[txq]) = (new, mask),
+                Err(error) => {
+                    prop_assert_eq!(error, XpsError::NoClass { txq });
+                    prop_assert!(txq >= usize::from(first + second));
+                }
+            }
+        }
+        let left = map.without_from(fewer);
+        for (txq, mask) in (0u16..).zip(&last) {
+            for (cpu, class) in (0..20).flat_map(|cpu| [(cpu, 0), (cpu, 1)]) {
+                let expected = mask.contains(cpu) && classes.of_txq(txq) == Some(class);
+                prop_assert_eq!(map.txqs_of(cpu, class).filter(|&other| other == txq).count(), usize::from(expected));
+                let stays = left.as_ref().is_some_and(|left| left.txqs_of(cpu, class).any(|other| other == txq));
+                prop_assert_eq!(stays, expected && txq < fewer);
+            }
+        }
+    }
+
     #[test]
     fn a_pick_is_one_of_the_cpus_txqs(hash: u32, lists in prop::collection::vec(prop::collection::btree_set(0usize..5, 0..4), 7)) {
         let masks: Vec<CpuMask> = lists.iter().map(|cpus| cpus.iter().copied().collect()).collect();
         let map = XpsMap::from_masks(&masks, 7, 5).unwrap();
         for cpu in 0..5 {
-            let pick = map.pick(cpu, || hash);
+            let pick = map.pick(cpu, 0, || hash);
             prop_assert_eq!(pick.is_none(), txqs_of(&map, cpu).is_empty());
             prop_assert!(pick.is_none_or(|txq| masks[usize::from(txq)].contains(cpu)));
         }
@@ -146,7 +236,7 @@ proptest! {
         let map = XpsMap::auto(&topology, txqs).unwrap();
         let cpus = topology.online().len();
         for cpu in topology.online().iter() {
-            prop_assert_eq!(map.txqs_of(cpu).len(), 1, "every CPU has its txq");
+            prop_assert_eq!(map.txqs_of(cpu, 0).len(), 1, "every CPU has its txq");
         }
         let masks: Vec<CpuMask> = (0..txqs as u16).map(|txq| map.mask_of(txq)).collect();
         let used = masks.iter().filter(|mask| !mask.is_empty()).count();

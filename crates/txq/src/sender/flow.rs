@@ -1,0 +1,121 @@
+//! A flow's own handle: what a connected socket is to the kernel's transmit path.
+//!
+//! A sender that is steered as one thread cannot know when a single flow's packets have left, only when its txqs are
+//! idle. A program that has many connections to a thread, or hands them from thread to thread, gives each a [`Flow`].
+//! It remembers the txq and counts its packets that are outstanding. While there are some it keeps its txq; when there
+//! are none the next packet may overtake nothing (`skb->ooo_okay`), and it goes where the sender's CPU, the map and the
+//! hash say at that time.
+//!
+//! A flow that always has packets outstanding would stay on its txq for ever, however bad it has become. So when the
+//! reselection interval has passed since the last choice ([`Builder::txq_reselection_ms`], `net.core.txq_reselection_ms`)
+//! it chooses again, which may turn packets around, at most once in the interval. And a txq that is in use no longer
+//! ([`NetDev::set_txqs`]) is left at once, as in the kernel.
+//!
+//! [`Builder::txq_reselection_ms`]: crate::netdev::Builder::txq_reselection_ms
+//! [`NetDev::set_txqs`]: crate::NetDev::set_txqs
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Sender;
+use crate::arch::{Arch, Nanos, Native};
+use crate::netdev::Shared;
+use crate::packet::outstanding::Outstanding;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::Verdict;
+use crate::steering::Here;
+
+/// One flow, for any sender, one at a time. Its packets stay in order whichever thread sends them, as long as
+/// reselection is off. Dropping it leaves its packets on their way.
+pub struct Flow<A: Arch = Native> {
+    outstanding: Outstanding<A>,
+    /// Where its packets go, and by whose choice.
+    choice: Option<Choice>,
+    /// The flow's hash, 0 while unknown (`sk_txhash`).
+    hash: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Choice {
+    txq: u16,
+    /// The device, to be compared and nothing else.
+    dev: usize,
+    made: Nanos,
+}
+
+impl<A: Arch> Flow<A> {
+    /// A flow that has not sent anything.
+    pub fn new() -> Self {
+        Self { outstanding: Outstanding::new(), choice: None, hash: 0 }
+    }
+
+    /// Packets handed in that are neither dropped nor completed yet. Ones that end at this moment may still count.
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding.get()
+    }
+
+    /// The txq that its last packets went to (`sk_tx_queue_get`).
+    pub fn txq(&self) -> Option<u16> {
+        self.choice.map(|choice| choice.txq)
+    }
+
+    /// The txq for a batch that begins with `packet` (`netdev_pick_tx`).
+    #[inline]
+    fn steer(&mut self, packet: &Packet<A>, here: &mut Here<A>, dev: &Arc<Shared<A>>) -> u16 {
+        let in_use = here.refresh();
+        let id = Arc::as_ptr(dev).addr();
+        if let Some(choice) = self.choice {
+            let fresh = dev.reselection == 0 || here.now.saturating_sub(choice.made) < dev.reselection;
+            if fresh && choice.dev == id && choice.txq < in_use && self.outstanding.get() > 0 {
+                return choice.txq;
+            }
+        }
+        let txq = here.pick(packet, &mut self.hash);
+        self.choice = Some(Choice { txq, dev: id, made: here.now });
+        txq
+    }
+}
+
+impl<A: Arch> Default for Flow<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Arch> fmt::Debug for Flow<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow")
+            .field("txq", &self.txq())
+            .field("outstanding", &self.outstanding())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<A: Arch> Sender<A> {
+    /// Sends one packet of a flow. As [`xmit`](Sender::xmit), but the flow keeps its txq, wherever it was sent from.
+    #[inline]
+    pub fn xmit_on(&mut self, flow: &mut Flow<A>, packet: Packet<A>) -> Verdict {
+        let mut batch = PacketList::new();
+        batch.push_back(packet);
+        self.xmit_batch_on(flow, &mut batch)
+    }
+
+    /// Sends packets of one flow, in order, and leaves the list empty. As [`xmit_batch`](Sender::xmit_batch), but the
+    /// flow keeps its txq, wherever it was sent from. The first packet's priority and rx queue choose the txq of all.
+    ///
+    /// The CPU and the time that the choice goes by are looked at once in 64 calls of the sender; the map is always the
+    /// current one.
+    pub fn xmit_batch_on(&mut self, flow: &mut Flow<A>, batch: &mut PacketList<A>) -> Verdict {
+        let Some(first) = batch.front() else { return Verdict::Success };
+        let here = self.here.get_or_insert_with(|| {
+            let cpu = self.pinned.unwrap_or_else(A::cpu);
+            Here::new(&self.dev, cpu)
+        });
+        let txq = flow.steer(first, here, &self.dev);
+        flow.outstanding.add(batch);
+        self.timed(|sender| {
+            sender.begin(batch);
+            sender.enter(txq, batch)
+        })
+    }
+}
