@@ -1,11 +1,12 @@
 //! `txq`: Linux's transmit path from the command line.
 //!
 //! `txq run` sends made-up traffic as a TOML file describes, `txq replay` sends a capture. Both end in the same report:
-//! what became of every packet, how long it took and what it cost.
+//! what became of every packet, how long it took and what it cost. `txq bench` measures the path itself.
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod config;
 mod device;
 mod failure;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Run(args) => run::run(args),
         Command::Replay(args) => replay::replay(args),
+        Command::Bench(args) => bench::bench(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,98 @@
+//! `txq bench`: the laboratory. The path is measured on this machine's CPUs, suite by suite, and beside it what others cost.
+//!
+//! Every configuration runs for the same time, not for the same number of packets, and what counts is what the device has
+//! sent in it. Repetitions are the outer loop, so that whatever else the machine does hits all configurations alike.
+
+mod case;
+mod child;
+mod costly;
+mod crowd;
+mod dpdk;
+mod free;
+mod kernel;
+mod lab;
+mod meter;
+mod path;
+mod peers;
+mod plan;
+mod pool;
+mod report;
+mod rig;
+mod shaper;
+mod svg;
+mod tell;
+mod work;
+mod xps;
+
+use std::time::Duration;
+
+use txq::netdev::BuildError;
+
+use crate::args::BenchArgs;
+use case::{Case, Row, Sample};
+use lab::Lab;
+use plan::Plan;
+use rig::Rig;
+use svg::Drawing;
+use tell::Tell;
+
+pub(crate) use plan::Suite;
+
+/// The suite of the works that others do as well.
+const PEERS: &str = "peers";
+/// What a run takes if nothing is said, without what is around each measurement.
+const RUN: Duration = Duration::from_secs(48);
+/// A measurement's time, if nothing is said.
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Measures what the command line asks for, and prints it.
+pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
+    check(args)?;
+    let drawing = args.svg.as_deref().map(Drawing::open).transpose()?;
+    let lab = Lab::new(args.pin)?;
+    let cases = Plan::new(args, &lab).cases()?;
+    let runs = cases.len() as u32 * args.repeat.get() as u32;
+    let usual = || (RUN / runs.max(1)).clamp(SHORTEST, LONGEST);
+    let time = args.duration.map_or_else(usual, |span| span.0);
+    let rows = measure(args, &lab, &cases, time)?;
+    if let Some(drawing) = drawing {
+        drawing.draw(&rows)?;
+    }
+    report::print(&rows, args, &lab, time)
+}
+
+/// Refuses what cannot be measured before anything is.
+fn check(args: &BenchArgs) -> anyhow::Result<()> {
+    let known = txq::enqueue::names();
+    if let Some(name) = args.discipline.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(BuildError::Discipline { name: name.clone(), known: known.join(", ") }.into());
+    }
+    for qdisc in args.qdisc.iter().filter(|qdisc| *qdisc != crowd::SLOW) {
+        Rig::new(known[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
+    }
+    Ok(())
+}
+
+/// All configurations in turn, again and again. A signal ends it; what was measured by then is what comes out.
+fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case<'_>], time: Duration) -> anyhow::Result<Vec<Row>> {
+    let repeat = args.repeat.size();
+    let mut tell = Tell::new(args.quiet, cases.len() * repeat);
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::with_capacity(repeat); cases.len()];
+    'all: for _ in 0..repeat {
+        for (case, samples) in cases.iter().zip(&mut samples) {
+            if lab.signals.seen().is_some() {
+                break 'all;
+            }
+            tell.next(&case.key);
+            let measured = (case.run)(lab, time);
+            if lab.signals.seen().is_some() {
+                break 'all;
+            }
+            samples.push(measured?);
+        }
+    }
+    tell.end();
+    let row = |(case, samples): (&Case<'_>, Vec<Sample>)| Row::of(case.key.clone(), &samples);
+    Ok(cases.iter().zip(samples).filter_map(row).collect())
+}

@@ -1,0 +1,87 @@
+//! The peer DPDK: its rings and mempools, by a small C program (`peers/dpdk.c`) built against the installed libdpdk.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::case::Sample;
+use super::child;
+use super::lab::Lab;
+
+const SOURCE: &str = include_str!("../../peers/dpdk.c");
+/// Lcores that DPDK has at most; one watches, and one drains.
+const LCORES: u64 = 128;
+/// Threads that may enqueue.
+pub(super) const MOST: u64 = LCORES - 2;
+
+/// The ways in which threads may share a ring.
+pub(super) const RINGS: [&str; 3] = ["mp", "rts", "hts"];
+
+/// The built program.
+#[derive(Clone)]
+pub(super) struct Dpdk {
+    program: PathBuf,
+}
+
+/// A work that it does.
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    /// Threads that enqueue on a ring of a kind, and one that drains it.
+    Queue(&'static str, u64),
+    Core,
+    Cross,
+    Free,
+}
+
+impl Dpdk {
+    /// Builds the program, or says why not.
+    pub(super) fn prepare() -> Result<Self, String> {
+        let flags = child::output(Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]))?;
+        let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+        Ok(Self { program: child::build("dpdk", SOURCE, &flags)? })
+    }
+
+    pub(super) fn measure(
+        &self,
+        lab: &Lab,
+        time: Duration,
+        shape: Shape,
+        batch: u64,
+    ) -> anyhow::Result<Sample> {
+        let mut command = Command::new(&self.program);
+        // No huge pages, no devices, nothing shared with other DPDK programs: it needs no root.
+        command.args(["--no-huge", "--no-pci", "-m", "256", "--no-telemetry", "--no-shconf"]);
+        command.args(["--log-level", "lib.eal:3", "--lcores", &lcores(lab, shape), "--"]);
+        match shape {
+            Shape::Queue(ring, threads) => command.args(["queue", ring, &threads.to_string()]),
+            Shape::Core => command.arg("core"),
+            Shape::Cross => command.arg("cross"),
+            Shape::Free => command.arg("free"),
+        };
+        command.args([batch.to_string(), time.as_millis().max(1).to_string()]);
+        child::measure(lab, &mut command, time)
+    }
+}
+
+/// Lcore 0 watches, from anywhere. The others are where the scheduler puts them, or on a CPU each where the shape says that
+/// CPUs differ, or the user.
+fn lcores(lab: &Lab, shape: Shape) -> String {
+    let all: Vec<String> = lab.cpus.iter().map(u32::to_string).collect();
+    let all = all.join(",");
+    let mut map = format!("0@({all})");
+    match shape {
+        Shape::Queue(_, threads) if !lab.pin => {
+            let _ = write!(map, ",(1-{})@({all})", threads + 1);
+        }
+        Shape::Queue(_, threads) => {
+            for lcore in 1..=threads + 1 {
+                let _ = write!(map, ",{lcore}@{}", lab.cpu(lcore as usize - 1));
+            }
+        }
+        Shape::Core | Shape::Cross | Shape::Free => {
+            let _ = write!(map, ",1@{},2@{}", lab.cpu(0), lab.last_cpu());
+        }
+    }
+    map
+}

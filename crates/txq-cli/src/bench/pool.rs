@@ -1,0 +1,48 @@
+//! Suite `pool`: buffers that are freed on another CPU than they are allocated on, by the way they come home.
+//!
+//! Senders are on all CPUs but the last, completions on the last. On one CPU they share it.
+
+use txq::pool::PoolConfig;
+
+use super::case::{Case, Key};
+use super::plan::{Plan, case};
+use super::rig::Rig;
+
+/// Packets that a sender may have on their way: more than a worker that comes every 20 us frees at a time.
+const LIMIT: u64 = 2048;
+
+/// A way home: its name, and what makes a pool do it.
+pub(super) type Mode = (&'static str, fn(PoolConfig) -> PoolConfig);
+
+/// All ways home, the default first.
+pub(super) fn modes() -> Vec<Mode> {
+    vec![("defer", |config| config)]
+}
+
+/// A rig whose completions are apart from its senders.
+pub(super) fn rig(plan: &Plan<'_>, discipline: &str, qdisc: &str, threads: u64, batch: u64, mode: Mode) -> Rig {
+    let rig = Rig::new(discipline, plan.queue(qdisc), threads, batch);
+    Rig { apart: true, limit: LIMIT, pool: mode.1, ..rig }
+}
+
+pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case<'static>> {
+    let mut cases = Vec::new();
+    for qdisc in plan.qdiscs(&["pfifo"]) {
+        for discipline in plan.discipline() {
+            for mode in modes() {
+                for batch in plan.batches(&[1, 32]) {
+                    for threads in plan.threads(&[1, 2, 4]) {
+                        let key = Key {
+                            suite: "pool",
+                            qdisc: Some(qdisc.clone()),
+                            pool: Some(mode.0),
+                            ..Key::default()
+                        };
+                        cases.push(case(key, rig(plan, &discipline, &qdisc, threads, batch, mode)));
+                    }
+                }
+            }
+        }
+    }
+    cases
+}
