@@ -2,10 +2,16 @@
  * What DPDK's rings and mempools cost, in the shapes that `txq bench peers` measures for txq. Written from DPDK's API
  * documentation; it sends nothing, so what is measured is the hand-over and the memory alone.
  *
- *   dpdk EAL-ARGUMENTS -- queue mp|rts|hts THREADS BATCH MS    threads enqueue bulks of pointers, one more thread drains
- *   dpdk EAL-ARGUMENTS -- core BATCH MS                       one thread: mempool get, MP enqueue, dequeue, mempool put
- *   dpdk EAL-ARGUMENTS -- cross BATCH MS                      the same, get and enqueue on lcore 1, the rest on lcore 2
- *   dpdk EAL-ARGUMENTS -- free BATCH MS                       mempool get on lcore 1, put on lcore 2, only the put timed
+ *   dpdk EAL-ARGUMENTS -- queue RING THREADS BATCH MS         threads enqueue bulks of pointers, one more thread drains
+ *   dpdk EAL-ARGUMENTS -- core OBJECT BATCH MS                one thread: get, MP enqueue, dequeue, put
+ *   dpdk EAL-ARGUMENTS -- cross OBJECT BATCH MS               the same, get and enqueue on lcore 1, the rest on lcore 2
+ *   dpdk EAL-ARGUMENTS -- free OBJECT BATCH MS                get on lcore 1, put on lcore 2, only the put timed
+ *
+ * RING is mp, rts or hts, or one of them with -spin: then a thread that finds the ring full or empty spins, as polling
+ * programs do, where it else gives its CPU away.
+ *
+ * OBJECT is what is got and put: `raw`, a mempool's objects, whose memory nobody touches; or `mbuf`, packets made ready and
+ * given a length, freed as packets are.
  *
  * The main lcore only watches. It looks at the counters every millisecond, prints one JSON object and exits without
  * waiting for anybody: a thread may be inside of a ring for seconds.
@@ -22,13 +28,16 @@
 #include <rte_errno.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
+#include <rte_mbuf.h>
 #include <rte_mempool.h>
+#include <rte_pause.h>
 #include <rte_ring.h>
 
 #define RING 1024      /* as many as the device of txq's rows keeps */
 #define POOL 8191      /* packets of the mempool */
 #define CACHE 256      /* of each lcore's mempool cache */
 #define OBJECT 256     /* bytes of a packet */
+#define LENGTH 120     /* bytes of it in use */
 #define MAX_BATCH 1024
 #define SAMPLED 61     /* one call in so many is timed */
 #define SAMPLES 65536  /* and so many times are kept */
@@ -39,13 +48,14 @@ enum shape { QUEUE, CORE, CROSS, FREE };
 struct thread {
 	volatile uint64_t packets; /* that left the queue, or were freed */
 	volatile uint64_t calls;   /* of enqueue; odd inside of one */
-	volatile uint64_t free_ns; /* in rte_mempool_put_bulk */
+	volatile uint64_t free_ns; /* in `put` */
 	volatile uint32_t samples;
 	uint32_t *sample;
 } __rte_cache_aligned;
 
 static struct thread threads[RTE_MAX_LCORE];
 static enum shape shape;
+static int mbufs, spins;
 static unsigned batch;
 static struct rte_ring *ring;
 static struct rte_mempool *pool;
@@ -71,7 +81,35 @@ static void die(const char *what)
 	_exit(1);
 }
 
-/* Enqueues all of a bulk, and gives the CPU away while there is no room. */
+static inline void wait_a_bit(void)
+{
+	if (spins)
+		rte_pause();
+	else
+		sched_yield();
+}
+
+static int get(void **objects)
+{
+	if (!mbufs)
+		return rte_mempool_get_bulk(pool, objects, batch);
+	struct rte_mbuf **packets = (struct rte_mbuf **)objects;
+	if (rte_pktmbuf_alloc_bulk(pool, packets, batch) != 0)
+		return -1;
+	for (unsigned i = 0; i < batch; i++)
+		packets[i]->data_len = packets[i]->pkt_len = LENGTH;
+	return 0;
+}
+
+static void put(void **objects, unsigned n)
+{
+	if (mbufs)
+		rte_pktmbuf_free_bulk((struct rte_mbuf **)objects, n);
+	else
+		rte_mempool_put_bulk(pool, objects, n);
+}
+
+/* Enqueues all of a bulk, and waits while there is no room. */
 static void enqueue(struct thread *self, void **objects, uint32_t *until_sample)
 {
 	unsigned done;
@@ -89,7 +127,7 @@ static void enqueue(struct thread *self, void **objects, uint32_t *until_sample)
 			}
 		}
 		if (done == 0)
-			sched_yield();
+			wait_a_bit();
 	} while (done == 0);
 }
 
@@ -102,8 +140,8 @@ static int produce(void *argument)
 	memset(objects, 0, sizeof(objects));
 	for (;;) {
 		if (shape != QUEUE)
-			while (rte_mempool_get_bulk(pool, objects, batch) != 0)
-				sched_yield();
+			while (get(objects) != 0)
+				wait_a_bit();
 		enqueue(self, objects, &until_sample);
 	}
 	return 0;
@@ -119,16 +157,16 @@ static int consume(void *argument)
 	for (;;) {
 		unsigned n = rte_ring_dequeue_burst(ring, objects, most, NULL);
 		if (n == 0) {
-			sched_yield();
+			wait_a_bit();
 			continue;
 		}
 		if (shape == FREE) {
 			uint64_t start = now();
-			rte_mempool_put_bulk(pool, objects, n);
+			put(objects, n);
 			uint64_t took = now() - start;
 			self->free_ns += took > clock_ns ? took - clock_ns : 0;
 		} else if (shape == CROSS) {
-			rte_mempool_put_bulk(pool, objects, n);
+			put(objects, n);
 		}
 		self->packets += n;
 	}
@@ -141,11 +179,11 @@ static int one_core(void *argument)
 	void *objects[MAX_BATCH];
 
 	for (;;) {
-		if (rte_mempool_get_bulk(pool, objects, batch) != 0)
+		if (get(objects) != 0)
 			die("the mempool is empty");
 		rte_ring_enqueue_bulk(ring, objects, batch, NULL);
 		rte_ring_dequeue_bulk(ring, objects, batch, NULL);
-		rte_mempool_put_bulk(pool, objects, batch);
+		put(objects, batch);
 		self->packets += batch;
 	}
 	return 0;
@@ -165,8 +203,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The 99th percentile of all times; -1 without any. */
-static int64_t p99(void)
+/* The 99th percentile of all times, -1 without any; and the longest. */
+static int64_t p99(uint64_t *longest)
 {
 	size_t count = 0, at = 0;
 	for (unsigned i = 0; i < RTE_MAX_LCORE; i++)
@@ -180,6 +218,7 @@ static int64_t p99(void)
 		at += n;
 	}
 	qsort(all, at, sizeof(*all), by_size);
+	*longest = RTE_MAX(*longest, (uint64_t)all[at - 1]);
 	return all[at * 99 / 100];
 }
 
@@ -224,9 +263,10 @@ static void watch(unsigned ms)
 	}
 	cpu = cpu_time() - cpu;
 	freed = sum(offsetof(struct thread, free_ns)) - freed;
+	int64_t percentile = p99(&inside);
 	printf("{\"packets\":%" PRIu64 ",\"wall_ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 ",\"stall_ns\":%" PRIu64
 	       ",\"xmit_ns\":%" PRIu64 ",\"free_ns\":%" PRIu64 ",\"p99_ns\":%" PRId64 "}\n",
-	       last - first, t - start, cpu, stall, inside, freed, p99());
+	       last - first, t - start, cpu, stall, inside, freed, percentile);
 	fflush(stdout);
 	_exit(0);
 }
@@ -249,15 +289,20 @@ int main(int argc, char **argv)
 	argc -= used;
 	argv += used;
 	unsigned flags = RING_F_SC_DEQ, producers = 1;
-	int at = 2;
-	if (argc < 4)
+	int at = 3;
+	if (argc < 5)
 		return 2;
 	if (strcmp(argv[1], "queue") == 0 && argc == 6) {
 		shape = QUEUE;
-		flags |= strcmp(argv[2], "rts") == 0 ? RING_F_MP_RTS_ENQ : strcmp(argv[2], "hts") == 0 ? RING_F_MP_HTS_ENQ : 0;
+		if (strncmp(argv[2], "rts", 3) == 0)
+			flags |= RING_F_MP_RTS_ENQ;
+		if (strncmp(argv[2], "hts", 3) == 0)
+			flags |= RING_F_MP_HTS_ENQ;
+		spins = strstr(argv[2], "-spin") != NULL;
 		producers = atoi(argv[3]);
 		at = 4;
 	} else {
+		mbufs = strcmp(argv[2], "mbuf") == 0;
 		shape = strcmp(argv[1], "core") == 0 ? CORE : strcmp(argv[1], "cross") == 0 ? CROSS : FREE;
 	}
 	batch = atoi(argv[at]);
@@ -267,7 +312,10 @@ int main(int argc, char **argv)
 
 	/* A ring holds one less than its size, unless told to be exact. */
 	ring = rte_ring_create("queue", RING, SOCKET_ID_ANY, flags | RING_F_EXACT_SZ);
-	pool = rte_mempool_create("packets", POOL, OBJECT, CACHE, 0, NULL, NULL, NULL, NULL, SOCKET_ID_ANY, 0);
+	if (mbufs)
+		pool = rte_pktmbuf_pool_create("packets", POOL, CACHE, 0, RTE_PKTMBUF_HEADROOM + OBJECT, SOCKET_ID_ANY);
+	else
+		pool = rte_mempool_create("packets", POOL, OBJECT, CACHE, 0, NULL, NULL, NULL, NULL, SOCKET_ID_ANY, 0);
 	if (ring == NULL || pool == NULL)
 		die("no memory");
 	clock_ns = clock_cost();

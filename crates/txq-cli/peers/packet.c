@@ -125,7 +125,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int64_t p99(void)
+/* The 99th percentile of all times, -1 without any; and the longest. */
+static int64_t p99(uint64_t *longest)
 {
 	size_t all = 0, at = 0;
 	for (unsigned i = 0; i < count; i++)
@@ -140,6 +141,8 @@ static int64_t p99(void)
 		at += n;
 	}
 	qsort(times, at, sizeof(*times), by_size);
+	if (times[at - 1] > *longest)
+		*longest = times[at - 1];
 	return times[at * 99 / 100];
 }
 
@@ -198,9 +201,10 @@ int main(int argc, char **argv)
 		}
 	}
 	cpu = cpu_time() - cpu;
+	int64_t percentile = p99(&inside);
 	printf("{\"packets\":%" PRIu64 ",\"wall_ns\":%" PRIu64 ",\"cpu_ns\":%" PRIu64 ",\"stall_ns\":%" PRIu64
 	       ",\"xmit_ns\":%" PRIu64 ",\"p99_ns\":%" PRId64 "}\n",
-	       last - first, t - start, cpu, stall, inside, p99());
+	       last - first, t - start, cpu, stall, inside, percentile);
 	fflush(stdout);
 	_exit(0);
 }

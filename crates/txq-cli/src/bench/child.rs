@@ -86,6 +86,11 @@ pub(super) fn output(command: &mut Command) -> Result<String, String> {
     Err(format!("{name}: {status}: {complaint}"))
 }
 
+/// A time as peers take it.
+pub(super) fn millis(time: Duration) -> u64 {
+    time.as_millis().clamp(1, i32::MAX as u128) as u64
+}
+
 /// A child that does not outlive its guard.
 struct Guard(Child);
 
@@ -122,7 +127,8 @@ pub(super) fn measure(lab: &Lab, command: &mut Command, time: Duration) -> anyho
         bail!(Refused(format!("{name}: {status}: {}", complaint.lines().next().unwrap_or_default())));
     }
     let line = text.lines().last().unwrap_or_default();
-    let printed: Printed = serde_json::from_str(line).with_context(|| Refused(format!("{name} said {line:?}")))?;
+    let printed: Printed =
+        serde_json::from_str(line).with_context(|| Refused(format!("{name} said {line:?}")))?;
     Ok(sample(&printed))
 }
 

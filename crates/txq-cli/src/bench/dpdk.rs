@@ -15,8 +15,16 @@ const LCORES: u64 = 128;
 /// Threads that may enqueue.
 pub(super) const MOST: u64 = LCORES - 2;
 
-/// The ways in which threads may share a ring.
-pub(super) const RINGS: [&str; 3] = ["mp", "rts", "hts"];
+/// The ways in which threads may share a ring, in the program's words and in ours. Those that spin do so where the ring is
+/// full or empty, as polling programs do; the others give their CPU away, as txq's senders do.
+pub(super) const RINGS: [(&str, &str); 6] = [
+    ("mp", "mp ring"),
+    ("rts", "rts ring"),
+    ("hts", "hts ring"),
+    ("mp-spin", "mp spinning"),
+    ("rts-spin", "rts spinning"),
+    ("hts-spin", "hts spinning"),
+];
 
 /// The built program.
 #[derive(Clone)]
@@ -24,15 +32,18 @@ pub(super) struct Dpdk {
     program: PathBuf,
 }
 
-/// A work that it does.
+/// A work that it does; where packets are allocated, with the name of what they are.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
     /// Threads that enqueue on a ring of a kind, and one that drains it.
     Queue(&'static str, u64),
-    Core,
-    Cross,
-    Free,
+    Core(&'static str),
+    Cross(&'static str),
+    Free(&'static str),
 }
+
+/// What is allocated and freed: a mempool's objects as they are, or packets.
+pub(super) const OBJECTS: [(&str, &str); 2] = [("raw", "mempool"), ("mbuf", "mbufs")];
 
 impl Dpdk {
     /// Builds the program, or says why not.
@@ -55,11 +66,11 @@ impl Dpdk {
         command.args(["--log-level", "lib.eal:3", "--lcores", &lcores(lab, shape), "--"]);
         match shape {
             Shape::Queue(ring, threads) => command.args(["queue", ring, &threads.to_string()]),
-            Shape::Core => command.arg("core"),
-            Shape::Cross => command.arg("cross"),
-            Shape::Free => command.arg("free"),
+            Shape::Core(object) => command.args(["core", object]),
+            Shape::Cross(object) => command.args(["cross", object]),
+            Shape::Free(object) => command.args(["free", object]),
         };
-        command.args([batch.to_string(), time.as_millis().max(1).to_string()]);
+        command.args([batch.to_string(), child::millis(time).to_string()]);
         child::measure(lab, &mut command, time)
     }
 }
@@ -79,7 +90,7 @@ fn lcores(lab: &Lab, shape: Shape) -> String {
                 let _ = write!(map, ",{lcore}@{}", lab.cpu(lcore as usize - 1));
             }
         }
-        Shape::Core | Shape::Cross | Shape::Free => {
+        Shape::Core(_) | Shape::Cross(_) | Shape::Free(_) => {
             let _ = write!(map, ",1@{},2@{}", lab.cpu(0), lab.last_cpu());
         }
     }

@@ -69,7 +69,7 @@ impl Kernel {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace.0]).arg(&self.program);
         command.args([&interface(qdisc), COUNTER]);
-        let numbers = [threads, batch, LEN as u64, time.as_millis().max(1) as u64];
+        let numbers = [threads, batch, LEN as u64, child::millis(time)];
         command.args(numbers.map(|n| n.to_string()));
         if lab.pin {
             command.args(lab.cpus.iter().map(u32::to_string));

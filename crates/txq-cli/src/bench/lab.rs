@@ -25,7 +25,8 @@ pub(super) struct Lab {
 
 impl Lab {
     pub(super) fn new(pin: bool) -> anyhow::Result<Self> {
-        let set = sched_getaffinity(None).context(Refused("the CPUs of this process cannot be read".into()))?;
+        let set =
+            sched_getaffinity(None).context(Refused("the CPUs of this process cannot be read".into()))?;
         let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect();
         Ok(Self { cpus, calibration: Calibration::measure(), pin, signals: Signals::catch()? })
     }

@@ -127,7 +127,7 @@ pub(super) struct Seen {
     /// Packets that left the driver, and the time in which they did.
     pub(super) packets: u64,
     pub(super) wall: Duration,
-    /// The longest time in which none left.
+    /// The longest time in which none left; zero when at each look some had.
     pub(super) stall: Duration,
     /// The longest time for which one sender was inside the same call.
     pub(super) xmit: Duration,
@@ -161,7 +161,7 @@ pub(super) fn watch(lab: &Lab, sent: &[Counter], calls: &[Calls], time: Duration
     let mut seen = Seen::default();
     loop {
         let left = time.saturating_sub(start.elapsed());
-        let go_on = !left.is_zero() && lab.sleep(left.min(LOOK));
+        let go_on = lab.sleep(left.min(LOOK)) && left > LOOK;
         let now = Instant::now();
         let packets = total();
         seen.stall = seen.stall.max(count.look(packets, now));

@@ -3,12 +3,14 @@
 //! | shape | txq | the peer |
 //! |---|---|---|
 //! | `queue` | N senders hand in batches; whoever owns the queue sends them | DPDK: N threads enqueue bulks of pointers on an rte_ring (MP, RTS, HTS), one more thread drains it |
-//! | `core` | one thread, from allocation to free | DPDK: one thread: mempool get, MP enqueue, dequeue, mempool put |
+//! | `core` | one thread, from allocation to free | DPDK: one thread: get, MP enqueue, dequeue, put |
 //! | `cross` | a sender on the first CPU, completions on the last | DPDK: get and enqueue on the first CPU, dequeue and put on the last |
-//! | `free` | `Cache::free` of what another CPU allocated | DPDK: `rte_mempool_put_bulk` of what another lcore got |
+//! | `free` | `Cache::free` of what another CPU allocated | DPDK: the bulk put of what another lcore got |
 //! | `kernel` | N senders through a qdisc | this kernel: N threads, sendmmsg on packet sockets into an ifb under the same qdisc |
 //!
-//! txq's rows do all that a packet needs: allocation, qdisc, driver, completion, free, and counters. A ring passes pointers.
+//! txq's rows do all that a packet needs: allocation, qdisc, driver, completion, free, and counters. A ring passes
+//! pointers. Where DPDK allocates, it does so twice: a mempool's objects as they are, whose memory nobody touches, and mbufs,
+//! which are made ready and freed as packets are.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -76,11 +78,25 @@ fn queue(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
                 skip("dpdk", &format!("{threads} threads are more than its {} lcores", dpdk::MOST));
                 continue;
             }
-            for ring in dpdk::RINGS {
-                let (name, shape) = (format!("dpdk {ring} ring"), Shape::Queue(ring, threads));
+            for (ring, name) in dpdk::RINGS {
+                let (name, shape) = (format!("dpdk {name}"), Shape::Queue(ring, threads));
                 cases.push(dpdk_case(dpdk, key.clone(), &name, shape, threads, batch));
             }
         }
+    }
+}
+
+/// A work that allocates, for each kind of thing that DPDK can allocate.
+fn with_objects(
+    dpdk: Option<&Dpdk>,
+    key: &Key,
+    shape: fn(&'static str) -> Shape,
+    batch: u64,
+    cases: &mut Vec<Case<'static>>,
+) {
+    for (object, name) in dpdk::OBJECTS {
+        let name = format!("dpdk {name}");
+        cases.extend(dpdk.map(|dpdk| dpdk_case(dpdk, key.clone(), &name, shape(object), 1, batch)));
     }
 }
 
@@ -91,8 +107,7 @@ fn core(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
             let rig = Rig::new(&discipline, Queue::Text("pfifo".into()), 1, batch);
             cases.push(case(Key { qdisc: Some("pfifo".into()), ..key.clone() }, rig));
         }
-        let peer = dpdk.map(|dpdk| dpdk_case(dpdk, key.clone(), "dpdk mempool + ring", Shape::Core, 1, batch));
-        cases.extend(peer);
+        with_objects(dpdk, &key, Shape::Core, batch, cases);
     }
 }
 
@@ -106,8 +121,7 @@ fn cross(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
                 cases.push(case(key, rig));
             }
         }
-        let peer = dpdk.map(|dpdk| dpdk_case(dpdk, key.clone(), "dpdk mempool + ring", Shape::Cross, 1, batch));
-        cases.extend(peer);
+        with_objects(dpdk, &key, Shape::Cross, batch, cases);
     }
 }
 
@@ -119,8 +133,7 @@ fn frees(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
             let run = Box::new(move |lab: &_, time| free::measure(lab, time, batch as usize, pool));
             cases.push(Case { key, run });
         }
-        let peer = dpdk.map(|dpdk| dpdk_case(dpdk, key.clone(), "dpdk mempool", Shape::Free, 1, batch));
-        cases.extend(peer);
+        with_objects(dpdk, &key, Shape::Free, batch, cases);
     }
 }
 
@@ -130,7 +143,8 @@ fn through_qdiscs(plan: &Plan<'_>, kernel: Option<&Rc<Kernel>>, cases: &mut Vec<
         for batch in plan.batches(&[32]) {
             for threads in plan.threads(&[1, 2]) {
                 for discipline in plan.discipline() {
-                    let rig = own(name).map(|qdisc| Rig::new(&discipline, Queue::Text(qdisc), threads, batch));
+                    let rig =
+                        own(name).map(|qdisc| Rig::new(&discipline, Queue::Text(qdisc), threads, batch));
                     // A qdisc that txq does not have has nothing beside it.
                     let rig = rig.filter(|rig| rig.check().is_ok());
                     cases.extend(rig.map(|rig| case(key.clone(), rig)));

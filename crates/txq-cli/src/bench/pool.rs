@@ -1,6 +1,6 @@
 //! Suite `pool`: buffers that are freed on another CPU than they are allocated on, by the way they come home.
 //!
-//! Senders are on all CPUs but the last, completions on the last. On one CPU they share it.
+//! Senders are on all CPUs but the last, completions on the last, which does nothing else. On one CPU they share it.
 
 use txq::pool::PoolConfig;
 
@@ -8,8 +8,8 @@ use super::case::{Case, Key};
 use super::plan::{Plan, case};
 use super::rig::Rig;
 
-/// Packets that a sender may have on their way: more than a worker that comes every 20 us frees at a time.
-const LIMIT: u64 = 2048;
+/// Packets that a sender may have on their way: twice what it may in a crowd, as they are longer on it.
+const LIMIT: u64 = 256;
 
 /// A way home: its name, and what makes a pool do it.
 pub(super) type Mode = (&'static str, fn(PoolConfig) -> PoolConfig);
@@ -20,9 +20,16 @@ pub(super) fn modes() -> Vec<Mode> {
 }
 
 /// A rig whose completions are apart from its senders.
-pub(super) fn rig(plan: &Plan<'_>, discipline: &str, qdisc: &str, threads: u64, batch: u64, mode: Mode) -> Rig {
+pub(super) fn rig(
+    plan: &Plan<'_>,
+    discipline: &str,
+    qdisc: &str,
+    threads: u64,
+    batch: u64,
+    mode: Mode,
+) -> Rig {
     let rig = Rig::new(discipline, plan.queue(qdisc), threads, batch);
-    Rig { apart: true, limit: LIMIT, pool: mode.1, ..rig }
+    Rig { apart: true, limit: LIMIT.max(rig.limit), pool: mode.1, ..rig }
 }
 
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case<'static>> {

@@ -149,12 +149,8 @@ fn details(text: &mut String, rows: &[&Row]) {
     heads.extend(["ns", "CPU ns", "p99", "worst xmit", "worst stall", "dropped"].map(str::to_owned));
     let cells = rows.iter().map(|row| {
         let s = &row.sample;
-        let mut cells = vec![
-            row.key.subject(),
-            row.key.threads.to_string(),
-            row.key.batch.to_string(),
-            number(s.mpps),
-        ];
+        let mut cells =
+            vec![row.key.subject(), row.key.threads.to_string(), row.key.batch.to_string(), number(s.mpps)];
         if repeated {
             cells.push(format!("{} .. {}", number(row.spread.0), number(row.spread.1)));
         }
@@ -164,7 +160,8 @@ fn details(text: &mut String, rows: &[&Row]) {
         let nanos = |ns: f64| Human(ns as u64).to_string();
         cells.push(or_dash(s.p99_ns.map(nanos)));
         cells.push(or_dash(s.worst_xmit_us.map(|us| nanos(us * 1e3))));
-        cells.push(or_dash(s.worst_stall_us.map(|us| nanos(us * 1e3))));
+        let stall = |us: f64| if us > 0.0 { nanos(us * 1e3) } else { "< 1 ms".into() };
+        cells.push(or_dash(s.worst_stall_us.map(stall)));
         cells.push(or_dash(s.dropped.map(|share| format!("{:.1} %", share * 100.0))));
         cells
     });

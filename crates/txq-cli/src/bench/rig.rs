@@ -4,11 +4,13 @@
 //! gives its CPU away at that bound, and when all of a batch was dropped. They look between packets whether to stop, and what counts is what the device
 //! has sent within the time, so a discipline under which senders hardly move ends on time like any other.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use histogram::Histogram;
+use txq::arch::{Arch, Native};
 use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
 use txq::qdisc::Verdict;
@@ -81,15 +83,12 @@ impl Rig {
 
     /// The device, with a worker for somebody to run.
     fn device(&self) -> anyhow::Result<(NetDev, Vec<super::meter::Counter>)> {
-        // The ring is no bound of its own: senders are.
-        let ring = if self.apart { (self.limit * self.threads as u64).clamp(1024, 1 << 16) } else { 1024 };
-        let null = Null { ring: ring as u32, inline: !self.apart, ..Null::new(self.txqs) };
+        let null = Null { ring: 1024, inline: !self.apart, ..Null::new(self.txqs) };
         let device = Counted::new(null);
         let counters = device.counters();
         let buffers = (self.limit + 2 * CACHE_SIZE as u64) * self.threads as u64 + 4096;
         let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
-        let mut builder =
-            NetDev::builder(device).discipline(&self.discipline).pool_config((self.pool)(pool));
+        let mut builder = NetDev::builder(device).discipline(&self.discipline).pool_config((self.pool)(pool));
         builder = match &self.queue {
             Queue::Text(text) if self.txqs > 1 => builder.qdisc("mq").default_qdisc(text),
             Queue::Text(text) => builder.qdisc(text),
@@ -119,14 +118,15 @@ impl Rig {
         let (mut dev, counters) = self.device()?;
         let worker = dev.worker(0);
         let worker_cpu = self.apart.then(|| lab.last_cpu());
-        let worker = spawn("worker", move || run_worker(worker, worker_cpu))?;
+        let stop = Arc::new(Stop::default());
+        let its_stop = stop.clone();
+        let worker = spawn("worker", move || run_worker(worker, worker_cpu, &its_stop))?;
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
-        let stop = Stop::default();
         let (seen, cpu, times) = thread::scope(|scope| {
             let mut senders = Vec::with_capacity(self.threads);
             for (index, calls) in calls.iter().enumerate() {
                 let cpu = self.sender_cpu(lab, index);
-                let (dev, stop) = (&dev, &stop);
+                let (dev, stop) = (&dev, &*stop);
                 let work = move || {
                     cpu.map_or(Ok(()), pin_to)?;
                     let name = format!("sender {index}");
@@ -201,10 +201,19 @@ fn scatter(flow: u32) -> u32 {
     (flow + 1).wrapping_mul(0x9e37_79b1) | 1
 }
 
-fn run_worker(worker: Worker, cpu: Option<u32>) -> anyhow::Result<()> {
-    let pinned = cpu.map_or(Ok(()), pin_to);
-    worker.run();
-    pinned
+/// The worker's life. With a CPU of its own it never sleeps, as one does not that always has completions to reap.
+fn run_worker(mut worker: Worker, cpu: Option<u32>, stop: &Stop) -> anyhow::Result<()> {
+    let Some(cpu) = cpu else {
+        worker.run();
+        return Ok(());
+    };
+    pin_to(cpu)?;
+    while !stop.asked() {
+        if worker.poll().is_none_or(|next| next > Native::now()) {
+            thread::yield_now();
+        }
+    }
+    Ok(())
 }
 
 /// The 99th percentile, and the longest, in nanoseconds.

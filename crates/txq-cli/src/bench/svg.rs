@@ -11,8 +11,9 @@ use super::case::{Row, Table};
 use super::report::{distinct, grouped, lines, title};
 use crate::failure::Refused;
 
-/// A panel's size, in pixels, and how many stand side by side.
-const PANEL: (u32, u32) = (560, 360);
+/// A panel's size, in pixels, the part of its width that the names of its curves take, and how many stand side by side.
+const PANEL: (u32, u32) = (680, 360);
+const NAMES: u32 = 180;
 const COLUMNS: usize = 2;
 /// Colours that tell from each other without green and red.
 const COLOURS: [RGBColor; 8] = [
@@ -55,8 +56,8 @@ fn svg(rows: &[Row]) -> Result<String, Failed> {
     let columns = COLUMNS.min(tables.len()).max(1);
     let lines = tables.len().div_ceil(columns).max(1);
     let mut text = String::new();
-    let area =
-        SVGBackend::with_string(&mut text, (PANEL.0 * columns as u32, PANEL.1 * lines as u32)).into_drawing_area();
+    let area = SVGBackend::with_string(&mut text, (PANEL.0 * columns as u32, PANEL.1 * lines as u32))
+        .into_drawing_area();
     area.fill(&WHITE).map_err(failed)?;
     for (panel, (table, rows)) in area.split_evenly((lines, columns)).iter().zip(&tables) {
         draw(panel, table, rows)?;
@@ -77,7 +78,8 @@ fn draw(
     let steps = distinct(lines.iter().flat_map(|line| line.at.iter().map(|(x, _)| *x)));
     let step = |x: u64| steps.iter().position(|&s| s == x).unwrap_or(0) as i32;
     let highest = rows.iter().map(|row| row.spread.1).fold(0.0, f64::max).max(1e-3);
-    let mut chart = ChartBuilder::on(panel)
+    let (curves, names) = panel.split_horizontally(PANEL.0 - NAMES);
+    let mut chart = ChartBuilder::on(&curves)
         .caption(title(table), ("sans-serif", 14))
         .margin(12)
         .x_label_area_size(36)
@@ -93,29 +95,24 @@ fn draw(
         .light_line_style(WHITE)
         .draw()
         .map_err(failed)?;
-    for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
+    for (index, line) in lines.iter().enumerate() {
+        let (colour, first) = (COLOURS[index % COLOURS.len()], index < COLOURS.len());
+        // When colours come again they are thin, with hollow dots.
+        let style = colour.stroke_width(if first { 2 } else { 1 });
+        let dot = if first { colour.filled() } else { style };
         let points: Vec<_> = line.at.iter().map(|(x, row)| (step(*x), row.sample.mpps)).collect();
-        let style = colour.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(points.iter().copied(), style))
-            .map_err(failed)?
-            .label(&line.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        chart.draw_series(LineSeries::new(points.iter().copied(), style)).map_err(failed)?;
         let spread = line.at.iter().filter(|(_, row)| row.repeats > 1);
         let bars = spread
-            .map(|(x, row)| PathElement::new([(step(*x), row.spread.0), (step(*x), row.spread.1)], *colour));
+            .map(|(x, row)| PathElement::new([(step(*x), row.spread.0), (step(*x), row.spread.1)], colour));
         chart.draw_series(bars).map_err(failed)?;
-        let dots = points.iter().map(|&point| Circle::new(point, 3, colour.filled()));
-        chart.draw_series(dots).map_err(failed)?;
+        chart.draw_series(points.iter().map(|&point| Circle::new(point, 3, dot))).map_err(failed)?;
+        let y = 48 + 18 * index as i32;
+        names.draw(&PathElement::new([(4, y), (24, y)], style)).map_err(failed)?;
+        names.draw(&Circle::new((14, y), 3, dot)).map_err(failed)?;
+        names.draw(&Text::new(line.name.clone(), (30, y - 5), ("sans-serif", 12))).map_err(failed)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .label_font(("sans-serif", 12))
-        .draw()
-        .map_err(failed)
+    Ok(())
 }
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Failed {
