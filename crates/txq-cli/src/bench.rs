@@ -49,9 +49,10 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Measures what the command line asks for, and prints it.
 pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     check(args)?;
-    let drawing = args.svg.as_deref().map(Drawing::open).transpose()?;
     let lab = Lab::new(args.pin)?;
     let cases = Plan::new(args, &lab).cases()?;
+    let keys = || cases.iter().map(|case| &case.key);
+    let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
     let runs = cases.len() as u32 * args.repeat.get() as u32;
     let usual = || (RUN / runs.max(1)).clamp(SHORTEST, LONGEST);
     let time = args.duration.map_or_else(usual, |span| span.0);
@@ -75,7 +76,7 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
 }
 
 /// All configurations in turn, again and again. A signal ends it; what was measured by then is what comes out.
-fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case<'_>], time: Duration) -> anyhow::Result<Vec<Row>> {
+fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyhow::Result<Vec<Row>> {
     let repeat = args.repeat.size();
     let mut tell = Tell::new(args.quiet, cases.len() * repeat);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::with_capacity(repeat); cases.len()];
@@ -93,6 +94,6 @@ fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case<'_>], time: Duration) -> a
         }
     }
     tell.end();
-    let row = |(case, samples): (&Case<'_>, Vec<Sample>)| Row::of(case.key.clone(), &samples);
+    let row = |(case, samples): (&Case, Vec<Sample>)| Row::of(case.key.clone(), &samples);
     Ok(cases.iter().zip(samples).filter_map(row).collect())
 }

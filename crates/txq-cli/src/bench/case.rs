@@ -85,11 +85,13 @@ impl Sample {
     }
 }
 
+/// Measures for so long.
+type Run = dyn Fn(&Lab, Duration) -> anyhow::Result<Sample>;
+
 /// One configuration.
-pub(super) struct Case<'a> {
+pub(super) struct Case {
     pub(super) key: Key,
-    /// Measures for so long.
-    pub(super) run: Box<dyn Fn(&Lab, Duration) -> anyhow::Result<Sample> + 'a>,
+    pub(super) run: Box<Run>,
 }
 
 /// A configuration's result, over all repetitions.

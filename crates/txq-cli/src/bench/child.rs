@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use serde::Deserialize;
 
 use super::case::Sample;
-use super::lab::Lab;
+use super::lab::{Lab, refused};
 use crate::failure::Refused;
 
 /// How much longer than asked a peer may take.
@@ -104,12 +104,12 @@ impl Drop for Guard {
 /// Runs a peer that measures for `time`, and reads what it prints.
 pub(super) fn measure(lab: &Lab, command: &mut Command, time: Duration) -> anyhow::Result<Sample> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let failed = || Refused(format!("{name} cannot be run"));
+    let failed = || refused(format!("{name} cannot be run"));
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = Guard(child.with_context(failed)?);
+    let mut child = Guard(child.map_err(failed())?);
     let end = Instant::now() + time + GRACE;
     let status = loop {
-        if let Some(status) = child.0.try_wait().with_context(failed)? {
+        if let Some(status) = child.0.try_wait().map_err(failed())? {
             break status;
         }
         if !lab.sleep(Duration::from_millis(2)) {
@@ -121,14 +121,13 @@ pub(super) fn measure(lab: &Lab, command: &mut Command, time: Duration) -> anyho
         }
     };
     let (mut text, mut complaint) = (String::new(), String::new());
-    child.0.stdout.take().expect("piped").read_to_string(&mut text).with_context(failed)?;
-    child.0.stderr.take().expect("piped").read_to_string(&mut complaint).with_context(failed)?;
+    child.0.stdout.take().expect("piped").read_to_string(&mut text).map_err(failed())?;
+    child.0.stderr.take().expect("piped").read_to_string(&mut complaint).map_err(failed())?;
     if !status.success() {
         bail!(Refused(format!("{name}: {status}: {}", complaint.lines().next().unwrap_or_default())));
     }
     let line = text.lines().last().unwrap_or_default();
-    let printed: Printed =
-        serde_json::from_str(line).with_context(|| Refused(format!("{name} said {line:?}")))?;
+    let printed: Printed = serde_json::from_str(line).map_err(refused(format!("{name} said {line:?}")))?;
     Ok(sample(&printed))
 }
 

@@ -21,7 +21,7 @@ pub(super) fn slow(plan: &Plan<'_>) -> Queue {
     Queue::Costly(SLOW, Cost { enqueue: work, dequeue: work, drop }, SLOW_LIMIT)
 }
 
-pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case<'static>> {
+pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let mut cases = Vec::new();
     for qdisc in plan.qdiscs(&["pfifo", "pfifo_fast", SLOW]) {
         for discipline in plan.disciplines() {

@@ -1,8 +1,8 @@
 //! What all measurements of a run share: the machine's CPUs, the speed of its loops, the signals.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -25,8 +25,7 @@ pub(super) struct Lab {
 
 impl Lab {
     pub(super) fn new(pin: bool) -> anyhow::Result<Self> {
-        let set =
-            sched_getaffinity(None).context(Refused("the CPUs of this process cannot be read".into()))?;
+        let set = sched_getaffinity(None).map_err(refused("the CPUs of this process cannot be read"))?;
         let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect();
         Ok(Self { cpus, calibration: Calibration::measure(), pin, signals: Signals::catch()? })
     }
@@ -54,11 +53,16 @@ impl Lab {
     }
 }
 
+/// Makes an error of the system's refusal.
+pub(super) fn refused<E: Display>(what: impl Display) -> impl FnOnce(E) -> anyhow::Error {
+    move |error| Refused(format!("{what}: {error}")).into()
+}
+
 /// Keeps the calling thread on a CPU.
 pub(super) fn pin_to(cpu: u32) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
-    sched_setaffinity(None, &set).with_context(|| Refused(format!("CPU {cpu} cannot be used")))
+    sched_setaffinity(None, &set).map_err(refused(format!("CPU {cpu} cannot be used")))
 }
 
 /// CPU time of all threads of the process.

@@ -173,7 +173,10 @@ pub(super) fn watch(lab: &Lab, sent: &[Counter], calls: &[Calls], time: Duration
             }
         }
         if !go_on {
-            return Seen { packets: packets - first, wall: now - start, ..seen };
+            // Less than a look apart are only the last two.
+            let whole = |time: Duration| if time < LOOK { Duration::ZERO } else { time };
+            let (stall, xmit) = (whole(seen.stall), whole(seen.xmit));
+            return Seen { packets: packets - first, wall: now - start, stall, xmit };
         }
     }
 }

@@ -4,7 +4,7 @@ use super::case::{Case, Key};
 use super::plan::{Plan, case};
 use super::rig::Rig;
 
-pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case<'static>> {
+pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let mut cases = Vec::new();
     for qdisc in plan.qdiscs(&["noqueue", "pfifo", "pfifo_fast"]) {
         for discipline in plan.discipline() {

@@ -34,7 +34,7 @@ pub(super) fn about(shape: &str) -> &'static str {
     }
 }
 
-pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case<'static>>> {
+pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     let dpdk = or_skip("dpdk", Dpdk::prepare());
     let kernel = or_skip("kernel", Kernel::prepare()).map(Rc::new);
     let mut cases = Vec::new();
@@ -59,13 +59,13 @@ fn key(shape: &'static str) -> Key {
     Key { suite: super::PEERS, shape: Some(shape), ..Key::default() }
 }
 
-fn dpdk_case(dpdk: &Dpdk, key: Key, name: &str, shape: Shape, threads: u64, batch: u64) -> Case<'static> {
+fn dpdk_case(dpdk: &Dpdk, key: Key, name: &str, shape: Shape, threads: u64, batch: u64) -> Case {
     let dpdk = dpdk.clone();
     let key = Key { peer: Some(name.to_owned()), threads, batch, ..key };
     Case { key, run: Box::new(move |lab, time| dpdk.measure(lab, time, shape, batch)) }
 }
 
-fn queue(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
+fn queue(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
     let key = key("queue");
     for batch in plan.batches(&[8]) {
         for threads in plan.threads(&[1, 2, 8]) {
@@ -92,7 +92,7 @@ fn with_objects(
     key: &Key,
     shape: fn(&'static str) -> Shape,
     batch: u64,
-    cases: &mut Vec<Case<'static>>,
+    cases: &mut Vec<Case>,
 ) {
     for (object, name) in dpdk::OBJECTS {
         let name = format!("dpdk {name}");
@@ -100,7 +100,7 @@ fn with_objects(
     }
 }
 
-fn core(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
+fn core(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
     let key = key("core");
     for batch in plan.batches(&[8, 32]) {
         for discipline in plan.discipline() {
@@ -111,7 +111,7 @@ fn core(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
     }
 }
 
-fn cross(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
+fn cross(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
     let key = key("cross");
     for batch in plan.batches(&[32]) {
         for mode in pool::modes() {
@@ -125,7 +125,7 @@ fn cross(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
     }
 }
 
-fn frees(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
+fn frees(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
     let key = key("free");
     for batch in plan.batches(&[32]) {
         for (name, pool) in pool::modes() {
@@ -137,7 +137,7 @@ fn frees(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case<'static>>) {
     }
 }
 
-fn through_qdiscs(plan: &Plan<'_>, kernel: Option<&Rc<Kernel>>, cases: &mut Vec<Case<'static>>) {
+fn through_qdiscs(plan: &Plan<'_>, kernel: Option<&Rc<Kernel>>, cases: &mut Vec<Case>) {
     for (index, (name, _)) in kernel::QDISCS.iter().enumerate() {
         let key = Key { qdisc: Some((*name).to_owned()), ..key("kernel") };
         for batch in plan.batches(&[32]) {

@@ -75,7 +75,7 @@ impl<'a> Plan<'a> {
     }
 
     /// All configurations.
-    pub(super) fn cases(&self) -> anyhow::Result<Vec<Case<'static>>> {
+    pub(super) fn cases(&self) -> anyhow::Result<Vec<Case>> {
         let mut cases = Vec::new();
         for suite in self.suites() {
             cases.extend(match suite {
@@ -133,7 +133,7 @@ fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> 
 }
 
 /// A configuration that a rig measures.
-pub(super) fn case(key: Key, rig: Rig) -> Case<'static> {
+pub(super) fn case(key: Key, rig: Rig) -> Case {
     let key = Key {
         discipline: Some(rig.discipline.clone()),
         threads: rig.threads as u64,

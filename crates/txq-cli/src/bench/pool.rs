@@ -32,7 +32,7 @@ pub(super) fn rig(
     Rig { apart: true, limit: LIMIT.max(rig.limit), pool: mode.1, ..rig }
 }
 
-pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case<'static>> {
+pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let mut cases = Vec::new();
     for qdisc in plan.qdiscs(&["pfifo"]) {
         for discipline in plan.discipline() {

@@ -20,10 +20,9 @@ use txq_device::Null;
 
 use super::case::Sample;
 use super::costly::{Cost, Costly};
-use super::lab::{Lab, cpu_time, pin_to};
+use super::lab::{Lab, cpu_time, pin_to, refused};
 use super::meter::{Calls, Counted, Log, watch};
 use super::work::Work;
-use crate::failure::Refused;
 use crate::stop::Stop;
 
 /// Bytes of a packet: what the published measurements send.
@@ -155,7 +154,7 @@ impl Rig {
         let stats = dev.stats();
         dev.shutdown()?;
         join_worker(worker)?;
-        dev.audit().map_err(|wrong| anyhow!(Refused(format!("the counters do not add up: {wrong}"))))?;
+        dev.audit().map_err(refused("the counters do not add up"))?;
         let mut sample = Sample::of(seen.packets, seen.wall, cpu);
         let (p99, longest) = summary(&times)?;
         sample.p99_ns = p99;
@@ -227,7 +226,7 @@ fn summary(times: &[Histogram]) -> anyhow::Result<(Option<f64>, f64)> {
 }
 
 fn no_thread(error: &std::io::Error) -> anyhow::Error {
-    anyhow!(Refused(format!("a thread does not start: {error}")))
+    refused("a thread does not start")(error)
 }
 
 /// A thread that is no sender.

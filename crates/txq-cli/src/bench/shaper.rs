@@ -19,7 +19,7 @@ fn rig(plan: &Plan<'_>, discipline: &str, threads: u64, batch: u64) -> Rig {
     Rig { outside: plan.work(), ..Rig::new(discipline, queue, threads, batch) }
 }
 
-pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case<'static>> {
+pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let mut cases = Vec::new();
     for discipline in plan.disciplines() {
         for batch in plan.batches(&[1]) {

@@ -4,12 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{anyhow, bail};
 use plotters::prelude::*;
 
-use super::case::{Row, Table};
+use super::case::{Key, Row, Sample, Table};
+use super::lab::refused;
 use super::report::{distinct, grouped, lines, title};
-use crate::failure::Refused;
 
 /// A panel's size, in pixels, the part of its width that the names of its curves take, and how many stand side by side.
 const PANEL: (u32, u32) = (680, 360);
@@ -34,25 +34,30 @@ pub(super) struct Drawing {
 }
 
 impl Drawing {
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    /// For what `keys` will be the results of.
+    pub(super) fn open<'a>(path: &Path, keys: impl Iterator<Item = &'a Key>) -> anyhow::Result<Self> {
+        let empty: Vec<Row> = keys.filter_map(|key| Row::of(key.clone(), &[Sample::default()])).collect();
+        if drawable(&empty).is_empty() {
+            bail!("--svg draws curves over threads or batch sizes: measure more than one of either");
+        }
         // What is in it stays until there is something to replace it with.
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let refused = || Refused(format!("{} cannot be written", path.display()));
-        Ok(Self { path: path.to_owned(), file: file.with_context(refused)? })
+        let file = file.map_err(refused(format!("{} cannot be written", path.display())))?;
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Draws all results.
     pub(super) fn draw(mut self, rows: &[Row]) -> anyhow::Result<()> {
         let text = svg(rows).map_err(|error| anyhow!("the curves cannot be drawn: {error}"))?;
         let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
-        written.with_context(|| Refused(format!("{} cannot be written", self.path.display())))
+        written.map_err(refused(format!("{} cannot be written", self.path.display())))
     }
 }
 
 type Failed = Box<dyn std::error::Error>;
 
 fn svg(rows: &[Row]) -> Result<String, Failed> {
-    let tables = grouped(rows);
+    let tables = drawable(rows);
     let columns = COLUMNS.min(tables.len()).max(1);
     let lines = tables.len().div_ceil(columns).max(1);
     let mut text = String::new();
@@ -65,6 +70,13 @@ fn svg(rows: &[Row]) -> Result<String, Failed> {
     area.present().map_err(failed)?;
     drop(area);
     Ok(text)
+}
+
+/// The tables that make a curve.
+fn drawable(rows: &[Row]) -> Vec<(Table, Vec<&Row>)> {
+    let mut tables = grouped(rows);
+    tables.retain(|(_, rows)| lines(rows).0.iter().any(|line| line.at.len() > 1));
+    tables
 }
 
 /// The panel of a table.
