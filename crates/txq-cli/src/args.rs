@@ -134,8 +134,9 @@ Examples:
   txq bench peers --json | jq -c 'select(.peer)'
 
 Measurements take turns: with --repeat the whole list is measured again and again, so that noise hits all alike.
-Mpps are packets that the device has sent. A stall is the longest time in which it sent none, a worst xmit the longest that
-one sender was inside one call; both are looked for every millisecond, so they are at least as long as is said.";
+Mpps are packets that the device has sent, ns the wall time and CPU ns the CPU time by packets. p99 is of single calls of xmit.
+A worst xmit is the longest that one sender was inside one call, a stall the longest time in which the device sent
+nothing; both are looked for every millisecond, so they last at least as long as is said.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
@@ -145,10 +146,11 @@ pub(crate) struct BenchArgs {
     /// Numbers of sending threads; path is always one
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) threads: Vec<Threads>,
-    /// Enqueue disciplines [default: all in crowd, work and peers, llist elsewhere]
+    /// Enqueue disciplines [default: all in crowd, work and the queue of peers, the default one elsewhere]
     #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
     pub(crate) discipline: Vec<String>,
-    /// A qdisc in tc's words, or slow, which works for --work-ns at both ends; may be given several times
+    /// A qdisc in tc's words, or slow, which works for --work-ns at both ends; may be given several times; not for work
+    /// and peers, which have their own
     #[arg(long, value_name = "QDISC")]
     pub(crate) qdisc: Vec<String>,
     /// Packets handed in at a time

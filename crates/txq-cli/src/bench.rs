@@ -2,6 +2,18 @@
 //!
 //! Every configuration runs for the same time, not for the same number of packets, and what counts is what the device has
 //! sent in it. Repetitions are the outer loop, so that whatever else the machine does hits all configurations alike.
+//!
+//! | number | what it is |
+//! |---|---|
+//! | `mpps` | packets that the driver took, in a million a second |
+//! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, by those packets |
+//! | `p99_ns` | of the calls of xmit, each with a whole batch; one call in 61 is timed |
+//! | `worst_xmit_us` | the longest that one sender was inside one call: of the calls that were timed, and of all that were seen at two looks a millisecond apart |
+//! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 when there was none of a millisecond |
+//! | `dropped` | the share of the packets handed in that the queue layer dropped |
+//!
+//! Both worst times are lower bounds: what begins and ends between two looks is not seen. What else runs on the machine counts
+//! as stall, too, as it does for the packets.
 
 mod case;
 mod child;

@@ -90,6 +90,9 @@ fn lcores(lab: &Lab, shape: Shape) -> String {
                 let _ = write!(map, ",{lcore}@{}", lab.cpu(lcore as usize - 1));
             }
         }
+        Shape::Core(_) if !lab.pin => {
+            let _ = write!(map, ",(1-2)@({all})");
+        }
         Shape::Core(_) | Shape::Cross(_) | Shape::Free(_) => {
             let _ = write!(map, ",1@{},2@{}", lab.cpu(0), lab.last_cpu());
         }
