@@ -62,7 +62,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     check(args)?;
     let lab = Lab::new(args.pin)?;
-    let cases = Plan::new(args, &lab).cases()?;
+    let cases = Plan { args, lab: &lab }.cases()?;
     let keys = || cases.iter().map(|case| &case.key);
     let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
     let runs = cases.len() as u32 * args.repeat.get() as u32;

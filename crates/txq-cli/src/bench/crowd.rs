@@ -17,7 +17,7 @@ const DROP: u64 = 10;
 
 pub(super) fn slow(plan: &Plan<'_>) -> Queue {
     let work = plan.work();
-    let drop = plan.calibration.work(plan.args.work_ns.get() * DROP);
+    let drop = plan.lab.calibration.work(plan.args.work_ns.get() * DROP);
     Queue::Costly(SLOW, Cost { enqueue: work, dequeue: work, drop }, SLOW_LIMIT)
 }
 

@@ -46,11 +46,16 @@ pub(super) enum Shape {
 pub(super) const OBJECTS: [(&str, &str); 2] = [("raw", "mempool"), ("mbuf", "mbufs")];
 
 impl Dpdk {
-    /// Builds the program, or says why not.
-    pub(super) fn prepare() -> Result<Self, String> {
-        let flags = child::output(Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]))?;
-        let flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-        Ok(Self { program: child::build("dpdk", SOURCE, &flags)? })
+    /// Builds the program and tries it, or says why not.
+    pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
+        let ask = |what: &[&str]| child::output(Command::new("pkg-config").args(what).arg("libdpdk"));
+        let (flags, version) = (ask(&["--cflags", "--libs"])?, ask(&["--modversion"])?);
+        let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+        // For no use but to build anew when another DPDK is installed.
+        flags.push(format!("-DINSTALLED={}", version.trim()));
+        let dpdk = Self { program: child::build("dpdk", SOURCE, &flags)? };
+        let tried = dpdk.measure(lab, Duration::ZERO, Shape::Core(OBJECTS[0].0), 1);
+        tried.map(|_| dpdk).map_err(|error| error.to_string())
     }
 
     pub(super) fn measure(

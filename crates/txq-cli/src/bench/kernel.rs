@@ -39,8 +39,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Builds the program and the namespace, or says why not.
-    pub(super) fn prepare() -> Result<Self, String> {
+    /// Builds the program and the namespace and tries them, or says why not.
+    pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("needs root".into());
         }
@@ -54,7 +54,9 @@ impl Kernel {
                 namespace.run("tc", &command.replace("IF", &interface))?;
             }
         }
-        Ok(Self { program, namespace })
+        let kernel = Self { program, namespace };
+        let tried = kernel.measure(lab, Duration::ZERO, 0, 1, 1);
+        tried.map(|_| kernel).map_err(|error| error.to_string())
     }
 
     /// Sends through the qdisc number `qdisc`.

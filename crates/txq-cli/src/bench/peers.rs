@@ -35,8 +35,8 @@ pub(super) fn about(shape: &str) -> &'static str {
 }
 
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
-    let dpdk = or_skip("dpdk", Dpdk::prepare());
-    let kernel = or_skip("kernel", Kernel::prepare()).map(Rc::new);
+    let dpdk = or_skip("dpdk", Dpdk::prepare(plan.lab));
+    let kernel = or_skip("kernel", Kernel::prepare(plan.lab)).map(Rc::new);
     let mut cases = Vec::new();
     queue(plan, dpdk.as_ref(), &mut cases);
     core(plan, dpdk.as_ref(), &mut cases);

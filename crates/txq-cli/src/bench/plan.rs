@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::case::{Case, Key};
 use super::lab::Lab;
 use super::rig::{Queue, Rig};
-use super::work::Calibration;
+use super::work::Work;
 use super::{crowd, path, peers, pool, shaper, xps};
 use crate::args::BenchArgs;
 
@@ -53,15 +53,10 @@ impl FromStr for Suite {
 /// What the command line says, and the defaults of each suite where it says nothing.
 pub(super) struct Plan<'a> {
     pub(super) args: &'a BenchArgs,
-    pub(super) calibration: Calibration,
-    pub(super) cpus: usize,
+    pub(super) lab: &'a Lab,
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(args: &'a BenchArgs, lab: &Lab) -> Self {
-        Self { args, calibration: lab.calibration, cpus: lab.cpus.len() }
-    }
-
     /// The suites, each once, in the order of the command line.
     pub(super) fn suites(&self) -> Vec<Suite> {
         let mut suites: Vec<Suite> = Vec::new();
@@ -119,8 +114,8 @@ impl<'a> Plan<'a> {
     }
 
     /// The work of `--work-ns`.
-    pub(super) fn work(&self) -> super::work::Work {
-        self.calibration.work(self.args.work_ns.get())
+    pub(super) fn work(&self) -> Work {
+        self.lab.calibration.work(self.args.work_ns.get())
     }
 }
 

@@ -172,7 +172,7 @@ impl Rig {
         while !stop.asked() {
             // Nothing but the limit and the pool can be in the way, and both end when packets are sent.
             if sender.alloc_batch(self.batch, LEN, &mut list).is_err() {
-                thread::yield_now();
+                hold();
                 continue;
             }
             if self.flows > 1 {
@@ -188,11 +188,16 @@ impl Rig {
             log.call(|| verdict = sender.xmit_batch(&mut list));
             if verdict == Verdict::Drop {
                 // What a program does on ENOBUFS: it lets those go on who can make room.
-                thread::yield_now();
+                hold();
             }
         }
         log.times()
     }
+}
+
+/// What a sender does that may not go on: it lets those go on who send its packets.
+fn hold() {
+    thread::yield_now();
 }
 
 /// A hash of a flow's number: never 0, which means none.

@@ -17,7 +17,7 @@ use super::rig::Rig;
 const FLOWS: u32 = 64;
 
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
-    let txqs = plan.cpus.clamp(1, 64) as u16;
+    let txqs = plan.lab.cpus.len().clamp(1, 64) as u16;
     let topology = Topology::read("/sys").map_err(refused("this machine's CPUs cannot be read"))?;
     let map = XpsMap::auto(&topology, txqs.into())?;
     let ways = [("xps", txqs, Some(map)), ("hash", txqs, None), ("one queue", 1, None)];
