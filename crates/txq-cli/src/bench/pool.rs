@@ -1,6 +1,7 @@
 //! Suite `pool`: buffers that are freed on another CPU than they are allocated on, by the way they come home.
 //!
-//! Senders are on all CPUs but the last, completions on the last, which does nothing else. On one CPU they share it.
+//! Senders are on all CPUs but the last, completions on the last, which looks for them all the time, as DPDK's consumer does in
+//! `peers`; so the CPU time includes all of that CPU's. On one CPU they share it.
 
 use txq::pool::PoolConfig;
 
