@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -84,18 +84,29 @@ impl Transmit for CountedTx {
 #[derive(Clone, Default)]
 pub(super) struct Calls(Counter);
 
+/// Whether it is measured yet, and still: outside of that time no call is timed.
+#[derive(Default)]
+pub(super) struct Measuring(AtomicBool);
+
+impl Measuring {
+    pub(super) fn set(&self, on: bool) {
+        self.0.store(on, Relaxed);
+    }
+}
+
 /// Where a sender notes its calls, and the time of some.
-pub(super) struct Log {
+pub(super) struct Log<'a> {
     calls: Counter,
+    measuring: &'a Measuring,
     until_sample: u32,
     times: Histogram,
 }
 
-impl Log {
-    pub(super) fn new(calls: &Calls) -> Self {
+impl<'a> Log<'a> {
+    pub(super) fn new(calls: &Calls, measuring: &'a Measuring) -> Self {
         // 2^7 buckets for each power of two, up to 2^40 ns.
         let times = Histogram::new(7, 40).expect("constants in range");
-        Self { calls: calls.0.clone(), until_sample: SAMPLED, times }
+        Self { calls: calls.0.clone(), measuring, until_sample: SAMPLED, times }
     }
 
     /// Makes a call.
@@ -108,7 +119,9 @@ impl Log {
             let start = Instant::now();
             xmit();
             let took = (start.elapsed().as_nanos() as u64).min((1 << 40) - 1);
-            self.times.increment(took).expect("within the histogram's range");
+            if self.measuring.0.load(Relaxed) {
+                self.times.increment(took).expect("within the histogram's range");
+            }
         } else {
             xmit();
         }
@@ -196,12 +209,14 @@ mod tests {
 
     #[test]
     fn calls_are_odd_inside_and_some_are_timed() {
-        let calls = Calls::default();
-        let mut log = Log::new(&calls);
-        for call in 0..200 {
+        let (calls, measuring) = (Calls::default(), Measuring::default());
+        let mut log = Log::new(&calls, &measuring);
+        for call in 0..400 {
+            measuring.set(call >= 200);
             log.call(|| assert_eq!(calls.0.get(), 2 * call + 1));
         }
-        assert_eq!(calls.0.get(), 400);
-        assert_eq!(log.times().as_slice().iter().sum::<u64>(), 200 / u64::from(SAMPLED));
+        assert_eq!(calls.0.get(), 800);
+        let timed = u64::from(400 / SAMPLED - 200 / SAMPLED);
+        assert_eq!(log.times().as_slice().iter().sum::<u64>(), timed);
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn title(table: &Table) -> String {
 }
 
 /// Whether rows of a table differ in their batches rather than in their threads.
-pub(super) fn by_batch(rows: &[&Row]) -> bool {
+fn by_batch(rows: &[&Row]) -> bool {
     let threads = distinct(rows.iter().map(|row| row.key.threads));
     threads.len() == 1 && distinct(rows.iter().map(|row| row.key.batch)).len() > 1
 }

@@ -21,7 +21,7 @@ use txq_device::Null;
 use super::case::Sample;
 use super::costly::{Cost, Costly};
 use super::lab::{Lab, cpu_time, pin_to, refused};
-use super::meter::{Calls, Counted, Log, watch};
+use super::meter::{Calls, Counted, Counter, Log, Measuring, watch};
 use super::work::Work;
 use crate::stop::Stop;
 
@@ -81,7 +81,7 @@ impl Rig {
     }
 
     /// The device, with a worker for somebody to run.
-    fn device(&self) -> anyhow::Result<(NetDev, Vec<super::meter::Counter>)> {
+    fn device(&self) -> anyhow::Result<(NetDev, Vec<Counter>)> {
         let null = Null { ring: 1024, inline: !self.apart, ..Null::new(self.txqs) };
         let device = Counted::new(null);
         let counters = device.counters();
@@ -121,11 +121,12 @@ impl Rig {
         let its_stop = stop.clone();
         let worker = spawn("worker", move || run_worker(worker, worker_cpu, &its_stop))?;
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
+        let measuring = Measuring::default();
         let (seen, cpu, times) = thread::scope(|scope| {
             let mut senders = Vec::with_capacity(self.threads);
             for (index, calls) in calls.iter().enumerate() {
                 let cpu = self.sender_cpu(lab, index);
-                let (dev, stop) = (&dev, &*stop);
+                let (dev, stop, measuring) = (&dev, &*stop, &measuring);
                 let work = move || {
                     cpu.map_or(Ok(()), pin_to)?;
                     let name = format!("sender {index}");
@@ -133,7 +134,7 @@ impl Rig {
                         Some(cpu) => dev.sender_on(&name, cpu),
                         None => dev.sender(&name),
                     };
-                    anyhow::Ok(self.send(sender, index as u32, Log::new(calls), stop))
+                    anyhow::Ok(self.send(sender, index as u32, Log::new(calls, measuring), stop))
                 };
                 match thread::Builder::new().spawn_scoped(scope, work) {
                     Ok(sender) => senders.push(sender),
@@ -145,8 +146,10 @@ impl Rig {
             }
             lab.sleep((time / WARM_UP.0).min(WARM_UP.1));
             let before = cpu_time();
+            measuring.set(true);
             let seen = watch(lab, &counters, &calls, time);
             let cpu = cpu_time() - before;
+            measuring.set(false);
             stop.ask();
             let times = senders.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
             anyhow::Ok((seen, cpu, times))
@@ -165,7 +168,7 @@ impl Rig {
     }
 
     /// A sender's life.
-    fn send(&self, mut sender: Sender, index: u32, mut log: Log, stop: &Stop) -> Histogram {
+    fn send(&self, mut sender: Sender, index: u32, mut log: Log<'_>, stop: &Stop) -> Histogram {
         sender.set_limit(self.limit);
         let mut list = PacketList::new();
         let mut flow = 0;
