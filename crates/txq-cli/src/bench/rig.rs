@@ -28,7 +28,9 @@ use crate::stop::Stop;
 /// Bytes of a packet: what the published measurements send.
 pub(super) const LEN: usize = 120;
 /// Packets that a sender may have on their way: what a socket's default send buffer holds of small packets.
-pub(super) const SNDBUF: u64 = 128;
+const SNDBUF: u64 = 128;
+/// And where batches are so large that it must have more: less than a queue holds, so that one sender drops nothing.
+const QUEUE: u64 = 900;
 /// Before it is measured, a device runs for this part of the time, at most so long.
 const WARM_UP: (u32, Duration) = (8, Duration::from_millis(50));
 
@@ -75,7 +77,7 @@ impl Rig {
             flows: 1,
             pool: |config| config,
             apart: false,
-            limit: SNDBUF.max(2 * batch),
+            limit: SNDBUF.max(2 * batch).min(QUEUE),
             outside: Work::default(),
         }
     }
