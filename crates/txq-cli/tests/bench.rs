@@ -146,7 +146,12 @@ fn curves_are_drawn() {
     run(&options);
     let svg = std::fs::read_to_string(&file).expect("the drawing");
     let elements = well_formed(&svg);
-    assert!(elements.iter().filter(|element| *element == "polyline").count() >= 2, "{elements:?}");
+    assert!(elements.contains(&"polyline".to_owned()), "{elements:?}");
+    // The first two colours: each is a curve and the stroke beside its name.
+    for colour in ["#0072B2", "#D55E00"] {
+        let strokes = svg.split("<polyline").filter(|rest| rest.contains(&format!("stroke=\"{colour}\"")));
+        assert_eq!(strokes.count(), 2, "{svg}");
+    }
     for text in ["crowd, pfifo", "threads", "Mpps", "llist", "spinlock"] {
         assert!(svg.contains(text), "no {text:?} in {svg}");
     }

@@ -87,3 +87,27 @@ impl Qdisc for Costly {
         Options::new(style)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txq::NetDev;
+    use txq_device::Null;
+
+    #[test]
+    fn what_is_beyond_the_limit_is_dropped_and_counted() {
+        let none = Work::default();
+        let qdisc = Costly::new("slow", Cost { enqueue: none, dequeue: none, drop: none }, 2);
+        let mut dev =
+            NetDev::builder(Null::new(1)).custom_qdisc(qdisc).discipline("spinlock").build().unwrap();
+        let mut sender = dev.sender("test");
+        let mut batch = PacketList::new();
+        assert_eq!(sender.alloc_batch(5, 100, &mut batch), Ok(5));
+        assert_eq!(sender.xmit_batch(&mut batch), Verdict::Congested);
+        let stats = dev.audit().unwrap();
+        assert_eq!((stats.sent, stats.dropped.get(DropReason::QdiscOverlimit)), (2, 3));
+        let shown = dev.qdiscs(Style::default())[0].stats;
+        assert_eq!((shown.packets, shown.bytes, shown.drops, shown.qlen), (2, 200, 3, 0));
+        dev.shutdown().unwrap();
+    }
+}
