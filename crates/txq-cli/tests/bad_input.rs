@@ -178,7 +178,7 @@ fn options_of_bench() {
         ("--duration 1", &["has no unit"]),
         ("--work-ns 0", &["--work-ns", "use 1 to"]),
         ("--repeat 0", &["--repeat", "use 1 to 1000"]),
-        ("--discipline llist,magic", &["\"magic\"", "use one of llist"]),
+        ("--discipline llist,magic", &["\"magic\"", "use one of "]),
         ("--qdisc fq_codle", &["fq_codle"]),
         ("xps --qdisc slow", &["\"slow\"", "leave the suite out"]),
         ("crowd --threads 2 --svg curves.svg", &["--svg", "more than one"]),
