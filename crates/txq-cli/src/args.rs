@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::Suite;
 use crate::rate::Rate;
 use crate::span::Span;
 use crate::within::{Threads, Txqs, Within};
@@ -23,6 +24,7 @@ Examples:
   txq replay traffic.pcap --dev eth0 --rate 10kpps
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
+  txq bench                                      how fast this machine is at it, in a minute of tables
 
 Exit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system refused.";
 
@@ -40,6 +42,9 @@ pub(crate) enum Command {
     /// Send what a file describes, and print how long it took as a histogram, as bpftrace does.
     #[command(after_help = HIST_EXAMPLES)]
     Hist(HistArgs),
+    /// Measure what the path costs on this machine, and what others cost beside it.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -189,6 +194,68 @@ pub(crate) struct ReplayArgs {
     pub(crate) buffers: Option<Within<1, { i32::MAX as u64 }>>,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+const BENCH_EXAMPLES: &str = "\
+Suites:
+  crowd   threads through one queue: disciplines x qdiscs x threads
+  pool    buffers freed on another CPU than they came from
+  xps     a txq for each CPU, by CPU or by flow hash, against one txq
+  work    1 and 2 threads through one shaper, as much work inside its lock as outside (also: shaper)
+  path    one thread, from allocation to free
+  peers   the same work done by DPDK and by this machine's kernel; not among the usual ones
+
+Examples:
+  txq bench                                      all but peers, in about a minute
+  txq bench crowd --threads 1,2,4 --svg crowd.svg
+  txq bench crowd --discipline llist,spinlock --qdisc pfifo --duration 1s --repeat 5
+  txq bench work --work-ns 1000 --pin
+  txq bench peers --json | jq -c 'select(.peer)'
+
+Measurements take turns: with --repeat the whole list is measured again and again, so that noise hits all alike.
+Mpps are packets that the device has sent, ns the wall time and CPU ns the CPU time by packets. p99 is of single calls of xmit.
+A worst xmit is the longest that one sender was inside one call, a stall the longest time in which the device sent
+nothing; both are looked for every millisecond, so they last at least as long as is said.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure; all but peers without it
+    #[arg(value_name = "SUITE")]
+    pub(crate) suites: Vec<Suite>,
+    /// Numbers of sending threads; path is always one
+    #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
+    pub(crate) threads: Vec<Threads>,
+    /// Enqueue disciplines [default: all in crowd, work and the queue of peers, the default one elsewhere]
+    #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
+    pub(crate) discipline: Vec<String>,
+    /// A qdisc in tc's words, or slow, which works for --work-ns at both ends; may be given several times; not for work
+    /// and peers, which have their own
+    #[arg(long, value_name = "QDISC")]
+    pub(crate) qdisc: Vec<String>,
+    /// Packets handed in at a time
+    #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
+    pub(crate) batch: Vec<Within<1, 512>>,
+    /// How long to measure each configuration: 1s, 300ms [default: so that all take a minute]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Span>,
+    /// What a packet costs in slow, and inside and outside the shaper of work, in nanoseconds
+    #[arg(long, value_name = "N", default_value = "200")]
+    pub(crate) work_ns: Within<1, 1_000_000>,
+    /// Keep senders on a CPU each, round robin
+    #[arg(long)]
+    pub(crate) pin: bool,
+    /// How many times to measure everything: medians are told, and how far they spread
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) repeat: Within<1, 1000>,
+    /// Draw Mpps over threads, or batch sizes, into a file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// One JSON object for each result, a line each, instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]

@@ -1,12 +1,14 @@
 //! `txq`: Linux's transmit path from the command line.
 //!
 //! `txq run` sends made-up traffic as a TOML file describes, `txq replay` sends a capture. Both end in the same report:
-//! what became of every packet, how long it took and what it cost. `txq contention` and `txq hist` look into such a run.
+//! what became of every packet, how long it took and what it cost. `txq contention` and `txq hist` look into such a run,
+//! `txq bench` measures the path itself.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod bars;
+mod bench;
 mod config;
 mod contention;
 mod device;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::replay(args),
         Command::Contention(args) => contention::contention(args),
         Command::Hist(args) => hist::hist(args),
+        Command::Bench(args) => bench::bench(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

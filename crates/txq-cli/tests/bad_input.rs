@@ -167,6 +167,34 @@ fn options_of_replay() {
 }
 
 #[test]
+fn options_of_bench() {
+    for (options, parts) in [
+        ("crwod", &["there is no such suite", "did you mean \"crowd\"?"][..]),
+        ("everything", &["there is no such suite: use crowd, pool, xps, work, path or peers"]),
+        ("--threads 0", &["--threads", "use 1 to 4096"]),
+        ("--threads 1,2,x", &["\"x\" is no whole number"]),
+        ("--batch 513", &["--batch", "use 1 to 512"]),
+        ("--duration 0s", &["not above zero"]),
+        ("--duration 1", &["has no unit"]),
+        ("--work-ns 0", &["--work-ns", "use 1 to"]),
+        ("--repeat 0", &["--repeat", "use 1 to 1000"]),
+        ("--discipline llist,magic", &["\"magic\"", "use one of "]),
+        ("--qdisc fq_codle", &["fq_codle"]),
+        ("xps --qdisc slow", &["\"slow\"", "leave the suite out"]),
+        ("crowd --threads 2 --svg curves.svg", &["--svg", "more than one"]),
+        ("--speed 5", &["--speed"]),
+    ] {
+        let mut arguments = vec!["bench"];
+        arguments.extend(options.split_whitespace());
+        refused(&txq(&arguments), INPUT, parts);
+    }
+    // Before the minute of work.
+    let unwritable = ["bench", "--svg", "/nonexistent/curves.svg", "--duration", "100s"];
+    refused(&txq(&unwritable), SYSTEM, &["/nonexistent/curves.svg cannot be written"]);
+    assert!(!PathBuf::from("curves.svg").exists());
+}
+
+#[test]
 fn captures_that_are_none() {
     let folder = Folder::new();
     let whole = pcap();

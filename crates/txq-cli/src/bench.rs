@@ -1,0 +1,111 @@
+//! `txq bench`: the laboratory. The path is measured on this machine's CPUs, suite by suite, and beside it what others cost.
+//!
+//! Every configuration runs for the same time, not for the same number of packets, and what counts is what the device has
+//! sent in it. Repetitions are the outer loop, so that whatever else the machine does hits all configurations alike.
+//!
+//! | number | what it is |
+//! |---|---|
+//! | `mpps` | packets that the driver took, in a million a second |
+//! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, by those packets |
+//! | `p99_ns` | of the calls of xmit, each with a whole batch; one call in 61 is timed |
+//! | `worst_xmit_us` | the longest that one sender was inside one call: of the calls that were timed, and of all that were seen at two looks a millisecond apart |
+//! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 when there was none of a millisecond |
+//! | `dropped` | the share of the packets handed in that the queue layer dropped |
+//!
+//! Both worst times are lower bounds: what begins and ends between two looks is not seen. What else runs on the machine counts
+//! as stall, too, as it does for the packets.
+
+mod case;
+mod child;
+mod costly;
+mod crowd;
+mod dpdk;
+mod free;
+mod kernel;
+mod lab;
+mod meter;
+mod path;
+mod peers;
+mod plan;
+mod pool;
+mod report;
+mod rig;
+mod shaper;
+mod svg;
+mod tell;
+mod work;
+mod xps;
+
+use std::time::Duration;
+
+use txq::netdev::BuildError;
+
+use crate::args::BenchArgs;
+use case::{Case, Row, Sample};
+use lab::Lab;
+use plan::Plan;
+use rig::Rig;
+use svg::Drawing;
+use tell::Tell;
+
+pub(crate) use plan::Suite;
+
+/// The suite of the works that others do as well.
+const PEERS: &str = "peers";
+/// What a run takes if nothing is said, without what is around each measurement.
+const RUN: Duration = Duration::from_secs(48);
+/// A measurement's time, if nothing is said.
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Measures what the command line asks for, and prints it.
+pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
+    check(args)?;
+    let lab = Lab::new(args.pin)?;
+    let cases = Plan { args, lab: &lab }.cases()?;
+    let keys = || cases.iter().map(|case| &case.key);
+    let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
+    let runs = cases.len() as u32 * args.repeat.get() as u32;
+    let usual = || (RUN / runs.max(1)).clamp(SHORTEST, LONGEST);
+    let time = args.duration.map_or_else(usual, |span| span.0);
+    let rows = measure(args, &lab, &cases, time)?;
+    if let Some(drawing) = drawing {
+        drawing.draw(&rows)?;
+    }
+    report::print(&rows, args, &lab, time)
+}
+
+/// Refuses what cannot be measured before anything is.
+fn check(args: &BenchArgs) -> anyhow::Result<()> {
+    let known = txq::enqueue::names();
+    if let Some(name) = args.discipline.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(BuildError::Discipline { name: name.clone(), known: known.join(", ") }.into());
+    }
+    for qdisc in args.qdisc.iter().filter(|qdisc| *qdisc != crowd::SLOW) {
+        Rig::new(known[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
+    }
+    Ok(())
+}
+
+/// All configurations in turn, again and again. A signal ends it; what was measured by then is what comes out.
+fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyhow::Result<Vec<Row>> {
+    let repeat = args.repeat.size();
+    let mut tell = Tell::new(args.quiet, cases.len() * repeat);
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::with_capacity(repeat); cases.len()];
+    'all: for _ in 0..repeat {
+        for (case, samples) in cases.iter().zip(&mut samples) {
+            if lab.signals.seen().is_some() {
+                break 'all;
+            }
+            tell.next(&case.key);
+            let measured = (case.run)(lab, time);
+            if lab.signals.seen().is_some() {
+                break 'all;
+            }
+            samples.push(measured?);
+        }
+    }
+    tell.end();
+    let row = |(case, samples): (&Case, Vec<Sample>)| Row::of(case.key.clone(), &samples);
+    Ok(cases.iter().zip(samples).filter_map(row).collect())
+}

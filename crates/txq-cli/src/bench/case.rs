@@ -1,0 +1,186 @@
+//! What is measured and what came out: the words that a result goes by, and its numbers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::lab::Lab;
+
+/// The words that a result goes by. What does not apply is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) suite: &'static str,
+    /// Which of the works that are compared side by side; only in `peers`.
+    pub(super) shape: Option<&'static str>,
+    /// How threads reach the queue.
+    pub(super) discipline: Option<String>,
+    pub(super) qdisc: Option<String>,
+    /// How buffers freed elsewhere come home.
+    pub(super) pool: Option<&'static str>,
+    /// How packets find their txq.
+    pub(super) steering: Option<&'static str>,
+    /// Who does the work, if not txq.
+    pub(super) peer: Option<String>,
+    pub(super) threads: u64,
+    pub(super) batch: u64,
+}
+
+impl Key {
+    /// What tells this result from the others of its table.
+    pub(super) fn subject(&self) -> String {
+        if let Some(peer) = &self.peer {
+            return peer.clone();
+        }
+        let discipline = self.discipline.as_deref().unwrap_or_default();
+        match self.suite {
+            "path" => format!("{} {discipline}", self.qdisc.as_deref().unwrap_or_default()),
+            super::PEERS => format!("txq {}", self.pool.unwrap_or(discipline)),
+            _ => match self.pool.or(self.steering) {
+                Some(what) => format!("{what} {discipline}"),
+                None => discipline.to_owned(),
+            },
+        }
+    }
+
+    /// The table that the result belongs to.
+    pub(super) fn table(&self) -> Table {
+        // Where rows differ in their qdisc, or peers have none, it does not tell tables apart.
+        let by_qdisc = self.suite != "path" && (self.suite != super::PEERS || self.shape == Some("kernel"));
+        Table { suite: self.suite, shape: self.shape, qdisc: self.qdisc.clone().filter(|_| by_qdisc) }
+    }
+}
+
+/// Results that are compared with each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) suite: &'static str,
+    pub(super) shape: Option<&'static str>,
+    pub(super) qdisc: Option<String>,
+}
+
+/// What one measurement says. Times are `None` where nothing was sent, or where they are not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) mpps: f64,
+    /// Wall time by packets; for `free`, the time of the call that frees, by packets.
+    pub(super) ns_per_packet: Option<f64>,
+    pub(super) cpu_ns_per_packet: Option<f64>,
+    pub(super) worst_stall_us: Option<f64>,
+    pub(super) worst_xmit_us: Option<f64>,
+    pub(super) p99_ns: Option<f64>,
+    /// Share of the packets handed in that were dropped.
+    pub(super) dropped: Option<f64>,
+}
+
+impl Sample {
+    /// What `packets` that left in `wall` say, while the process used `cpu`.
+    pub(super) fn of(packets: u64, wall: Duration, cpu: Duration) -> Self {
+        let by_packet = |time: Duration| (packets > 0).then(|| time.as_secs_f64() * 1e9 / packets as f64);
+        Self {
+            mpps: packets as f64 / wall.as_secs_f64() / 1e6,
+            ns_per_packet: by_packet(wall),
+            cpu_ns_per_packet: by_packet(cpu),
+            ..Self::default()
+        }
+    }
+}
+
+/// Measures for so long.
+type Run = dyn Fn(&Lab, Duration) -> anyhow::Result<Sample>;
+
+/// One configuration.
+pub(super) struct Case {
+    pub(super) key: Key,
+    pub(super) run: Box<Run>,
+}
+
+/// A configuration's result, over all repetitions.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) key: Key,
+    /// The medians; of stalls the longest.
+    pub(super) sample: Sample,
+    /// The slowest and the fastest repetition, in Mpps.
+    pub(super) spread: (f64, f64),
+    pub(super) repeats: usize,
+}
+
+impl Row {
+    /// `None` without samples.
+    pub(super) fn of(key: Key, samples: &[Sample]) -> Option<Self> {
+        let all = |number: fn(&Sample) -> Option<f64>| {
+            let mut numbers: Vec<f64> = samples.iter().filter_map(number).collect();
+            numbers.sort_by(f64::total_cmp);
+            numbers
+        };
+        let longest = |number| all(number).last().copied();
+        let mpps = all(|s| Some(s.mpps));
+        let sample = Sample {
+            mpps: median(&mpps)?,
+            ns_per_packet: median(&all(|s| s.ns_per_packet)),
+            cpu_ns_per_packet: median(&all(|s| s.cpu_ns_per_packet)),
+            worst_stall_us: longest(|s| s.worst_stall_us),
+            worst_xmit_us: longest(|s| s.worst_xmit_us),
+            p99_ns: median(&all(|s| s.p99_ns)),
+            dropped: median(&all(|s| s.dropped)),
+        };
+        Some(Self { key, sample, spread: (mpps[0], mpps[mpps.len() - 1]), repeats: samples.len() })
+    }
+
+    /// The row as one object, with the same keys in every suite.
+    pub(super) fn json(&self) -> Value {
+        let (key, s) = (&self.key, &self.sample);
+        json!({
+            "suite": key.suite,
+            "shape": key.shape,
+            "discipline": key.discipline,
+            "qdisc": key.qdisc,
+            "pool": key.pool,
+            "steering": key.steering,
+            "peer": key.peer,
+            "threads": key.threads,
+            "batch": key.batch,
+            "mpps": s.mpps,
+            "mpps_min": self.spread.0,
+            "mpps_max": self.spread.1,
+            "repeats": self.repeats,
+            "ns_per_packet": s.ns_per_packet,
+            "cpu_ns_per_packet": s.cpu_ns_per_packet,
+            "worst_stall_us": s.worst_stall_us,
+            "worst_xmit_us": s.worst_xmit_us,
+            "p99_ns": s.p99_ns,
+            "dropped": s.dropped,
+        })
+    }
+}
+
+/// The middle one of sorted numbers, or the mean of the two.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.len() / 2;
+    let above = *sorted.get(middle)?;
+    Some(if sorted.len() % 2 == 1 { above } else { (sorted[middle - 1] + above) / 2.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_the_median_and_the_longest_stall() {
+        let sample = |mpps, stall| Sample { mpps, worst_stall_us: Some(stall), ..Sample::default() };
+        let samples = [sample(9.0, 5.0), sample(1.0, 70.0), sample(4.0, 6.0), sample(5.0, 1.0)];
+        let row = Row::of(Key::default(), &samples).unwrap();
+        assert_eq!((row.sample.mpps, row.spread, row.repeats), (4.5, (1.0, 9.0), 4));
+        assert_eq!((row.sample.worst_stall_us, row.sample.p99_ns), (Some(70.0), None));
+        assert!(Row::of(Key::default(), &[]).is_none());
+    }
+
+    #[test]
+    fn nothing_sent_is_no_time_per_packet() {
+        let second = Duration::from_secs(1);
+        let sample = Sample::of(0, second, second);
+        assert_eq!((sample.mpps, sample.ns_per_packet, sample.cpu_ns_per_packet), (0.0, None, None));
+        let sample = Sample::of(2_000_000, second, second * 2);
+        assert_eq!((sample.ns_per_packet, sample.cpu_ns_per_packet), (Some(500.0), Some(1000.0)));
+    }
+}

@@ -1,0 +1,113 @@
+//! A qdisc that costs what one says: a FIFO that works for each packet, as a shaper or an AQM does.
+//!
+//! fq_codel and cake hash each packet, look at the clock, and under overload search for the longest queue to drop from.
+//! Here all of that is a number, so that what a queue costs inside its lock can be set against what it costs around it.
+
+use txq::drop::DropReason;
+use txq::packet::{Packet, PacketList};
+use txq::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use txq::stats::QdiscStats;
+use txq::tc::{Options, ParseError, Style, Words};
+
+use super::work::Work;
+
+/// What each step of a packet costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    pub(super) enqueue: Work,
+    pub(super) dequeue: Work,
+    pub(super) drop: Work,
+}
+
+/// The qdisc.
+pub(super) struct Costly {
+    kind: &'static str,
+    cost: Cost,
+    /// Packets it holds.
+    limit: usize,
+    queue: PacketList,
+    stats: QdiscStats,
+}
+
+impl Costly {
+    pub(super) fn new(kind: &'static str, cost: Cost, limit: usize) -> Self {
+        Self { kind, cost, limit, queue: PacketList::new(), stats: QdiscStats::default() }
+    }
+}
+
+impl Qdisc for Costly {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Verdict {
+        self.cost.enqueue.spend();
+        if self.queue.len() < self.limit {
+            self.queue.push_back(packet);
+            return Verdict::Success;
+        }
+        self.cost.drop.spend();
+        self.stats.drops += 1;
+        cx.drop(packet, DropReason::QdiscOverlimit);
+        Verdict::Drop
+    }
+
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList, _: &mut Cx<'_>) {
+        for packet in (0..budget.packets).map_while(|_| self.queue.pop_front()) {
+            self.cost.dequeue.spend();
+            self.stats.bytes += packet.len() as u64;
+            self.stats.packets += u64::from(packet.segs());
+            out.push_back(packet);
+        }
+    }
+
+    fn peek(&mut self) -> Option<&Packet> {
+        self.queue.front()
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_>) {
+        while let Some(packet) = self.queue.pop_front() {
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+    }
+
+    fn change(&mut self, _: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
+        Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        Options::new(style)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txq::NetDev;
+    use txq_device::Null;
+
+    #[test]
+    fn what_is_beyond_the_limit_is_dropped_and_counted() {
+        let none = Work::default();
+        let qdisc = Costly::new("slow", Cost { enqueue: none, dequeue: none, drop: none }, 2);
+        let mut dev =
+            NetDev::builder(Null::new(1)).custom_qdisc(qdisc).discipline("spinlock").build().unwrap();
+        let mut sender = dev.sender("test");
+        let mut batch = PacketList::new();
+        assert_eq!(sender.alloc_batch(5, 100, &mut batch), Ok(5));
+        assert_eq!(sender.xmit_batch(&mut batch), Verdict::Congested);
+        let stats = dev.audit().unwrap();
+        assert_eq!((stats.sent, stats.dropped.get(DropReason::QdiscOverlimit)), (2, 3));
+        let shown = dev.qdiscs(Style::default())[0].stats;
+        assert_eq!((shown.packets, shown.bytes, shown.drops, shown.qlen), (2, 200, 3, 0));
+        dev.shutdown().unwrap();
+    }
+}

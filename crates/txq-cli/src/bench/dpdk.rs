@@ -1,0 +1,106 @@
+//! The peer DPDK: its rings and mempools, by a small C program (`peers/dpdk.c`) built against the installed libdpdk.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::case::Sample;
+use super::child;
+use super::lab::Lab;
+
+const SOURCE: &str = include_str!("../../peers/dpdk.c");
+/// Lcores that DPDK has at most; one watches, and one drains.
+const LCORES: u64 = 128;
+/// Threads that may enqueue.
+pub(super) const MOST: u64 = LCORES - 2;
+
+/// The ways in which threads may share a ring, in the program's words and in ours. Those that spin do so where the ring is
+/// full or empty, as polling programs do; the others give their CPU away, as txq's senders do.
+pub(super) const RINGS: [(&str, &str); 6] = [
+    ("mp", "mp ring"),
+    ("rts", "rts ring"),
+    ("hts", "hts ring"),
+    ("mp-spin", "mp spinning"),
+    ("rts-spin", "rts spinning"),
+    ("hts-spin", "hts spinning"),
+];
+
+/// The built program.
+#[derive(Clone)]
+pub(super) struct Dpdk {
+    program: PathBuf,
+}
+
+/// A work that it does; where packets are allocated, with the name of what they are.
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    /// Threads that enqueue on a ring of a kind, and one that drains it.
+    Queue(&'static str, u64),
+    Core(&'static str),
+    Cross(&'static str),
+    Free(&'static str),
+}
+
+/// What is allocated and freed: a mempool's objects as they are, or packets.
+pub(super) const OBJECTS: [(&str, &str); 2] = [("raw", "mempool"), ("mbuf", "mbufs")];
+
+impl Dpdk {
+    /// Builds the program and tries it, or says why not.
+    pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
+        let ask = |what: &[&str]| child::output(Command::new("pkg-config").args(what).arg("libdpdk"));
+        let (flags, version) = (ask(&["--cflags", "--libs"])?, ask(&["--modversion"])?);
+        let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+        // For no use but to build anew when another DPDK is installed.
+        flags.push(format!("-DINSTALLED={}", version.trim()));
+        let dpdk = Self { program: child::build("dpdk", SOURCE, &flags)? };
+        let tried = dpdk.measure(lab, Duration::ZERO, Shape::Core(OBJECTS[0].0), 1);
+        tried.map(|_| dpdk).map_err(|error| error.to_string())
+    }
+
+    pub(super) fn measure(
+        &self,
+        lab: &Lab,
+        time: Duration,
+        shape: Shape,
+        batch: u64,
+    ) -> anyhow::Result<Sample> {
+        let mut command = Command::new(&self.program);
+        // No huge pages, no devices, nothing shared with other DPDK programs: it needs no root.
+        command.args(["--no-huge", "--no-pci", "-m", "256", "--no-telemetry", "--no-shconf"]);
+        command.args(["--log-level", "lib.eal:3", "--lcores", &lcores(lab, shape), "--"]);
+        match shape {
+            Shape::Queue(ring, threads) => command.args(["queue", ring, &threads.to_string()]),
+            Shape::Core(object) => command.args(["core", object]),
+            Shape::Cross(object) => command.args(["cross", object]),
+            Shape::Free(object) => command.args(["free", object]),
+        };
+        command.args([batch.to_string(), child::millis(time).to_string()]);
+        child::measure(lab, &mut command, time)
+    }
+}
+
+/// Lcore 0 watches, from anywhere. The others are where the scheduler puts them, or on a CPU each where the shape says that
+/// CPUs differ, or the user.
+fn lcores(lab: &Lab, shape: Shape) -> String {
+    let all: Vec<String> = lab.cpus.iter().map(u32::to_string).collect();
+    let all = all.join(",");
+    let mut map = format!("0@({all})");
+    match shape {
+        Shape::Queue(_, threads) if !lab.pin => {
+            let _ = write!(map, ",(1-{})@({all})", threads + 1);
+        }
+        Shape::Queue(_, threads) => {
+            for lcore in 1..=threads + 1 {
+                let _ = write!(map, ",{lcore}@{}", lab.cpu(lcore as usize - 1));
+            }
+        }
+        Shape::Core(_) if !lab.pin => {
+            let _ = write!(map, ",(1-2)@({all})");
+        }
+        Shape::Core(_) | Shape::Cross(_) | Shape::Free(_) => {
+            let _ = write!(map, ",1@{},2@{}", lab.cpu(0), lab.last_cpu());
+        }
+    }
+    map
+}

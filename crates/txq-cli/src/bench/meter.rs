@@ -1,0 +1,222 @@
+//! What is counted while threads send: packets that leave the driver, and calls of xmit, each on a line of its own, and the
+//! watch that looks at both now and then.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+use histogram::Histogram;
+use txq::arch::Native;
+use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::packet::PacketList;
+use txq_device::Null;
+
+use super::lab::Lab;
+
+/// How often the watch looks: a stall is told from about this length on.
+const LOOK: Duration = Duration::from_millis(1);
+/// One in so many calls is timed. A prime, so that it is not always the same call of a run's quota.
+const SAMPLED: u32 = 61;
+
+/// A counter that one thread at a time writes.
+#[derive(Clone, Default)]
+pub(super) struct Counter(Arc<CachePadded<AtomicU64>>);
+
+impl Counter {
+    #[inline]
+    pub(super) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed) + n, Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// The null device, with a count of what its driver has taken. The txq's own counters are under locks that senders fight
+/// for, so that reading them would wait for what is being measured.
+pub(super) struct Counted {
+    null: Null,
+    sent: Vec<Counter>,
+}
+
+impl Counted {
+    pub(super) fn new(null: Null) -> Self {
+        let sent = (0..null.txqs).map(|_| Counter::default()).collect();
+        Self { null, sent }
+    }
+
+    /// The counters, one for each txq.
+    pub(super) fn counters(&self) -> Vec<Counter> {
+        self.sent.clone()
+    }
+}
+
+impl Driver for Counted {
+    fn info(&self) -> DeviceInfo {
+        Driver::<Native>::info(&self.null)
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        let queue: DriverQueue = self.null.open(txq)?;
+        let tx = Box::new(CountedTx { tx: queue.tx, sent: self.sent[usize::from(txq)].clone() });
+        Ok(DriverQueue { tx, ..queue })
+    }
+}
+
+struct CountedTx {
+    tx: Box<dyn Transmit>,
+    sent: Counter,
+}
+
+impl Transmit for CountedTx {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        let before = batch.len();
+        let status = self.tx.start_xmit(batch, cx);
+        self.sent.add((before - batch.len()) as u64);
+        status
+    }
+}
+
+/// One sender's calls of xmit: odd while it is inside of one.
+#[derive(Clone, Default)]
+pub(super) struct Calls(Counter);
+
+/// Whether it is measured yet, and still: outside of that time no call is timed.
+#[derive(Default)]
+pub(super) struct Measuring(AtomicBool);
+
+impl Measuring {
+    pub(super) fn set(&self, on: bool) {
+        self.0.store(on, Relaxed);
+    }
+}
+
+/// Where a sender notes its calls, and the time of some.
+pub(super) struct Log<'a> {
+    calls: Counter,
+    measuring: &'a Measuring,
+    until_sample: u32,
+    times: Histogram,
+}
+
+impl<'a> Log<'a> {
+    pub(super) fn new(calls: &Calls, measuring: &'a Measuring) -> Self {
+        // 2^7 buckets for each power of two, up to 2^40 ns.
+        let times = Histogram::new(7, 40).expect("constants in range");
+        Self { calls: calls.0.clone(), measuring, until_sample: SAMPLED, times }
+    }
+
+    /// Makes a call.
+    #[inline]
+    pub(super) fn call(&mut self, xmit: impl FnOnce()) {
+        self.calls.add(1);
+        self.until_sample -= 1;
+        if self.until_sample == 0 {
+            self.until_sample = SAMPLED;
+            let start = Instant::now();
+            xmit();
+            let took = (start.elapsed().as_nanos() as u64).min((1 << 40) - 1);
+            if self.measuring.0.load(Relaxed) {
+                self.times.increment(took).expect("within the histogram's range");
+            }
+        } else {
+            xmit();
+        }
+        self.calls.add(1);
+    }
+
+    /// The times of the calls that were timed, in nanoseconds.
+    pub(super) fn times(self) -> Histogram {
+        self.times
+    }
+}
+
+/// What the watch has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// Packets that left the driver, and the time in which they did.
+    pub(super) packets: u64,
+    pub(super) wall: Duration,
+    /// The longest time in which none left; zero when at each look some had.
+    pub(super) stall: Duration,
+    /// The longest time for which one sender was inside the same call.
+    pub(super) xmit: Duration,
+}
+
+/// Something that was the same at each look since some time.
+#[derive(Clone, Copy)]
+struct Same {
+    value: u64,
+    since: Instant,
+}
+
+impl Same {
+    /// How long it has been what it is.
+    fn look(&mut self, value: u64, now: Instant) -> Duration {
+        if value != self.value {
+            *self = Self { value, since: now };
+        }
+        now - self.since
+    }
+}
+
+/// Looks at the counters until `time` is over or a signal comes. What lasts less than a look may go unseen, and what is seen
+/// lasted at least as long as is said.
+pub(super) fn watch(lab: &Lab, sent: &[Counter], calls: &[Calls], time: Duration) -> Seen {
+    let total = || sent.iter().map(Counter::get).sum::<u64>();
+    let (first, start) = (total(), Instant::now());
+    let mut count = Same { value: first, since: start };
+    let mut inside: Vec<Same> =
+        calls.iter().map(|calls| Same { value: calls.0.get(), since: start }).collect();
+    let mut seen = Seen::default();
+    loop {
+        let left = time.saturating_sub(start.elapsed());
+        let go_on = lab.sleep(left.min(LOOK)) && left > LOOK;
+        let now = Instant::now();
+        let packets = total();
+        seen.stall = seen.stall.max(count.look(packets, now));
+        for (same, calls) in inside.iter_mut().zip(calls) {
+            let value = calls.0.get();
+            let lasted = same.look(value, now);
+            if value % 2 == 1 {
+                seen.xmit = seen.xmit.max(lasted);
+            }
+        }
+        if !go_on {
+            // Less than a look apart are only the last two.
+            let whole = |time: Duration| if time < LOOK { Duration::ZERO } else { time };
+            let (stall, xmit) = (whole(seen.stall), whole(seen.xmit));
+            return Seen { packets: packets - first, wall: now - start, stall, xmit };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_the_time_since_the_count_was_first_seen() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut same = Same { value: 7, since: start };
+        let looks = [(1, 7), (2, 8), (3, 8), (9, 8), (10, 9)].map(|(ms, value)| same.look(value, at(ms)));
+        assert_eq!(looks.map(|time| time.as_millis()), [1, 0, 1, 7, 0]);
+    }
+
+    #[test]
+    fn calls_are_odd_inside_and_some_are_timed() {
+        let (calls, measuring) = (Calls::default(), Measuring::default());
+        let mut log = Log::new(&calls, &measuring);
+        for call in 0..400 {
+            measuring.set(call >= 200);
+            log.call(|| assert_eq!(calls.0.get(), 2 * call + 1));
+        }
+        assert_eq!(calls.0.get(), 800);
+        let timed = u64::from(400 / SAMPLED - 200 / SAMPLED);
+        assert_eq!(log.times().as_slice().iter().sum::<u64>(), timed);
+    }
+}

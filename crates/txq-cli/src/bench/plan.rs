@@ -1,0 +1,139 @@
+//! Which configurations a run measures: the suites, and what the command line says about them.
+
+use std::str::FromStr;
+
+use super::case::{Case, Key};
+use super::lab::Lab;
+use super::rig::{Queue, Rig};
+use super::work::Work;
+use super::{crowd, path, peers, pool, shaper, xps};
+use crate::args::BenchArgs;
+
+/// A suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suite {
+    Crowd,
+    Pool,
+    Xps,
+    Work,
+    Path,
+    Peers,
+}
+
+/// The suites that run when none is named.
+pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
+const NAMES: [(&str, Suite); 7] = [
+    ("crowd", Suite::Crowd),
+    ("pool", Suite::Pool),
+    ("xps", Suite::Xps),
+    ("work", Suite::Work),
+    ("shaper", Suite::Work),
+    ("path", Suite::Path),
+    ("peers", Suite::Peers),
+];
+
+impl FromStr for Suite {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some((_, suite)) = NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(*suite);
+        }
+        let (like, _) = NAMES
+            .iter()
+            .map(|(name, _)| (name, strsim::jaro_winkler(text, name)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .filter(|(_, score)| *score > 0.75)
+            .unwrap_or((&"", 0.0));
+        let hint = if like.is_empty() { String::new() } else { format!("did you mean \"{like}\"? ") };
+        Err(format!("there is no such suite: {hint}use crowd, pool, xps, work, path or peers"))
+    }
+}
+
+/// What the command line says, and the defaults of each suite where it says nothing.
+pub(super) struct Plan<'a> {
+    pub(super) args: &'a BenchArgs,
+    pub(super) lab: &'a Lab,
+}
+
+impl<'a> Plan<'a> {
+    /// The suites, each once, in the order of the command line.
+    pub(super) fn suites(&self) -> Vec<Suite> {
+        let mut suites: Vec<Suite> = Vec::new();
+        let asked = if self.args.suites.is_empty() { &USUAL[..] } else { &self.args.suites };
+        for suite in asked {
+            if !suites.contains(suite) {
+                suites.push(*suite);
+            }
+        }
+        suites
+    }
+
+    /// All configurations.
+    pub(super) fn cases(&self) -> anyhow::Result<Vec<Case>> {
+        let mut cases = Vec::new();
+        for suite in self.suites() {
+            cases.extend(match suite {
+                Suite::Crowd => crowd::cases(self),
+                Suite::Pool => pool::cases(self),
+                Suite::Xps => xps::cases(self)?,
+                Suite::Work => shaper::cases(self),
+                Suite::Path => path::cases(self),
+                Suite::Peers => peers::cases(self)?,
+            });
+        }
+        Ok(cases)
+    }
+
+    pub(super) fn threads(&self, default: &[u64]) -> Vec<u64> {
+        or(&self.args.threads, |n| n.get(), default)
+    }
+
+    pub(super) fn batches(&self, default: &[u64]) -> Vec<u64> {
+        or(&self.args.batch, |n| n.get(), default)
+    }
+
+    /// The disciplines that were named, or all there are.
+    pub(super) fn disciplines(&self) -> Vec<String> {
+        or(&self.args.discipline, String::clone, &all_disciplines())
+    }
+
+    /// The disciplines that were named, or the default one.
+    pub(super) fn discipline(&self) -> Vec<String> {
+        or(&self.args.discipline, String::clone, &all_disciplines()[..1])
+    }
+
+    /// The qdiscs that were named, or `default`.
+    pub(super) fn qdiscs(&self, default: &[&str]) -> Vec<String> {
+        or(&self.args.qdisc, String::clone, &default.iter().map(|&q| q.to_owned()).collect::<Vec<_>>())
+    }
+
+    /// The queue of a name: `slow` is the one that costs, all else is tc's.
+    pub(super) fn queue(&self, qdisc: &str) -> Queue {
+        if qdisc == crowd::SLOW { crowd::slow(self) } else { Queue::Text(qdisc.to_owned()) }
+    }
+
+    /// The work of `--work-ns`.
+    pub(super) fn work(&self) -> Work {
+        self.lab.calibration.work(self.args.work_ns.get())
+    }
+}
+
+fn all_disciplines() -> Vec<String> {
+    txq::enqueue::names().into_iter().map(str::to_owned).collect()
+}
+
+fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> {
+    if given.is_empty() { default.to_vec() } else { given.iter().map(get).collect() }
+}
+
+/// A configuration that a rig measures.
+pub(super) fn case(key: Key, rig: Rig) -> Case {
+    let key = Key {
+        discipline: Some(rig.discipline.clone()),
+        threads: rig.threads as u64,
+        batch: rig.batch as u64,
+        ..key
+    };
+    Case { key, run: Box::new(move |lab, time| rig.measure(lab, time)) }
+}

@@ -1,0 +1,263 @@
+//! A device with senders, measured for a fixed time.
+//!
+//! Senders send as fast as they can. Each is held by its own packets on their way, as a socket is by its send buffer, and
+//! gives its CPU away at that bound, and when all of a batch was dropped. They look between packets whether to stop, and what counts is what the device
+//! has sent within the time, so a discipline under which senders hardly move ends on time like any other.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use histogram::Histogram;
+use txq::arch::{Arch, Nanos, Native};
+use txq::packet::PacketList;
+use txq::pool::{CACHE_SIZE, PoolConfig};
+use txq::qdisc::Verdict;
+use txq::xps::XpsMap;
+use txq::{NetDev, Sender, Worker};
+use txq_device::Null;
+
+use super::case::Sample;
+use super::costly::{Cost, Costly};
+use super::lab::{Lab, cpu_time, pin_to, refused};
+use super::meter::{Calls, Counted, Counter, Log, Measuring, watch};
+use super::work::Work;
+use crate::stop::Stop;
+
+/// Bytes of a packet: what the published measurements send.
+pub(super) const LEN: usize = 120;
+/// Packets that a sender may have on their way: what a socket's default send buffer holds of small packets.
+const SNDBUF: u64 = 128;
+/// And where batches are so large that it must have more: less than a queue holds, so that one sender drops nothing.
+const QUEUE: u64 = 900;
+/// Before it is measured, a device runs for this part of the time, at most so long.
+const WARM_UP: (u32, Duration) = (8, Duration::from_millis(50));
+
+/// How long a sender at its limit sleeps at most, in nanoseconds.
+const REST: Nanos = 5_000_000;
+
+/// The queue to be sent through.
+#[derive(Clone)]
+pub(super) enum Queue {
+    /// In tc's words.
+    Text(String),
+    /// A FIFO that costs what one says, and the packets it holds.
+    Costly(&'static str, Cost, usize),
+}
+
+/// A device and its senders.
+#[derive(Clone)]
+pub(super) struct Rig {
+    pub(super) discipline: String,
+    pub(super) queue: Queue,
+    pub(super) threads: usize,
+    pub(super) batch: usize,
+    pub(super) txqs: u16,
+    pub(super) xps: Option<XpsMap>,
+    /// Flows that a sender's packets belong to in turn.
+    pub(super) flows: u32,
+    /// What is to be changed about the pool.
+    pub(super) pool: fn(PoolConfig) -> PoolConfig,
+    /// Whether completions come on a CPU of their own, which no sender is on, as far as there are two.
+    pub(super) apart: bool,
+    /// A sender's packets on their way, at most.
+    pub(super) limit: u64,
+    /// What a sender does for each packet before it sends it.
+    pub(super) outside: Work,
+}
+
+impl Rig {
+    /// Threads that send through one queue to one txq.
+    pub(super) fn new(discipline: &str, queue: Queue, threads: u64, batch: u64) -> Self {
+        Self {
+            discipline: discipline.to_owned(),
+            queue,
+            threads: threads as usize,
+            batch: batch as usize,
+            txqs: 1,
+            xps: None,
+            flows: 1,
+            pool: |config| config,
+            apart: false,
+            limit: SNDBUF.max(2 * batch).min(QUEUE),
+            outside: Work::default(),
+        }
+    }
+
+    /// The device, with a worker for somebody to run.
+    fn device(&self) -> anyhow::Result<(NetDev, Vec<Counter>)> {
+        let null = Null { ring: 1024, inline: !self.apart, ..Null::new(self.txqs) };
+        let device = Counted::new(null);
+        let counters = device.counters();
+        let buffers = (self.limit + 2 * CACHE_SIZE as u64) * self.threads as u64 + 4096;
+        let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
+        let mut builder = NetDev::builder(device).discipline(&self.discipline).pool_config((self.pool)(pool));
+        builder = match &self.queue {
+            Queue::Text(text) if self.txqs > 1 => builder.qdisc("mq").default_qdisc(text),
+            Queue::Text(text) => builder.qdisc(text),
+            Queue::Costly(kind, cost, limit) => builder.custom_qdisc(Costly::new(kind, *cost, *limit)),
+        };
+        if let Some(xps) = &self.xps {
+            builder = builder.xps(xps.clone());
+        }
+        Ok((builder.build()?, counters))
+    }
+
+    /// Tells whether such a device can be.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.device().map(drop)
+    }
+
+    /// The CPU of a sender, if it has one of its own.
+    fn sender_cpu(&self, lab: &Lab, index: usize) -> Option<u32> {
+        match (self.apart, lab.cpus.len()) {
+            (true, cpus @ 2..) => Some(lab.cpus[index % (cpus - 1)]),
+            _ => lab.pin.then(|| lab.cpu(index)),
+        }
+    }
+
+    /// Sends for `time`.
+    pub(super) fn measure(&self, lab: &Lab, time: Duration) -> anyhow::Result<Sample> {
+        let (mut dev, counters) = self.device()?;
+        let worker = dev.worker(0);
+        let worker_cpu = self.apart.then(|| lab.last_cpu());
+        let stop = Arc::new(Stop::default());
+        let its_stop = stop.clone();
+        let worker = spawn("worker", move || run_worker(worker, worker_cpu, &its_stop))?;
+        let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
+        let measuring = Measuring::default();
+        let (seen, cpu, times) = thread::scope(|scope| {
+            let mut senders = Vec::with_capacity(self.threads);
+            for (index, calls) in calls.iter().enumerate() {
+                let cpu = self.sender_cpu(lab, index);
+                let (dev, stop, measuring) = (&dev, &*stop, &measuring);
+                let work = move || {
+                    cpu.map_or(Ok(()), pin_to)?;
+                    let name = format!("sender {index}");
+                    let sender = match cpu {
+                        Some(cpu) => dev.sender_on(&name, cpu),
+                        None => dev.sender(&name),
+                    };
+                    anyhow::Ok(self.send(sender, index as u32, Log::new(calls, measuring), stop))
+                };
+                match thread::Builder::new().spawn_scoped(scope, work) {
+                    Ok(sender) => senders.push(sender),
+                    Err(error) => {
+                        stop.ask();
+                        return Err(no_thread(&error));
+                    }
+                }
+            }
+            lab.sleep((time / WARM_UP.0).min(WARM_UP.1));
+            let before = cpu_time();
+            measuring.set(true);
+            let seen = watch(lab, &counters, &calls, time);
+            let cpu = cpu_time() - before;
+            measuring.set(false);
+            stop.ask();
+            let times = senders.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
+            anyhow::Ok((seen, cpu, times))
+        })?;
+        let stats = dev.stats();
+        dev.shutdown()?;
+        join_worker(worker)?;
+        dev.audit().map_err(refused("the counters do not add up"))?;
+        let mut sample = Sample::of(seen.packets, seen.wall, cpu);
+        let (p99, longest) = summary(&times)?;
+        sample.p99_ns = p99;
+        sample.worst_stall_us = Some(seen.stall.as_secs_f64() * 1e6);
+        sample.worst_xmit_us = Some((seen.xmit.as_secs_f64() * 1e6).max(longest / 1e3));
+        sample.dropped = Some(stats.dropped.total() as f64 / (stats.accepted.max(1)) as f64);
+        Ok(sample)
+    }
+
+    /// A sender's life.
+    fn send(&self, mut sender: Sender, index: u32, mut log: Log<'_>, stop: &Stop) -> Histogram {
+        sender.set_limit(self.limit);
+        let mut list = PacketList::new();
+        let mut flow = 0;
+        while !stop.asked() {
+            // Nothing but the limit and the pool can be in the way, and both end when packets are sent.
+            if sender.alloc_batch(self.batch, LEN, &mut list).is_err() {
+                // Not for ever: it must see that it shall stop. And the pool may be what has nothing.
+                if sender.wait_credit(Some(sender.now() + REST)) {
+                    hold();
+                }
+                continue;
+            }
+            if self.flows > 1 {
+                list.for_each_mut(|packet| {
+                    flow = if flow + 1 == self.flows { 0 } else { flow + 1 };
+                    packet.set_hash(scatter(index * self.flows + flow));
+                });
+            }
+            for _ in 0..list.len() {
+                self.outside.spend();
+            }
+            let mut verdict = Verdict::Success;
+            log.call(|| verdict = sender.xmit_batch(&mut list));
+            if verdict == Verdict::Drop {
+                // What a program does on ENOBUFS: it lets those go on who can make room.
+                hold();
+            }
+        }
+        log.times()
+    }
+}
+
+/// What a sender does that may not go on: it lets those go on who send its packets.
+fn hold() {
+    thread::yield_now();
+}
+
+/// A hash of a flow's number: never 0, which means none.
+fn scatter(flow: u32) -> u32 {
+    (flow + 1).wrapping_mul(0x9e37_79b1) | 1
+}
+
+/// The worker's life. With a CPU of its own it never sleeps, as one does not that always has completions to reap.
+fn run_worker(mut worker: Worker, cpu: Option<u32>, stop: &Stop) -> anyhow::Result<()> {
+    let Some(cpu) = cpu else {
+        worker.run();
+        return Ok(());
+    };
+    pin_to(cpu)?;
+    while !stop.asked() {
+        if worker.poll().is_none_or(|next| next > Native::now()) {
+            thread::yield_now();
+        }
+    }
+    Ok(())
+}
+
+/// The 99th percentile, and the longest, in nanoseconds.
+fn summary(times: &[Histogram]) -> anyhow::Result<(Option<f64>, f64)> {
+    let mut all = Histogram::new(7, 40).expect("constants in range");
+    for times in times {
+        all = all.checked_add(times).context("histograms that do not add up")?;
+    }
+    let at = |share| anyhow::Ok(all.quantile_bucket(share)?.map(|bucket| bucket.end() as f64));
+    Ok((at(0.99)?, at(1.0)?.unwrap_or(0.0)))
+}
+
+fn no_thread(error: &std::io::Error) -> anyhow::Error {
+    refused("a thread does not start")(error)
+}
+
+/// A thread that is no sender.
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<thread::JoinHandle<T>> {
+    thread::Builder::new().name(name.into()).spawn(work).map_err(|error| no_thread(&error))
+}
+
+/// Waits for a thread; what it failed with is the error.
+pub(super) fn join<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
+    thread.join().unwrap_or_else(|_| Err(anyhow!("a sending thread panicked")))
+}
+
+fn join_worker(thread: thread::JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
+    thread.join().unwrap_or_else(|_| Err(anyhow!("the worker panicked")))
+}

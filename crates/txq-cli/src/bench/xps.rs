@@ -1,0 +1,50 @@
+//! Suite `xps`: a txq for each CPU, chosen by the CPU or by the flow, against one txq for all.
+//!
+//! With XPS a sender's packets stay on its CPU's txq. By hash its flows are spread over all txqs, so each txq is used by
+//! all CPUs. A flow's hash is given with the packet, as a socket gives it.
+
+use anyhow::bail;
+use txq::topology::Topology;
+use txq::xps::XpsMap;
+
+use super::case::{Case, Key};
+use super::crowd::SLOW;
+use super::lab::refused;
+use super::plan::{Plan, case};
+use super::rig::Rig;
+
+/// Flows of a sender.
+const FLOWS: u32 = 64;
+
+pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
+    let txqs = plan.lab.cpus.len().clamp(1, 64) as u16;
+    let topology = Topology::read("/sys").map_err(refused("this machine's CPUs cannot be read"))?;
+    let map = XpsMap::auto(&topology, txqs.into())?;
+    let ways = [("xps", txqs, Some(map)), ("hash", txqs, None), ("one queue", 1, None)];
+    let mut cases = Vec::new();
+    for qdisc in plan.qdiscs(&["pfifo"]) {
+        if qdisc == SLOW {
+            bail!("qdisc \"{SLOW}\" serves one txq: name another one for suite xps, or leave the suite out");
+        }
+        for discipline in plan.discipline() {
+            for (name, txqs, xps) in &ways {
+                for batch in plan.batches(&[1]) {
+                    for threads in plan.threads(&[1, 2, 4, 8]) {
+                        let rig = Rig::new(&discipline, plan.queue(&qdisc), threads, batch);
+                        let rig = Rig { txqs: *txqs, xps: xps.clone(), flows: FLOWS, ..rig };
+                        // Not every qdisc can be under mq.
+                        rig.check()?;
+                        let key = Key {
+                            suite: "xps",
+                            qdisc: Some(qdisc.clone()),
+                            steering: Some(name),
+                            ..Key::default()
+                        };
+                        cases.push(case(key, rig));
+                    }
+                }
+            }
+        }
+    }
+    Ok(cases)
+}

@@ -1,0 +1,237 @@
+//! `txq bench` from outside: every suite, its rows, its curves, its peers and its end.
+
+#[path = "../../../tests/support/process.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod process;
+#[path = "../../../tests/support/tempdir.rs"]
+mod tempdir;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use process::{Finished, Running};
+use serde_json::Value;
+use tempdir::TempDir;
+
+const LONG: Duration = Duration::from_secs(60);
+const KEYS: [&str; 19] = [
+    "suite",
+    "shape",
+    "discipline",
+    "qdisc",
+    "pool",
+    "steering",
+    "peer",
+    "threads",
+    "batch",
+    "mpps",
+    "mpps_min",
+    "mpps_max",
+    "repeats",
+    "ns_per_packet",
+    "cpu_ns_per_packet",
+    "worst_stall_us",
+    "worst_xmit_us",
+    "p99_ns",
+    "dropped",
+];
+
+fn bench(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    // Programs built here are found again by the next run.
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.arg("bench").args(arguments.split_whitespace());
+    command
+}
+
+#[track_caller]
+fn good(ended: Finished) -> Finished {
+    assert!(ended.status.success(), "{}: {}{}", ended.status, ended.stdout, ended.stderr);
+    ended
+}
+
+fn run(arguments: &str) -> Finished {
+    good(Running::start(&mut bench(arguments)).finish(LONG))
+}
+
+/// One object a line, each with all keys and numbers that can be.
+#[track_caller]
+fn rows(ended: &Finished) -> Vec<Value> {
+    let row = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let keys: Vec<&str> = row.as_object().expect("an object").keys().map(String::as_str).collect();
+        let known: BTreeSet<&str> = KEYS.into_iter().collect();
+        assert_eq!(keys.iter().copied().collect::<BTreeSet<_>>(), known);
+        let number = |key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no {key} in {row}"));
+        assert!(number("threads") >= 1.0 && number("batch") >= 1.0, "{row}");
+        let (low, middle, high) = (number("mpps_min"), number("mpps"), number("mpps_max"));
+        assert!(0.0 <= low && low <= middle && middle <= high, "{row}");
+        // A row without packets has no time of a packet; any other has.
+        assert!(row["ns_per_packet"].is_null() == (high == 0.0), "{row}");
+        row
+    };
+    ended.stdout.lines().map(row).collect()
+}
+
+/// The values of `key` in the rows of a suite.
+fn values(rows: &[Value], suite: &str, key: &str) -> BTreeSet<String> {
+    let of_suite = rows.iter().filter(|row| row["suite"] == suite);
+    of_suite.map(|row| row[key].to_string().replace('"', "")).collect()
+}
+
+fn set(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+#[test]
+fn every_usual_suite_prints_its_rows() {
+    let ended = run("--duration 5ms --threads 1,2 --work-ns 50 --json --quiet");
+    assert_eq!(ended.stderr, "");
+    let rows = rows(&ended);
+    let disciplines: BTreeSet<String> = txq::enqueue::names().into_iter().map(str::to_owned).collect();
+    assert_eq!(values(&rows, "crowd", "discipline"), disciplines);
+    assert_eq!(values(&rows, "crowd", "qdisc"), set(&["pfifo", "pfifo_fast", "slow"]));
+    assert_eq!(values(&rows, "crowd", "threads"), set(&["1", "2"]));
+    assert!(values(&rows, "pool", "pool").contains("defer"));
+    assert_eq!(values(&rows, "xps", "steering"), set(&["xps", "hash", "one queue"]));
+    assert_eq!(values(&rows, "work", "discipline"), disciplines);
+    assert_eq!(values(&rows, "path", "batch"), set(&["1", "8", "32"]));
+    assert_eq!(values(&rows, "path", "threads"), set(&["1"]));
+    assert!(values(&rows, "peers", "peer").is_empty());
+    assert!(rows.iter().any(|row| row["mpps"].as_f64() > Some(0.0)), "nothing was sent: {}", ended.stdout);
+}
+
+#[test]
+fn options_choose_what_is_measured() {
+    let options = "crowd shaper --duration 2ms --threads 3 --discipline llist --batch 4 --repeat 3 --pin --json --quiet";
+    let rows = rows(&run(&format!("{options} --qdisc noqueue --qdisc slow")));
+    let words = |row: &Value| {
+        ["suite", "qdisc", "discipline", "threads", "batch", "repeats"]
+            .map(|key| row[key].to_string().replace('"', ""))
+            .join(" ")
+    };
+    let all: Vec<String> = rows.iter().map(words).collect();
+    assert_eq!(all, ["crowd noqueue llist 3 4 3", "crowd slow llist 3 4 3", "work shaper llist 3 4 3"]);
+}
+
+#[test]
+fn tables_and_progress_are_for_people() {
+    let ended = run("crowd work path --duration 2ms --threads 1,2 --repeat 2");
+    for part in [
+        "2.00 ms for each measurement, 2 times each",
+        "crowd, pfifo: threads through one queue",
+        "work, shaper: as much work inside the queue as outside",
+        "Mpps by threads",
+        "Mpps by batch",
+        "2 : 1",
+        "from .. to",
+        "worst stall",
+        "CPU ns",
+    ] {
+        assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
+    }
+    assert!(ended.stderr.starts_with("1/"), "{:?}", ended.stderr);
+    assert!(!ended.stderr.contains(['\r', '\x1b']), "{:?}", ended.stderr);
+}
+
+#[test]
+fn curves_are_drawn() {
+    let folder = TempDir::new();
+    let file = folder.path().join("curves.svg");
+    std::fs::write(&file, "an older drawing, longer than none at all").expect("a file");
+    let options =
+        format!("crowd --qdisc pfifo --duration 2ms --threads 1,2 --quiet --svg {}", file.display());
+    run(&options);
+    let svg = std::fs::read_to_string(&file).expect("the drawing");
+    let elements = well_formed(&svg);
+    assert!(elements.contains(&"polyline".to_owned()), "{elements:?}");
+    // The first two colours: each is a curve and the stroke beside its name.
+    for colour in ["#0072B2", "#D55E00"] {
+        let strokes = svg.split("<polyline").filter(|rest| rest.contains(&format!("stroke=\"{colour}\"")));
+        assert_eq!(strokes.count(), 2, "{svg}");
+    }
+    for text in ["crowd, pfifo", "threads", "Mpps", "llist", "spinlock"] {
+        assert!(svg.contains(text), "no {text:?} in {svg}");
+    }
+}
+
+/// The names of the elements of an XML text, each of which ends where it must.
+#[track_caller]
+fn well_formed(xml: &str) -> Vec<String> {
+    let (mut open, mut all) = (Vec::new(), Vec::new());
+    for part in xml.split('<').skip(1) {
+        let (tag, text) = part.split_once('>').unwrap_or_else(|| panic!("no end of <{part}"));
+        assert_eq!(tag.matches('"').count() % 2, 0, "<{tag}>");
+        let entities = text.split('&').skip(1);
+        entities.for_each(|rest| assert!(rest.contains(';'), "a bare & in {text:?}"));
+        let name = tag.trim_end_matches('/').split_whitespace().next().unwrap_or_default();
+        match name.strip_prefix('/') {
+            Some(end) => assert_eq!(open.pop().as_deref(), Some(end)),
+            None if name.starts_with(['?', '!']) => {}
+            None => {
+                all.push(name.to_owned());
+                if !tag.ends_with('/') {
+                    open.push(name.to_owned());
+                }
+            }
+        }
+    }
+    assert_eq!((open.len(), all.first().map(String::as_str)), (0, Some("svg")));
+    all
+}
+
+#[test]
+fn peers_run_beside_txq_or_say_why_not() {
+    let ended = run("peers --duration 5ms --threads 1 --batch 8 --discipline llist --json --quiet");
+    let rows = rows(&ended);
+    let shapes = values(&rows, "peers", "shape");
+    assert_eq!(shapes, set(&["queue", "core", "cross", "free", "kernel"]), "{}", ended.stderr);
+    let peers = values(&rows, "peers", "peer");
+    for (peer, name) in [("dpdk", "dpdk mp ring"), ("kernel", "kernel")] {
+        let skipped = ended.stderr.contains(&format!("SKIP {peer}: "));
+        assert_ne!(peers.contains(name), skipped, "{peers:?}: {}", ended.stderr);
+    }
+    // Not `eprintln!`: the harness hides its output when the test passes.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), ended.stderr.as_bytes());
+}
+
+#[test]
+fn without_tools_there_are_no_peers() {
+    let mut command = bench("peers --duration 2ms --threads 1 --batch 8 --discipline llist --quiet");
+    let ended = good(Running::start(command.env("PATH", "/nonexistent")).finish(LONG));
+    assert!(ended.stderr.contains("SKIP dpdk: pkg-config: "), "{:?}", ended.stderr);
+    assert!(ended.stderr.contains("SKIP kernel: "), "{:?}", ended.stderr);
+    assert!(ended.stdout.contains("peers queue") && !ended.stdout.contains("dpdk"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_signal_ends_the_run_and_prints_what_there_is() {
+    let mut running = Running::start(&mut bench("path crowd --duration 100ms --repeat 1000 --json"));
+    running.wait_for_text("path: ", LONG);
+    running.signal(libc::SIGINT);
+    let ended = good(running.finish(LONG));
+    assert!(rows(&ended).iter().all(|row| row["suite"] == "path"), "{}", ended.stdout);
+}
+
+#[test]
+fn a_signal_leaves_no_namespace_behind() {
+    let mut running = Running::start(&mut bench("peers --duration 1234s"));
+    running.wait_for_text("1/", LONG);
+    let namespace = namespace_of("1234s");
+    running.signal(libc::SIGTERM);
+    let ended = good(running.finish(LONG));
+    assert_ne!(namespace.is_some(), ended.stderr.contains("SKIP kernel: "), "{}", ended.stderr);
+    assert!(namespace.is_none_or(|path| !path.exists()));
+}
+
+/// The namespace of the process that has `word` on its command line: its name ends with the process's number.
+fn namespace_of(word: &str) -> Option<PathBuf> {
+    let namespaces = std::fs::read_dir("/run/netns").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    namespaces.into_iter().find(|path| {
+        let pid = path.file_name().and_then(|name| name.to_str()?.strip_prefix("txq-bench-"));
+        let words = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok());
+        words.is_some_and(|words| words.split(|&byte| byte == 0).any(|w| w == word.as_bytes()))
+    })
+}
