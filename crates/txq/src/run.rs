@@ -22,7 +22,7 @@ mod core;
 
 pub(crate) use self::core::Core;
 
-/// Packets of one turn (`dev_tx_weight`).
+/// Packets of one turn, and of one batch (`dev_tx_weight`).
 const QUOTA: usize = 64;
 /// Time of one turn, in nanoseconds. It is looked at only by an owner that others have left something for.
 const TURN: Nanos = 100_000;
@@ -117,19 +117,20 @@ fn admit<A: Arch>(
 /// An owner's turn: hands what waits to the qdisc and sends what the qdisc gives, in turns of about equal size, so that
 /// neither side starves the other. `own` is what the owner brought along; the verdict is on it, where it came alone.
 ///
-/// The turn is bounded in packets ([`QUOTA`]) and in time ([`TURN`]), so that no sender is held captive by what others
-/// send. The worker goes on with what is left.
+/// The turn is bounded in packets ([`QUOTA`], or `share`, as many as the owner brought) and in time ([`TURN`]), so that no
+/// sender is held captive by what others send. The worker goes on with what is left.
 #[inline]
 pub(crate) fn turn<A: Arch>(
     owner: impl Owner<A>,
     root: &Root<A>,
     own: &mut PacketList<A>,
+    share: usize,
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
     let unwound = Unwound { dev: cx.dev, root: root.index };
     // Dropped before `unwound`: the worker must not come while it still has the queue.
     let mut owner = owner;
-    let mut quota = QUOTA;
+    let mut quota = QUOTA.max(share);
     let mut verdict = None;
     let mut end = None;
     loop {
@@ -202,7 +203,7 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
     }
     while *quota > 0 {
         let mut driven = Driven::new();
-        let Some(txq) = owner.core().dequeue(root, *quota, &mut driven.batch, cx) else {
+        let Some(txq) = owner.core().dequeue(root, QUOTA.min(*quota), &mut driven.batch, cx) else {
             return Going::Blocked;
         };
         driven.txq = txq;

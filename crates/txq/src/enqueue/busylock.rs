@@ -45,7 +45,8 @@ impl<A: Arch> Busylock<A> {
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let verdict = turn(Owns { root: self.root.lock_at(site), way: self, busy }, root, batch, cx);
+        let share = batch.len();
+        let verdict = turn(Owns { root: self.root.lock_at(site), way: self, busy }, root, batch, share, cx);
         cx.free_dropped();
         verdict
     }

@@ -177,7 +177,8 @@ impl<A: Arch> Combine<A> {
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let owner = Owns { way: self, has: true, came: false, dropped: false };
-        let verdict = turn(owner, root, own, cx);
+        let share = own.len();
+        let verdict = turn(owner, root, own, share, cx);
         cx.free_dropped();
         verdict
     }

@@ -124,9 +124,9 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 }
 
 impl<A: Arch> Llist<A> {
-    fn turn(&self, site: Site, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+    fn turn(&self, site: Site, root: &Root<A>, share: usize, cx: &mut Ctx<'_, A>) -> Verdict {
         let owner = Owns { root: self.root.lock_at(site), defer: &self.defer, took: false };
-        let verdict = turn(owner, root, &mut PacketList::new(), cx);
+        let verdict = turn(owner, root, &mut PacketList::new(), share, cx);
         cx.free_dropped();
         verdict
     }
@@ -148,11 +148,11 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         if !unsafe { self.defer.list.push_or(chain.as_ptr(), || cx.dev.retries.note(Retry::DeferList)) } {
             return Verdict::Success;
         }
-        self.turn(Site::Enqueue, root, cx)
+        self.turn(Site::Enqueue, root, n as usize, cx)
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.turn(Site::Worker, root, cx);
+        let _ = self.turn(Site::Worker, root, 0, cx);
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {

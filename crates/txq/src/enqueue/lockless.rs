@@ -203,8 +203,8 @@ impl<A: Arch> Lockless<A> {
 
     /// A turn of who has the token.
     #[inline]
-    fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = turn(Owns { way: self, has: true, said: None }, root, own, cx);
+    fn own(&self, root: &Root<A>, own: &mut PacketList<A>, share: usize, cx: &mut Ctx<'_, A>) -> Verdict {
+        let verdict = turn(Owns { way: self, has: true, said: None }, root, own, share, cx);
         cx.free_dropped();
         verdict
     }
@@ -212,14 +212,15 @@ impl<A: Arch> Lockless<A> {
 
 impl<A: Arch> Discipline<A> for Lockless<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let n = batch.len();
         if self.state.load(Relaxed) == 0 && self.try_token() {
-            return self.own(root, batch, cx);
+            return self.own(root, batch, n, cx);
         }
         let verdict = self.list(root, batch, cx);
         if !self.begin() {
             return verdict;
         }
-        match (verdict, self.own(root, batch, cx)) {
+        match (verdict, self.own(root, batch, n, cx)) {
             // The qdisc's own verdict, if it was on this batch alone.
             (Verdict::Success, said) => said,
             (verdict, _) => verdict,
@@ -228,7 +229,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         if self.begin() {
-            let _ = self.own(root, &mut PacketList::new(), cx);
+            let _ = self.own(root, &mut PacketList::new(), 0, cx);
         }
     }
 

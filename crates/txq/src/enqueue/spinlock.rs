@@ -61,13 +61,14 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
 
 impl<A: Arch> Discipline<A> for Spinlock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = turn(self.root.lock_at(Site::Enqueue), root, batch, cx);
+        let share = batch.len();
+        let verdict = turn(self.root.lock_at(Site::Enqueue), root, batch, share, cx);
         cx.free_dropped();
         verdict
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = turn(self.root.lock_at(Site::Worker), root, &mut PacketList::new(), cx);
+        let _ = turn(self.root.lock_at(Site::Worker), root, &mut PacketList::new(), 0, cx);
         cx.free_dropped();
     }
 
