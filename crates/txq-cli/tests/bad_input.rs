@@ -95,7 +95,7 @@ fn files_for_run() {
             "[[device]]\nqdisc = \"pfifo\"\ntxq_qdiscs = { 0 = \"pfifo\" }\n[[sender]]\n",
             &["use \"mq\" as the root"],
         ),
-        ("[[device]]\ndiscipline = \"magic\"\n[[sender]]\n", &["use one of llist"]),
+        ("[[device]]\ndiscipline = \"magic\"\n[[sender]]\n", &["use one of combine, llist"]),
         ("[[device]]\nxps = [\"1\", \"1\"]\n[[sender]]\n", &["a mask for txq 1", "leave it out"]),
         ("[[device]]\nxps = [\"g\"]\n[[sender]]\n", &["XPS of txq 0", "hexadecimal"]),
         (
@@ -114,7 +114,7 @@ fn files_for_run() {
     refused(&txq(&["run", "/nonexistent/x.toml"]), INPUT, &["/nonexistent/x.toml cannot be read"]);
     let file = folder.file("good.toml", both);
     refused(&txq(&["run", &file, "--duration", "5"]), INPUT, &["has no unit", "such as 5s"]);
-    refused(&txq(&["run", &file, "--discipline", "magic"]), INPUT, &["use one of llist"]);
+    refused(&txq(&["run", &file, "--discipline", "magic"]), INPUT, &["use one of combine, llist"]);
     refused(&txq(&["run", &file, "--dicsipline", "llist"]), INPUT, &["--dicsipline"]);
 }
 
@@ -153,7 +153,7 @@ fn options_of_replay() {
         ("--qdisc mqq", &["did you mean \"mq\"?"]),
         ("--qdisc", &["--qdisc"]),
         ("--default-qdisc mq --txqs 2", &["mq"]),
-        ("--discipline spinlok", &["use one of llist"]),
+        ("--discipline spinlok", &["use one of combine, llist"]),
         ("--dev pcap:", &["use pcap:FILE"]),
         ("--speed 5", &["--speed"]),
     ] {
