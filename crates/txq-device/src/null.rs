@@ -13,6 +13,8 @@ use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Tran
 use txq::packet::{Packet, PacketList};
 use txq::sync::spsc::{Consumer, Producer, ring};
 
+mod untimed;
+
 /// What a packet takes on an Ethernet wire beside itself, in bytes: preamble 8, frame check sequence 4, gap 12.
 const WIRE: u64 = 24;
 
@@ -59,16 +61,18 @@ impl<A: Arch> Driver<A> for Null {
             let what = format!("a ring of {} packets: use 1 to 1048576", self.ring);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
+        if self.rate.is_none() && self.delay == 0 && self.coalesce == 0 {
+            return Ok(untimed::queue(self.ring, self.inline));
+        }
         let (tx, done) = ring(self.ring);
-        let timed = self.rate.is_some() || self.delay > 0 || self.coalesce > 0;
         let (rate, delay, coalesce) = (self.rate, self.delay, self.coalesce);
-        let tx = Tx { ring: tx, rate, delay, coalesce, timed, wire_free: 0 };
-        let done = Done { ring: done, inline: self.inline, timed };
+        let tx = Tx { ring: tx, rate, delay, coalesce, wire_free: 0 };
+        let done = Done { ring: done, inline: self.inline };
         Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(self.ring) })
     }
 }
 
-/// A packet on the ring, and when it is done: 0 for now.
+/// A packet on the ring, and when it is done.
 type Slot<A> = (Packet<A>, Nanos);
 
 struct Tx<A: Arch = Native> {
@@ -76,7 +80,6 @@ struct Tx<A: Arch = Native> {
     rate: Option<u64>,
     delay: Nanos,
     coalesce: Nanos,
-    timed: bool,
     /// When the wire has sent everything before.
     wire_free: Nanos,
 }
@@ -94,10 +97,10 @@ impl<A: Arch> Tx<A> {
 
 impl<A: Arch> Transmit<A> for Tx<A> {
     fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
-        let now = if self.timed { cx.clock.now() } else { 0 };
+        let now = cx.clock.now();
         let mut status = Status::Ok;
         while let Some(packet) = batch.pop_front() {
-            let at = if self.timed { self.done_at(packet.len(), now) } else { 0 };
+            let at = self.done_at(packet.len(), now);
             if let Err((packet, _)) = self.ring.push((packet, at)) {
                 // The txq stops before the ring is full, so this is for callers that ignore the ring's size.
                 batch.push_front(packet);
@@ -113,7 +116,6 @@ impl<A: Arch> Transmit<A> for Tx<A> {
 struct Done<A: Arch = Native> {
     ring: Consumer<A, Slot<A>>,
     inline: bool,
-    timed: bool,
 }
 
 impl<A: Arch> Complete<A> for Done<A> {
@@ -121,7 +123,7 @@ impl<A: Arch> Complete<A> for Done<A> {
         let mut next = None;
         for _ in 0..budget {
             match self.ring.peek() {
-                Some(&(_, at)) if at > 0 && at > clock.now() => {
+                Some(&(_, at)) if at > clock.now() => {
                     next = Some(at);
                     break;
                 }
@@ -135,9 +137,5 @@ impl<A: Arch> Complete<A> for Done<A> {
 
     fn inline(&self) -> bool {
         self.inline
-    }
-
-    fn bql(&self) -> bool {
-        self.timed
     }
 }

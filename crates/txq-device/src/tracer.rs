@@ -207,7 +207,7 @@ mod tests {
             }
         }
         let mut bench =
-            Bench::new(&mut Tracer::lines(Null { ring: 2, ..Null::new(1) }, Shared(text.clone())));
+            Bench::new(&mut Tracer::lines(Null { ring: 2, delay: 1, ..Null::new(1) }, Shared(text.clone())));
         let mut batch = bench.packets([&ZEROS[..60], &ZEROS[..100], &ZEROS[..60]]);
         let _ = bench.xmit(&mut batch);
         assert_eq!(bench.poll(64).len(), 2);

@@ -249,6 +249,13 @@ impl<A: Arch> PacketList<A> {
         (self.head, len)
     }
 
+    /// Without a cache at hand, each run of packets of one home goes there in one piece.
+    #[cold]
+    fn send_home(&mut self) {
+        // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
+        retire(self, |home, mut run| unsafe { (*home).take_back(&mut run, Store::node_here) });
+    }
+
     /// Is empty from now on. The packets were given away.
     #[inline]
     fn forget(&mut self) {
@@ -297,10 +304,12 @@ impl<A: Arch> FromIterator<Packet<A>> for PacketList<A> {
 }
 
 impl<A: Arch> Drop for PacketList<A> {
-    /// Without a cache at hand, each run of packets of one home goes there in one piece.
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
-        retire(self, |home, mut run| unsafe { (*home).take_back(&mut run, Store::node_here) });
+        // On the way lists come to their end empty.
+        if self.len > 0 {
+            self.send_home();
+        }
     }
 }
 

@@ -191,16 +191,19 @@ impl<A: Arch> Cache<A> {
         if self.home().is_kicked() {
             self.empty_inbox();
         }
-        let mut sorted = Sorted::new(self.node);
+        // Made when it is needed: who frees its own packets is not to pay for it.
+        let mut sorted = None;
         retire(list, |home, run| {
             if ptr::eq(home, self.home.as_ptr()) {
                 self.out -= i64::from(run.len());
                 run.for_each(|slot| self.keep(slot));
             } else {
-                sorted.of(home).append(run);
+                sorted.get_or_insert_with(|| Sorted::new(self.node)).of(home).append(run);
             }
         });
-        sorted.send_home();
+        if let Some(sorted) = sorted {
+            sorted.send_home();
+        }
     }
 
     /// Buffers of this pool to `keep`, only their credit home.
