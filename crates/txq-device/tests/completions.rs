@@ -18,6 +18,8 @@ fn run(builder: Builder, completions: Completions, discipline: &str) {
     let dev: NetDev = builder
         .default_qdisc("pfifo limit 100000")
         .discipline(discipline)
+        .max_burst(10_000)
+        .tx_queue_len(10_000)
         .pool_config(pool(4096))
         .workers(2)
         .affinity(&[1, 0])

@@ -73,12 +73,18 @@ impl<A: Arch> PacketList<A> {
         self.link(packet.into_slot());
     }
 
-    /// Appends a packet of `len` bytes that is fresh from the pool: nothing has to be read from it.
+    /// Appends a packet that is fresh from the pool: nothing has to be read from it. [`add_fresh`](PacketList::add_fresh)
+    /// then adds to the sums.
     #[inline]
-    pub(crate) fn push_fresh(&mut self, packet: Packet<A>, len: usize) {
-        self.bytes += len as u64;
-        self.segs += 1;
+    pub(crate) fn push_fresh(&mut self, packet: Packet<A>) {
         self.link(packet.into_slot());
+    }
+
+    /// Counts `n` packets of `len` bytes that `push_fresh` has appended.
+    #[inline]
+    pub(crate) fn add_fresh(&mut self, n: usize, len: usize) {
+        self.bytes += (n * len) as u64;
+        self.segs += n as u32;
     }
 
     /// Puts a packet in front: what a driver does with one that it took and cannot send yet.

@@ -109,11 +109,6 @@ impl<A: Arch> Cache<A> {
         if self.home().is_kicked() {
             self.empty_inbox();
         }
-        self.alloc_one(len)
-    }
-
-    #[inline]
-    fn alloc_one(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
         if self.stack.is_empty() || self.out >= self.limit {
             self.refill()?;
         }
@@ -131,15 +126,31 @@ impl<A: Arch> Cache<A> {
         len: usize,
         list: &mut PacketList<A>,
     ) -> Result<usize, AllocError> {
+        if len > self.shared.room {
+            return Err(self.too_long(len));
+        }
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
         let mut got = 0;
         while got < n {
-            // Only the first call looks for what is the same for all.
-            match if got == 0 { self.alloc(len) } else { self.alloc_one(len) } {
-                Ok(packet) => list.push_fresh(packet, len),
-                Err(_) if got > 0 => break,
-                Err(e) => return Err(e),
+            if self.stack.is_empty() || self.out >= self.limit {
+                match self.refill() {
+                    Err(e) if got == 0 => return Err(e),
+                    Err(_) => break,
+                    Ok(()) => {}
+                }
             }
-            got += 1;
+            let left = usize::try_from(self.limit - self.out).unwrap_or(usize::MAX);
+            let take = (n - got).min(self.stack.len()).min(left);
+            let rest = self.stack.len() - take;
+            for &slot in self.stack[rest..].iter().rev() {
+                list.push_fresh(self.hand_out(slot, len as u32));
+            }
+            list.add_fresh(take, len);
+            self.stack.truncate(rest);
+            self.out += take as i64;
+            got += take;
         }
         Ok(got)
     }
