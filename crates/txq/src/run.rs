@@ -202,6 +202,9 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
         return Going::Blocked;
     }
     while *quota > 0 {
+        if owner.core().qlen() == 0 {
+            return Going::Blocked;
+        }
         let mut driven = Driven::new();
         let Some(txq) = owner.core().dequeue(root, QUOTA.min(*quota), &mut driven.batch, cx) else {
             return Going::Blocked;
