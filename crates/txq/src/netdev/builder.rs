@@ -18,7 +18,7 @@ use crate::schedule::Schedule;
 use crate::steering::Steering;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
-use crate::tc::{Handle, ParseError};
+use crate::tc::{Handle, Header, ParseError};
 use crate::txqueue::TxQueue;
 use crate::xps::XpsMap;
 
@@ -101,6 +101,7 @@ pub struct Builder<A: Arch = Native> {
     driver: Box<dyn Driver<A>>,
     txqs: Option<u16>,
     qdisc: Option<String>,
+    custom_qdisc: Option<Box<dyn Qdisc<A>>>,
     default_qdisc: String,
     children: Vec<(u16, String)>,
     discipline: String,
@@ -143,6 +144,7 @@ impl<A: Arch> Builder<A> {
             driver,
             txqs: None,
             qdisc: None,
+            custom_qdisc: None,
             default_qdisc: "pfifo_fast".into(),
             children: Vec::new(),
             discipline: enqueue::kinds::<A>()[0].name.into(),
@@ -187,6 +189,13 @@ impl<A: Arch> Builder<A> {
         symmetric_hash: bool => symmetric = symmetric_hash;
     }
 
+    /// A root qdisc of the program's own, in place of a text's. It serves all txqs.
+    #[must_use]
+    pub fn custom_qdisc(mut self, qdisc: impl Qdisc<A> + 'static) -> Self {
+        self.custom_qdisc = Some(Box::new(qdisc));
+        self
+    }
+
     /// A qdisc of its own for one txq under mq, in place of the default one.
     #[must_use]
     pub fn child(mut self, txq: u16, qdisc: &str) -> Self {
@@ -209,7 +218,8 @@ impl<A: Arch> Builder<A> {
         }
         let env =
             Env { tx_queue_len: self.tx_queue_len, mtu: info.mtu.saturating_add(HARD_HEADER), txqs: asked };
-        let (roots, mq) = self.roots(&env)?;
+        let custom = self.custom_qdisc.take();
+        let (roots, mq) = self.roots(custom, &env)?;
         let pool = match self.pool.take() {
             Some(pool) => pool,
             None => Pool::new(&self.pool_config)?,
@@ -243,15 +253,19 @@ impl<A: Arch> Builder<A> {
         Ok(NetDev { shared: Arc::new(shared), threads: Vec::new() })
     }
 
-    fn roots(&self, env: &Env) -> Result<Roots<A>, BuildError> {
+    fn roots(&self, custom: Option<Box<dyn Qdisc<A>>>, env: &Env) -> Result<Roots<A>, BuildError> {
         let default = if env.txqs > 1 { "mq" } else { &self.default_qdisc };
         let text = self.qdisc.as_deref().unwrap_or(default);
         let wrong = |text: &str| {
             let text = text.to_owned();
             move |source| BuildError::Qdisc { text, source }
         };
-        let (header, built) = qdisc::build::<A>(text, env).map_err(wrong(text))?;
-        let auto = if self.qdisc.is_some() { Handle::new(FIRST_HANDLE, 0) } else { Handle::UNSPEC };
+        let given = self.qdisc.is_some() || custom.is_some();
+        let (header, built) = match custom {
+            Some(qdisc) => (Header::default(), Built::Qdisc(qdisc)),
+            None => qdisc::build::<A>(text, env).map_err(wrong(text))?,
+        };
+        let auto = if given { Handle::new(FIRST_HANDLE, 0) } else { Handle::UNSPEC };
         let handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
         let under_mq = matches!(built, Built::PerTxq);
         if let Some((txq, text)) = self.children.iter().find(|(txq, _)| !under_mq || *txq >= env.txqs) {
