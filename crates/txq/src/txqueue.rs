@@ -16,6 +16,7 @@ use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::Ctx;
 use crate::driver::{Complete, DriverQueue, Status, Transmit, TxCx};
 use crate::drop::DropCounts;
+use crate::netdev::Shared;
 use crate::packet::PacketList;
 use crate::stats::latency::Latency;
 use crate::sync::spinlock::SpinLock;
@@ -27,14 +28,15 @@ const REAP: usize = 64;
 /// When nothing tells when to try again, nanoseconds.
 const RETRY: Nanos = 50_000;
 
+mod replace;
+
 pub(crate) struct TxQueue<A: Arch> {
     pub(crate) index: u16,
-    /// Packets that the device keeps at most; `u32::MAX` when it keeps none and so never runs out of room.
-    ring: u32,
-    /// Room that wakes a stopped txq: enough for a batch to be worth it.
-    wake_at: u32,
-    /// Whether whoever sends may reap.
-    inline: bool,
+    /// Packets that the device keeps at most; `u32::MAX` when it keeps none and so never runs out of room. Written under
+    /// both locks, when the driver is replaced, and so is `inline`.
+    ring: A::AtomicU32,
+    /// 1 where whoever sends may reap.
+    inline: A::AtomicU32,
     state: CachePadded<A::AtomicU32>,
     /// Packets the device has taken to keep, wrapping. Written under the tx lock.
     issued: CachePadded<A::AtomicU32>,
@@ -61,6 +63,45 @@ struct TxSide<A: Arch> {
 struct DoneSide<A: Arch> {
     driver: Box<dyn Complete<A>>,
     to_completion: Latency,
+}
+
+/// What a driver returned from its ring. It is counted also if the driver panics, and somebody looks again then.
+struct Polled<'d, A: Arch> {
+    txq: &'d TxQueue<A>,
+    dev: &'d Shared<A>,
+    done: &'d mut PacketList<A>,
+}
+
+impl<A: Arch> Drop for Polled<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.done.is_empty() {
+            let completed = self.txq.completed.load(Relaxed).wrapping_add(self.done.len() as u32);
+            self.txq.completed.store(completed, Release);
+        }
+        if std::thread::panicking() {
+            self.dev.sched_of(self.txq.index).reap(self.txq.index);
+        }
+    }
+}
+
+/// The calling thread, while it is in a driver.
+struct InDriver<A: Arch>(std::marker::PhantomData<A>);
+
+impl<A: Arch> InDriver<A> {
+    #[inline]
+    fn enter<R>(f: impl FnOnce() -> R) -> R {
+        A::in_driver(|depth| depth.set(depth.get() + 1));
+        let _in_driver = Self(std::marker::PhantomData);
+        f()
+    }
+}
+
+impl<A: Arch> Drop for InDriver<A> {
+    #[inline]
+    fn drop(&mut self) {
+        A::in_driver(|depth| depth.set(depth.get() - 1));
+    }
 }
 
 /// A txq's counters (`netdev_queue`'s share of `rtnl_link_stats64`).
@@ -103,9 +144,8 @@ impl<A: Arch> TxQueue<A> {
         };
         Self {
             index,
-            ring,
-            wake_at: (ring / 4).clamp(1, REAP as u32),
-            inline,
+            ring: A::AtomicU32::new(ring),
+            inline: A::AtomicU32::new(inline.into()),
             state: CachePadded::new(A::AtomicU32::new(0)),
             issued: CachePadded::new(A::AtomicU32::new(0)),
             completed: CachePadded::new(A::AtomicU32::new(0)),
@@ -136,7 +176,13 @@ impl<A: Arch> TxQueue<A> {
     /// Packets that it takes now.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
-        if self.ring == u32::MAX { u32::MAX } else { self.ring.saturating_sub(self.in_flight()) }
+        let ring = self.ring.load(Relaxed);
+        if ring == u32::MAX { u32::MAX } else { ring.saturating_sub(self.in_flight()) }
+    }
+
+    /// Room that wakes it when it is stopped: enough for a batch to be worth it.
+    fn wake_at(&self) -> u32 {
+        (self.ring.load(Relaxed) / 4).clamp(1, REAP as u32)
     }
 
     /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`), and reaps what is complete. What the driver
@@ -155,9 +201,20 @@ impl<A: Arch> TxQueue<A> {
             if self.stopped() {
                 return;
             }
+            // As many as were dequeued had room, unless the driver is another since.
+            let room = self.room() as usize;
+            let mut rest = PacketList::new();
+            if room < packets {
+                std::mem::swap(batch, &mut rest);
+                rest.move_front(room, batch);
+            }
             side.note_stamps(batch);
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
-            status = side.driver.start_xmit(batch, &mut tx);
+            status = InDriver::<A>::enter(|| side.driver.start_xmit(batch, &mut tx));
+            if !rest.is_empty() {
+                batch.append(&mut rest);
+                status = Status::Busy { retry: None };
+            }
             let taken = packets - batch.len();
             side.record_stamps(taken, done.stamped());
             let kept = taken - done.len() - dropped.len();
@@ -191,7 +248,7 @@ impl<A: Arch> TxQueue<A> {
             dropped.iter().for_each(|p| drops.add(p.drop_reason(), 1));
             cx.cache.free(&mut dropped);
         }
-        if self.ring != u32::MAX && self.in_flight() > 0 {
+        if self.in_flight() > 0 {
             self.reap_or_leave(cx);
         }
         sent
@@ -202,14 +259,14 @@ impl<A: Arch> TxQueue<A> {
         self.state.fetch_or(XOFF, Relaxed);
         // Store XOFF before load `completed`: pairs with the fence in `reap`.
         A::fence(SeqCst);
-        if self.room() >= self.wake_at {
+        if self.room() >= self.wake_at() {
             self.state.fetch_and(!XOFF, Relaxed);
         }
     }
 
     /// Reaps what is complete if whoever sends may, and leaves the rest to the worker.
     fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
-        if self.inline {
+        if self.inline.load(Relaxed) != 0 {
             self.reap(cx);
         }
         if self.in_flight() > 0 {
@@ -223,26 +280,25 @@ impl<A: Arch> TxQueue<A> {
         let mut done = PacketList::new();
         let next = self.done.try_with(|held| {
             let side = held.data();
-            let next = side.driver.poll(REAP, &mut done, &mut cx.clock);
-            if done.stamped() {
+            let polled = Polled { txq: self, dev: cx.dev, done: &mut done };
+            let next = side.driver.poll(REAP, polled.done, &mut cx.clock);
+            if polled.done.stamped() {
                 let now = A::now();
-                side.to_completion.record_all(&done, now);
-            }
-            if !done.is_empty() {
-                let completed = self.completed.load(Relaxed).wrapping_add(done.len() as u32);
-                self.completed.store(completed, Release);
+                side.to_completion.record_all(polled.done, now);
             }
             next
         });
-        if !done.is_empty() {
+        if !done.is_empty() || self.stopped() {
             // Store `completed` before load XOFF: pairs with the fence in `stop`.
             A::fence(SeqCst);
             if self.stopped()
-                && self.room() >= self.wake_at
+                && self.room() >= self.wake_at()
                 && self.state.fetch_and(!XOFF, Release) & XOFF != 0
             {
                 cx.dev.schedule(cx.dev.root_of(self.index));
             }
+        }
+        if !done.is_empty() {
             let full = done.len() == REAP;
             cx.cache.free(&mut done);
             if full {

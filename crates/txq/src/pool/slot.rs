@@ -76,6 +76,8 @@ impl<A: Arch> Body<A> {
     pub(crate) const DISSECTED: u8 = 1;
     /// `cookie` is set.
     pub(crate) const COOKIE: u8 = 2;
+    /// The upper half counts how often a driver has sent the packet on through another device.
+    pub(crate) const HOP: u8 = 16;
 }
 
 /// The summary of a list of packets.
