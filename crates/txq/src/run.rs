@@ -70,6 +70,8 @@ pub(crate) struct Driven<A: Arch> {
     packets: u64,
     /// `Core::purges` when it left the queue.
     purges: u32,
+    /// Whether the driver has returned.
+    back: bool,
     sent: Transmitted,
     drops: DropCounts,
 }
@@ -77,7 +79,15 @@ pub(crate) struct Driven<A: Arch> {
 impl<A: Arch> Driven<A> {
     pub(crate) fn new() -> Self {
         let sent = Transmitted { packets: 0, bytes: 0, retry: None };
-        Self { batch: PacketList::new(), txq: 0, packets: 0, purges: 0, sent, drops: DropCounts::default() }
+        Self {
+            batch: PacketList::new(),
+            txq: 0,
+            packets: 0,
+            purges: 0,
+            back: false,
+            sent,
+            drops: DropCounts::default(),
+        }
     }
 }
 
@@ -239,7 +249,11 @@ fn run_batch<A: Arch>(
     let txq = &cx.dev.txqs[usize::from(driven.txq)];
     let mut in_driver = InDriver::enter(owner, driven);
     let InDriver { owner, driven, .. } = &mut in_driver;
-    let ours = owner.drive(driven, |d| d.sent = txq.transmit(&mut d.batch, cx, &mut d.drops));
+    let ours = owner.drive(driven, |d| {
+        d.sent = txq.transmit(&mut d.batch, cx, &mut d.drops);
+        d.back = true;
+        txq.reap_or_leave(cx);
+    });
     if !ours {
         mem::forget(in_driver);
         return Going::Gone;
@@ -263,16 +277,19 @@ pub(crate) fn run_noqueue<A: Arch>(
         return verdict;
     }
     let mut drops = DropCounts::default();
+    let txq = &cx.dev.txqs[usize::from(txq)];
     let mut direct = Direct { core, packets: n };
-    let sent = cx.dev.txqs[usize::from(txq)].transmit(batch, cx, &mut drops);
+    let sent = txq.transmit(batch, cx, &mut drops);
     direct.packets = 0;
     let core = &mut *direct.core;
     core.counters.sent += sent.packets;
     core.counters.sent_bytes += sent.bytes;
-    if sent.packets == n {
-        return Verdict::Success;
+    let mut verdict = Verdict::Success;
+    if sent.packets < n {
+        core.counters.drops.merge(&drops);
+        core.drop_all(batch, DropReason::FullRing, cx);
+        verdict = if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested };
     }
-    core.counters.drops.merge(&drops);
-    core.drop_all(batch, DropReason::FullRing, cx);
-    if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested }
+    txq.reap_or_leave(cx);
+    verdict
 }

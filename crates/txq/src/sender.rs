@@ -123,15 +123,16 @@ impl<A: Arch> Sender<A> {
         if batch.is_empty() {
             return Verdict::Success;
         }
-        let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
-        self.counters.submitted.store(submitted, Relaxed);
         let nested = A::in_driver(|depth| depth.get()) > 0;
-        if nested && self.hop(batch) == 0 {
-            return Verdict::Drop;
-        }
         // From within a driver the wait could be for the caller itself; the old queues hand on.
         if self.rule != self.dev.rule() && !nested {
+            // A driver may panic in this: the batch has not been handed in yet.
             self.rule = self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache));
+        }
+        let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
+        self.counters.submitted.store(submitted, Relaxed);
+        if nested && self.hop(batch) == 0 {
+            return Verdict::Drop;
         }
         self.turn();
         self.sample(batch);

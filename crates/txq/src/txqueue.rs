@@ -185,7 +185,7 @@ impl<A: Arch> TxQueue<A> {
         (self.ring.load(Relaxed) / 4).clamp(1, REAP as u32)
     }
 
-    /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`), and reaps what is complete. What the driver
+    /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`). What the driver
     /// refuses stays in the batch; what it drops is counted in `drops`.
     pub(crate) fn transmit(
         &self,
@@ -248,9 +248,6 @@ impl<A: Arch> TxQueue<A> {
             dropped.iter().for_each(|p| drops.add(p.drop_reason(), 1));
             cx.cache.free(&mut dropped);
         }
-        if self.in_flight() > 0 {
-            self.reap_or_leave(cx);
-        }
         sent
     }
 
@@ -264,8 +261,13 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker.
-    fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
+    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker. Comes after
+    /// [`transmit`](TxQueue::transmit), when what became of the batch is known.
+    #[inline]
+    pub(crate) fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
+        if self.in_flight() == 0 {
+            return;
+        }
         if self.inline.load(Relaxed) != 0 {
             self.reap(cx);
         }

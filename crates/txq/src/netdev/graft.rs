@@ -282,11 +282,8 @@ impl<A: Arch> NetDev<A> {
         if old.shape() != Shape::NoQueue {
             dev.put_in_force(new);
         }
-        // What has come to the old queues meanwhile, and wakes that meant them.
-        for root in roots(old).chain(roots(new)) {
-            dev.roots[root].discipline.run(&dev.roots[root], cx);
-            dev.hand_over(root);
-        }
+        // What has come to the old queues meanwhile, and wakes that meant them. Nobody here calls a driver, which may panic.
+        roots(old).chain(roots(new)).for_each(|root| dev.hand_over(root));
     }
 }
 
@@ -309,7 +306,18 @@ impl<A: Arch> Shared<A> {
     fn exchange(&self, root: usize, qdisc: Option<Box<dyn Qdisc<A>>>, gate: Gate, cx: &mut Ctx<'_, A>) {
         let root = &self.roots[root];
         let (mut new, mut old) = (Some(qdisc), None);
-        root.with_core(self, |core| old = new.take().and_then(|new| core.graft(new, gate, cx)));
+        while new.is_some() {
+            root.with_core(self, |core| {
+                // What is just being handed on must have arrived before this queue takes packets for itself again: it could
+                // be handed back, behind younger ones.
+                if core.gate() != Gate::Relay || !core.is_running() {
+                    old = new.take().and_then(|new| core.graft(new, gate, cx));
+                }
+            });
+            if new.is_some() {
+                A::relax();
+            }
+        }
         // A timer that the old one had set comes for nothing; what senders have left is for the new one.
         cx.free_dropped();
         drop(old);

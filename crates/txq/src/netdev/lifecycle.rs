@@ -98,12 +98,9 @@ impl<A: Arch> NetDev<A> {
         }
         let queues = (0..self.txqs()).map(|txq| driver.open(txq)).collect::<io::Result<Vec<_>>>()?;
         self.control(|_, cx| {
-            let mut first = Ok(());
-            for (txq, queue) in self.shared.txqs.iter().zip(queues) {
-                let finished = txq.replace(queue, cx);
-                first = first.and(finished);
-            }
-            first
+            let txqs = self.shared.txqs.iter();
+            let old: Vec<_> = txqs.zip(queues).map(|(txq, queue)| txq.replace(queue, cx)).collect();
+            old.into_iter().map(|old| old.finish(cx)).fold(Ok(()), |first, finished| first.and(finished))
         })
     }
 

@@ -45,14 +45,12 @@ impl<A: Arch> Fifo<A> {
     pub(super) fn pop(&mut self, n: usize, out: &mut PacketList<A>) {
         let (packets, bytes) = (out.segs(), out.bytes());
         self.queue.move_front(n, out);
-        self.stats.packets += out.segs() - packets;
-        self.stats.bytes += out.bytes() - bytes;
+        self.count_sent(out.segs() - packets, out.bytes() - bytes);
     }
 
     /// Puts packets that were taken and not sent back in front.
     pub(super) fn put_back(&mut self, packets: &mut PacketList<A>) {
-        self.stats.packets -= packets.segs();
-        self.stats.bytes -= packets.bytes();
+        self.count_sent(packets.segs().wrapping_neg(), packets.bytes().wrapping_neg());
         packets.append(&mut self.queue);
         self.queue.append(packets);
     }
@@ -90,7 +88,13 @@ impl<A: Arch> Fifo<A> {
     /// Counts packets as sent that went past the queue (`TCQ_F_CAN_BYPASS`).
     #[inline]
     pub(super) fn bypassed(&mut self, packets: u64, bytes: u64) {
-        self.stats.packets += packets;
-        self.stats.bytes += bytes;
+        self.count_sent(packets, bytes);
+    }
+
+    /// Wraps: a packet that went past one band may be put back into another. The sum of the bands is right.
+    #[inline]
+    fn count_sent(&mut self, packets: u64, bytes: u64) {
+        self.stats.packets = self.stats.packets.wrapping_add(packets);
+        self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
     }
 }

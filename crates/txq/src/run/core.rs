@@ -211,7 +211,7 @@ impl<A: Arch> Core<A> {
     /// Takes back what the driver left of a batch, and counts the rest. For the owner who sent it, or for who has the
     /// core when that one comes back to it.
     pub(super) fn returned(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) -> Going {
-        let Driven { batch, txq, packets, purges, sent, drops } = driven;
+        let Driven { batch, txq, packets, purges, sent, drops, .. } = driven;
         self.counters.in_driver = 0;
         self.counters.sent += sent.packets;
         self.counters.sent_bytes += sent.bytes;
@@ -238,8 +238,8 @@ impl<A: Arch> Core<A> {
 
     /// As [`returned`](Core::returned), by who has the core when another thread has left the driver.
     pub(crate) fn absorb(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.returned(root, driven, cx);
         self.running = false;
+        let _ = self.returned(root, driven, cx);
     }
 
     /// Puts back what the driver refused: to where the qdisc had it, or in front of everything.
@@ -247,7 +247,8 @@ impl<A: Arch> Core<A> {
         self.counters.requeues += batch.len() as u64;
         let mut in_qdisc = InQdisc { core: self, batch, back: Back::InFront };
         let InQdisc { core, batch, .. } = &mut in_qdisc;
-        if let Some(qdisc) = &mut core.qdisc {
+        // Not behind what the qdisc has given up since.
+        if let Some(qdisc) = core.qdisc.as_mut().filter(|_| core.requeued.is_empty()) {
             qdisc.requeue(batch);
         }
         core.put_in_front(batch);

@@ -32,15 +32,22 @@ impl<A: Arch> Core<A> {
         !self.unadmitted.is_empty()
     }
 
+    /// Takes packets for the qdisc, which gets them when the queue is run next.
+    pub(crate) fn admit_later(&mut self, batch: &mut PacketList<A>) {
+        self.counters.taken += batch.len() as u64;
+        self.unadmitted.append(batch);
+    }
+
     /// What becomes of `batch` where it may not simply be enqueued; `None` when it may now.
     #[cold]
     pub(super) fn at_gate(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Option<Verdict> {
         match self.gate {
-            Gate::Open => {
+            _ if self.has_unadmitted() => {
                 self.unadmitted.append(batch);
                 batch.append(&mut self.unadmitted);
-                None
+                self.at_gate(batch, cx)
             }
+            Gate::Open => None,
             Gate::Relay => {
                 self.requeued.append(batch);
                 Some(Verdict::Success)
@@ -105,7 +112,9 @@ impl<A: Arch> Core<A> {
         gate: Gate,
         cx: &mut Ctx<'_, A>,
     ) -> Option<Box<dyn Qdisc<A>>> {
-        if self.gate != Gate::Relay {
+        if self.gate == Gate::Relay {
+            self.unadmitted.append(&mut self.requeued);
+        } else {
             self.purge(cx);
         }
         self.refused = 0;

@@ -72,16 +72,20 @@ impl<A: Arch, O: Owner<A>> Drop for InDriver<'_, A, O> {
 impl<A: Arch> Core<A> {
     #[cold]
     fn driver_panicked(&mut self, driven: &mut Driven<A>) {
-        let packets = mem::take(&mut self.counters.in_driver);
-        if driven.batch.len() as u64 == packets {
+        let mut lost = mem::take(&mut self.counters.in_driver);
+        if driven.back {
+            // It panicked over completions.
+            self.counters.sent += driven.sent.packets;
+            self.counters.sent_bytes += driven.sent.bytes;
+            self.counters.drops.merge(&driven.drops);
+            lost -= driven.sent.packets + driven.drops.total();
+        } else if driven.batch.len() as u64 == lost {
             // It panicked before it took one, and may do so again, over the first: that one is given up.
             drop(driven.batch.pop_front());
         }
-        let mut lost = packets - driven.batch.len() as u64;
         if driven.purges == self.purges {
+            lost -= driven.batch.len() as u64;
             self.put_in_front(&mut driven.batch);
-        } else {
-            lost = packets;
         }
         self.counters.drops.add(DropReason::NotSpecified, lost);
     }

@@ -27,8 +27,9 @@ impl std::ops::Add for QdiscStats {
 
     fn add(self, other: Self) -> Self {
         Self {
-            bytes: self.bytes + other.bytes,
-            packets: self.packets + other.packets,
+            // Wrapping: what one part lacks another has in excess.
+            bytes: self.bytes.wrapping_add(other.bytes),
+            packets: self.packets.wrapping_add(other.packets),
             drops: self.drops + other.drops,
             overlimits: self.overlimits + other.overlimits,
             requeues: self.requeues + other.requeues,
