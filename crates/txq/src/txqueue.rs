@@ -86,13 +86,17 @@ impl<A: Arch> Drop for Polled<'_, A> {
 }
 
 /// The calling thread, while it is in a driver.
-struct InDriver<A: Arch>(std::marker::PhantomData<A>);
+struct InDriver<A: Arch> {
+    /// Other drivers that it is in already.
+    before: u32,
+    arch: std::marker::PhantomData<A>,
+}
 
 impl<A: Arch> InDriver<A> {
     #[inline]
     fn enter<R>(f: impl FnOnce() -> R) -> R {
-        A::in_driver(|depth| depth.set(depth.get() + 1));
-        let _in_driver = Self(std::marker::PhantomData);
+        let before = A::in_driver(|depth| depth.replace(depth.get() + 1));
+        let _in_driver = Self { before, arch: std::marker::PhantomData };
         f()
     }
 }
@@ -100,7 +104,7 @@ impl<A: Arch> InDriver<A> {
 impl<A: Arch> Drop for InDriver<A> {
     #[inline]
     fn drop(&mut self) {
-        A::in_driver(|depth| depth.set(depth.get() - 1));
+        A::in_driver(|depth| depth.set(self.before));
     }
 }
 
