@@ -100,7 +100,13 @@ impl<A: Arch> NetDev<A> {
         self.control(|_, cx| {
             let txqs = self.shared.txqs.iter();
             let old: Vec<_> = txqs.zip(queues).map(|(txq, queue)| txq.replace(queue, cx)).collect();
-            old.into_iter().map(|old| old.finish(cx)).fold(Ok(()), |first, finished| first.and(finished))
+            let mut first = Ok(());
+            for old in old {
+                // Each finishes, whatever became of those before.
+                let finished = old.finish(cx);
+                first = first.and(finished);
+            }
+            first
         })
     }
 

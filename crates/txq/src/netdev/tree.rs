@@ -70,7 +70,7 @@ impl Tree {
     /// there is one, and no queue at all where that cannot be, for its queue would have no room.
     pub(super) fn default_root<A: Arch>(&self) -> Result<Plan<A>, ParseError> {
         if self.env.tx_queue_len == 0 && self.default_qdisc.split_whitespace().next() == Some("pfifo_fast") {
-            return Ok(self.plan(Built::NoQueue, Handle::UNSPEC)?);
+            return self.plan(Built::NoQueue, Handle::UNSPEC);
         }
         let built = match self.env.txqs {
             1 => qdisc::build::<A>(&self.default_qdisc, &self.env)?.1,
