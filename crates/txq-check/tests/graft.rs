@@ -1,9 +1,9 @@
 //! The number of queues changes while senders send: nothing is lost or turned around, and nothing is left behind.
 //!
 //! Guards the rule (`txq/src/netdev/rule.rs`), the change of it (`graft.rs`) and the queues that are not in force
-//! (`run/relay.rs`). Seen when they were broken: a sender that does not wait for what it has left in an old queue, a queue
-//! that comes into force while it hands on, "lost, doubled or out of order"; an old queue that is not run after the
-//! change, or a reset that does not reach what is in the driver, "a packet is left behind".
+//! (`run/relay.rs`). Seen when they were broken: a sender that does not wait for what it has left in an old queue, or one
+//! that hands on to itself, "doubled or out of order"; an old queue that is not run after the change, a model that
+//! never ends.
 
 mod device;
 

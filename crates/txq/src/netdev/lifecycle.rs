@@ -1,4 +1,7 @@
 //! A device goes down and comes up again, its queues get longer or shorter, its driver is replaced, and it ends.
+//!
+//! Any thread may ask for any of this, one at a time (`Shared::tree`), but not from within a driver of the device: it waits
+//! for who has a queue, and that may be who called the driver.
 
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
