@@ -5,6 +5,10 @@
 //!
 //! The actions of each thread are decided by a seed, which a failure tells: `TXQ_SEED=.. cargo test -p txq --test chaos`
 //! takes the same decisions again. `TXQ_CHAOS_SECONDS` says for how long to go on (T13, T14, T41).
+//!
+//! Seen within seconds when they were broken, and by no model, for it takes too many threads at the wrong moment: a queue
+//! that comes into force while it hands on (`netdev/graft.rs`), an owner in lockless whose packets pass what it has
+//! listed before, and the list of the rule before taken last (`enqueue/lockless.rs`).
 
 #[path = "chaos/wild.rs"]
 mod wild;
