@@ -1,5 +1,6 @@
 //! The checkers. Each finds what the others cannot: loom orderings, shuttle longer interleavings, Miri undefined behaviour,
-//! TSan races of real threads, the fuzzer bad input, the mutants tests that cannot fail.
+//! TSan races of real threads, the fuzzer bad input, chaos what happens when everything happens, the mutants tests that
+//! cannot fail.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -19,6 +20,8 @@ pub(crate) enum Checker {
     Tsan,
     /// The parsers under arbitrary input
     Fuzz,
+    /// Real threads that do everything to a device at once: half a minute, or ten
+    Chaos,
     /// That a model test fails when the line it guards is broken
     Mutants,
     /// That the generic code compiles to what std atomics compile to
@@ -36,11 +39,12 @@ pub(crate) fn run(checker: Checker, deep: bool) -> Result<()> {
         Checker::Miri => miri(deep),
         Checker::Tsan => tsan(),
         Checker::Fuzz => fuzz(deep),
+        Checker::Chaos => chaos(deep),
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
         Checker::All => {
-            use Checker::{Asm, Fuzz, Loom, Miri, Mutants, Shuttle, Tsan};
-            [Loom, Shuttle, Asm, Miri, Tsan, Fuzz, Mutants].into_iter().try_for_each(|c| run(c, deep))
+            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Shuttle, Tsan};
+            [Loom, Shuttle, Asm, Miri, Tsan, Fuzz, Chaos, Mutants].into_iter().try_for_each(|c| run(c, deep))
         }
     }
 }
@@ -89,6 +93,12 @@ fn fuzz(deep: bool) -> Result<()> {
     FUZZ_TARGETS.into_iter().try_for_each(|target| {
         crate::run(&mut cargo(true, &["fuzz", "run", target, "--", &time, "-verbosity=0"]))
     })
+}
+
+/// A failure tells the seed that repeats it.
+fn chaos(deep: bool) -> Result<()> {
+    let mut command = cargo(false, &["test", "-p", "txq", "--test", "chaos"]);
+    crate::run(command.env("TXQ_CHAOS_SECONDS", if deep { "600" } else { "30" }))
 }
 
 fn run_release(bin: &str) -> Result<()> {

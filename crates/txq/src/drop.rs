@@ -37,6 +37,8 @@ reasons! {
     FullRing = "FULL_RING",
     /// The device is down or gone.
     DevReady = "DEV_READY",
+    /// Drivers sent it on to each other in a loop.
+    RecursionLimit = "RECURSION_LIMIT",
     /// It is longer than the device takes.
     PktTooBig = "PKT_TOO_BIG",
     /// It is shorter than its header.

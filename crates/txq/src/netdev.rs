@@ -1,12 +1,9 @@
 //! A device with its txqs, its qdiscs and its workers: the kernel's `net_device`, as far as it sends.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
 use std::thread::JoinHandle;
 
-use crate::arch::{Arch, Atomic, CpuId, Event, Nanos, Native};
-use crate::ctx::Ctx;
+use crate::arch::{Arch, CpuId, Nanos, Native};
 use crate::driver::DeviceInfo;
 use crate::pool::Pool;
 use crate::sender::Sender;
@@ -14,17 +11,24 @@ use crate::stats::contention::ContentionReport;
 use crate::stats::device::DeviceStats;
 use crate::stats::latency::Latency;
 use crate::stats::log2::Log2;
-use crate::tc::{Handle, Header, Options, ParseError, QdiscInfo, Style, Words};
+use crate::tc::{Handle, Options, QdiscInfo, Style};
 use crate::worker::Worker;
 
 mod bql;
 mod builder;
+mod graft;
+mod lifecycle;
+mod rule;
 mod shared;
 mod steer;
+mod tree;
 
 pub use crate::txqueue::{Completions, TxTimeout};
 pub use builder::{BuildError, Builder};
+pub(crate) use rule::Rule;
+use rule::Shape;
 pub(crate) use shared::{Root, Shared};
+use tree::Tree;
 
 /// Whose latency is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,61 +172,54 @@ impl<A: Arch> NetDev<A> {
         self.shared.xmit_times()
     }
 
-    /// Changes a qdisc's parameters (`tc qdisc change`): `"pfifo limit 10"` for the root, `"parent 1:2 pfifo limit 10"`
-    /// for a child of mq.
-    pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
-        let mut words = Words::split(text);
-        let header = Header::parse(&mut words)?;
-        let parent = header.parent.unwrap_or(Handle::ROOT);
-        let root = self.shared.roots.iter().find(|r| r.parent == parent);
-        let root = root.ok_or_else(|| ParseError::new("Error: Failed to find specified qdisc."))?;
-        if header.kind != Some(root.kind) {
-            return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc."));
-        }
-        let mut changed = Ok(());
-        root.with_core(&self.shared, |core| {
-            if let Some(qdisc) = &mut core.qdisc {
-                changed = qdisc.change(&mut words.clone(), &self.shared.env);
-            }
-        });
-        changed
-    }
-
     /// The qdiscs as `tc qdisc show` lists them.
     pub fn qdiscs(&self, style: Style) -> Vec<QdiscInfo> {
+        self.control(|tree, _| self.list(tree, style))
+    }
+
+    fn list(&self, tree: &Tree, style: Style) -> Vec<QdiscInfo> {
         let shared = &self.shared;
-        let dev = Some(shared.info.name.clone());
+        let info = |kind: &str, handle, parent, refcnt| QdiscInfo {
+            kind: kind.to_owned(),
+            handle,
+            dev: Some(shared.info.name.clone()),
+            parent,
+            refcnt,
+            options: Options::new(style),
+            stats: Default::default(),
+            xstats: None,
+        };
+        let of = |root: &Root<A>, handle, parent, refcnt| {
+            let mut info = info("noqueue", handle, parent, refcnt);
+            root.with_core(shared, |core| {
+                info.stats = core.stats();
+                if let Some(qdisc) = &core.qdisc {
+                    info.kind = qdisc.kind().to_owned();
+                    info.options = qdisc.options(style);
+                }
+            });
+            info
+        };
+        let roots = shared.roots_in_force();
+        let Some(children) = &tree.children else {
+            let root = &roots[0];
+            let refcnt = match root.txq {
+                None => 1 + shared.txqs.len() as u32,
+                Some(_) if shared.rule().shape() == Shape::NoQueue => 2,
+                Some(_) => 1,
+            };
+            return vec![of(root, tree.root, Handle::ROOT, refcnt)];
+        };
         // An mq's children are listed from the last txq to the first, as the kernel does.
-        let mut list: Vec<QdiscInfo> = (shared.roots.iter().rev())
-            .map(|root| {
-                let mut info = QdiscInfo {
-                    kind: root.kind.to_owned(),
-                    handle: root.handle,
-                    dev: dev.clone(),
-                    parent: root.parent,
-                    refcnt: if root.txq.is_none() { 1 + shared.txqs.len() as u32 } else { 1 },
-                    options: Options::new(style),
-                    stats: Default::default(),
-                    xstats: None,
-                };
-                root.with_core(shared, |core| {
-                    info.stats = core.stats();
-                    if let Some(qdisc) = &core.qdisc {
-                        info.options = qdisc.options(style);
-                    }
-                });
-                info
-            })
+        let places = (1..).map(|minor| Handle::new(tree.root.major(), minor));
+        let mut list: Vec<_> = (roots.iter().zip(places).zip(children))
+            .map(|((root, parent), &handle)| of(root, handle, parent, 1))
             .collect();
-        if shared.roots[0].kind == "noqueue" {
-            // One for the device, though each txq has its own way in.
-            list.truncate(1);
-            list[0].refcnt = 2;
-        }
-        if let Some((handle, parent)) = &shared.mq {
+        list.reverse();
+        if let Some(parent) = &tree.parent {
             let reader = shared.steering.reader();
-            let mut root = parent.info(*handle, style, &reader.get().classes, list.iter());
-            root.dev = dev;
+            let mut root = parent.info(tree.root, style, &reader.get().classes, list.iter());
+            root.dev = Some(shared.info.name.clone());
             // Default children of txqs that are not in use are there and not shown.
             let in_use = |child: &QdiscInfo| child.parent.minor() <= reader.get().real;
             list.retain(|child| child.handle != Handle::UNSPEC || in_use(child));
@@ -247,35 +244,6 @@ impl<A: Arch> NetDev<A> {
             A::relax();
         }
         true
-    }
-
-    /// Ends all sending: what is still queued is dropped (`QUEUE_PURGE`), as is everything handed in afterwards, and
-    /// drivers write out what they hold. Returns the first error that one of them met.
-    pub fn shutdown(&mut self) -> io::Result<()> {
-        let shared = &self.shared;
-        if shared.stopping.swap(1, Release) == 0 {
-            let mut cache = shared.pool.cache("shutdown", 0);
-            let mut cx = Ctx::new(shared, &mut cache);
-            for root in &shared.roots {
-                root.with_core(shared, |core| core.deactivate(&mut cx));
-                // What waits for an owner, and what a sender is in the driver with.
-                root.discipline.run(root, &mut cx);
-                cx.free_dropped();
-            }
-            shared.sched.iter().for_each(|s| s.event.notify());
-        }
-        for thread in self.threads.drain(..) {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-        let mut first = Ok(());
-        for txq in &self.shared.txqs {
-            // Each is finished, whatever became of those before.
-            let finished = txq.finish();
-            first = first.and(finished);
-        }
-        first
     }
 
     /// Nanoseconds since the device was made.

@@ -263,6 +263,14 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.stamp = at);
     }
 
+    /// Counts that a driver sends the packet on through another device, and returns how often that was, 15 at most.
+    pub(crate) fn hop(&mut self) -> u32 {
+        self.body_mut(|b| {
+            b.flags = b.flags.checked_add(Body::<A>::HOP).unwrap_or(b.flags);
+            u32::from(b.flags / Body::<A>::HOP)
+        })
+    }
+
     /// Why it was dropped; `NotSpecified` while it was not.
     pub fn drop_reason(&self) -> DropReason {
         self.body(|b| b.reason)

@@ -6,7 +6,6 @@
 //! An owner's [`turn`] ends when there is nothing to send, when the txq is stopped (its wake schedules the queue), when
 //! the driver refuses (a timer does), or when it has done its share (the worker goes on).
 
-use std::marker::PhantomData;
 use std::mem;
 
 use crate::arch::{Arch, Nanos};
@@ -19,8 +18,14 @@ use crate::sync::contention::HandOff;
 use crate::txqueue::Transmitted;
 
 mod core;
+mod gate;
+mod relay;
+mod unwind;
 
 pub(crate) use self::core::Core;
+pub(crate) use gate::Gate;
+pub(crate) use relay::forward;
+use unwind::{Back, Direct, InDriver, InQdisc};
 
 /// Packets of one turn, and of one batch (`dev_tx_weight`).
 const QUOTA: usize = 64;
@@ -67,6 +72,10 @@ pub(crate) struct Driven<A: Arch> {
     txq: u16,
     /// Packets that were to be sent.
     packets: u64,
+    /// `Core::purges` when it left the queue.
+    purges: u32,
+    /// Whether the driver has returned.
+    back: bool,
     sent: Transmitted,
     drops: DropCounts,
 }
@@ -74,7 +83,15 @@ pub(crate) struct Driven<A: Arch> {
 impl<A: Arch> Driven<A> {
     pub(crate) fn new() -> Self {
         let sent = Transmitted { packets: 0, bytes: 0, retry: None };
-        Self { batch: PacketList::new(), txq: 0, packets: 0, sent, drops: DropCounts::default() }
+        Self {
+            batch: PacketList::new(),
+            txq: 0,
+            packets: 0,
+            purges: 0,
+            back: false,
+            sent,
+            drops: DropCounts::default(),
+        }
     }
 }
 
@@ -87,12 +104,13 @@ fn admit<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> (Verdict, Going) {
     let core = owner.core();
-    let n = batch.len() as u64;
-    core.counters.taken += n;
-    if !core.active {
-        core.drop_all(batch, DropReason::QdiscDrop, cx);
-        return (Verdict::Drop, Going::On);
+    core.counters.taken += batch.len() as u64;
+    if (core.gate != Gate::Open || core.has_unadmitted())
+        && let Some(verdict) = core.at_gate(batch, cx)
+    {
+        return (verdict, Going::On);
     }
+    let n = batch.len() as u64;
     if let Some(txq) = core.bypass(root, batch, cx) {
         let mut driven = Driven::new();
         driven.txq = txq;
@@ -100,17 +118,21 @@ fn admit<A: Arch>(
         return (Verdict::Success, run_batch(owner, root, &mut driven, cx));
     }
     let before = cx.to_free.len();
-    let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut core.counters.drops };
-    let qdisc = core.qdisc.as_mut().expect("noqueue admits nothing");
-    if n == 1 {
-        return (qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx), Going::On);
-    }
-    qdisc.enqueue_batch(batch, &mut qcx);
-    let verdict = match (cx.to_free.len() - before) as u64 {
-        0 => Verdict::Success,
-        dropped if dropped == n => Verdict::Drop,
-        _ => Verdict::Congested,
+    let mut in_qdisc = InQdisc { core, batch, back: Back::ToQdisc };
+    let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;
+    let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut counters.drops };
+    let qdisc = qdisc.as_mut().expect("noqueue admits nothing");
+    let verdict = if n == 1 {
+        qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx)
+    } else {
+        qdisc.enqueue_batch(batch, &mut qcx);
+        match (cx.to_free.len() - before) as u64 {
+            0 => Verdict::Success,
+            dropped if dropped == n => Verdict::Drop,
+            _ => Verdict::Congested,
+        }
     };
+    mem::forget(in_qdisc);
     (verdict, Going::On)
 }
 
@@ -139,7 +161,7 @@ pub(crate) fn turn<A: Arch>(
         let admitted = chunk.len();
         let before = quota;
         let mut going = Going::On;
-        if admitted > 0 {
+        if admitted > 0 || owner.core().has_unadmitted() {
             let (said, then) = admit(&mut owner, root, &mut chunk, cx);
             verdict.get_or_insert(if batches == 1 { said } else { Verdict::Success });
             going = then;
@@ -150,7 +172,7 @@ pub(crate) fn turn<A: Arch>(
         if going == Going::Gone {
             break;
         }
-        if owner.core().active {
+        if !owner.core().is_closed() {
             // What was only enqueued, because nothing can be sent now, counts as well.
             quota = quota.min(before.saturating_sub(admitted));
         }
@@ -202,6 +224,13 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
         return Going::Blocked;
     }
     while *quota > 0 {
+        if owner.core().gate == Gate::Relay {
+            let going = relay::relay(owner, root, cx);
+            if going != Going::On {
+                return going;
+            }
+            continue;
+        }
         if owner.core().qlen() == 0 {
             return Going::Blocked;
         }
@@ -219,30 +248,6 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
     Going::On
 }
 
-/// An owner while its batch is in the driver. Whatever ends that, a panic of the driver too, the queue goes on.
-struct InDriver<'o, A: Arch, O: Owner<A>> {
-    owner: &'o mut O,
-    arch: PhantomData<A>,
-}
-
-impl<'o, A: Arch, O: Owner<A>> InDriver<'o, A, O> {
-    fn enter(owner: &'o mut O, packets: u64) -> Self {
-        let core = owner.core();
-        core.running = true;
-        core.counters.in_driver = packets;
-        Self { owner, arch: PhantomData }
-    }
-}
-
-impl<A: Arch, O: Owner<A>> Drop for InDriver<'_, A, O> {
-    fn drop(&mut self) {
-        let core = self.owner.core();
-        core.running = false;
-        let lost = mem::take(&mut core.counters.in_driver);
-        core.counters.drops.add(DropReason::NotSpecified, lost);
-    }
-}
-
 /// Hands a batch to the driver, with the core laid aside, and keeps what it refuses.
 fn run_batch<A: Arch>(
     owner: &mut impl Owner<A>,
@@ -251,14 +256,20 @@ fn run_batch<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> Going {
     driven.packets = driven.batch.len() as u64;
-    let in_driver = InDriver::enter(owner, driven.packets);
+    driven.purges = owner.core().purges;
     let txq = &cx.dev.txqs[usize::from(driven.txq)];
-    let ours = in_driver.owner.drive(driven, |d| d.sent = txq.transmit(&mut d.batch, cx, &mut d.drops));
+    let mut in_driver = InDriver::enter(owner, driven);
+    let InDriver { owner, driven, .. } = &mut in_driver;
+    let ours = owner.drive(driven, |d| {
+        d.sent = txq.transmit(&mut d.batch, cx, &mut d.drops);
+        d.back = true;
+        txq.reap_or_leave(cx);
+    });
     if !ours {
         mem::forget(in_driver);
         return Going::Gone;
     }
-    in_driver.owner.core().returned(root, driven, cx)
+    owner.core().returned(root, driven, cx)
 }
 
 /// Sends a batch with no qdisc in between; what the driver refuses is dropped (`__dev_queue_xmit` of a device without
@@ -271,18 +282,25 @@ pub(crate) fn run_noqueue<A: Arch>(
 ) -> Verdict {
     let n = batch.len() as u64;
     core.counters.taken += n;
-    if !core.active {
-        core.drop_all(batch, DropReason::QdiscDrop, cx);
-        return Verdict::Drop;
+    if core.gate != Gate::Open
+        && let Some(verdict) = core.at_gate(batch, cx)
+    {
+        return verdict;
     }
     let mut drops = DropCounts::default();
-    let sent = cx.dev.txqs[usize::from(txq)].transmit(batch, cx, &mut drops);
+    let txq = &cx.dev.txqs[usize::from(txq)];
+    let mut direct = Direct { core, packets: n };
+    let sent = txq.transmit(batch, cx, &mut drops);
+    direct.packets = 0;
+    let core = &mut *direct.core;
     core.counters.sent += sent.packets;
     core.counters.sent_bytes += sent.bytes;
-    if sent.packets == n {
-        return Verdict::Success;
+    let mut verdict = Verdict::Success;
+    if sent.packets < n {
+        core.counters.drops.merge(&drops);
+        core.drop_all(batch, DropReason::FullRing, cx);
+        verdict = if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested };
     }
-    core.counters.drops.merge(&drops);
-    core.drop_all(batch, DropReason::FullRing, cx);
-    if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested }
+    txq.reap_or_leave(cx);
+    verdict
 }

@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, Atomic, Event, Nanos};
+use crate::sync::bits::Bits;
 use crate::sync::spinlock::SpinLock;
 
 /// No time is set.
@@ -107,32 +108,5 @@ impl<A: Arch> Schedule<A> {
             }
         }
         (next != NEVER).then_some(next)
-    }
-}
-
-/// A set of small numbers that any thread adds to and one takes whole.
-struct Bits<A: Arch>(Box<[A::AtomicU64]>);
-
-impl<A: Arch> Bits<A> {
-    fn new(n: usize) -> Self {
-        Self((0..n.div_ceil(64)).map(|_| A::AtomicU64::new(0)).collect())
-    }
-
-    /// Adds `i`, and tells whether its word was empty. Release: what makes `i` worth a visit comes before.
-    fn set(&self, i: usize) -> bool {
-        self.0[i / 64].fetch_or(1 << (i % 64), AcqRel) == 0
-    }
-
-    fn take(&self, mut f: impl FnMut(usize)) {
-        for (w, word) in self.0.iter().enumerate() {
-            if word.load(Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = word.swap(0, AcqRel);
-            while bits != 0 {
-                f(w * 64 + bits.trailing_zeros() as usize);
-                bits &= bits - 1;
-            }
-        }
     }
 }

@@ -9,7 +9,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CpuId, Nanos, Native};
 use crate::ctx::Ctx;
-use crate::netdev::{Sampling, Shared};
+use crate::drop::DropReason;
+use crate::netdev::{Rule, Sampling, Shared};
 use crate::packet::{Packet, PacketList};
 use crate::pool::{AllocError, Cache};
 use crate::qdisc::Verdict;
@@ -22,6 +23,8 @@ pub use flow::Flow;
 
 /// Calls of xmit after which a sender looks again which CPU it runs on.
 const TURNS: u32 = 64;
+/// Times that drivers may send a packet on through further devices (`XMIT_RECURSION_LIMIT`).
+const RECURSION_LIMIT: u32 = 8;
 
 /// What a sender counts, where others can read it. Only the sender writes.
 pub(crate) struct SenderCounters<A: Arch> {
@@ -59,6 +62,8 @@ pub struct Sender<A: Arch = Native> {
     steer: Steer<A>,
     /// What flows go by, once there is one.
     here: Option<Here<A>>,
+    /// Which queues its packets enter; the device's, or what that was at its last call.
+    rule: Rule,
     turns: u32,
     /// A new choice of txqs is due, but packets are still on their way.
     renewing: bool,
@@ -80,6 +85,7 @@ impl<A: Arch> Sender<A> {
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
         let counters = Arc::new(SenderCounters::new(dev.xmit_times));
         dev.register(&counters);
+        let rule = dev.rule();
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {
             dev,
@@ -87,6 +93,7 @@ impl<A: Arch> Sender<A> {
             counters,
             steer,
             here: None,
+            rule,
             turns: 0,
             renewing: false,
             pinned,
@@ -169,20 +176,32 @@ impl<A: Arch> Sender<A> {
 
     #[inline]
     fn hand_in(&mut self, batch: &mut PacketList<A>) -> Verdict {
-        self.begin(batch);
+        if !self.begin(batch) {
+            return Verdict::Drop;
+        }
         match self.steer.fixed() {
             Some(txq) => self.submit(txq, batch),
             None => self.submit_split(batch),
         }
     }
 
-    /// What every call begins with.
+    /// What every call begins with. False when no packet is left to send.
     #[inline]
-    fn begin(&mut self, batch: &mut PacketList<A>) {
+    fn begin(&mut self, batch: &mut PacketList<A>) -> bool {
+        let nested = A::in_driver(|depth| depth.get()) > 0;
+        // From within a driver the wait could be for the caller itself; the old queues hand on.
+        if self.rule != self.dev.rule() && !nested {
+            // A driver may panic in this: the batch has not been handed in yet.
+            self.rule = self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache));
+        }
         let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
         self.counters.submitted.store(submitted, Relaxed);
+        if nested && self.hop(batch) == 0 {
+            return false;
+        }
         self.turn();
         self.sample(batch);
+        true
     }
 
     /// Looks now and then where the thread runs and whether the map is another.
@@ -237,13 +256,30 @@ impl<A: Arch> Sender<A> {
     /// Hands packets for a txq to its qdisc.
     #[inline]
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
-        let root = &self.dev.roots[self.dev.root_of(txq)];
-        if root.txq.is_none() {
-            // The qdisc serves several txqs: each packet says which is its own.
-            batch.for_each_mut(|p| p.set_txq(txq));
-        }
         let mut cx = Ctx::new(&self.dev, &mut self.cache);
-        root.discipline.submit(root, batch, &mut cx)
+        self.dev.enter(self.dev.root_at(self.rule, txq), txq, batch, &mut cx)
+    }
+
+    /// Counts that a driver sends packets on, and drops those that it has happened to too often: drivers send them to each
+    /// other in a circle (`dev_xmit_recursion`). Returns how many are left.
+    #[cold]
+    fn hop(&mut self, batch: &mut PacketList<A>) -> usize {
+        let (mut on, mut looped) = (PacketList::new(), PacketList::new());
+        let too_deep = A::in_driver(|depth| depth.get()) > RECURSION_LIMIT;
+        while let Some(mut packet) = batch.pop_front() {
+            if packet.hop() > RECURSION_LIMIT || too_deep {
+                packet.set_drop_reason(DropReason::RecursionLimit);
+                looped.push_back(packet);
+            } else {
+                on.push_back(packet);
+            }
+        }
+        batch.append(&mut on);
+        if !looped.is_empty() {
+            self.dev.count_looped(looped.len() as u64);
+            self.cache.free(&mut looped);
+        }
+        batch.len()
     }
 
     /// Takes a batch apart by txq. Packets of one flow go to one txq, so their order stays.
@@ -281,6 +317,9 @@ impl<A: Arch> Sender<A> {
 
 impl<A: Arch> Drop for Sender<A> {
     fn drop(&mut self) {
+        // A panic over one part of a batch leaves the others here: they were handed in and go no further.
+        let left: usize = self.parts.iter().map(|&txq| self.split[usize::from(txq)].len()).sum();
+        self.dev.count_lost(left as u64);
         self.dev.unregister(&self.counters);
     }
 }

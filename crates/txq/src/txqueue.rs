@@ -26,6 +26,7 @@ use crate::sync::spinlock::SpinLock;
 
 mod completions;
 mod reap;
+mod replace;
 mod watchdog;
 
 pub use completions::Completions;
@@ -44,12 +45,11 @@ const RETRY: Nanos = 50_000;
 
 pub(crate) struct TxQueue<A: Arch> {
     pub(crate) index: u16,
-    /// Packets that the device keeps at most; `u32::MAX` when it keeps none and so never runs out of room.
-    ring: u32,
-    /// Room that wakes a stopped txq: enough for a batch to be worth it.
-    wake_at: u32,
-    /// Whether whoever sends may reap.
-    inline: bool,
+    /// Packets that the device keeps at most; `u32::MAX` when it keeps none and so never runs out of room. Written under
+    /// both locks, when the driver is replaced, and so is `inline`.
+    ring: A::AtomicU32,
+    /// 1 where whoever sends may reap.
+    inline: A::AtomicU32,
     /// Whether bytes are limited.
     bql: bool,
     /// The schedule of the worker that reaps, among the device's.
@@ -112,6 +112,29 @@ struct DoneSide<A: Arch> {
     tx_timeout: u64,
 }
 
+/// The calling thread, while it is in a driver.
+struct InDriver<A: Arch> {
+    /// Other drivers that it is in already.
+    before: u32,
+    arch: std::marker::PhantomData<A>,
+}
+
+impl<A: Arch> InDriver<A> {
+    #[inline]
+    fn enter<R>(f: impl FnOnce() -> R) -> R {
+        let before = A::in_driver(|depth| depth.replace(depth.get() + 1));
+        let _in_driver = Self { before, arch: std::marker::PhantomData };
+        f()
+    }
+}
+
+impl<A: Arch> Drop for InDriver<A> {
+    #[inline]
+    fn drop(&mut self) {
+        A::in_driver(|depth| depth.set(self.before));
+    }
+}
+
 /// A txq's counters (`netdev_queue`'s share of `rtnl_link_stats64`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TxCounters {
@@ -166,9 +189,8 @@ impl<A: Arch> TxQueue<A> {
         };
         Self {
             index,
-            ring,
-            wake_at: (ring / 4).clamp(1, REAP as u32),
-            inline,
+            ring: A::AtomicU32::new(ring),
+            inline: A::AtomicU32::new(inline.into()),
             bql: config.is_some(),
             reaper: setup.reaper,
             state: CachePadded::new(A::AtomicU32::new(0)),
@@ -198,7 +220,8 @@ impl<A: Arch> TxQueue<A> {
     /// Packets that it takes now.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
-        if self.ring == u32::MAX { u32::MAX } else { self.ring.saturating_sub(self.in_flight()) }
+        let ring = self.ring.load(Relaxed);
+        if ring == u32::MAX { u32::MAX } else { ring.saturating_sub(self.in_flight()) }
     }
 
     /// Bytes that may be in flight beside those that are; below zero when there are too many.
@@ -214,7 +237,12 @@ impl<A: Arch> TxQueue<A> {
         Budget::new(quota.min(self.room() as usize), bytes)
     }
 
-    /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`), and reaps what is complete. What the driver
+    /// Room that wakes it when it is stopped: enough for a batch to be worth it.
+    fn wake_at(&self) -> u32 {
+        (self.ring.load(Relaxed) / 4).clamp(1, REAP as u32)
+    }
+
+    /// Hands a batch to the driver under the tx lock (`dev_hard_start_xmit`). What the driver
     /// refuses stays in the batch; what it drops is counted in `drops`.
     pub(crate) fn transmit(
         &self,
@@ -230,13 +258,24 @@ impl<A: Arch> TxQueue<A> {
             if self.stopped() {
                 return;
             }
+            // As many as were dequeued had room, unless the driver is another since.
+            let room = self.room() as usize;
+            let mut rest = PacketList::new();
+            if room < packets {
+                std::mem::swap(batch, &mut rest);
+                rest.move_front(room, batch);
+            }
             side.note_stamps(batch);
             let counted = self.bql.then(|| {
                 let last = batch.back().map_or(0, |packet| packet.len());
-                self.issued.bytes.queued(bytes as u32, last as u32, &mut cx.clock)
+                self.issued.bytes.queued(batch.bytes() as u32, last as u32, &mut cx.clock)
             });
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
-            status = side.driver.start_xmit(batch, &mut tx);
+            status = InDriver::<A>::enter(|| side.driver.start_xmit(batch, &mut tx));
+            if !rest.is_empty() {
+                batch.append(&mut rest);
+                status = Status::Busy { retry: None };
+            }
             let taken = packets - batch.len();
             side.record_stamps(taken, done.stamped());
             let kept = taken - done.len() - dropped.len();
@@ -277,9 +316,6 @@ impl<A: Arch> TxQueue<A> {
             dropped.iter().for_each(|p| drops.add(p.drop_reason(), 1));
             cx.cache.free(&mut dropped);
         }
-        if self.ring != u32::MAX && self.in_flight() > 0 {
-            self.reap_or_leave(cx);
-        }
         sent
     }
 
@@ -297,7 +333,7 @@ impl<A: Arch> TxQueue<A> {
     /// Which of these reasons to be stopped do not hold any more.
     fn gone(&self, reasons: u32) -> u32 {
         let mut gone = 0;
-        if reasons & DRV_XOFF != 0 && self.room() >= self.wake_at {
+        if reasons & DRV_XOFF != 0 && self.room() >= self.wake_at() {
             gone |= DRV_XOFF;
         }
         if reasons & STACK_XOFF != 0 && self.avail() >= 0 {

@@ -13,6 +13,7 @@
 //!   }
 //! ```
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use crate::arch::{Arch, Event, Nanos, Native};
@@ -23,6 +24,8 @@ use crate::txqset::TxqSet;
 
 /// How long a worker leaves packets in a device that does not say when they will be done, in nanoseconds.
 const POLL: Nanos = 20_000;
+/// How long a thread waits before it goes on after a panic, in nanoseconds.
+const PAUSE: Nanos = 1_000_000;
 
 /// Does the deferred work of some of a device's queues.
 pub struct Worker<A: Arch = Native> {
@@ -76,7 +79,8 @@ impl<A: Arch> Worker<A> {
         if let Some(at) = sched.take_due(A::now, |root| due.push(root)) {
             sooner(at);
         }
-        for root in due.drain(..) {
+        due.reverse();
+        while let Some(root) = due.pop() {
             let root = &dev.roots[root];
             root.discipline.run(root, &mut cx);
             cx.clock.advance();
@@ -89,6 +93,38 @@ impl<A: Arch> Worker<A> {
         while !self.dev.is_stopping() {
             let next = self.poll();
             self.dev.sched[self.index].event.wait(next);
+        }
+    }
+}
+
+impl<A: Arch> Worker<A> {
+    /// The life of a worker's thread. A driver or a qdisc that panics ends one worker and not the work: the next one takes
+    /// over what the last had taken and not done.
+    pub(crate) fn supervise(dev: &Arc<Shared<A>>, index: usize) {
+        while !dev.is_stopping() {
+            let worker = Self::new(dev.clone(), index);
+            if panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_ok() {
+                return;
+            }
+            dev.count_worker_death();
+            // What panics each time shall not take the whole CPU for it.
+            let end = A::now() + PAUSE;
+            while A::now() < end && !dev.is_stopping() {
+                A::relax();
+            }
+        }
+    }
+}
+
+impl<A: Arch> Drop for Worker<A> {
+    /// Gives back what it has taken from its inbox and not done, by a panic or because its owner drives it no more.
+    fn drop(&mut self) {
+        let sched = &self.dev.sched[self.index];
+        self.due.iter().for_each(|&root| sched.run(root));
+        self.reaping.iter().for_each(|txq| sched.reap(txq));
+        if std::thread::panicking() {
+            // Not all that is in the inbox came with a token that is still there.
+            sched.notify();
         }
     }
 }

@@ -43,6 +43,15 @@ pub trait Arch: Sized + Send + Sync + 'static {
     fn now() -> Nanos;
     /// One turn of a loop that waits for something no single atomic tells, outside the data path: natively a short sleep.
     fn relax();
+    /// What tells the calling thread from every other, never 0; 0 where threads are not told apart.
+    fn thread() -> u64 {
+        0
+    }
+    /// Calls `f` with the calling thread's count of driver calls that it is inside of: more than one, when drivers send
+    /// through other devices. Where threads are not told apart, nobody is ever inside of one.
+    fn in_driver<R>(f: impl FnOnce(&std::cell::Cell<u32>) -> R) -> R {
+        f(&std::cell::Cell::new(0))
+    }
     /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
     fn work(_ns: u64) {}
 }

@@ -1,11 +1,16 @@
 //! The real machine: std's atomics, `sched_getcpu`, `CLOCK_MONOTONIC`.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{self, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Nanos};
+
+thread_local! {
+    /// Calls of drivers that the thread is inside of. Its address is the thread's name.
+    static IN_DRIVER: Cell<u32> = const { Cell::new(0) };
+}
 
 /// The machine that the program runs on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,6 +37,16 @@ impl Arch for Native {
     fn now() -> Nanos {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    }
+
+    #[inline]
+    fn thread() -> u64 {
+        IN_DRIVER.with(|depth| std::ptr::from_ref(depth).addr() as u64)
+    }
+
+    #[inline]
+    fn in_driver<R>(f: impl FnOnce(&Cell<u32>) -> R) -> R {
+        IN_DRIVER.with(f)
     }
 
     #[inline]

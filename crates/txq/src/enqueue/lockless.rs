@@ -243,8 +243,16 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
         core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
         f(core, waiting);
         // `f` may have changed the qdisc, or exchanged it.
-        self.rule.follow(core, self.max_burst);
-        owner.leave(true)
+        let mut listed = PacketList::new();
+        let banded = core.qdisc.as_ref().is_some_and(|q| q.nolock().is_some());
+        if u32::from(banded) != self.rule.nolock.load(Relaxed) {
+            // What was listed by two rules is in order still; by three it would not be.
+            owner.take(usize::MAX, &mut listed);
+        }
+        let nothing_listed = listed.is_empty();
+        owner.core().admit_later(&mut listed);
+        self.rule.follow(owner.core(), self.max_burst);
+        owner.leave(true) && nothing_listed
     }
 
     fn look_again(&self) -> bool {
@@ -288,6 +296,39 @@ impl<A: Arch> Owns<'_, A> {
         self.way.owned.with_mut(|o| unsafe { &mut *o })
     }
 
+    /// Moves what is on the lists to `chunk`, about `packets` of it, and tells how many batches that were.
+    ///
+    /// A flow changes its list when a qdisc with bands takes the place of one without, or the reverse. Its older packets
+    /// are then on the list that the rule in force would not choose for it: that list goes first, and it is taken
+    /// after the others, so that what is older than anything taken is taken too.
+    #[inline]
+    fn take(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
+        let way = self.way;
+        let flat = way.rule.nolock.load(Relaxed) == 0;
+        let order: [usize; BANDS] = if flat { [1, 2, 0] } else { [0, 1, 2] };
+        let older = if flat { 2 } else { 1 };
+        let Owned { intake, inside, .. } = self.owned();
+        let refill = |intake: &mut Intake<A>, band: usize| {
+            if intake.is_empty() && !way.bands[band].list.is_empty() {
+                // SAFETY: `put` lists batches given up by `take_chain`, and `take_all` acquires them.
+                unsafe { intake.refill(way.bands[band].list.take_all()) };
+            }
+        };
+        order.iter().rev().for_each(|&band| refill(&mut intake[band], band));
+        let mut batches = 0;
+        for (place, band) in order.into_iter().enumerate() {
+            let before = chunk.len();
+            batches += intake[band].next(packets, chunk);
+            if place < older && chunk.len() < packets {
+                // What was left of an earlier look was in the way of the list.
+                refill(&mut intake[band], band);
+                batches += intake[band].next(packets, chunk);
+            }
+            inside[band] += (chunk.len() - before) as u32;
+        }
+        batches
+    }
+
     /// Tells senders how many packets of each band there are now.
     #[inline]
     fn count(&mut self) {
@@ -323,32 +364,20 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             // Before the lists are taken: who says it again has listed after that. Acquire: what they listed.
             way.state.fetch_and(!MISSED, AcqRel);
         }
-        let Owned { intake, inside, .. } = self.owned();
-        let mut batches = 0;
-        let mut rest = false;
-        for ((band, intake), inside) in way.bands.iter().zip(intake).zip(inside) {
-            if intake.is_empty() && !band.list.is_empty() {
-                // SAFETY: `put` lists batches given up by `take_chain`, and `take_all` acquires them.
-                unsafe { intake.refill(band.list.take_all()) };
-            }
-            let before = chunk.len();
-            batches += intake.next(packets, chunk);
-            *inside += (chunk.len() - before) as u32;
-            rest |= !intake.is_empty();
-        }
+        let batches = self.take(packets, chunk);
         if batches > 0 {
             self.core().note_drained(chunk.len());
         }
-        if !own.is_empty() {
-            if rest {
-                // Packets of our own may be among the rest: these go behind them.
-                self.said = Some(way.list(root, own, cx));
-            } else {
-                chunk.append(own);
-                batches += 1;
-            }
+        if own.is_empty() {
+            return batches;
         }
-        batches
+        if self.waits() {
+            // Packets of our own may be among the rest: these go behind them.
+            self.said = Some(way.list(root, own, cx));
+            return batches;
+        }
+        chunk.append(own);
+        batches + 1
     }
 
     #[inline]

@@ -1,32 +1,97 @@
 //! The way in where there is no qdisc: the sender calls the driver itself, one at a time (`netif_tx_lock`).
 
-use crate::arch::Arch;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::Ctx;
+use crate::drop::DropReason;
 use crate::enqueue::Discipline;
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
-use crate::run::{Core, run_noqueue};
+use crate::run::{Core, Gate, forward, run_noqueue};
 use crate::sync::contention::{Lock, Recorded, Site};
-use crate::sync::spinlock::SpinLock;
+use crate::sync::spinlock::{Held, SpinLock};
 
 /// One txq without a queue.
 pub(crate) struct NoQueue<A: Arch> {
     core: SpinLock<A, Core<A>>,
+    /// The thread that has the core (`xmit_lock_owner`), written by it alone.
+    owner: CachePadded<A::AtomicU64>,
     txq: u16,
 }
 
+/// No thread.
+const NOBODY: u64 = 0;
+/// How long a driver waits for another device that has no queue, in nanoseconds: far longer than any driver works, and
+/// what it takes to end a circle of devices in which each waits for the next.
+const PATIENCE: Nanos = 10_000_000;
+
+/// The core has an owner, until this is dropped.
+struct Owned<'o, T: Atomic<u64>>(&'o T);
+
+impl<T: Atomic<u64>> Drop for Owned<'_, T> {
+    fn drop(&mut self) {
+        self.0.store(NOBODY, Relaxed);
+    }
+}
+
 impl<A: Arch> NoQueue<A> {
-    pub(crate) fn new(txq: u16) -> Self {
-        Self { core: SpinLock::new(Core::new(None)), txq }
+    pub(crate) fn new(core: Core<A>, txq: u16) -> Self {
+        Self { core: SpinLock::new(core), owner: CachePadded::new(A::AtomicU64::new(NOBODY)), txq }
+    }
+
+    /// Calls `f` with the core, unless that would wait for ever: while this thread has it already, for its driver sends
+    /// to its own device, or while another has it whose driver waits for what this thread has.
+    fn with<R>(&self, f: impl FnOnce(&mut Core<A>) -> R) -> Option<R> {
+        let f = |held: &mut Held<'_, A, Core<A>>| {
+            let owner = Owned::<A::AtomicU64>(&self.owner);
+            owner.0.store(A::thread(), Relaxed);
+            f(held.data())
+        };
+        if A::in_driver(|depth| depth.get()) == 0 {
+            return Some(self.core.with_at(Site::Enqueue, f));
+        }
+        let mut f = Some(f);
+        let end = A::now() + PATIENCE;
+        while self.owner.load(Relaxed) != A::thread() {
+            let done = self.core.try_with_at(Site::Enqueue, |held| f.take().map(|f| f(held)));
+            if let Some(done) = done {
+                return done;
+            }
+            if A::now() >= end {
+                break;
+            }
+            A::relax();
+        }
+        None
     }
 }
 
 impl<A: Arch> Discipline<A> for NoQueue<A> {
-    fn submit(&self, _: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = self.core.with_at(Site::Enqueue, |held| run_noqueue(held.data(), self.txq, batch, cx));
-        cx.free_dropped();
-        verdict
+    fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let verdict = self.with(|core| match core.gate() {
+            Gate::Relay => None,
+            _ => Some(run_noqueue(core, self.txq, batch, cx)),
+        });
+        match verdict {
+            Some(Some(verdict)) => {
+                cx.free_dropped();
+                verdict
+            }
+            Some(None) => {
+                forward(root, batch, cx);
+                Verdict::Success
+            }
+            None => {
+                cx.dev.count_looped(batch.len() as u64);
+                batch.for_each_mut(|p| p.set_drop_reason(DropReason::RecursionLimit));
+                cx.cache.free(batch);
+                Verdict::Drop
+            }
+        }
     }
 
     /// There is nothing that could be left behind.

@@ -3,10 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use crossbeam_utils::CachePadded;
 use thiserror::Error;
 
+use super::rule::{Rule, Shape};
 use super::shared::Senders;
 use super::steer::check;
+use super::tree::{Plan, Tree, child};
 use super::{NetDev, Root, Sampling, Shared};
 use crate::arch::{Arch, Atomic, Nanos, Native};
 use crate::bql::{BqlConfig, BqlError};
@@ -15,19 +18,18 @@ use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
 use crate::flow::FlowHasher;
 use crate::pool::{Pool, PoolConfig, PoolError};
 use crate::qdisc::{self, Built, Env, Parent, Qdisc};
-use crate::run::Core;
+use crate::run::{Core, Gate};
 use crate::schedule::Schedule;
 use crate::stats::log2::Log2;
 use crate::steering::Steering;
 use crate::sync::contention::Retries;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
-use crate::tc::{Handle, Header, ParseError};
+use crate::tc::ParseError;
 use crate::txqueue::{Completions, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog};
+use crate::worker::Worker;
 use crate::xps::{MaskOf, XpsError, XpsMap};
 
-/// The first handle that is given to a qdisc without one (`qdisc_alloc_handle`).
-const FIRST_HANDLE: u16 = 0x8001;
 /// How long a txq may be stopped before that is an event, in nanoseconds (`watchdog_timeo`).
 const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
 /// Length of the link-layer header that a device's MTU does not count, in bytes (`hard_header_len`).
@@ -163,9 +165,6 @@ macro_rules! setters {
     };
 }
 
-/// The queues that senders enter, and the mq above them with its handle, if there is one.
-type Roots<A> = (Box<[Root<A>]>, Option<(Handle, Parent)>);
-
 impl<A: Arch> Builder<A> {
     /// A device on a driver, on any machine.
     pub fn new(driver: Box<dyn Driver<A>>) -> Self {
@@ -287,9 +286,12 @@ impl<A: Arch> Builder<A> {
         }
         let env =
             Env { tx_queue_len: self.tx_queue_len, mtu: info.mtu.saturating_add(HARD_HEADER), txqs: asked };
-        let custom = self.custom_qdisc.take();
-        let (roots, mq) = self.roots(custom, &env)?;
-        let classes = mq.as_ref().map(|(_, parent)| parent.classes()).unwrap_or_default();
+        let mut tree = Tree::new(env, self.default_qdisc.clone());
+        let plan = self.plan(&mut tree)?;
+        let rule = A::AtomicU32::new(Rule::first(plan.shape).word());
+        (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
+        let roots = self.roots(plan.shape, plan.qdiscs, asked)?;
+        let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
         // Maps are made before there are classes.
         let deal = |map: Option<XpsMap>| map.map(|m| m.in_classes(&classes)).transpose();
         let (cpus, rxqs) = (deal(self.xps.take())?, deal(self.xps_rxqs.take())?);
@@ -302,7 +304,7 @@ impl<A: Arch> Builder<A> {
         };
         let created = A::now();
         let per_queue = self.completions == Completions::PerQueue;
-        let noqueue = roots[0].kind == "noqueue";
+        let noqueue = plan.shape == Shape::NoQueue;
         let open = |txq: u16| {
             let opened = self.driver.open(txq);
             let queue =
@@ -323,10 +325,13 @@ impl<A: Arch> Builder<A> {
         let hook = self.on_tx_timeout;
         let shared = Shared {
             info,
-            env,
             txqs,
             roots,
-            mq,
+            rule: CachePadded::new(rule),
+            tree: SpinLock::new(tree),
+            lost: CachePadded::new(A::AtomicU64::new(0)),
+            looped: A::AtomicU64::new(0),
+            worker_deaths: A::AtomicU64::new(0),
             sched,
             affinity,
             workers,
@@ -365,82 +370,72 @@ impl<A: Arch> Builder<A> {
         }
     }
 
-    fn roots(&self, custom: Option<Box<dyn Qdisc<A>>>, env: &Env) -> Result<Roots<A>, BuildError> {
-        let default = if env.txqs > 1 { "mq" } else { &self.default_qdisc };
-        let text = self.qdisc.as_deref().unwrap_or(default);
+    /// What shall be attached.
+    fn plan(&mut self, tree: &mut Tree) -> Result<Plan<A>, BuildError> {
         let wrong = |text: &str| {
             let text = text.to_owned();
             move |source| BuildError::Qdisc { text, source }
         };
-        let given = self.qdisc.is_some() || custom.is_some();
-        let (header, built) = match custom {
-            Some(qdisc) => (Header::default(), Built::Qdisc(qdisc)),
-            None => qdisc::build::<A>(text, env).map_err(wrong(text))?,
-        };
-        let auto = if given { Handle::new(FIRST_HANDLE, 0) } else { Handle::UNSPEC };
-        let handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
-        let under_mq = matches!(built, Built::PerTxq(_));
-        if let Some((txq, text)) = self.children.iter().find(|(txq, _)| !under_mq || *txq >= env.txqs) {
-            let why = match under_mq {
-                true => format!("the device has txqs 0 to {}", env.txqs - 1),
-                false => "only mq and mqprio have a qdisc for each txq: use \"mq\" as the root".into(),
+        let custom = self.custom_qdisc.take();
+        if self.qdisc.is_some() || custom.is_some() || !self.children.is_empty() {
+            tree.named_qdisc();
+        }
+        let mut plan = match (custom, &self.qdisc) {
+            (Some(qdisc), _) => {
+                let handle = tree.handle(None);
+                tree.plan(Built::Qdisc(qdisc), handle)
+            }
+            (None, Some(text)) => {
+                let (header, built) = qdisc::build::<A>(text, &tree.env).map_err(wrong(text))?;
+                let handle = tree.handle(header.handle);
+                tree.plan(built, handle)
+            }
+            (None, None) => tree.default_root(),
+        }
+        .map_err(wrong(&self.default_qdisc))?;
+        for (txq, text) in &self.children {
+            let why = match &plan.children {
+                Some(children) if usize::from(*txq) < children.len() => {
+                    let (header, built) = qdisc::build::<A>(text, &tree.env).map_err(wrong(text))?;
+                    let at = usize::from(*txq);
+                    plan.qdiscs[at] = Some(child(built).map_err(wrong(text))?);
+                    let handle = tree.handle(header.handle);
+                    plan.children.iter_mut().for_each(|children| children[at] = handle);
+                    continue;
+                }
+                Some(children) => format!("the device has txqs 0 to {}", children.len() - 1),
+                None => "only mq and mqprio have a qdisc for each txq: use \"mq\" as the root".into(),
             };
             return Err(BuildError::Child { text: text.clone(), txq: *txq, why });
         }
-        let root = |index: usize, txq, kind, handle, parent, discipline| Root {
-            index,
-            txq,
-            kind,
-            handle,
-            parent,
-            discipline,
-            burst_drops: A::AtomicU64::new(0),
-        };
-        let mut mq = None;
-        let roots = match built {
-            Built::Qdisc(qdisc) => {
-                let txq = (env.txqs == 1).then_some(0);
-                let kind = qdisc.kind();
-                Box::from([root(0, txq, kind, handle, Handle::ROOT, self.way_in(qdisc)?)])
-            }
-            Built::NoQueue => (0..env.txqs)
-                .map(|txq| {
-                    let way = Box::new(NoQueue::new(txq));
-                    root(txq.into(), Some(txq), "noqueue", Handle::UNSPEC, Handle::ROOT, way)
-                })
-                .collect(),
-            Built::PerTxq(parent) => {
-                mq = Some((handle, parent));
-                (0..env.txqs)
-                    .map(|txq| {
-                        let own = self.children.iter().rev().find(|(t, _)| *t == txq);
-                        let text = own.map_or(&self.default_qdisc, |(_, text)| text);
-                        let (header, built) = qdisc::build::<A>(text, env).map_err(wrong(text))?;
-                        let Built::Qdisc(qdisc) = built else {
-                            let why = "mq's children must be qdiscs that hold packets".into();
-                            return Err(BuildError::Child { text: text.clone(), txq, why });
-                        };
-                        let auto = match own {
-                            Some(_) => Handle::new(FIRST_HANDLE + 1 + txq, 0),
-                            None => Handle::UNSPEC,
-                        };
-                        let own_handle = header.handle.filter(|&h| h != Handle::UNSPEC).unwrap_or(auto);
-                        let parent = Handle::new(handle.major(), txq + 1);
-                        let kind = qdisc.kind();
-                        Ok(root(txq.into(), Some(txq), kind, own_handle, parent, self.way_in(qdisc)?))
-                    })
-                    .collect::<Result<_, BuildError>>()?
-            }
-        };
-        Ok((roots, mq))
+        Ok(plan)
     }
 
-    fn way_in(&self, qdisc: Box<dyn Qdisc<A>>) -> Result<Box<dyn enqueue::Discipline<A>>, BuildError> {
+    /// The queues of all rules, those of `shape` with their qdiscs.
+    fn roots(
+        &self,
+        shape: Shape,
+        qdiscs: Vec<Option<Box<dyn Qdisc<A>>>>,
+        txqs: u16,
+    ) -> Result<Box<[Root<A>]>, BuildError> {
         let Some(kind) = enqueue::kinds::<A>().into_iter().find(|k| k.name == self.discipline) else {
             let known = enqueue::names().join(", ");
             return Err(BuildError::Discipline { name: self.discipline.clone(), known });
         };
-        Ok((kind.build)(Core::new(Some(qdisc)), self.max_burst))
+        let mut qdiscs = qdiscs.into_iter();
+        let each = |shape| (0..txqs).map(move |txq| (shape, Some(txq)));
+        let all = (txqs > 1).then_some((Shape::Shared, None));
+        let root = |(index, (has, txq)): (usize, (Shape, Option<u16>))| {
+            let in_force = has == shape;
+            let qdisc = in_force.then(|| qdiscs.next().flatten()).flatten();
+            let core = Core::new(qdisc, if in_force { Gate::Open } else { Gate::Relay });
+            let discipline = match (has, txq) {
+                (Shape::NoQueue, Some(txq)) => Box::new(NoQueue::new(core, txq)),
+                _ => (kind.build)(core, self.max_burst),
+            };
+            Root { index, txq, discipline, burst_drops: A::AtomicU64::new(0) }
+        };
+        Ok(each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect())
     }
 }
 
@@ -448,12 +443,16 @@ impl Builder<Native> {
     /// Makes the device and starts its workers, each on a thread of its own.
     pub fn start(self) -> Result<NetDev, BuildError> {
         let mut dev = self.build()?;
-        let workers = (0..dev.shared.workers).map(|index| (format!("txq-worker-{index}"), dev.worker(index)));
-        let completers = dev.shared.sched.len() - dev.shared.workers;
-        let completers = (0..completers as u16).map(|txq| (format!("txq-reap-{txq}"), dev.completer(txq)));
-        for (name, worker) in workers.chain(completers).collect::<Vec<_>>() {
+        let workers = dev.shared.workers;
+        for index in 0..dev.shared.sched.len() {
+            let shared = dev.shared.clone();
+            let name = match index.checked_sub(workers) {
+                None => format!("txq-worker-{index}"),
+                Some(txq) => format!("txq-reap-{txq}"),
+            };
             let thread = std::thread::Builder::new().name(name);
-            dev.threads.push(thread.spawn(|| worker.run()).map_err(BuildError::Thread)?);
+            dev.threads
+                .push(thread.spawn(move || Worker::supervise(&shared, index)).map_err(BuildError::Thread)?);
         }
         Ok(dev)
     }

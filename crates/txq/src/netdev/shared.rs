@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use crossbeam_utils::CachePadded;
+
 use super::Sampling;
+use super::tree::Tree;
 use crate::arch::{Arch, Atomic, Nanos};
 use crate::driver::DeviceInfo;
 use crate::drop::DropReason;
 use crate::enqueue::Discipline;
 use crate::flow::FlowHasher;
 use crate::pool::Pool;
-use crate::qdisc::{Env, Parent};
 use crate::run::Core;
 use crate::schedule::Schedule;
 use crate::sender::SenderCounters;
@@ -21,7 +23,6 @@ use crate::steering::Steering;
 use crate::sync::contention::{Lock, OwnerRecord, Recorded, Retries, Retry};
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
-use crate::tc::Handle;
 use crate::txqueue::{TxQueue, Watchdog};
 
 /// A qdisc that senders reach, and the way in (`struct Qdisc` at the root of a `netdev_queue`).
@@ -29,9 +30,6 @@ pub(crate) struct Root<A: Arch> {
     pub(crate) index: usize,
     /// The txq that all its packets go to; `None` where it serves all txqs.
     pub(crate) txq: Option<u16>,
-    pub(crate) kind: &'static str,
-    pub(crate) handle: Handle,
-    pub(crate) parent: Handle,
     pub(crate) discipline: Box<dyn Discipline<A>>,
     /// Packets dropped before the qdisc saw them.
     pub(super) burst_drops: A::AtomicU64,
@@ -64,11 +62,17 @@ impl<A: Arch> Root<A> {
 /// What senders, workers and the handle share.
 pub(crate) struct Shared<A: Arch> {
     pub(crate) info: DeviceInfo,
-    pub(crate) env: Env,
     pub(crate) txqs: Box<[TxQueue<A>]>,
+    /// The queues of all rules (`rule.rs`).
     pub(crate) roots: Box<[Root<A>]>,
-    /// The mq or mqprio above the roots, if there is one.
-    pub(super) mq: Option<(Handle, Parent)>,
+    /// Which of them are in force. Read at each call, hardly ever written.
+    pub(super) rule: CachePadded<A::AtomicU32>,
+    /// What is attached where, and the lock of all who change it (the kernel's RTNL).
+    pub(super) tree: SpinLock<A, Tree>,
+    /// Packets dropped on their way to a queue: lost by a panic, and sent in a loop.
+    pub(super) lost: CachePadded<A::AtomicU64>,
+    pub(super) looped: A::AtomicU64,
+    pub(super) worker_deaths: A::AtomicU64,
     /// The inboxes of the workers, and after them those of the completers, one a txq where there are some.
     pub(crate) sched: Box<[Schedule<A>]>,
     /// The worker that looks after each txq.
@@ -101,16 +105,9 @@ pub(super) struct Senders<A: Arch> {
 }
 
 impl<A: Arch> Shared<A> {
-    /// The root that a txq's packets enter.
-    #[inline]
-    pub(crate) fn root_of(&self, txq: u16) -> usize {
-        // Either one root for all, or one for each.
-        usize::from(txq).min(self.roots.len() - 1)
-    }
-
     /// The schedule of the worker that looks after a queue: that of its txq, or of txq 0 where it serves all.
     fn sched_of_root(&self, root: usize) -> &Schedule<A> {
-        &self.sched[self.affinity[root]]
+        &self.sched[self.affinity[usize::from(self.roots[root].txq.unwrap_or(0))]]
     }
 
     /// Has a queue looked at again: by who has it or is about to, else by a worker (`__netif_schedule`).
@@ -132,7 +129,9 @@ impl<A: Arch> Shared<A> {
 
     /// Whether no packet is on its way through a txq.
     pub(crate) fn is_idle(&self, txq: u16) -> bool {
-        self.roots[self.root_of(txq)].is_idle(self) && self.txqs[usize::from(txq)].in_flight() == 0
+        let serves = |root: &&Root<A>| root.txq.is_none_or(|t| t == txq);
+        let mut roots = self.roots_used().iter().filter(serves);
+        roots.all(|root| root.is_idle(self)) && self.txqs[usize::from(txq)].in_flight() == 0
     }
 
     pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) {
@@ -146,6 +145,23 @@ impl<A: Arch> Shared<A> {
             senders.gone += counters.submitted.load(Relaxed);
             counters.add_times(&mut senders.gone_times);
         });
+    }
+
+    /// Counts packets that a panic took along on their way to a queue.
+    pub(crate) fn count_lost(&self, packets: u64) {
+        if packets > 0 {
+            self.lost.fetch_add(packets, Relaxed);
+        }
+    }
+
+    /// Counts that a worker's thread has survived a panic.
+    pub(crate) fn count_worker_death(&self) {
+        self.worker_deaths.fetch_add(1, Relaxed);
+    }
+
+    /// Counts packets that were sent by a driver that they had come from.
+    pub(crate) fn count_looped(&self, packets: u64) {
+        self.looped.fetch_add(packets, Relaxed);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -207,7 +223,7 @@ impl<A: Arch> Shared<A> {
     pub(super) fn stats(&self) -> DeviceStats {
         let mut stats = DeviceStats::default();
         let mut taken = 0;
-        for root in &self.roots {
+        for root in self.roots_used() {
             root.with_core(self, |core| {
                 let c = core.counters();
                 taken += c.taken;
@@ -221,10 +237,17 @@ impl<A: Arch> Shared<A> {
             taken += burst;
             stats.dropped.add(DropReason::QdiscBurstDrop, burst);
         }
+        let lost = [(DropReason::NotSpecified, &*self.lost), (DropReason::RecursionLimit, &self.looped)];
+        for (reason, count) in lost {
+            let n = count.load(Acquire);
+            taken += n;
+            stats.dropped.add(reason, n);
+        }
         // After the roots: a sender counts a packet before it hands it in, so none that was taken is missed here. What
-        // is in excess is on its way to a qdisc.
+        // is in excess is on its way to a qdisc. A packet that goes from one root to another meanwhile may be seen in
+        // both, and was taken twice then.
         stats.accepted = self.submitted();
-        stats.queued += stats.accepted - taken;
+        stats.queued = stats.queued.wrapping_add(stats.accepted).wrapping_sub(taken);
         stats.queues = self.txqs.iter().map(|txq| self.queue_stats(txq)).collect();
         stats.in_flight = stats.queues.iter().map(|q| u64::from(q.in_flight)).sum();
         stats

@@ -88,6 +88,8 @@ impl<A: Arch> Body<A> {
     pub(crate) const RX_QUEUE: u8 = 4;
     /// `flow` is set.
     pub(crate) const COUNTED: u8 = 8;
+    /// The upper half counts how often a driver has sent the packet on through another device.
+    pub(crate) const HOP: u8 = 16;
 }
 
 /// The summary of a list of packets, in 24 bytes, so that a descriptor keeps to its two lines.

@@ -72,6 +72,18 @@ impl<A: Arch> Fifo<A> {
         }
     }
 
+    /// Drops the newest, so that `len` are left.
+    pub(super) fn trim(&mut self, len: usize, cx: &mut Cx<'_, A>) {
+        if self.len() > len {
+            let mut kept = PacketList::new();
+            self.queue.move_front(len, &mut kept);
+            while let Some(packet) = self.queue.pop_front() {
+                let _ = self.refuse(packet, cx);
+            }
+            self.queue = kept;
+        }
+    }
+
     pub(super) fn stats(&self) -> QdiscStats {
         QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
     }

@@ -129,6 +129,10 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Changes parameters (`tc qdisc change`). On an error nothing has changed.
     fn change(&mut self, words: &mut Words<'_>, env: &Env) -> Result<(), ParseError>;
 
+    /// The device's `tx_queue_len` is another now (`change_tx_queue_len`). A qdisc whose limit that is follows, and drops
+    /// what it has beyond; others keep theirs.
+    fn set_tx_queue_len(&mut self, _packets: u32, _cx: &mut Cx<'_, A>) {}
+
     /// Packets queued.
     fn qlen(&self) -> usize;
 

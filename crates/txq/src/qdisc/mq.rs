@@ -30,6 +30,14 @@ impl Parent {
         }
     }
 
+    /// Its kind's name.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Mq => "mq",
+            Self::Mqprio(_) => "mqprio",
+        }
+    }
+
     /// How `tc qdisc show` lists it, on a device with `classes`, above `children`: all of them, whether listed or not.
     pub(crate) fn info<'c>(
         &self,
@@ -38,12 +46,12 @@ impl Parent {
         classes: &TrafficClasses,
         children: impl Iterator<Item = &'c QdiscInfo>,
     ) -> QdiscInfo {
-        let (kind, options) = match self {
-            Self::Mq => ("mq", Options::new(style)),
-            Self::Mqprio(mqprio) => ("mqprio", mqprio.options(style, classes)),
+        let options = match self {
+            Self::Mq => Options::new(style),
+            Self::Mqprio(mqprio) => mqprio.options(style, classes),
         };
         QdiscInfo {
-            kind: kind.into(),
+            kind: self.kind().into(),
             handle,
             dev: None,
             parent: Handle::ROOT,

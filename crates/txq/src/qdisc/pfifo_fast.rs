@@ -78,6 +78,11 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
         Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
     }
 
+    fn set_tx_queue_len(&mut self, packets: u32, cx: &mut Cx<'_, A>) {
+        self.limit = packets;
+        self.bands.iter_mut().for_each(|b| b.trim(packets as usize, cx));
+    }
+
     fn qlen(&self) -> usize {
         self.bands.iter().map(Fifo::len).sum()
     }

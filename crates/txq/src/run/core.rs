@@ -1,11 +1,15 @@
 //! A queue's state, which has one owner at a time.
 
+use std::mem;
+
 use crate::arch::Arch;
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::Root;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Cx, Qdisc};
+use crate::run::gate::Gate;
+use crate::run::unwind::{Back, InQdisc};
 use crate::run::{Driven, Going};
 use crate::stats::QdiscStats;
 use crate::sync::contention::{HandOff, OwnerRecord};
@@ -20,16 +24,21 @@ pub(crate) struct Core<A: Arch> {
     pub(crate) qdisc: Option<Box<dyn Qdisc<A>>>,
     /// Dequeued and not sent: refused by the driver (`gso_skb`), or found to be for another txq than the packet before
     /// (`skb_bad_txq`). Sent before everything else, and still part of the queue.
-    requeued: PacketList<A>,
+    pub(super) requeued: PacketList<A>,
+    /// What the qdisc was to be given when it panicked over another packet. Goes to it before everything that comes.
+    pub(super) unadmitted: PacketList<A>,
     /// Whether an owner is in the driver, with the core laid aside.
     pub(super) running: bool,
-    /// False once the device shuts down: everything that arrives is dropped (`__QDISC_STATE_DEACTIVATED`).
-    pub(super) active: bool,
+    pub(super) gate: Gate,
+    /// Times that what is queued was dropped. What the driver had then is not queued again when it comes back.
+    pub(super) purges: u32,
     pub(super) counters: CoreCounters,
     /// What the owners record, since that was first asked for.
     pub(crate) record: Option<Box<OwnerRecord>>,
     /// Packets that senders dropped in the qdisc's name (`enqueue/lockless.rs`).
-    refused: u64,
+    pub(super) refused: u64,
+    /// Requeues before this qdisc came.
+    pub(super) requeues_before: u64,
 }
 
 /// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
@@ -48,15 +57,18 @@ pub(crate) struct CoreCounters {
 }
 
 impl<A: Arch> Core<A> {
-    pub(crate) fn new(qdisc: Option<Box<dyn Qdisc<A>>>) -> Self {
+    pub(crate) fn new(qdisc: Option<Box<dyn Qdisc<A>>>, gate: Gate) -> Self {
         Self {
             qdisc,
             requeued: PacketList::new(),
+            unadmitted: PacketList::new(),
             running: false,
-            active: true,
+            gate,
+            purges: 0,
             counters: CoreCounters::default(),
             record: None,
             refused: 0,
+            requeues_before: 0,
         }
     }
 
@@ -80,7 +92,7 @@ impl<A: Arch> Core<A> {
     pub(crate) fn set_recording(&mut self, fresh: &mut Option<Box<OwnerRecord>>) {
         let on = fresh.is_some();
         if on && self.recording().is_none() {
-            std::mem::swap(&mut self.record, fresh);
+            mem::swap(&mut self.record, fresh);
         }
         if let Some(record) = &mut self.record {
             record.on = on;
@@ -99,15 +111,15 @@ impl<A: Arch> Core<A> {
 
     /// Packets queued.
     pub(crate) fn qlen(&self) -> usize {
-        self.qdisc.as_ref().map_or(0, |q| q.qlen()) + self.requeued.len()
+        self.qdisc.as_ref().map_or(0, |q| q.qlen()) + self.requeued.len() + self.unadmitted.len()
     }
 
     /// The qdisc's counters, with those of the packets that wait to be sent again.
     pub(crate) fn stats(&self) -> QdiscStats {
         let mut stats = self.qdisc.as_ref().map(|q| q.stats()).unwrap_or_default();
-        stats.backlog += self.requeued.bytes();
-        stats.qlen += self.requeued.len() as u64;
-        stats.requeues += self.counters.requeues;
+        stats.backlog += self.requeued.bytes() + self.unadmitted.bytes();
+        stats.qlen += (self.requeued.len() + self.unadmitted.len()) as u64;
+        stats.requeues += self.counters.requeues - self.requeues_before;
         stats.drops += self.refused;
         stats
     }
@@ -128,18 +140,6 @@ impl<A: Arch> Core<A> {
     /// Whether nothing is queued and nobody is in the driver.
     pub(crate) fn is_idle(&self) -> bool {
         !self.running && self.qlen() == 0
-    }
-
-    /// Drops everything, and everything that comes after (`dev_deactivate`).
-    pub(crate) fn deactivate(&mut self, cx: &mut Ctx<'_, A>) {
-        self.active = false;
-        let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
-        if let Some(qdisc) = &mut self.qdisc {
-            qdisc.reset(&mut qcx);
-        }
-        while let Some(packet) = self.requeued.pop_front() {
-            qcx.drop(packet, DropReason::QueuePurge);
-        }
     }
 
     pub(super) fn drop_all(&mut self, batch: &mut PacketList<A>, reason: DropReason, cx: &mut Ctx<'_, A>) {
@@ -170,10 +170,14 @@ impl<A: Arch> Core<A> {
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
-        match root.txq {
-            Some(txq) => self.dequeue_one_txq(&cx.dev.txqs[usize::from(txq)], quota, batch, cx),
-            None => self.dequeue_shared(quota, batch, cx),
-        }
+        let mut in_qdisc = InQdisc { core: self, batch, back: Back::InFront };
+        let InQdisc { core, batch, .. } = &mut in_qdisc;
+        let txq = match root.txq {
+            Some(txq) => core.dequeue_one_txq(&cx.dev.txqs[usize::from(txq)], quota, batch, cx),
+            None => core.dequeue_shared(quota, batch, cx),
+        };
+        mem::forget(in_qdisc);
+        txq
     }
 
     /// All packets go to one txq (`TCQ_F_ONETXQUEUE`).
@@ -243,7 +247,7 @@ impl<A: Arch> Core<A> {
     /// Takes back what the driver left of a batch, and counts the rest. For the owner who sent it, or for who has the
     /// core when that one comes back to it.
     pub(super) fn returned(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) -> Going {
-        let Driven { batch, txq, packets, sent, drops } = driven;
+        let Driven { batch, txq, packets, purges, sent, drops, .. } = driven;
         self.counters.in_driver = 0;
         self.counters.sent += sent.packets;
         self.counters.sent_bytes += sent.bytes;
@@ -254,7 +258,11 @@ impl<A: Arch> Core<A> {
         if batch.is_empty() {
             return Going::On;
         }
-        self.requeue(batch, cx);
+        if *purges == self.purges {
+            self.requeue(batch);
+        } else {
+            self.drop_all(batch, DropReason::QueuePurge, cx);
+        }
         match sent.retry {
             Some(after) => cx.dev.retry(root.index, after),
             // The txq's wake will run the queue. If it has come already, whoever it sent found us running and left.
@@ -267,20 +275,20 @@ impl<A: Arch> Core<A> {
     /// As [`returned`](Core::returned), by who has the core when another thread has left the driver.
     pub(crate) fn absorb(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) {
         self.note_hand_off(HandOff::Sender);
-        let _ = self.returned(root, driven, cx);
         self.running = false;
+        let _ = self.returned(root, driven, cx);
     }
 
     /// Puts back what the driver refused: to where the qdisc had it, or in front of everything.
-    fn requeue(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
-        if !self.active {
-            return self.drop_all(batch, DropReason::QueuePurge, cx);
-        }
+    fn requeue(&mut self, batch: &mut PacketList<A>) {
         self.counters.requeues += batch.len() as u64;
-        if let Some(qdisc) = &mut self.qdisc {
+        let mut in_qdisc = InQdisc { core: self, batch, back: Back::InFront };
+        let InQdisc { core, batch, .. } = &mut in_qdisc;
+        // Not behind what the qdisc has given up since.
+        if let Some(qdisc) = core.qdisc.as_mut().filter(|_| core.requeued.is_empty()) {
             qdisc.requeue(batch);
         }
-        batch.append(&mut self.requeued);
-        self.requeued.append(batch);
+        core.put_in_front(batch);
+        mem::forget(in_qdisc);
     }
 }

@@ -113,9 +113,6 @@ impl<A: Arch> Sender<A> {
         });
         let txq = flow.steer(first, here, &self.dev);
         flow.outstanding.add(batch);
-        self.timed(|sender| {
-            sender.begin(batch);
-            sender.enter(txq, batch)
-        })
+        self.timed(|sender| if sender.begin(batch) { sender.enter(txq, batch) } else { Verdict::Drop })
     }
 }

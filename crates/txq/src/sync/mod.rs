@@ -1,6 +1,7 @@
 //! The building blocks that threads meet in, each generic over [`Arch`](crate::arch::Arch) and one a file. Their
 //! model tests are in the `txq-check` crate.
 
+pub mod bits;
 pub mod contention;
 pub mod llist;
 pub mod rcu;

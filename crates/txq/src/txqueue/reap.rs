@@ -1,17 +1,61 @@
 //! Completions: what the device is done with goes home, and a txq that was stopped goes on (`napi_poll` of a driver).
 
+use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use super::{REAP, Standstill, TxQueue, TxTimeout, Watchdog};
+use super::{DoneSide, REAP, Standstill, TxQueue, TxTimeout, Watchdog};
 use crate::arch::{Arch, Atomic, Nanos};
+use crate::bql;
 use crate::ctx::Ctx;
+use crate::driver::Clock;
+use crate::netdev::Shared;
 use crate::packet::PacketList;
 use crate::sync::contention::Site;
 
+/// What a driver returned from its ring. It is counted also if the driver panics, and somebody looks again then.
+struct Polled<'d, A: Arch> {
+    txq: &'d TxQueue<A>,
+    dev: &'d Shared<A>,
+    bql: Option<&'d mut bql::Consumer>,
+    done: &'d mut PacketList<A>,
+}
+
+impl<A: Arch> Polled<'_, A> {
+    #[inline]
+    fn count(mut self, clock: &mut Clock<A>) {
+        self.add(clock);
+        mem::forget(self);
+    }
+
+    #[inline]
+    fn add(&mut self, clock: &mut Clock<A>) {
+        if !self.done.is_empty() {
+            let TxQueue { issued, completed, .. } = self.txq;
+            let packets = completed.packets.load(Relaxed).wrapping_add(self.done.len() as u32);
+            completed.packets.store(packets, Release);
+            if let Some(bql) = &mut self.bql {
+                bql.completed(self.done.bytes() as u32, &issued.bytes, &completed.adj_limit, clock);
+            }
+        }
+    }
+}
+
+impl<A: Arch> Drop for Polled<'_, A> {
+    fn drop(&mut self) {
+        self.add(&mut Clock::new());
+        self.dev.sched[self.txq.reaper].reap(self.txq.index);
+    }
+}
+
 impl<A: Arch> TxQueue<A> {
-    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker.
-    pub(super) fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
-        if self.inline {
+    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker. Comes after
+    /// [`transmit`](TxQueue::transmit), when what became of the batch is known.
+    #[inline]
+    pub(crate) fn reap_or_leave(&self, cx: &mut Ctx<'_, A>) {
+        if self.in_flight() == 0 {
+            return;
+        }
+        if self.inline.load(Relaxed) != 0 {
             self.reap(cx);
         }
         if self.in_flight() > 0 {
@@ -24,26 +68,21 @@ impl<A: Arch> TxQueue<A> {
     pub(crate) fn reap(&self, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         let mut done = PacketList::new();
         let next = self.done.try_with_at(Site::Reap, |held| {
-            let side = held.data();
-            let next = side.driver.poll(REAP, &mut done, &mut cx.clock);
-            if done.stamped() {
-                let now = A::now();
-                side.to_completion.record_all(&done, now);
+            let DoneSide { driver, bql, to_completion, .. } = held.data();
+            let polled = Polled { txq: self, dev: cx.dev, bql: bql.as_mut(), done: &mut done };
+            let next = driver.poll(REAP, polled.done, &mut cx.clock);
+            if polled.done.stamped() {
+                to_completion.record_all(polled.done, A::now());
             }
-            if !done.is_empty() {
-                let completed = self.completed.packets.load(Relaxed).wrapping_add(done.len() as u32);
-                self.completed.packets.store(completed, Release);
-                if let Some(bql) = &mut side.bql {
-                    let bytes = done.bytes() as u32;
-                    bql.completed(bytes, &self.issued.bytes, &self.completed.adj_limit, &mut cx.clock);
-                }
-            }
+            polled.count(&mut cx.clock);
             next
         });
-        if !done.is_empty() {
+        if !done.is_empty() || self.stopped() {
             // Store `completed` and `adj_limit` before load XOFF: pairs with the fence in `stop`.
             A::fence(SeqCst);
             self.wake(cx);
+        }
+        if !done.is_empty() {
             let full = done.len() == REAP;
             cx.cache.free(&mut done);
             if full {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
 use txq::arch::Nanos;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
@@ -25,6 +25,9 @@ pub(crate) struct Wire {
     pub(crate) next: Option<Nanos>,
     /// Whether the driver panics.
     pub(crate) panic: bool,
+    /// Whether it panics over completions.
+    pub(crate) panic_in_poll: bool,
+    refuse: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
     /// Cookies of the packets taken, in order, call by call.
     pub(crate) batches: Vec<Vec<u64>>,
     kept: VecDeque<Packet>,
@@ -35,6 +38,12 @@ impl Wire {
     /// Cookies of all packets taken, in order.
     pub(crate) fn sent(&self) -> Vec<u64> {
         self.batches.concat()
+    }
+
+    /// Has the next call say that it has begun, wait, and refuse its batch.
+    #[allow(dead_code, reason = "not all tests hold a driver up")]
+    pub(crate) fn refuse_after(&mut self, entered: mpsc::Sender<()>, leave: mpsc::Receiver<()>) {
+        self.refuse = Some((entered, leave));
     }
 
     /// Gives up what is complete and was not reaped.
@@ -83,7 +92,13 @@ struct Half(Arc<Mutex<Wire>>);
 
 impl Transmit for Half {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-        let mut wire = self.0.lock().unwrap();
+        let mut wire = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((entered, leave)) = wire.refuse.take() {
+            drop(wire);
+            entered.send(()).unwrap();
+            let _ = leave.recv();
+            return Status::Busy { retry: Some(0) };
+        }
         assert!(!wire.panic, "the driver panics, as the test wants");
         if wire.busy > 0 {
             wire.busy -= 1;
@@ -111,9 +126,10 @@ impl Transmit for Half {
 
 impl Complete for Half {
     fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
-        let mut wire = self.0.lock().unwrap();
+        let mut wire = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let n = budget.min(wire.completing.len());
         done.extend(wire.completing.drain(..n));
+        assert!(!wire.panic_in_poll, "the driver panics over completions, as the test wants");
         wire.next
     }
 }

@@ -1,0 +1,73 @@
+//! Numbers that several threads add and one takes: none is lost, and who takes sees what was done before it was added.
+//!
+//! Guards the set (`txq/src/sync/bits.rs`) and the sleep of who takes (`schedule.rs`), T15. Seen when they were broken:
+//! with a relaxed addition or a relaxed take, a causality violation at the payload; with a take in two steps, or an
+//! addition that does not tell, a taker that sleeps for ever (a deadlock).
+
+use std::sync::Arc;
+
+use txq::arch::{CellApi, Event};
+use txq::sync::bits::Bits;
+use txq_check::{Loom, Model, Shuttle};
+
+struct Shared<A: Model> {
+    bits: Bits<A>,
+    event: A::Event,
+    /// What each addition is about. Written by who adds, read by who takes.
+    payload: Box<[A::Cell<u64>]>,
+}
+
+// SAFETY: a cell is written before its number is added, and read after it is taken: that is what the checker verifies.
+unsafe impl<A: Model> Send for Shared<A> {}
+// SAFETY: as above.
+unsafe impl<A: Model> Sync for Shared<A> {}
+
+/// Each of `threads` adds `each` numbers of its own; the taker sleeps until it has all.
+fn add_and_take<A: Model>(threads: usize, each: usize) {
+    let n = threads * each;
+    let payload = (0..n).map(|_| A::Cell::new(0)).collect();
+    let shared = Arc::new(Shared::<A> { bits: Bits::new(n), event: A::Event::new(), payload });
+    let adders: Vec<_> = (0..threads)
+        .map(|who| {
+            let shared = shared.clone();
+            A::spawn(who as u32 + 1, move || {
+                for i in who * each..(who + 1) * each {
+                    // SAFETY: see above.
+                    shared.payload[i].with_mut(|p| unsafe { *p = i as u64 + 1 });
+                    if shared.bits.set(i) {
+                        shared.event.notify();
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut taken = vec![0; n];
+    loop {
+        shared.bits.take(|i| {
+            // SAFETY: see above.
+            assert_eq!(shared.payload[i].with(|p| unsafe { *p }), i as u64 + 1);
+            taken[i] += 1;
+        });
+        if taken.iter().all(|&times| times > 0) {
+            break;
+        }
+        shared.event.wait(None);
+    }
+    adders.into_iter().for_each(|join| join());
+    assert!(taken.iter().all(|&times| times == 1), "taken twice: {taken:?}");
+}
+
+#[test]
+fn two_add_under_loom() {
+    Loom::check(|| add_and_take::<Loom>(2, 1));
+}
+
+#[test]
+fn one_adds_twice_under_loom() {
+    Loom::check(|| add_and_take::<Loom>(1, 2));
+}
+
+#[test]
+fn four_add_under_shuttle() {
+    Shuttle::check(|| add_and_take::<Shuttle>(4, 20));
+}

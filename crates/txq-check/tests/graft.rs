@@ -1,0 +1,55 @@
+//! The number of queues changes while senders send: nothing is lost or turned around, and nothing is left behind.
+//!
+//! Guards the rule (`txq/src/netdev/rule.rs`), the change of it (`graft.rs`) and the queues that are not in force
+//! (`run/relay.rs`). Seen when they were broken: a sender that does not wait for what it has left in an old queue, or one
+//! that hands on to itself, "doubled or out of order"; an old queue that is not run after the change, a model that
+//! never ends.
+
+mod device;
+
+use device::{Device, Record, assert_conserved, assert_order, packets};
+use txq::enqueue;
+use txq_check::{Model, Shuttle};
+
+/// Senders send one at a time; another thread takes the device through `roots`; a worker does what is left.
+fn change<A: Model>(discipline: &str, senders: u64, each: u64, roots: &'static [&'static str]) {
+    let record = Record::<A>::new(1);
+    let device = Device { record: record.clone(), ring: None, inline: true };
+    let mut dev = device.builder().discipline(discipline).build().expect("a device");
+    let worker = dev.worker(0);
+    let worker = A::spawn(1, move || worker.run());
+    let threads: Vec<_> = (0..senders)
+        .map(|who| {
+            let mut sender = dev.sender_on("s", 0);
+            let mut packets = packets(&mut sender, who, each);
+            A::spawn(who as u32 + 2, move || {
+                while let Some(packet) = packets.pop_front() {
+                    let _ = sender.xmit(packet);
+                }
+            })
+        })
+        .collect();
+    for root in roots {
+        dev.replace_qdisc(root).expect("it can be");
+    }
+    threads.into_iter().for_each(|join| join());
+    assert!(dev.drain(1));
+    dev.shutdown().expect("the device finishes");
+    worker();
+    assert_conserved(&dev);
+    assert_order(&record.sent(), senders, each, true);
+}
+
+#[test]
+fn queues_change_under_shuttle() {
+    for discipline in enqueue::names() {
+        Shuttle::check(|| {
+            change::<Shuttle>(
+                discipline,
+                3,
+                6,
+                &["root noqueue", "root pfifo_fast", "root noqueue", "root pfifo", "root pfifo limit 9"],
+            )
+        });
+    }
+}

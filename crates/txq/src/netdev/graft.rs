@@ -1,0 +1,335 @@
+//! Qdiscs are added, replaced, changed and deleted under traffic (`tc_modify_qdisc`, `qdisc_graft`).
+//!
+//! The kernel stops all queues of a device for one of them. Here a qdisc is exchanged by who has its queue for a moment, and
+//! no other queue notices. What the old qdisc had queued is dropped (`QUEUE_PURGE`), as the kernel does it and as who types
+//! `tc qdisc replace` expects; what has not reached it goes to the new one.
+//!
+//! Where the number of queues changes, as from mq to one qdisc for all, the new queues are opened, the old ones
+//! closed, and then the rule is stored that senders go by (`rule.rs`). Packets that reach an old queue after that are
+//! handed on, in order, so none is lost for coming late.
+
+use super::rule::Shape;
+use super::tree::{Plan, Tree, child};
+use super::{NetDev, Shared};
+use crate::arch::Arch;
+use crate::ctx::Ctx;
+use crate::qdisc::{self, Built, Parent, Qdisc};
+use crate::run::Gate;
+use crate::tc::{Handle, Header, ParseError, Words};
+
+/// What a text names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    Txq(u16),
+}
+
+/// Which qdisc is where.
+struct Found {
+    place: Place,
+    handle: Handle,
+    kind: &'static str,
+}
+
+impl<A: Arch> NetDev<A> {
+    /// Attaches a qdisc where there is none but a default one (`tc qdisc add`): `"root handle 1: mq"`,
+    /// `"parent 1:2 pfifo limit 10"`.
+    ///
+    /// # Errors
+    /// tc's, with a remedy. Nothing has changed then.
+    pub fn add_qdisc(&self, text: &str) -> Result<(), ParseError> {
+        self.attach(text, true)
+    }
+
+    /// Attaches a qdisc in place of another, under traffic (`tc qdisc replace`). Of the same kind, and with the same handle
+    /// or none, it only changes that one's parameters. Otherwise what the old one has queued is dropped, and the new one's
+    /// counters begin at 0; those of the device go on.
+    ///
+    /// # Errors
+    /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    pub fn replace_qdisc(&self, text: &str) -> Result<(), ParseError> {
+        self.attach(text, false)
+    }
+
+    /// Changes a qdisc's parameters (`tc qdisc change`): `"pfifo limit 10"` for the root, `"parent 1:2 pfifo limit 10"`
+    /// for a child of mq.
+    ///
+    /// # Errors
+    /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
+        self.control(|tree, _| {
+            let (header, mut words) = self.header(text)?;
+            let found = self.find(tree, &header)?;
+            self.change(tree, &found, &header, &mut words)
+        })
+    }
+
+    /// Has the default qdisc in place of one that somebody named (`tc qdisc del`): `"root"`, `"parent 1:2"`.
+    ///
+    /// # Errors
+    /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    pub fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
+        self.control(|tree, cx| {
+            let (header, _) = self.header(text)?;
+            let found = self.find(tree, &header)?;
+            if found.handle == Handle::UNSPEC {
+                let error = ParseError::new("Error: Cannot delete qdisc with handle of zero.");
+                return Err(error.with_remedy("it is the default one: replace it instead"));
+            }
+            if header.handle.is_some_and(|h| h != found.handle) {
+                return Err(ParseError::new("Error: Invalid handle specified.")
+                    .with_remedy(format!("the qdisc there is {}", found.handle)));
+            }
+            if header.kind.is_some_and(|kind| kind != found.kind) {
+                return Err(wrong_kind(found.kind));
+            }
+            match found.place {
+                Place::Root => {
+                    let plan = tree.default_root()?;
+                    self.graft(tree, plan, cx);
+                }
+                Place::Txq(txq) => self.graft_child(tree, txq, tree.default_child()?, Handle::UNSPEC, cx),
+            }
+            Ok(())
+        })
+    }
+
+    /// Drops what a qdisc has queued (`QUEUE_PURGE`), or what all of mq's children have; counters stay (`qdisc_reset`).
+    /// `"root"`, `"parent 1:2"`.
+    ///
+    /// # Errors
+    /// As those of [`add_qdisc`](NetDev::add_qdisc).
+    pub fn reset_qdisc(&self, text: &str) -> Result<(), ParseError> {
+        self.control(|tree, cx| {
+            let (header, _) = self.header(text)?;
+            let place = self.find(tree, &header)?.place;
+            let mine = |txq| place == Place::Root || txq == Some(place);
+            for root in self.shared.roots_in_force().iter().filter(|r| mine(r.txq.map(Place::Txq))) {
+                root.with_core(&self.shared, |core| core.purge(cx));
+                cx.free_dropped();
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `f` as the only one who changes the device.
+    pub(super) fn control<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
+        let mut cache = self.shared.pool.cache("control", 0);
+        let mut cx = Ctx::new(&self.shared, &mut cache);
+        self.shared.tree.with(|held| f(held.data(), &mut cx))
+    }
+
+    fn header<'t>(&self, text: &'t str) -> Result<(Header<'t>, Words<'t>), ParseError> {
+        let mut words = Words::split(text);
+        let header = Header::parse(&mut words)?;
+        match header.dev {
+            Some(dev) if dev != self.shared.info.name => {
+                let error = ParseError::new(format!("Cannot find device \"{dev}\""));
+                Err(error.with_remedy(format!("this one is \"{}\"", self.shared.info.name)))
+            }
+            _ => Ok((header, words)),
+        }
+    }
+
+    /// The qdisc that a header names by its place.
+    fn find(&self, tree: &Tree, header: &Header<'_>) -> Result<Found, ParseError> {
+        let parent = header.parent.unwrap_or(Handle::ROOT);
+        if parent == Handle::ROOT {
+            let kind = match &tree.parent {
+                Some(parent) => parent.kind(),
+                None => self.shared.kind_of(0),
+            };
+            return Ok(Found { place: Place::Root, handle: tree.root, kind });
+        }
+        let (major, minor) = (Handle::new(parent.major(), 0), parent.minor());
+        if major == Handle::UNSPEC || !tree.names(major) {
+            let error = ParseError::new("Error: Failed to find specified qdisc.");
+            return Err(error.with_remedy(format!("there is no qdisc {major} (the root is {})", tree.root)));
+        }
+        let of = if major == tree.root { tree.children.as_deref() } else { None };
+        let Some(children) = of else {
+            let error = ParseError::new("Error: Parent Qdisc does not exists.");
+            return Err(error.with_remedy(format!("qdisc {major} has no classes; mq has")));
+        };
+        match minor.checked_sub(1).map(|txq| (txq, children.get(usize::from(txq)))) {
+            Some((txq, Some(&handle))) => {
+                Ok(Found { place: Place::Txq(txq), handle, kind: self.shared.kind_of(txq) })
+            }
+            _ => Err(ParseError::new("Error: Specified class not found.")
+                .with_remedy(format!("use {major}1 to {major}{:x}", children.len()))),
+        }
+    }
+
+    fn attach(&self, text: &str, add: bool) -> Result<(), ParseError> {
+        self.control(|tree, cx| {
+            let (header, mut words) = self.header(text)?;
+            let found = self.find(tree, &header)?;
+            let asked = header.handle.filter(|&h| h != Handle::UNSPEC);
+            if found.handle != Handle::UNSPEC {
+                match asked {
+                    Some(handle) if add && handle != found.handle => {
+                        return Err(ParseError::new("Error: NLM_F_REPLACE needed to override.")
+                            .with_remedy(format!("{} {} is there: replace it", found.kind, found.handle)));
+                    }
+                    _ if add => {
+                        return Err(ParseError::new("Error: Exclusivity flag on, cannot modify.")
+                            .with_remedy(format!("{} {} is there: replace it", found.kind, found.handle)));
+                    }
+                    Some(handle) if handle == found.handle => {
+                        return self.change(tree, &found, &header, &mut words);
+                    }
+                    None if header.kind == Some(found.kind) => {
+                        return self.change(tree, &found, &header, &mut words);
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(handle) = asked.filter(|&h| tree.names(h) && h != found.handle) {
+                return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
+                    .with_remedy(format!("{handle} is another qdisc of the device")));
+            }
+            let before = tree.env.tx_queue_len;
+            tree.named_qdisc();
+            let done = qdisc::build::<A>(text, &tree.env)
+                .and_then(|(_, built)| self.graft_built(tree, found.place, built, asked, cx));
+            if done.is_err() {
+                tree.env.tx_queue_len = before;
+            }
+            done
+        })
+    }
+
+    fn graft_built(
+        &self,
+        tree: &mut Tree,
+        place: Place,
+        built: Built<A>,
+        asked: Option<Handle>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Result<(), ParseError> {
+        match place {
+            Place::Root => {
+                let plan = tree.plan(built, Handle::UNSPEC)?;
+                let root = if plan.shape == Shape::NoQueue { Handle::UNSPEC } else { tree.handle(asked) };
+                self.graft(tree, Plan { root, ..plan }, cx);
+            }
+            Place::Txq(txq) => {
+                let qdisc = child(built)?;
+                let handle = tree.handle(asked);
+                self.graft_child(tree, txq, qdisc, handle, cx);
+            }
+        }
+        Ok(())
+    }
+
+    fn change(
+        &self,
+        tree: &Tree,
+        found: &Found,
+        header: &Header<'_>,
+        words: &mut Words<'_>,
+    ) -> Result<(), ParseError> {
+        if header.kind != Some(found.kind) {
+            return Err(wrong_kind(found.kind));
+        }
+        match &tree.parent {
+            // mq has no parameters, and takes that.
+            Some(Parent::Mq) if found.place == Place::Root => return Ok(()),
+            Some(Parent::Mqprio(_)) if found.place == Place::Root => {
+                let error = "Error: Change operation not supported by specified qdisc.";
+                return Err(ParseError::new(error).with_remedy("replace it instead"));
+            }
+            _ => {}
+        }
+        let txq = if let Place::Txq(txq) = found.place { txq } else { 0 };
+        let mut changed = Ok(());
+        self.shared.roots[self.shared.root_of(txq)].with_core(&self.shared, |core| {
+            if let Some(qdisc) = &mut core.qdisc {
+                changed = qdisc.change(&mut words.clone(), &tree.env);
+            }
+        });
+        changed
+    }
+
+    fn graft_child(
+        &self,
+        tree: &mut Tree,
+        txq: u16,
+        qdisc: Box<dyn Qdisc<A>>,
+        handle: Handle,
+        cx: &mut Ctx<'_, A>,
+    ) {
+        self.shared.exchange(self.shared.root_of(txq), Some(qdisc), tree.gate(), cx);
+        if let Some(child) = tree.children.as_mut().and_then(|c| c.get_mut(usize::from(txq))) {
+            *child = handle;
+        }
+    }
+
+    /// Attaches what is planned in place of everything that is attached.
+    pub(super) fn graft(&self, tree: &mut Tree, plan: Plan<A>, cx: &mut Ctx<'_, A>) {
+        let dev = &*self.shared;
+        let (old, new) = (dev.rule(), dev.rule().next(plan.shape));
+        let roots = |rule| dev.root_at(rule, 0)..=dev.root_at(rule, dev.txqs.len() as u16 - 1);
+        for (root, qdisc) in roots(new).zip(plan.qdiscs) {
+            dev.exchange(root, qdisc, tree.gate(), cx);
+        }
+        (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
+        let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
+        if classes != self.classes() {
+            // Checked when the words were parsed, against all txqs; those that are not in use have none.
+            let _ = self.set_classes(&classes);
+        }
+        if old.shape() == new.shape() {
+            return;
+        }
+        // Who has no queue to keep packets in must not be closed before the others are in force.
+        if old.shape() == Shape::NoQueue {
+            dev.put_in_force(new);
+        }
+        for root in roots(old) {
+            dev.exchange(root, None, Gate::Relay, cx);
+        }
+        if old.shape() != Shape::NoQueue {
+            dev.put_in_force(new);
+        }
+        // What has come to the old queues meanwhile, and wakes that meant them. Nobody here calls a driver, which may panic.
+        roots(old).chain(roots(new)).for_each(|root| dev.hand_over(root));
+    }
+}
+
+fn wrong_kind(kind: &str) -> ParseError {
+    let error = ParseError::new("Error: Invalid qdisc name: must match existing qdisc.");
+    error.with_remedy(format!("it is {kind}: replace it for another kind"))
+}
+
+impl<A: Arch> Shared<A> {
+    /// The kind of the qdisc that a txq's packets enter.
+    fn kind_of(&self, txq: u16) -> &'static str {
+        let mut kind = "noqueue";
+        self.roots[self.root_of(txq)].with_core(self, |core| {
+            kind = core.qdisc.as_ref().map_or(kind, |q| q.kind());
+        });
+        kind
+    }
+
+    /// Exchanges the qdisc of one queue, and drops what the old one had.
+    fn exchange(&self, root: usize, qdisc: Option<Box<dyn Qdisc<A>>>, gate: Gate, cx: &mut Ctx<'_, A>) {
+        let root = &self.roots[root];
+        let (mut new, mut old) = (Some(qdisc), None);
+        while new.is_some() {
+            root.with_core(self, |core| {
+                // What is just being handed on must have arrived before this queue takes packets for itself again: it could
+                // be handed back, behind younger ones.
+                if core.gate() != Gate::Relay || !core.is_running() {
+                    old = new.take().and_then(|new| core.graft(new, gate, cx));
+                }
+            });
+            if new.is_some() {
+                A::relax();
+            }
+        }
+        // A timer that the old one had set comes for nothing; what senders have left is for the new one.
+        cx.free_dropped();
+        drop(old);
+    }
+}

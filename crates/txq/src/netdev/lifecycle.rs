@@ -1,0 +1,154 @@
+//! A device goes down and comes up again, its queues get longer or shorter, its driver is replaced, and it ends.
+//!
+//! Any thread may ask for any of this, one at a time (`Shared::tree`), but not from within a driver of the device: it waits
+//! for who has a queue, and that may be who called the driver.
+
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::NetDev;
+use super::tree::Tree;
+use crate::arch::{Arch, Atomic, Event};
+use crate::ctx::Ctx;
+use crate::driver::Driver;
+use crate::run::Gate;
+
+impl Tree {
+    /// How queues in force treat what comes.
+    pub(super) fn gate(&self) -> Gate {
+        if self.up { Gate::Open } else { Gate::Down }
+    }
+}
+
+impl<A: Arch> NetDev<A> {
+    /// Takes the device down, under traffic (`ip link set DEV down`, `dev_deactivate`). What is queued is dropped
+    /// (`QUEUE_PURGE`), and so is what is handed in until [`activate`](NetDev::activate) (`QDISC_DROP`, told to the sender
+    /// as `noop_qdisc` tells it: [`Verdict::Congested`](crate::qdisc::Verdict::Congested)). What the device keeps
+    /// completes. When this returns, nobody is in the driver for a packet that was queued before.
+    pub fn deactivate(&self) {
+        self.control(|tree, cx| {
+            tree.up = false;
+            self.close(Gate::Down, cx);
+            for root in self.shared.roots_used() {
+                let mut running = true;
+                while running {
+                    root.with_core(&self.shared, |core| running = core.is_running());
+                    if running {
+                        A::relax();
+                    }
+                }
+            }
+        });
+    }
+
+    /// Takes the device up again (`ip link set DEV up`, `dev_activate`).
+    pub fn activate(&self) {
+        self.control(|tree, _| {
+            tree.up = true;
+            if self.shared.is_stopping() {
+                return;
+            }
+            for root in self.shared.roots_in_force() {
+                root.with_core(&self.shared, |core| core.open(Gate::Open));
+                self.shared.hand_over(root.index);
+            }
+        });
+    }
+
+    /// Whether it is up.
+    pub fn is_active(&self) -> bool {
+        self.control(|tree, _| tree.up)
+    }
+
+    /// Sets `tx_queue_len`, in packets, under traffic (`ip link set DEV txqueuelen N`, `dev_change_tx_queue_len`). Each band
+    /// of a pfifo_fast holds so many from now on, and what it has beyond that is dropped, the newest first. Other qdiscs
+    /// keep the limit that they began with, as in the kernel.
+    pub fn set_tx_queue_len(&self, packets: u32) {
+        self.control(|tree, cx| {
+            tree.env.tx_queue_len = packets;
+            for root in self.shared.roots_in_force() {
+                root.with_core(&self.shared, |core| core.set_tx_queue_len(packets, cx));
+                cx.free_dropped();
+            }
+        });
+    }
+
+    /// The length, in packets.
+    pub fn tx_queue_len(&self) -> u32 {
+        self.control(|tree, _| tree.env.tx_queue_len)
+    }
+
+    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq goes
+    /// over when nobody is in its driver; what the old one has completed goes home, what it still keeps goes with it, and
+    /// a txq that was stopped goes on. The device keeps its name.
+    ///
+    /// # Errors
+    /// That the new driver has fewer txqs or takes only shorter packets, or does not open; nothing has changed then. Or how
+    /// the old one finished, when it did with an error.
+    pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
+        let (info, ours) = (driver.info(), &self.shared.info);
+        if info.txqs < self.txqs() || info.mtu < ours.mtu {
+            let why = format!(
+                "driver \"{}\" has {} txqs and an MTU of {}: device \"{}\" needs at least {} and {}",
+                info.name,
+                info.txqs,
+                info.mtu,
+                ours.name,
+                self.txqs(),
+                ours.mtu
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let queues = (0..self.txqs()).map(|txq| driver.open(txq)).collect::<io::Result<Vec<_>>>()?;
+        self.control(|_, cx| {
+            let txqs = self.shared.txqs.iter();
+            let old: Vec<_> = txqs.zip(queues).map(|(txq, queue)| txq.replace(queue, cx)).collect();
+            let mut first = Ok(());
+            for old in old {
+                // Each finishes, whatever became of those before.
+                let finished = old.finish(cx);
+                first = first.and(finished);
+            }
+            first
+        })
+    }
+
+    /// Times that a worker's thread has gone on after a panic of a driver or a qdisc. What the panic took along is counted
+    /// as dropped (`NOT_SPECIFIED`).
+    pub fn worker_restarts(&self) -> u64 {
+        self.shared.worker_deaths.load(Relaxed)
+    }
+
+    fn close(&self, gate: Gate, cx: &mut Ctx<'_, A>) {
+        for root in self.shared.roots_in_force() {
+            root.with_core(&self.shared, |core| core.close(gate, cx));
+        }
+        for root in self.shared.roots_used() {
+            // What waits for an owner, and what a sender is in the driver with.
+            root.discipline.run(root, cx);
+            cx.free_dropped();
+        }
+    }
+
+    /// Ends all sending: what is still queued is dropped (`QUEUE_PURGE`), as is everything handed in afterwards, and
+    /// drivers write out what they hold. Returns the first error that one of them met.
+    pub fn shutdown(&mut self) -> io::Result<()> {
+        let shared = &self.shared;
+        if shared.stopping.swap(1, Release) == 0 {
+            self.control(|_, cx| self.close(Gate::Gone, cx));
+            shared.sched.iter().for_each(|s| s.event.notify());
+        }
+        for thread in self.threads.drain(..) {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        let mut first = Ok(());
+        for txq in &self.shared.txqs {
+            // Each is finished, whatever became of those before.
+            let finished = txq.finish();
+            first = first.and(finished);
+        }
+        first
+    }
+}

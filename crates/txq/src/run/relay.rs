@@ -1,0 +1,70 @@
+//! A queue that is not in force. Senders that have not heard so still enter it, and packets may wait for its owner when it
+//! goes out of force; it hands them on to the queue that is in force for their txq, in order.
+//!
+//! A sender that hears of it waits until all queues that are not in force have handed on what they had
+//! (`Sender::follow`), and their last batch has left the driver, so its next packet overtakes none of its own.
+//!
+//! Handing on is a turn like any other whose driver is the other queue: while it lasts, the queue is running, so it is
+//! not idle and nobody else hands on.
+
+use crate::arch::Arch;
+use crate::ctx::Ctx;
+use crate::netdev::{Root, Shared};
+use crate::packet::PacketList;
+use crate::run::gate::Gate;
+use crate::run::unwind::InDriver;
+use crate::run::{Driven, Going, Owner};
+
+/// Hands on what has come, until there is no more.
+#[cold]
+pub(super) fn relay<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Going {
+    while owner.core().gate == Gate::Relay {
+        if cx.dev.is_in_force(root.index) {
+            // It is about to go out of force. Who sees to that runs it then.
+            return Going::Blocked;
+        }
+        let mut driven = Driven::new();
+        let core = owner.core();
+        driven.batch.append(&mut core.requeued);
+        // From here to the other queue they are on their way, like packets that a sender is about to hand in.
+        core.counters.taken -= driven.batch.len() as u64;
+        if driven.batch.is_empty() {
+            pass_on(root, cx.dev);
+            return Going::Blocked;
+        }
+        let mut in_driver = InDriver::enter(owner, &mut driven);
+        let InDriver { owner, driven, .. } = &mut in_driver;
+        if !owner.drive(driven, |d| forward(root, &mut d.batch, cx)) {
+            std::mem::forget(in_driver);
+            return Going::Gone;
+        }
+        let _ = owner.core().returned(root, driven, cx);
+    }
+    Going::On
+}
+
+/// A wake or a timer that meant this queue meant those that are in force now.
+fn pass_on<A: Arch>(root: &Root<A>, dev: &Shared<A>) {
+    match root.txq {
+        Some(txq) => dev.hand_over(dev.root_of(txq)),
+        None => (0..dev.txqs.len() as u16).for_each(|txq| dev.hand_over(dev.root_of(txq))),
+    }
+}
+
+/// Hands packets of one or several txqs to the queues that are in force for them.
+pub(crate) fn forward<A: Arch>(root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+    /// A panic of the other queue's qdisc or driver: what has not been handed on is lost.
+    struct Rest<'b, A: Arch>(&'b mut PacketList<A>, &'b Shared<A>);
+    impl<A: Arch> Drop for Rest<'_, A> {
+        fn drop(&mut self) {
+            self.1.count_lost(self.0.len() as u64);
+        }
+    }
+    let rest = Rest(batch, cx.dev);
+    while let Some(txq) = rest.0.front().map(|first| root.txq.unwrap_or(first.txq())) {
+        let n = rest.0.iter().take_while(|p| root.txq.unwrap_or(p.txq()) == txq).count();
+        let mut part = PacketList::new();
+        rest.0.move_front(n, &mut part);
+        let _ = cx.dev.enter(cx.dev.root_of(txq), txq, &mut part, cx);
+    }
+}

@@ -1,0 +1,206 @@
+//! Everything at once: senders that come, go and panic, a driver that refuses, drops and panics, workers that die, qdiscs
+//! that are added, replaced, changed, reset and deleted, devices that go down and up, queues that change their number and
+//! their length, drivers that are replaced. Whatever happens: no packet is missing or counted twice, no flow is turned
+//! around, no buffer is lost, and what is queued leaves although nobody sends any more.
+//!
+//! The actions of each thread are decided by a seed, which a failure tells: `TXQ_SEED=.. cargo test -p txq --test chaos`
+//! takes the same decisions again. `TXQ_CHAOS_SECONDS` says for how long to go on (T13, T14, T41).
+//!
+//! Seen within seconds when they were broken, and by no model, for it takes too many threads at the wrong moment: a queue
+//! that comes into force while it hands on (`netdev/graft.rs`), an owner in lockless whose packets pass what it has
+//! listed before, and the list of the rule before taken last (`enqueue/lockless.rs`).
+
+#[path = "chaos/wild.rs"]
+mod wild;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use txq::packet::PacketList;
+use txq::pool::{Backing, PoolConfig};
+use txq::{NetDev, Sender, enqueue};
+use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
+
+const ROOTS: [&str; 9] = [
+    "root pfifo",
+    "root handle 5: pfifo limit 20",
+    "root bfifo limit 30000",
+    "root pfifo_fast",
+    "root handle 1: mq",
+    "root handle 2: mq",
+    "root mq",
+    "root noqueue",
+    "root pfifo limit 3",
+];
+const CHILDREN: [&str; 4] = ["pfifo limit 7", "pfifo_fast", "bfifo", "handle 30: pfifo"];
+const RINGS: [Option<u32>; 4] = [None, Some(4), Some(15), Some(64)];
+const SENDERS: usize = 3;
+/// Calls of each sender in a round.
+const CALLS: usize = 400;
+
+/// A sender's flows, and the number of the last packet of each.
+struct Flows([(u64, u64); 3]);
+
+impl Flows {
+    fn new(next: &AtomicU64) -> Self {
+        Self(std::array::from_fn(|_| (next.fetch_add(1, Relaxed), 0)))
+    }
+
+    /// Up to `n` packets of one of the flows or of several.
+    fn packets(&mut self, sender: &mut Sender, n: usize, random: &mut Random) -> PacketList {
+        let one = |_| {
+            let mut packet = sender.alloc(60).ok()?;
+            let (flow, number) = &mut self.0[random.below(3)];
+            *number += 1;
+            packet.set_cookie(*flow << 32 | *number);
+            packet.set_priority(*flow as u32);
+            packet.set_hash((*flow as u32).wrapping_mul(0x9e37_79b9) | 1);
+            Some(packet)
+        };
+        (0..n).map_while(one).collect()
+    }
+}
+
+fn send(dev: &NetDev, mut random: Random, flow: &AtomicU64) {
+    let (mut sender, mut flows) = (dev.sender("s"), Flows::new(flow));
+    for _ in 0..CALLS {
+        let n = if random.one_in(2) { 1 } else { 1 + random.below(40) };
+        let mut batch = flows.packets(&mut sender, n, &mut random);
+        if batch.is_empty() {
+            std::thread::yield_now();
+        }
+        let died = match random.below(60) {
+            0 => catch_unwind(|| panic_on_purpose()),
+            1 => {
+                batch = PacketList::new();
+                Ok(())
+            }
+            _ => catch_unwind(AssertUnwindSafe(|| {
+                let _ = sender.xmit_batch(&mut batch);
+            })),
+        };
+        if died.is_err() || random.one_in(100) {
+            // Whether it is gone or lives on, nothing else may suffer.
+            if random.one_in(2) {
+                drop(batch);
+                (sender, flows) = (dev.sender("s"), Flows::new(flow));
+            }
+        }
+    }
+}
+
+/// Changes the device once; what is refused is refused.
+fn change(dev: &NetDev, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
+    let _ = match random.below(16) {
+        0..4 => dev.replace_qdisc(random.of(&ROOTS)),
+        4 => dev.add_qdisc(random.of(&ROOTS)),
+        5 => dev.delete_qdisc("root"),
+        6..8 => {
+            let parent = format!("parent {}:{}", 1 + random.below(2), 1 + random.below(txqs.into()));
+            match random.below(3) {
+                0 => dev.delete_qdisc(&parent),
+                _ => dev.replace_qdisc(&format!("{parent} {}", random.of(&CHILDREN))),
+            }
+        }
+        8 => dev.change_qdisc(random.of(&["pfifo limit 5", "pfifo limit 100", "parent 1:1 pfifo limit 9"])),
+        9 => dev.reset_qdisc("root"),
+        10 => {
+            dev.deactivate();
+            assert!(!dev.is_active());
+            std::thread::yield_now();
+            dev.activate();
+            Ok(())
+        }
+        11 => {
+            dev.set_tx_queue_len([0, 1, 30, 1000][random.below(4)]);
+            Ok(())
+        }
+        12 => {
+            let ring = RINGS[random.below(RINGS.len())];
+            let driver = Wild { txqs, ring, random: random.fork(), judge: judge.clone() };
+            // The old driver may panic over its last completions.
+            let _ = catch_unwind(AssertUnwindSafe(|| dev.replace_driver(driver)));
+            Ok(())
+        }
+        13 => {
+            dev.qdiscs(Default::default());
+            Ok(())
+        }
+        _ => {
+            dev.stats();
+            Ok(())
+        }
+    };
+}
+
+/// Returns how many packets were sent.
+fn round(seed: u64) -> u64 {
+    let mut random = Random(seed);
+    let judge = Arc::new(Judge::default());
+    let txqs = 1 + random.below(3) as u16;
+    let names = enqueue::names();
+    let discipline = random.of(&names);
+    let (ring, root) = (RINGS[random.below(RINGS.len())], random.of(&ROOTS).trim_start_matches("root "));
+    let root = if txqs == 1 && root.contains("mq") { "pfifo" } else { root };
+    println!("TXQ_SEED={seed}: {discipline}, {root}, {txqs} txqs, ring {ring:?}");
+    let pool =
+        PoolConfig { buffers: 600, room: 64, headroom: 0, backing: Backing::Heap, ..Default::default() };
+    let driver = Wild { txqs, ring, random: random.fork(), judge: judge.clone() };
+    let dev = NetDev::builder(driver).qdisc(root).discipline(discipline).pool_config(pool).workers(2);
+    let dev = dev.start().unwrap();
+    let (flow, sending) = (AtomicU64::new(1), AtomicBool::new(true));
+    std::thread::scope(|scope| {
+        let mut changes = random.fork();
+        let (dev, sending, judge) = (&dev, &sending, &judge);
+        let changer = scope.spawn(move || {
+            while sending.load(Relaxed) {
+                change(dev, txqs, &mut changes, judge);
+                std::thread::sleep(Duration::from_micros(changes.below(300) as u64));
+            }
+        });
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|_| {
+                let (random, flow) = (random.fork(), &flow);
+                scope.spawn(move || send(dev, random, flow))
+            })
+            .collect();
+        let all_ended: Vec<_> = senders.into_iter().map(|s| s.join()).collect();
+        sending.store(false, Relaxed);
+        changer.join().unwrap();
+        assert!(all_ended.iter().all(Result::is_ok));
+    });
+    judge.calm.store(true, Relaxed);
+    dev.activate();
+    assert!(dev.drain(20_000_000_000), "what is queued does not leave: {:?}", dev.stats());
+    assert_eq!(*lock(&judge.wrong), Vec::<String>::new());
+    let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
+    // A worker frees the last ones a moment after they are counted.
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !dev.pool().in_use().is_empty() {
+        assert!(Instant::now() < patience, "buffers are not home: {:?}, {stats:?}", dev.pool().in_use());
+        std::thread::yield_now();
+    }
+    stats.sent
+}
+
+#[test]
+fn whatever_happens_the_invariants_hold() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !info.payload().is::<OnPurpose>() {
+            hook(info);
+        }
+    }));
+    let number = |name| std::env::var(name).ok().map(|v| v.parse::<u64>().expect("a number"));
+    let end = Instant::now() + Duration::from_secs(number("TXQ_CHAOS_SECONDS").unwrap_or(2));
+    let given = number("TXQ_SEED");
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut seed = given.unwrap_or_else(|| clock.map_or(1, |t| t.as_nanos() as u64));
+    let mut sent = 0;
+    while sent == 0 || Instant::now() < end {
+        sent += round(seed);
+        seed = seed.wrapping_add(1);
+    }
+}
