@@ -91,6 +91,25 @@ fn told<A: Model>() {
     assert_whole(&pool);
 }
 
+/// The sender is told of its inbox and of the size at the same time: it hears both.
+fn told_twice<A: Model>() {
+    let pool = pool::<A>(4, 4, FreeMode::Defer);
+    pool.set_defer_max(2);
+    let mut sender = pool.cache("sender", 0);
+    let mut packets = take(&mut sender, 4);
+    let (mut kept, mut own) = (PacketList::new(), PacketList::new());
+    packets.move_front(1, &mut kept);
+    packets.move_front(1, &mut own);
+    sender.free(&mut own);
+    let join = A::spawn(1, move || drop(packets));
+    pool.resize(1).expect("within the bounds");
+    join();
+    sender.free(&mut PacketList::new());
+    assert_eq!(pool.parked(), 3, "the sender was told and keeps what is too much");
+    drop((kept, sender));
+    assert_whole(&pool);
+}
+
 /// A sender comes while the pool shrinks: it is told, or knows.
 fn joined<A: Model>() {
     let pool = pool::<A>(2, 2, FreeMode::Defer);
@@ -167,6 +186,11 @@ fn regrown_under_loom() {
 #[test]
 fn told_under_loom() {
     Loom::check(told::<Loom>);
+}
+
+#[test]
+fn told_twice_under_loom() {
+    Loom::check(told_twice::<Loom>);
 }
 
 #[test]
