@@ -59,7 +59,10 @@ fn slept<A: Model>(free: FreeMode) {
     one();
     two();
     assert!(sender.wait_credit(Some(0)), "credit is lost");
-    drop((kept, sender));
+    sender.free(&mut kept);
+    sender.set_limit(1);
+    assert!(sender.wait_credit(Some(0)), "credit for its own packet is lost");
+    drop(sender);
     assert_all_home(&pool);
 }
 
@@ -75,6 +78,24 @@ fn kicked<A: Model>() {
     // A call that frees nothing: the sender has no other reason to look.
     sender.free(&mut PacketList::new());
     join();
+    sender.free(&mut PacketList::new());
+    assert!(pool.backlog() <= 2, "more waits than half of the bound and nobody knows");
+    drop(sender);
+    assert_all_home(&pool);
+}
+
+/// The inbox is empty, and one thread frees enough to have the sender told. What the sender does not find yet because it
+/// looks too early, it is told of again.
+fn kicked_early<A: Model>() {
+    let pool = pool::<A>(8, FreeMode::Defer, 4);
+    let mut sender = pool.cache("sender", 0);
+    let out = take(&mut sender, 3);
+    let join = A::spawn(1, move || {
+        sender.free(&mut PacketList::new());
+        sender
+    });
+    drop(out);
+    let mut sender = join();
     sender.free(&mut PacketList::new());
     assert!(pool.backlog() <= 2, "more waits than half of the bound and nobody knows");
     drop(sender);
@@ -104,9 +125,13 @@ fn bounded<A: Model>(change: Option<u32>) {
     assert_all_home(&pool);
 }
 
-/// A sender ends while one of its packets is on its way, and another sender comes. The packet's credit is not for it.
-fn moved<A: Model>() {
+/// A sender ends while one of its packets is on its way, and another sender comes. The packet's credit is not for it,
+/// also where both found the home of a third one empty.
+fn moved<A: Model>(into_a_vacant_home: bool) {
     let pool = pool::<A>(4, FreeMode::Defer, 4);
+    if into_a_vacant_home {
+        drop(pool.cache("before", 0));
+    }
     let first = A::spawn(1, {
         let pool = pool.clone();
         move || {
@@ -172,6 +197,11 @@ fn kicked_under_loom() {
 }
 
 #[test]
+fn kicked_early_under_loom() {
+    Loom::check(kicked_early::<Loom>);
+}
+
+#[test]
 fn bounded_under_loom() {
     for change in [None, Some(0), Some(2)] {
         Loom::check(move || bounded::<Loom>(change));
@@ -180,7 +210,9 @@ fn bounded_under_loom() {
 
 #[test]
 fn moved_under_loom() {
-    Loom::check(moved::<Loom>);
+    for into_a_vacant_home in [false, true] {
+        Loom::check(move || moved::<Loom>(into_a_vacant_home));
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub enum AllocError {
     Exhausted {
         /// The pool's name.
         pool: String,
-        /// How many buffers it has.
+        /// How many buffers it has ([`Pool::buffers`](super::Pool::buffers)).
         buffers: u32,
     },
     /// This sender has as many packets on their way as it may (`SO_SNDBUF`).
@@ -60,6 +60,10 @@ pub struct Cache<A: Arch = Native> {
     /// Free buffers, the hottest last.
     pub(super) stack: Vec<NonNull<Slot<A>>>,
     mode: FreeMode,
+    /// Buffers that the stack may hold.
+    size: usize,
+    /// The pool shrinks: nothing is kept.
+    shrinking: bool,
     /// The node of the CPU that it runs on.
     node: usize,
     /// Buffers allocated here and not yet freed, but for those freed elsewhere since `seen`.
@@ -74,13 +78,14 @@ unsafe impl<A: Arch> Send for Cache<A> {}
 
 impl<A: Arch> Cache<A> {
     pub(super) fn new(shared: Arc<Shared<A>>, name: &str, cpu: CpuId) -> Self {
-        let stack = Vec::with_capacity(shared.cache_size);
         let store = &shared.memory.store;
         let (mode, node) = (store.mode(), store.node_of(cpu));
         let home = shared.memory.homes.occupy(name, cpu, store);
+        let (size, shrinking) = store.size.join();
+        let stack = Vec::with_capacity(store.size.cache_max());
         let seen = home.account().read().freed();
         let home = NonNull::from(home);
-        Self { shared, home, stack, mode, node, out: 0, limit: i64::MAX, seen }
+        Self { shared, home, stack, mode, size, shrinking, node, out: 0, limit: i64::MAX, seen }
     }
 
     #[inline]
@@ -184,6 +189,9 @@ impl<A: Arch> Cache<A> {
     /// Frees a list: our own buffers to the stack, others as the pool's [`FreeMode`] says. Credit for them returns to
     /// their senders in any case.
     pub fn free(&mut self, list: &mut PacketList<A>) {
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
         match self.mode {
             FreeMode::Defer => self.free_home(list),
             FreeMode::Keep => self.free_here(list, |cache, run| run.for_each(|slot| cache.keep(slot))),
@@ -195,13 +203,13 @@ impl<A: Arch> Cache<A> {
                 }
             }
         }
+        if self.shrinking {
+            self.give_up();
+        }
     }
 
     /// To the inboxes of their homes.
     fn free_home(&mut self, list: &mut PacketList<A>) {
-        if self.home().is_kicked() {
-            self.empty_inbox();
-        }
         // Made when it is needed: who frees its own packets is not to pay for it.
         let mut sorted = None;
         retire(list, |home, run| {
@@ -237,7 +245,7 @@ impl<A: Arch> Cache<A> {
 
     #[inline]
     fn keep(&mut self, slot: NonNull<Slot<A>>) {
-        if self.stack.len() == self.shared.cache_size {
+        if self.stack.len() >= self.size {
             self.spill();
         }
         self.stack.push(slot);
@@ -246,7 +254,26 @@ impl<A: Arch> Cache<A> {
     /// Gives the coldest buffers to the stock.
     fn spill(&mut self) {
         let store = &self.shared.memory.store;
-        store.stock(self.stack.drain(..store.bulk()));
+        let bulk = store.size.bulk().min(self.stack.len());
+        store.stock(self.stack.drain(..bulk));
+    }
+
+    /// Gives all buffers to the stock, for as long as the pool shrinks.
+    #[cold]
+    fn give_up(&mut self) {
+        let store = &self.shared.memory.store;
+        store.stock(self.stack.drain(..));
+        self.shrinking = store.size.is_shrinking();
+    }
+
+    /// Looks at the pool's size, which may have changed.
+    #[cold]
+    fn resized(&mut self) {
+        let size = &self.shared.memory.store.size;
+        (self.size, self.shrinking) = (size.cache(), size.is_shrinking());
+        while self.stack.len() > self.size {
+            self.spill();
+        }
     }
 
     /// Makes sure that there is a buffer on the stack, and that the limit allows to take it.
@@ -270,7 +297,7 @@ impl<A: Arch> Cache<A> {
         if self.stack.is_empty() {
             return Err(AllocError::Exhausted {
                 pool: self.shared.name.clone(),
-                buffers: self.shared.buffers,
+                buffers: self.shared.memory.store.size.get(),
             });
         }
         Ok(())
@@ -287,8 +314,13 @@ impl<A: Arch> Cache<A> {
     fn empty_inbox(&mut self) -> Word {
         // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
         let home = unsafe { self.home.as_ref() };
-        home.answer_kick();
+        if home.answer_kick() {
+            self.resized();
+        }
         let word = self.take_from(home);
+        if self.shrinking {
+            self.give_up();
+        }
         if word.backlog() > home.store.defer_max() / 2 {
             // Counted before we took, pushed after it: the next call looks again.
             home.kick();
@@ -305,7 +337,7 @@ impl<A: Arch> Cache<A> {
                 // SAFETY: what was in an inbox is ours and ends in null.
                 slot = unsafe { s.as_ref().next.with(|n| *n) };
                 taken += 1;
-                if self.stack.len() < self.shared.cache_size {
+                if self.stack.len() < self.size {
                     self.stack.push(s);
                 } else {
                     surplus.push(s);

@@ -1,7 +1,7 @@
 //! Where a sender's buffers come home to, and how.
 
 use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
@@ -14,6 +14,11 @@ use crate::pool::slot::Slot;
 use crate::pool::store::{FreeMode, Store};
 use crate::sync::contention::Retry;
 
+/// The inbox is half full.
+const INBOX: u32 = 1;
+/// The pool's size has changed.
+const SIZE: u32 = 2;
+
 /// A place for one sender's cache: the inbox that other CPUs put its buffers into.
 ///
 /// Homes are never removed while the pool lives. One whose sender is gone is vacant, until a new sender moves in. What
@@ -24,7 +29,7 @@ pub(crate) struct Home<A: Arch> {
     front: CachePadded<Front<A>>,
     /// The inboxes of the nodes from the second on.
     others: Box<[CachePadded<Inbox<A>>]>,
-    /// 1 when the sender shall empty its inbox at its next call. Read by the sender at every call, written seldom.
+    /// What the sender shall do at its next call. Read by the sender at every call, written seldom.
     kicked: CachePadded<A::AtomicU32>,
     /// Who sleeps for credit: the number of freed packets when it lay down, and above it how many more wake it.
     waits_for: A::AtomicU64,
@@ -136,9 +141,16 @@ impl<A: Arch> Home<A> {
     /// Has the sender empty its inbox at its next call.
     #[inline]
     pub(super) fn kick(&self) {
-        if self.kicked.load(Relaxed) == 0 {
-            self.kicked.store(1, Relaxed);
+        if self.kicked.load(Relaxed) & INBOX == 0 {
+            // An exchange: it passes on what `tell_size` released.
+            self.kicked.fetch_or(INBOX, Relaxed);
         }
+    }
+
+    /// Has the sender look at the pool's size at its next call.
+    pub(super) fn tell_size(&self) {
+        // Release: the size; pairs with the acquire in `answer_kick`.
+        self.kicked.fetch_or(SIZE, Release);
     }
 
     #[inline]
@@ -147,9 +159,10 @@ impl<A: Arch> Home<A> {
     }
 
     /// Before the sender empties its inbox. Who frees after it has counted what it took ([`Account::taken`]) sees that,
-    /// and kicks again.
-    pub(super) fn answer_kick(&self) {
-        self.kicked.store(0, Relaxed);
+    /// and kicks again. Returns whether the pool's size may have changed.
+    pub(super) fn answer_kick(&self) -> bool {
+        // Acquire: the size; pairs with the release in `tell_size`.
+        self.kicked.swap(0, Acquire) & SIZE != 0
     }
 
     /// The buffers in the inbox, by node: a first one each. Looks at all nodes, so ask [`Account::read`] before.

@@ -18,6 +18,8 @@
 //! inbox though it has buffers left. A sender that runs dry looks into its inbox, the depot, and at last the inboxes of
 //! all others; then it gets [`AllocError::Exhausted`]. No buffer is out of reach because a sender is idle or gone.
 //!
+//! A pool can be resized under traffic, up to [`PoolConfig::max_buffers`] (`pool/size.rs`).
+//!
 //! [`FreeMode`] can be another: as the kernel did before, or with one lock. Those exist to be compared with, and wait for
 //! that lock; the default never waits for anybody.
 //!
@@ -33,6 +35,7 @@ pub(crate) mod home;
 mod inbox;
 mod region;
 pub(crate) mod retired;
+mod size;
 pub(crate) mod slot;
 pub(crate) mod store;
 
@@ -50,6 +53,7 @@ use crate::packet::Packet;
 use crate::sync::contention::Retries;
 use home::Homes;
 use region::Region;
+use retired::Run;
 use slot::Slot;
 use store::Store;
 
@@ -67,6 +71,10 @@ pub struct PoolConfig {
     pub name: String,
     /// How many packets it holds, 1 to 2^31 - 1.
     pub buffers: u32,
+    /// How many it can be made to hold ([`Pool::resize`]); less than `buffers` is as many. Those beyond `buffers` cost
+    /// a descriptor of 128 bytes each, and room in the region, which takes memory when it is first used (huge pages are
+    /// reserved, though).
+    pub max_buffers: u32,
     /// The longest packet, in bytes, without the headroom.
     pub room: usize,
     /// Bytes kept free in front of a new packet, for headers, at most 16384.
@@ -90,6 +98,7 @@ impl Default for PoolConfig {
         Self {
             name: "pool".into(),
             buffers: 4096,
+            max_buffers: 0,
             room: 1920,
             headroom: 128,
             backing: Backing::Auto,
@@ -113,7 +122,7 @@ pub enum PoolError {
         /// What was asked for.
         value: usize,
         /// What is possible.
-        range: &'static str,
+        range: String,
     },
     /// No memory.
     #[error(
@@ -140,11 +149,9 @@ impl<A: Arch> Clone for Pool<A> {
 
 struct Shared<A: Arch> {
     name: String,
-    buffers: u32,
     room: usize,
     headroom: u16,
     stride: usize,
-    cache_size: usize,
     memory: ManuallyDrop<Memory<A>>,
 }
 
@@ -157,9 +164,26 @@ struct Memory<A: Arch> {
 }
 
 impl<A: Arch> Memory<A> {
+    /// Brings to the stock what waits for senders, who may not call for long.
+    fn empty_inboxes(&self) {
+        for home in self.homes.iter().filter(|h| h.account().read().backlog() > 0) {
+            for first in home.take_all() {
+                // SAFETY: what was in an inbox is ours and ends in null.
+                let mut run = unsafe { Run::of(first) };
+                let n = run.len();
+                if n > 0 {
+                    self.store.put(&mut run);
+                    home.account().taken(n);
+                }
+            }
+        }
+    }
+
     /// Buffers that are at home. Takes them off their lists.
     fn count_home(&self) -> usize {
         let mut home = 0;
+        // Opens the stock, and brings what is parked there.
+        self.store.resize(self.slots.len() as u32, &self.slots);
         loop {
             let before = home;
             self.store.take(&self.slots, |_| home += 1);
@@ -181,10 +205,20 @@ impl<A: Arch> Memory<A> {
 impl<A: Arch> Pool<A> {
     /// A pool with all of its buffers free.
     pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
-        let PoolConfig { name, buffers, room, headroom, backing, free, defer_max, nodes } = config.clone();
-        let size = |what, value, range| PoolError::Size { name: name.clone(), what, value, range };
+        let PoolConfig { name, buffers, max_buffers, room, headroom, backing, free, defer_max, nodes } =
+            config.clone();
+        let size = |what, value, range: &str| PoolError::Size {
+            name: name.clone(),
+            what,
+            value,
+            range: range.into(),
+        };
         if buffers == 0 || buffers > i32::MAX as u32 {
             return Err(size("buffers", buffers as usize, "1 to 2147483647"));
+        }
+        let max = max_buffers.max(buffers);
+        if max > i32::MAX as u32 {
+            return Err(size("max_buffers", max as usize, "1 to 2147483647"));
         }
         if room == 0 || room > 1 << 20 {
             return Err(size("room", room, "1 to 1048576 bytes"));
@@ -194,21 +228,20 @@ impl<A: Arch> Pool<A> {
         }
         // An odd number of cache lines, so that the first lines of successive buffers fall into different cache sets.
         let stride = ((room + usize::from(headroom)).div_ceil(64) | 1) * 64;
-        let bytes = stride.saturating_mul(buffers as usize);
-        let region = Region::new(bytes, backing).map_err(|source| PoolError::Memory {
-            name: name.clone(),
-            bytes,
-            source,
-        })?;
-        let slots = (0..buffers)
-            // SAFETY: within the region, which has `buffers` times `stride` bytes.
+        let bytes = stride.saturating_mul(max as usize);
+        let region = Region::new(bytes, stride.saturating_mul(buffers as usize), backing)
+            .map_err(|source| PoolError::Memory { name: name.clone(), bytes, source })?;
+        let slots = (0..max)
+            // SAFETY: within the region, which has `max` times `stride` bytes.
             .map(|i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) }))
             .collect();
-        let cache_size = (buffers as usize / 32).clamp(1, CACHE_SIZE);
-        let store = Arc::new(Store::new(free, (cache_size / 4).max(1), defer_max, &nodes));
+        let store = Arc::new(Store::new(free, max, defer_max, &nodes));
         let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
-        let shared = Shared { name, buffers, room, headroom, stride, cache_size, memory };
-        // From the last to the first, so that the stock hands out the lowest addresses first.
+        let shared = Shared { name, room, headroom, stride, memory };
+        if buffers < max {
+            shared.memory.store.resize(buffers, &[]);
+        }
+        // From the last to the first, so that the last ones are parked, and the stock hands out the lowest addresses first.
         shared.memory.store.stock(shared.memory.slots.iter().rev().map(NonNull::from));
         Ok(Self(Arc::new(shared)))
     }
@@ -218,9 +251,44 @@ impl<A: Arch> Pool<A> {
         Cache::new(self.0.clone(), name, cpu)
     }
 
-    /// How many packets the pool holds.
+    /// How many packets the pool holds: what it was last told to ([`Pool::resize`]).
     pub fn buffers(&self) -> u32 {
-        self.0.buffers
+        self.0.memory.store.size.get()
+    }
+
+    /// How many it can be told to hold.
+    pub fn max_buffers(&self) -> u32 {
+        self.0.memory.slots.len() as u32
+    }
+
+    /// Buffers out of circulation: what is between [`Pool::buffers`] and [`Pool::max_buffers`], and less while packets
+    /// that are too many are on their way.
+    pub fn parked(&self) -> u32 {
+        self.0.memory.store.size.parked()
+    }
+
+    /// Has the pool hold `buffers` packets, 1 to [`Pool::max_buffers`], under traffic.
+    ///
+    /// More are there at once. Fewer: what is free is taken out of circulation now, what is in use as it comes home, and
+    /// what a sender keeps in stock at its next call; a sender that makes none keeps up to [`CACHE_SIZE`]. The region
+    /// stays as it is.
+    pub fn resize(&self, buffers: u32) -> Result<(), PoolError> {
+        let (memory, max) = (&self.0.memory, self.max_buffers());
+        if buffers == 0 || buffers > max {
+            return Err(PoolError::Size {
+                name: self.0.name.clone(),
+                what: "buffers",
+                value: buffers as usize,
+                range: format!("1 to {max} (max_buffers)"),
+            });
+        }
+        memory.region.populate(self.0.stride * buffers as usize);
+        memory.store.resize(buffers, &memory.slots);
+        if memory.store.size.is_shrinking() {
+            memory.empty_inboxes();
+        }
+        memory.homes.iter().for_each(|h| h.tell_size());
+        Ok(())
     }
 
     /// The longest packet it holds, in bytes.
@@ -306,7 +374,7 @@ impl<A: Arch> Shared<A> {
 
 impl<A: Arch> Drop for Shared<A> {
     fn drop(&mut self) {
-        let missing = self.buffers as usize - self.memory.count_home();
+        let missing = self.memory.slots.len() - self.memory.count_home();
         if missing == 0 {
             // SAFETY: not used again, and no packet is left that points into it.
             unsafe { ManuallyDrop::drop(&mut self.memory) };

@@ -7,7 +7,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{self, MapFlags, ProtFlags};
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 /// Where a pool's memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,7 +17,7 @@ pub enum Backing {
     Auto,
     /// The global allocator.
     Heap,
-    /// An anonymous mapping of ordinary pages, touched once at creation.
+    /// An anonymous mapping of ordinary pages, touched once at creation, as far as it is used.
     Mmap,
     /// Huge pages of 2 MiB (`vm.nr_hugepages`), or an error.
     HugePages,
@@ -30,6 +30,8 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Region {
     base: NonNull<u8>,
+    /// What the allocator gave.
+    raw: NonNull<u8>,
     len: usize,
     backing: Backing,
 }
@@ -40,35 +42,52 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `len` bytes, at least one.
-    pub(super) fn new(len: usize, backing: Backing) -> io::Result<Self> {
-        match backing {
-            Backing::Auto => Self::map(len, Backing::HugePages).or_else(|_| Self::map(len, Backing::Mmap)),
+    /// `len` bytes, at least one, of which the first `now` will be used soon.
+    pub(super) fn new(len: usize, now: usize, backing: Backing) -> io::Result<Self> {
+        let region = match backing {
+            Backing::Auto => {
+                Self::map(len, now, Backing::HugePages).or_else(|_| Self::map(len, now, Backing::Mmap))
+            }
             Backing::Heap => Self::heap(len),
-            Backing::Mmap | Backing::HugePages => Self::map(len, backing),
+            Backing::Mmap | Backing::HugePages => Self::map(len, now, backing),
+        }?;
+        if now < len {
+            region.populate(now);
+        }
+        Ok(region)
+    }
+
+    /// Has the kernel back the first `len` bytes, so that the first packets need not fault them in. Kernels before Linux
+    /// 5.14 do not know how; then they fault.
+    pub(super) fn populate(&self, len: usize) {
+        if self.backing != Backing::Heap {
+            // SAFETY: within the mapping, whose contents this leaves as they are.
+            let _ = unsafe { mm::madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) };
         }
     }
 
     fn heap(len: usize) -> io::Result<Self> {
-        let layout = Layout::from_size_align(len, PAGE).map_err(io::Error::other)?;
-        // SAFETY: the layout has a size, for pools hold at least one buffer.
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len, backing: Backing::Heap })
+        // SAFETY: the layout has a size.
+        let raw =
+            NonNull::new(unsafe { alloc_zeroed(heap_layout(len)?) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the layout is a page longer than the region.
+        let base = unsafe { raw.add(raw.align_offset(PAGE)) };
+        Ok(Self { base, raw, len, backing: Backing::Heap })
     }
 
-    fn map(len: usize, backing: Backing) -> io::Result<Self> {
+    fn map(len: usize, now: usize, backing: Backing) -> io::Result<Self> {
         let (flags, unit) = match backing {
             Backing::HugePages => (MapFlags::HUGETLB, HUGE),
             _ => (MapFlags::empty(), PAGE),
         };
+        let populate = if now < len { MapFlags::empty() } else { MapFlags::POPULATE };
+        let flags = MapFlags::PRIVATE | populate | flags;
         let len = len.next_multiple_of(unit);
-        let flags = MapFlags::PRIVATE | MapFlags::POPULATE | flags;
         // SAFETY: a fresh anonymous mapping aliases nothing.
         let base =
             unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len, backing })
+        Ok(Self { base, raw: base, len, backing })
     }
 
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -81,12 +100,19 @@ impl Region {
     }
 }
 
+/// Aligned by us: asked for a page's alignment, the system's allocator writes the zeros that the pages are anyway.
+fn heap_layout(len: usize) -> io::Result<Layout> {
+    let len = len.checked_add(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+    Layout::from_size_align(len, 16).map_err(io::Error::other)
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         match self.backing {
             Backing::Heap => {
-                // SAFETY: allocated in `heap` with this very layout, which was valid there.
-                unsafe { dealloc(self.base.as_ptr(), Layout::from_size_align_unchecked(self.len, PAGE)) }
+                let layout = heap_layout(self.len).expect("it was valid in `heap`");
+                // SAFETY: allocated in `heap` with this very layout.
+                unsafe { dealloc(self.raw.as_ptr(), layout) }
             }
             // SAFETY: mapped in `map` with this length; the owner of the region vouches that no buffer is in use.
             _ => drop(unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) }),

@@ -24,6 +24,20 @@ impl<A: Arch> Run<A> {
         Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
     }
 
+    /// The buffers that hang on `first`, up to a null.
+    ///
+    /// # Safety
+    /// They are the caller's, who gives them up.
+    pub(super) unsafe fn of(mut first: *mut Slot<A>) -> Self {
+        let mut run = Self::new();
+        while let Some(slot) = NonNull::new(first) {
+            // SAFETY: the caller's promise.
+            first = unsafe { slot.as_ref().next.with(|n| *n) };
+            run.push(slot);
+        }
+        run
+    }
+
     #[inline]
     pub(super) fn len(&self) -> u32 {
         self.len

@@ -10,6 +10,7 @@ use crate::arch::{Arch, Atomic, CellApi, CpuId};
 use crate::cpumask::CpuMask;
 use crate::pool::depot::Depot;
 use crate::pool::retired::Run;
+use crate::pool::size::Size;
 use crate::pool::slot::Slot;
 use crate::sync::contention::Retries;
 use crate::sync::spinlock::SpinLock;
@@ -33,9 +34,9 @@ pub enum FreeMode {
 /// All that a pool's threads share, but for the homes.
 pub(crate) struct Store<A: Arch> {
     mode: FreeMode,
-    /// Buffers in a batch.
-    bulk: usize,
     defer_max: A::AtomicU32,
+    /// How many buffers are in circulation.
+    pub(super) size: Size<A>,
     /// The node of each CPU that is not on the first one.
     node_of: Box<[u16]>,
     nodes: usize,
@@ -47,13 +48,29 @@ pub(crate) struct Store<A: Arch> {
     locked: CachePadded<SpinLock<A, Locked<A>>>,
 }
 
-struct Locked<A: Arch>(*mut Slot<A>);
+struct Locked<A: Arch> {
+    list: *mut Slot<A>,
+    /// As [`Depot::close`] does.
+    closed: bool,
+}
 
 // SAFETY: the list owns its buffers.
 unsafe impl<A: Arch> Send for Locked<A> {}
 
+impl<A: Arch> Locked<A> {
+    /// Takes a run, unless the list is closed.
+    fn put(&mut self, run: &mut Run<A>) -> bool {
+        if !self.closed {
+            run.link_to(self.list);
+            self.list = run.head();
+            run.forget();
+        }
+        !self.closed
+    }
+}
+
 impl<A: Arch> Store<A> {
-    pub(super) fn new(mode: FreeMode, bulk: usize, defer_max: u32, nodes: &[CpuMask]) -> Self {
+    pub(super) fn new(mode: FreeMode, max: u32, defer_max: u32, nodes: &[CpuMask]) -> Self {
         let mut node_of = vec![0; nodes.iter().map(CpuMask::width).max().unwrap_or(0)];
         for (node, cpus) in nodes.iter().enumerate() {
             cpus.iter().for_each(|cpu| node_of[cpu] = node as u16);
@@ -61,24 +78,19 @@ impl<A: Arch> Store<A> {
         let retries = Arc::new(Retries::new());
         Self {
             mode,
-            bulk,
+            size: Size::new(max),
             defer_max: A::AtomicU32::new(defer_max),
             node_of: node_of.into(),
             nodes: nodes.len().max(1),
             depot: Depot::new(retries.clone()),
             retries,
-            locked: CachePadded::new(SpinLock::new(Locked(ptr::null_mut()))),
+            locked: CachePadded::new(SpinLock::new(Locked { list: ptr::null_mut(), closed: false })),
         }
     }
 
     #[inline]
     pub(super) fn mode(&self) -> FreeMode {
         self.mode
-    }
-
-    /// Buffers that move between a cache and the stock at a time (`NAPI_SKB_CACHE_BULK`).
-    pub(super) fn bulk(&self) -> usize {
-        self.bulk
     }
 
     #[inline]
@@ -107,10 +119,10 @@ impl<A: Arch> Store<A> {
 
     /// Puts free buffers into the stock.
     pub(super) fn stock(&self, buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
-        let mut run = Run::new();
+        let (mut run, bulk) = (Run::new(), self.size.bulk());
         for slot in buffers {
             run.push(slot);
-            if self.mode == FreeMode::Defer && run.len() as usize == self.bulk {
+            if self.mode == FreeMode::Defer && run.len() as usize == bulk {
                 self.put(&mut run);
             }
         }
@@ -122,28 +134,81 @@ impl<A: Arch> Store<A> {
     /// Puts a run into the stock. Nothing of the pool is touched after its last buffer is there.
     pub(super) fn put(&self, run: &mut Run<A>) {
         if self.mode != FreeMode::Defer {
-            return self.locked.with(|held| {
-                let list = held.data();
-                run.link_to(list.0);
-                list.0 = run.head();
-                run.forget();
-            });
+            return self.put_locked(run);
         }
         let mut batch = run.take();
         while !batch.is_null() {
             // SAFETY: a run's buffers are ours until they are pushed, and end in null.
             let rest = unsafe { self.cut(batch) };
             // SAFETY: as above; descriptors live as long as the pool.
-            self.depot.push(unsafe { &*batch });
+            while !batch.is_null() && !self.depot.push(unsafe { &*batch }) {
+                // SAFETY: as above.
+                batch = unsafe { self.park(batch) };
+            }
             batch = rest;
+        }
+    }
+
+    fn put_locked(&self, run: &mut Run<A>) {
+        while run.len() > 0 && !self.locked.with(|held| held.data().put(run)) {
+            // SAFETY: a run's buffers are ours, and end in null.
+            *run = unsafe { Run::of(self.park(run.take())) };
+        }
+    }
+
+    /// Parks what has to be, and returns the rest.
+    ///
+    /// # Safety
+    /// As for [`Size::park`].
+    #[cold]
+    unsafe fn park(&self, first: *mut Slot<A>) -> *mut Slot<A> {
+        // SAFETY: the caller's promise.
+        unsafe { self.size.park(first, || self.close(false)) }
+    }
+
+    fn close(&self, closed: bool) {
+        match self.mode {
+            FreeMode::Defer => self.depot.close(closed),
+            FreeMode::Shared | FreeMode::Keep => self.locked.with(|held| held.data().closed = closed),
+        }
+    }
+
+    /// Has the pool have `size` buffers: at once if it grows, as they come by if it shrinks.
+    pub(super) fn resize(&self, size: u32, slots: &[Slot<A>]) {
+        let shrinks = self.size.set(size, |closed| self.close(closed));
+        loop {
+            let mut run = self.size.unpark();
+            if run.len() == 0 {
+                break;
+            }
+            self.put(&mut run);
+        }
+        if shrinks {
+            self.park_stock(slots);
+        }
+    }
+
+    /// Parks what was in the stock when it was closed, as far as it has to be.
+    fn park_stock(&self, slots: &[Slot<A>]) {
+        loop {
+            let mut run = Run::new();
+            self.take(slots, |slot| run.push(slot));
+            if run.len() == 0 {
+                return;
+            }
+            // SAFETY: what was taken is ours; a run that is taken ends in null.
+            let mut rest = unsafe { Run::of(self.park(run.take())) };
+            if rest.len() > 0 {
+                return self.put(&mut rest);
+            }
         }
     }
 
     /// Takes about as many buffers out of the stock as move at a time, fewer if there are no more, and hands each to
     /// `keep`.
     pub(super) fn take(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) {
-        let mut taken = 0;
-        while taken < self.bulk {
+        let (mut taken, bulk) = (0, self.size.bulk());
+        while taken < bulk {
             let mut slot = match self.mode {
                 FreeMode::Defer => {
                     self.depot.pop(slots).map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
@@ -165,10 +230,10 @@ impl<A: Arch> Store<A> {
     fn take_locked(&self) -> *mut Slot<A> {
         self.locked.with(|held| {
             let list = held.data();
-            let first = list.0;
+            let first = list.list;
             if !first.is_null() {
                 // SAFETY: the list owns its buffers, and ends in null.
-                list.0 = unsafe { self.cut(first) };
+                list.list = unsafe { self.cut(first) };
             }
             first
         })
@@ -180,7 +245,7 @@ impl<A: Arch> Store<A> {
     /// The buffers from `first` on are the caller's, and the last one's `next` is null.
     unsafe fn cut(&self, first: *mut Slot<A>) -> *mut Slot<A> {
         let mut last = first;
-        for _ in 1..self.bulk {
+        for _ in 1..self.size.bulk() {
             // SAFETY: the caller's promise.
             let next = unsafe { (*last).next.with(|n| *n) };
             if next.is_null() {

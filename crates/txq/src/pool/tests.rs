@@ -3,6 +3,7 @@ use crate::packet::PacketList;
 
 mod counting;
 mod modes;
+mod resize;
 
 fn pool(buffers: u32) -> Pool {
     let backing = Backing::Heap;

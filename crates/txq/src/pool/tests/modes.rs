@@ -3,22 +3,22 @@
 use super::counting::{Counting, operations};
 use super::*;
 
-const MODES: [FreeMode; 3] = [FreeMode::Defer, FreeMode::Shared, FreeMode::Keep];
+pub(super) const MODES: [FreeMode; 3] = [FreeMode::Defer, FreeMode::Shared, FreeMode::Keep];
 
-fn with<A: Arch>(change: impl FnOnce(&mut PoolConfig)) -> Pool<A> {
+pub(super) fn with<A: Arch>(change: impl FnOnce(&mut PoolConfig)) -> Pool<A> {
     let mut config = PoolConfig { room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
     change(&mut config);
     Pool::new(&config).unwrap()
 }
 
-fn take<A: Arch>(cache: &mut Cache<A>, n: usize) -> PacketList<A> {
+pub(super) fn take<A: Arch>(cache: &mut Cache<A>, n: usize) -> PacketList<A> {
     let mut list = PacketList::new();
     assert_eq!(cache.alloc_batch(n, 8, &mut list), Ok(n));
     list
 }
 
 /// Nothing is out, nothing waits, and every buffer can be had once no cache is left.
-fn assert_quiet<A: Arch>(pool: &Pool<A>) {
+pub(super) fn assert_quiet<A: Arch>(pool: &Pool<A>) {
     assert_eq!(pool.in_use(), BTreeMap::new());
     let n = pool.buffers() as usize;
     assert_eq!(pool.cache("last", 0).alloc_batch(n + 1, 8, &mut PacketList::new()), Ok(n));
@@ -71,7 +71,7 @@ fn each_mode_has_its_place_for_memory() {
         // A full cache gives a part to the stock, and stays within its size.
         for _ in 0..10 {
             other.free(&mut take(&mut sender, 30));
-            assert!(other.stack.len() <= pool.0.cache_size);
+            assert!(other.stack.len() <= pool.0.memory.store.size.cache());
         }
         drop((sender, other));
         assert_quiet(&pool);
