@@ -1,5 +1,6 @@
 //! Senders that offer packets at a rate, whatever becomes of them: no send buffer holds them back, and what is dropped is
-//! not sent again. Only a pool without buffers stops them, and a CPU that is too slow.
+//! not sent again. Only a pool without buffers stops them, and a CPU that is too slow; and one that is told of many drops
+//! gives its CPU away for a moment.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use histogram::Histogram;
 use txq::Sender;
 use txq::arch::Nanos;
 use txq::packet::PacketList;
+use txq::qdisc::Verdict;
 
 use super::meter::{Counter, Log};
 use super::rig::{LEN, hold, scatter};
@@ -18,6 +20,9 @@ const STEP: Duration = Duration::from_micros(100);
 const NAP: Duration = Duration::from_millis(10);
 /// How long a sender that was kept from sending may make up for, in nanoseconds: some slices of the scheduler.
 const KEPT: Nanos = 20_000_000;
+/// Packets that a sender may be told were dropped before it lets others have its CPU. Where there are more senders than
+/// CPUs, who has the queue waits for a CPU else, and what is measured is the scheduler.
+const PATIENCE: usize = 64;
 /// How much later than asked a sleep may end, in nanoseconds. The kernel's default is half of a step.
 const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
 
@@ -76,7 +81,7 @@ pub(super) fn send(
     let _ = rustix::thread::set_current_timer_slack(SLACK);
     let need = part.batch as f64;
     let mut tokens = Tokens::new(open.rate / part.threads as f64, sender.now());
-    let (mut list, mut next) = (PacketList::new(), part.index as u32);
+    let (mut list, mut next, mut lost) = (PacketList::new(), part.index as u32, 0);
     while !stop.asked() {
         // The clock is read only when what was due at the last look is sent.
         if tokens.left < need {
@@ -96,7 +101,15 @@ pub(super) fn send(
         });
         tokens.left -= packets as f64;
         offered.add(packets as u64);
-        log.call(|| _ = sender.xmit_batch(&mut list));
+        let mut verdict = Verdict::Success;
+        log.call(|| verdict = sender.xmit_batch(&mut list));
+        if verdict == Verdict::Drop {
+            lost += packets;
+        }
+        if lost >= PATIENCE {
+            lost = 0;
+            hold();
+        }
     }
     log.times()
 }
