@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::bench::Suite;
+use crate::bench::{Load, Suite};
 use crate::rate::Rate;
 use crate::span::Span;
 use crate::within::{Threads, Txqs, Within};
@@ -198,18 +198,20 @@ pub(crate) struct ReplayArgs {
 
 const BENCH_EXAMPLES: &str = "\
 Suites:
-  crowd   threads through one queue: disciplines x qdiscs x threads
-  pool    buffers freed on another CPU than they came from
-  xps     a txq for each CPU, by CPU or by flow hash, against one txq
-  work    1 and 2 threads through one shaper, as much work inside its lock as outside (also: shaper)
-  path    one thread, from allocation to free
-  peers   the same work done by DPDK and by this machine's kernel; not among the usual ones
+  crowd     threads through one queue: disciplines x qdiscs x threads
+  pool      buffers freed on another CPU than they came from
+  xps       a txq for each CPU, by CPU or by flow hash, against one txq
+  work      1 and 2 threads through one shaper, as much work inside its lock as outside (also: shaper)
+  path      one thread, from allocation to free
+  overload  what is still sent when more is offered: disciplines x flows x threads x load; not among the usual ones
+  peers     the same work done by DPDK and by this machine's kernel; not among the usual ones
 
 Examples:
-  txq bench                                      all but peers, in about a minute
+  txq bench                                      all but overload and peers, in about a minute
   txq bench crowd --threads 1,2,4 --svg crowd.svg
   txq bench crowd --discipline llist,spinlock --qdisc pfifo --duration 1s --repeat 5
   txq bench work --work-ns 1000 --pin
+  txq bench overload --discipline llist --flows 1024 --load 1,10
   txq bench peers --json | jq -c 'select(.peer)'
 
 Measurements take turns: with --repeat the whole list is measured again and again, so that noise hits all alike.
@@ -219,17 +221,17 @@ nothing; both are looked for every millisecond, so they last at least as long as
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; all but peers without it
+    /// What to measure; all but overload and peers without it
     #[arg(value_name = "SUITE")]
     pub(crate) suites: Vec<Suite>,
     /// Numbers of sending threads; path is always one
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) threads: Vec<Threads>,
-    /// Enqueue disciplines [default: all in crowd, work and the queue of peers, the default one elsewhere]
+    /// Enqueue disciplines [default: all in crowd, work, overload and the queue of peers, the default one elsewhere]
     #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
     pub(crate) discipline: Vec<String>,
-    /// A qdisc in tc's words, or slow, which works for --work-ns at both ends; may be given several times; not for work
-    /// and peers, which have their own
+    /// A qdisc in tc's words, or slow, which works for --work-ns at both ends, or aqm, which also has a queue for each
+    /// flow; may be given several times; not for work and peers, which have their own
     #[arg(long, value_name = "QDISC")]
     pub(crate) qdisc: Vec<String>,
     /// Packets handed in at a time
@@ -238,7 +240,13 @@ pub(crate) struct BenchArgs {
     /// How long to measure each configuration: 1s, 300ms [default: so that all take a minute]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// What a packet costs in slow, and inside and outside the shaper of work, in nanoseconds
+    /// Flows of all senders together, in overload [default: 1,32,1024]
+    #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
+    pub(crate) flows: Vec<Within<1, 1_000_000>>,
+    /// What is offered in overload, in multiples of the peak of one sender [default: 0.5,1,2,5,10,40]
+    #[arg(long, value_name = "X[,X..]", value_delimiter = ',')]
+    pub(crate) load: Vec<Load>,
+    /// What a packet costs in slow and aqm, and inside and outside the shaper of work, in nanoseconds
     #[arg(long, value_name = "N", default_value = "200")]
     pub(crate) work_ns: Within<1, 1_000_000>,
     /// Keep senders on a CPU each, round robin

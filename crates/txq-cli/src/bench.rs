@@ -11,10 +11,12 @@
 //! | `worst_xmit_us` | the longest that one sender was inside one call: of the calls that were timed, and of all that were seen at two looks a millisecond apart |
 //! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 when there was none of a millisecond |
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
+//! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
 //! Both worst times are lower bounds: what begins and ends between two looks is not seen. What else runs on the machine counts
 //! as stall, too, as it does for the packets.
 
+mod aqm;
 mod case;
 mod child;
 mod costly;
@@ -24,6 +26,8 @@ mod free;
 mod kernel;
 mod lab;
 mod meter;
+mod offer;
+mod overload;
 mod path;
 mod peers;
 mod plan;
@@ -48,6 +52,7 @@ use rig::Rig;
 use svg::Drawing;
 use tell::Tell;
 
+pub(crate) use overload::Load;
 pub(crate) use plan::Suite;
 
 /// The suite of the works that others do as well.
@@ -81,7 +86,7 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(name) = args.discipline.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(BuildError::Discipline { name: name.clone(), known: known.join(", ") }.into());
     }
-    for qdisc in args.qdisc.iter().filter(|qdisc| *qdisc != crowd::SLOW) {
+    for qdisc in args.qdisc.iter().filter(|qdisc| !plan::OWN.contains(&qdisc.as_str())) {
         Rig::new(known[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
     }
     Ok(())

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempdir::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 22] = [
     "suite",
     "shape",
     "discipline",
@@ -26,6 +26,9 @@ const KEYS: [&str; 19] = [
     "peer",
     "threads",
     "batch",
+    "load",
+    "flows",
+    "offered_mpps",
     "mpps",
     "mpps_min",
     "mpps_max",
@@ -68,6 +71,11 @@ fn rows(ended: &Finished) -> Vec<Value> {
         assert!(number("threads") >= 1.0 && number("batch") >= 1.0, "{row}");
         let (low, middle, high) = (number("mpps_min"), number("mpps"), number("mpps_max"));
         assert!(0.0 <= low && low <= middle && middle <= high, "{row}");
+        let sweep = row["suite"] == "overload";
+        assert!(row["flows"].is_null() != sweep, "{row}");
+        // Offered is what has a load; senders that send what they can have none.
+        assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
+        assert!(sweep || row["load"].is_null(), "{row}");
         // A row without packets has no time of a packet; any other has.
         assert!(row["ns_per_packet"].is_null() == (high == 0.0), "{row}");
         row
@@ -134,6 +142,53 @@ fn tables_and_progress_are_for_people() {
     }
     assert!(ended.stderr.starts_with("1/"), "{:?}", ended.stderr);
     assert!(!ended.stderr.contains(['\r', '\x1b']), "{:?}", ended.stderr);
+}
+
+#[test]
+fn overload_measures_the_peak_and_then_multiples_of_it() {
+    let options =
+        "overload --duration 3ms --threads 1,2 --flows 1,32 --load 0.5,10 --work-ns 50 --json --quiet";
+    let rows = rows(&run(options));
+    let disciplines = txq::enqueue::names();
+    assert_eq!(rows.len(), disciplines.len() * (1 + 2 * 2 * 2));
+    for (rows, discipline) in rows.chunks(9).zip(disciplines) {
+        assert!(rows.iter().all(|row| row["discipline"] == discipline && row["qdisc"] == "aqm"), "{rows:?}");
+        let key = |row: &Value| ["flows", "threads", "load"].map(|key| row[key].as_f64());
+        let peak = [Some(1.0), Some(1.0), None];
+        let at = |flows, threads, load| [Some(flows), Some(threads), Some(load)];
+        assert_eq!(key(&rows[0]), peak);
+        assert_eq!((key(&rows[1]), key(&rows[8])), (at(1.0, 1.0, 0.5), at(32.0, 2.0, 10.0)));
+    }
+    let offered = |row: &Value| row["offered_mpps"].as_f64() > Some(0.0);
+    assert!(rows.iter().any(offered), "nothing was offered: {rows:?}");
+}
+
+#[test]
+fn overload_tells_the_worst_cell_of_each_discipline() {
+    let folder = TempDir::new();
+    let file = folder.path().join("curves.svg");
+    let options =
+        "overload --discipline llist,combine --duration 3ms --threads 1,2 --flows 8 --load 1,40 --work-ns 50";
+    let ended = run(&format!("{options} --svg {}", file.display()));
+    for part in [
+        "overload, aqm: packets sent while",
+        "llist: peak ",
+        "combine: peak ",
+        "flows  threads",
+        "40x",
+        "worst cell",
+        "Below half of the peak",
+    ] {
+        assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
+    }
+    assert!(
+        ended.stderr.starts_with("1/10 overload: llist aqm, 8 flows, the peak, 1 thread"),
+        "{:?}",
+        ended.stderr
+    );
+    let svg = std::fs::read_to_string(&file).expect("the drawing");
+    well_formed(&svg);
+    assert!(svg.contains("overload, aqm, 8 flows, 40x"), "{svg}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use txq::packet::PacketList;
 use txq::pool::AllocError;
+use txq::qdisc::Verdict;
 use txq::{NetDev, Sender};
 use txq_device::Null;
 
@@ -16,6 +17,9 @@ use txq_device::Null;
 const LEN: usize = 120;
 /// Packets that a sender of a crowd may have on their way (the default send buffer holds about as many).
 const SNDBUF: u64 = 128;
+/// The largest crowd. The queue and what waits for its owner hold all that it may have on its way, so nothing is dropped.
+const CROWD: u64 = 16;
+const ROOM: u64 = CROWD * SNDBUF;
 
 /// Packets from pool to pool, `batch` at a time, by one thread.
 fn one_thread(c: &mut Criterion) {
@@ -47,7 +51,7 @@ fn crowd(c: &mut Criterion) {
     let mut group = c.benchmark_group("crowd");
     group.throughput(Throughput::Elements(1)).sample_size(10).warm_up_time(Duration::from_millis(200));
     for discipline in txq::enqueue::names() {
-        for threads in [1, 2, 4, 8, 16] {
+        for threads in [1, 2, 4, 8, CROWD] {
             let id = BenchmarkId::new(format!("one queue, {discipline}"), threads);
             group.bench_function(id, |b| b.iter_custom(|n| run(1, discipline, threads, n)));
         }
@@ -58,9 +62,10 @@ fn crowd(c: &mut Criterion) {
     group.finish();
 }
 
-/// The time in which `threads` threads send `packets` packets in all.
+/// The time in which `threads` threads send `packets` packets in all. What counts is what was sent, not what was handed in.
 fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
-    let dev = device(txqs, if txqs > 1 { "mq" } else { "pfifo" }, discipline);
+    let queue = format!("pfifo limit {ROOM}");
+    let dev = device(txqs, if txqs > 1 { "mq" } else { &queue }, discipline);
     let start = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -71,10 +76,11 @@ fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
                 let mut left = share;
                 while left > 0 {
                     match sender.alloc(LEN) {
-                        Ok(packet) => {
-                            let _ = sender.xmit(packet);
-                            left -= 1;
-                        }
+                        Ok(packet) => match sender.xmit(packet) {
+                            // What was not taken does not count, and those go on who can make room.
+                            Verdict::Drop => std::thread::yield_now(),
+                            Verdict::Success | Verdict::Congested => left -= 1,
+                        },
                         Err(AllocError::Limit { .. }) => _ = sender.wait_credit(None),
                         Err(AllocError::TooLong { .. }) => unreachable!("the pool's packets are longer"),
                         Err(AllocError::Exhausted { .. }) => std::thread::yield_now(),
@@ -83,15 +89,17 @@ fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
             });
         }
     });
-    dev.drain(1_000_000_000);
-    start.elapsed()
+    assert!(dev.drain(1_000_000_000), "packets that nobody sends");
+    let time = start.elapsed();
+    assert_eq!(dev.stats().sent, packets, "what was accepted was dropped");
+    time
 }
 
 fn device(txqs: u16, qdisc: &str, discipline: &str) -> NetDev {
     let topology = txq::topology::Topology::read("/sys").expect("this machine has CPUs");
     let xps = txq::xps::XpsMap::auto(&topology, txqs.into()).expect("at least one txq");
-    let builder = NetDev::builder(Null::new(txqs)).qdisc(qdisc).default_qdisc("pfifo");
-    builder.discipline(discipline).xps(xps).start().expect("a device that can be")
+    let builder = NetDev::builder(Null::new(txqs)).qdisc(qdisc).default_qdisc(&format!("pfifo limit {ROOM}"));
+    builder.max_burst(ROOM as u32).discipline(discipline).xps(xps).start().expect("a device that can be")
 }
 
 criterion_group!(benches, one_thread, crowd);

@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::lab::Lab;
+use super::overload::Load;
 
 /// The words that a result goes by. What does not apply is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Key {
     pub(super) suite: &'static str,
     /// Which of the works that are compared side by side; only in `peers`.
@@ -23,6 +24,10 @@ pub(super) struct Key {
     pub(super) peer: Option<String>,
     pub(super) threads: u64,
     pub(super) batch: u64,
+    /// What is offered; only in `overload`, and not where a peak is measured.
+    pub(super) load: Option<Load>,
+    /// Flows of all senders together; only in `overload`.
+    pub(super) flows: Option<u64>,
 }
 
 impl Key {
@@ -46,16 +51,38 @@ impl Key {
     pub(super) fn table(&self) -> Table {
         // Where rows differ in their qdisc, or peers have none, it does not tell tables apart.
         let by_qdisc = self.suite != "path" && (self.suite != super::PEERS || self.shape == Some("kernel"));
-        Table { suite: self.suite, shape: self.shape, qdisc: self.qdisc.clone().filter(|_| by_qdisc) }
+        let qdisc = self.qdisc.clone().filter(|_| by_qdisc);
+        Table { suite: self.suite, shape: self.shape, qdisc, flows: self.flows, load: self.load }
+    }
+
+    /// What is offered, in words; nothing where senders send what they can.
+    pub(super) fn demand(&self) -> String {
+        demand(self.flows, self.load)
     }
 }
 
 /// Results that are compared with each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
     pub(super) suite: &'static str,
     pub(super) shape: Option<&'static str>,
     pub(super) qdisc: Option<String>,
+    pub(super) flows: Option<u64>,
+    pub(super) load: Option<Load>,
+}
+
+impl Table {
+    /// As [`Key::demand`].
+    pub(super) fn demand(&self) -> String {
+        demand(self.flows, self.load)
+    }
+}
+
+fn demand(flows: Option<u64>, load: Option<Load>) -> String {
+    let Some(flows) = flows else { return String::new() };
+    let unit = if flows == 1 { "flow" } else { "flows" };
+    let load = load.map_or("the peak".into(), |load| load.to_string());
+    format!(", {flows} {unit}, {load}")
 }
 
 /// What one measurement says. Times are `None` where nothing was sent, or where they are not measured.
@@ -70,6 +97,8 @@ pub(super) struct Sample {
     pub(super) p99_ns: Option<f64>,
     /// Share of the packets handed in that were dropped.
     pub(super) dropped: Option<f64>,
+    /// Packets handed in, in a million a second, where senders do not wait for what becomes of them.
+    pub(super) offered_mpps: Option<f64>,
 }
 
 impl Sample {
@@ -123,6 +152,7 @@ impl Row {
             worst_xmit_us: longest(|s| s.worst_xmit_us),
             p99_ns: median(&all(|s| s.p99_ns)),
             dropped: median(&all(|s| s.dropped)),
+            offered_mpps: median(&all(|s| s.offered_mpps)),
         };
         Some(Self { key, sample, spread: (mpps[0], mpps[mpps.len() - 1]), repeats: samples.len() })
     }
@@ -140,6 +170,9 @@ impl Row {
             "peer": key.peer,
             "threads": key.threads,
             "batch": key.batch,
+            "load": key.load.map(|load| load.0),
+            "flows": key.flows,
+            "offered_mpps": s.offered_mpps,
             "mpps": s.mpps,
             "mpps_min": self.spread.0,
             "mpps_max": self.spread.1,

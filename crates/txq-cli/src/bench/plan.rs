@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
+use super::aqm::AQM;
 use super::case::{Case, Key};
 use super::lab::Lab;
+use super::overload::{self, Load};
 use super::rig::{Queue, Rig};
 use super::work::Work;
 use super::{crowd, path, peers, pool, shaper, xps};
@@ -17,18 +19,22 @@ pub(crate) enum Suite {
     Xps,
     Work,
     Path,
+    Overload,
     Peers,
 }
 
+/// The qdiscs that only the laboratory has.
+pub(super) const OWN: [&str; 2] = [crowd::SLOW, AQM];
 /// The suites that run when none is named.
 pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
-const NAMES: [(&str, Suite); 7] = [
+const NAMES: [(&str, Suite); 8] = [
     ("crowd", Suite::Crowd),
     ("pool", Suite::Pool),
     ("xps", Suite::Xps),
     ("work", Suite::Work),
     ("shaper", Suite::Work),
     ("path", Suite::Path),
+    ("overload", Suite::Overload),
     ("peers", Suite::Peers),
 ];
 
@@ -46,7 +52,7 @@ impl FromStr for Suite {
             .filter(|(_, score)| *score > 0.75)
             .unwrap_or((&"", 0.0));
         let hint = if like.is_empty() { String::new() } else { format!("did you mean \"{like}\"? ") };
-        Err(format!("there is no such suite: {hint}use crowd, pool, xps, work, path or peers"))
+        Err(format!("there is no such suite: {hint}use crowd, pool, xps, work, path, overload or peers"))
     }
 }
 
@@ -79,6 +85,7 @@ impl<'a> Plan<'a> {
                 Suite::Xps => xps::cases(self)?,
                 Suite::Work => shaper::cases(self),
                 Suite::Path => path::cases(self),
+                Suite::Overload => overload::cases(self),
                 Suite::Peers => peers::cases(self)?,
             });
         }
@@ -108,9 +115,21 @@ impl<'a> Plan<'a> {
         or(&self.args.qdisc, String::clone, &default.iter().map(|&q| q.to_owned()).collect::<Vec<_>>())
     }
 
-    /// The queue of a name: `slow` is the one that costs, all else is tc's.
+    pub(super) fn flows(&self, default: &[u64]) -> Vec<u64> {
+        or(&self.args.flows, |n| n.get(), default)
+    }
+
+    pub(super) fn loads(&self, default: &[Load]) -> Vec<Load> {
+        or(&self.args.load, |load| *load, default)
+    }
+
+    /// The queue of a name: some are our own, all else is tc's.
     pub(super) fn queue(&self, qdisc: &str) -> Queue {
-        if qdisc == crowd::SLOW { crowd::slow(self) } else { Queue::Text(qdisc.to_owned()) }
+        match qdisc {
+            crowd::SLOW => crowd::slow(self),
+            AQM => Queue::Aqm(self.work()),
+            text => Queue::Text(text.to_owned()),
+        }
     }
 
     /// The work of `--work-ns`.

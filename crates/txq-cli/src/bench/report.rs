@@ -53,12 +53,13 @@ pub(super) fn title(table: &Table) -> String {
         ("xps", _) => "a txq for each CPU, by CPU or by flow, against one txq",
         ("work", _) => "as much work inside the queue as outside",
         ("path", _) => "one thread, from allocation to free",
+        (super::overload::OVERLOAD, _) => "goodput while so much is offered",
         (_, Some(shape)) => super::peers::about(shape),
         _ => "",
     };
     let qdisc = table.qdisc.as_ref().map(|qdisc| format!(", {qdisc}")).unwrap_or_default();
     let shape = table.shape.map(|shape| format!(" {shape}")).unwrap_or_default();
-    format!("{}{shape}{qdisc}: {what}", table.suite)
+    format!("{}{shape}{qdisc}{}: {what}", table.suite, table.demand())
 }
 
 /// Whether rows of a table differ in their batches rather than in their threads.
@@ -102,7 +103,10 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 
 fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
-    for (table, rows) in grouped(rows) {
+    // Overload has tables of its own.
+    for (table, rows) in
+        grouped(rows).into_iter().filter(|(table, _)| table.suite != super::overload::OVERLOAD)
+    {
         let _ = writeln!(text, "\n{}\n", title(&table));
         if rows.len() > 1 {
             overview(&mut text, &rows);
@@ -113,7 +117,7 @@ fn tables(rows: &[Row]) -> String {
             text.push_str(&super::peers::ratios(&rows));
         }
     }
-    text
+    text + &super::overload::tables(rows)
 }
 
 /// Mpps by threads or batches; with 1 and 2 threads also what the second one brings.

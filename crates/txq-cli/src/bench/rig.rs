@@ -1,6 +1,6 @@
 //! A device with senders, measured for a fixed time.
 //!
-//! Senders send as fast as they can. Each is held by its own packets on their way, as a socket is by its send buffer, and
+//! Senders send as fast as they can, or offer at a rate (`offer.rs`). Who sends as fast as it can is held by its own packets on their way, as a socket is by its send buffer, and
 //! gives its CPU away at that bound, and when all of a batch was dropped. They look between packets whether to stop, and what counts is what the device
 //! has sent within the time, so a discipline under which senders hardly move ends on time like any other.
 
@@ -18,10 +18,12 @@ use txq::xps::XpsMap;
 use txq::{NetDev, Sender, Worker};
 use txq_device::Null;
 
+use super::aqm::Aqm;
 use super::case::Sample;
 use super::costly::{Cost, Costly};
 use super::lab::{Lab, cpu_time, pin_to, refused};
 use super::meter::{Calls, Counted, Counter, Log, Measuring, watch};
+use super::offer::{self, Open, Part};
 use super::work::Work;
 use crate::stop::Stop;
 
@@ -31,6 +33,8 @@ pub(super) const LEN: usize = 120;
 const SNDBUF: u64 = 128;
 /// And where batches are so large that it must have more: less than a queue holds, so that one sender drops nothing.
 const QUEUE: u64 = 900;
+/// Buffers that senders without a bound share: more than the queue, the ring and what waits for the owner hold together.
+const OPEN_POOL: u64 = 16384;
 /// Before it is measured, a device runs for this part of the time, at most so long.
 const WARM_UP: (u32, Duration) = (8, Duration::from_millis(50));
 
@@ -44,6 +48,8 @@ pub(super) enum Queue {
     Text(String),
     /// A FIFO that costs what one says, and the packets it holds.
     Costly(&'static str, Cost, usize),
+    /// One that also costs more with more flows, and works so long for each packet at both ends.
+    Aqm(Work),
 }
 
 /// A device and its senders.
@@ -65,6 +71,8 @@ pub(super) struct Rig {
     pub(super) limit: u64,
     /// What a sender does for each packet before it sends it.
     pub(super) outside: Work,
+    /// What is offered without regard to what becomes of it; `None` where senders send what they can.
+    pub(super) open: Option<Open>,
 }
 
 impl Rig {
@@ -82,6 +90,7 @@ impl Rig {
             apart: false,
             limit: SNDBUF.max(2 * batch).min(QUEUE),
             outside: Work::default(),
+            open: None,
         }
     }
 
@@ -90,13 +99,15 @@ impl Rig {
         let null = Null { ring: 1024, inline: !self.apart, ..Null::new(self.txqs) };
         let device = Counted::new(null);
         let counters = device.counters();
-        let buffers = (self.limit + 2 * CACHE_SIZE as u64) * self.threads as u64 + 4096;
+        let (each, all) = if self.open.is_some() { (0, OPEN_POOL) } else { (self.limit, 4096) };
+        let buffers = (each + 2 * CACHE_SIZE as u64) * self.threads as u64 + all;
         let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
         let mut builder = NetDev::builder(device).discipline(&self.discipline).pool_config((self.pool)(pool));
         builder = match &self.queue {
             Queue::Text(text) if self.txqs > 1 => builder.qdisc("mq").default_qdisc(text),
             Queue::Text(text) => builder.qdisc(text),
             Queue::Costly(kind, cost, limit) => builder.custom_qdisc(Costly::new(kind, *cost, *limit)),
+            Queue::Aqm(work) => builder.custom_qdisc(Aqm::new(*work)),
         };
         if let Some(xps) = &self.xps {
             builder = builder.xps(xps.clone());
@@ -126,10 +137,12 @@ impl Rig {
         let its_stop = stop.clone();
         let worker = spawn("worker", move || run_worker(worker, worker_cpu, &its_stop))?;
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
+        let offered: Vec<Counter> = (0..self.threads).map(|_| Counter::default()).collect();
+        let all_offered = || offered.iter().map(Counter::get).sum::<u64>();
         let measuring = Measuring::default();
-        let (seen, cpu, times) = thread::scope(|scope| {
+        let (seen, cpu, offers, times) = thread::scope(|scope| {
             let mut senders = Vec::with_capacity(self.threads);
-            for (index, calls) in calls.iter().enumerate() {
+            for (index, (calls, offered)) in calls.iter().zip(&offered).enumerate() {
                 let cpu = self.sender_cpu(lab, index);
                 let (dev, stop, measuring) = (&dev, &*stop, &measuring);
                 let work = move || {
@@ -139,7 +152,12 @@ impl Rig {
                         Some(cpu) => dev.sender_on(&name, cpu),
                         None => dev.sender(&name),
                     };
-                    anyhow::Ok(self.send(sender, index as u32, Log::new(calls, measuring), stop))
+                    let log = Log::new(calls, measuring);
+                    let part = Part { index, threads: self.threads, batch: self.batch };
+                    anyhow::Ok(match self.open {
+                        Some(open) => offer::send(open, &part, sender, log, offered, stop),
+                        None => self.send(sender, index as u32, log, stop),
+                    })
                 };
                 match thread::Builder::new().spawn_scoped(scope, work) {
                     Ok(sender) => senders.push(sender),
@@ -150,14 +168,14 @@ impl Rig {
                 }
             }
             lab.sleep((time / WARM_UP.0).min(WARM_UP.1));
-            let before = cpu_time();
+            let (before, offers) = (cpu_time(), all_offered());
             measuring.set(true);
             let seen = watch(lab, &counters, &calls, time);
-            let cpu = cpu_time() - before;
+            let (cpu, offers) = (cpu_time() - before, all_offered() - offers);
             measuring.set(false);
             stop.ask();
             let times = senders.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
-            anyhow::Ok((seen, cpu, times))
+            anyhow::Ok((seen, cpu, offers, times))
         })?;
         let stats = dev.stats();
         dev.shutdown()?;
@@ -169,10 +187,11 @@ impl Rig {
         sample.worst_stall_us = Some(seen.stall.as_secs_f64() * 1e6);
         sample.worst_xmit_us = Some((seen.xmit.as_secs_f64() * 1e6).max(longest / 1e3));
         sample.dropped = Some(stats.dropped.total() as f64 / (stats.accepted.max(1)) as f64);
+        sample.offered_mpps = self.open.map(|_| offers as f64 / seen.wall.as_secs_f64() / 1e6);
         Ok(sample)
     }
 
-    /// A sender's life.
+    /// The life of a sender that sends what it can.
     fn send(&self, mut sender: Sender, index: u32, mut log: Log<'_>, stop: &Stop) -> Histogram {
         sender.set_limit(self.limit);
         let mut list = PacketList::new();
@@ -207,12 +226,12 @@ impl Rig {
 }
 
 /// What a sender does that may not go on: it lets those go on who send its packets.
-fn hold() {
+pub(super) fn hold() {
     thread::yield_now();
 }
 
 /// A hash of a flow's number: never 0, which means none.
-fn scatter(flow: u32) -> u32 {
+pub(super) fn scatter(flow: u32) -> u32 {
     (flow + 1).wrapping_mul(0x9e37_79b1) | 1
 }
 

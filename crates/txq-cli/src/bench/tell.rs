@@ -31,11 +31,12 @@ impl Tell {
         let threads = if key.threads == 1 { "thread" } else { "threads" };
         let qdisc = key.qdisc.as_deref().unwrap_or_default();
         let line = format!(
-            "{}/{} {}: {} {qdisc}, {} {threads}, batch {}",
+            "{}/{} {}: {} {qdisc}{}, {} {threads}, batch {}",
             self.done,
             self.all,
             key.suite,
             key.subject(),
+            key.demand(),
             key.threads,
             key.batch
         );

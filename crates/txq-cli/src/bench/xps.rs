@@ -8,9 +8,8 @@ use txq::topology::Topology;
 use txq::xps::XpsMap;
 
 use super::case::{Case, Key};
-use super::crowd::SLOW;
 use super::lab::refused;
-use super::plan::{Plan, case};
+use super::plan::{OWN, Plan, case};
 use super::rig::Rig;
 
 /// Flows of a sender.
@@ -23,8 +22,8 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     let ways = [("xps", txqs, Some(map)), ("hash", txqs, None), ("one queue", 1, None)];
     let mut cases = Vec::new();
     for qdisc in plan.qdiscs(&["pfifo"]) {
-        if qdisc == SLOW {
-            bail!("qdisc \"{SLOW}\" serves one txq: name another one for suite xps, or leave the suite out");
+        if OWN.contains(&&*qdisc) {
+            bail!("qdisc \"{qdisc}\" serves one txq: name another one for suite xps, or leave the suite out");
         }
         for discipline in plan.discipline() {
             for (name, txqs, xps) in &ways {

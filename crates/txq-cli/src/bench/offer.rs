@@ -1,0 +1,138 @@
+//! Senders that offer packets at a rate, whatever becomes of them: no send buffer holds them back, and what is dropped is
+//! not sent again. Only a pool without buffers stops them, and a CPU that is too slow; and one that is told of many drops
+//! gives its CPU away for a moment.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use histogram::Histogram;
+use txq::Sender;
+use txq::arch::Nanos;
+use txq::packet::PacketList;
+use txq::qdisc::Verdict;
+
+use super::meter::{Counter, Log};
+use super::rig::{LEN, hold, scatter};
+use crate::stop::Stop;
+
+/// What a sender sleeps at least when nothing is due, and at most.
+const STEP: Duration = Duration::from_micros(100);
+const NAP: Duration = Duration::from_millis(10);
+/// How long a sender that was kept from sending may make up for, in nanoseconds: some slices of the scheduler.
+const KEPT: Nanos = 20_000_000;
+/// Packets that a sender may be told were dropped before it lets others have its CPU. Where there are more senders than
+/// CPUs, who has the queue waits for a CPU else, and what is measured is the scheduler.
+const PATIENCE: usize = 64;
+/// How much later than asked a sleep may end, in nanoseconds. The kernel's default is half of a step.
+const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
+
+/// What all senders together offer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    /// Packets per second.
+    pub(super) rate: f64,
+    /// Flows of all senders together, each sender's in turn.
+    pub(super) flows: u32,
+}
+
+/// Which of how many senders one is, and the packets that it hands in at a time.
+pub(super) struct Part {
+    pub(super) index: usize,
+    pub(super) threads: usize,
+    pub(super) batch: usize,
+}
+
+/// What is due: tokens that come with time, a packet each.
+struct Tokens {
+    per_nano: f64,
+    left: f64,
+    at: Nanos,
+}
+
+impl Tokens {
+    fn new(per_second: f64, now: Nanos) -> Self {
+        Self { per_nano: per_second / 1e9, left: 0.0, at: now }
+    }
+
+    /// Adds what has come since the last time, and keeps no more than may be made up for.
+    fn earn(&mut self, now: Nanos, least: f64) {
+        let most = (self.per_nano * KEPT as f64).max(least);
+        self.left = (self.left + now.saturating_sub(self.at) as f64 * self.per_nano).min(most);
+        self.at = now;
+    }
+
+    /// Time to the next `n`.
+    fn until(&self, n: f64) -> Duration {
+        let nanos = (n - self.left) / self.per_nano;
+        Duration::from_nanos(nanos.clamp(0.0, NAP.as_nanos() as f64) as u64).clamp(STEP, NAP)
+    }
+}
+
+/// A sender's life. `offered` counts what it has handed in.
+pub(super) fn send(
+    open: Open,
+    part: &Part,
+    mut sender: Sender,
+    mut log: Log<'_>,
+    offered: &Counter,
+    stop: &Stop,
+) -> Histogram {
+    // A refusal costs punctuality, and what was offered is told.
+    let _ = rustix::thread::set_current_timer_slack(SLACK);
+    let need = part.batch as f64;
+    let mut tokens = Tokens::new(open.rate / part.threads as f64, sender.now());
+    let (mut list, mut next, mut lost) = (PacketList::new(), part.index as u32, 0);
+    while !stop.asked() {
+        // The clock is read only when what was due at the last look is sent.
+        if tokens.left < need {
+            tokens.earn(sender.now(), need);
+            if tokens.left < need {
+                std::thread::sleep(tokens.until(need));
+                continue;
+            }
+        }
+        let Ok(packets) = sender.alloc_batch(part.batch, LEN, &mut list) else {
+            hold();
+            continue;
+        };
+        list.for_each_mut(|packet| {
+            packet.set_hash(scatter(next % open.flows));
+            next = next.wrapping_add(part.threads as u32);
+        });
+        tokens.left -= packets as f64;
+        offered.add(packets as u64);
+        let mut verdict = Verdict::Success;
+        log.call(|| verdict = sender.xmit_batch(&mut list));
+        if verdict == Verdict::Drop {
+            lost += packets;
+        }
+        if lost >= PATIENCE {
+            lost = 0;
+            hold();
+        }
+    }
+    log.times()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_with_time_and_do_not_pile_up() {
+        let mut tokens = Tokens::new(1e6, 5_000);
+        tokens.earn(8_000, 1.0);
+        assert_eq!(tokens.left.round(), 3.0);
+        assert_eq!(tokens.until(1003.0).as_micros(), 1000);
+        assert_eq!((tokens.until(3.0), tokens.until(1e9)), (STEP, NAP));
+        tokens.earn(10 * KEPT, 1.0);
+        assert_eq!(tokens.left.round(), KEPT as f64 / 1e3);
+    }
+
+    #[test]
+    fn without_a_rate_nothing_is_ever_due() {
+        let mut tokens = Tokens::new(0.0, 0);
+        tokens.earn(1 << 40, 8.0);
+        assert_eq!((tokens.left, tokens.until(8.0)), (0.0, NAP));
+    }
+}
