@@ -211,3 +211,10 @@ fn stop_and_wake_by_a_sender_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: true, limit: None };
     Loom::check(move || stop_and_wake::<Loom>("spinlock", load));
 }
+
+/// A sender puts a packet on llist's empty list while the worker opens the txq: one of the two sees the other. (T16)
+#[test]
+fn a_push_against_the_wake_under_loom() {
+    let load = Load { txqs: 1, senders: 1, calls: 2, each: 1, ring: 1, inline: false, limit: None };
+    Loom::check(move || stop_and_wake::<Loom>("llist", load));
+}

@@ -77,7 +77,8 @@ fn a_crowd_at_one_lock_is_recorded_and_everything_adds_up() {
         let drained = samples(&line["drained_packets"]);
         match discipline {
             "spinlock" => assert_eq!((taken("__dev_queue_xmit"), drained), (sent, 0), "{line}"),
-            _ => assert_eq!(taken("__dev_queue_xmit"), drained, "who enqueues has drained the list: {line}"),
+            // Who found the list empty, or took the place of an owner whose turn was over.
+            _ => assert!((1..=sent).contains(&taken("__dev_queue_xmit")) && drained > 0, "{line}"),
         }
         let driver = at("tx lock", "sch_direct_xmit", "acquisitions");
         assert_eq!(

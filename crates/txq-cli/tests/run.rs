@@ -45,7 +45,7 @@ fn the_example_runs_and_every_packet_is_accounted_for() {
     {
         assert!(!json[key].is_null(), "no {key} in {json}");
     }
-    assert_eq!((&json["stopped_by"], &json["discipline"]), (&"duration".into(), &"llist".into()));
+    assert_eq!((&json["stopped_by"], &json["discipline"]), (&"duration".into(), &"combine".into()));
     assert_eq!(json["qdiscs"][0]["kind"], "mq");
     assert_eq!(json["qdiscs"][0]["packets"], report.sent, "the qdisc counts what the device counts");
 }

@@ -16,7 +16,9 @@
 //! one for each sender. The kernel allows itself the same slack.
 //!
 //! The root lock is still a lock: while its holder is preempted in the qdisc, the one sender with the duty waits, and
-//! the list fills behind it.
+//! the list fills behind it. Its waiters are preempted, too: so who finds it free takes it, whoever waits
+//! (`SpinLock::steal_at`), for a lock that goes to a thread that does not run is nobody's. And an owner whose turn is over
+//! leaves the queue open to the next sender, who need not wait for the worker to get a CPU.
 //!
 //! Whoever makes room in the device need not send a worker while the list is not empty (`look_again`; Linux 6.19,
 //! f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is on its way to the lock, or a worker has been
@@ -53,6 +55,9 @@ struct Defer<A: Arch> {
     list: LList<A, Slot<A>>,
     /// Packets pushed since the owner last reset it, those that found the list empty excepted (`defer_count`).
     count: A::AtomicU32,
+    /// 1 when an owner whose turn was over has left packets behind. The worker will come for them, and a sender that
+    /// comes first goes on in its place: else all would wait, and drop, until the worker has a CPU.
+    open: A::AtomicU32,
 }
 
 /// What the root lock guards.
@@ -62,7 +67,7 @@ struct Owned<A: Arch> {
 }
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
-    let defer = Defer { list: LList::new(), count: A::AtomicU32::new(0) };
+    let defer = Defer { list: LList::new(), count: A::AtomicU32::new(0), open: A::AtomicU32::new(0) };
     let root = SpinLock::new(Owned { core, intake: Intake::new() });
     Box::new(Llist { defer: CachePadded::new(defer), root: CachePadded::new(root), max_burst })
 }
@@ -109,7 +114,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.root.unlocked_at(Site::Retake, || f(driven));
+        self.root.unlocked_stealing_at(Site::Retake, || f(driven));
         true
     }
 
@@ -118,14 +123,24 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     }
 
     #[inline]
-    fn leave(&mut self, _: bool) -> bool {
-        !self.waits()
+    fn leave(&mut self, tired: bool) -> bool {
+        let left = self.waits();
+        if left && tired {
+            self.defer.open.store(1, Relaxed);
+        }
+        !left
     }
 }
 
 impl<A: Arch> Llist<A> {
-    fn turn(&self, site: Site, root: &Root<A>, share: usize, cx: &mut Ctx<'_, A>) -> Verdict {
-        let owner = Owns { root: self.root.lock_at(site), defer: &self.defer, took: false };
+    fn turn(
+        &self,
+        root_lock: Held<'_, A, Owned<A>>,
+        root: &Root<A>,
+        share: usize,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let owner = Owns { root: root_lock, defer: &self.defer, took: false };
         let verdict = turn(owner, root, &mut PacketList::new(), share, cx);
         cx.free_dropped();
         verdict
@@ -135,6 +150,13 @@ impl<A: Arch> Llist<A> {
 impl<A: Arch> Discipline<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
+        // The lock says who has the queue; this only says that asking for it is worth while.
+        if self.defer.open.load(Relaxed) != 0
+            && let Some(held) = self.root.try_lock_at(Site::Enqueue)
+        {
+            self.defer.open.store(0, Relaxed);
+            let _ = self.turn(held, root, 0, cx);
+        }
         if !self.defer.list.is_empty()
             && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
         {
@@ -148,11 +170,11 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         if !unsafe { self.defer.list.push_or(chain.as_ptr(), || cx.dev.retries.note(Retry::DeferList)) } {
             return Verdict::Success;
         }
-        self.turn(Site::Enqueue, root, n as usize, cx)
+        self.turn(self.root.steal_at(Site::Enqueue), root, n as usize, cx)
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.turn(Site::Worker, root, 0, cx);
+        let _ = self.turn(self.root.steal_at(Site::Worker), root, 0, cx);
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {

@@ -83,15 +83,30 @@ impl<A: Arch, T> SpinLock<A, T> {
         Held { lock: self, free }
     }
 
+    /// As [`lock_at`](SpinLock::lock_at), but takes the lock when it is free although others wait for it, as the kernel's
+    /// qspinlock does in a guest whose CPUs may be preempted (`pv_hybrid_queued_unfair_trylock`): while the waiter at the
+    /// front does not run, the lock would be idle. A waiter can be passed any number of times.
+    #[inline]
+    pub fn steal_at(&self, site: Site) -> Held<'_, A, T> {
+        let free = self.steal(site);
+        Held { lock: self, free }
+    }
+
     /// Calls `f` if the lock is free.
     #[inline]
     pub fn try_with_at<R>(&self, site: Site, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> Option<R> {
+        self.try_lock_at(site).map(|mut held| f(&mut held))
+    }
+
+    /// Has the lock until the guard is dropped, if it is free.
+    #[inline]
+    pub fn try_lock_at(&self, site: Site) -> Option<Held<'_, A, T>> {
         let free = match self.try_lock(FREE) {
             Ok(_) => FREE,
             Err(RECORD) if self.try_recorded(site) => RECORD,
             Err(_) => return None,
         };
-        Some(f(&mut Held { lock: self, free }))
+        Some(Held { lock: self, free })
     }
 
     /// The data, by the proof that nobody else has the lock.
@@ -115,6 +130,11 @@ impl<A: Arch, T> SpinLock<A, T> {
         } else {
             self.acquire_slow(site)
         }
+    }
+
+    #[inline]
+    fn steal(&self, site: Site) -> u32 {
+        if self.try_lock(FREE).is_ok() { FREE } else { self.acquire_slow(site) }
     }
 
     #[inline]
@@ -247,14 +267,25 @@ impl<A: Arch, T> Held<'_, A, T> {
     /// Releases the lock for the duration of `f` and waits for it again afterwards, as `site`, also when `f` panics.
     #[inline]
     pub fn unlocked_at<R>(&mut self, site: Site, f: impl FnOnce() -> R) -> R {
-        struct Retake<'h, 'a, A: Arch, T>(&'h mut Held<'a, A, T>, Site);
-        impl<A: Arch, T> Drop for Retake<'_, '_, A, T> {
+        self.released(|lock| lock.acquire(site), f)
+    }
+
+    /// As [`unlocked_at`](Held::unlocked_at), and takes the lock again as [`SpinLock::steal_at`] does.
+    #[inline]
+    pub fn unlocked_stealing_at<R>(&mut self, site: Site, f: impl FnOnce() -> R) -> R {
+        self.released(|lock| lock.steal(site), f)
+    }
+
+    #[inline]
+    fn released<R>(&mut self, retake: impl Fn(&SpinLock<A, T>) -> u32, f: impl FnOnce() -> R) -> R {
+        struct Retake<'h, 'a, A: Arch, T, F: Fn(&SpinLock<A, T>) -> u32>(&'h mut Held<'a, A, T>, F);
+        impl<A: Arch, T, F: Fn(&SpinLock<A, T>) -> u32> Drop for Retake<'_, '_, A, T, F> {
             fn drop(&mut self) {
-                self.0.free = self.0.lock.acquire(self.1);
+                self.0.free = (self.1)(self.0.lock);
             }
         }
         self.lock.release(self.free);
-        let _retake = Retake(self, site);
+        let _retake = Retake(self, retake);
         f()
     }
 
