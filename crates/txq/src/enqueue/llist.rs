@@ -133,6 +133,19 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 }
 
 impl<A: Arch> Llist<A> {
+    /// Goes on where an owner's turn was over, if one has left the queue open. Comes when the caller's own packets are in
+    /// other hands: a driver may panic in this.
+    #[inline]
+    fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        // The lock says who has the queue; this only says that asking for it is worth while.
+        if self.defer.open.load(Relaxed) != 0
+            && let Some(held) = self.root.try_lock_at(Site::Enqueue)
+        {
+            self.defer.open.store(0, Relaxed);
+            let _ = self.turn(held, root, 0, cx);
+        }
+    }
+
     fn turn(
         &self,
         root_lock: Held<'_, A, Owned<A>>,
@@ -150,24 +163,19 @@ impl<A: Arch> Llist<A> {
 impl<A: Arch> Discipline<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
-        // The lock says who has the queue; this only says that asking for it is worth while.
-        if self.defer.open.load(Relaxed) != 0
-            && let Some(held) = self.root.try_lock_at(Site::Enqueue)
-        {
-            self.defer.open.store(0, Relaxed);
-            let _ = self.turn(held, root, 0, cx);
-        }
         if !self.defer.list.is_empty()
             && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
         {
             root.count_burst_drops(n);
             batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
             cx.cache.free(batch);
+            self.take_over(root, cx);
             return Verdict::Drop;
         }
         let Some(chain) = batch.take_chain() else { return Verdict::Success };
         // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
         if !unsafe { self.defer.list.push_or(chain.as_ptr(), || cx.dev.retries.note(Retry::DeferList)) } {
+            self.take_over(root, cx);
             return Verdict::Success;
         }
         self.turn(self.root.steal_at(Site::Enqueue), root, n as usize, cx)

@@ -5,8 +5,9 @@ use std::ptr::{self, NonNull};
 
 use crate::arch::{Arch, CellApi, Nanos, Native};
 use crate::packet::Packet;
+use crate::pool::home::Home;
 use crate::pool::retired::retire;
-use crate::pool::slot::{Chain, Slot};
+use crate::pool::slot::{Body, Chain, Slot};
 use crate::pool::store::Store;
 
 /// A first-in first-out list, linked through the packets, that knows its length, bytes and segments. Appending a list
@@ -16,6 +17,9 @@ pub struct PacketList<A: Arch = Native> {
     /// Valid while `len > 0`. The last packet's `next` is not: it is written when it is needed.
     tail: *mut Slot<A>,
     bytes: u64,
+    /// The home of all packets, if they have one home and no flow counts them; else null. Valid while `len > 0`. Who
+    /// frees such a list need not look at its packets, whose cache lines stay where they go home to.
+    home: *const Home<A>,
     len: u32,
     segs: u32,
     stamped: bool,
@@ -30,7 +34,15 @@ impl<A: Arch> PacketList<A> {
     /// An empty list.
     #[inline]
     pub const fn new() -> Self {
-        Self { head: ptr::null_mut(), tail: ptr::null_mut(), bytes: 0, len: 0, segs: 0, stamped: false }
+        Self {
+            head: ptr::null_mut(),
+            tail: ptr::null_mut(),
+            bytes: 0,
+            home: ptr::null(),
+            len: 0,
+            segs: 0,
+            stamped: false,
+        }
     }
 
     /// Packets on the list; a GSO packet is one.
@@ -66,17 +78,32 @@ impl<A: Arch> PacketList<A> {
     /// Appends a packet.
     #[inline]
     pub fn push_back(&mut self, packet: Packet<A>) {
-        let (len, segs, stamp) = packet.body(|b| (b.len, b.gso_segs, b.stamp));
+        let (len, segs, stamp, home) = packet.body(|b| {
+            let counted = b.flags & Body::<A>::COUNTED != 0;
+            (b.len, b.gso_segs, b.stamp, if counted { ptr::null() } else { b.home })
+        });
         self.bytes += u64::from(len);
         self.segs += u32::from(segs);
         self.stamped |= stamp != 0;
+        self.join(home);
         self.link(packet.into_slot());
+    }
+
+    /// Packets of `home` come to the list.
+    #[inline]
+    fn join(&mut self, home: *const Home<A>) {
+        if self.len == 0 {
+            self.home = home;
+        } else if !ptr::eq(self.home, home) {
+            self.home = ptr::null();
+        }
     }
 
     /// Appends a packet that is fresh from the pool: nothing has to be read from it. [`add_fresh`](PacketList::add_fresh)
     /// then adds to the sums.
     #[inline]
-    pub(crate) fn push_fresh(&mut self, packet: Packet<A>) {
+    pub(crate) fn push_fresh(&mut self, packet: Packet<A>, home: *const Home<A>) {
+        self.join(home);
         self.link(packet.into_slot());
     }
 
@@ -165,6 +192,7 @@ impl<A: Arch> PacketList<A> {
         if other.len == 0 {
             return;
         }
+        self.join(other.home);
         if self.len == 0 {
             self.head = other.head;
         } else {
@@ -235,8 +263,9 @@ impl<A: Arch> PacketList<A> {
         if self.len == 0 {
             return None;
         }
-        let Self { tail, bytes, len, segs, stamped, .. } = *self;
+        let Self { tail, bytes, home, len, segs, stamped, .. } = *self;
         let segs = segs | if stamped { Chain::<A>::STAMPED } else { 0 };
+        let segs = segs | if home.is_null() { 0 } else { Chain::<A>::ONE_HOME };
         // SAFETY: the list owns its packets, and now gives them to the caller.
         unsafe {
             (*self.tail).next.with_mut(|n| *n = ptr::null_mut());
@@ -247,12 +276,13 @@ impl<A: Arch> PacketList<A> {
         head
     }
 
-    /// Gives the packets up: the first one, and how many follow by `next`.
+    /// Gives the packets up: the first one, the last, how many they are by `next`, and the home of all if they have one
+    /// and nothing else is to be done for them.
     #[inline]
-    pub(crate) fn take_slots(&mut self) -> (*mut Slot<A>, u32) {
+    pub(crate) fn take_slots(&mut self) -> (*mut Slot<A>, *mut Slot<A>, u32, *const Home<A>) {
         let len = self.len;
         self.forget();
-        (self.head, len)
+        (self.head, self.tail, len, self.home)
     }
 
     /// Without a cache at hand, each run of packets of one home goes there in one piece.
@@ -281,8 +311,13 @@ impl<A: Arch> PacketList<A> {
                 head: head.as_ptr(),
                 tail: c.tail,
                 bytes: c.bytes,
+                home: match c.segs & Chain::<A>::ONE_HOME {
+                    0 => ptr::null(),
+                    // SAFETY: as above.
+                    _ => unsafe { head.as_ref() }.body.with(|b| unsafe { (*b).home }),
+                },
                 len: c.len,
-                segs: c.segs & !Chain::<A>::STAMPED,
+                segs: c.segs & !(Chain::<A>::STAMPED | Chain::<A>::ONE_HOME),
                 stamped: c.segs & Chain::<A>::STAMPED != 0,
             }
         })

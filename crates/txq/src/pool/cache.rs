@@ -150,7 +150,7 @@ impl<A: Arch> Cache<A> {
             let take = (n - got).min(self.stack.len()).min(left);
             let rest = self.stack.len() - take;
             for &slot in self.stack[rest..].iter().rev() {
-                list.push_fresh(self.hand_out(slot, len as u32));
+                list.push_fresh(self.hand_out(slot, len as u32), self.home.as_ptr());
             }
             list.add_fresh(take, len);
             self.stack.truncate(rest);

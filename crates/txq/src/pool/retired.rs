@@ -110,11 +110,24 @@ impl<A: Arch> Run<A> {
 /// is written to any: until they are used again, their cache lines can stay with the CPU that they go home to.
 #[inline]
 pub(crate) fn retire<A: Arch>(list: &mut PacketList<A>, mut f: impl FnMut(*const Home<A>, Run<A>)) {
-    let (mut slot, mut left) = list.take_slots();
+    let (mut slot, tail, mut left, home) = list.take_slots();
     // SAFETY: the list has given up its packets, `left` of them from `slot` on.
     let retire = |slot| unsafe { Packet::from_slot(NonNull::new_unchecked(slot)) }.retire();
     // SAFETY: as above.
     let home_of = |slot: *mut Slot<A>| unsafe { (*slot).body.with(|b| (*b).home) };
+    if left > 0 && !home.is_null() {
+        let run = Run { head: slot, tail, len: left };
+        // Nothing of the packets is read but by the checks of debug builds.
+        while cfg!(debug_assertions) && left > 0 {
+            retire(slot);
+            left -= 1;
+            if left > 0 {
+                // SAFETY: as above; a packet that is not the last has a valid `next`.
+                slot = unsafe { (*slot).next.with(|n| *n) };
+            }
+        }
+        return f(home, run);
+    }
     while left > 0 {
         let home = home_of(slot);
         let mut run = Run { head: slot, tail: slot, len: 0 };

@@ -97,13 +97,15 @@ pub(crate) struct Chain<A: Arch> {
     pub(crate) tail: *mut Slot<A>,
     pub(crate) bytes: u64,
     pub(crate) len: u32,
-    /// Segments, and [`Chain::STAMPED`].
+    /// Segments, and [`Chain::STAMPED`] and [`Chain::ONE_HOME`].
     pub(crate) segs: u32,
 }
 
 impl<A: Arch> Chain<A> {
     /// The bit of `segs` that says that the latency of one of the packets is sampled.
     pub(crate) const STAMPED: u32 = 1 << 31;
+    /// The bit of `segs` that says that all packets have the first one's home, and no flow counts them.
+    pub(crate) const ONE_HOME: u32 = 1 << 30;
 }
 
 impl<A: Arch> Slot<A> {
