@@ -174,7 +174,7 @@ pub(crate) struct ReplayArgs {
     /// What mq gives each txq [default: pfifo_fast]
     #[arg(long, value_name = "QDISC")]
     pub(crate) default_qdisc: Option<String>,
-    /// How threads reach a qdisc: llist, spinlock ..
+    /// How threads reach a qdisc: combine, llist, lockless, busylock, spinlock
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<String>,
     /// Of all threads together: 10kpps, 1mpps, 100mbit, 1gbit, recorded or max
