@@ -1,4 +1,4 @@
-//! The table of docs/performance.md, from the numbers that criterion leaves behind.
+//! A table of the criterion benchmarks, from the numbers that criterion leaves behind.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -29,7 +29,7 @@ enum Chore {
         #[arg(long)]
         deep: bool,
     },
-    /// Run the benchmarks and print the table of docs/performance.md
+    /// Run the criterion benchmarks and print their table
     Bench {
         /// Print the table of the last run without running again
         #[arg(long)]
