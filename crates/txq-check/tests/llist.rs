@@ -71,6 +71,21 @@ fn push_all<A: Arch>(list: &LList<A, Node<A>>, pusher: usize, each: usize) -> us
     (0..each).filter(|&number| push(number)).count()
 }
 
+/// Who asks whether the list is empty looks at no node: the one it saw may be taken and freed by then. (T43)
+#[test]
+fn emptiness_needs_no_node_under_loom() {
+    Loom::check(|| {
+        let list = Arc::new(LList::<Loom, Node<Loom>>::new());
+        push_all(&list, 0, 1);
+        let looker = list.clone();
+        let looks = Loom::spawn(1, move || [looker.is_empty(), looker.is_empty()]);
+        // SAFETY: taken just now, and it was a box.
+        drop(unsafe { Box::from_raw(list.take_all()) });
+        assert_ne!(looks(), [true, false], "it was empty, and filled itself");
+        assert!(list.is_empty());
+    });
+}
+
 #[test]
 fn two_pushers_under_loom() {
     Loom::check(|| scenario::<Loom>(2, 2));

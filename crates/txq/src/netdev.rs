@@ -16,6 +16,7 @@ use crate::worker::Worker;
 
 mod bql;
 mod builder;
+mod error;
 mod graft;
 mod lifecycle;
 mod rule;
@@ -24,7 +25,8 @@ mod steer;
 mod tree;
 
 pub use crate::txqueue::{Completions, TxTimeout};
-pub use builder::{BuildError, Builder};
+pub use builder::Builder;
+pub use error::BuildError;
 pub(crate) use rule::Rule;
 use rule::Shape;
 pub(crate) use shared::{Root, Shared};

@@ -32,32 +32,42 @@ const QUOTA: usize = 64;
 /// Time of one turn, in nanoseconds. It is looked at only by an owner that others have left something for.
 const TURN: Nanos = 100_000;
 
-/// Who has a [`Core`].
+/// Who has a [`Core`]. The defaults are those of an owner for whom nobody leaves anything.
 pub(crate) trait Owner<A: Arch> {
     /// The core.
     fn core(&mut self) -> &mut Core<A>;
 
     /// Moves what waits for the owner to `chunk`, the oldest first and at most about `packets`: `own`, which the owner
     /// brought along, and what senders have left for it. Returns how many batches that were.
+    #[inline]
     fn gather(
         &mut self,
         own: &mut PacketList<A>,
-        packets: usize,
+        _packets: usize,
         chunk: &mut PacketList<A>,
-        root: &Root<A>,
-        cx: &mut Ctx<'_, A>,
-    ) -> usize;
+        _root: &Root<A>,
+        _cx: &mut Ctx<'_, A>,
+    ) -> usize {
+        chunk.append(own);
+        1
+    }
 
     /// Lays the core aside while `f` has the driver; others may have had it when this returns true. When it returns
     /// false, another thread has the core, and `driven` with it: the caller's turn is over.
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool;
 
     /// Whether something waits for the owner.
-    fn waits(&mut self) -> bool;
+    #[inline]
+    fn waits(&mut self) -> bool {
+        false
+    }
 
     /// Ends the turn. Returns false, and the core stays with the caller, when something has been left for it
     /// meanwhile. When `tired` the turn ends anyway, and false means that somebody else must see to what is left.
-    fn leave(&mut self, tired: bool) -> bool;
+    #[inline]
+    fn leave(&mut self, _tired: bool) -> bool {
+        true
+    }
 
     /// What was said of the owner's own packets, if they had to wait with those of others.
     fn said(&self) -> Option<Verdict> {

@@ -1,22 +1,20 @@
 //! Holds the settings of byte queue limits against the running kernel: the same texts are written to the files in
 //! `byte_queue_limits` of an ifb, and what the kernel answers, and then shows, must be what txq does.
 //!
-//! The test starts itself again in network and mount namespaces that have no name, so that nothing is left behind
-//! however it ends. Without the rights or the tools for that it prints a line that starts with SKIP.
+//! Without the rights or the tools for that the test prints a line that starts with SKIP (`sysfs/mod.rs`).
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
+mod sysfs;
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 
 use device::{Wires, pool};
+use sysfs::{compare_inside, succeeds};
 use txq::NetDev;
 use txq::bql::{Attr, BqlError, ErrorKind};
 
-const INSIDE: &str = "TXQ_TEST_INSIDE_NAMESPACE";
 /// Words that stand for nothing, for too much, and for the same number in other forms.
 const TEXTS: [&str; 44] = [
     "0",
@@ -67,43 +65,21 @@ const TEXTS: [&str; 44] = [
 
 #[test]
 fn the_kernel_answers_as_txq_does() {
-    if std::env::var_os(INSIDE).is_some() {
-        return compare();
-    }
-    if !rustix::process::geteuid().is_root() {
-        return skip("not root");
-    }
-    let tools = [vec!["ip", "-V"], vec!["mount", "-V"], vec!["unshare", "--net", "--mount", "true"]];
-    if let Some(missing) = tools.iter().find(|tool| !succeeds(tool)) {
-        return skip(&format!("`{}` does not run here", missing.join(" ")));
-    }
-    let this = std::env::current_exe().unwrap();
-    let status = Command::new("unshare")
-        .args(["--net", "--mount"])
-        .arg(this)
-        .args(["--exact", "the_kernel_answers_as_txq_does", "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "the comparison inside the namespace failed, see above");
+    compare_inside("the_kernel_answers_as_txq_does", compare);
 }
 
-fn compare() {
-    // Only a sysfs mounted from inside the namespace shows the namespace's devices.
-    if !succeeds(&["mount", "-t", "sysfs", "sysfs", "/sys"]) {
-        return skip("no sysfs in a namespace");
-    }
+fn compare() -> Result<(), String> {
     if !succeeds(&["ip", "link", "add", "ifbx", "type", "ifb"]) {
-        return skip("no ifb");
+        return Err("no ifb".into());
     }
     let dir = Path::new("/sys/class/net/ifbx/queues/tx-0/byte_queue_limits");
     if !dir.join("stall_thrs").exists() {
-        return skip("this kernel has no stall_thrs");
+        return Err("this kernel has no stall_thrs".into());
     }
     let show = |file: &Path| fs::read_to_string(file).unwrap();
     fs::write(dir.join("hold_time"), "5").unwrap();
     if show(&dir.join("hold_time")) != "8\n" {
-        return skip("this kernel's jiffies are not 4 ms");
+        return Err("this kernel's jiffies are not 4 ms".into());
     }
     fs::write(dir.join("hold_time"), "1000").unwrap();
     let dev = NetDev::builder(Wires::new(1, Some(8))).pool_config(pool()).build().unwrap();
@@ -126,13 +102,5 @@ fn compare() {
             assert_eq!(dev.show_bql(0, attr).unwrap(), show(&file), "after {text:?} to {attr}");
         }
     }
-}
-
-fn succeeds(command: &[&str]) -> bool {
-    Command::new(command[0]).args(&command[1..]).output().is_ok_and(|output| output.status.success())
-}
-
-/// Past the capture of the test harness: a skipped comparison must be seen.
-fn skip(reason: &str) {
-    let _ = writeln!(std::io::stdout(), "\nSKIP bql_kernel: {reason}");
+    Ok(())
 }

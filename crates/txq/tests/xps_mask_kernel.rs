@@ -1,17 +1,16 @@
 //! Holds [`CpuMask::parse`] and [`CpuMask::format`] against the running kernel: the same texts are written to the
 //! `xps_cpus` and `xps_rxqs` files of a veth, and what the kernel answers must be what txq answers.
 //!
-//! The test starts itself again in network and mount namespaces that have no name, so that nothing is left behind
-//! however it ends. Without the rights or the tools for that it prints a line that starts with SKIP.
+//! Without the rights or the tools for that the test prints a line that starts with SKIP (`sysfs/mod.rs`).
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 
+mod sysfs;
+
+use sysfs::{compare_inside, succeeds};
 use txq::cpumask::{CpuMask, MaskError};
 
-const INSIDE: &str = "TXQ_TEST_INSIDE_NAMESPACE";
 const EINVAL: i32 = 22;
 const EOVERFLOW: i32 = 75;
 /// Widths around the borders of 32-bit groups and 64-bit words.
@@ -72,32 +71,10 @@ const TEXTS: [&[u8]; 50] = [
 
 #[test]
 fn the_kernel_answers_as_txq_does() {
-    if std::env::var_os(INSIDE).is_some() {
-        return compare();
-    }
-    if !rustix::process::geteuid().is_root() {
-        return skip("not root");
-    }
-    let tools = [vec!["ip", "-V"], vec!["mount", "-V"], vec!["unshare", "--net", "--mount", "true"]];
-    if let Some(missing) = tools.iter().find(|tool| !succeeds(tool)) {
-        return skip(&format!("`{}` does not run here", missing.join(" ")));
-    }
-    let this = std::env::current_exe().unwrap();
-    let status = Command::new("unshare")
-        .args(["--net", "--mount"])
-        .arg(this)
-        .args(["--exact", "the_kernel_answers_as_txq_does", "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "the comparison inside the namespace failed, see above");
+    compare_inside("the_kernel_answers_as_txq_does", compare);
 }
 
-fn compare() {
-    // Only a sysfs mounted from inside the namespace shows the namespace's devices.
-    if !succeeds(&["mount", "-t", "sysfs", "sysfs", "/sys"]) {
-        return skip("no sysfs in a namespace");
-    }
+fn compare() -> Result<(), String> {
     let cpus = CpuMask::parse_list(fs::read("/sys/devices/system/cpu/possible").unwrap(), 1 << 13).unwrap();
     let online = CpuMask::parse_list(fs::read("/sys/devices/system/cpu/online").unwrap(), 1 << 13).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -118,7 +95,7 @@ fn compare() {
             "name",
         ];
         if !succeeds(&[&add[..], &["vb"]].concat()) {
-            return skip("no veth");
+            return Err("no veth".into());
         }
         let texts: Vec<Vec<u8>> = (0..RANDOM_TEXTS).map(|_| random.text(rx_queues)).collect();
         for text in TEXTS.into_iter().chain(texts.iter().map(Vec::as_slice)) {
@@ -129,6 +106,7 @@ fn compare() {
         }
         assert!(succeeds(&["ip", "link", "del", "va"]));
     }
+    Ok(())
 }
 
 /// Writes `text` to `file`; the kernel keeps only the `usable` ones of the `nr_ids` ids.
@@ -182,13 +160,4 @@ impl Random {
         }
         text
     }
-}
-
-fn succeeds(command: &[&str]) -> bool {
-    Command::new(command[0]).args(&command[1..]).output().is_ok_and(|output| output.status.success())
-}
-
-/// Past the capture of the test harness: a skipped comparison must be seen.
-fn skip(reason: &str) {
-    let _ = writeln!(std::io::stdout(), "\nSKIP xps_mask_kernel: {reason}");
 }

@@ -80,6 +80,9 @@ pub trait Atomic<T: Copy>: Send + Sync + 'static {
     /// Waits until the value, loaded with `order`, satisfies `ok`, and returns it. The wait is for another thread
     /// that may not be running: natively it spins for about a microsecond and then gives its CPU away at each turn.
     fn wait_until(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> T;
+    /// As [`wait_until`](Atomic::wait_until), but gives up where that would give its CPU away. For a wait that is short
+    /// while the other thread runs, and that need not be when it does not.
+    fn spin_until(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> Option<T>;
 }
 
 /// An atomic pointer, with the methods and orderings of `std::sync::atomic::AtomicPtr`.

@@ -133,6 +133,16 @@ macro_rules! native_atomic {
             fn wait_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> $int {
                 wait_until!(self, order, ok)
             }
+            fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
+                for _ in 0..SPINS {
+                    let value = self.load(order);
+                    if ok(value) {
+                        return Some(value);
+                    }
+                    std::hint::spin_loop();
+                }
+                None
+            }
         }
     };
 }

@@ -66,34 +66,12 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     }
 
     #[inline]
-    fn gather(
-        &mut self,
-        own: &mut PacketList<A>,
-        _: usize,
-        chunk: &mut PacketList<A>,
-        _: &Root<A>,
-        _: &mut Ctx<'_, A>,
-    ) -> usize {
-        chunk.append(own);
-        1
-    }
-
-    #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
         self.way.running.store(1, Relaxed);
         self.busy = None;
         let way = self.way;
         self.root.unlocked_at(Site::Retake, || f(driven));
         way.running.store(0, Relaxed);
-        true
-    }
-
-    fn waits(&mut self) -> bool {
-        false
-    }
-
-    #[inline]
-    fn leave(&mut self, _: bool) -> bool {
         true
     }
 }

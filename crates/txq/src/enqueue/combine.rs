@@ -37,7 +37,6 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use crate::ctx::Ctx;
-use crate::drop::DropReason;
 use crate::enqueue::Discipline;
 use crate::enqueue::intake::Intake;
 use crate::netdev::Root;
@@ -146,9 +145,7 @@ impl<A: Arch> Combine<A> {
         if !list::<A>(word.load(Relaxed)).is_null()
             && count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
         {
-            root.count_burst_drops(n);
-            batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
-            cx.cache.free(batch);
+            root.drop_burst(batch, cx);
             return Put::Dropped;
         }
         let Some(chain) = batch.take_chain() else { return Put::Listed };

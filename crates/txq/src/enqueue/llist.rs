@@ -15,10 +15,14 @@
 //! pushed between the owner's exchange and its reset, and by the batches of senders that found the list empty, at most
 //! one for each sender. The kernel allows itself the same slack.
 //!
-//! The root lock is still a lock: while its holder is preempted in the qdisc, the one sender with the duty waits, and
-//! the list fills behind it. Its waiters are preempted, too: so who finds it free takes it, whoever waits
-//! (`SpinLock::steal_at`), for a lock that goes to a thread that does not run is nobody's. And an owner whose turn is over
-//! leaves the queue open to the next sender, who need not wait for the worker to get a CPU.
+//! The root lock is still a lock, and its holder can be preempted, which the kernel's cannot. Who waited for it then would
+//! wait for the scheduler, with everything that depends on it: the list behind a sender that has the duty, the driver behind
+//! an owner that comes back from it. So nobody waits for longer than a holder that runs needs. A sender that does not get the
+//! lock leaves its duty to the worker, and the list [`open`](Defer::open): who comes first of the two goes on. An owner that
+//! comes back from the driver and finds the lock taken leaves what it brings in [`Llist::driven`], and goes: the holder goes on
+//! in its place. Holder and comer must not miss each other: the comer stores `returned` and then tries the lock, the holder
+//! releases the lock and then loads `returned`, each with a full fence between, in [`Owns::come_back`] and `leave`, which
+//! pair.
 //!
 //! Whoever makes room in the device need not send a worker while the list is not empty (`look_again`; Linux 6.19,
 //! f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is on its way to the lock, or a worker has been
@@ -26,13 +30,13 @@
 //! loads the list; the owner exchanges the list and then loads whether the txq is open. Each is a store before a load of
 //! the other's word, so each has a full fence between: in `look_again` and `Owns::gather`, which pair.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::mem;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic};
+use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
-use crate::drop::DropReason;
 use crate::enqueue::Discipline;
 use crate::enqueue::intake::Intake;
 use crate::netdev::Root;
@@ -47,6 +51,8 @@ use crate::sync::spinlock::{Held, SpinLock};
 struct Llist<A: Arch> {
     defer: CachePadded<Defer<A>>,
     root: CachePadded<SpinLock<A, Owned<A>>>,
+    /// What came back from the driver. For who is in the driver; and once `returned` is 1, for who has the root lock.
+    driven: CachePadded<A::Cell<Driven<A>>>,
     max_burst: u32,
 }
 
@@ -55,9 +61,11 @@ struct Defer<A: Arch> {
     list: LList<A, Slot<A>>,
     /// Packets pushed since the owner last reset it, those that found the list empty excepted (`defer_count`).
     count: A::AtomicU32,
-    /// 1 when an owner whose turn was over has left packets behind. The worker will come for them, and a sender that
-    /// comes first goes on in its place: else all would wait, and drop, until the worker has a CPU.
+    /// 1 when packets have been left to the worker: by a sender that did not get the lock, or by an owner whose turn was
+    /// over. A sender that comes first goes on in its place: else all would wait, and drop, until the worker has a CPU.
     open: A::AtomicU32,
+    /// 1 when there is something in `driven`.
+    returned: A::AtomicU32,
 }
 
 /// What the root lock guards.
@@ -66,24 +74,70 @@ struct Owned<A: Arch> {
     intake: Intake<A>,
 }
 
+// SAFETY: the cell is for one thread at a time, as its field says, and what it holds is `Send`.
+unsafe impl<A: Arch> Send for Llist<A> {}
+// SAFETY: as above.
+unsafe impl<A: Arch> Sync for Llist<A> {}
+
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
-    let defer = Defer { list: LList::new(), count: A::AtomicU32::new(0), open: A::AtomicU32::new(0) };
-    let root = SpinLock::new(Owned { core, intake: Intake::new() });
-    Box::new(Llist { defer: CachePadded::new(defer), root: CachePadded::new(root), max_burst })
+    let [count, open, returned] = [(); 3].map(|()| A::AtomicU32::new(0));
+    let owned = Owned { core, intake: Intake::new() };
+    Box::new(Llist {
+        defer: CachePadded::new(Defer { list: LList::new(), count, open, returned }),
+        root: CachePadded::new(SpinLock::new(owned)),
+        driven: CachePadded::new(A::Cell::new(Driven::new())),
+        max_burst,
+    })
 }
 
-/// The holder of the root lock, for one turn.
+/// The holder of the root lock, for one turn; or has let go of it and is in the driver.
 struct Owns<'w, A: Arch> {
-    root: Held<'w, A, Owned<A>>,
-    defer: &'w Defer<A>,
+    root: Option<Held<'w, A, Owned<A>>>,
+    way: &'w Llist<A>,
     /// Whether this turn has taken the list. Who pushes onto it from then on has the duty.
     took: bool,
+}
+
+impl<A: Arch> Owns<'_, A> {
+    #[inline]
+    fn owned(&mut self) -> &mut Owned<A> {
+        self.root.as_mut().expect("only the driver is called without the lock").data()
+    }
+
+    /// Comes back from the driver. Takes the lock, and true; or leaves what it brings to who has the lock.
+    #[cold]
+    fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
+        let Llist { root, driven: cell, defer, .. } = self.way;
+        // SAFETY: we are in the driver still, for those who have the lock, as long as `returned` is 0.
+        cell.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
+        // Release: the cell, to who loads this with the lock held.
+        defer.returned.store(1, Release);
+        loop {
+            // Store `returned`, or release the lock, before try the lock or load `returned`: pairs with the fence in `leave`.
+            A::fence(SeqCst);
+            if defer.returned.load(Relaxed) == 0 {
+                return false;
+            }
+            self.root = root.try_lock_at(Site::Retake);
+            match &self.root {
+                None => return false,
+                Some(_) if defer.returned.load(Acquire) != 0 => break,
+                // Who had the lock before us has seen to it; another may have come back while we had it.
+                Some(_) => self.root = None,
+            }
+        }
+        // What we find may be what another has brought since: it is all the same to the queue.
+        defer.returned.store(0, Relaxed);
+        // SAFETY: `returned` was 1 and we have the lock.
+        cell.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
+        true
+    }
 }
 
 impl<A: Arch> Owner<A> for Owns<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
-        &mut self.root.data().core
+        &mut self.owned().core
     }
 
     #[inline]
@@ -92,20 +146,27 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         _: &mut PacketList<A>,
         packets: usize,
         chunk: &mut PacketList<A>,
-        _: &Root<A>,
-        _: &mut Ctx<'_, A>,
+        root: &Root<A>,
+        cx: &mut Ctx<'_, A>,
     ) -> usize {
-        let intake = &mut self.root.data().intake;
-        if intake.is_empty() && !self.took {
-            self.took = true;
-            let newest = self.defer.list.take_all();
-            self.defer.count.store(0, Relaxed);
+        let (way, took) = (self.way, self.took);
+        let Owned { core, intake } = self.owned();
+        // Acquire: what is in the cell.
+        if core.is_running() && way.defer.returned.load(Acquire) != 0 {
+            way.defer.returned.store(0, Relaxed);
+            // SAFETY: `returned` was 1 and we have the lock.
+            way.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
+        }
+        if intake.is_empty() && !took {
+            let newest = way.defer.list.take_all();
+            way.defer.count.store(0, Relaxed);
             // Exchange the list before load the txq's state: pairs with the fence in `look_again`.
             A::fence(SeqCst);
             // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_all` acquired them.
             unsafe { intake.refill(newest) };
         }
         let batches = intake.next(packets, chunk);
+        self.took = true;
         if batches > 0 {
             self.core().note_drained(chunk.len());
         }
@@ -114,27 +175,57 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.root.unlocked_stealing_at(Site::Retake, || f(driven));
-        true
+        /// A panic of the driver: the lock is taken back, whoever has it now, for the accounts to be set right.
+        struct Unwound<'o, 'w, A: Arch>(&'o mut Owns<'w, A>);
+        impl<A: Arch> Drop for Unwound<'_, '_, A> {
+            fn drop(&mut self) {
+                self.0.root = Some(self.0.way.root.lock_at(Site::Retake));
+            }
+        }
+        self.root = None;
+        let unwound = Unwound(self);
+        f(driven);
+        mem::forget(unwound);
+        self.root = self.way.root.try_lock_soon_at(Site::Retake);
+        self.root.is_some() || self.come_back(driven)
     }
 
     fn waits(&mut self) -> bool {
-        !self.root.data().intake.is_empty() || (!self.took && !self.defer.list.is_empty())
+        !self.owned().intake.is_empty() || (!self.took && !self.way.defer.list.is_empty())
     }
 
     #[inline]
     fn leave(&mut self, tired: bool) -> bool {
         let left = self.waits();
-        if left && tired {
-            self.defer.open.store(1, Relaxed);
+        if left && !tired {
+            return false;
         }
-        !left
+        let Llist { defer, root, .. } = self.way;
+        if left {
+            defer.open.store(1, Relaxed);
+        }
+        if !self.core().is_running() {
+            return !left;
+        }
+        // Somebody is in the driver, and may come back while we go.
+        self.root = None;
+        // Release the lock before load `returned`: pairs with the fence in `come_back`.
+        A::fence(SeqCst);
+        if defer.returned.load(Relaxed) == 0 {
+            return !left;
+        }
+        if tired {
+            return false;
+        }
+        self.root = root.try_lock_at(Site::Retake);
+        // Whoever has the lock now sees to it.
+        self.root.is_none()
     }
 }
 
 impl<A: Arch> Llist<A> {
-    /// Goes on where an owner's turn was over, if one has left the queue open. Comes when the caller's own packets are in
-    /// other hands: a driver may panic in this.
+    /// Goes on where a sender or an owner has left the queue open. Comes when the caller's own packets are in other
+    /// hands: a driver may panic in this.
     #[inline]
     fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         // The lock says who has the queue; this only says that asking for it is worth while.
@@ -148,12 +239,12 @@ impl<A: Arch> Llist<A> {
 
     fn turn(
         &self,
-        root_lock: Held<'_, A, Owned<A>>,
+        held: Held<'_, A, Owned<A>>,
         root: &Root<A>,
         share: usize,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let owner = Owns { root: root_lock, defer: &self.defer, took: false };
+        let owner = Owns { root: Some(held), way: self, took: false };
         let verdict = turn(owner, root, &mut PacketList::new(), share, cx);
         cx.free_dropped();
         verdict
@@ -166,9 +257,7 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         if !self.defer.list.is_empty()
             && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
         {
-            root.count_burst_drops(n);
-            batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
-            cx.cache.free(batch);
+            root.drop_burst(batch, cx);
             self.take_over(root, cx);
             return Verdict::Drop;
         }
@@ -178,20 +267,25 @@ impl<A: Arch> Discipline<A> for Llist<A> {
             self.take_over(root, cx);
             return Verdict::Success;
         }
-        self.turn(self.root.steal_at(Site::Enqueue), root, n as usize, cx)
+        if let Some(held) = self.root.try_lock_soon_at(Site::Enqueue) {
+            return self.turn(held, root, n as usize, cx);
+        }
+        self.defer.open.store(1, Relaxed);
+        cx.dev.hand_over(root.index);
+        Verdict::Success
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        let _ = self.turn(self.root.steal_at(Site::Worker), root, 0, cx);
+        let _ = self.turn(self.root.lock_at(Site::Worker), root, 0, cx);
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        self.root.with(|held| {
-            let Owned { core, intake } = held.data();
-            // Under the lock: whoever took packets off the list has put them in one of the two by now.
-            f(core, !intake.is_empty() || !self.defer.list.is_empty());
-        });
-        true
+        let held = self.root.lock_at(Site::Control);
+        let mut owner = Owns { root: Some(held), way: self, took: false };
+        // Under the lock: whoever took packets off the list has put them into the intake or the qdisc by now.
+        let waiting = owner.waits();
+        f(owner.core(), waiting);
+        owner.leave(true)
     }
 
     fn look_again(&self) -> bool {

@@ -28,11 +28,13 @@ use crate::enqueue::Discipline;
 use crate::enqueue::intake::Intake;
 use crate::netdev::Root;
 use crate::packet::PacketList;
-use crate::pool::slot::Slot;
 use crate::qdisc::{BANDS, Verdict};
 use crate::run::{Core, Driven, Owner, turn};
-use crate::sync::contention::{Lock, Recorded, Retries, Retry};
-use crate::sync::llist::LList;
+use crate::sync::contention::{Lock, Recorded};
+
+mod lists;
+
+use lists::Lists;
 
 /// Somebody wanted the token and did not get it: there may be work that the owner has not seen.
 const MISSED: u32 = 1;
@@ -40,9 +42,7 @@ const MISSED: u32 = 1;
 const DRAINING: u32 = 2;
 
 struct Lockless<A: Arch> {
-    bands: [CachePadded<Band<A>>; BANDS],
-    /// What senders read and an owner changes with the qdisc.
-    rule: CachePadded<Rule<A>>,
+    lists: Lists<A>,
     state: CachePadded<A::AtomicU32>,
     /// 1 while somebody runs the queue (`qdisc->seqlock`).
     token: CachePadded<A::AtomicU32>,
@@ -51,23 +51,6 @@ struct Lockless<A: Arch> {
     /// Packets dropped for want of room in their band, by the CPU that did (`TCQ_F_CPUSTATS`). An owner adds them up.
     refused: Box<[CachePadded<A::AtomicU64>]>,
     max_burst: u32,
-}
-
-/// The line of a band that senders write.
-struct Band<A: Arch> {
-    list: LList<A, Slot<A>>,
-    /// Packets of the band: on the list, and in the qdisc if it has bands.
-    len: A::AtomicU32,
-}
-
-/// How a packet comes by its band.
-struct Rule<A: Arch> {
-    /// The band of each priority modulo 16, four bits each.
-    map: A::AtomicU64,
-    /// Packets that a band holds.
-    limit: A::AtomicU32,
-    /// 1 where the qdisc has bands, and it is the band's limit that drops.
-    nolock: A::AtomicU32,
 }
 
 /// Counters of packets refused, a power of two.
@@ -79,12 +62,10 @@ unsafe impl<A: Arch> Send for Lockless<A> {}
 unsafe impl<A: Arch> Sync for Lockless<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
-    let band = || CachePadded::new(Band { list: LList::new(), len: A::AtomicU32::new(0) });
-    let rule = Rule { map: A::AtomicU64::new(0), limit: A::AtomicU32::new(0), nolock: A::AtomicU32::new(0) };
-    rule.follow(&core, max_burst);
+    let lists = Lists::new();
+    lists.rule.follow(&core, max_burst);
     Box::new(Lockless {
-        bands: array::from_fn(|_| band()),
-        rule: CachePadded::new(rule),
+        lists,
         state: CachePadded::new(A::AtomicU32::new(0)),
         token: CachePadded::new(A::AtomicU32::new(0)),
         owned: CachePadded::new(A::Cell::new(Owned {
@@ -95,20 +76,6 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
         refused: (0..SHARDS).map(|_| CachePadded::new(A::AtomicU64::new(0))).collect(),
         max_burst,
     })
-}
-
-impl<A: Arch> Rule<A> {
-    /// Makes the rule that of the qdisc in `core`. Senders may go by the old one for a while: the owner takes their packets
-    /// from whichever list they are on.
-    fn follow(&self, core: &Core<A>, max_burst: u32) {
-        let bands = core.qdisc.as_ref().and_then(|q| q.nolock());
-        let map = bands
-            .as_ref()
-            .map_or(0, |b| b.priomap.iter().rev().fold(0, |map, &band| map << 4 | u64::from(band)));
-        self.map.store(map, Relaxed);
-        self.limit.store(bands.as_ref().map_or(max_burst, |b| b.limit), Relaxed);
-        self.nolock.store(bands.is_some().into(), Relaxed);
-    }
 }
 
 impl<A: Arch> Lockless<A> {
@@ -142,48 +109,14 @@ impl<A: Arch> Lockless<A> {
         self.state.load(Relaxed) & MISSED == 0
     }
 
-    /// Puts a batch on the lists of its bands, and what has no room there on `refused`.
-    fn put(&self, batch: &mut PacketList<A>, refused: &mut PacketList<A>, retries: &Retries<A>) {
-        let map = self.rule.map.load(Relaxed);
-        let limit = self.rule.limit.load(Relaxed);
-        let mut parts = [const { PacketList::new() }; BANDS];
-        if map == 0 {
-            parts[0].append(batch);
-        }
-        while let Some(packet) = batch.pop_front() {
-            let band = map >> (4 * (packet.priority() & 15)) & 15;
-            parts[band as usize].push_back(packet);
-        }
-        for (band, part) in self.bands.iter().zip(&mut parts).filter(|(_, part)| !part.is_empty()) {
-            let n = part.len() as u32;
-            let before = band.len.fetch_add(n, Relaxed);
-            let room = limit.saturating_sub(before);
-            if n > room {
-                band.len.fetch_add((n - room).wrapping_neg(), Relaxed);
-                let mut fit = PacketList::new();
-                part.move_front(room as usize, &mut fit);
-                refused.append(part);
-                part.append(&mut fit);
-            }
-            if let Some(chain) = part.take_chain() {
-                // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
-                unsafe { band.list.push_or(chain.as_ptr(), || retries.note(Retry::DeferList)) };
-            }
-        }
-    }
-
     /// Counts and frees what had no room.
     #[cold]
     fn refuse(&self, root: &Root<A>, refused: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
-        let n = refused.len() as u32;
-        let reason = if self.rule.nolock.load(Relaxed) != 0 {
-            self.refused[A::cpu() as usize % SHARDS].fetch_add(n.into(), Relaxed);
-            DropReason::QdiscOverlimit
-        } else {
-            root.count_burst_drops(n);
-            DropReason::QdiscBurstDrop
-        };
-        refused.for_each_mut(|p| p.set_drop_reason(reason));
+        if !self.lists.rule.is_banded() {
+            return root.drop_burst(refused, cx);
+        }
+        self.refused[A::cpu() as usize % SHARDS].fetch_add(refused.len() as u64, Relaxed);
+        refused.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscOverlimit));
         cx.cache.free(refused);
     }
 
@@ -192,7 +125,7 @@ impl<A: Arch> Lockless<A> {
     fn list(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
         let mut refused = PacketList::new();
-        self.put(batch, &mut refused, &cx.dev.retries);
+        self.lists.put(batch, &mut refused, &cx.dev.retries);
         let dropped = refused.len();
         if dropped == 0 {
             return Verdict::Success;
@@ -245,13 +178,13 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
         // `f` may have changed the qdisc, or exchanged it.
         let mut listed = PacketList::new();
         let banded = core.qdisc.as_ref().is_some_and(|q| q.nolock().is_some());
-        if u32::from(banded) != self.rule.nolock.load(Relaxed) {
+        if banded != self.lists.rule.is_banded() {
             // What was listed by two rules is in order still; by three it would not be.
             owner.take(usize::MAX, &mut listed);
         }
         let nothing_listed = listed.is_empty();
         owner.core().admit_later(&mut listed);
-        self.rule.follow(owner.core(), self.max_burst);
+        self.lists.rule.follow(owner.core(), self.max_burst);
         owner.leave(true) && nothing_listed
     }
 
@@ -304,14 +237,14 @@ impl<A: Arch> Owns<'_, A> {
     #[inline]
     fn take(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
         let way = self.way;
-        let flat = way.rule.nolock.load(Relaxed) == 0;
+        let flat = !way.lists.rule.is_banded();
         let order: [usize; BANDS] = if flat { [1, 2, 0] } else { [0, 1, 2] };
         let older = if flat { 2 } else { 1 };
         let Owned { intake, inside, .. } = self.owned();
         let refill = |intake: &mut Intake<A>, band: usize| {
-            if intake.is_empty() && !way.bands[band].list.is_empty() {
+            if intake.is_empty() && !way.lists.bands[band].list.is_empty() {
                 // SAFETY: `put` lists batches given up by `take_chain`, and `take_all` acquires them.
-                unsafe { intake.refill(way.bands[band].list.take_all()) };
+                unsafe { intake.refill(way.lists.bands[band].list.take_all()) };
             }
         };
         order.iter().rev().for_each(|&band| refill(&mut intake[band], band));
@@ -335,7 +268,7 @@ impl<A: Arch> Owns<'_, A> {
         let way = self.way;
         let Owned { core, inside, .. } = self.owned();
         let now = core.qdisc.as_ref().and_then(|q| q.nolock()).map_or([0; BANDS], |bands| bands.len);
-        for ((band, inside), now) in way.bands.iter().zip(inside).zip(now) {
+        for ((band, inside), now) in way.lists.bands.iter().zip(inside).zip(now) {
             if *inside != now {
                 band.len.fetch_add(now.wrapping_sub(*inside), Relaxed);
                 *inside = now;
@@ -388,7 +321,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     }
 
     fn waits(&mut self) -> bool {
-        let listed = self.way.bands.iter().any(|band| !band.list.is_empty());
+        let listed = self.way.lists.bands.iter().any(|band| !band.list.is_empty());
         listed || self.owned().intake.iter().any(|intake| !intake.is_empty())
     }
 

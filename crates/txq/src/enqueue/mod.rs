@@ -51,7 +51,8 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
         false
     }
 
-    /// Calls `f` with each lock of the discipline, for its record.
+    /// Calls `f` with each lock of the discipline, for its record. Who has a lock in this way is no owner, and does not see
+    /// what others leave for one: [`visit`](Discipline::visit) the queue afterwards.
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
 }
 

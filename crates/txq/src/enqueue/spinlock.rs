@@ -23,7 +23,7 @@ pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipli
     Box::new(Spinlock { root: SpinLock::new(core) })
 }
 
-/// Whoever holds a root lock. Nobody leaves anything for it: the others wait.
+/// Whoever holds a root lock. Nobody leaves anything for it (the defaults of [`Owner`]): the others wait.
 impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
@@ -31,30 +31,8 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
     }
 
     #[inline]
-    fn gather(
-        &mut self,
-        own: &mut PacketList<A>,
-        _: usize,
-        chunk: &mut PacketList<A>,
-        _: &Root<A>,
-        _: &mut Ctx<'_, A>,
-    ) -> usize {
-        chunk.append(own);
-        1
-    }
-
-    #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
         self.unlocked_at(Site::Retake, || f(driven));
-        true
-    }
-
-    fn waits(&mut self) -> bool {
-        false
-    }
-
-    #[inline]
-    fn leave(&mut self, _: bool) -> bool {
         true
     }
 }

@@ -1,22 +1,20 @@
 //! How a device comes about.
 
-use std::io;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
-use thiserror::Error;
 
 use super::rule::{Rule, Shape};
 use super::shared::Senders;
 use super::steer::check;
 use super::tree::{Plan, Tree, child};
-use super::{NetDev, Root, Sampling, Shared};
+use super::{BuildError, NetDev, Root, Sampling, Shared};
 use crate::arch::{Arch, Atomic, Nanos, Native};
-use crate::bql::{BqlConfig, BqlError};
+use crate::bql::BqlConfig;
 use crate::driver::Driver;
 use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
 use crate::flow::FlowHasher;
-use crate::pool::{Pool, PoolConfig, PoolError};
+use crate::pool::{Pool, PoolConfig};
 use crate::qdisc::{self, Built, Env, Parent, Qdisc};
 use crate::run::{Core, Gate};
 use crate::schedule::Schedule;
@@ -25,10 +23,9 @@ use crate::steering::Steering;
 use crate::sync::contention::Retries;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
-use crate::tc::ParseError;
 use crate::txqueue::{Completions, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog};
 use crate::worker::Worker;
-use crate::xps::{MaskOf, XpsError, XpsMap};
+use crate::xps::{MaskOf, XpsMap};
 
 /// How long a txq may be stopped before that is an event, in nanoseconds (`watchdog_timeo`).
 const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
@@ -37,85 +34,6 @@ const HARD_HEADER: u32 = 14;
 
 /// When a flow may leave a txq that it never finds empty, in milliseconds (`net.core.txq_reselection_ms`).
 const TXQ_RESELECTION_MS: u32 = 1000;
-
-/// Why a device cannot be made.
-#[derive(Debug, Error)]
-pub enum BuildError {
-    /// More txqs than the device has, or none.
-    #[error("device \"{device}\" has {max} txqs, not {asked}: use 1 to {max}")]
-    Txqs {
-        /// The device.
-        device: String,
-        /// How many it has.
-        max: u16,
-        /// How many were asked for.
-        asked: u16,
-    },
-    /// A qdisc's text is wrong.
-    #[error("qdisc \"{text}\": {source}")]
-    Qdisc {
-        /// The text.
-        text: String,
-        /// What is wrong with it.
-        source: ParseError,
-    },
-    /// A qdisc for a txq that has none of its own.
-    #[error("qdisc \"{text}\" for txq {txq}: {why}")]
-    Child {
-        /// The text.
-        text: String,
-        /// The txq.
-        txq: u16,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// There is no such discipline.
-    #[error("there is no enqueue discipline \"{name}\": use one of {known}")]
-    Discipline {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
-    /// A map is not one for this device.
-    #[error(transparent)]
-    Xps(#[from] XpsError),
-    /// No worker would look after the queues.
-    #[error("0 workers cannot look after any queue: use at least 1")]
-    Workers,
-    /// A txq is given to a worker that does not exist, or not every txq to one.
-    #[error(
-        "the affinity {map:?} is not for {txqs} txqs and {workers} workers: name a worker from 0 to {} for each txq",
-        .workers - 1
-    )]
-    Affinity {
-        /// What was asked for.
-        map: Vec<usize>,
-        /// The device's txqs.
-        txqs: u16,
-        /// Its workers.
-        workers: usize,
-    },
-    /// A byte queue limit is out of range.
-    #[error("byte queue limits: {0}")]
-    Bql(#[from] BqlError),
-    /// The pool cannot be made.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// The device does not open.
-    #[error("device \"{device}\", txq {txq}: {source}")]
-    Open {
-        /// The device.
-        device: String,
-        /// The txq.
-        txq: u16,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A worker's thread does not start.
-    #[error("a worker thread does not start: {0}")]
-    Thread(io::Error),
-}
 
 /// What a device shall be. Everything has a default: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq),
 /// the first of [`enqueue::names`], no map, a pool of 4096 packets, one worker.

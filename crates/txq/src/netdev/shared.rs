@@ -8,10 +8,12 @@ use crossbeam_utils::CachePadded;
 use super::Sampling;
 use super::tree::Tree;
 use crate::arch::{Arch, Atomic, Nanos};
+use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
 use crate::drop::DropReason;
 use crate::enqueue::Discipline;
 use crate::flow::FlowHasher;
+use crate::packet::PacketList;
 use crate::pool::Pool;
 use crate::run::Core;
 use crate::schedule::Schedule;
@@ -36,8 +38,11 @@ pub(crate) struct Root<A: Arch> {
 }
 
 impl<A: Arch> Root<A> {
-    pub(crate) fn count_burst_drops(&self, packets: u32) {
-        self.burst_drops.fetch_add(packets.into(), Relaxed);
+    /// Drops a batch for which there is no room in front of the qdisc (`qdisc_max_burst`).
+    pub(crate) fn drop_burst(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        self.burst_drops.fetch_add(batch.len() as u64, Relaxed);
+        batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
+        cx.cache.free(batch);
     }
 
     /// Calls `f` with the core when it has no owner.

@@ -9,7 +9,8 @@
 //! The price of a queue is the one that user space knows best: when the front waiter is preempted, the lock is idle until
 //! that thread runs again, and everybody behind waits too. A waiter spins for about a microsecond and then
 //! yields its CPU at every turn ([`Atomic::wait_until`]); the lock stays fair, and with more threads than CPUs it is slow.
-//! That is the measured cost of one lock on the way to a queue, and the reason for the other disciplines.
+//! That is the measured cost of one lock on the way to a queue, and the reason for the other disciplines. A thread that has
+//! something better to do than to wait takes the lock out of turn or not at all ([`SpinLock::try_lock_soon_at`]).
 //!
 //! Who takes the lock, from where, for how long and after what wait can be recorded (`sync/contention.rs`). The lock word
 //! says whether it is: a free lock then holds another value than the one compare-and-swap expects, which sends every taker
@@ -83,15 +84,6 @@ impl<A: Arch, T> SpinLock<A, T> {
         Held { lock: self, free }
     }
 
-    /// As [`lock_at`](SpinLock::lock_at), but takes the lock when it is free although others wait for it, as the kernel's
-    /// qspinlock does in a guest whose CPUs may be preempted (`pv_hybrid_queued_unfair_trylock`): while the waiter at the
-    /// front does not run, the lock would be idle. A waiter can be passed any number of times.
-    #[inline]
-    pub fn steal_at(&self, site: Site) -> Held<'_, A, T> {
-        let free = self.steal(site);
-        Held { lock: self, free }
-    }
-
     /// Calls `f` if the lock is free.
     #[inline]
     pub fn try_with_at<R>(&self, site: Site, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> Option<R> {
@@ -107,6 +99,20 @@ impl<A: Arch, T> SpinLock<A, T> {
             Err(_) => return None,
         };
         Some(Held { lock: self, free })
+    }
+
+    /// As [`try_lock_at`](SpinLock::try_lock_at), but waits for the lock as long as its holder's work takes if that runs.
+    /// Takes it also when others wait, as the kernel's qspinlock does in a guest whose CPUs may be preempted
+    /// (`pv_hybrid_queued_unfair_trylock`): while the waiter at the front does not run, the lock would be idle.
+    #[inline]
+    pub fn try_lock_soon_at(&self, site: Site) -> Option<Held<'_, A, T>> {
+        self.try_lock_at(site).or_else(|| self.try_lock_soon_slow(site))
+    }
+
+    #[cold]
+    fn try_lock_soon_slow(&self, site: Site) -> Option<Held<'_, A, T>> {
+        self.locked.spin_until(Relaxed, |word| word & HELD == 0)?;
+        self.try_lock_at(site)
     }
 
     /// The data, by the proof that nobody else has the lock.
@@ -130,11 +136,6 @@ impl<A: Arch, T> SpinLock<A, T> {
         } else {
             self.acquire_slow(site)
         }
-    }
-
-    #[inline]
-    fn steal(&self, site: Site) -> u32 {
-        if self.try_lock(FREE).is_ok() { FREE } else { self.acquire_slow(site) }
     }
 
     #[inline]
@@ -259,7 +260,7 @@ impl<A: Arch, T> Held<'_, A, T> {
     /// The data.
     #[inline]
     pub fn data(&mut self) -> &mut T {
-        // SAFETY: a `Held` exists only while the lock word is 1 by its own doing. The borrow ends with the borrow of
+        // SAFETY: a `Held` exists only while `HELD` is set by its own doing. The borrow ends with the borrow of
         // `self`, so none is alive when `unlocked` or `drop` releases.
         self.lock.data.with_mut(|d| unsafe { &mut *d })
     }
@@ -267,25 +268,14 @@ impl<A: Arch, T> Held<'_, A, T> {
     /// Releases the lock for the duration of `f` and waits for it again afterwards, as `site`, also when `f` panics.
     #[inline]
     pub fn unlocked_at<R>(&mut self, site: Site, f: impl FnOnce() -> R) -> R {
-        self.released(|lock| lock.acquire(site), f)
-    }
-
-    /// As [`unlocked_at`](Held::unlocked_at), and takes the lock again as [`SpinLock::steal_at`] does.
-    #[inline]
-    pub fn unlocked_stealing_at<R>(&mut self, site: Site, f: impl FnOnce() -> R) -> R {
-        self.released(|lock| lock.steal(site), f)
-    }
-
-    #[inline]
-    fn released<R>(&mut self, retake: impl Fn(&SpinLock<A, T>) -> u32, f: impl FnOnce() -> R) -> R {
-        struct Retake<'h, 'a, A: Arch, T, F: Fn(&SpinLock<A, T>) -> u32>(&'h mut Held<'a, A, T>, F);
-        impl<A: Arch, T, F: Fn(&SpinLock<A, T>) -> u32> Drop for Retake<'_, '_, A, T, F> {
+        struct Retake<'h, 'a, A: Arch, T>(&'h mut Held<'a, A, T>, Site);
+        impl<A: Arch, T> Drop for Retake<'_, '_, A, T> {
             fn drop(&mut self) {
-                self.0.free = (self.1)(self.0.lock);
+                self.0.free = self.0.lock.acquire(self.1);
             }
         }
         self.lock.release(self.free);
-        let _retake = Retake(self, retake);
+        let _retake = Retake(self, site);
         f()
     }
 
@@ -311,141 +301,4 @@ impl<A: Arch, T> Drop for Held<'_, A, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-    use crate::arch::Native;
-    use crate::stats::contention::LockStats;
-
-    #[test]
-    fn one_holder_at_a_time() {
-        let (threads, rounds) = (3, if cfg!(miri) { 10 } else { 5000 });
-        let lock = SpinLock::<Native, _>::new(0);
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    for _ in 0..rounds {
-                        lock.with(|held| {
-                            *held.data() += 1;
-                            held.unlocked_at(Site::Retake, || ());
-                            *held.data() += 1;
-                        });
-                        while lock.try_with_at(Site::Reap, |held| *held.data() += 1).is_none() {
-                            Native::relax();
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(lock.with(|held| *held.data()), 3 * threads * rounds);
-    }
-
-    /// The lock goes to waiters in the order in which they queued.
-    #[test]
-    fn first_come_first_served() {
-        let waiters = 4;
-        let lock = SpinLock::<Native, _>::new(Vec::new());
-        thread::scope(|scope| {
-            lock.with(|_| {
-                let mut last = ptr::null_mut();
-                for waiter in 0..waiters {
-                    let lock = &lock;
-                    scope.spawn(move || lock.with(|held| held.data().push(waiter)));
-                    last = lock.tail.wait_until(Relaxed, |tail| tail != last);
-                }
-            });
-        });
-        assert_eq!(lock.with(|held| held.data().clone()), Vec::from_iter(0..waiters));
-    }
-
-    /// Every acquisition is in the record, each wait with who waited and who was waited for.
-    #[test]
-    fn a_record_is_exact() {
-        let (threads, rounds) = (4, if cfg!(miri) { 10 } else { 3000 });
-        let lock = SpinLock::<Native, _>::new(0);
-        lock.set_recording(true);
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    for _ in 0..rounds {
-                        lock.with_at(Site::Enqueue, |held| {
-                            *held.data() += 1;
-                            held.unlocked_at(Site::Retake, || ());
-                        });
-                        while lock.try_with_at(Site::Reap, |_| ()).is_none() {
-                            Native::relax();
-                        }
-                    }
-                });
-            }
-        });
-        let record = lock.recorded().unwrap();
-        let mut sum = LockStats::default();
-        for site in [Site::Enqueue, Site::Retake, Site::Reap] {
-            let stats = record.at(site);
-            assert_eq!((stats.acquisitions, stats.hold.count), (threads * rounds, threads * rounds));
-            sum.merge(stats);
-        }
-        assert!(sum.contended <= sum.acquisitions && sum.acquisition_bounces <= sum.acquisitions);
-        assert!(sum.contention_bounces <= sum.contended.min(sum.acquisition_bounces));
-        assert_eq!(
-            (sum.wait.count, sum.waits.count(), sum.held_up),
-            (sum.contended, sum.contended, sum.contended)
-        );
-        assert_eq!(record.at(Site::Reap).contended, 0, "who only tries does not wait");
-    }
-
-    /// One waits while another sleeps in the lock: one wait, as long as that.
-    #[test]
-    fn a_wait_is_as_long_as_the_hold() {
-        let lock = SpinLock::<Native, _>::new(());
-        lock.set_recording(true);
-        let nap = std::time::Duration::from_millis(3);
-        thread::scope(|scope| {
-            lock.with_at(Site::Retake, |_| {
-                scope.spawn(|| lock.with_at(Site::Enqueue, |_| ()));
-                lock.tail.wait_until(Relaxed, |tail| !tail.is_null());
-                thread::sleep(nap);
-            });
-        });
-        let record = lock.recorded().unwrap();
-        let waiter = record.at(Site::Enqueue);
-        assert_eq!((waiter.acquisitions, waiter.contended, record.at(Site::Retake).held_up), (1, 1, 1));
-        assert!(waiter.wait.total >= nap.as_nanos() as u64, "{waiter:?}");
-        assert_eq!((waiter.wait.min, waiter.wait.max), (waiter.wait.total, waiter.wait.total));
-        assert!(record.at(Site::Retake).hold.total >= waiter.wait.total.min(nap.as_nanos() as u64));
-    }
-
-    /// Off there is no record at all; switched off, what was recorded stays as it is until it begins anew.
-    #[test]
-    fn recording_is_off_unless_it_is_on() {
-        let lock = SpinLock::<Native, _>::new(());
-        let visit = || lock.with_at(Site::Enqueue, |_| ());
-        let seen = || lock.recorded().map(|record| record.at(Site::Enqueue).acquisitions);
-        visit();
-        assert_eq!(seen(), None);
-        lock.set_recording(true);
-        (0..3).for_each(|_| visit());
-        lock.set_recording(true);
-        assert_eq!(seen(), Some(3));
-        lock.set_recording(false);
-        visit();
-        assert_eq!(seen(), Some(3));
-        let record = lock.recorded().unwrap();
-        let control = record.at(Site::Control);
-        assert_eq!(control.acquisitions, control.hold.count, "each hold has ended");
-        lock.set_recording(true);
-        assert_eq!(seen(), Some(0));
-    }
-
-    #[test]
-    fn a_panic_releases() {
-        let lock = SpinLock::<Native, _>::new(());
-        let panics =
-            |f: &dyn Fn()| assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err());
-        panics(&|| lock.with(|_| panic!("while holding")));
-        panics(&|| lock.with(|held| held.unlocked_at(Site::Retake, || panic!("while not holding"))));
-        assert!(lock.try_with_at(Site::Reap, |_| ()).is_some());
-    }
-}
+mod tests;

@@ -77,6 +77,9 @@ macro_rules! counted {
 macro_rules! integer {
     ($std:ty, $value:ty) => {
         counted!($std, $value, [], Atomic<$value>, {
+            fn spin_until(&self, order: Ordering, mut ok: impl FnMut($value) -> bool) -> Option<$value> {
+                Some(self.load(order)).filter(|value| ok(*value))
+            }
             fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 self.count().fetch_add(value, order)
             }

@@ -1,0 +1,89 @@
+//! Why there is no device.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::bql::BqlError;
+use crate::pool::PoolError;
+use crate::tc::ParseError;
+use crate::xps::XpsError;
+
+/// Why a device cannot be made.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// More txqs than the device has, or none.
+    #[error("device \"{device}\" has {max} txqs, not {asked}: use 1 to {max}")]
+    Txqs {
+        /// The device.
+        device: String,
+        /// How many it has.
+        max: u16,
+        /// How many were asked for.
+        asked: u16,
+    },
+    /// A qdisc's text is wrong.
+    #[error("qdisc \"{text}\": {source}")]
+    Qdisc {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        source: ParseError,
+    },
+    /// A qdisc for a txq that has none of its own.
+    #[error("qdisc \"{text}\" for txq {txq}: {why}")]
+    Child {
+        /// The text.
+        text: String,
+        /// The txq.
+        txq: u16,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no such discipline.
+    #[error("there is no enqueue discipline \"{name}\": use one of {known}")]
+    Discipline {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A map is not one for this device.
+    #[error(transparent)]
+    Xps(#[from] XpsError),
+    /// No worker would look after the queues.
+    #[error("0 workers cannot look after any queue: use at least 1")]
+    Workers,
+    /// A txq is given to a worker that does not exist, or not every txq to one.
+    #[error(
+        "the affinity {map:?} is not for {txqs} txqs and {workers} workers: name a worker from 0 to {} for each txq",
+        .workers - 1
+    )]
+    Affinity {
+        /// What was asked for.
+        map: Vec<usize>,
+        /// The device's txqs.
+        txqs: u16,
+        /// Its workers.
+        workers: usize,
+    },
+    /// A byte queue limit is out of range.
+    #[error("byte queue limits: {0}")]
+    Bql(#[from] BqlError),
+    /// The pool cannot be made.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The device does not open.
+    #[error("device \"{device}\", txq {txq}: {source}")]
+    Open {
+        /// The device.
+        device: String,
+        /// The txq.
+        txq: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A worker's thread does not start.
+    #[error("a worker thread does not start: {0}")]
+    Thread(io::Error),
+}
