@@ -173,7 +173,7 @@ macro_rules! disciplines {
             /// Senders whose turns end with more to do, for themselves and for each other.
             #[test]
             fn turns_end_under_shuttle() {
-                let load = Load { txqs: 1, senders: 3, calls: 2, each: 64, ring: 512, inline: true, limit: None };
+                let load = Load { txqs: 1, senders: 4, calls: 3, each: 64, ring: 1024, inline: true, limit: None };
                 Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
             }
         })*

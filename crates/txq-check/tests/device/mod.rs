@@ -51,7 +51,7 @@ pub(crate) struct Device<A: Model> {
 impl<A: Model> Device<A> {
     pub(crate) fn builder(self) -> Builder<A> {
         let pool = PoolConfig {
-            buffers: 512,
+            buffers: 1024,
             room: 64,
             headroom: 0,
             backing: Backing::Heap,

@@ -151,13 +151,14 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     ) -> usize {
         let (way, took) = (self.way, self.took);
         let Owned { core, intake } = self.owned();
+        let take = intake.is_empty() && !took;
         // Acquire: what is in the cell.
         if core.is_running() && way.defer.returned.load(Acquire) != 0 {
             way.defer.returned.store(0, Relaxed);
             // SAFETY: `returned` was 1 and we have the lock.
             way.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
-        if intake.is_empty() && !took {
+        if take {
             let newest = way.defer.list.take_all();
             way.defer.count.store(0, Relaxed);
             // Exchange the list before load the txq's state: pairs with the fence in `look_again`.
@@ -166,7 +167,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             unsafe { intake.refill(newest) };
         }
         let batches = intake.next(packets, chunk);
-        self.took = true;
+        self.took |= take;
         if batches > 0 {
             self.core().note_drained(chunk.len());
         }
