@@ -31,6 +31,14 @@ reasons! {
     QdiscBurstDrop = "QDISC_BURST_DROP",
     /// The qdisc's limit was reached.
     QdiscOverlimit = "QDISC_OVERLIMIT",
+    /// An AQM dropped it to keep the queue short.
+    QdiscCongested = "QDISC_CONGESTED",
+    /// Its fq band was full.
+    FqBandLimit = "FQ_BAND_LIMIT",
+    /// Its departure time was too far in the future.
+    FqHorizonLimit = "FQ_HORIZON_LIMIT",
+    /// Its fq flow was full.
+    FqFlowLimit = "FQ_FLOW_LIMIT",
     /// It was queued when the queue was purged (reset, shutdown).
     QueuePurge = "QUEUE_PURGE",
     /// There is no queue, and the device's ring was full or its txq stopped.

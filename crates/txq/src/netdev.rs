@@ -198,6 +198,7 @@ impl<A: Arch> NetDev<A> {
                 if let Some(qdisc) = &core.qdisc {
                     info.kind = qdisc.kind().to_owned();
                     info.options = qdisc.options(style);
+                    info.xstats = qdisc.xstats(style);
                 }
             });
             info

@@ -7,9 +7,9 @@ use device::Wires;
 use txq::NetDev;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::tc::{Options, ParseError, Style, Words};
+use txq::tc::Style;
 
 /// Last in, first out: an order that no qdisc of the library has.
 #[derive(Default)]
@@ -38,17 +38,9 @@ impl Qdisc for Lifo {
         }
     }
 
-    fn peek(&mut self) -> Option<&Packet> {
-        self.stack.last()
-    }
-
     fn reset(&mut self, cx: &mut Cx<'_>) {
         self.stack.drain(..).for_each(|packet| cx.drop(packet, DropReason::QueuePurge));
         self.stats.backlog = 0;
-    }
-
-    fn change(&mut self, _: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
-        Err(ParseError::new("Error: lifo has no parameters."))
     }
 
     fn qlen(&self) -> usize {
@@ -57,10 +49,6 @@ impl Qdisc for Lifo {
 
     fn stats(&self) -> QdiscStats {
         QdiscStats { qlen: self.stack.len() as u64, ..self.stats }
-    }
-
-    fn options(&self, style: Style) -> Options {
-        Options::new(style)
     }
 }
 

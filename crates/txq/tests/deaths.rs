@@ -11,9 +11,8 @@ use device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::tc::{Options, ParseError, Style, Words};
 use txq::{NetDev, Sender, Worker};
 
 fn builder(wires: &Wires) -> Builder {
@@ -95,16 +94,8 @@ impl Qdisc for Fragile {
         }
     }
 
-    fn peek(&mut self) -> Option<&Packet> {
-        self.queue.front()
-    }
-
     fn reset(&mut self, cx: &mut Cx<'_>) {
         self.queue.drain(..).for_each(|packet| cx.drop(packet, DropReason::QueuePurge));
-    }
-
-    fn change(&mut self, _: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
-        Err(ParseError::new("Error: fragile has no parameters."))
     }
 
     fn qlen(&self) -> usize {
@@ -113,10 +104,6 @@ impl Qdisc for Fragile {
 
     fn stats(&self) -> QdiscStats {
         QdiscStats::default()
-    }
-
-    fn options(&self, style: Style) -> Options {
-        Options::new(style)
     }
 }
 

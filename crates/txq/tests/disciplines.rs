@@ -12,9 +12,9 @@ use txq::NetDev;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::pool::PoolConfig;
-use txq::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::tc::{Options, ParseError, Style, Words};
+use txq::tc::Style;
 
 /// A FIFO that waits in `enqueue` while the test holds its gate, and drops what the test has marked.
 struct Gated {
@@ -93,18 +93,10 @@ impl Qdisc for Gated {
         self.queue.move_front(budget.packets, out);
     }
 
-    fn peek(&mut self) -> Option<&Packet> {
-        self.queue.front()
-    }
-
     fn reset(&mut self, cx: &mut Cx<'_>) {
         while let Some(packet) = self.queue.pop_front() {
             cx.drop(packet, DropReason::QueuePurge);
         }
-    }
-
-    fn change(&mut self, _: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
-        Err(ParseError::new("Error: gated has no parameters."))
     }
 
     fn qlen(&self) -> usize {
@@ -113,10 +105,6 @@ impl Qdisc for Gated {
 
     fn stats(&self) -> QdiscStats {
         QdiscStats { drops: self.drops, qlen: self.queue.len() as u64, ..QdiscStats::default() }
-    }
-
-    fn options(&self, style: Style) -> Options {
-        Options::new(style)
     }
 }
 

@@ -10,9 +10,8 @@ use std::collections::VecDeque;
 use txq::arch::Nanos;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::tc::{Options, ParseError, Style, Words};
 
 use super::work::Work;
 
@@ -194,11 +193,6 @@ impl Qdisc for Aqm {
         }
     }
 
-    fn peek(&mut self) -> Option<&Packet> {
-        let id = self.next_flow()?;
-        self.flows[id].queue.front()
-    }
-
     fn reset(&mut self, cx: &mut Cx<'_>) {
         while let Some(id) = self.next_flow() {
             while let Some(packet) = self.take(id) {
@@ -207,20 +201,12 @@ impl Qdisc for Aqm {
         }
     }
 
-    fn change(&mut self, _: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
-        Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
-    }
-
     fn qlen(&self) -> usize {
         self.qlen
     }
 
     fn stats(&self) -> QdiscStats {
         QdiscStats { qlen: self.qlen as u64, ..self.stats }
-    }
-
-    fn options(&self, style: Style) -> Options {
-        Options::new(style)
     }
 }
 

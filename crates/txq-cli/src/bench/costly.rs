@@ -5,9 +5,8 @@
 
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
-use txq::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::tc::{Options, ParseError, Style, Words};
 
 use super::work::Work;
 
@@ -61,18 +60,10 @@ impl Qdisc for Costly {
         }
     }
 
-    fn peek(&mut self) -> Option<&Packet> {
-        self.queue.front()
-    }
-
     fn reset(&mut self, cx: &mut Cx<'_>) {
         while let Some(packet) = self.queue.pop_front() {
             cx.drop(packet, DropReason::QueuePurge);
         }
-    }
-
-    fn change(&mut self, _: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
-        Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
     }
 
     fn qlen(&self) -> usize {
@@ -81,10 +72,6 @@ impl Qdisc for Costly {
 
     fn stats(&self) -> QdiscStats {
         QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
-    }
-
-    fn options(&self, style: Style) -> Options {
-        Options::new(style)
     }
 }
 
@@ -106,7 +93,7 @@ mod tests {
         assert_eq!(sender.xmit_batch(&mut batch), Verdict::Congested);
         let stats = dev.audit().unwrap();
         assert_eq!((stats.sent, stats.dropped.get(DropReason::QdiscOverlimit)), (2, 3));
-        let shown = dev.qdiscs(Style::default())[0].stats;
+        let shown = dev.qdiscs(txq::tc::Style::default())[0].stats;
         assert_eq!((shown.packets, shown.bytes, shown.drops, shown.qlen), (2, 200, 3, 0));
         dev.shutdown().unwrap();
     }

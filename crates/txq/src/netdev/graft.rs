@@ -57,10 +57,10 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
     pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
-        self.control(|tree, _| {
+        self.control(|tree, cx| {
             let (header, mut words) = self.header(text)?;
             let found = self.find(tree, &header)?;
-            self.change(tree, &found, &header, &mut words)
+            self.change(tree, &found, &header, &mut words, cx)
         })
     }
 
@@ -176,10 +176,10 @@ impl<A: Arch> NetDev<A> {
                             .with_remedy(format!("{} {} is there: replace it", found.kind, found.handle)));
                     }
                     Some(handle) if handle == found.handle => {
-                        return self.change(tree, &found, &header, &mut words);
+                        return self.change(tree, &found, &header, &mut words, cx);
                     }
                     None if header.kind == Some(found.kind) => {
-                        return self.change(tree, &found, &header, &mut words);
+                        return self.change(tree, &found, &header, &mut words, cx);
                     }
                     _ => {}
                 }
@@ -228,6 +228,7 @@ impl<A: Arch> NetDev<A> {
         found: &Found,
         header: &Header<'_>,
         words: &mut Words<'_>,
+        cx: &mut Ctx<'_, A>,
     ) -> Result<(), ParseError> {
         if header.kind != Some(found.kind) {
             return Err(wrong_kind(found.kind));
@@ -242,12 +243,14 @@ impl<A: Arch> NetDev<A> {
             _ => {}
         }
         let txq = if let Place::Txq(txq) = found.place { txq } else { 0 };
+        let root = self.shared.root_of(txq);
         let mut changed = Ok(());
-        self.shared.roots[self.shared.root_of(txq)].with_core(&self.shared, |core| {
-            if let Some(qdisc) = &mut core.qdisc {
-                changed = qdisc.change(&mut words.clone(), &tree.env);
-            }
+        self.shared.roots[root].with_core(&self.shared, |core| {
+            changed = core.change(&mut words.clone(), &tree.env, cx);
         });
+        cx.free_dropped();
+        // A packet may be due now that was not.
+        self.shared.hand_over(root);
         changed
     }
 

@@ -129,7 +129,12 @@ impl<A: Arch> Shared<A> {
 
     /// Has a worker run a queue after some time.
     pub(crate) fn retry(&self, root: usize, after: Nanos) {
-        self.sched_of_root(root).run_at(root, A::now().saturating_add(after));
+        self.run_at(root, A::now().saturating_add(after));
+    }
+
+    /// Has a worker run a queue at a time (`qdisc_watchdog_schedule_ns`).
+    pub(crate) fn run_at(&self, root: usize, at: Nanos) {
+        self.sched_of_root(root).run_at(root, at);
     }
 
     /// Whether no packet is on its way through a txq.

@@ -81,7 +81,7 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
         self.queue.put_back(batch);
     }
 
-    fn peek(&mut self) -> Option<&Packet<A>> {
+    fn front(&self) -> Option<&Packet<A>> {
         self.queue.front()
     }
 
@@ -89,7 +89,7 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
         self.queue.purge(cx);
     }
 
-    fn change(&mut self, words: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         if let Some(limit) = parse::<L>(words)? {
             self.limit = limit;
         }

@@ -120,14 +120,19 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// (the kernel's `gso_skb` cannot). A qdisc that has charged for them takes none.
     fn requeue(&mut self, _batch: &mut PacketList<A>) {}
 
-    /// The packet that the next dequeue returns first, if it returns one now.
-    fn peek(&mut self) -> Option<&Packet<A>>;
+    /// The packet that the next dequeue returns first, where the qdisc can tell without dequeuing it. From a qdisc that
+    /// cannot, a parent that must know takes it (`qdisc/child.rs`).
+    fn front(&self) -> Option<&Packet<A>> {
+        None
+    }
 
     /// Drops everything that is queued as `QUEUE_PURGE`. Counters stay.
     fn reset(&mut self, cx: &mut Cx<'_, A>);
 
     /// Changes parameters (`tc qdisc change`). On an error nothing has changed.
-    fn change(&mut self, words: &mut Words<'_>, env: &Env) -> Result<(), ParseError>;
+    fn change(&mut self, _words: &mut Words<'_>, _env: &Env, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
+    }
 
     /// The device's `tx_queue_len` is another now (`change_tx_queue_len`). A qdisc whose limit that is follows, and drops
     /// what it has beyond; others keep theirs.
@@ -140,7 +145,14 @@ pub trait Qdisc<A: Arch = Native>: Send {
     fn stats(&self) -> QdiscStats;
 
     /// The parameters, as `tc qdisc show` prints them.
-    fn options(&self, style: Style) -> Options;
+    fn options(&self, style: Style) -> Options {
+        Options::new(style)
+    }
+
+    /// The kind's own counters, as `tc -s qdisc show` prints them after the common ones, if it has any.
+    fn xstats(&self, _style: Style) -> Option<Options> {
+        None
+    }
 
     /// Whether a packet that finds the queue empty may go to the driver directly (`TCQ_F_CAN_BYPASS`).
     fn can_bypass(&self) -> bool {
@@ -156,7 +168,8 @@ pub trait Qdisc<A: Arch = Native>: Send {
         None
     }
 
-    /// When a queued packet's time comes that has not come yet (`qdisc_watchdog`).
+    /// When a queued packet's time comes that has not come yet, on the clock of the `Arch` (`qdisc_watchdog`). Asked for after
+    /// a dequeue that returned nothing though packets are queued.
     fn next_event(&self) -> Option<Nanos> {
         None
     }

@@ -65,7 +65,7 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
         }
     }
 
-    fn peek(&mut self) -> Option<&Packet<A>> {
+    fn front(&self) -> Option<&Packet<A>> {
         self.bands.iter().find_map(Fifo::front)
     }
 
@@ -73,7 +73,7 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
         self.bands.iter_mut().for_each(|b| b.purge(cx));
     }
 
-    fn change(&mut self, words: &mut Words<'_>, _: &Env) -> Result<(), ParseError> {
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         words.options(&SYNTAX).end()?;
         Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
     }

@@ -167,11 +167,11 @@ fn check(kind: &'static str, ops: &[Op]) {
             }
             Op::Peek => {
                 let expected = model.bands.iter().find_map(VecDeque::front).map(|p| p.0);
-                assert_eq!(bench.qdisc.peek().map(|p| p.cookie()), expected);
+                assert_eq!(bench.qdisc.front().map(|p| p.cookie()), expected);
             }
             Op::Change(limit) => {
                 let text = format!("limit {limit}");
-                let changed = bench.qdisc.change(&mut Words::split(&text), &ENV);
+                let changed = bench.with(|q, cx| q.change(&mut Words::split(&text), &ENV, cx));
                 assert_eq!(changed.is_ok(), kind != "pfifo_fast");
                 if changed.is_ok() {
                     // What is queued stays, however small the limit has become.

@@ -177,6 +177,11 @@ impl<A: Arch> Core<A> {
             None => core.dequeue_shared(quota, batch, cx),
         };
         mem::forget(in_qdisc);
+        if txq.is_none()
+            && let Some(at) = self.qdisc.as_ref().and_then(|q| q.next_event())
+        {
+            cx.dev.run_at(root.index, at);
+        }
         txq
     }
 

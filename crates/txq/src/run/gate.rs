@@ -5,8 +5,9 @@ use crate::arch::Arch;
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::packet::PacketList;
-use crate::qdisc::{Cx, Qdisc, Verdict};
+use crate::qdisc::{Cx, Env, Qdisc, Verdict};
 use crate::run::Core;
+use crate::tc::{ParseError, Words};
 
 /// What becomes of packets that arrive at a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,17 @@ impl<A: Arch> Core<A> {
         if let Some(qdisc) = &mut self.qdisc {
             qdisc.set_tx_queue_len(packets, &mut qcx);
         }
+    }
+
+    /// Changes the qdisc's parameters.
+    pub(crate) fn change(
+        &mut self,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Ctx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+        self.qdisc.as_mut().map_or(Ok(()), |qdisc| qdisc.change(words, env, &mut qcx))
     }
 
     /// Exchanges the qdisc (`qdisc_graft`). What the old one has queued is dropped, as the kernel does it; packets that a

@@ -65,7 +65,7 @@ fn beyond_the_limit_the_fattest_flow_pays() {
     assert_eq!(sent.try_iter().collect::<Vec<_>>(), [1, 2, 3, 1]);
     let stats = dev.audit().unwrap();
     assert_eq!((stats.sent, stats.dropped.get(DropReason::QdiscOverlimit)), (4, 3));
-    let shown = dev.qdiscs(Style::default())[0].stats;
+    let shown = dev.qdiscs(txq::tc::Style::default())[0].stats;
     assert_eq!((shown.packets, shown.bytes, shown.drops, shown.qlen, shown.backlog), (4, 400, 3, 0, 0));
     dev.shutdown().unwrap();
 }
