@@ -14,6 +14,7 @@ use crate::stats::log2::Log2;
 use crate::tc::{Handle, Options, QdiscInfo, Style};
 use crate::worker::Worker;
 
+mod below;
 mod bql;
 mod builder;
 mod error;
@@ -192,16 +193,19 @@ impl<A: Arch> NetDev<A> {
             xstats: None,
         };
         let of = |root: &Root<A>, handle, parent, refcnt| {
-            let mut info = info("noqueue", handle, parent, refcnt);
+            let mut list = vec![info("noqueue", handle, parent, refcnt)];
             root.with_core(shared, |core| {
-                info.stats = core.stats();
-                if let Some(qdisc) = &core.qdisc {
-                    info.kind = qdisc.kind().to_owned();
-                    info.options = qdisc.options(style);
-                    info.xstats = qdisc.xstats(style);
+                list.truncate(1);
+                list[0].stats = core.stats();
+                if let Some(qdisc) = &mut core.qdisc {
+                    list[0].kind = qdisc.kind().to_owned();
+                    list[0].options = qdisc.options(style);
+                    list[0].xstats = qdisc.xstats(style);
+                    below::list(&mut **qdisc, handle, style, &mut list);
                 }
             });
-            info
+            list.iter_mut().for_each(|info| info.dev = Some(shared.info.name.clone()));
+            list
         };
         let roots = shared.roots_in_force();
         let Some(children) = &tree.children else {
@@ -211,24 +215,26 @@ impl<A: Arch> NetDev<A> {
                 Some(_) if shared.rule().shape() == Shape::NoQueue => 2,
                 Some(_) => 1,
             };
-            return vec![of(root, tree.root, Handle::ROOT, refcnt)];
+            return of(root, tree.root, Handle::ROOT, refcnt);
         };
         // An mq's children are listed from the last txq to the first, as the kernel does.
         let places = (1..).map(|minor| Handle::new(tree.root.major(), minor));
-        let mut list: Vec<_> = (roots.iter().zip(places).zip(children))
+        let mut lists: Vec<_> = (roots.iter().zip(places).zip(children))
             .map(|((root, parent), &handle)| of(root, handle, parent, 1))
             .collect();
-        list.reverse();
+        lists.reverse();
+        let mut listed = Vec::new();
         if let Some(parent) = &tree.parent {
             let reader = shared.steering.reader();
-            let mut root = parent.info(tree.root, style, &reader.get().classes, list.iter());
+            let mut root = parent.info(tree.root, style, &reader.get().classes, lists.iter().map(|l| &l[0]));
             root.dev = Some(shared.info.name.clone());
             // Default children of txqs that are not in use are there and not shown.
             let in_use = |child: &QdiscInfo| child.parent.minor() <= reader.get().real;
-            list.retain(|child| child.handle != Handle::UNSPEC || in_use(child));
-            list.insert(0, root);
+            lists.retain(|list| list[0].handle != Handle::UNSPEC || in_use(&list[0]));
+            listed.push(root);
         }
-        list
+        listed.extend(lists.into_iter().flatten());
+        listed
     }
 
     /// Whether no packet is on its way.

@@ -300,12 +300,12 @@ impl<A: Arch> Builder<A> {
         }
         let mut plan = match (custom, &self.qdisc) {
             (Some(qdisc), _) => {
-                let handle = tree.handle(None);
+                let handle = tree.handle(None, Tree::names);
                 tree.plan(Built::Qdisc(qdisc), handle)
             }
             (None, Some(text)) => {
                 let (header, built) = qdisc::build::<A>(text, &tree.env).map_err(wrong(text))?;
-                let handle = tree.handle(header.handle);
+                let handle = tree.handle(header.handle, Tree::names);
                 tree.plan(built, handle)
             }
             (None, None) => tree.default_root(),
@@ -316,8 +316,10 @@ impl<A: Arch> Builder<A> {
                 Some(children) if usize::from(*txq) < children.len() => {
                     let (header, built) = qdisc::build::<A>(text, &tree.env).map_err(wrong(text))?;
                     let at = usize::from(*txq);
-                    plan.qdiscs[at] = Some(child(built).map_err(wrong(text))?);
-                    let handle = tree.handle(header.handle);
+                    let mut qdisc = child(built).map_err(wrong(text))?;
+                    let handle = tree.handle(header.handle, Tree::names);
+                    qdisc.set_handle(handle);
+                    plan.qdiscs[at] = Some(qdisc);
                     plan.children.iter_mut().for_each(|children| children[at] = handle);
                     continue;
                 }

@@ -8,6 +8,7 @@
 //! closed, and then the rule is stored that senders go by (`rule.rs`). Packets that reach an old queue after that are
 //! handed on, in order, so none is lost for coming late.
 
+use super::below::Class;
 use super::rule::Shape;
 use super::tree::{Plan, Tree, child};
 use super::{NetDev, Shared};
@@ -22,6 +23,8 @@ use crate::tc::{Handle, Header, ParseError, Words};
 enum Place {
     Root,
     Txq(u16),
+    /// A class of a qdisc that a queue has, or has below its own.
+    Class(Class),
 }
 
 /// Which qdisc is where.
@@ -59,7 +62,7 @@ impl<A: Arch> NetDev<A> {
     pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.control(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            let found = self.find(tree, &header)?;
+            let found = self.find(tree, &header, cx)?;
             self.change(tree, &found, &header, &mut words, cx)
         })
     }
@@ -71,7 +74,7 @@ impl<A: Arch> NetDev<A> {
     pub fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.control(|tree, cx| {
             let (header, _) = self.header(text)?;
-            let found = self.find(tree, &header)?;
+            let found = self.find(tree, &header, cx)?;
             if found.handle == Handle::UNSPEC {
                 let error = ParseError::new("Error: Cannot delete qdisc with handle of zero.");
                 return Err(error.with_remedy("it is the default one: replace it instead"));
@@ -89,6 +92,7 @@ impl<A: Arch> NetDev<A> {
                     self.graft(tree, plan, cx);
                 }
                 Place::Txq(txq) => self.graft_child(tree, txq, tree.default_child()?, Handle::UNSPEC, cx),
+                Place::Class(class) => self.shared.graft_leaf(tree, class, None, Handle::UNSPEC, cx),
             }
             Ok(())
         })
@@ -102,7 +106,11 @@ impl<A: Arch> NetDev<A> {
     pub fn reset_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.control(|tree, cx| {
             let (header, _) = self.header(text)?;
-            let place = self.find(tree, &header)?.place;
+            let found = self.find(tree, &header, cx)?;
+            if let Place::Class(class) = found.place {
+                return self.shared.reset_leaf(tree, class, cx);
+            }
+            let place = found.place;
             let mine = |txq| place == Place::Root || txq == Some(place);
             for root in self.shared.roots_in_force().iter().filter(|r| mine(r.txq.map(Place::Txq))) {
                 root.with_core(&self.shared, |core| core.purge(cx));
@@ -132,7 +140,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// The qdisc that a header names by its place.
-    fn find(&self, tree: &Tree, header: &Header<'_>) -> Result<Found, ParseError> {
+    fn find(&self, tree: &Tree, header: &Header<'_>, cx: &mut Ctx<'_, A>) -> Result<Found, ParseError> {
         let parent = header.parent.unwrap_or(Handle::ROOT);
         if parent == Handle::ROOT {
             let kind = match &tree.parent {
@@ -142,14 +150,10 @@ impl<A: Arch> NetDev<A> {
             return Ok(Found { place: Place::Root, handle: tree.root, kind });
         }
         let (major, minor) = (Handle::new(parent.major(), 0), parent.minor());
-        if major == Handle::UNSPEC || !tree.names(major) {
-            let error = ParseError::new("Error: Failed to find specified qdisc.");
-            return Err(error.with_remedy(format!("there is no qdisc {major} (the root is {})", tree.root)));
-        }
         let of = if major == tree.root { tree.children.as_deref() } else { None };
         let Some(children) = of else {
-            let error = ParseError::new("Error: Parent Qdisc does not exists.");
-            return Err(error.with_remedy(format!("qdisc {major} has no classes; mq has")));
+            let (class, handle, kind) = self.shared.find_class(tree, major, minor, cx)?;
+            return Ok(Found { place: Place::Class(class), handle, kind });
         };
         match minor.checked_sub(1).map(|txq| (txq, children.get(usize::from(txq)))) {
             Some((txq, Some(&handle))) => {
@@ -163,7 +167,7 @@ impl<A: Arch> NetDev<A> {
     fn attach(&self, text: &str, add: bool) -> Result<(), ParseError> {
         self.control(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            let found = self.find(tree, &header)?;
+            let found = self.find(tree, &header, cx)?;
             let asked = header.handle.filter(|&h| h != Handle::UNSPEC);
             if found.handle != Handle::UNSPEC {
                 match asked {
@@ -184,7 +188,7 @@ impl<A: Arch> NetDev<A> {
                     _ => {}
                 }
             }
-            if let Some(handle) = asked.filter(|&h| tree.names(h) && h != found.handle) {
+            if let Some(handle) = asked.filter(|&h| h != found.handle && self.names(tree, h, cx)) {
                 return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
                     .with_remedy(format!("{handle} is another qdisc of the device")));
             }
@@ -210,13 +214,21 @@ impl<A: Arch> NetDev<A> {
         match place {
             Place::Root => {
                 let plan = tree.plan(built, Handle::UNSPEC)?;
-                let root = if plan.shape == Shape::NoQueue { Handle::UNSPEC } else { tree.handle(asked) };
+                let root = match plan.shape {
+                    Shape::NoQueue => Handle::UNSPEC,
+                    _ => tree.handle(asked, |tree, h| self.names(tree, h, cx)),
+                };
                 self.graft(tree, Plan { root, ..plan }, cx);
             }
             Place::Txq(txq) => {
                 let qdisc = child(built)?;
-                let handle = tree.handle(asked);
+                let handle = tree.handle(asked, |tree, h| self.names(tree, h, cx));
                 self.graft_child(tree, txq, qdisc, handle, cx);
+            }
+            Place::Class(class) => {
+                let qdisc = child(built)?;
+                let handle = tree.handle(asked, |tree, h| self.names(tree, h, cx));
+                self.shared.graft_leaf(tree, class, Some(qdisc), handle, cx);
             }
         }
         Ok(())
@@ -242,11 +254,16 @@ impl<A: Arch> NetDev<A> {
             }
             _ => {}
         }
-        let txq = if let Place::Txq(txq) = found.place { txq } else { 0 };
+        let txq = match found.place {
+            Place::Class(class) => return self.shared.change_leaf(tree, class, words, cx),
+            Place::Txq(txq) => txq,
+            Place::Root => 0,
+        };
         let root = self.shared.root_of(txq);
         let mut changed = Ok(());
         self.shared.roots[root].with_core(&self.shared, |core| {
-            changed = core.change(&mut words.clone(), &tree.env, cx);
+            let done = core.with_qdisc(cx, |qdisc, cx| qdisc.change(&mut words.clone(), &tree.env, cx));
+            changed = done.unwrap_or(Ok(()));
         });
         cx.free_dropped();
         // A packet may be due now that was not.
@@ -254,14 +271,20 @@ impl<A: Arch> NetDev<A> {
         changed
     }
 
+    /// Whether a qdisc of the device has this handle.
+    fn names(&self, tree: &Tree, handle: Handle, cx: &mut Ctx<'_, A>) -> bool {
+        tree.names(handle) || self.shared.names_below(tree, handle, cx)
+    }
+
     fn graft_child(
         &self,
         tree: &mut Tree,
         txq: u16,
-        qdisc: Box<dyn Qdisc<A>>,
+        mut qdisc: Box<dyn Qdisc<A>>,
         handle: Handle,
         cx: &mut Ctx<'_, A>,
     ) {
+        qdisc.set_handle(handle);
         self.shared.exchange(self.shared.root_of(txq), Some(qdisc), tree.gate(), cx);
         if let Some(child) = tree.children.as_mut().and_then(|c| c.get_mut(usize::from(txq))) {
             *child = handle;
@@ -273,7 +296,10 @@ impl<A: Arch> NetDev<A> {
         let dev = &*self.shared;
         let (old, new) = (dev.rule(), dev.rule().next(plan.shape));
         let roots = |rule| dev.root_at(rule, 0)..=dev.root_at(rule, dev.txqs.len() as u16 - 1);
-        for (root, qdisc) in roots(new).zip(plan.qdiscs) {
+        for (root, mut qdisc) in roots(new).zip(plan.qdiscs) {
+            if let Some(qdisc) = qdisc.as_mut().filter(|_| plan.children.is_none()) {
+                qdisc.set_handle(plan.root);
+            }
             dev.exchange(root, qdisc, tree.gate(), cx);
         }
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);

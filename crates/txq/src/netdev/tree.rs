@@ -59,20 +59,24 @@ impl Tree {
     }
 
     /// The handle that a qdisc asks for, or the next that is free.
-    pub(super) fn handle(&mut self, asked: Option<Handle>) -> Handle {
+    pub(super) fn handle(
+        &mut self,
+        asked: Option<Handle>,
+        mut names: impl FnMut(&Self, Handle) -> bool,
+    ) -> Handle {
         match asked {
             Some(handle) if handle != Handle::UNSPEC => handle,
             _ => loop {
                 let handle = Handle::new(self.next, 0);
                 self.next = self.next.checked_add(1).unwrap_or(FIRST_HANDLE);
-                if !self.names(handle) {
+                if !names(self, handle) {
                     return handle;
                 }
             },
         }
     }
 
-    /// Whether a qdisc has this handle.
+    /// Whether the root or a child of mq has this handle.
     pub(super) fn names(&self, handle: Handle) -> bool {
         self.root == handle || self.children.iter().flatten().any(|&child| child == handle)
     }
@@ -94,7 +98,8 @@ impl Tree {
     pub(super) fn plan<A: Arch>(&self, built: Built<A>, root: Handle) -> Result<Plan<A>, ParseError> {
         let txqs = usize::from(self.env.txqs);
         Ok(match built {
-            Built::Qdisc(qdisc) => {
+            Built::Qdisc(mut qdisc) => {
+                qdisc.set_handle(root);
                 let shape = if txqs == 1 { Shape::PerTxq } else { Shape::Shared };
                 Plan { shape, qdiscs: vec![Some(qdisc)], root, children: None, parent: None }
             }

@@ -9,21 +9,27 @@
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
 mod bfifo;
+pub(crate) mod child;
 mod fifo;
 mod limited;
 mod mq;
 mod mqprio;
+mod noop;
 mod noqueue;
 mod pfifo;
 mod pfifo_fast;
+mod prio;
+mod rate;
+mod tbf;
 
 use crate::arch::{Arch, Nanos, Native};
 use crate::driver::Clock;
 use crate::drop::{DropCounts, DropReason};
 use crate::packet::{Packet, PacketList};
 use crate::stats::QdiscStats;
-use crate::tc::{Header, Options, ParseError, Style, Words};
+use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
 
+pub use child::{Child, Classes, Total};
 pub(crate) use mq::Parent;
 
 /// What a qdisc, or the whole path, says to a packet (`NET_XMIT_*`).
@@ -100,6 +106,14 @@ impl Budget {
 pub trait Qdisc<A: Arch = Native>: Send {
     /// The kind's name.
     fn kind(&self) -> &'static str;
+
+    /// The handle that it has been given, before its first packet. Priorities may name its classes.
+    fn set_handle(&mut self, _handle: Handle) {}
+
+    /// Its classes, if it has any.
+    fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
+        None
+    }
 
     /// Queues or drops one packet.
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict;
@@ -217,7 +231,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 6] {
+fn kinds<A: Arch>() -> [Kind<A>; 8] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -225,6 +239,8 @@ fn kinds<A: Arch>() -> [Kind<A>; 6] {
         Kind { name: "bfifo", build: limited::build::<A, bfifo::Bytes> },
         Kind { name: "mq", build: mq::build },
         Kind { name: "mqprio", build: mqprio::build },
+        Kind { name: "prio", build: prio::build },
+        Kind { name: "tbf", build: tbf::build },
     ]
 }
 
@@ -240,5 +256,20 @@ pub(crate) fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>
     Ok((header, (kind.build)(&mut words, env)?))
 }
 
+/// A qdisc that holds packets, of a text that is right.
+fn build_qdisc<A: Arch>(text: &str, env: &Env) -> Box<dyn Qdisc<A>> {
+    match build(text, env) {
+        Ok((_, Built::Qdisc(qdisc))) => qdisc,
+        Ok(_) | Err(_) => panic!("{text} is no qdisc that holds packets"),
+    }
+}
+
+/// What a class gets when nobody names a qdisc for it: a pfifo.
+fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
+    build_qdisc("pfifo", env)
+}
+
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

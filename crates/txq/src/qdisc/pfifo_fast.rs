@@ -18,7 +18,7 @@ static SYNTAX: Syntax =
     Syntax { kind: "pfifo_fast", words: &[], usage: "Usage: ... pfifo_fast", wording: Wording::NoOptions };
 
 /// `sch_default_prio2band`: the band of each priority modulo 16.
-static PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
+pub(super) static PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
 
 struct PfifoFast<A: Arch> {
     bands: [Fifo<A>; BANDS],

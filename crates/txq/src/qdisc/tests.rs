@@ -278,9 +278,9 @@ fn shown_as_tc_shows_it() {
     let bench = Bench::new("pfifo limit 50");
     let info = crate::tc::QdiscInfo {
         kind: bench.qdisc.kind().into(),
-        handle: crate::tc::Handle::new(0x8001, 0),
+        handle: Handle::new(0x8001, 0),
         dev: Some("null0".into()),
-        parent: crate::tc::Handle::ROOT,
+        parent: Handle::ROOT,
         refcnt: 2,
         options: bench.qdisc.options(Style::default()),
         stats: bench.qdisc.stats(),

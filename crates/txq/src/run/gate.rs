@@ -5,9 +5,8 @@ use crate::arch::Arch;
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::packet::PacketList;
-use crate::qdisc::{Cx, Env, Qdisc, Verdict};
+use crate::qdisc::{Cx, Qdisc, Verdict};
 use crate::run::Core;
-use crate::tc::{ParseError, Words};
 
 /// What becomes of packets that arrive at a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,15 +103,14 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// Changes the qdisc's parameters.
-    pub(crate) fn change(
+    /// Calls `f` with the qdisc, if there is one, and what its calls need.
+    pub(crate) fn with_qdisc<R>(
         &mut self,
-        words: &mut Words<'_>,
-        env: &Env,
         cx: &mut Ctx<'_, A>,
-    ) -> Result<(), ParseError> {
+        f: impl FnOnce(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<R> {
         let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
-        self.qdisc.as_mut().map_or(Ok(()), |qdisc| qdisc.change(words, env, &mut qcx))
+        self.qdisc.as_mut().map(|qdisc| f(&mut **qdisc, &mut qcx))
     }
 
     /// Exchanges the qdisc (`qdisc_graft`). What the old one has queued is dropped, as the kernel does it; packets that a

@@ -1,0 +1,178 @@
+//! Qdiscs below the classes of others: found, exchanged, changed and listed by whoever has their queue for a moment.
+
+use super::tree::Tree;
+use super::{Root, Shared};
+use crate::arch::Arch;
+use crate::ctx::Ctx;
+use crate::qdisc::{Cx, Qdisc, child};
+use crate::tc::{Handle, ParseError, QdiscInfo, Style, Words};
+
+/// A class that has a qdisc for a leaf.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Class {
+    /// The qdisc that it is a class of.
+    parent: Handle,
+    minor: u16,
+}
+
+impl<A: Arch> Shared<A> {
+    /// The queues that are in force, and their qdiscs' handles.
+    fn owned<'s>(&'s self, tree: &'s Tree) -> impl Iterator<Item = (&'s Root<A>, Handle)> {
+        let handles = tree.children.as_deref().unwrap_or(std::slice::from_ref(&tree.root));
+        self.roots_in_force().iter().zip(handles.iter().copied())
+    }
+
+    /// Calls `f` with the qdisc that has a handle, wherever it is, and tells the queue it is in.
+    fn with_qdisc<R>(
+        &self,
+        tree: &Tree,
+        handle: Handle,
+        cx: &mut Ctx<'_, A>,
+        mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<(usize, R)> {
+        if handle == Handle::UNSPEC {
+            return None;
+        }
+        let found = self.owned(tree).find_map(|(root, own)| {
+            let mut found = None;
+            root.with_core(self, |core| {
+                found = core
+                    .with_qdisc(cx, |qdisc, cx| child::find(qdisc, own, handle, &mut |q| f(q, cx)))
+                    .flatten();
+            });
+            found.map(|found| (root.index, found))
+        });
+        cx.free_dropped();
+        found
+    }
+
+    /// Whether a qdisc below another has this handle, or one at the top.
+    pub(super) fn names_below(&self, tree: &Tree, handle: Handle, cx: &mut Ctx<'_, A>) -> bool {
+        self.with_qdisc(tree, handle, cx, |_, _| ()).is_some()
+    }
+
+    /// The class `minor` of the qdisc `major`, and the handle and kind of its leaf.
+    pub(super) fn find_class(
+        &self,
+        tree: &Tree,
+        major: Handle,
+        minor: u16,
+        cx: &mut Ctx<'_, A>,
+    ) -> Result<(Class, Handle, &'static str), ParseError> {
+        let found = self.with_qdisc(tree, major, cx, |qdisc, _| {
+            let classes = qdisc.classes().ok_or(())?;
+            let minors = classes.minors();
+            let leaf = classes.find(minor).map(|minor| {
+                let leaf = classes.leaf(minor).0;
+                (minor, leaf.handle(), leaf.qdisc().kind())
+            });
+            Ok((leaf, minors))
+        });
+        match found {
+            None => {
+                let error = ParseError::new("Error: Failed to find specified qdisc.");
+                Err(error.with_remedy(format!("there is no qdisc {major} (the root is {})", tree.root)))
+            }
+            Some((_, Err(()))) => {
+                let error = ParseError::new("Error: Parent Qdisc does not exists.");
+                Err(error.with_remedy(format!("qdisc {major} has no classes")))
+            }
+            Some((_, Ok((None, minors)))) => {
+                let names: Vec<_> = minors.iter().map(|minor| format!("{major}{minor:x}")).collect();
+                let error = ParseError::new("Error: Specified class not found.");
+                Err(error.with_remedy(format!("there are {}", names.join(", "))))
+            }
+            Some((_, Ok((Some((minor, handle, kind)), _)))) => {
+                Ok((Class { parent: major, minor }, handle, kind))
+            }
+        }
+    }
+
+    /// Puts a qdisc in the place of a class's leaf, or what the class has when somebody deletes that.
+    pub(super) fn graft_leaf(
+        &self,
+        tree: &Tree,
+        class: Class,
+        mut new: Option<Box<dyn Qdisc<A>>>,
+        handle: Handle,
+        cx: &mut Ctx<'_, A>,
+    ) {
+        let done = self.with_qdisc(tree, class.parent, cx, |qdisc, cx| {
+            let classes = qdisc.classes().expect("the class was found");
+            let mut new = new.take().unwrap_or_else(|| classes.default_leaf(class.minor));
+            new.set_handle(handle);
+            let (leaf, total) = classes.leaf(class.minor);
+            leaf.replace(new, handle, total, cx);
+            classes.leaf_changed(class.minor);
+        });
+        if let Some((root, ())) = done {
+            self.hand_over(root);
+        }
+    }
+
+    /// Calls `f` with a class's leaf.
+    fn with_leaf<R>(
+        &self,
+        tree: &Tree,
+        class: Class,
+        cx: &mut Ctx<'_, A>,
+        mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<R> {
+        let (root, done) = self.with_qdisc(tree, class.parent, cx, |qdisc, cx| {
+            let classes = qdisc.classes().expect("the class was found");
+            let (leaf, total) = classes.leaf(class.minor);
+            let done = f(leaf.qdisc_mut(), cx);
+            leaf.settle(total);
+            classes.leaf_changed(class.minor);
+            done
+        })?;
+        // A packet may be due now that was not.
+        self.hand_over(root);
+        Some(done)
+    }
+
+    pub(super) fn change_leaf(
+        &self,
+        tree: &Tree,
+        class: Class,
+        words: &Words<'_>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let change =
+            |leaf: &mut dyn Qdisc<A>, cx: &mut Cx<'_, A>| leaf.change(&mut words.clone(), &tree.env, cx);
+        self.with_leaf(tree, class, cx, change).unwrap_or(Ok(()))
+    }
+
+    pub(super) fn reset_leaf(
+        &self,
+        tree: &Tree,
+        class: Class,
+        cx: &mut Ctx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let _ = self.with_leaf(tree, class, cx, |leaf, cx| leaf.reset(cx));
+        Ok(())
+    }
+}
+
+/// The named qdiscs below one, each after the one that it is below.
+pub(super) fn list<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, style: Style, info: &mut Vec<QdiscInfo>) {
+    let Some(classes) = qdisc.classes() else { return };
+    for minor in classes.minors() {
+        let leaf = classes.leaf(minor).0;
+        let handle = leaf.handle();
+        if handle != Handle::UNSPEC {
+            let qdisc = leaf.qdisc();
+            info.push(QdiscInfo {
+                kind: qdisc.kind().to_owned(),
+                handle,
+                dev: None,
+                parent: Handle::new(own.major(), minor),
+                refcnt: 1,
+                options: qdisc.options(style),
+                stats: qdisc.stats(),
+                xstats: qdisc.xstats(style),
+            });
+        }
+        list(leaf.qdisc_mut(), handle, style, info);
+    }
+}

@@ -1,0 +1,191 @@
+//! A qdisc below another, and what its ancestors know of it.
+//!
+//! A parent counts what is queued in all of its children. Here that is done in one place: a parent reaches a child only
+//! through [`Child`], and each call ends with [`Child::settle`], which adds to the parent's [`Total`] what the child has more
+//! or less than it had when it was last asked. Whatever a child does in a call (drop another packet than the one it was
+//! given, drop while it dequeues, be changed or exchanged), the parent's counts are exact after it, and since each call
+//! comes down through all ancestors, so are theirs. The kernel's children tell their ancestors instead
+//! (`qdisc_tree_reduce_backlog`), each in its own way, and sometimes twice.
+
+use crate::arch::Arch;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
+use crate::tc::Handle;
+
+/// What is queued in a parent's children, and what they have dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Packets queued.
+    pub qlen: usize,
+    /// Bytes queued.
+    pub backlog: u64,
+    /// Packets dropped by the children, or purged from them.
+    pub drops: u64,
+}
+
+/// A qdisc in the place of a class's leaf.
+pub struct Child<A: Arch> {
+    qdisc: Box<dyn Qdisc<A>>,
+    /// [`Handle::UNSPEC`] for one that nobody named.
+    handle: Handle,
+    /// The next packet, if it was dequeued to be looked at. It counts as queued.
+    parked: PacketList<A>,
+    /// What the parent knows.
+    told: Total,
+}
+
+impl<A: Arch> Child<A> {
+    /// An empty qdisc that nobody has named.
+    pub fn new(qdisc: Box<dyn Qdisc<A>>) -> Self {
+        Self { qdisc, handle: Handle::UNSPEC, parked: PacketList::new(), told: Total::default() }
+    }
+
+    /// The handle.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The qdisc, for whoever does not change what it has queued.
+    pub fn qdisc(&self) -> &dyn Qdisc<A> {
+        &*self.qdisc
+    }
+
+    /// The qdisc. [`settle`](Child::settle) afterwards.
+    pub(crate) fn qdisc_mut(&mut self) -> &mut dyn Qdisc<A> {
+        &mut *self.qdisc
+    }
+
+    /// Packets queued.
+    #[inline]
+    pub fn qlen(&self) -> usize {
+        self.qdisc.qlen() + self.parked.len()
+    }
+
+    /// Adds to `total` what has changed since the last call.
+    #[inline]
+    pub fn settle(&mut self, total: &mut Total) {
+        let stats = self.qdisc.stats();
+        let now = Total {
+            qlen: self.qlen(),
+            backlog: stats.backlog + self.parked.bytes(),
+            drops: self.told.drops.max(stats.drops),
+        };
+        total.qlen = total.qlen + now.qlen - self.told.qlen;
+        total.backlog = total.backlog + now.backlog - self.told.backlog;
+        total.drops += now.drops - self.told.drops;
+        self.told = now;
+    }
+
+    /// Queues or drops a packet.
+    pub fn enqueue(&mut self, packet: Packet<A>, total: &mut Total, cx: &mut Cx<'_, A>) -> Verdict {
+        let verdict = self.qdisc.enqueue(packet, cx);
+        self.settle(total);
+        verdict
+    }
+
+    /// Queues or drops each of `batch`.
+    pub fn enqueue_batch(&mut self, batch: &mut PacketList<A>, total: &mut Total, cx: &mut Cx<'_, A>) {
+        self.qdisc.enqueue_batch(batch, cx);
+        self.settle(total);
+    }
+
+    /// The packet that the next dequeue returns first. A qdisc that cannot tell gives it up, and it is kept here.
+    pub fn peek(&mut self, total: &mut Total, cx: &mut Cx<'_, A>) -> Option<&Packet<A>> {
+        if self.parked.is_empty() && self.qdisc.front().is_none() && self.qdisc.qlen() > 0 {
+            self.qdisc.dequeue_batch(Budget::packets(1), &mut self.parked, cx);
+            self.settle(total);
+        }
+        self.parked.front().or_else(|| self.qdisc.front())
+    }
+
+    /// Appends the packets that are next to `out`, within the budget, and spends it.
+    pub fn dequeue(
+        &mut self,
+        budget: &mut Budget,
+        out: &mut PacketList<A>,
+        total: &mut Total,
+        cx: &mut Cx<'_, A>,
+    ) {
+        let (packets, bytes) = (out.len(), out.bytes());
+        out.append(&mut self.parked);
+        budget.spend(out.len() - packets, out.bytes() - bytes);
+        if budget.is_left() {
+            let (packets, bytes) = (out.len(), out.bytes());
+            self.qdisc.dequeue_batch(*budget, out, cx);
+            budget.spend(out.len() - packets, out.bytes() - bytes);
+        }
+        self.settle(total);
+    }
+
+    /// Drops what is queued as `QUEUE_PURGE`; counters stay.
+    pub fn reset(&mut self, total: &mut Total, cx: &mut Cx<'_, A>) {
+        self.purge(cx);
+        self.settle(total);
+    }
+
+    /// Puts another qdisc in its place. What was queued is dropped, and the parent counts it (`qdisc_purge_queue`).
+    pub fn replace(&mut self, new: Box<dyn Qdisc<A>>, handle: Handle, total: &mut Total, cx: &mut Cx<'_, A>) {
+        let purged = self.qlen() as u64;
+        self.purge(cx);
+        self.settle(total);
+        total.drops += purged;
+        *self = Self { handle, ..Self::new(new) };
+    }
+
+    fn purge(&mut self, cx: &mut Cx<'_, A>) {
+        while let Some(packet) = self.parked.pop_front() {
+            cx.drop(packet, crate::drop::DropReason::QueuePurge);
+        }
+        self.qdisc.reset(cx);
+    }
+}
+
+/// A qdisc's classes, each with a qdisc for a leaf (`struct Qdisc_class_ops`).
+pub trait Classes<A: Arch> {
+    /// The minor numbers of all classes, in order.
+    fn minors(&self) -> Vec<u16>;
+
+    /// The class that a user means by a minor number, or none.
+    fn find(&self, minor: u16) -> Option<u16> {
+        self.minors().contains(&minor).then_some(minor)
+    }
+
+    /// A class's leaf, and the total to settle it with.
+    ///
+    /// # Panics
+    /// The class does not exist.
+    fn leaf(&mut self, minor: u16) -> (&mut Child<A>, &mut Total);
+
+    /// What a class gets when its leaf is deleted.
+    fn default_leaf(&self, minor: u16) -> Box<dyn Qdisc<A>>;
+
+    /// The leaf of a class has been used in another way than by the qdisc itself: by who changed or exchanged it.
+    fn leaf_changed(&mut self, _minor: u16) {}
+}
+
+/// Calls `f` with the qdisc that has a handle: `qdisc`, whose own is `own`, or one below it. The ancestors' counts are exact
+/// afterwards. Returns what `f` does, or none where no qdisc has the handle.
+pub(crate) fn find<A: Arch, R>(
+    qdisc: &mut dyn Qdisc<A>,
+    own: Handle,
+    handle: Handle,
+    f: &mut dyn FnMut(&mut dyn Qdisc<A>) -> R,
+) -> Option<R> {
+    if own == handle {
+        return Some(f(qdisc));
+    }
+    let classes = qdisc.classes()?;
+    classes.minors().into_iter().find_map(|minor| {
+        let (child, total) = classes.leaf(minor);
+        let below = child.handle;
+        let found = find(child.qdisc_mut(), below, handle, f);
+        child.settle(total);
+        if found.is_some() {
+            classes.leaf_changed(minor);
+        }
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Any tree of qdiscs under any script: nothing is lost, nothing stalls, and each ancestor's counts are exact.
+
+use proptest::prelude::*;
+
+use crate::qdisc::testing::Virtual;
+use crate::qdisc::{Qdisc, child};
+use crate::tc::Handle;
+
+/// Kinds, in words that are right at the root and below a class.
+const TEXTS: [&str; 9] = [
+    "pfifo limit 5",
+    "bfifo limit 2000",
+    "pfifo_fast",
+    "prio",
+    "prio bands 2 priomap 1 0 1 0 1 0 1 0 1 0 1 0 1 0 1 0",
+    "tbf rate 1mbit burst 2k limit 4k",
+    "tbf rate 100mbit burst 1k limit 1k peakrate 200mbit mtu 700",
+    "tbf rate 8kbit burst 3k latency 10ms",
+    "bfifo limit 100",
+];
+
+#[derive(Debug, Clone)]
+enum Op {
+    Enqueue {
+        bytes: usize,
+        priority: u32,
+    },
+    Dequeue(usize),
+    Wait(u64),
+    /// Puts one of `TEXTS` below a class of the qdisc with this major number; that has the second.
+    Attach {
+        below: u16,
+        minor: u16,
+        major: u16,
+        text: usize,
+    },
+    /// Changes the qdisc with this major number by the words of one of `TEXTS`.
+    Change {
+        major: u16,
+        text: usize,
+    },
+    Reset,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let priority =
+        prop_oneof![4 => 0u32..16, 1 => (1u32..5, 0u32..5).prop_map(|(major, minor)| major << 16 | minor)];
+    let attach = (1u16..6, 1u16..4, 2u16..6, 0..TEXTS.len());
+    prop_oneof![
+        10 => (1usize..1500, priority).prop_map(|(bytes, priority)| Op::Enqueue { bytes, priority }),
+        5 => (1usize..20).prop_map(Op::Dequeue),
+        3 => (0u64..20_000_000).prop_map(Op::Wait),
+        3 => attach.prop_map(|(below, minor, major, text)| Op::Attach { below, minor, major, text }),
+        1 => (1u16..6, 0..TEXTS.len()).prop_map(|(major, text)| Op::Change { major, text }),
+        1 => Just(Op::Reset),
+    ]
+}
+
+/// Each qdisc's own counts against what its children say.
+fn exact(qdisc: &mut dyn Qdisc) {
+    let (stats, qlen) = (qdisc.stats(), qdisc.qlen());
+    assert_eq!(stats.qlen, qlen as u64, "{}", qdisc.kind());
+    assert_eq!(stats.qlen == 0, stats.backlog == 0, "{}", qdisc.kind());
+    let kind = qdisc.kind();
+    let Some(classes) = qdisc.classes() else { return };
+    let (mut packets, mut bytes, mut said) = (0, 0, child::Total::default());
+    for minor in classes.minors() {
+        let (leaf, total) = classes.leaf(minor);
+        said = *total;
+        leaf.settle(total);
+        assert_eq!(*total, said, "{kind}: there was something that it had not been told");
+        packets += leaf.qlen();
+        bytes += leaf.qdisc().stats().backlog + leaf.parked.bytes();
+        exact(leaf.qdisc_mut());
+    }
+    assert_eq!((said.qlen, said.backlog), (packets, bytes), "{kind}");
+    assert_eq!((qlen, stats.backlog), (packets, bytes), "{kind}");
+}
+
+/// What has the handle, if that is anything.
+fn with(tree: &mut Virtual, major: u16, f: impl Fn(&mut dyn Qdisc, &mut crate::qdisc::Cx<'_>)) {
+    tree.with(|qdisc, cx| child::find(qdisc, Handle::new(1, 0), Handle::new(major, 0), &mut |q| f(q, cx)));
+}
+
+fn check(root: usize, script: &[Op]) {
+    let mut tree = Virtual::new(TEXTS[root]);
+    let (mut taken, mut left) = (0, 0);
+    for op in script {
+        match *op {
+            Op::Enqueue { bytes, priority } => {
+                taken += 1;
+                let _ = tree.enqueue(bytes, priority);
+            }
+            Op::Dequeue(packets) => {
+                let out = tree.dequeue(packets).len();
+                left += out;
+                let stalled = out == 0 && tree.qdisc.qlen() > 0;
+                assert!(!stalled || tree.qdisc.next_event().is_some_and(|at| at > tree.now), "it stalls");
+            }
+            Op::Wait(time) => tree.now += time,
+            Op::Attach { below, minor, major, text } => {
+                let mut there = false;
+                tree.with(|qdisc, _| {
+                    let own = Handle::new(1, 0);
+                    there = child::find(qdisc, own, Handle::new(major, 0), &mut |_| ()).is_some();
+                });
+                if !there {
+                    tree.attach(Handle::new(below, minor), Handle::new(major, 0), TEXTS[text]);
+                }
+            }
+            Op::Change { major, text } => {
+                let (_, words) = TEXTS[text].split_once(' ').unwrap_or_default();
+                with(&mut tree, major, |qdisc, cx| {
+                    let _ =
+                        qdisc.change(&mut crate::tc::Words::split(words), &crate::qdisc::testing::ENV, cx);
+                });
+            }
+            Op::Reset => tree.with(|qdisc, cx| qdisc.reset(cx)),
+        }
+        exact(&mut *tree.qdisc);
+        let dropped = tree.drops.total() as usize;
+        assert_eq!(taken, left + dropped + tree.qdisc.qlen(), "after {op:?}");
+    }
+    // All of it leaves, by and by.
+    while tree.qdisc.qlen() > 0 {
+        if tree.dequeue(64).is_empty() {
+            let next = tree.qdisc.next_event().expect("packets that nothing will send");
+            assert!(next > tree.now, "it would be asked for ever");
+            tree.now = next;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_tree_is_exact(root in 0..TEXTS.len(), script in prop::collection::vec(op(), 1..120)) {
+        check(root, &script);
+    }
+}

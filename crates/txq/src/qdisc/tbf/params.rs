@@ -1,0 +1,193 @@
+//! tbf's parameters: tc's words for them, and how tc shows them.
+
+use crate::arch::Nanos;
+use crate::qdisc::rate::{Link, RateCfg};
+use crate::tc::{Micros, OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words};
+
+pub(super) static SYNTAX: Syntax = Syntax {
+    kind: "tbf",
+    words: &[
+        "limit",
+        "latency",
+        "buffer",
+        "burst",
+        "maxburst",
+        "mtu",
+        "minburst",
+        "mpu",
+        "rate",
+        "peakrate",
+        "overhead",
+        "linklayer",
+    ],
+    usage: "Usage: ... tbf limit BYTES burst BYTES[/BYTES] rate KBPS [ mtu BYTES[/BYTES] ]\n\
+            \t[ peakrate KBPS ] [ latency TIME ] [ overhead BYTES ] [ linklayer TYPE ]",
+    wording: Wording::NamedLower,
+};
+
+/// A bucket: a rate, and how much of it may be saved.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bucket {
+    pub(super) rate: RateCfg,
+    /// How many bytes fit.
+    pub(super) bytes: u64,
+    /// The size of a cell, kept to be shown.
+    cell: u32,
+}
+
+impl Bucket {
+    /// How long it takes to fill it.
+    pub(super) fn time(&self) -> Nanos {
+        self.rate.time(self.bytes)
+    }
+
+    /// The same as tc knows it: in whole microseconds, of time that is kept in units of 64 ns (`PSCHED_NS2TICKS`).
+    fn micros(&self) -> u64 {
+        (self.time() >> 6) * 64 / 1000
+    }
+
+    /// The bytes that tc makes of that.
+    fn shown(&self) -> Size {
+        let bytes = u128::from(self.rate.rate) * u128::from(self.micros()) / 1_000_000;
+        Size(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+}
+
+/// All parameters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Params {
+    pub(super) bucket: Bucket,
+    /// What bounds a burst: `peakrate` and `mtu`.
+    pub(super) peak: Option<Bucket>,
+    /// Bytes queued.
+    pub(super) limit: u32,
+}
+
+pub(super) fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
+    let mut options = words.options(&SYNTAX);
+    let (mut rate, mut peak) = (None::<Rate>, None::<Rate>);
+    let (mut burst, mut mtu) = (None::<(Size, u32)>, None::<(Size, u32)>);
+    let (mut limit, mut latency) = (None::<Size>, None::<Micros>);
+    let mut link = Link::default();
+    while let Some(word) = options.next_word() {
+        match word {
+            "limit" | "latency"
+                if (word == "limit" && limit.is_some()) || (word == "latency" && latency.is_some()) =>
+            {
+                return Err(options.duplicate("limit/latency"));
+            }
+            "limit" | "latency" if limit.is_some() || latency.is_some() => {
+                return Err(options.refuse("specifying both \"limit\" and \"/latency\" is not allowed"));
+            }
+            "limit" => limit = Some(options.value_size(word)?),
+            "latency" => latency = Some(options.value_micros(word)?),
+            "burst" | "buffer" | "maxburst" if burst.is_some() => {
+                return Err(options.duplicate("buffer/burst/maxburst"));
+            }
+            "burst" | "buffer" | "maxburst" => burst = Some(size_and_cell(&mut options, word)?),
+            "mtu" | "minburst" if mtu.is_some() => return Err(options.duplicate("mtu/minburst")),
+            "mtu" | "minburst" => mtu = Some(size_and_cell(&mut options, word)?),
+            "mpu" => link.mpu = options.value_u32(word)? as u16,
+            "overhead" => link.overhead = options.value_u32(word)? as u16,
+            "rate" if rate.is_some() => return Err(options.duplicate("rate")),
+            "rate" => rate = Some(options.value_rate(word)?),
+            "peakrate" if peak.is_some() => return Err(options.duplicate("peakrate")),
+            "peakrate" => peak = Some(options.value_rate(word)?),
+            "linklayer" => {
+                link.atm = match options.value(word)? {
+                    "atm" | "adsl" => true,
+                    "ethernet" => false,
+                    other => return Err(options.illegal(word, other, "use ethernet, atm or adsl")),
+                }
+            }
+            other => return Err(options.unknown(other)),
+        }
+    }
+    let Some(rate) = rate.filter(|rate| rate.0 > 0) else { return Err(options.mandatory("rate")) };
+    let Some((burst, cell)) = burst.filter(|(burst, _)| burst.0 > 0) else {
+        return Err(options.mandatory("burst"));
+    };
+    let bucket = Bucket { rate: RateCfg::new(rate.0, link), bytes: burst.0.into(), cell };
+    let peak = match (peak.filter(|peak| peak.0 > 0), mtu.filter(|(mtu, _)| mtu.0 > 0)) {
+        (None, _) => None,
+        (Some(_), None) => {
+            let problem = "when \"peakrate\" is specified, \"mtu\" must also be specified.";
+            return Err(options.refuse(problem));
+        }
+        (Some(peak), Some((mtu, cell))) => {
+            Some(Bucket { rate: RateCfg::new(peak.0, link), bytes: mtu.0.into(), cell })
+        }
+    };
+    if let Some(peak) = peak.filter(|peak| peak.rate.rate <= rate.0) {
+        let remedy = format!("peakrate {} must be above rate {rate}", Rate(peak.rate.rate));
+        return Err(ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy));
+    }
+    let limit = match (limit, latency) {
+        (Some(limit), _) => limit.0,
+        (None, Some(latency)) => {
+            let bytes = |bucket: &Bucket| {
+                let late = u128::from(bucket.rate.rate) * u128::from(latency.0) / 1_000_000;
+                u32::try_from(late + u128::from(bucket.bytes)).unwrap_or(u32::MAX)
+            };
+            peak.iter().map(&bytes).fold(bytes(&bucket), u32::min)
+        }
+        (None, None) => return Err(options.refuse("either \"limit\" or \"latency\" is required.")),
+    };
+    Ok(Params { bucket, peak, limit })
+}
+
+/// `10k` or `10k/8`: a size, and the size of a cell, a power of two.
+fn size_and_cell(options: &mut OptionWords<'_, '_>, name: &str) -> Result<(Size, u32), ParseError> {
+    let word = options.value(name)?;
+    let (size, cell) = word.split_once('/').map_or((word, None), |(size, cell)| (size, Some(cell)));
+    let remedy = "use a size as 10k, or a size and a cell as 10k/8, the cell a power of two";
+    let size: Size = size.parse().map_err(|_| options.illegal(name, word, remedy))?;
+    let cell = match cell.map(str::parse::<u32>) {
+        None => 1,
+        Some(Ok(cell)) if cell.is_power_of_two() => cell,
+        Some(_) => return Err(options.illegal(name, word, remedy)),
+    };
+    Ok((size, cell))
+}
+
+impl Params {
+    pub(super) fn options(&self, style: Style) -> Options {
+        let Self { bucket, peak, limit } = self;
+        let link = bucket.rate.link;
+        let mut options = Options::new(style);
+        options.rate("rate", Rate(bucket.rate.rate));
+        let cell = |options: &mut Options, name: &str, text_name: &str, bucket: &Bucket| {
+            if style.details {
+                let size = format!("{}/{}", bucket.shown(), bucket.cell);
+                options.put(name, size.clone(), format_args!("{text_name} {size}"));
+                options.size("mpu", Size(link.mpu.into()));
+            } else {
+                options.size(text_name, bucket.shown());
+            }
+        };
+        cell(&mut options, "burst", "burst", bucket);
+        if let Some(peak) = peak {
+            options.text_only(format_args!("peakrate {}", Rate(peak.rate.rate)));
+            cell(&mut options, "mtu", if style.details { "mtu" } else { "minburst" }, peak);
+        }
+        let late = |bucket: &Bucket| {
+            let all = 1e6 * f64::from(*limit) / bucket.rate.rate as f64;
+            all - bucket.micros() as f64
+        };
+        let latency = peak.iter().map(late).fold(late(bucket), f64::max);
+        if latency >= 0.0 {
+            options.micros("lat", Micros(latency as u32));
+        } else {
+            options.size("limit", Size(*limit));
+        }
+        if link.overhead > 0 {
+            options.number("overhead", link.overhead.into());
+        }
+        if style.details {
+            let name = if link.atm { "atm" } else { "ethernet" };
+            options.put("linklayer", name, format_args!("linklayer {name}"));
+        }
+        options.end_blank();
+        options
+    }
+}

@@ -1,0 +1,117 @@
+use crate::arch::Nanos;
+use crate::drop::DropReason;
+use crate::qdisc::Verdict;
+use crate::qdisc::testing::Virtual;
+use crate::tc::{Handle, Style};
+
+/// What a running kernel does with 20 packets of 92 bytes: a burst of two, four that wait, and the rest dropped.
+#[test]
+fn a_burst_leaves_and_the_limit_holds() {
+    let mut tbf = Virtual::new("tbf rate 8kbit burst 200 limit 400");
+    let verdicts: Vec<_> = (0..20)
+        .map(|_| {
+            let verdict = tbf.enqueue(92, 0);
+            tbf.dequeue(1);
+            verdict
+        })
+        .collect();
+    assert_eq!(verdicts.iter().filter(|&&verdict| verdict == Verdict::Drop).count(), 14);
+    let stats = tbf.qdisc.stats();
+    assert_eq!((stats.bytes, stats.packets, stats.drops, stats.overlimits), (184, 2, 14, 18));
+    assert_eq!((stats.backlog, stats.qlen), (368, 4));
+    assert_eq!(tbf.drops.get(DropReason::QdiscOverlimit), 14);
+}
+
+/// 200 bytes of time less two packets of 92 leave 16: the next packet comes when 76 more have passed, at a byte a millisecond.
+#[test]
+fn what_is_held_back_says_when_it_leaves() {
+    let mut tbf = Virtual::new("tbf rate 8kbit burst 200 limit 400");
+    let began = tbf.now;
+    (0..3).for_each(|_| assert_eq!(tbf.enqueue(92, 0), Verdict::Success));
+    assert_eq!(tbf.dequeue(64), [(0, 92), (1, 92)]);
+    let next = tbf.qdisc.next_event().expect("a packet waits");
+    assert_eq!(next - began, 76_000_000);
+    tbf.now = next - 1;
+    assert_eq!(tbf.dequeue(64), []);
+    tbf.now = next;
+    assert_eq!(tbf.dequeue(64), [(2, 92)]);
+    assert_eq!(tbf.qdisc.next_event(), None);
+}
+
+/// A second at each rate, with packets of each size, is accurate to 0.5 %.
+#[test]
+fn rates_are_accurate() {
+    const SECOND: Nanos = 1_000_000_000;
+    for (rate, bits) in [("1mbit", 1e6), ("10mbit", 1e7), ("100mbit", 1e8), ("1gbit", 1e9), ("10gbit", 1e10)]
+    {
+        for len in [64, 590, 1514, 2048] {
+            let mut tbf = Virtual::new(&format!("tbf rate {rate} burst 4k limit 1m"));
+            let (began, mut sent) = (tbf.now, 0);
+            // Enough for a second, or ten thousand packets of the faster ones.
+            let end = began + SECOND.min((len as f64 * 8e13 / bits) as Nanos);
+            while tbf.now < end {
+                while tbf.qdisc.qlen() < 64 {
+                    assert_eq!(tbf.enqueue(len, 0), Verdict::Success);
+                }
+                let left = tbf.dequeue(32);
+                sent += left.len() * len;
+                if left.is_empty() {
+                    tbf.now = tbf.qdisc.next_event().expect("packets wait");
+                }
+            }
+            let due = bits / 8.0 * (tbf.now - began) as f64 / 1e9 + 4096.0;
+            let off = (sent as f64 - due).abs();
+            assert!(off <= 0.005 * due + len as f64, "{rate}, {len} bytes: {sent} sent, {due} due");
+        }
+    }
+}
+
+/// With a peak rate a burst leaves at that rate, packet by packet, and not at once.
+#[test]
+fn a_peak_rate_bounds_the_burst() {
+    let mut tbf = Virtual::new("tbf rate 8mbit burst 20k limit 100k peakrate 80mbit mtu 1600");
+    (0..10).for_each(|_| assert_eq!(tbf.enqueue(1500, 0), Verdict::Success));
+    assert_eq!(tbf.dequeue(64).len(), 1);
+    // 1600 of 10 bytes a microsecond, less 1500: 1400 are missing.
+    assert_eq!(tbf.qdisc.next_event(), Some(tbf.now + 140_000));
+    let began = tbf.now;
+    assert_eq!(tbf.bytes_until(began + 1_340_000), 9 * 1500 - 1500);
+}
+
+#[test]
+fn what_can_never_leave_is_dropped_at_once() {
+    let mut tbf = Virtual::new("tbf rate 1mbit burst 1000 limit 10k");
+    assert_eq!(tbf.enqueue(1001, 0), Verdict::Drop);
+    assert_eq!(tbf.enqueue(1000, 0), Verdict::Success);
+    let stats = tbf.qdisc.stats();
+    assert_eq!((stats.drops, stats.qlen, stats.overlimits), (1, 1, 0));
+    assert_eq!(tbf.drops.get(DropReason::QdiscDrop), 1);
+}
+
+#[test]
+fn a_change_applies_and_loses_nothing() {
+    let mut tbf = Virtual::new("tbf rate 8kbit burst 200 limit 1000");
+    (0..10).for_each(|_| assert_eq!(tbf.enqueue(92, 0), Verdict::Success));
+    assert_eq!(tbf.dequeue(64).len(), 2);
+    tbf.change("rate 8gbit burst 10k limit 100").unwrap();
+    assert_eq!(tbf.qdisc.qlen(), 8);
+    assert_eq!(tbf.enqueue(92, 0), Verdict::Drop);
+    assert_eq!(tbf.dequeue(64).len(), 8);
+    let before = tbf.qdisc.options(Style::default()).text().to_owned();
+    assert!(tbf.change("rate 8gbit").is_err());
+    assert_eq!(tbf.qdisc.options(Style::default()).text(), before);
+}
+
+/// The leaf's packets are dropped with it, and counted by the parent; without a leaf all is dropped.
+#[test]
+fn a_leaf_is_exchanged() {
+    let mut tbf = Virtual::new("tbf rate 8kbit burst 200 limit 1000");
+    (0..5).for_each(|_| assert_eq!(tbf.enqueue(92, 0), Verdict::Success));
+    assert_eq!(tbf.dequeue(64).len(), 2);
+    assert!(tbf.attach(Handle::new(1, 1), Handle::new(10, 0), "pfifo limit 1"));
+    let stats = tbf.qdisc.stats();
+    assert_eq!((stats.qlen, stats.backlog, stats.drops), (0, 0, 3));
+    assert_eq!(tbf.drops.get(DropReason::QueuePurge), 3);
+    assert_eq!([tbf.enqueue(92, 0), tbf.enqueue(92, 0)], [Verdict::Success, Verdict::Drop]);
+    assert_eq!(tbf.qdisc.stats().drops, 4);
+}
