@@ -74,7 +74,7 @@ impl<A: Arch> Shared<A> {
                 Err(error.with_remedy(format!("there is no qdisc {major} (the root is {})", tree.root)))
             }
             Some((_, Err(()))) => {
-                let error = ParseError::new("Error: Parent Qdisc does not exists.");
+                let error = ParseError::new("Error: Parent qdisc is not classful.");
                 Err(error.with_remedy(format!("qdisc {major} has no classes")))
             }
             Some((_, Ok((None, minors)))) => {

@@ -183,7 +183,7 @@ impl Params {
         if link.overhead > 0 {
             options.number("overhead", link.overhead.into());
         }
-        if style.details {
+        if style.details || link.atm {
             let name = if link.atm { "atm" } else { "ethernet" };
             options.put("linklayer", name, format_args!("linklayer {name}"));
         }
