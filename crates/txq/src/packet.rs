@@ -263,6 +263,26 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.stamp = at);
     }
 
+    /// Notes that a qdisc has queued the packet at `at`, for one that measures how long its packets wait; it must call
+    /// [`take_queued`](Packet::take_queued) before it gives the packet away. The time is kept in the place of `stamp`, to
+    /// the even nanosecond. A packet whose latency is sampled keeps its stamp, made odd, and has been waiting since then.
+    #[inline]
+    pub(crate) fn set_queued(&mut self, at: Nanos) {
+        self.body_mut(|b| b.stamp = if b.stamp == 0 { at & !1 } else { b.stamp | 1 });
+    }
+
+    /// When the packet was queued. Without a sample the stamp is 0 again.
+    #[inline]
+    pub(crate) fn take_queued(&mut self) -> Nanos {
+        self.body_mut(|b| {
+            let at = b.stamp & !1;
+            if b.stamp & 1 == 0 {
+                b.stamp = 0;
+            }
+            at
+        })
+    }
+
     /// Counts that a driver sends the packet on through another device, and returns how often that was, 15 at most.
     pub(crate) fn hop(&mut self) -> u32 {
         self.body_mut(|b| {

@@ -10,7 +10,10 @@
 
 mod bfifo;
 pub(crate) mod child;
+mod codel;
+mod ecn;
 mod fifo;
+mod fq_codel;
 mod limited;
 mod mq;
 mod mqprio;
@@ -231,12 +234,14 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 8] {
+fn kinds<A: Arch>() -> [Kind<A>; 10] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
         Kind { name: "pfifo", build: limited::build::<A, pfifo::Packets> },
         Kind { name: "bfifo", build: limited::build::<A, bfifo::Bytes> },
+        Kind { name: "codel", build: codel::build },
+        Kind { name: "fq_codel", build: fq_codel::build },
         Kind { name: "mq", build: mq::build },
         Kind { name: "mqprio", build: mqprio::build },
         Kind { name: "prio", build: prio::build },

@@ -7,7 +7,7 @@ use crate::qdisc::{Qdisc, child};
 use crate::tc::Handle;
 
 /// Kinds, in words that are right at the root and below a class.
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 11] = [
     "pfifo limit 5",
     "bfifo limit 2000",
     "pfifo_fast",
@@ -17,6 +17,8 @@ const TEXTS: [&str; 9] = [
     "tbf rate 100mbit burst 1k limit 1k peakrate 200mbit mtu 700",
     "tbf rate 8kbit burst 3k latency 10ms",
     "bfifo limit 100",
+    "codel limit 7 target 1ms interval 2ms",
+    "fq_codel limit 6 flows 4 target 1ms interval 2ms drop_batch 2",
 ];
 
 #[derive(Debug, Clone)]

@@ -1,0 +1,213 @@
+//! codel: one queue that keeps its packets' delay short by dropping some of them in time (RFC 8289).
+//!
+//! The algorithm is in [`law`], which fq_codel shares. A packet that finds `limit` packets queued is dropped as
+//! `QDISC_OVERLIMIT`; what the law drops is dropped as `QDISC_CONGESTED`.
+//!
+//! The kernel's counterpart is `sch_codel`. Differences: the law's (see there); and packets that a smaller `limit` leaves no
+//! room for are counted as `drop_overlimit`, too.
+
+pub(super) mod law;
+pub(super) mod params;
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
+
+use law::{Counts, Goal, Law};
+use params::{Given, micros};
+
+static SYNTAX: Syntax = Syntax {
+    kind: "codel",
+    words: &["limit", "target", "interval", "ecn", "noecn", "ce_threshold"],
+    usage: "Usage: ... codel [ limit PACKETS ] [ target TIME ]\n\
+            \t\t [ interval TIME ] [ ecn | noecn ]\n\
+            \t\t [ ce_threshold TIME ]",
+    wording: Wording::Plain,
+};
+
+/// Packets.
+const LIMIT: u32 = 1000;
+
+struct Codel<A: Arch> {
+    queue: PacketList<A>,
+    law: Law,
+    goal: Goal,
+    limit: u32,
+    stats: QdiscStats,
+    counts: Counts,
+    drop_overlimit: u32,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    let (limit, given) = parse(words)?;
+    let mut goal = Goal::new(env, false);
+    given.apply(&mut goal);
+    Ok(Built::Qdisc(Box::new(Codel {
+        queue: PacketList::new(),
+        law: Law::default(),
+        goal,
+        limit: limit.unwrap_or(LIMIT),
+        stats: QdiscStats::default(),
+        counts: Counts::default(),
+        drop_overlimit: 0,
+    })))
+}
+
+fn parse(words: &mut Words<'_>) -> Result<(Option<u32>, Given), ParseError> {
+    let mut options = words.options(&SYNTAX);
+    let (mut limit, mut given) = (None, Given::default());
+    while let Some(word) = options.next_word() {
+        match word {
+            "limit" => limit = Some(options.value_u32("limit")?).filter(|&limit| limit > 0),
+            other if given.read(other, &mut options)? => {}
+            other => return Err(options.unknown(other)),
+        }
+    }
+    Ok((limit, given))
+}
+
+impl<A: Arch> Codel<A> {
+    fn over_limit(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) {
+        self.drop_overlimit = self.drop_overlimit.wrapping_add(1);
+        self.stats.drops += 1;
+        cx.drop(packet, DropReason::QdiscOverlimit);
+    }
+}
+
+/// The queue while the law is applied to it.
+struct Head<'a, 'b, A: Arch> {
+    queue: &'a mut PacketList<A>,
+    drops: &'a mut u64,
+    cx: &'a mut Cx<'b, A>,
+}
+
+impl<A: Arch> law::Queue<A> for Head<'_, '_, A> {
+    #[inline]
+    fn pop(&mut self) -> Option<Packet<A>> {
+        self.queue.pop_front()
+    }
+
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    fn drop(&mut self, packet: Packet<A>) {
+        *self.drops += 1;
+        self.cx.drop(packet, DropReason::QdiscCongested);
+    }
+}
+
+impl<A: Arch> Qdisc<A> for Codel<A> {
+    fn kind(&self) -> &'static str {
+        SYNTAX.kind
+    }
+
+    fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        if self.queue.len() >= self.limit as usize {
+            self.over_limit(packet, cx);
+            return Verdict::Drop;
+        }
+        packet.set_queued(cx.clock.now());
+        self.queue.push_back(packet);
+        Verdict::Success
+    }
+
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let now = cx.clock.now();
+        let mut head = Head { queue: &mut self.queue, drops: &mut self.stats.drops, cx };
+        while budget.is_left() {
+            let Some(packet) = self.law.dequeue(&mut head, &self.goal, now, &mut self.counts) else { return };
+            let bytes = packet.len() as u64;
+            budget.spend(1, bytes);
+            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
+            out.push_back(packet);
+        }
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        while let Some(mut packet) = self.queue.pop_front() {
+            packet.take_queued();
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+        self.law = Law::default();
+    }
+
+    /// Drops the oldest of what is beyond a smaller limit, as the kernel does.
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        let (limit, given) = parse(words)?;
+        given.apply(&mut self.goal);
+        self.limit = limit.unwrap_or(self.limit);
+        while self.queue.len() > self.limit as usize {
+            let Some(mut packet) = self.queue.pop_front() else { break };
+            packet.take_queued();
+            self.over_limit(packet, cx);
+        }
+        Ok(())
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        let mut options = Options::new(style);
+        options.packets("limit", self.limit.into());
+        self.goal.show(&mut options);
+        if self.goal.ecn {
+            options.flag("ecn");
+        }
+        options.end_blank();
+        options
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        Some(self.xstats_at(A::now(), style))
+    }
+
+    fn can_bypass(&self) -> bool {
+        true
+    }
+
+    fn bypassed(&mut self, packets: u64, bytes: u64) {
+        self.stats.packets = self.stats.packets.wrapping_add(packets);
+        self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+    }
+}
+
+impl<A: Arch> Codel<A> {
+    fn xstats_at(&self, now: Nanos, style: Style) -> Options {
+        let Self { law, counts, .. } = self;
+        let mut options = Options::new(style);
+        options.put("count", law.count, format_args!("  count {}", law.count));
+        options.number("lastcount", law.lastcount.into()).micros("ldelay", micros(law.ldelay));
+        if law.dropping {
+            options.flag("dropping");
+        }
+        let (sign, next) = match law.dropping {
+            false => ("", micros(0)),
+            true if law.drop_next < now => ("-", micros(now - law.drop_next)),
+            true => ("", micros(law.drop_next - now)),
+        };
+        let signed = if sign.is_empty() { i64::from(next.0) } else { -i64::from(next.0) };
+        options.put("drop_next", signed, format_args!("drop_next {sign}{next}"));
+        options.put("maxpacket", counts.maxpacket, format_args!("\n  maxpacket {}", counts.maxpacket));
+        options.number("ecn_mark", counts.ecn_mark.into());
+        options.number("drop_overlimit", self.drop_overlimit.into());
+        if counts.ce_mark != 0 {
+            options.number("ce_mark", counts.ce_mark.into());
+        }
+        options
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;
