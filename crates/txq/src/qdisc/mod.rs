@@ -9,6 +9,8 @@
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
 mod bfifo;
+#[cfg_attr(not(test), allow(dead_code, reason = "shared by kinds that mark"))]
+mod ecn;
 mod fifo;
 mod limited;
 mod mq;
