@@ -9,15 +9,18 @@
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
 mod bfifo;
-#[cfg_attr(not(test), allow(dead_code, reason = "shared by kinds that mark"))]
+mod blackhole;
 mod ecn;
+mod etf;
 mod fifo;
 mod limited;
 mod mq;
 mod mqprio;
+mod netem;
 mod noqueue;
 mod pfifo;
 mod pfifo_fast;
+mod timed;
 
 use crate::arch::{Arch, Nanos, Native};
 use crate::driver::Clock;
@@ -219,7 +222,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 6] {
+fn kinds<A: Arch>() -> [Kind<A>; 9] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -227,6 +230,9 @@ fn kinds<A: Arch>() -> [Kind<A>; 6] {
         Kind { name: "bfifo", build: limited::build::<A, bfifo::Bytes> },
         Kind { name: "mq", build: mq::build },
         Kind { name: "mqprio", build: mqprio::build },
+        Kind { name: "blackhole", build: blackhole::build },
+        Kind { name: "netem", build: netem::build },
+        Kind { name: "etf", build: etf::build },
     ]
 }
 
