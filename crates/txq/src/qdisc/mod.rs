@@ -9,14 +9,17 @@
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
 mod bfifo;
+mod blackhole;
 pub(crate) mod child;
 mod codel;
 mod ecn;
+mod etf;
 mod fifo;
 mod fq_codel;
 mod limited;
 mod mq;
 mod mqprio;
+mod netem;
 mod noop;
 mod noqueue;
 mod pfifo;
@@ -24,6 +27,7 @@ mod pfifo_fast;
 mod prio;
 mod rate;
 mod tbf;
+mod timed;
 
 use crate::arch::{Arch, Nanos, Native};
 use crate::driver::Clock;
@@ -234,7 +238,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 10] {
+fn kinds<A: Arch>() -> [Kind<A>; 13] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -246,6 +250,9 @@ fn kinds<A: Arch>() -> [Kind<A>; 10] {
         Kind { name: "mqprio", build: mqprio::build },
         Kind { name: "prio", build: prio::build },
         Kind { name: "tbf", build: tbf::build },
+        Kind { name: "blackhole", build: blackhole::build },
+        Kind { name: "netem", build: netem::build },
+        Kind { name: "etf", build: etf::build },
     ]
 }
 

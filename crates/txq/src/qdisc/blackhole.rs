@@ -1,0 +1,55 @@
+//! blackhole: drops everything, and tells the sender that all is well.
+//!
+//! For what shall not leave, and to see what a program does when nothing arrives. There are no parameters.
+//!
+//! The kernel's counterpart is `sch_blackhole`.
+
+use crate::arch::Arch;
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{ParseError, Syntax, Wording, Words};
+
+/// tc itself does not know the kind.
+static SYNTAX: Syntax =
+    Syntax { kind: "blackhole", words: &[], usage: "Usage: ... blackhole", wording: Wording::Unparsable };
+
+#[derive(Default)]
+struct Blackhole {
+    stats: QdiscStats,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
+    words.options(&SYNTAX).end()?;
+    Ok(Built::Qdisc(Box::<Blackhole>::default()))
+}
+
+impl<A: Arch> Qdisc<A> for Blackhole {
+    fn kind(&self) -> &'static str {
+        SYNTAX.kind
+    }
+
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        self.stats.drops += 1;
+        cx.drop(packet, DropReason::QdiscDrop);
+        Verdict::Success
+    }
+
+    fn dequeue_batch(&mut self, _: Budget, _: &mut PacketList<A>, _: &mut Cx<'_, A>) {}
+
+    fn reset(&mut self, _: &mut Cx<'_, A>) {}
+
+    /// There is nothing to change, which tc says nothing against.
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        words.options(&SYNTAX).end()
+    }
+
+    fn qlen(&self) -> usize {
+        0
+    }
+
+    fn stats(&self) -> QdiscStats {
+        self.stats
+    }
+}

@@ -1,0 +1,205 @@
+//! etf: each packet says when it leaves ([`Packet::departure`]), and leaves then or not at all.
+//!
+//! For programs that have their own schedule, such as a control loop or a media clock. A packet may leave `delta` before
+//! its time, which is what the way to the wire takes. One without a time, one whose time has passed, and one that is to
+//! leave before one that has left already are dropped. With `deadline_mode` the time is the latest one: packets leave as
+//! soon as they can, the most urgent first. There is no limit; packets are as many as their pool has.
+//!
+//! The kernel's counterpart is `sch_etf`. Differences: times are on the clock of the `Arch` whatever `clockid` says, which
+//! must say CLOCK_TAI here as there. There are no sockets, so `skip_sock_check` changes nothing, and nobody is told by an
+//! error queue: drops and overlimits are counted. A packet may leave from `delta` before its time on, not only after that
+//! instant. No device here has times of its own, so `offload` is refused.
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::timed::Timed;
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{OptionWords, Options, ParseError, Style, Syntax, Wording, Words};
+
+static SYNTAX: Syntax = Syntax {
+    kind: "etf",
+    words: &["clockid", "delta", "offload", "deadline_mode", "skip_sock_check"],
+    usage: "Usage: ... etf delta NANOS clockid CLOCKID [offload] [deadline_mode]\n\
+            CLOCKID must be a valid SYS-V id (i.e. CLOCK_TAI)",
+    wording: Wording::NamedLower,
+};
+
+/// The clocks that tc knows.
+const CLOCKS: [&str; 4] = ["TAI", "REALTIME", "BOOTTIME", "MONOTONIC"];
+
+struct Etf<A: Arch> {
+    queue: Timed<A>,
+    params: Params,
+    /// The time of the last packet that has left.
+    last: Nanos,
+    stats: QdiscStats,
+}
+
+struct Params {
+    /// Nanoseconds that a packet may leave early.
+    delta: u32,
+    deadline_mode: bool,
+    skip_sock_check: bool,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
+    let params = parse(words)?;
+    Ok(Built::Qdisc(Box::new(Etf::<A> {
+        queue: Timed::new(),
+        params,
+        last: 0,
+        stats: QdiscStats::default(),
+    })))
+}
+
+fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
+    let mut options = words.options(&SYNTAX);
+    let (mut delta, mut clock) = (None, None);
+    let (mut offload, mut deadline_mode, mut skip_sock_check) = (false, false, false);
+    while let Some(word) = options.next_word() {
+        match word {
+            "delta" if delta.is_some() => return Err(options.duplicate(word)),
+            "delta" => delta = Some(read_delta(&mut options)?),
+            "clockid" if clock.is_some() => return Err(options.duplicate(word)),
+            "clockid" => clock = Some(read_clock(&mut options)?),
+            "offload" if offload => return Err(options.duplicate(word)),
+            "offload" => offload = true,
+            "deadline_mode" if deadline_mode => return Err(options.duplicate(word)),
+            "deadline_mode" => deadline_mode = true,
+            "skip_sock_check" if skip_sock_check => return Err(options.duplicate(word)),
+            "skip_sock_check" => skip_sock_check = true,
+            other => return Err(options.unknown(other)),
+        }
+    }
+    let refused = |message: &str, remedy: &str| Err(ParseError::new(message).with_remedy(remedy));
+    match clock {
+        Some("TAI") => {}
+        Some(_) => {
+            return refused("Error: Invalid clockid. CLOCK_TAI must be used.", "say clockid CLOCK_TAI");
+        }
+        None => return refused("Error: Dynamic clockids are not supported.", "say clockid CLOCK_TAI"),
+    }
+    let Ok(delta) = u32::try_from(delta.unwrap_or(0)) else {
+        return refused("Error: Delta must be positive.", "use 0 to 2147483647 nanoseconds");
+    };
+    if offload {
+        return refused(
+            "Error: Specified device does not support ETF offload.",
+            "leave offload away: the queue keeps the times itself",
+        );
+    }
+    Ok(Params { delta, deadline_mode, skip_sock_check })
+}
+
+fn read_delta(options: &mut OptionWords<'_, '_>) -> Result<i32, ParseError> {
+    let word = options.value("delta")?;
+    word.parse()
+        .map_err(|_| options.illegal("delta", word, "use 0 to 2147483647 nanoseconds, without a unit"))
+}
+
+fn read_clock(options: &mut OptionWords<'_, '_>) -> Result<&'static str, ParseError> {
+    let word = options.value("clockid")?;
+    let upper = word.to_ascii_uppercase();
+    let name = upper.strip_prefix("CLOCK_").unwrap_or(&upper);
+    CLOCKS.into_iter().find(|clock| *clock == name).ok_or_else(|| {
+        ParseError::new(format!(
+            "etf: illegal value for \"clockid\": \"{word}\".\nIt must be a valid SYS-V id (i.e. CLOCK_TAI)"
+        ))
+        .with_remedy("say clockid CLOCK_TAI")
+    })
+}
+
+impl<A: Arch> Etf<A> {
+    /// Drops the first packet, whose time has passed.
+    fn drop_late(&mut self, cx: &mut Cx<'_, A>) {
+        if let Some((_, packet)) = self.queue.pop() {
+            self.stats.drops += 1;
+            self.stats.overlimits += 1;
+            cx.drop(packet, DropReason::QdiscDrop);
+        }
+    }
+
+    /// When a packet of this time may leave.
+    fn opens(&self, time: Nanos) -> Nanos {
+        if self.params.deadline_mode { 0 } else { time.saturating_sub(self.params.delta.into()) }
+    }
+}
+
+impl<A: Arch> Qdisc<A> for Etf<A> {
+    fn kind(&self) -> &'static str {
+        SYNTAX.kind
+    }
+
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let time = packet.departure();
+        if time == 0 || time < cx.clock.now() || time < self.last {
+            self.stats.drops += 1;
+            cx.drop(packet, DropReason::QdiscDrop);
+            return Verdict::Drop;
+        }
+        self.queue.push(time, packet);
+        Verdict::Success
+    }
+
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let now = cx.clock.now();
+        while budget.is_left()
+            && let Some(time) = self.queue.next_time()
+        {
+            if time < now {
+                self.drop_late(cx);
+                continue;
+            }
+            if self.opens(time) > now {
+                return;
+            }
+            let Some((_, mut packet)) = self.queue.pop() else { return };
+            if self.params.deadline_mode {
+                packet.set_departure(now);
+            }
+            self.last = if self.params.deadline_mode { now } else { time };
+            self.stats.bytes += packet.len() as u64;
+            self.stats.packets += u64::from(packet.segs());
+            budget.spend(1, packet.len() as u64);
+            out.push_back(packet);
+        }
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        while let Some((_, packet)) = self.queue.pop() {
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+        self.last = 0;
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        let on = |on: bool| if on { "on" } else { "off" };
+        let mut options = Options::new(style);
+        options.put("clockid", "TAI", "clockid TAI").number("delta", self.params.delta.into());
+        for (key, value) in [
+            ("offload", false),
+            ("deadline_mode", self.params.deadline_mode),
+            ("skip_sock_check", self.params.skip_sock_check),
+        ] {
+            options.put(key, on(value), format_args!("{key} {}", on(value)));
+        }
+        options
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.queue.next_time().map(|time| self.opens(time))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! netem: a bad network, for tests. Delays, loses, damages and reorders packets, and sends at a rate.
+//!
+//! A packet gets the time at which it leaves when it comes: after the delay, which may vary, and, with a rate, not before the
+//! packets in front of it have been sent. Then it waits for its time ([`Timed`]), and with slots for the next slot.
+//!
+//! The kernel's counterpart is `sch_netem`; the options are described in tc-netem(8). Differences:
+//! - Correlated numbers are as evenly spread as others (`random.rs`), so that `loss 1% 25%` loses one packet of a hundred.
+//!   The kernel averages with the number before, which makes rare things far rarer.
+//! - A value of a table is found by the upper bits of its number, so that a correlation reaches the delay.
+//! - `duplicate` is refused: a queue here cannot copy packets.
+//! - Packets pass in the order of their times, not through a child qdisc.
+//! - A packet that is marked instead of dropped (`ecn`) does not count as dropped.
+//! - Times are kept as they are said; tc cuts them to multiples of 64 ns, and so shows 99us for 100us.
+//! - `corrupt` changes one bit anywhere in the packet, of a GSO packet once.
+//! - `seed` is newer than tc 6.1; it is shown where it was said. So are the counters of the latest kernels.
+
+mod loss;
+mod params;
+mod random;
+mod slot;
+mod table;
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::ecn::set_ce;
+use crate::qdisc::timed::Timed;
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{Options, ParseError, Style, Words};
+
+use loss::Lossy;
+use params::Params;
+use random::{Correlated, Rng};
+use slot::Opening;
+use table::Table;
+
+/// The qdisc.
+struct Netem<A: Arch> {
+    params: Params,
+    state: State,
+    /// Packets that wait for their time.
+    queue: Timed<A>,
+    /// Packets that overtake all others, the last to come first.
+    ahead: PacketList<A>,
+    /// The latest time that a packet has got.
+    last: Nanos,
+    stats: QdiscStats,
+    counts: Counts,
+}
+
+/// What the next decisions depend on.
+struct State {
+    rng: Rng,
+    lossy: Lossy,
+    delay: Correlated,
+    corrupt: Correlated,
+    reorder: Correlated,
+    /// Packets since the last one that overtook others.
+    since: u32,
+    slot: Opening,
+}
+
+impl State {
+    fn new(rng: Rng) -> Self {
+        let (lossy, slot) = Default::default();
+        let (delay, corrupt, reorder) = Default::default();
+        Self { rng, lossy, delay, corrupt, reorder, since: 0, slot }
+    }
+}
+
+/// What happened to packets.
+#[derive(Default)]
+struct Counts {
+    delayed: u64,
+    dropped: u64,
+    corrupted: u64,
+    reordered: u64,
+    ecn_marked: u64,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
+    let params = Params::parse(words, &Params::default())?;
+    let state = State::new(Rng::new(params.seed));
+    Ok(Built::Qdisc(Box::new(Netem::<A> {
+        params,
+        state,
+        queue: Timed::new(),
+        ahead: PacketList::new(),
+        last: 0,
+        stats: QdiscStats::default(),
+        counts: Counts::default(),
+    })))
+}
+
+/// The time that an evenly distributed number stands for: around `mean`, and never below 0.
+fn delay(mean: u64, deviation: u64, table: Option<&Table>, number: u32) -> Nanos {
+    let off = match table {
+        Some(table) => table.value(number, deviation),
+        None => ((i128::from(deviation) * 2 * i128::from(number)) >> 32) - i128::from(deviation),
+    };
+    let time = (i128::from(mean) + off).max(0);
+    Nanos::try_from(time).unwrap_or(Nanos::MAX)
+}
+
+impl<A: Arch> Netem<A> {
+    /// When a packet of that length leaves.
+    fn time(&mut self, bytes: usize, now: Nanos) -> Nanos {
+        let Params { delay: mean, jitter, correlation, table, .. } = &self.params;
+        let mut wait = u64::from(mean.0) * 1000;
+        if jitter.0 > 0 {
+            let number = self.state.delay.next(*correlation, &mut self.state.rng);
+            wait = delay(wait, u64::from(jitter.0) * 1000, table.as_deref(), number);
+        }
+        let mut time = now.saturating_add(wait);
+        if let Some(link) = &self.params.rate {
+            time = time.max(self.last).saturating_add(link.nanos(bytes));
+        }
+        self.last = self.last.max(time);
+        time
+    }
+
+    /// Whether the packet overtakes the others.
+    fn overtakes(&mut self) -> bool {
+        let Params { gap, reorder, .. } = self.params;
+        let overtakes = gap > 0
+            && self.state.since >= gap - 1
+            && self.state.reorder.happens(reorder, &mut self.state.rng);
+        self.state.since = if overtakes { 0 } else { self.state.since.saturating_add(1) };
+        overtakes
+    }
+
+    fn send(&mut self, packet: Packet<A>, budget: &mut Budget, out: &mut PacketList<A>) {
+        self.stats.packets += u64::from(packet.segs());
+        self.stats.bytes += packet.len() as u64;
+        budget.spend(1, packet.len() as u64);
+        out.push_back(packet);
+    }
+}
+
+/// Changes one bit.
+fn corrupt<A: Arch>(packet: &mut Packet<A>, rng: &mut Rng) {
+    if packet.len() > 0 {
+        let bit = rng.below(packet.len() as u64 * 8) as usize;
+        packet.data_mut()[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+impl<A: Arch> Qdisc<A> for Netem<A> {
+    fn kind(&self) -> &'static str {
+        "netem"
+    }
+
+    fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let State { rng, lossy, corrupt: damage, .. } = &mut self.state;
+        if lossy.is_next(&self.params.loss, rng) {
+            if !(self.params.ecn && set_ce(&mut packet)) {
+                self.stats.drops += 1;
+                self.counts.dropped += 1;
+                cx.drop(packet, DropReason::QdiscDrop);
+                // The network loses it, and its sender does not know.
+                return Verdict::Success;
+            }
+            self.counts.ecn_marked += 1;
+        }
+        if damage.happens(self.params.corrupt, rng) {
+            corrupt(&mut packet, rng);
+            self.counts.corrupted += 1;
+        }
+        if self.qlen() >= self.params.limit as usize {
+            self.stats.drops += 1;
+            cx.drop(packet, DropReason::QdiscOverlimit);
+            return Verdict::Drop;
+        }
+        if self.overtakes() {
+            self.counts.reordered += 1;
+            self.ahead.push_front(packet);
+            return Verdict::Success;
+        }
+        let now = cx.clock.now();
+        let time = self.time(packet.len(), now);
+        self.counts.delayed += u64::from(time > now);
+        self.queue.push(time, packet);
+        Verdict::Success
+    }
+
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let now = cx.clock.now();
+        while budget.is_left() {
+            if let Some(packet) = self.ahead.pop_front() {
+                self.send(packet, &mut budget, out);
+                continue;
+            }
+            let Some(due) = self.queue.next_time() else { return };
+            let State { slot: opening, rng, .. } = &mut self.state;
+            let opens = self.params.slot.as_ref().map_or(due, |slot| opening.of(due, slot, rng));
+            if due.max(opens) > now {
+                return;
+            }
+            let Some((_, packet)) = self.queue.pop() else { return };
+            if let Some(slot) = &self.params.slot {
+                opening.spend(packet.len() as u64, now, slot, rng);
+            }
+            self.send(packet, &mut budget, out);
+        }
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        while let Some(packet) = self.ahead.pop_front().or_else(|| Some(self.queue.pop()?.1)) {
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+        self.last = 0;
+        self.state.slot = Opening::default();
+    }
+
+    /// What is queued keeps its time. Corruption, rate, slots, ecn and the distribution stay unless they are said anew;
+    /// everything else is as in a new qdisc.
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        let mut params = Params::parse(words, &self.params)?;
+        let rng = match params.seed {
+            Some(seed) => Rng::new(Some(seed)),
+            None => std::mem::replace(&mut self.state.rng, Rng::new(Some(0))),
+        };
+        params.seed = params.seed.or(self.params.seed);
+        self.state = State::new(rng);
+        self.params = params;
+        Ok(())
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len() + self.ahead.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        let backlog = self.queue.bytes() + self.ahead.bytes();
+        QdiscStats { backlog, qlen: self.qlen() as u64, ..self.stats }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        self.params.options(style)
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        let Counts { delayed, dropped, corrupted, reordered, ecn_marked } = self.counts;
+        let mut options = Options::new(style);
+        options.put("delayed", delayed, format_args!("  delayed {delayed}"));
+        options.number("dropped", dropped).number("corrupted", corrupted).number("duplicated", 0);
+        options.number("reordered", reordered).number("ecn_marked", ecn_marked);
+        Some(options)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let due = self.queue.next_time()?;
+        Some(if self.params.slot.is_some() { due.max(self.state.slot.at) } else { due })
+    }
+}
+
+#[cfg(test)]
+mod tests;

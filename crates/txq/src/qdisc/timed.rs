@@ -1,0 +1,102 @@
+//! Packets by the time at which they may leave: the queue inside netem and etf.
+//!
+//! Packets mostly come in the order of their times. Those go to the end of a FIFO; only one whose time is before that of
+//! the FIFO's last goes to a heap. What leaves next is the earlier of the two fronts. Neither allocates for a packet once
+//! it has had as many as it has now.
+//!
+//! The kernel's counterparts are netem's `tfifo` and etf's red-black tree.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::arch::{Arch, Nanos};
+use crate::packet::Packet;
+
+/// A packet with its time. Of two with the same time the older is the lesser.
+struct Entry<A: Arch> {
+    time: Nanos,
+    number: u64,
+    packet: Packet<A>,
+}
+
+impl<A: Arch> Entry<A> {
+    fn key(&self) -> (Nanos, u64) {
+        (self.time, self.number)
+    }
+}
+
+impl<A: Arch> PartialEq for Entry<A> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<A: Arch> Eq for Entry<A> {}
+
+impl<A: Arch> PartialOrd for Entry<A> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<A: Arch> Ord for Entry<A> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// The queue.
+pub(super) struct Timed<A: Arch> {
+    in_order: VecDeque<Entry<A>>,
+    out_of_order: BinaryHeap<Reverse<Entry<A>>>,
+    bytes: u64,
+    /// The next packet's number.
+    number: u64,
+}
+
+impl<A: Arch> Timed<A> {
+    pub(super) fn new() -> Self {
+        Self { in_order: VecDeque::new(), out_of_order: BinaryHeap::new(), bytes: 0, number: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.in_order.len() + self.out_of_order.len()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn push(&mut self, time: Nanos, packet: Packet<A>) {
+        self.bytes += packet.len() as u64;
+        let entry = Entry { time, number: self.number, packet };
+        self.number += 1;
+        if self.in_order.back().is_some_and(|last| time < last.time) {
+            self.out_of_order.push(Reverse(entry));
+        } else {
+            self.in_order.push_back(entry);
+        }
+    }
+
+    /// The time of the packet that is next.
+    pub(super) fn next_time(&self) -> Option<Nanos> {
+        let in_order = self.in_order.front().map(|entry| entry.time);
+        let out_of_order = self.out_of_order.peek().map(|Reverse(entry)| entry.time);
+        in_order.into_iter().chain(out_of_order).min()
+    }
+
+    /// Takes the packet that is next, with its time.
+    pub(super) fn pop(&mut self) -> Option<(Nanos, Packet<A>)> {
+        let from_heap = match (self.in_order.front(), self.out_of_order.peek()) {
+            (Some(a), Some(Reverse(b))) => b < a,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        let Entry { time, packet, .. } = match from_heap {
+            true => self.out_of_order.pop()?.0,
+            false => self.in_order.pop_front()?,
+        };
+        self.bytes -= packet.len() as u64;
+        Some((time, packet))
+    }
+}
