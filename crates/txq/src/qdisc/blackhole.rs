@@ -53,3 +53,6 @@ impl<A: Arch> Qdisc<A> for Blackhole {
         self.stats
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,3 +100,6 @@ impl<A: Arch> Timed<A> {
         Some((time, packet))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,223 @@
+//! The queue against a sorted list, and what the tests of its users share.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::arch::Native;
+use crate::driver::Clock;
+use crate::drop::{DropCounts, DropReason};
+use crate::packet::PacketList;
+use crate::pool::{Backing, Cache, Pool, PoolConfig};
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build};
+use crate::tc::{ParseError, Style, Words};
+
+pub(in crate::qdisc) const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
+pub(in crate::qdisc) const MS: Nanos = 1_000_000;
+
+/// The qdisc that a text describes.
+pub(in crate::qdisc) fn try_build(text: &str) -> Result<Box<dyn Qdisc>, ParseError> {
+    let Built::Qdisc(qdisc) = build::<Native>(text, &ENV)?.1 else { panic!("{text} holds no packets") };
+    Ok(qdisc)
+}
+
+/// A qdisc in virtual time.
+pub(in crate::qdisc) struct Bench {
+    pub(in crate::qdisc) qdisc: Box<dyn Qdisc>,
+    pub(in crate::qdisc) cache: Cache,
+    pub(in crate::qdisc) now: Nanos,
+    pub(in crate::qdisc) to_free: PacketList,
+    pub(in crate::qdisc) drops: DropCounts,
+    pub(in crate::qdisc) numbers: u64,
+}
+
+impl Bench {
+    pub(in crate::qdisc) fn new(text: &str) -> Self {
+        let config =
+            PoolConfig { buffers: 8192, room: 1514, backing: Backing::Heap, ..PoolConfig::default() };
+        let cache = Pool::new(&config).unwrap().cache("test", 0);
+        let (to_free, drops) = (PacketList::new(), DropCounts::default());
+        Self { qdisc: try_build(text).unwrap(), cache, now: 1000 * MS, to_free, drops, numbers: 0 }
+    }
+
+    pub(in crate::qdisc) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
+        let mut clock = Clock::at(self.now);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        f(&mut *self.qdisc, &mut cx)
+    }
+
+    pub(in crate::qdisc) fn packet(&mut self, bytes: usize) -> Packet {
+        let mut packet = self.cache.alloc(bytes).unwrap();
+        packet.set_cookie(self.numbers);
+        self.numbers += 1;
+        packet
+    }
+
+    pub(in crate::qdisc) fn push(&mut self, packet: Packet) -> Verdict {
+        self.with(|q, cx| q.enqueue(packet, cx))
+    }
+
+    pub(in crate::qdisc) fn enqueue(&mut self, bytes: usize) -> Verdict {
+        let packet = self.packet(bytes);
+        self.push(packet)
+    }
+
+    pub(in crate::qdisc) fn enqueue_at(&mut self, departure: Nanos) -> Verdict {
+        let mut packet = self.packet(100);
+        packet.set_departure(departure);
+        self.push(packet)
+    }
+
+    /// What may leave now.
+    pub(in crate::qdisc) fn dequeue(&mut self, budget: Budget) -> PacketList {
+        let mut out = PacketList::new();
+        self.with(|q, cx| q.dequeue_batch(budget, &mut out, cx));
+        out
+    }
+
+    /// The numbers of all that may leave now.
+    pub(in crate::qdisc) fn sent(&mut self) -> Vec<u64> {
+        self.dequeue(Budget::packets(usize::MAX)).iter().map(Packet::cookie).collect()
+    }
+
+    /// Goes from event to event until nothing is queued: when each packet left, and its number.
+    pub(in crate::qdisc) fn run(&mut self) -> Vec<(Nanos, u64)> {
+        let mut sent = Vec::new();
+        loop {
+            let numbers = self.sent();
+            sent.extend(numbers.into_iter().map(|number| (self.now, number)));
+            if self.qdisc.qlen() == 0 {
+                return sent;
+            }
+            let next = self.qdisc.next_event().expect("packets wait for a time");
+            assert!(next > self.now, "an event that has been");
+            self.now = next;
+        }
+    }
+
+    pub(in crate::qdisc) fn change(&mut self, text: &str) -> Result<(), ParseError> {
+        self.with(|q, cx| q.change(&mut Words::split(text), &ENV, cx))
+    }
+
+    pub(in crate::qdisc) fn counter(&self, key: &str) -> u64 {
+        self.qdisc.xstats(Style::default()).unwrap().json()[key].as_u64().unwrap()
+    }
+}
+
+/// One operation on a qdisc.
+#[derive(Debug, Clone)]
+pub(in crate::qdisc) enum Op {
+    /// A packet of so many bytes and segments, that leaves so long after now or before it.
+    Enqueue(usize, u16, i64),
+    /// Within so many packets and bytes.
+    Dequeue(usize, u64),
+    /// So much later.
+    Wait(Nanos),
+    /// To the next event.
+    Event,
+    Change(String),
+    Reset,
+}
+
+pub(in crate::qdisc) fn ops(changes: BoxedStrategy<String>) -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        8 => (0usize..1500, prop_oneof![4 => Just(1u16), 1 => 2u16..40], -1_000_000i64..20_000_000)
+            .prop_map(|(b, s, t)| Op::Enqueue(b, s, t)),
+        4 => (1usize..20, prop_oneof![Just(u64::MAX), 0u64..6000]).prop_map(|(n, b)| Op::Dequeue(n, b)),
+        2 => (0u64..5_000_000).prop_map(Op::Wait),
+        3 => Just(Op::Event),
+        1 => changes.prop_map(Op::Change),
+        1 => Just(Op::Reset),
+    ];
+    prop::collection::vec(op, 1..150)
+}
+
+/// Under any operations each packet is sent once, dropped once or queued, `qlen` and `backlog` are exact, and what is
+/// queued leaves.
+pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
+    let mut bench = Bench::new(text);
+    let (mut sizes, mut segs) = (Vec::new(), Vec::new());
+    let (mut sent, mut freed) = (Vec::new(), 0);
+    for op in ops {
+        match op {
+            Op::Enqueue(bytes, segments, after) => {
+                let mut packet = bench.packet(*bytes);
+                packet.set_gso(100, *segments);
+                packet.set_departure(bench.now.saturating_add_signed(*after));
+                sizes.push(*bytes as u64);
+                segs.push(u64::from(*segments));
+                let before = bench.drops.total();
+                if bench.push(packet) == Verdict::Drop {
+                    assert_eq!(bench.drops.total(), before + 1);
+                }
+            }
+            Op::Dequeue(packets, bytes) => {
+                let out = bench.dequeue(Budget::new(*packets, *bytes));
+                assert!(out.len() <= *packets);
+                if out.is_empty() && bench.qdisc.qlen() > 0 {
+                    assert!(bench.qdisc.next_event().expect("what waits has a time") > bench.now);
+                }
+                sent.extend(out.iter().map(Packet::cookie));
+            }
+            Op::Wait(time) => bench.now = bench.now.saturating_add(*time),
+            Op::Event => bench.now = bench.qdisc.next_event().unwrap_or(0).max(bench.now),
+            Op::Change(text) => {
+                let _ = bench.change(text);
+            }
+            Op::Reset => bench.with(|q, cx| q.reset(cx)),
+        }
+        freed += bench.to_free.len() as u64;
+        let gone = std::mem::take(&mut bench.to_free);
+        assert!(gone.iter().all(|p| p.drop_reason() != DropReason::NotSpecified));
+        sent.extend(gone.iter().map(Packet::cookie));
+        // `sent` has what was freed, too: all that is no longer queued, each once.
+        let stats = bench.qdisc.stats();
+        assert_eq!(sizes.len() as u64, sent.len() as u64 + stats.qlen);
+        assert_eq!(stats.qlen, bench.qdisc.qlen() as u64);
+        assert_eq!(
+            stats.backlog,
+            sizes.iter().sum::<u64>() - sent.iter().map(|&n| sizes[n as usize]).sum::<u64>()
+        );
+        assert_eq!(freed, bench.drops.total());
+        assert_eq!(stats.drops, freed - bench.drops.get(DropReason::QueuePurge));
+    }
+    bench.now = bench.now.saturating_add(10_000 * MS);
+    sent.extend(bench.run().into_iter().map(|(_, number)| number));
+    sent.extend(bench.to_free.iter().map(Packet::cookie));
+    sent.sort_unstable();
+    assert_eq!(sent, (0..bench.numbers).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+
+    #[test]
+    fn gives_what_a_sorted_list_gives(ops in prop::collection::vec(prop::option::weighted(0.6, 0u64..40), 1..200)) {
+        let mut bench = Bench::new("pfifo");
+        let (mut queue, mut model): (Timed<Native>, Vec<(Nanos, u64)>) = (Timed::new(), Vec::new());
+        for op in ops {
+            if let Some(time) = op {
+                let packet = bench.packet(time as usize);
+                model.push((time, packet.cookie()));
+                model.sort_unstable();
+                queue.push(time, packet);
+            } else {
+                prop_assert_eq!(queue.next_time(), model.first().map(|m| m.0));
+                let popped = queue.pop().map(|(time, packet)| (time, packet.cookie()));
+                prop_assert_eq!(popped, (!model.is_empty()).then(|| model.remove(0)));
+            }
+            prop_assert_eq!(queue.len(), model.len());
+            prop_assert_eq!(queue.bytes(), model.iter().map(|m| m.0).sum::<u64>());
+        }
+    }
+}
+
+/// Packets that come in order never reach the heap.
+#[test]
+fn who_comes_in_order_waits_in_a_fifo() {
+    let mut bench = Bench::new("pfifo");
+    let mut queue: Timed<Native> = Timed::new();
+    for time in [1, 1, 2, 5] {
+        queue.push(time, bench.packet(1));
+    }
+    assert!(queue.out_of_order.is_empty());
+}
