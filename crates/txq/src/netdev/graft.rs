@@ -77,11 +77,12 @@ impl<A: Arch> NetDev<A> {
                 return Err(error.with_remedy("it is the default one: replace it instead"));
             }
             if header.handle.is_some_and(|h| h != found.handle) {
-                return Err(ParseError::new("Error: Invalid handle specified.")
+                return Err(ParseError::new("Error: Invalid handle.")
                     .with_remedy(format!("the qdisc there is {}", found.handle)));
             }
             if header.kind.is_some_and(|kind| kind != found.kind) {
-                return Err(wrong_kind(found.kind));
+                return Err(ParseError::new("Error: Invalid qdisc name.")
+                    .with_remedy(format!("the qdisc there is {}", found.kind)));
             }
             match found.place {
                 Place::Root => {
