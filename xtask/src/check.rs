@@ -1,8 +1,8 @@
 //! The checkers. Each finds what the others cannot: loom orderings, shuttle longer interleavings, Miri undefined behaviour,
 //! TSan races of real threads, the fuzzer bad input, chaos what happens when everything happens, the mutants tests that
-//! cannot fail.
+//! cannot fail, the oracle what Linux does otherwise.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::{cargo, root};
@@ -26,13 +26,18 @@ pub(crate) enum Checker {
     Mutants,
     /// That the generic code compiles to what std atomics compile to
     Asm,
+    /// Linux's own qdiscs, booted as a process, under the same packets: what differs (docs/fidelity.md)
+    Oracle,
     /// All of them
     All,
 }
 
 const FUZZ_TARGETS: [&str; 4] = ["mask", "dissect", "tc", "capture"];
 
-pub(crate) fn run(checker: Checker, deep: bool) -> Result<()> {
+pub(crate) fn run(checker: Checker, deep: bool, filter: Option<&str>) -> Result<()> {
+    if filter.is_some() && checker != Checker::Oracle {
+        bail!("only the oracle takes a filter");
+    }
     match checker {
         Checker::Loom => models("under_loom", deep),
         Checker::Shuttle => models("under_shuttle", deep),
@@ -42,9 +47,11 @@ pub(crate) fn run(checker: Checker, deep: bool) -> Result<()> {
         Checker::Chaos => chaos(deep),
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
+        Checker::Oracle => oracle(deep, filter),
         Checker::All => {
-            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Shuttle, Tsan};
-            [Loom, Shuttle, Asm, Miri, Tsan, Fuzz, Chaos, Mutants].into_iter().try_for_each(|c| run(c, deep))
+            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Shuttle, Tsan};
+            let all = [Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
+            all.into_iter().try_for_each(|c| run(c, deep, None))
         }
     }
 }
@@ -107,6 +114,12 @@ fn fuzz(deep: bool) -> Result<()> {
 fn chaos(deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq", "--test", "chaos"]);
     crate::run(command.env("TXQ_CHAOS_SECONDS", if deep { "600" } else { "30" }))
+}
+
+/// It is built as the tests build it: the kernel takes the time.
+fn oracle(deep: bool, filter: Option<&str>) -> Result<()> {
+    let mut command = cargo(false, &["run", "--quiet", "-p", "txq-check", "--bin", "oracle", "--"]);
+    crate::run(command.args(deep.then_some("--deep")).args(filter))
 }
 
 fn run_release(bin: &str) -> Result<()> {

@@ -28,6 +28,8 @@ enum Chore {
         /// Explore as far as it goes, for hours if need be
         #[arg(long)]
         deep: bool,
+        /// Of the oracle's scripts only those with this in their names
+        filter: Option<String>,
     },
     /// Run the criterion benchmarks and print their table
     Bench {
@@ -39,7 +41,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().chore {
-        Chore::Check { checker, deep } => check::run(checker, deep),
+        Chore::Check { checker, deep, filter } => check::run(checker, deep, filter.as_deref()),
         Chore::Bench { last } => bench::run(last),
     };
     match done {

@@ -210,10 +210,9 @@ impl<A: Arch> NetDev<A> {
         let roots = shared.roots_in_force();
         let Some(children) = &tree.children else {
             let root = &roots[0];
-            let refcnt = match root.txq {
-                None => 1 + shared.txqs.len() as u32,
-                Some(_) if shared.rule().shape() == Shape::NoQueue => 2,
-                Some(_) => 1,
+            let refcnt = match shared.rule().shape() {
+                Shape::NoQueue => 2,
+                _ => 1 + shared.txqs.len() as u32,
             };
             return of(root, tree.root, Handle::ROOT, refcnt);
         };

@@ -59,7 +59,8 @@ fn a_replaced_qdisc_is_purged_and_the_device_counts_on() {
         let mut sender = dev.sender("s");
         let _ = send(&mut sender, 0, 0, 0..10);
         dev.replace_qdisc("root handle 7: bfifo limit 9000").unwrap();
-        assert!(shown(&dev).starts_with("qdisc bfifo 7: dev wires root limit 9000b"), "{}", shown(&dev));
+        let text = shown(&dev);
+        assert!(text.starts_with("qdisc bfifo 7: dev wires root refcnt 2 limit 9000b"), "{text}");
         let new = dev.qdiscs(Default::default())[0].stats;
         assert_eq!((new.packets, new.qlen, new.requeues), (0, 0, 0));
         let _ = send(&mut sender, 0, 0, 10..13);

@@ -84,7 +84,8 @@ impl<A: Arch> NetDev<A> {
                     .with_remedy(format!("the qdisc there is {}", found.handle)));
             }
             if header.kind.is_some_and(|kind| kind != found.kind) {
-                return Err(wrong_kind(found.kind));
+                return Err(ParseError::new("Error: Invalid qdisc name.")
+                    .with_remedy(format!("the qdisc there is {}", found.kind)));
             }
             match found.place {
                 Place::Root => {

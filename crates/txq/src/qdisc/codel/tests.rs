@@ -180,7 +180,7 @@ fn the_gap_is_the_interval_by_the_root() {
 /// Section 5.5: "if the queue has been dropping recently, start from where it was".
 #[test]
 fn dropping_resumes_at_its_rate_within_16_intervals() {
-    for (pause, fresh) in [(200 * MS, false), (1400 * MS, false), (2500 * MS, true)] {
+    for (pause, fresh) in [(200 * MS, false), (1480 * MS, false), (1560 * MS, true)] {
         let mut bench = Bench::new("codel");
         let drops = bench.stand(20, 2000 * MS).len() as f64;
         let _ = bench.stand(1, pause);

@@ -10,6 +10,9 @@ use crate::qdisc::codel::law::{self, Counts, Goal, Law};
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
+/// Flows among which the one with the most bytes is looked for at a time.
+const BLOCK: usize = 64;
+
 struct Flow<A: Arch> {
     queue: PacketList<A>,
     law: Law,
@@ -56,6 +59,8 @@ pub(super) struct Flows<A: Arch> {
     flows: Box<[Flow<A>]>,
     /// The bytes of each queue once more, side by side, to find the most of them fast.
     backlogs: Box<[u32]>,
+    /// For each block of those: no queue of it has more.
+    tops: Box<[u32]>,
     new: List,
     old: List,
     len: usize,
@@ -107,6 +112,7 @@ impl<A: Arch> Flows<A> {
         Self {
             flows: (0..count).map(|_| flow()).collect(),
             backlogs: vec![0; count as usize].into(),
+            tops: vec![0; (count as usize).div_ceil(BLOCK)].into(),
             new: List::EMPTY,
             old: List::EMPTY,
             len: 0,
@@ -155,7 +161,10 @@ impl<A: Arch> Flows<A> {
         self.bytes += packet.len() as u64;
         let flow = &mut self.flows[index];
         flow.queue.push_back(packet);
-        self.backlogs[index] = backlog(&flow.queue);
+        let backlog = backlog(&flow.queue);
+        self.backlogs[index] = backlog;
+        let top = &mut self.tops[index / BLOCK];
+        *top = backlog.max(*top);
         if !flow.listed {
             flow.listed = true;
             flow.deficit = quantum as i32;
@@ -226,18 +235,25 @@ impl<A: Arch> Flows<A> {
     }
 
     /// The flow with the most bytes; `flow` if none has more.
-    pub(super) fn fattest(&self, flow: usize) -> usize {
-        const BLOCK: usize = 64;
-        let (mut most, mut at) = (self.backlogs[flow], None);
-        for (n, block) in self.backlogs.chunks(BLOCK).enumerate() {
+    ///
+    /// The block that may have it is looked through, and then again the next, until one holds what it promises. A
+    /// promise is made by a push, and looking makes it true: a push pays for one look at most.
+    pub(super) fn fattest(&mut self, flow: usize) -> usize {
+        loop {
+            let (block, &may) = self.tops.iter().enumerate().max_by_key(|&(_, &top)| top).unwrap_or((0, &0));
+            if may <= self.backlogs[flow] {
+                return flow;
+            }
+            let start = block * BLOCK;
+            let end = (start + BLOCK).min(self.backlogs.len());
+            let backlogs = &self.backlogs[start..end];
             // Without a branch for each, so that the compiler compares several at a time.
-            let max = block.iter().fold(0, |max, &bytes| max.max(bytes));
-            if max > most {
-                (most, at) = (max, Some(n * BLOCK));
+            let most = backlogs.iter().fold(0, |most, &bytes| most.max(bytes));
+            self.tops[block] = most;
+            if most == may {
+                return start + backlogs.iter().position(|&bytes| bytes == most).unwrap_or_default();
             }
         }
-        let Some(start) = at else { return flow };
-        start + self.backlogs[start..].iter().position(|&bytes| bytes == most).unwrap_or_default()
     }
 
     /// A flow that has packets.
@@ -254,6 +270,7 @@ impl<A: Arch> Flows<A> {
             (flow.law, flow.listed) = (Law::default(), false);
         }
         self.backlogs.fill(0);
+        self.tops.fill(0);
         (self.new, self.old) = (List::EMPTY, List::EMPTY);
         (self.len, self.bytes) = (0, 0);
     }

@@ -1,0 +1,177 @@
+//! Tells the differences between two records of one script, and forgives what the script says. For every script it
+//! forgives three things, and no more:
+//!
+//! - Usage: tc's and ours after an error are different texts.
+//! - Handles that nobody named: the kernel counts them over all devices.
+//! - The parked packet. The kernel lets a packet that finds the queue empty go past it, and learns then that the
+//!   device is busy: it has counted the packet as sent and as requeued, and keeps it in front of all others. txq looks
+//!   first, and queues it. So `requeues` may be more in the kernel, and while packets are queued, `Sent` one packet more.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::frame;
+use crate::path::{Left, Record};
+use crate::script::{Order, Script};
+
+/// How many differences of a script are told: the later ones follow from the first.
+const TOLD: usize = 3;
+
+pub(crate) fn compare(script: &Script, kernel: &Record, txq: &Record) -> Vec<String> {
+    let (mut handles, mut our_handles) = (Handles::default(), Handles::default());
+    let mut told = Vec::new();
+    for (line, (theirs, ours)) in script.lines.iter().zip(kernel.steps.iter().zip(&txq.steps)) {
+        let mut what = String::new();
+        order(script, &theirs.left, &ours.left, &mut what);
+        let theirs = unpark(without_usage(&theirs.said), &ours.said);
+        let theirs = handles.rename(&mask(&theirs, &script.ignore));
+        let ours = our_handles.rename(&mask(&ours.said, &script.ignore));
+        texts(&theirs, &ours, &mut what);
+        if line.differs && what.is_empty() {
+            what = "    it is known to differ, and does so no more".into();
+        } else if line.differs {
+            what.clear();
+        }
+        if !what.is_empty() {
+            told.push(format!("  {}.txt:{}: {}\n{}", script.name, line.number, line.action, what.trim_end()));
+        }
+    }
+    let more = told.len().saturating_sub(TOLD);
+    if more > 0 {
+        told.truncate(TOLD);
+        told.push(format!("  and {more} more"));
+    }
+    told
+}
+
+/// Compares which packets left, as far as the script wants.
+fn order(script: &Script, kernel: &[Left], txq: &[Left], what: &mut String) {
+    let enough = kernel.len().min(txq.len());
+    let cookies = |left: &[Left]| -> Vec<u64> { left.iter().map(|left| left.cookie).collect() };
+    let same = match script.order {
+        Order::Exact => cookies(&kernel[..enough]) == cookies(&txq[..enough]),
+        Order::Flow => {
+            let (theirs, ours) = (by_flow(kernel), by_flow(txq));
+            let flows = theirs.keys().chain(ours.keys());
+            flows.into_iter().all(|flow| {
+                let none = Vec::new();
+                let (theirs, ours) = (theirs.get(flow).unwrap_or(&none), ours.get(flow).unwrap_or(&none));
+                let enough = theirs.len().min(ours.len());
+                theirs[..enough] == ours[..enough] && theirs.len().abs_diff(ours.len()) <= script.within
+            })
+        }
+        Order::None => true,
+    };
+    if !same || kernel.len().abs_diff(txq.len()) > script.within {
+        let list = |left: &[Left]| -> String {
+            let name = |left: &Left| format!("{}/{}", left.cookie as u32, frame::flow(left.cookie));
+            left.iter().map(name).collect::<Vec<_>>().join(" ")
+        };
+        let _ =
+            writeln!(what, "    kernel: packet/flow {}\n    txq:    packet/flow {}", list(kernel), list(txq));
+    }
+}
+
+fn by_flow(left: &[Left]) -> BTreeMap<u64, Vec<u64>> {
+    let mut flows: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    left.iter().for_each(|left| flows.entry(frame::flow(left.cookie)).or_default().push(left.cookie));
+    flows
+}
+
+fn texts(kernel: &str, txq: &str, what: &mut String) {
+    let (mut theirs, mut ours) = (kernel.split('\n'), txq.split('\n'));
+    loop {
+        match (theirs.next(), ours.next()) {
+            (None, None) => break,
+            (theirs, ours) if theirs == ours => {}
+            (theirs, ours) => {
+                let show =
+                    |line: Option<&str>| line.map_or("(no line)".to_owned(), |line| format!("{line:?}"));
+                let _ = writeln!(what, "    kernel: {}\n    txq:    {}", show(theirs), show(ours));
+            }
+        }
+    }
+}
+
+fn without_usage(said: &str) -> &str {
+    said.find("Usage:").map_or(said, |at| &said[..at])
+}
+
+/// What the kernel shows, with the counters that it would have without a parked packet, where one explains them.
+fn unpark(kernel: &str, txq: &str) -> String {
+    let mut text = kernel.to_owned();
+    let json = |said: &str| said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    let (Some(Value::Array(theirs)), Some(Value::Array(ours))) = (json(kernel), json(txq)) else {
+        return text;
+    };
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        let number = |qdisc: &Value, key: &str| qdisc[key].as_u64().unwrap_or_default();
+        let pair = |key: &str| (number(theirs, key), number(ours, key));
+        let (requeues, packets, bytes) = (pair("requeues"), pair("packets"), pair("bytes"));
+        if requeues.0 <= requeues.1 {
+            continue;
+        }
+        let spelled = [(" requeues ", ")"), (" requeues ", "\n"), ("\"requeues\":", ",")];
+        for (before, after) in spelled {
+            let of = |n: u64| format!("{before}{n}{after}");
+            text = text.replace(&of(requeues.0), &of(requeues.1));
+        }
+        if number(theirs, "qlen") > 0 && packets.0 == packets.1 + 1 && bytes.0 > bytes.1 {
+            let line = |bytes: u64, packets: u64| format!(" Sent {bytes} bytes {packets} pkt ");
+            text = text.replace(&line(bytes.0, packets.0), &line(bytes.1, packets.1));
+            let keys = |bytes: u64, packets: u64| format!("\"bytes\":{bytes},\"packets\":{packets},");
+            text = text.replace(&keys(bytes.0, packets.0), &keys(bytes.1, packets.1));
+        }
+    }
+    text
+}
+
+/// Writes `~` for the number after each ignored word: ` WORD 12ms`, `WORD,`, and `"WORD":12`.
+fn mask(text: &str, ignore: &[String]) -> String {
+    let mut text = text.to_owned();
+    for word in ignore {
+        for key in [format!("{word} "), format!("\"{word}\":")] {
+            let mut from = 0;
+            while let Some(at) = text[from..].find(&key).map(|at| from + at) {
+                from = at + key.len();
+                let whole = !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                let end = text[from..].find(|c: char| !c.is_ascii_alphanumeric() && !".%-".contains(c));
+                let end = end.map_or(text.len(), |end| from + end);
+                if whole {
+                    text.replace_range(from..end, "~");
+                }
+            }
+        }
+    }
+    text
+}
+
+/// Handles that nobody named are counted over all devices since the boot: only which are the same is compared.
+#[derive(Default)]
+struct Handles(Vec<String>);
+
+impl Handles {
+    fn rename(&mut self, text: &str) -> String {
+        let mut renamed = String::new();
+        let mut rest = text;
+        while let Some(colon) = rest.find(':') {
+            let word = rest[..colon].rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
+            let handle = &rest[word..colon];
+            let auto = handle.len() == 4 && ('8'..='f').any(|c| handle.starts_with(c));
+            if auto && handle.bytes().all(|b| b.is_ascii_hexdigit()) {
+                let known = self.0.iter().position(|h| h == handle);
+                let number = known.unwrap_or_else(|| {
+                    self.0.push(handle.to_owned());
+                    self.0.len() - 1
+                });
+                let _ = write!(renamed, "{}auto{number}:", &rest[..word]);
+            } else {
+                renamed += &rest[..=colon];
+            }
+            rest = &rest[colon + 1..];
+        }
+        renamed + rest
+    }
+}

@@ -1,0 +1,212 @@
+//! txq's side: a device of one packet, on a clock that stands where the script's own has stood in the kernel.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{self, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use txq::arch::{Arch, CpuId, Nanos, Native};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::netdev::Builder;
+use txq::packet::{Packet, PacketList};
+use txq::pool::{Backing, PoolConfig};
+use txq::qdisc::Verdict;
+use txq::tc::{ParseError, Style, show_json, show_text};
+use txq::{NetDev, Sender, Worker};
+
+use crate::frame;
+use crate::guest::DEVICE;
+use crate::path::{self, Left, Path, Record};
+use crate::script::{Burst, Script};
+
+thread_local! {
+    static NOW: Cell<Nanos> = const { Cell::new(0) };
+}
+
+/// The real machine but for its clock, which only moves when it is told to. A replay is one thread.
+struct Virtual;
+
+impl Arch for Virtual {
+    type AtomicU32 = <Native as Arch>::AtomicU32;
+    type AtomicU64 = <Native as Arch>::AtomicU64;
+    type AtomicPtr<T: 'static> = <Native as Arch>::AtomicPtr<T>;
+    type Cell<T> = <Native as Arch>::Cell<T>;
+    type Event = <Native as Arch>::Event;
+
+    fn fence(order: Ordering) {
+        atomic::fence(order);
+    }
+    fn cpu() -> CpuId {
+        0
+    }
+    fn now() -> Nanos {
+        NOW.get()
+    }
+    fn relax() {}
+}
+
+/// The device: the packet it keeps, and the one it is done with.
+#[derive(Default)]
+struct Slot {
+    kept: Option<Packet<Virtual>>,
+    done: Option<Packet<Virtual>>,
+}
+
+#[derive(Clone, Default)]
+struct Wire(Arc<Mutex<Slot>>);
+
+impl Wire {
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is done with the packet it keeps, and tells its number.
+    fn finish(&self) -> Option<u64> {
+        let mut slot = self.slot();
+        let packet = slot.kept.take()?;
+        let cookie = packet.cookie();
+        slot.done = Some(packet);
+        Some(cookie)
+    }
+}
+
+impl Driver<Virtual> for Wire {
+    /// A serial line has no link-layer header, which txq adds to every MTU.
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: DEVICE.into(), txqs: 1, mtu: 1500 - 14 }
+    }
+
+    fn open(&mut self, _: u16) -> io::Result<DriverQueue<Virtual>> {
+        Ok(DriverQueue { tx: Box::new(self.clone()), done: Box::new(self.clone()), ring: Some(1) })
+    }
+}
+
+impl Transmit<Virtual> for Wire {
+    fn start_xmit(&mut self, batch: &mut PacketList<Virtual>, _: &mut TxCx<'_, Virtual>) -> Status {
+        let mut slot = self.slot();
+        if slot.kept.is_none() {
+            slot.kept = batch.pop_front();
+        }
+        if batch.is_empty() { Status::Ok } else { Status::Busy { retry: None } }
+    }
+}
+
+impl Complete<Virtual> for Wire {
+    /// Nothing happens by itself, so there is no time to look again.
+    fn poll(&mut self, _: usize, done: &mut PacketList<Virtual>, _: &mut Clock<Virtual>) -> Option<Nanos> {
+        done.extend(self.slot().done.take());
+        Some(Nanos::MAX)
+    }
+}
+
+/// Runs a script at the times of the kernel's record.
+pub(crate) fn run(script: &Script, kernel: &Record) -> Result<Record> {
+    let times: Vec<Nanos> = kernel.steps.iter().map(|step| step.at).collect();
+    NOW.set(times.first().copied().unwrap_or_default());
+    let wire = Wire::default();
+    let pool = PoolConfig { buffers: 1 << 16, room: 1500, backing: Backing::Heap, ..PoolConfig::default() };
+    let dev =
+        Builder::new(Box::new(wire.clone())).pool_config(pool).bql(None).watchdog_timeo(None).build()?;
+    let (sender, worker) = (dev.sender_on("script", 0), dev.worker(0));
+    let record = path::run(script, &mut Replay { dev: &dev, sender, worker, wire: wire.clone(), times });
+    dev.audit().map_err(anyhow::Error::msg).context("txq's counters do not add up")?;
+    *wire.slot() = Slot::default();
+    record
+}
+
+struct Replay<'d> {
+    dev: &'d NetDev<Virtual>,
+    sender: Sender<Virtual>,
+    worker: Worker<Virtual>,
+    wire: Wire,
+    times: Vec<Nanos>,
+}
+
+impl Replay<'_> {
+    /// Does what is to be done until then, each thing at its time.
+    fn advance(&mut self, until: Nanos) {
+        while let Some(next) = self.worker.poll().filter(|&next| next <= until) {
+            NOW.set(next.max(NOW.get()));
+        }
+        NOW.set(until.max(NOW.get()));
+    }
+
+    /// Takes the packet that the device keeps, and lets the next one follow.
+    fn take_one(&mut self, left: &mut Vec<Left>) -> bool {
+        let Some(cookie) = self.wire.finish() else { return false };
+        left.push(Left { cookie, at: NOW.get() });
+        self.advance(NOW.get());
+        true
+    }
+}
+
+impl Path for Replay<'_> {
+    fn begin(&mut self, step: usize) -> u64 {
+        self.advance(self.times[step]);
+        self.times[step]
+    }
+
+    fn tc(&mut self, verb: &str, words: &str) -> Result<String> {
+        let done = match verb {
+            "add" => self.dev.add_qdisc(words),
+            "replace" => self.dev.replace_qdisc(words),
+            "change" => self.dev.change_qdisc(words),
+            _ => self.dev.delete_qdisc(words),
+        };
+        let said = |error: ParseError| format!("{}\n", error.message());
+        Ok(done.err().map(said).unwrap_or_default())
+    }
+
+    fn show(&mut self) -> Result<String> {
+        let mut qdiscs = self.dev.qdiscs(Style::default());
+        qdiscs.iter_mut().for_each(|qdisc| qdisc.dev = None);
+        Ok(format!("{}{}\n", show_text(&qdiscs, true), show_json(&qdiscs, true)))
+    }
+
+    fn send(&mut self, burst: &Burst, first: u32) -> Result<usize> {
+        let mut refused = 0;
+        for count in first..first + burst.n as u32 {
+            let cookie = frame::cookie(burst.flow, count);
+            let mut packet = self.sender.packet(&frame::build(cookie, burst.len))?;
+            packet.set_cookie(cookie);
+            packet.set_priority(burst.prio);
+            packet.set_mark(burst.mark);
+            packet.set_protocol_offsets(0, frame::NETWORK as u16, libc::ETH_P_IP as u16);
+            refused += usize::from(self.sender.xmit(packet) == Verdict::Drop);
+        }
+        Ok(refused)
+    }
+
+    fn take(&mut self, n: usize, left: &mut Vec<Left>) -> Result<()> {
+        for _ in 0..n {
+            if !self.take_one(left) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, ms: u64) -> Result<()> {
+        self.advance(NOW.get() + ms * 1_000_000);
+        Ok(())
+    }
+
+    fn drain(&mut self, ms: u64, left: &mut Vec<Left>) -> Result<()> {
+        let end = NOW.get() + ms * 1_000_000;
+        loop {
+            while self.take_one(left) {}
+            match self.worker.poll() {
+                Some(next) if next <= end => NOW.set(next.max(NOW.get())),
+                _ => break,
+            }
+        }
+        NOW.set(end);
+        Ok(())
+    }
+
+    fn set_tx_queue_len(&mut self, packets: u32) -> Result<()> {
+        self.dev.set_tx_queue_len(packets);
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! What is in a script: a line is a comment (`#`), a setting, or an action.
+//!
+//! | action | what happens |
+//! |---|---|
+//! | `tc qdisc VERB ...` | `tc qdisc VERB dev sl0 ...`; what it prints, errors included, is compared |
+//! | `show` | `tc -s qdisc show`, as text and as JSON |
+//! | `send flow=1 len=100 prio=0 mark=0 n=1` | so many packets, IPv4 and UDP; what is left out is as here |
+//! | `take N` | the device is done with a packet, N times over; which ones is compared |
+//! | `wait MS` | time passes and the device is done with nothing |
+//! | `drain MS` | time passes and the device is done with everything at once |
+//! | `txqueuelen N` | `ip link set sl0 txqueuelen N`; 1000 at first |
+//! | `random seed=1 steps=50 flows=4 len=40..1500 prio=0..15 burst=1..8 take=0..8` | sends and takes drawn from the seed; ten times as many with `--deep` |
+//!
+//! | setting | what it changes |
+//! |---|---|
+//! | `order flow` | packets need leave in the kernel's order only within each flow; `order none`: only as many |
+//! | `within N` | how many packets a step may differ by in number |
+//! | `differs WHY` | the next action is known to differ, for this reason; that it does so no more is told, too |
+//! | `ignore WORD` | the number after this word, or of this JSON key, is not compared: it depends on a clock or on chance |
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// How much of the order is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Exact,
+    Flow,
+    None,
+}
+
+/// Packets that are sent together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Burst {
+    pub(crate) flow: u32,
+    pub(crate) len: usize,
+    pub(crate) prio: u32,
+    pub(crate) mark: u32,
+    pub(crate) n: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    Tc { verb: String, words: String },
+    Show,
+    Send(Burst),
+    Take(usize),
+    Wait(u64),
+    Drain(u64),
+    TxQueueLen(u32),
+}
+
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// In the file, from 1 on.
+    pub(crate) number: usize,
+    pub(crate) action: Action,
+    /// Whether it is known to differ.
+    pub(crate) differs: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) name: String,
+    pub(crate) order: Order,
+    pub(crate) within: usize,
+    pub(crate) ignore: Vec<String>,
+    pub(crate) lines: Vec<Line>,
+}
+
+/// The shortest packet: headers and the number that tells it from others.
+const SHORTEST: usize = 36;
+/// The longest: the device's MTU.
+const LONGEST: usize = 1500;
+
+impl Script {
+    pub(crate) fn parse(name: &str, text: &str, deep: bool) -> Result<Self, String> {
+        let (order, within) = (Order::Exact, 0);
+        let mut script = Self { name: name.to_owned(), order, within, ignore: Vec::new(), lines: Vec::new() };
+        let mut differs = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.starts_with("differs ") {
+                differs = true;
+            } else if !line.is_empty() && !line.starts_with('#') {
+                let first = script.lines.len();
+                script.line(number, line, deep).map_err(|what| format!("line {number}: {line}: {what}"))?;
+                if let Some(line) = script.lines.get_mut(first) {
+                    line.differs = std::mem::take(&mut differs);
+                }
+            }
+        }
+        Ok(script)
+    }
+
+    fn line(&mut self, number: usize, line: &str, deep: bool) -> Result<(), String> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let rest = rest.trim();
+        match word {
+            "order" => {
+                self.order = match rest {
+                    "exact" => Order::Exact,
+                    "flow" => Order::Flow,
+                    "none" => Order::None,
+                    _ => return Err("the order is one of exact, flow, none".into()),
+                }
+            }
+            "within" => self.within = value(rest)?,
+            "ignore" => self.ignore.extend(rest.split_whitespace().map(str::to_owned)),
+            "random" => {
+                let actions = random(rest, deep)?;
+                self.lines.extend(actions.into_iter().map(|action| Line { number, action, differs: false }));
+            }
+            _ => self.lines.push(Line { number, action: action(word, rest)?, differs: false }),
+        }
+        Ok(())
+    }
+}
+
+fn action(word: &str, rest: &str) -> Result<Action, String> {
+    Ok(match word {
+        "tc" => {
+            let words = rest.strip_prefix("qdisc ").ok_or("only tc qdisc can be compared")?;
+            let (verb, words) = words.split_once(' ').unwrap_or((words, ""));
+            if !["add", "change", "replace", "del"].contains(&verb) {
+                return Err("the verb is one of add, change, replace, del".into());
+            }
+            Action::Tc { verb: verb.into(), words: words.trim().into() }
+        }
+        "show" => Action::Show,
+        "send" => {
+            let mut burst = Burst { flow: 1, len: 100, prio: 0, mark: 0, n: 1 };
+            for (key, text) in pairs(rest)? {
+                match key {
+                    "flow" => burst.flow = value(text)?,
+                    "len" => burst.len = value(text)?,
+                    "prio" => burst.prio = value(text)?,
+                    "mark" => burst.mark = value(text)?,
+                    "n" => burst.n = value(text)?,
+                    _ => return Err(format!("{key} is none of flow, len, prio, mark, n")),
+                }
+            }
+            if !(SHORTEST..=LONGEST).contains(&burst.len) {
+                return Err(format!("a packet has {SHORTEST} to {LONGEST} bytes"));
+            }
+            Action::Send(burst)
+        }
+        "take" => Action::Take(value(rest)?),
+        "wait" => Action::Wait(value(rest)?),
+        "drain" => Action::Drain(value(rest)?),
+        "txqueuelen" => Action::TxQueueLen(value(rest)?),
+        _ => return Err(format!("{word} is no action and no setting")),
+    })
+}
+
+fn random(rest: &str, deep: bool) -> Result<Vec<Action>, String> {
+    let (mut seed, mut steps, mut flows) = (1, 50, 4);
+    let (mut len, mut prio, mut burst, mut take) = (40..=1500, 0..=15, 1..=8, 0..=8);
+    for (key, text) in pairs(rest)? {
+        match key {
+            "seed" => seed = value(text)?,
+            "steps" => steps = value(text)?,
+            "flows" => flows = value(text)?,
+            "len" => len = range(text)?,
+            "prio" => prio = range(text)?,
+            "burst" => burst = range(text)?,
+            "take" => take = range(text)?,
+            _ => return Err(format!("{key} is none of seed, steps, flows, len, prio, burst, take")),
+        }
+    }
+    if *len.start() < SHORTEST as u64 || *len.end() > LONGEST as u64 || flows == 0 {
+        return Err(format!("a packet has {SHORTEST} to {LONGEST} bytes, and there is one flow at least"));
+    }
+    let mut draw = Draw(seed);
+    let steps = if deep { steps * 10 } else { steps };
+    let mut actions = Vec::new();
+    for _ in 0..steps {
+        actions.push(Action::Send(Burst {
+            flow: draw.from(&(1..=flows)) as u32,
+            len: draw.from(&len) as usize,
+            prio: draw.from(&prio) as u32,
+            mark: 0,
+            n: draw.from(&burst) as usize,
+        }));
+        actions.push(Action::Take(draw.from(&take) as usize));
+    }
+    Ok(actions)
+}
+
+/// Numbers from a seed (SplitMix64).
+struct Draw(u64);
+
+impl Draw {
+    fn from(&mut self, range: &RangeInclusive<u64>) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        range.start() + (z ^ (z >> 31)) % (range.end() - range.start() + 1)
+    }
+}
+
+fn pairs(text: &str) -> Result<Vec<(&str, &str)>, String> {
+    let pair = |word: &'_ str| -> Result<(usize, usize), String> {
+        word.find('=').map(|at| (at, word.len())).ok_or(format!("{word} is not NAME=VALUE"))
+    };
+    text.split_whitespace().map(|word| pair(word).map(|(at, _)| (&word[..at], &word[at + 1..]))).collect()
+}
+
+fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (first, last) = text.split_once("..").ok_or(format!("{text} is not FIRST..LAST"))?;
+    let range = value(first)?..=value(last)?;
+    if range.is_empty() { Err(format!("nothing is in {text}")) } else { Ok(range) }
+}
+
+fn value<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not such a number"))
+}
+
+/// As it is read, so that a script can be handed on with its random part drawn.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tc { verb, words } => write!(f, "tc qdisc {verb} {words}"),
+            Self::Show => write!(f, "show"),
+            Self::Send(Burst { flow, len, prio, mark, n }) => {
+                write!(f, "send flow={flow} len={len} prio={prio} mark={mark} n={n}")
+            }
+            Self::Take(n) => write!(f, "take {n}"),
+            Self::Wait(ms) => write!(f, "wait {ms}"),
+            Self::Drain(ms) => write!(f, "drain {ms}"),
+            Self::TxQueueLen(n) => write!(f, "txqueuelen {n}"),
+        }
+    }
+}
