@@ -18,6 +18,8 @@ mod mqprio;
 mod noqueue;
 mod pfifo;
 mod pfifo_fast;
+#[cfg_attr(not(test), allow(dead_code, reason = "shared by kinds that hold packets back"))]
+mod wheel;
 
 use crate::arch::{Arch, Nanos, Native};
 use crate::driver::Clock;
