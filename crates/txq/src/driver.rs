@@ -154,6 +154,12 @@ impl<A: Arch> Clock<A> {
         Self { now: None, arch: std::marker::PhantomData }
     }
 
+    /// A clock that has been read.
+    #[cfg(test)]
+    pub(crate) fn at(now: Nanos) -> Self {
+        Self { now: Some(now), ..Self::new() }
+    }
+
     /// The time at which this batch is being handled.
     #[inline]
     pub fn now(&mut self) -> Nanos {

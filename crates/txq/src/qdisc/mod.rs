@@ -9,16 +9,15 @@
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
 mod bfifo;
-#[cfg_attr(not(test), allow(dead_code, reason = "shared by kinds that mark"))]
 mod ecn;
 mod fifo;
+mod fq;
 mod limited;
 mod mq;
 mod mqprio;
 mod noqueue;
 mod pfifo;
 mod pfifo_fast;
-#[cfg_attr(not(test), allow(dead_code, reason = "shared by kinds that hold packets back"))]
 mod wheel;
 
 use crate::arch::{Arch, Nanos, Native};
@@ -221,7 +220,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 6] {
+fn kinds<A: Arch>() -> [Kind<A>; 7] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -229,6 +228,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 6] {
         Kind { name: "bfifo", build: limited::build::<A, bfifo::Bytes> },
         Kind { name: "mq", build: mq::build },
         Kind { name: "mqprio", build: mqprio::build },
+        Kind { name: "fq", build: fq::build },
     ]
 }
 
