@@ -48,10 +48,12 @@ use bands::{Bands, Turn};
 use flow::Place;
 use params::{BANDS, Params};
 use show::Xstats;
-use table::Table;
+use table::{TOGETHER, Table};
 
 /// Packets that the FIFO takes while flows wait for their time.
 const FAST_PATH: usize = 8;
+/// From so many flows on, a cache does not hold them, and those that come next are loaded while others are served.
+const MANY: usize = 2048;
 /// The longest pause that a rate makes after a packet.
 const MAX_PAUSE: Nanos = 1_000_000_000;
 
@@ -205,7 +207,12 @@ impl<A: Arch> Fq<A> {
             let quantum = self.params.quantum.into();
             let turn = self.bands.turn(&mut self.table, quantum, &self.params.weights)?;
             match self.table.flow(turn.flow).due() {
-                Some(due) if due <= now => return self.send(turn, now),
+                Some(due) if due <= now => {
+                    if self.table.len > MANY {
+                        self.table.touch_next(turn.flow);
+                    }
+                    return self.send(turn, now);
+                }
                 Some(due) => self.throttle(turn, due),
                 None => {
                     self.bands.unlink(&mut self.table, turn);
@@ -312,6 +319,19 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         }
         self.band_pkts[band] += 1;
         Verdict::Success
+    }
+
+    fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        while !batch.is_empty() {
+            if self.table.len > MANY {
+                self.table.touch(batch.iter().take(TOGETHER).map(|packet| packet.hash().into()));
+            }
+            for _ in 0..TOGETHER.min(batch.len()) {
+                if let Some(packet) = batch.pop_front() {
+                    let _ = self.enqueue(packet, cx);
+                }
+            }
+        }
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

@@ -90,6 +90,18 @@ impl<A: Arch> Queue<A> {
         self.len() == 0
     }
 
+    /// Anything of the queue's own memory.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        self.list.bytes()
+    }
+
+    /// The time of the last packet in order, 0 if there is none.
+    #[inline]
+    pub(super) fn back_time(&self) -> Nanos {
+        self.list.back().map_or(0, Packet::departure)
+    }
+
     #[inline]
     pub(super) fn push(&mut self, packet: Packet<A>) {
         let at = packet.departure();

@@ -347,3 +347,28 @@ fn frames_without_a_hash_are_told_by_their_headers() {
     assert_eq!([send([8, 0], 1), send([8, 0], 2), send([8, 0], 1)], [1, 2, 2]);
     assert_eq!([send([8, 6], 1), send([8, 6], 2)], [3, 3], "no bit of these hashes counts");
 }
+
+/// More flows than a cache holds: the table grows, and each packet is found again.
+#[test]
+fn many_flows_each_get_their_turn() {
+    let flows = MANY as u32 * 3 / 2;
+    let mut bench = Bench::slow("nopacing quantum 100 initial_quantum 100");
+    for round in 0..2 {
+        let mut batch = PacketList::new();
+        for flow in 1..=flows {
+            let mut packet = bench.cache.alloc(100).unwrap();
+            packet.set_hash(flow);
+            packet.set_cookie(u64::from(flow) << 32 | round);
+            batch.push_back(packet);
+        }
+        bench.with(|q, cx| q.enqueue_batch(&mut batch, cx));
+        assert!(batch.is_empty());
+    }
+    assert_eq!(bench.stat("flows"), u64::from(flows));
+    for round in 0..2 {
+        let mut out: Vec<_> = bench.take(flows as usize).iter().map(|p| p.cookie()).collect();
+        out.sort_unstable();
+        assert_eq!(out, (1..=u64::from(flows)).map(|flow| flow << 32 | round).collect::<Vec<_>>());
+    }
+    assert_eq!((bench.fq.qlen(), bench.stat("inactive")), (0, u64::from(flows)));
+}
