@@ -88,25 +88,24 @@ impl<A: Arch> Schedule<A> {
         self.reap.take(f);
     }
 
-    /// Takes the queues whose time has come. Returns the earliest time that has not.
-    pub(crate) fn take_due(&self, now: impl FnOnce() -> Nanos, mut f: impl FnMut(usize)) -> Option<Nanos> {
-        let earliest = self.timers.iter().map(|t| t.load(Acquire)).min().filter(|&t| t != NEVER)?;
+    /// The earliest time that is set.
+    pub(crate) fn earliest(&self) -> Option<Nanos> {
+        self.timers.iter().map(|t| t.load(Acquire)).min().filter(|&t| t != NEVER)
+    }
+
+    /// Takes the queues whose time has come.
+    pub(crate) fn take_due(&self, now: impl FnOnce() -> Nanos, mut f: impl FnMut(usize)) {
+        let Some(earliest) = self.earliest() else { return };
         let now = now();
         if earliest > now {
-            return Some(earliest);
+            return;
         }
-        let mut next = NEVER;
         for (root, timer) in self.timers.iter().enumerate() {
             let at = timer.load(Acquire);
-            if at > now {
-                next = next.min(at);
-            } else if timer.compare_exchange(at, NEVER, AcqRel, Relaxed).is_ok() {
+            // One that was set to an earlier time just now stays, and is the earliest when the worker looks.
+            if at <= now && timer.compare_exchange(at, NEVER, AcqRel, Relaxed).is_ok() {
                 f(root);
-            } else {
-                // Set to an earlier time just now, so it is due as well; its notification brings us back.
-                next = now;
             }
         }
-        (next != NEVER).then_some(next)
     }
 }

@@ -76,15 +76,15 @@ impl<A: Arch> Worker<A> {
         cx.clock.advance();
         let due = &mut self.due;
         sched.take_run(|root| due.push(root));
-        if let Some(at) = sched.take_due(A::now, |root| due.push(root)) {
-            sooner(at);
-        }
+        sched.take_due(A::now, |root| due.push(root));
         due.reverse();
         while let Some(root) = due.pop() {
             let root = &dev.roots[root];
             root.discipline.run(root, &mut cx);
             cx.clock.advance();
         }
+        // After the queues have run: a shaper that has sent what is due says when the next is.
+        sched.earliest().into_iter().for_each(sooner);
         next
     }
 

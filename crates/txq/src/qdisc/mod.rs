@@ -15,6 +15,7 @@ mod codel;
 mod ecn;
 mod etf;
 mod fifo;
+mod fq;
 mod fq_codel;
 mod limited;
 mod mq;
@@ -28,6 +29,7 @@ mod prio;
 mod rate;
 mod tbf;
 mod timed;
+mod wheel;
 
 use crate::arch::{Arch, Nanos, Native};
 use crate::driver::Clock;
@@ -238,7 +240,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 13] {
+fn kinds<A: Arch>() -> [Kind<A>; 14] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -253,6 +255,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 13] {
         Kind { name: "blackhole", build: blackhole::build },
         Kind { name: "netem", build: netem::build },
         Kind { name: "etf", build: etf::build },
+        Kind { name: "fq", build: fq::build },
     ]
 }
 

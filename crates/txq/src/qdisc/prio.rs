@@ -170,6 +170,7 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
     fn options(&self, style: Style) -> Options {
         let mut options = Options::new(style);
         options.number("bands", self.bands.len() as u64).list("priomap", &self.map.map(u64::from));
+        options.json_only("multiqueue", false);
         options
     }
 

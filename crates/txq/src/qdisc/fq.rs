@@ -1,0 +1,400 @@
+//! fq: fair queueing of many flows, each paced.
+//!
+//! Every flow has a queue of its own. Three bands, chosen by priority, share the device by weight; the flows of a band
+//! take turns by deficit round robin, and a flow that comes back from being idle goes first once. A packet with a
+//! departure time ([`Packet::departure`]) does not leave before it, and `maxrate` spaces the packets of each flow. Flows that
+//! wait for their time are on a timing wheel (`qdisc/wheel.rs`). While there is nothing to be fair about, a packet goes through
+//! one FIFO and no flow is looked up.
+//!
+//! Sources: Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin" (SIGCOMM 1995); new and old flows as
+//! in RFC 8290; earliest departure times as in Carousel (SIGCOMM 2017). The kernel's counterpart is `sch_fq`.
+//!
+//! **Which flow.** The kernel tells flows by socket, and packets without one by `orphan_mask` bits of their hash. Here the
+//! flow hash is the socket: one that the program set, or that steering made, or that is made here from the headers. All 32
+//! bits of it count, so that a million flows are a million queues. `orphan_mask` bounds the flows of frames that are not
+//! IP, which have no ends that could be told apart but their MAC addresses.
+//!
+//! Other differences from Linux:
+//! - Packets in the FIFO count for their band's limit.
+//! - A flow that waits is given an earlier time when a packet with an earlier one comes; Linux lets it wait.
+//! - A packet without a departure time is given its arrival's, and one beyond the horizon, with `horizon_cap`, the capped time.
+//! - Rounds in which no flow could send, because the quantum is much smaller than a packet, are skipped at once.
+//! - When `change` leaves a band with too many packets, each flow loses its first, in turns, until they fit.
+//! - Idle flows are forgotten in the order in which they became idle, when new ones come and when the queue is empty.
+//!   `buckets` is what the flow table begins with; it grows with the flows.
+//! - No socket tells a rate: `maxrate` is the only one. There is no `offload_horizon`, for no device paces.
+
+#![forbid(unsafe_code)]
+
+mod bands;
+mod change;
+mod flow;
+mod params;
+mod show;
+mod table;
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::flow::{FlowHasher, dissect};
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::wheel::Wheel;
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
+use crate::stats::QdiscStats;
+use crate::tc::{Options, ParseError, Style, Words};
+
+use bands::{Bands, Turn};
+use flow::Place;
+use params::{BANDS, Params};
+use show::Xstats;
+use table::{TOGETHER, Table};
+
+/// Packets that the FIFO takes while flows wait for their time.
+const FAST_PATH: usize = 8;
+/// From so many flows on, a cache does not hold them, and those that come next are loaded while others are served.
+const MANY: usize = 2048;
+/// The longest pause that a rate makes after a packet.
+const MAX_PAUSE: Nanos = 1_000_000_000;
+
+fn is_ip(ethertype: u16) -> bool {
+    matches!(ethertype, 0x0800 | 0x86dd)
+}
+
+struct Fq<A: Arch> {
+    params: Params,
+    /// The latest time that was seen: owners' clocks may differ by a batch, and flows must not.
+    now: Nanos,
+    hasher: FlowHasher,
+    /// Packets of the fast path.
+    fifo: PacketList<A>,
+    table: Table<A>,
+    bands: Bands,
+    /// Flows that wait for their time.
+    wheel: Wheel<u32>,
+    /// Packets in the flows, and their bytes.
+    queued: (usize, u64),
+    /// Flows that have packets.
+    busy: usize,
+    /// Packets of each band.
+    band_pkts: [usize; BANDS],
+    stats: QdiscStats,
+    xstats: Xstats,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    let params = Params::new(env).changed(words)?;
+    let random = RandomState::new();
+    let bands = Bands::new(&params.weights);
+    Ok(Built::Qdisc(Box::new(Fq::<A> {
+        params,
+        now: 0,
+        hasher: FlowHasher::new([random.hash_one(1), random.hash_one(2)], false),
+        fifo: PacketList::new(),
+        table: Table::new(),
+        bands,
+        wheel: Wheel::new(),
+        queued: (0, 0),
+        busy: 0,
+        band_pkts: [0; BANDS],
+        stats: QdiscStats::default(),
+        xstats: Xstats::default(),
+    })))
+}
+
+impl<A: Arch> Fq<A> {
+    fn tick(&mut self, cx: &mut Cx<'_, A>) -> Nanos {
+        self.now = self.now.max(cx.clock.now());
+        self.now
+    }
+
+    /// Whether a packet may go through the FIFO: it overtakes nothing, and there is nobody to be fair to.
+    fn is_fast(&self, at: Nanos, now: Nanos) -> bool {
+        at <= now
+            && self.params.maxrate == u32::MAX
+            && (self.qlen() == 0
+                || (self.busy == self.wheel.len()
+                    && self.fifo.len() < FAST_PATH
+                    && self.wheel.next_time().is_none_or(|due| due > now)))
+    }
+
+    /// What tells the packet's flow.
+    #[inline]
+    fn key(&self, packet: &mut Packet<A>) -> u64 {
+        let is_ip = match packet.protocol_offsets() {
+            _ if packet.hash() == 0 => {
+                let found = dissect(packet.data());
+                packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
+                packet.set_hash(self.hasher.hash(&found.keys));
+                is_ip(found.ethertype)
+            }
+            Some((_, _, ethertype)) => is_ip(ethertype),
+            // The program said which flow it is.
+            None => true,
+        };
+        match is_ip {
+            true => packet.hash().into(),
+            false => 1 << 32 | u64::from(packet.hash() & self.params.orphan_mask),
+        }
+    }
+
+    /// Drops a packet that was not queued.
+    fn refuse(&mut self, packet: Packet<A>, reason: DropReason, cx: &mut Cx<'_, A>) -> Verdict {
+        self.stats.drops += 1;
+        cx.drop(packet, reason);
+        Verdict::Drop
+    }
+
+    /// Queues a packet in its flow.
+    fn push(&mut self, packet: Packet<A>, key: u64, band: usize) -> Result<(), Packet<A>> {
+        let now = self.now;
+        let id = match self.table.find(key) {
+            Some(id) => id,
+            None => {
+                self.table.collect(now, 4);
+                let credit = self.params.initial_quantum.into();
+                self.table.create(key, credit, self.params.buckets as usize, now)
+            }
+        };
+        let flow = self.table.flow_mut(id);
+        if flow.queue.len() >= self.params.flow_limit as usize {
+            return Err(packet);
+        }
+        self.queued.0 += 1;
+        self.queued.1 += packet.len() as u64;
+        self.busy += usize::from(flow.queue.is_empty());
+        flow.queue.push(packet);
+        // Goes by it when it is put on a list next.
+        flow.band = band as u8;
+        match flow.place {
+            Place::Idle => {
+                if now.saturating_sub(flow.time) > self.params.refill_delay() {
+                    flow.credit = flow.credit.max(self.params.quantum.into());
+                }
+                self.table.unset_idle(id);
+                self.bands.append(&mut self.table, id, Place::New);
+            }
+            Place::Throttled => {
+                let due = flow.due().unwrap_or(now);
+                if due < flow.time
+                    && let Some(ticket) = flow.ticket.take()
+                {
+                    self.wheel.remove(ticket);
+                    (flow.time, flow.ticket) = (due, Some(self.wheel.insert(due, id)));
+                }
+            }
+            Place::New | Place::Old | Place::Free => {}
+        }
+        Ok(())
+    }
+
+    /// Gives flows whose time has come a turn.
+    fn wake(&mut self, now: Nanos) {
+        while let Some((at, id)) = self.wheel.pop(now) {
+            self.xstats.waked(now - at);
+            self.table.flow_mut(id).ticket = None;
+            self.bands.append(&mut self.table, id, Place::Old);
+        }
+    }
+
+    /// The next packet that may leave now.
+    fn next(&mut self, now: Nanos) -> Option<Packet<A>> {
+        if let Some(packet) = self.fifo.pop_front() {
+            self.band_pkts[self.params.band(&packet)] -= 1;
+            return Some(packet);
+        }
+        loop {
+            let quantum = self.params.quantum.into();
+            let turn = self.bands.turn(&mut self.table, quantum, &self.params.weights)?;
+            match self.table.flow(turn.flow).due() {
+                Some(due) if due <= now => {
+                    if self.table.len > MANY {
+                        self.table.touch_next(turn.flow);
+                    }
+                    return self.send(turn, now);
+                }
+                Some(due) => self.throttle(turn, due),
+                None => {
+                    self.bands.unlink(&mut self.table, turn);
+                    // Behind the others once, or a flow that is idle after each packet would always go first.
+                    if turn.is_new() && self.bands.has_old(turn.band) {
+                        self.bands.append(&mut self.table, turn.flow, Place::Old);
+                    } else {
+                        self.table.set_idle(turn.flow, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has the flow whose turn it is wait.
+    fn throttle(&mut self, turn: Turn, due: Nanos) {
+        self.bands.unlink(&mut self.table, turn);
+        let ticket = self.wheel.insert(due, turn.flow);
+        let flow = self.table.flow_mut(turn.flow);
+        (flow.place, flow.time, flow.ticket) = (Place::Throttled, due, Some(ticket));
+        self.xstats.throttled += 1;
+    }
+
+    /// Takes the first packet of the flow whose turn it is.
+    fn send(&mut self, turn: Turn, now: Nanos) -> Option<Packet<A>> {
+        let flow = self.table.flow_mut(turn.flow);
+        let due = flow.due().unwrap_or(now);
+        let mut packet = flow.queue.pop_front()?;
+        let bytes = packet.len();
+        flow.credit -= bytes as i64;
+        self.queued.0 -= 1;
+        self.queued.1 -= bytes as u64;
+        self.busy -= usize::from(flow.queue.is_empty());
+        self.band_pkts[self.params.band(&packet)] -= 1;
+        self.bands.charge(turn.band, bytes as i64);
+        if let Some(threshold) = self.params.ce_threshold()
+            && now - due > threshold
+        {
+            self.xstats.ce_mark += u64::from(ecn::set_ce(&mut packet));
+        }
+        if let Some(rate) = self.params.rate() {
+            self.pace(turn.flow, rate, bytes as u64, now);
+        }
+        Some(packet)
+    }
+
+    /// Has a flow that has sent so many bytes pause, to keep to its rate.
+    fn pace(&mut self, id: u32, rate: u32, bytes: u64, now: Nanos) {
+        let flow = self.table.flow_mut(id);
+        let bytes = if rate <= self.params.low_rate_threshold {
+            // One packet at a time, or such a flow would send bursts of many milliseconds.
+            flow.credit = 0;
+            bytes
+        } else if flow.credit > 0 {
+            return;
+        } else {
+            bytes.max(self.params.quantum.into())
+        };
+        let pause = bytes.saturating_mul(1_000_000_000).checked_div(rate.into()).unwrap_or(Nanos::MAX);
+        self.xstats.pkts_too_long += u64::from(pause > MAX_PAUSE);
+        let mut pause = pause.min(MAX_PAUSE);
+        if flow.next_time != 0 {
+            // Timers are late: what was lost is made good, up to half a pause.
+            pause -= (pause / 2).min(now.saturating_sub(flow.next_time));
+        }
+        flow.next_time = now + pause;
+    }
+}
+
+impl<A: Arch> Qdisc<A> for Fq<A> {
+    fn kind(&self) -> &'static str {
+        params::SYNTAX.kind
+    }
+
+    fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let now = self.tick(cx);
+        let band = self.params.band(&packet);
+        if self.band_pkts[band] >= self.params.limit as usize {
+            self.xstats.band_drops[band] += 1;
+            return self.refuse(packet, DropReason::FqBandLimit, cx);
+        }
+        let horizon = now.saturating_add(self.params.horizon());
+        match packet.departure() {
+            0 => packet.set_departure(now),
+            at if at <= horizon => {}
+            _ if self.params.horizon_drop => {
+                self.xstats.horizon_drops += 1;
+                return self.refuse(packet, DropReason::FqHorizonLimit, cx);
+            }
+            _ => {
+                self.xstats.horizon_caps += 1;
+                packet.set_departure(horizon);
+            }
+        }
+        if self.is_fast(packet.departure(), now) {
+            self.xstats.fastpath += 1;
+            self.fifo.push_back(packet);
+        } else {
+            let key = self.key(&mut packet);
+            if let Err(packet) = self.push(packet, key, band) {
+                self.xstats.flows_plimit += 1;
+                return self.refuse(packet, DropReason::FqFlowLimit, cx);
+            }
+        }
+        self.band_pkts[band] += 1;
+        Verdict::Success
+    }
+
+    fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        while !batch.is_empty() {
+            if self.table.len > MANY {
+                self.table.touch(batch.iter().take(TOGETHER).map(|packet| packet.hash().into()));
+            }
+            for _ in 0..TOGETHER.min(batch.len()) {
+                if let Some(packet) = batch.pop_front() {
+                    let _ = self.enqueue(packet, cx);
+                }
+            }
+        }
+    }
+
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let now = self.tick(cx);
+        self.wake(now);
+        while budget.is_left()
+            && let Some(packet) = self.next(now)
+        {
+            let bytes = packet.len() as u64;
+            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
+            budget.spend(1, bytes);
+            out.push_back(packet);
+        }
+        if self.qlen() == 0 {
+            self.table.collect(now, 8);
+        }
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        while let Some(packet) = self.fifo.pop_front() {
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+        let flows: Vec<_> = self.table.backlogged().collect();
+        for id in flows {
+            while let Some(packet) = self.table.flow_mut(id).queue.pop_front() {
+                cx.drop(packet, DropReason::QueuePurge);
+            }
+        }
+        self.table.clear();
+        self.bands = Bands::new(&self.params.weights);
+        drop(self.wheel.clear());
+        (self.queued, self.busy, self.band_pkts) = ((0, 0), 0, [0; BANDS]);
+    }
+
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        let params = self.params.changed(words)?;
+        self.go_by(params, cx);
+        Ok(())
+    }
+
+    fn qlen(&self) -> usize {
+        self.fifo.len() + self.queued.0
+    }
+
+    fn stats(&self) -> QdiscStats {
+        let backlog = self.fifo.bytes() + self.queued.1;
+        QdiscStats { backlog, qlen: self.qlen() as u64, ..self.stats }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        self.params.show(style)
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        Some(self.show_xstats(style))
+    }
+
+    /// The first flow's time and the slack, in which others may become due, too.
+    fn next_event(&self) -> Option<Nanos> {
+        self.wheel.next_time().map(|at| at.saturating_add(self.params.timer_slack.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

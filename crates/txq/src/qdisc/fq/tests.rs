@@ -1,0 +1,374 @@
+//! fq by scripts whose answers are known, and under random ones (`random.rs`).
+
+mod random;
+mod text;
+
+use std::cell::Cell;
+
+use super::*;
+use crate::driver::Clock;
+use crate::drop::DropCounts;
+use crate::pool::{Backing, Cache, Pool, PoolConfig};
+use crate::qdisc::build as build_text;
+use crate::tc::Style;
+
+const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
+const MS: Nanos = 1_000_000;
+
+/// An fq and a clock that stands where it is put.
+struct Bench {
+    fq: Box<dyn Qdisc>,
+    cache: Cache,
+    to_free: PacketList,
+    drops: DropCounts,
+    now: Cell<Nanos>,
+    numbers: u64,
+}
+
+impl Bench {
+    fn new(options: &str) -> Self {
+        let config =
+            PoolConfig { buffers: 8192, room: 9000, backing: Backing::Heap, ..PoolConfig::default() };
+        let cache = Pool::new(&config).unwrap().cache("test", 0);
+        let Built::Qdisc(fq) = build_text::<crate::arch::Native>(&format!("fq {options}"), &ENV).unwrap().1
+        else {
+            panic!("fq is a qdisc")
+        };
+        let (to_free, drops) = (PacketList::new(), DropCounts::default());
+        Self { fq, cache, to_free, drops, now: Cell::new(1000 * MS), numbers: 0 }
+    }
+
+    fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
+        let mut clock = Clock::at(self.now.get());
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        f(&mut *self.fq, &mut cx)
+    }
+
+    /// A packet of a flow that leaves so long after now, not before 0. Its cookie is flow and number.
+    fn send(&mut self, flow: u32, bytes: usize, priority: u32, after: Option<Nanos>) -> Verdict {
+        let mut packet = self.cache.alloc(bytes).unwrap();
+        packet.set_hash(flow);
+        packet.set_priority(priority);
+        packet.set_departure(after.map_or(0, |after| self.now.get() + after));
+        packet.set_cookie(u64::from(flow) << 32 | self.numbers);
+        self.numbers += 1;
+        self.with(|q, cx| q.enqueue(packet, cx))
+    }
+
+    /// So many alike.
+    fn fill(&mut self, n: usize, flow: u32, bytes: usize, priority: u32, after: Option<Nanos>) {
+        for _ in 0..n {
+            let _ = self.send(flow, bytes, priority, after);
+        }
+    }
+
+    fn take(&mut self, n: usize) -> PacketList {
+        let mut out = PacketList::new();
+        self.with(|q, cx| q.dequeue_batch(Budget::packets(n), &mut out, cx));
+        out
+    }
+
+    /// The flows of the next packets.
+    fn flows(&mut self, n: usize) -> Vec<u32> {
+        self.take(n).iter().map(|p| (p.cookie() >> 32) as u32).collect()
+    }
+
+    fn numbers(&mut self, n: usize) -> Vec<u64> {
+        self.take(n).iter().map(|p| p.cookie() & 0xffff_ffff).collect()
+    }
+
+    fn later(&self, by: Nanos) {
+        self.now.set(self.now.get() + by);
+    }
+
+    fn stat(&self, name: &str) -> u64 {
+        let json = self.fq.xstats(Style { details: true, ..Style::default() }).unwrap().json();
+        json.get(name).and_then(|v| v.as_u64()).unwrap_or(0)
+    }
+
+    /// Without the fast path, which a rate rules out.
+    fn slow(options: &str) -> Self {
+        Bench::new(&format!("maxrate 34gbit {options}"))
+    }
+}
+
+#[test]
+fn flows_take_turns_by_bytes() {
+    let mut bench = Bench::slow("quantum 1000 initial_quantum 1000 nopacing");
+    for _ in 0..10 {
+        let _ = bench.send(1, 1000, 0, None);
+        let _ = bench.send(2, 500, 0, None);
+    }
+    assert_eq!(bench.flows(9), [1, 2, 2, 1, 2, 2, 1, 2, 2]);
+}
+
+#[test]
+fn a_new_flow_goes_first_but_not_always() {
+    let mut bench = Bench::slow("quantum 1000 initial_quantum 1000 nopacing");
+    bench.fill(10, 1, 1000, 0, None);
+    assert_eq!(bench.flows(2), [1, 1]);
+    bench.fill(1, 2, 1000, 0, None);
+    assert_eq!(bench.flows(1), [2]);
+    // A flow with a packet whenever it is looked at, and never more, gets its share and not all.
+    let mut others = 0;
+    for _ in 0..6 {
+        bench.fill(1, 2, 1000, 0, None);
+        others += bench.flows(2).iter().filter(|&&flow| flow == 1).count();
+    }
+    assert_eq!(others, 6);
+}
+
+#[test]
+fn bands_share_by_weight() {
+    let mut bench = Bench::slow("flow_limit 10000 nopacing quantum 1000 weights 147456 49152 16384");
+    for _ in 0..1500 {
+        // Priorities of bands 0, 1 and 2.
+        for (flow, priority) in [(1, 6), (2, 0), (3, 1)] {
+            let _ = bench.send(flow, 1000, priority, None);
+        }
+    }
+    let flows = bench.flows(1300);
+    let count = |flow| flows.iter().filter(|&&f| f == flow).count() as i64;
+    for (flow, share) in [(1, 900), (2, 300), (3, 100)] {
+        assert!((count(flow) - share).abs() < 70, "{flow}: {}", count(flow));
+    }
+}
+
+#[test]
+fn packets_leave_in_the_order_of_their_departure_times_and_not_before() {
+    let mut bench = Bench::new("");
+    for after in [20, 10, 30, 10, 0, 25] {
+        assert_eq!(bench.send(1, 100, 0, Some(after * MS)), Verdict::Success);
+    }
+    assert_eq!(bench.numbers(9), [4]);
+    let mut left = Vec::new();
+    while bench.fq.qlen() > 0 {
+        let at = bench.fq.next_event().expect("packets wait");
+        bench.now.set(at - 10_001);
+        assert!(bench.numbers(9).is_empty());
+        bench.now.set(at);
+        left.extend(bench.numbers(9));
+    }
+    assert_eq!(left, [1, 3, 0, 5, 2]);
+}
+
+#[test]
+fn an_earlier_packet_wakes_its_flow_earlier() {
+    let mut bench = Bench::new("timer_slack 0");
+    let _ = bench.send(1, 100, 0, Some(20 * MS));
+    assert!(bench.numbers(9).is_empty());
+    let _ = bench.send(1, 100, 0, Some(10 * MS));
+    bench.later(10 * MS);
+    assert_eq!(bench.fq.next_event(), Some(bench.now.get()));
+    assert_eq!(bench.numbers(9), [1]);
+    bench.later(10 * MS);
+    assert_eq!(bench.numbers(9), [0]);
+}
+
+#[test]
+fn a_flow_keeps_to_maxrate() {
+    // 1000 bytes are 8 ms, and quantum keeps more than one packet from leaving at once.
+    let mut bench = Bench::new("maxrate 1mbit quantum 1000 initial_quantum 1000 timer_slack 0");
+    bench.fill(100, 1, 1000, 0, None);
+    let start = bench.now.get();
+    let mut sent = bench.take(100).len();
+    while sent < 100 {
+        bench.now.set(bench.fq.next_event().unwrap());
+        sent += bench.take(100).len();
+    }
+    assert_eq!((bench.now.get() - start) / MS, 99 * 8);
+    assert!(bench.stat("throttle_events") >= 99);
+}
+
+#[test]
+fn a_low_rate_sends_one_packet_at_a_time() {
+    let mut bench = Bench::new("maxrate 100kbit");
+    bench.fill(3, 1, 1000, 0, None);
+    assert_eq!(bench.take(9).len(), 1, "although there is credit for more");
+    let mut bench = Bench::new("maxrate 100kbit low_rate_threshold 0");
+    bench.fill(3, 1, 1000, 0, None);
+    assert_eq!(bench.take(9).len(), 3);
+    let mut bench = Bench::new("maxrate 0");
+    bench.fill(2, 1, 1000, 0, None);
+    assert_eq!(bench.take(9).len(), 1);
+    assert_eq!(bench.stat("pkts_too_long"), 1);
+    bench.later(1000 * MS);
+    assert_eq!(bench.take(9).len(), 1);
+}
+
+#[test]
+fn the_horizon_drops_or_caps() {
+    let mut bench = Bench::new("horizon 1s");
+    assert_eq!(bench.send(1, 100, 0, Some(1001 * MS)), Verdict::Drop);
+    assert_eq!(bench.send(1, 100, 0, Some(1000 * MS)), Verdict::Success);
+    assert_eq!((bench.drops.get(DropReason::FqHorizonLimit), bench.stat("horizon_drops")), (1, 1));
+    let mut bench = Bench::new("horizon 1s horizon_cap timer_slack 0");
+    assert_eq!(bench.send(1, 100, 0, Some(5000 * MS)), Verdict::Success);
+    assert!(bench.numbers(1).is_empty());
+    bench.later(1000 * MS);
+    assert_eq!(bench.numbers(1), [0]);
+    assert_eq!(bench.stat("horizon_caps"), 1);
+}
+
+/// As the kernel's own test of band limits: 20 packets twice into one band of 10, then 20 into another.
+#[test]
+fn a_full_band_leaves_the_others_room() {
+    let mut bench = Bench::new("limit 10");
+    let mut dropped = Vec::new();
+    for priority in [0, 0, 6] {
+        bench.fill(20, 7, 100, priority, Some(100 * MS));
+        dropped.push(bench.fq.stats().drops);
+    }
+    assert_eq!(dropped, [10, 30, 40]);
+    assert_eq!(bench.drops.get(DropReason::FqBandLimit), 40);
+    assert_eq!(
+        (bench.stat("band1_drops"), bench.stat("band0_drops"), bench.stat("band0_pkts")),
+        (30, 10, 10)
+    );
+    assert_eq!(bench.fq.stats().packets, 0);
+    bench.later(101 * MS);
+    assert_eq!(bench.take(64).len(), 20);
+    assert_eq!(bench.fq.stats().packets, 20);
+}
+
+#[test]
+fn a_flow_has_a_limit() {
+    let mut bench = Bench::new("flow_limit 3");
+    bench.fill(5, 7, 100, 0, Some(MS));
+    let _ = bench.send(8, 100, 0, Some(MS));
+    assert_eq!(bench.drops.get(DropReason::FqFlowLimit), 2);
+    assert_eq!((bench.stat("flows_plimit"), bench.fq.qlen()), (2, 4));
+}
+
+#[test]
+fn a_packet_that_waited_too_long_is_marked() {
+    let mut bench = Bench::slow("ce_threshold 5ms nopacing");
+    let mut frame = vec![2; 12];
+    frame.extend([
+        8, 0, 0x45, 2, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 1, 0, 2, 0, 8, 0, 0,
+    ]);
+    for _ in 0..2 {
+        let mut packet = bench.cache.alloc(frame.len()).unwrap();
+        packet.data_mut().copy_from_slice(&frame);
+        let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+    }
+    bench.later(5 * MS);
+    assert_eq!(bench.take(1).front().unwrap().data()[15], 2);
+    bench.later(1);
+    assert_eq!(bench.take(1).front().unwrap().data()[15], 3);
+    assert_eq!(bench.stat("ce_mark"), 1);
+}
+
+/// While all flows wait, a packet whose time has come goes through the FIFO, unless a flow is due.
+#[test]
+fn the_fast_path_overtakes_nothing_that_is_due() {
+    let mut bench = Bench::new("");
+    let _ = bench.send(1, 100, 0, Some(MS));
+    assert!(bench.numbers(9).is_empty());
+    let _ = bench.send(1, 100, 0, None);
+    assert_eq!(bench.stat("fastpath"), 1);
+    assert_eq!(bench.numbers(9), [1]);
+    bench.later(MS);
+    let _ = bench.send(1, 100, 0, None);
+    assert_eq!((bench.stat("fastpath"), bench.numbers(9)), (1, vec![0, 2]));
+    // Nine when nothing is queued: the first, and eight at most with it there.
+    bench.fill(20, 1, 100, 0, None);
+    assert_eq!(bench.stat("fastpath"), 1 + FAST_PATH as u64);
+    assert_eq!(bench.numbers(64), (3..23).collect::<Vec<_>>());
+}
+
+#[test]
+fn idle_flows_are_forgotten() {
+    let mut bench = Bench::slow("nopacing");
+    for flow in 1..=1000 {
+        let _ = bench.send(flow, 60, 0, None);
+    }
+    assert_eq!(bench.take(2000).len(), 1000);
+    assert_eq!((bench.stat("flows"), bench.stat("inactive")), (1000, 1000));
+    bench.later(3001 * MS);
+    for _ in 0..1000 / 8 + 1 {
+        bench.take(1);
+    }
+    assert_eq!((bench.stat("flows"), bench.stat("gc")), (0, 1000));
+    let _ = bench.send(5, 60, 0, None);
+    assert_eq!(bench.flows(1), [5]);
+}
+
+/// A quantum of one byte costs rounds, not time.
+#[test]
+fn tiny_quanta_are_exact() {
+    let mut bench = Bench::slow("quantum 1 initial_quantum 0 nopacing flow_limit 1000");
+    for _ in 0..300 {
+        let _ = bench.send(1, 9000, 0, None);
+        let _ = bench.send(2, 900, 0, None);
+    }
+    let flows = bench.flows(110);
+    let ones = flows.iter().filter(|&&f| f == 1).count();
+    assert!((9..=11).contains(&ones), "{ones}");
+}
+
+#[test]
+fn a_smaller_limit_drops_what_is_beyond() {
+    let mut bench = Bench::new("");
+    for flow in 1..=3 {
+        bench.fill(10, flow, 100, 0, Some(MS));
+    }
+    bench.with(|q, cx| q.change(&mut Words::split("limit 12"), &ENV, cx)).unwrap();
+    assert_eq!((bench.fq.qlen(), bench.fq.stats().backlog, bench.fq.stats().drops), (12, 1200, 18));
+    bench.later(MS);
+    let flows = bench.flows(64);
+    assert_eq!((1..=3).map(|f| flows.iter().filter(|&&g| g == f).count()).collect::<Vec<_>>(), [4, 4, 4]);
+    assert!(bench.with(|q, cx| q.change(&mut Words::split("limit x"), &ENV, cx)).is_err());
+}
+
+/// Without a rate there is a fast path again, and nobody waits any more for what it could overtake.
+#[test]
+fn a_rate_taken_away_holds_nobody_back() {
+    let mut bench = Bench::new("maxrate 0");
+    bench.fill(3, 1, 100, 0, None);
+    assert_eq!(bench.numbers(9), [0]);
+    bench.with(|q, cx| q.change(&mut Words::split("maxrate 34359738360"), &ENV, cx)).unwrap();
+    bench.fill(1, 1, 100, 0, None);
+    assert_eq!(bench.numbers(9), [1, 2, 3]);
+}
+
+#[test]
+fn frames_without_a_hash_are_told_by_their_headers() {
+    let mut bench = Bench::slow("orphan_mask 0 nopacing");
+    let mut send = |ethertype: [u8; 2], last: u8| {
+        let mut frame = vec![last; 12];
+        frame.extend(ethertype);
+        frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, last]);
+        let mut packet = bench.cache.alloc(frame.len()).unwrap();
+        packet.data_mut().copy_from_slice(&frame);
+        let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        bench.stat("flows")
+    };
+    assert_eq!([send([8, 0], 1), send([8, 0], 2), send([8, 0], 1)], [1, 2, 2]);
+    assert_eq!([send([8, 6], 1), send([8, 6], 2)], [3, 3], "no bit of these hashes counts");
+}
+
+/// More flows than a cache holds: the table grows, and each packet is found again.
+#[test]
+fn many_flows_each_get_their_turn() {
+    let flows = MANY as u32 * 3 / 2;
+    let mut bench = Bench::slow("nopacing quantum 100 initial_quantum 100");
+    for round in 0..2 {
+        let mut batch = PacketList::new();
+        for flow in 1..=flows {
+            let mut packet = bench.cache.alloc(100).unwrap();
+            packet.set_hash(flow);
+            packet.set_cookie(u64::from(flow) << 32 | round);
+            batch.push_back(packet);
+        }
+        bench.with(|q, cx| q.enqueue_batch(&mut batch, cx));
+        assert!(batch.is_empty());
+    }
+    assert_eq!(bench.stat("flows"), u64::from(flows));
+    for round in 0..2 {
+        let mut out: Vec<_> = bench.take(flows as usize).iter().map(|p| p.cookie()).collect();
+        out.sort_unstable();
+        assert_eq!(out, (1..=u64::from(flows)).map(|flow| flow << 32 | round).collect::<Vec<_>>());
+    }
+    assert_eq!((bench.fq.qlen(), bench.stat("inactive")), (0, u64::from(flows)));
+}
