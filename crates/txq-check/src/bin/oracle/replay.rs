@@ -198,7 +198,9 @@ impl Path for Replay<'_> {
             while self.take_one(left) {}
             match self.worker.poll() {
                 Some(next) if next <= end => NOW.set(next.max(NOW.get())),
-                _ => break,
+                // The worker may have sent something just now.
+                _ if self.wire.slot().kept.is_none() => break,
+                _ => {}
             }
         }
         NOW.set(end);
