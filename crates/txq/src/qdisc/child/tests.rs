@@ -7,7 +7,7 @@ use crate::qdisc::{Qdisc, child};
 use crate::tc::Handle;
 
 /// Kinds, in words that are right at the root and below a class.
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 15] = [
     "pfifo limit 5",
     "bfifo limit 2000",
     "pfifo_fast",
@@ -21,6 +21,8 @@ const TEXTS: [&str; 13] = [
     "fq_codel limit 6 flows 4 target 1ms interval 2ms drop_batch 2",
     "netem limit 5 delay 2ms 1ms loss 10% reorder 20%",
     "blackhole",
+    "fq limit 20 flow_limit 5",
+    "fq maxrate 1mbit quantum 1000 initial_quantum 1000",
 ];
 
 #[derive(Debug, Clone)]

@@ -104,7 +104,8 @@ fn the_fattest_flow_pays() {
     for (text, fat, bytes, dropped) in [
         ("fq_codel limit 300", 290, 1000, 64),
         ("fq_codel limit 300 drop_batch 7", 290, 1000, 7),
-        // Half of what 11 packets have is gone with the sixth.
+        // Half of what they have is gone with the fifth and the sixth.
+        ("fq_codel limit 20", 10, 1000, 5),
         ("fq_codel limit 20", 11, 1000, 6),
         ("fq_codel limit 5", 1, 1500, 1),
         ("fq_codel memory_limit 500k limit 100000", 400, 1000, 64),
