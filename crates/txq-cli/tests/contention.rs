@@ -81,11 +81,12 @@ fn a_crowd_at_one_lock_is_recorded_and_everything_adds_up() {
             _ => assert!((1..=sent).contains(&taken("__dev_queue_xmit")) && drained > 0, "{line}"),
         }
         let driver = at("tx lock", "sch_direct_xmit", "acquisitions");
-        assert_eq!(
-            taken("dev_hard_start_xmit"),
-            driver,
-            "the root lock is taken again after each batch: {line}"
-        );
+        let again = taken("dev_hard_start_xmit");
+        match discipline {
+            "spinlock" => assert_eq!(again, driver, "the root lock is taken again after each batch: {line}"),
+            // An owner that finds the lock held leaves the driver's answer to the holder.
+            _ => assert!((1..=driver).contains(&again), "at most once after each batch: {line}"),
+        }
         let device = &line["devices"][0];
         assert_eq!((&device["discipline"], &device["sites"]), (&discipline.into(), &line["sites"]));
         for key in ["retries", "hand_offs", "mpps", "seconds", "stopped_by"] {
