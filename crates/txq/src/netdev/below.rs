@@ -62,9 +62,9 @@ impl<A: Arch> Shared<A> {
         let found = self.with_qdisc(tree, major, cx, |qdisc, _| {
             let classes = qdisc.classes().ok_or(())?;
             let minors = classes.minors();
-            let leaf = classes.find(minor).map(|minor| {
-                let leaf = classes.leaf(minor).0;
-                (minor, leaf.handle(), leaf.qdisc().kind())
+            let leaf = classes.find(minor).and_then(|minor| {
+                let leaf = classes.leaf(minor)?.0;
+                Some((minor, leaf.handle(), leaf.qdisc().kind()))
             });
             Ok((leaf, minors))
         });
@@ -101,7 +101,7 @@ impl<A: Arch> Shared<A> {
             let classes = qdisc.classes().expect("the class was found");
             let mut new = new.take().unwrap_or_else(|| classes.default_leaf(class.minor));
             new.set_handle(handle);
-            let (leaf, total) = classes.leaf(class.minor);
+            let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
             leaf.replace(new, handle, total, cx);
             classes.leaf_changed(class.minor);
         });
@@ -120,7 +120,7 @@ impl<A: Arch> Shared<A> {
     ) -> Option<R> {
         let (root, done) = self.with_qdisc(tree, class.parent, cx, |qdisc, cx| {
             let classes = qdisc.classes().expect("the class was found");
-            let (leaf, total) = classes.leaf(class.minor);
+            let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
             let done = f(leaf.qdisc_mut(), cx);
             leaf.settle(total);
             classes.leaf_changed(class.minor);
@@ -158,7 +158,7 @@ impl<A: Arch> Shared<A> {
 pub(super) fn list<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, style: Style, info: &mut Vec<QdiscInfo>) {
     let Some(classes) = qdisc.classes() else { return };
     for minor in classes.minors() {
-        let leaf = classes.leaf(minor).0;
+        let Some((leaf, _)) = classes.leaf(minor) else { continue };
         let handle = leaf.handle();
         if handle != Handle::UNSPEC {
             let qdisc = leaf.qdisc();

@@ -150,11 +150,11 @@ pub trait Classes<A: Arch> {
         self.minors().contains(&minor).then_some(minor)
     }
 
-    /// A class's leaf, and the total to settle it with.
+    /// A class's leaf, and the total to settle it with; none for a class that has classes below it and so no qdisc.
     ///
     /// # Panics
     /// The class does not exist.
-    fn leaf(&mut self, minor: u16) -> (&mut Child<A>, &mut Total);
+    fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)>;
 
     /// What a class gets when its leaf is deleted.
     fn default_leaf(&self, minor: u16) -> Box<dyn Qdisc<A>>;
@@ -176,7 +176,7 @@ pub(crate) fn find<A: Arch, R>(
     }
     let classes = qdisc.classes()?;
     classes.minors().into_iter().find_map(|minor| {
-        let (child, total) = classes.leaf(minor);
+        let (child, total) = classes.leaf(minor)?;
         let below = child.handle;
         let found = find(child.qdisc_mut(), below, handle, f);
         child.settle(total);

@@ -188,8 +188,8 @@ impl<A: Arch> Classes<A> for Prio<A> {
         (1..=self.bands.len() as u16).collect()
     }
 
-    fn leaf(&mut self, minor: u16) -> (&mut Child<A>, &mut Total) {
-        (&mut self.bands[usize::from(minor) - 1], &mut self.total)
+    fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)> {
+        Some((&mut self.bands[usize::from(minor) - 1], &mut self.total))
     }
 
     fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {

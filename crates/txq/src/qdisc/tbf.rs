@@ -185,8 +185,8 @@ impl<A: Arch> Classes<A> for Tbf<A> {
         Some(1)
     }
 
-    fn leaf(&mut self, _: u16) -> (&mut Child<A>, &mut Total) {
-        (&mut self.child, &mut self.total)
+    fn leaf(&mut self, _: u16) -> Option<(&mut Child<A>, &mut Total)> {
+        Some((&mut self.child, &mut self.total))
     }
 
     fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {

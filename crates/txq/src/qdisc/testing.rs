@@ -87,7 +87,7 @@ impl Virtual {
                     let Some(minor) = classes.find(parent.minor()) else { return false };
                     let mut new: Box<dyn Qdisc> = build_qdisc(text, &ENV);
                     new.set_handle(handle);
-                    let (leaf, total) = classes.leaf(minor);
+                    let (leaf, total) = classes.leaf(minor).expect("a leaf");
                     leaf.replace(new, handle, total, cx);
                     classes.leaf_changed(minor);
                     true

@@ -71,7 +71,7 @@ fn exact(qdisc: &mut dyn Qdisc) {
     let Some(classes) = qdisc.classes() else { return };
     let (mut packets, mut bytes, mut said) = (0, 0, child::Total::default());
     for minor in classes.minors() {
-        let (leaf, total) = classes.leaf(minor);
+        let (leaf, total) = classes.leaf(minor).expect("a leaf");
         said = *total;
         leaf.settle(total);
         assert_eq!(*total, said, "{kind}: there was something that it had not been told");
