@@ -204,14 +204,16 @@ Suites:
   work      1 and 2 threads through one shaper, as much work inside its lock as outside (also: shaper)
   path      one thread, from allocation to free
   overload  what is still sent when more is offered: disciplines x flows x threads x load; not among the usual ones
+  qdisc     one thread, one qdisc, 64-byte packets out and in again, and DPDK's scheduler; not among the usual ones
   peers     the same work done by DPDK and by this machine's kernel; not among the usual ones
 
 Examples:
-  txq bench                                      all but overload and peers, in about a minute
+  txq bench                                      all but overload, qdisc and peers, in about a minute
   txq bench crowd --threads 1,2,4 --svg crowd.svg
   txq bench crowd --discipline llist,spinlock --qdisc pfifo --duration 1s --repeat 5
   txq bench work --work-ns 1000 --pin
   txq bench overload --discipline llist --flows 1024 --load 1,10
+  txq bench qdisc --qdisc fq --flows 10,1000000  what one qdisc costs, beside DPDK's scheduler
   txq bench peers --json | jq -c 'select(.peer)'
 
 Measurements take turns: with --repeat the whole list is measured again and again, so that noise hits all alike.
@@ -221,7 +223,7 @@ nothing; both are looked for every millisecond, so they last at least as long as
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; all but overload and peers without it
+    /// What to measure; all but overload, qdisc and peers without it
     #[arg(value_name = "SUITE")]
     pub(crate) suites: Vec<Suite>,
     /// Numbers of sending threads; path is always one
@@ -240,7 +242,7 @@ pub(crate) struct BenchArgs {
     /// How long to measure each configuration: 1s, 300ms [default: so that all take a minute]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Flows of all senders together, in overload [default: 1,32,1024]
+    /// Flows of all senders together in overload [default: 1,32,1024], or queued in qdisc
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) flows: Vec<Within<1, 1_000_000>>,
     /// What is offered in overload, in multiples of the peak of one sender [default: 0.5,1,2,5,10,40]

@@ -11,6 +11,7 @@
 //! | `worst_xmit_us` | the longest that one sender was inside one call: of the calls that were timed, and of all that were seen at two looks a millisecond apart |
 //! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 when there was none of a millisecond |
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
+//! | `bytes_per_flow` | memory that a qdisc takes for one of its many flows, of the packets none |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
 //! Both worst times are lower bounds: what begins and ends between two looks is not seen. What else runs on the machine counts
@@ -32,6 +33,7 @@ mod path;
 mod peers;
 mod plan;
 mod pool;
+mod qdisc;
 mod report;
 mod rig;
 mod shaper;
@@ -55,6 +57,8 @@ use tell::Tell;
 pub(crate) use overload::Load;
 pub(crate) use plan::Suite;
 
+/// The suite of single qdiscs.
+const QDISC: &str = "qdisc";
 /// The suite of the works that others do as well.
 const PEERS: &str = "peers";
 /// What a run takes if nothing is said, without what is around each measurement.

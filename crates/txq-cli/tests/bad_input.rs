@@ -170,7 +170,10 @@ fn options_of_replay() {
 fn options_of_bench() {
     for (options, parts) in [
         ("crwod", &["there is no such suite", "did you mean \"crowd\"?"][..]),
-        ("everything", &["there is no such suite: use crowd, pool, xps, work, path, overload or peers"]),
+        (
+            "everything",
+            &["there is no such suite: use crowd, pool, xps, work, path, overload, qdisc or peers"],
+        ),
         ("--threads 0", &["--threads", "use 1 to 4096"]),
         ("--threads 1,2,x", &["\"x\" is no whole number"]),
         ("--batch 513", &["--batch", "use 1 to 512"]),

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempdir::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "suite",
     "shape",
     "discipline",
@@ -39,6 +39,7 @@ const KEYS: [&str; 22] = [
     "worst_xmit_us",
     "p99_ns",
     "dropped",
+    "bytes_per_flow",
 ];
 
 fn bench(arguments: &str) -> Command {
@@ -72,7 +73,7 @@ fn rows(ended: &Finished) -> Vec<Value> {
         let (low, middle, high) = (number("mpps_min"), number("mpps"), number("mpps_max"));
         assert!(0.0 <= low && low <= middle && middle <= high, "{row}");
         let sweep = row["suite"] == "overload";
-        assert!(row["flows"].is_null() != sweep, "{row}");
+        assert!(row["flows"].is_null() != (sweep || row["suite"] == "qdisc"), "{row}");
         // Offered is what has a load; senders that send what they can have none.
         assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
         assert!(sweep || row["load"].is_null(), "{row}");
@@ -189,6 +190,21 @@ fn overload_tells_the_worst_cell_of_each_discipline() {
     let svg = std::fs::read_to_string(&file).expect("the drawing");
     well_formed(&svg);
     assert!(svg.contains("overload, aqm, 8 flows, 40x"), "{svg}");
+}
+
+/// Small enough for a test, and with flows enough for their memory to be told.
+#[test]
+fn single_qdiscs_keep_their_backlog() {
+    let ended = run("qdisc --qdisc pfifo --qdisc fq --flows 64,2048 --duration 20ms --json --quiet");
+    let rows: Vec<_> = rows(&ended).into_iter().filter(|row| row["peer"].is_null()).collect();
+    assert_eq!(values(&rows, "qdisc", "qdisc"), set(&["fq", "pfifo"]));
+    for row in &rows {
+        assert_eq!((&row["dropped"], &row["batch"]), (&0.0.into(), &32.into()), "{row}");
+        assert!(row["ns_per_packet"].as_f64().is_some_and(|ns| ns > 0.0), "{row}");
+        assert_eq!(row["bytes_per_flow"].is_null(), row["flows"] == 64, "{row}");
+    }
+    let table = run("qdisc --qdisc prio --duration 20ms --quiet").stdout;
+    assert!(table.contains("\nprio ") && table.contains(" : dpdk sched "), "{table}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(super) struct Key {
     pub(super) batch: u64,
     /// What is offered; only in `overload`, and not where a peak is measured.
     pub(super) load: Option<Load>,
-    /// Flows of all senders together; only in `overload`.
+    /// Flows of all senders together; only in `overload` and `qdisc`.
     pub(super) flows: Option<u64>,
 }
 
@@ -99,6 +99,8 @@ pub(super) struct Sample {
     pub(super) dropped: Option<f64>,
     /// Packets handed in, in a million a second, where senders do not wait for what becomes of them.
     pub(super) offered_mpps: Option<f64>,
+    /// Memory of the qdisc, by its flows; only in `qdisc`, where there are many.
+    pub(super) bytes_per_flow: Option<f64>,
 }
 
 impl Sample {
@@ -153,6 +155,8 @@ impl Row {
             p99_ns: median(&all(|s| s.p99_ns)),
             dropped: median(&all(|s| s.dropped)),
             offered_mpps: median(&all(|s| s.offered_mpps)),
+            // What a repetition finds free from the one before, it need not ask the system for.
+            bytes_per_flow: longest(|s| s.bytes_per_flow),
         };
         Some(Self { key, sample, spread: (mpps[0], mpps[mpps.len() - 1]), repeats: samples.len() })
     }
@@ -183,6 +187,7 @@ impl Row {
             "worst_xmit_us": s.worst_xmit_us,
             "p99_ns": s.p99_ns,
             "dropped": s.dropped,
+            "bytes_per_flow": s.bytes_per_flow,
         })
     }
 }

@@ -31,6 +31,8 @@ struct Printed {
     /// In the calls that free; only where they are timed.
     #[serde(default)]
     free_ns: u64,
+    /// Memory, where that is told.
+    bytes_per_flow: Option<f64>,
     /// -1 without samples.
     p99_ns: i64,
 }
@@ -137,6 +139,7 @@ fn sample(printed: &Printed) -> Sample {
     if printed.free_ns > 0 && printed.packets > 0 {
         sample.ns_per_packet = Some(printed.free_ns as f64 / printed.packets as f64);
     }
+    sample.bytes_per_flow = printed.bytes_per_flow;
     sample.worst_stall_us = Some(printed.stall_ns as f64 / 1e3);
     if printed.p99_ns >= 0 {
         sample.p99_ns = Some(printed.p99_ns as f64);

@@ -1,7 +1,8 @@
-//! The peer DPDK: its rings and mempools, by a small C program (`peers/dpdk.c`) built against the installed libdpdk.
+//! The peer DPDK: its rings and mempools, and its scheduler, by small C programs (`peers/dpdk.c`, `peers/sched.c`) built
+//! against the installed libdpdk.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use super::case::Sample;
 use super::child;
 use super::lab::Lab;
 
-const SOURCE: &str = include_str!("../../peers/dpdk.c");
+const RINGS_SOURCE: &str = include_str!("../../peers/dpdk.c");
+const SCHED_SOURCE: &str = include_str!("../../peers/sched.c");
 /// Lcores that DPDK has at most; one watches, and one drains.
 const LCORES: u64 = 128;
 /// Threads that may enqueue.
@@ -26,7 +28,7 @@ pub(super) const RINGS: [(&str, &str); 6] = [
     ("hts-spin", "hts spinning"),
 ];
 
-/// The built program.
+/// The built program that measures rings and mempools.
 #[derive(Clone)]
 pub(super) struct Dpdk {
     program: PathBuf,
@@ -48,12 +50,7 @@ pub(super) const OBJECTS: [(&str, &str); 2] = [("raw", "mempool"), ("mbuf", "mbu
 impl Dpdk {
     /// Builds the program and tries it, or says why not.
     pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
-        let ask = |what: &[&str]| child::output(Command::new("pkg-config").args(what).arg("libdpdk"));
-        let (flags, version) = (ask(&["--cflags", "--libs"])?, ask(&["--modversion"])?);
-        let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-        // For no use but to build anew when another DPDK is installed.
-        flags.push(format!("-DINSTALLED={}", version.trim()));
-        let dpdk = Self { program: child::build("dpdk", SOURCE, &flags)? };
+        let dpdk = Self { program: build("dpdk", RINGS_SOURCE)? };
         let tried = dpdk.measure(lab, Duration::ZERO, Shape::Core(OBJECTS[0].0), 1);
         tried.map(|_| dpdk).map_err(|error| error.to_string())
     }
@@ -65,10 +62,7 @@ impl Dpdk {
         shape: Shape,
         batch: u64,
     ) -> anyhow::Result<Sample> {
-        let mut command = Command::new(&self.program);
-        // No huge pages, no devices, nothing shared with other DPDK programs: it needs no root.
-        command.args(["--no-huge", "--no-pci", "-m", "256", "--no-telemetry", "--no-shconf"]);
-        command.args(["--log-level", "lib.eal:3", "--lcores", &lcores(lab, shape), "--"]);
+        let mut command = alone(&self.program, "256", &lcores(lab, shape));
         match shape {
             Shape::Queue(ring, threads) => command.args(["queue", ring, &threads.to_string()]),
             Shape::Core(object) => command.args(["core", object]),
@@ -78,6 +72,52 @@ impl Dpdk {
         command.args([batch.to_string(), child::millis(time).to_string()]);
         child::measure(lab, &mut command, time)
     }
+}
+
+/// The built program that measures DPDK's scheduler.
+#[derive(Clone)]
+pub(super) struct Sched {
+    program: PathBuf,
+}
+
+impl Sched {
+    /// Builds the program and tries it, or says why not.
+    pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
+        let sched = Self { program: build("sched", SCHED_SOURCE)? };
+        let tried = sched.measure(lab, Duration::ZERO, 1, 1);
+        tried.map(|_| sched).map_err(|error| error.to_string())
+    }
+
+    /// One thread, on the first CPU.
+    pub(super) fn measure(
+        &self,
+        lab: &Lab,
+        time: Duration,
+        pipes: u64,
+        batch: u64,
+    ) -> anyhow::Result<Sample> {
+        let mut command = alone(&self.program, "1024", &format!("0@{}", lab.cpu(0)));
+        command.args([pipes.to_string(), batch.to_string(), child::millis(time).to_string()]);
+        child::measure(lab, &mut command, time + time / 8)
+    }
+}
+
+/// Builds a program against the installed DPDK.
+fn build(name: &str, source: &str) -> Result<PathBuf, String> {
+    let ask = |what: &[&str]| child::output(Command::new("pkg-config").args(what).arg("libdpdk"));
+    let (flags, version) = (ask(&["--cflags", "--libs"])?, ask(&["--modversion"])?);
+    let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
+    // For no use but to build anew when another DPDK is installed.
+    flags.push(format!("-DINSTALLED={}", version.trim()));
+    child::build(name, source, &flags)
+}
+
+/// A program with no huge pages, no devices, and nothing shared with other DPDK programs: it needs no root.
+fn alone(program: &Path, megabytes: &str, lcores: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--no-huge", "--no-pci", "-m", megabytes, "--no-telemetry", "--no-shconf"]);
+    command.args(["--log-level", "lib.eal:3", "--lcores", lcores, "--"]);
+    command
 }
 
 /// Lcore 0 watches, from anywhere. The others are where the scheduler puts them, or on a CPU each where the shape says that

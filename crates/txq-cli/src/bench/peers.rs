@@ -47,7 +47,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
 }
 
 /// What is there, or a line on stderr that says why it is not.
-fn or_skip<T>(peer: &str, prepared: Result<T, String>) -> Option<T> {
+pub(super) fn or_skip<T>(peer: &str, prepared: Result<T, String>) -> Option<T> {
     prepared.map_err(|why| skip(peer, &why)).ok()
 }
 

@@ -8,7 +8,7 @@ use super::lab::Lab;
 use super::overload::{self, Load};
 use super::rig::{Queue, Rig};
 use super::work::Work;
-use super::{crowd, path, peers, pool, shaper, xps};
+use super::{crowd, path, peers, pool, qdisc, shaper, xps};
 use crate::args::BenchArgs;
 
 /// A suite.
@@ -20,6 +20,7 @@ pub(crate) enum Suite {
     Work,
     Path,
     Overload,
+    Qdisc,
     Peers,
 }
 
@@ -27,7 +28,7 @@ pub(crate) enum Suite {
 pub(super) const OWN: [&str; 2] = [crowd::SLOW, AQM];
 /// The suites that run when none is named.
 pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
-const NAMES: [(&str, Suite); 8] = [
+const NAMES: [(&str, Suite); 9] = [
     ("crowd", Suite::Crowd),
     ("pool", Suite::Pool),
     ("xps", Suite::Xps),
@@ -35,6 +36,7 @@ const NAMES: [(&str, Suite); 8] = [
     ("shaper", Suite::Work),
     ("path", Suite::Path),
     ("overload", Suite::Overload),
+    ("qdisc", Suite::Qdisc),
     ("peers", Suite::Peers),
 ];
 
@@ -52,7 +54,9 @@ impl FromStr for Suite {
             .filter(|(_, score)| *score > 0.75)
             .unwrap_or((&"", 0.0));
         let hint = if like.is_empty() { String::new() } else { format!("did you mean \"{like}\"? ") };
-        Err(format!("there is no such suite: {hint}use crowd, pool, xps, work, path, overload or peers"))
+        Err(format!(
+            "there is no such suite: {hint}use crowd, pool, xps, work, path, overload, qdisc or peers"
+        ))
     }
 }
 
@@ -86,6 +90,7 @@ impl<'a> Plan<'a> {
                 Suite::Work => shaper::cases(self),
                 Suite::Path => path::cases(self),
                 Suite::Overload => overload::cases(self),
+                Suite::Qdisc => qdisc::cases(self),
                 Suite::Peers => peers::cases(self)?,
             });
         }

@@ -103,9 +103,10 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 
 fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
-    // Overload has tables of its own.
-    for (table, rows) in
-        grouped(rows).into_iter().filter(|(table, _)| table.suite != super::overload::OVERLOAD)
+    // Overload and single qdiscs have tables of their own.
+    for (table, rows) in grouped(rows)
+        .into_iter()
+        .filter(|(table, _)| ![super::overload::OVERLOAD, super::QDISC].contains(&table.suite))
     {
         let _ = writeln!(text, "\n{}\n", title(&table));
         if rows.len() > 1 {
@@ -117,7 +118,7 @@ fn tables(rows: &[Row]) -> String {
             text.push_str(&super::peers::ratios(&rows));
         }
     }
-    text + &super::overload::tables(rows)
+    text + &super::overload::tables(rows) + &super::qdisc::table(rows)
 }
 
 /// Mpps by threads or batches; with 1 and 2 threads also what the second one brings.

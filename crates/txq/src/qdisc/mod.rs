@@ -8,6 +8,7 @@
 //!
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
+mod alone;
 mod bfifo;
 mod blackhole;
 pub(crate) mod child;
@@ -38,6 +39,7 @@ use crate::packet::{Packet, PacketList};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
 
+pub use alone::Alone;
 pub use child::{Child, Classes, Total};
 pub(crate) use mq::Parent;
 
