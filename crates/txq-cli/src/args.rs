@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::bench::{Load, Suite};
 use crate::rate::Rate;
 use crate::span::Span;
-use crate::within::{Threads, Txqs, Within};
+use crate::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
 
 /// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space.
@@ -76,6 +76,9 @@ pub(crate) struct Workload {
     /// The enqueue discipline of all devices, in place of the file's
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<String>,
+    /// How many microseconds before a packet's time workers begin to look at the clock, in place of the file's spin_us
+    #[arg(long, value_name = "N")]
+    pub(crate) spin_us: Option<SpinUs>,
 }
 
 const CONTENTION_EXAMPLES: &str = "\
@@ -205,10 +208,11 @@ Suites:
   path      one thread, from allocation to free
   overload  what is still sent when more is offered: disciplines x flows x threads x load; not among the usual ones
   qdisc     one thread, one qdisc, 64-byte packets out and in again, and DPDK's scheduler; not among the usual ones
+  timing    how late packets leave that have a time, how exact a rate is; not among the usual ones
   peers     the same work done by DPDK and by this machine's kernel; not among the usual ones
 
 Examples:
-  txq bench                                      all but overload, qdisc and peers, in about a minute
+  txq bench                                      all but overload, qdisc, timing and peers, in about a minute
   txq bench crowd --threads 1,2,4 --svg crowd.svg
   txq bench crowd --discipline llist,spinlock --qdisc pfifo --duration 1s --repeat 5
   txq bench work --work-ns 1000 --pin
@@ -223,7 +227,7 @@ nothing; both are looked for every millisecond, so they last at least as long as
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; all but overload, qdisc and peers without it
+    /// What to measure; all but overload, qdisc, timing and peers without it
     #[arg(value_name = "SUITE")]
     pub(crate) suites: Vec<Suite>,
     /// Numbers of sending threads; path is always one
@@ -248,6 +252,9 @@ pub(crate) struct BenchArgs {
     /// What is offered in overload, in multiples of the peak of one sender [default: 0.5,1,2,5,10,40]
     #[arg(long, value_name = "X[,X..]", value_delimiter = ',')]
     pub(crate) load: Vec<Load>,
+    /// How long workers look at the clock in timing, in microseconds [default: 0,100]
+    #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
+    pub(crate) spin_us: Vec<SpinUs>,
     /// What a packet costs in slow and aqm, and inside and outside the shaper of work, in nanoseconds
     #[arg(long, value_name = "N", default_value = "200")]
     pub(crate) work_ns: Within<1, 1_000_000>,

@@ -11,6 +11,7 @@
 //! | `worst_xmit_us` | the longest that one sender was inside one call: of the calls that were timed, and of all that were seen at two looks a millisecond apart |
 //! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 when there was none of a millisecond |
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
+//! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, how much a rate was missed, what CPU it took; only in `timing` |
 //! | `bytes_per_flow` | memory that a qdisc takes for one of its many flows, of the packets none |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
@@ -39,6 +40,7 @@ mod rig;
 mod shaper;
 mod svg;
 mod tell;
+mod timing;
 mod work;
 mod xps;
 

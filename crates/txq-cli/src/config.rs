@@ -14,7 +14,7 @@ use txq::pool::{Backing, FreeMode};
 
 use crate::rate::Rate;
 use crate::span::Span;
-use crate::within::{Threads, Txqs, Within};
+use crate::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
 
 mod check;
@@ -57,6 +57,8 @@ pub(crate) struct Device {
     pub(crate) tx_queue_len: Option<Within<0, { u32::MAX as u64 }>>,
     pub(crate) max_burst: Option<Within<0, { u32::MAX as u64 }>>,
     /// Milliseconds after which a thread that never finds its txqs idle may leave them; 0 for never.
+    /// How many microseconds before a packet's time workers begin to look at the clock.
+    pub(crate) spin_us: Option<SpinUs>,
     pub(crate) txq_reselection_ms: Option<Within<0, { u32::MAX as u64 }>>,
     #[serde(deserialize_with = "words::sampling")]
     pub(crate) sampling: Option<Sampling>,

@@ -96,6 +96,9 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
     if let Some(packets) = config.tx_queue_len {
         builder = builder.tx_queue_len(packets.get() as u32);
     }
+    if let Some(spin) = config.spin_us {
+        builder = builder.spin(spin.get() * 1000);
+    }
     if let Some(packets) = config.max_burst {
         builder = builder.max_burst(packets.get() as u32);
     }

@@ -32,6 +32,9 @@ pub(crate) fn workload(
     adjust: impl Fn(&mut config::Device),
 ) -> anyhow::Result<(Report, anyhow::Result<()>)> {
     let mut config = config::read(load.file.as_deref())?;
+    if let Some(spin) = load.spin_us {
+        config.device.iter_mut().for_each(|device| device.spin_us = Some(spin));
+    }
     if let Some(discipline) = &load.discipline {
         config.device.iter_mut().for_each(|device| device.discipline = Some(discipline.clone()));
     }

@@ -76,6 +76,8 @@ impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH
     }
 }
 
+/// Microseconds for which a worker may look at the clock.
+pub(crate) type SpinUs = Within<0, 1_000_000>;
 /// Threads of one kind. More are no test of anything but the scheduler.
 pub(crate) type Threads = Within<1, 4096>;
 /// Txqs of a device. The path takes 65535, at a hundred kilobytes each; no machine has a CPU for as many as these.

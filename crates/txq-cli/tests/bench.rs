@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempdir::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 28] = [
     "suite",
     "shape",
     "discipline",
@@ -40,6 +40,11 @@ const KEYS: [&str; 23] = [
     "p99_ns",
     "dropped",
     "bytes_per_flow",
+    "spin_us",
+    "p50_ns",
+    "max_ns",
+    "rate_error",
+    "cpu_share",
 ];
 
 fn bench(arguments: &str) -> Command {
@@ -205,6 +210,21 @@ fn single_qdiscs_keep_their_backlog() {
     }
     let table = run("qdisc --qdisc prio --duration 20ms --quiet").stdout;
     assert!(table.contains("\nprio ") && table.contains(" : dpdk sched "), "{table}");
+}
+
+#[test]
+fn lateness_and_rates_are_told() {
+    let ended = run("timing --spin-us 0,50 --duration 100ms --json --quiet");
+    for row in rows(&ended) {
+        let late = row["qdisc"].as_str().is_some_and(|qdisc| qdisc.contains("timer_slack"));
+        let number = |key: &str| row[key].as_f64();
+        assert_eq!((number("p50_ns").is_some(), number("rate_error").is_some()), (late, !late), "{row}");
+        // Rates and times are for a benchmark to judge: here, that no packet leaves before its time.
+        assert!(!late || number("max_ns") >= number("p50_ns") && number("mpps") > Some(0.005), "{row}");
+        assert!(number("cpu_share") > Some(0.0), "{row}");
+    }
+    let table = run("timing --spin-us 0 --duration 50ms --quiet").stdout;
+    assert!(table.contains("rate error") && table.contains("\ntbf rate 1gbit"), "{table}");
 }
 
 #[test]

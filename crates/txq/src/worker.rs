@@ -88,11 +88,14 @@ impl<A: Arch> Worker<A> {
         next
     }
 
-    /// Works until the device shuts down. Sleeps when there is nothing to do.
+    /// Works until the device shuts down. Sleeps when there is nothing to do, but for the time before a packet's that
+    /// [`Builder::spin`](crate::netdev::Builder::spin) says.
     pub fn run(mut self) {
         while !self.dev.is_stopping() {
             let next = self.poll();
-            self.dev.sched[self.index].event.wait(next);
+            // A wait for what is past ends at once, and so does the next one, until the time has come.
+            let wake = next.map(|at| at.saturating_sub(self.dev.spin));
+            self.dev.sched[self.index].event.wait(wake);
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Key {
     pub(super) load: Option<Load>,
     /// Flows of all senders together; only in `overload` and `qdisc`.
     pub(super) flows: Option<u64>,
+    /// How long a worker looks at the clock; only in `timing`.
+    pub(super) spin_us: Option<u64>,
 }
 
 impl Key {
@@ -99,6 +101,13 @@ pub(super) struct Sample {
     pub(super) dropped: Option<f64>,
     /// Packets handed in, in a million a second, where senders do not wait for what becomes of them.
     pub(super) offered_mpps: Option<f64>,
+    /// How late packets left that had a time; only in `timing`, where `p99_ns` is of that, too.
+    pub(super) p50_ns: Option<f64>,
+    pub(super) max_ns: Option<f64>,
+    /// How much more was sent than the rate that was asked for, as a part of it; only in `timing`.
+    pub(super) rate_error: Option<f64>,
+    /// CPU time of all threads by wall time; only in `timing`.
+    pub(super) cpu_share: Option<f64>,
     /// Memory of the qdisc, by its flows; only in `qdisc`, where there are many.
     pub(super) bytes_per_flow: Option<f64>,
 }
@@ -155,6 +164,10 @@ impl Row {
             p99_ns: median(&all(|s| s.p99_ns)),
             dropped: median(&all(|s| s.dropped)),
             offered_mpps: median(&all(|s| s.offered_mpps)),
+            p50_ns: median(&all(|s| s.p50_ns)),
+            max_ns: longest(|s| s.max_ns),
+            rate_error: median(&all(|s| s.rate_error)),
+            cpu_share: median(&all(|s| s.cpu_share)),
             // What a repetition finds free from the one before, it need not ask the system for.
             bytes_per_flow: longest(|s| s.bytes_per_flow),
         };
@@ -188,6 +201,11 @@ impl Row {
             "p99_ns": s.p99_ns,
             "dropped": s.dropped,
             "bytes_per_flow": s.bytes_per_flow,
+            "spin_us": key.spin_us,
+            "p50_ns": s.p50_ns,
+            "max_ns": s.max_ns,
+            "rate_error": s.rate_error,
+            "cpu_share": s.cpu_share,
         })
     }
 }

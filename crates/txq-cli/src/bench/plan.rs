@@ -8,7 +8,7 @@ use super::lab::Lab;
 use super::overload::{self, Load};
 use super::rig::{Queue, Rig};
 use super::work::Work;
-use super::{crowd, path, peers, pool, qdisc, shaper, xps};
+use super::{crowd, path, peers, pool, qdisc, shaper, timing, xps};
 use crate::args::BenchArgs;
 
 /// A suite.
@@ -21,6 +21,7 @@ pub(crate) enum Suite {
     Path,
     Overload,
     Qdisc,
+    Timing,
     Peers,
 }
 
@@ -28,7 +29,7 @@ pub(crate) enum Suite {
 pub(super) const OWN: [&str; 2] = [crowd::SLOW, AQM];
 /// The suites that run when none is named.
 pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
-const NAMES: [(&str, Suite); 9] = [
+const NAMES: [(&str, Suite); 10] = [
     ("crowd", Suite::Crowd),
     ("pool", Suite::Pool),
     ("xps", Suite::Xps),
@@ -37,6 +38,7 @@ const NAMES: [(&str, Suite); 9] = [
     ("path", Suite::Path),
     ("overload", Suite::Overload),
     ("qdisc", Suite::Qdisc),
+    ("timing", Suite::Timing),
     ("peers", Suite::Peers),
 ];
 
@@ -55,7 +57,7 @@ impl FromStr for Suite {
             .unwrap_or((&"", 0.0));
         let hint = if like.is_empty() { String::new() } else { format!("did you mean \"{like}\"? ") };
         Err(format!(
-            "there is no such suite: {hint}use crowd, pool, xps, work, path, overload, qdisc or peers"
+            "there is no such suite: {hint}use crowd, pool, xps, work, path, overload, qdisc, timing or peers"
         ))
     }
 }
@@ -91,6 +93,7 @@ impl<'a> Plan<'a> {
                 Suite::Path => path::cases(self),
                 Suite::Overload => overload::cases(self),
                 Suite::Qdisc => qdisc::cases(self),
+                Suite::Timing => timing::cases(self),
                 Suite::Peers => peers::cases(self)?,
             });
         }

@@ -103,11 +103,10 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 
 fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
-    // Overload and single qdiscs have tables of their own.
-    for (table, rows) in grouped(rows)
-        .into_iter()
-        .filter(|(table, _)| ![super::overload::OVERLOAD, super::QDISC].contains(&table.suite))
-    {
+    // Overload, single qdiscs and timing have tables of their own.
+    for (table, rows) in grouped(rows).into_iter().filter(|(table, _)| {
+        ![super::overload::OVERLOAD, super::QDISC, super::timing::TIMING].contains(&table.suite)
+    }) {
         let _ = writeln!(text, "\n{}\n", title(&table));
         if rows.len() > 1 {
             overview(&mut text, &rows);
@@ -118,7 +117,7 @@ fn tables(rows: &[Row]) -> String {
             text.push_str(&super::peers::ratios(&rows));
         }
     }
-    text + &super::overload::tables(rows) + &super::qdisc::table(rows)
+    text + &super::overload::tables(rows) + &super::qdisc::table(rows) + &super::timing::table(rows)
 }
 
 /// Mpps by threads or batches; with 1 and 2 threads also what the second one brings.

@@ -1,5 +1,6 @@
 //! How a device comes about.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
@@ -53,6 +54,7 @@ pub struct Builder<A: Arch = Native> {
     tx_queue_len: u32,
     max_burst: u32,
     workers: usize,
+    spin: Nanos,
     sampling: Sampling,
     contention: bool,
     xmit_times: bool,
@@ -102,6 +104,7 @@ impl<A: Arch> Builder<A> {
             tx_queue_len: 1000,
             max_burst: QDISC_MAX_BURST,
             workers: 1,
+            spin: 0,
             sampling: Sampling::Off,
             contention: false,
             xmit_times: false,
@@ -140,6 +143,10 @@ impl<A: Arch> Builder<A> {
         tx_queue_len: u32 => tx_queue_len = tx_queue_len;
         /// Bound of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
         max_burst: u32 => max_burst = max_burst;
+        /// Nanoseconds before a packet's time at which a worker wakes up to look at the clock until it has come. A thread
+        /// that sleeps until then is called late, by what the machine takes to wake it up; one that looks pays for
+        /// it with its CPU. 0, the default, for no looking.
+        spin: Nanos => spin = spin;
         /// How many workers there are.
         workers: usize => workers = workers;
         /// Limits of the bytes that each txq's device keeps, or `None` for none: on by default where the driver keeps packets
@@ -253,6 +260,7 @@ impl<A: Arch> Builder<A> {
             sched,
             affinity,
             workers,
+            spin: self.spin,
             watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo, hook }),
             steering: Arc::new(Rcu::new(steering)),
             steer_lock: SpinLock::new(()),
@@ -371,8 +379,12 @@ impl Builder<Native> {
                 Some(txq) => format!("txq-reap-{txq}"),
             };
             let thread = std::thread::Builder::new().name(name);
-            dev.threads
-                .push(thread.spawn(move || Worker::supervise(&shared, index)).map_err(BuildError::Thread)?);
+            let life = move || {
+                // A thread's sleep may else be 50 us longer than asked; where that cannot be changed, it is.
+                let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+                Worker::supervise(&shared, index);
+            };
+            dev.threads.push(thread.spawn(life).map_err(BuildError::Thread)?);
         }
         Ok(dev)
     }

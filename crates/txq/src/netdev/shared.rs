@@ -83,6 +83,8 @@ pub(crate) struct Shared<A: Arch> {
     /// The worker that looks after each txq.
     pub(super) affinity: Box<[usize]>,
     pub(super) workers: usize,
+    /// How long before a packet's time a worker begins to look at the clock.
+    pub(crate) spin: Nanos,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) steering: Arc<Rcu<A, Steering>>,
     /// For whoever makes a new version of `steering` from the old one.
