@@ -22,6 +22,8 @@
 //! - When `change` leaves a band with too many packets, each flow loses its first, in turns, until they fit.
 //! - Idle flows are forgotten in the order in which they became idle, when new ones come and when the queue is empty.
 //!   `buckets` is what the flow table begins with; it grows with the flows.
+//! - A pause that took up to 1 ms too long is made good in full, so that a rate is kept by threads that sleep; Linux makes
+//!   good half a pause.
 //! - No socket tells a rate: `maxrate` is the only one. There is no `offload_horizon`, for no device paces.
 
 #![forbid(unsafe_code)]
@@ -29,6 +31,7 @@
 mod bands;
 mod change;
 mod flow;
+mod pace;
 mod params;
 mod show;
 mod table;
@@ -54,8 +57,6 @@ use table::{TOGETHER, Table};
 const FAST_PATH: usize = 8;
 /// From so many flows on, a cache does not hold them, and those that come next are loaded while others are served.
 const MANY: usize = 2048;
-/// The longest pause that a rate makes after a packet.
-const MAX_PAUSE: Nanos = 1_000_000_000;
 
 fn is_ip(ethertype: u16) -> bool {
     matches!(ethertype, 0x0800 | 0x86dd)
@@ -257,28 +258,6 @@ impl<A: Arch> Fq<A> {
             self.pace(turn.flow, rate, bytes as u64, now);
         }
         Some(packet)
-    }
-
-    /// Has a flow that has sent so many bytes pause, to keep to its rate.
-    fn pace(&mut self, id: u32, rate: u32, bytes: u64, now: Nanos) {
-        let flow = self.table.flow_mut(id);
-        let bytes = if rate <= self.params.low_rate_threshold {
-            // One packet at a time, or such a flow would send bursts of many milliseconds.
-            flow.credit = 0;
-            bytes
-        } else if flow.credit > 0 {
-            return;
-        } else {
-            bytes.max(self.params.quantum.into())
-        };
-        let pause = bytes.saturating_mul(1_000_000_000).checked_div(rate.into()).unwrap_or(Nanos::MAX);
-        self.xstats.pkts_too_long += u64::from(pause > MAX_PAUSE);
-        let mut pause = pause.min(MAX_PAUSE);
-        if flow.next_time != 0 {
-            // Timers are late: what was lost is made good, up to half a pause.
-            pause -= (pause / 2).min(now.saturating_sub(flow.next_time));
-        }
-        flow.next_time = now + pause;
     }
 }
 

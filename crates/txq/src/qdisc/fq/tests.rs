@@ -211,6 +211,24 @@ fn a_low_rate_sends_one_packet_at_a_time() {
     assert_eq!(bench.take(9).len(), 1);
 }
 
+/// Asked always 0.2 ms too late, as threads that sleep are.
+#[test]
+fn a_rate_is_kept_by_who_comes_late() {
+    let mut bench = Bench::new("maxrate 80mbit timer_slack 0 flow_limit 10000 limit 10000");
+    bench.fill(1200, 1, 1000, 0, None);
+    let (start, mut sent) = (bench.now.get(), 0);
+    while bench.now.get() < start + 100 * MS {
+        let left = bench.take(64).len();
+        sent += left;
+        if left == 0 {
+            let next = bench.fq.next_event().expect("a flow waits");
+            bench.later(next - bench.now.get() + MS / 5);
+        }
+    }
+    // 1,000 packets, after the 15,140 bytes that a new flow may send at once.
+    assert!((1010..=1020).contains(&sent), "{sent}");
+}
+
 #[test]
 fn the_horizon_drops_or_caps() {
     let mut bench = Bench::new("horizon 1s");
