@@ -17,6 +17,9 @@
 //! - Flows do not appear as classes, and no filter chooses queues.
 //! - A changed number of tins drops what the tins that are gone had queued.
 
+mod ack;
+mod autorate;
+mod classify;
 mod cobalt;
 mod counters;
 mod flows;
@@ -30,18 +33,20 @@ mod tins;
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
-use crate::flow::{Dissected, FlowHasher, dissect, flow_hash};
+use crate::flow::{FlowHasher, dissect, flow_hash};
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
+use autorate::Arrivals;
 use cobalt::Random;
+use counters::Sizes;
 use flows::Tin;
 use hash::{Keys, QUEUES};
 use longest::Longest;
-use params::Params;
-use shaper::{Pace, Shaper, Wire, fine};
+use params::{AckFilter, Params};
+use shaper::{Pace, Shaper, fine};
 
 /// Bytes of the memory limit that a packet takes beside its own.
 const DESCRIPTOR: u64 = 128;
@@ -54,27 +59,6 @@ const MAX_PACKETS: u64 = 10 * 1024;
 
 /// Tells hosts apart. Which flows share a queue is told by the device's secret, not by this.
 const HOST_KEY: [u64; 2] = [0x6361_6b65_2068_6f73, 0x7473_2068_6173_6821];
-
-/// The sizes of packets so far.
-struct Sizes {
-    /// The shortest and the longest: before the link adds to it, and after.
-    network: (u64, u64),
-    adjusted: (u64, u64),
-    /// The mean of where network headers are, with 16 bits of a fraction.
-    offset: u64,
-}
-
-impl Sizes {
-    const NONE: Self = Self { network: (65535, 0), adjusted: (65535, 0), offset: 0 };
-
-    #[inline]
-    fn see(&mut self, wire: &Wire) {
-        let see = |all: &mut (u64, u64), one: (u64, u64)| *all = (all.0.min(one.0), all.1.max(one.1));
-        see(&mut self.network, wire.network);
-        see(&mut self.adjusted, wire.adjusted);
-        self.offset = self.offset - (self.offset >> 8) + (wire.offset << 8);
-    }
-}
 
 struct Cake<A: Arch> {
     params: Params,
@@ -93,6 +77,7 @@ struct Cake<A: Arch> {
     /// The longest packet of the device.
     mtu: u32,
     sizes: Sizes,
+    arrivals: Arrivals,
     stats: QdiscStats,
     hosts: FlowHasher,
     random: Random,
@@ -115,6 +100,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         memory_most: 0,
         mtu: env.mtu,
         sizes: Sizes::NONE,
+        arrivals: Arrivals::default(),
         stats: QdiscStats::default(),
         hosts: FlowHasher::new(HOST_KEY, false),
         random: Random::new(),
@@ -125,16 +111,10 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 }
 
 impl<A: Arch> Cake<A> {
-    /// Makes of the parameters what follows from them. The tins that are needed are there afterwards, and no more are gone
-    /// than are empty.
+    /// Makes of the parameters what follows from them. Tins that are not needed any more must be empty.
     fn configure(&mut self) {
-        let Params { bandwidth: rate, rtt, memlimit, .. } = self.params;
-        self.shaper.pace = Pace::new(rate);
-        let shares = tins::shares(&self.params, rate, self.mtu);
+        let shares = tins::shares(&self.params, 0, self.mtu);
         self.tins.truncate(shares.len());
-        for (tin, share) in self.tins.iter_mut().zip(&shares) {
-            tin.share = *share;
-        }
         for share in &shares[self.tins.len()..] {
             self.tins.push(Tin::new(*share));
         }
@@ -143,13 +123,20 @@ impl<A: Arch> Cake<A> {
             (0..QUEUES).for_each(|queue| self.longest.set(number * QUEUES + queue, tin.size_of(queue)));
         }
         self.turn = 0;
+        self.set_rate(self.params.bandwidth);
+    }
+
+    /// Shapes to a rate in bytes a second, 0 for none.
+    fn set_rate(&mut self, rate: u64) {
+        self.params.bandwidth = rate;
+        self.shaper.pace = Pace::new(rate);
+        let shares = tins::shares(&self.params, rate, self.mtu);
+        self.tins.iter_mut().zip(shares).for_each(|(tin, share)| tin.share = share);
         let most = u64::from(self.mtu) * MAX_PACKETS;
-        let fits = u128::from(rate) * u128::from(rtt) * 4 / 1_000_000;
-        self.memory_limit = match (memlimit, rate) {
+        let fits = u128::from(rate) * u128::from(self.params.rtt) * 4 / 1_000_000;
+        self.memory_limit = match (self.params.memlimit, rate) {
             (0, 0) => most,
-            (0, _) => {
-                u64::try_from(fits).unwrap_or(u64::MAX).clamp(MIN_MEMORY, most.max(MIN_MEMORY)).min(most)
-            }
+            (0, _) => u64::try_from(fits).unwrap_or(u64::MAX).max(MIN_MEMORY).min(most),
             (memlimit, _) => memlimit.into(),
         };
     }
@@ -160,22 +147,7 @@ impl<A: Arch> Cake<A> {
 
     /// The rate that the link is thought to have.
     fn capacity(&self) -> u64 {
-        self.params.bandwidth
-    }
-
-    /// The tin that a packet asks for.
-    #[inline]
-    fn tin_of(&self, packet: &Packet<A>, found: &Dissected) -> usize {
-        let mark = match self.params.fwmark {
-            0 => 0,
-            mask => (packet.mark() & mask) >> mask.trailing_zeros(),
-        };
-        let (major, minor) = (packet.priority() >> 16, packet.priority() & 0xffff);
-        let minor = if major != 0 && major == u32::from(self.handle.major()) { minor } else { 0 };
-        let named = |number: u32| (number as usize).checked_sub(1).filter(|&tin| tin < self.tins.len());
-        named(mark)
-            .or_else(|| named(minor))
-            .unwrap_or_else(|| self.params.diffserv.tin(found.tos, found.ethertype))
+        if self.params.autorate { self.arrivals.estimate } else { self.params.bandwidth }
     }
 
     /// Drops from the longest queue until the memory limit holds. Returns whether `own` lost one.
@@ -200,6 +172,22 @@ impl<A: Arch> Cake<A> {
         own_lost
     }
 
+    /// Drops an acknowledgement that the last packet of the queue makes needless.
+    fn filter(&mut self, number: usize, index: usize, cx: &mut Cx<'_, A>) {
+        let keep = usize::from(self.params.ack_filter == AckFilter::On);
+        let tin = &mut self.tins[number];
+        let queue = tin.queue_of(index);
+        let before = (queue.len(), queue.bytes());
+        let Some(packet) = ack::filter(queue, keep) else { return };
+        tin.settle(index, before);
+        tin.stats.ack_drops += 1;
+        self.longest.set(number * QUEUES + index, tin.size_of(index));
+        self.len -= 1;
+        self.bytes -= packet.len() as u64;
+        self.stats.drops += 1;
+        cx.drop(packet, DropReason::QdiscDrop);
+    }
+
     /// The tin that goes next; one has packets.
     #[inline]
     fn choose(&mut self, now: Nanos) -> usize {
@@ -217,11 +205,12 @@ impl<A: Arch> Cake<A> {
             }
         }
         let now = fine(now);
-        let waiting = || self.tins.iter().enumerate().rev().filter(|(_, tin)| tin.len > 0);
+        let order = self.params.diffserv.order().iter().rev();
+        let waiting = || order.clone().copied().filter(|&number| self.tins[number].len > 0);
         waiting()
-            .find(|(_, tin)| tin.next <= now)
-            .or_else(|| waiting().min_by_key(|(_, tin)| tin.next))
-            .map_or(0, |(number, _)| number)
+            .find(|&number| self.tins[number].next <= now)
+            .or_else(|| waiting().min_by_key(|&number| self.tins[number].next))
+            .unwrap_or(0)
     }
 
     /// The packet that is next, if it may leave. Packets that COBALT drops on the way are paid for where that is said.
@@ -290,12 +279,23 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         if packet.hash() == 0 {
             packet.set_hash(flow_hash(packet.data()));
         }
+        let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
+        let hash = packet.hash();
+        if self.params.wash {
+            classify::wash(&mut packet, &found);
+            packet.set_hash(hash);
+        }
         if packet.protocol_offsets().is_none() {
             packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
         }
-        let number = self.tin_of(&packet, &found);
-        let keys = Keys::new(self.params.flows, packet.hash(), &found.keys, &self.hosts);
-        self.sizes.see(&self.params.link.wire(&packet));
+        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts);
+        let wire = self.params.link.wire(&packet);
+        self.sizes.see(&wire);
+        if self.params.autorate
+            && let Some(rate) = self.arrivals.see(wire.bytes, now)
+        {
+            self.set_rate(rate);
+        }
         if self.len == 0 {
             self.shaper.wake(now);
         }
@@ -310,6 +310,9 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         tin.push(index, packet, now);
         let own = number * QUEUES + index;
         self.longest.set(own, tin.size_of(index));
+        if self.params.ack_filter != AckFilter::Off {
+            self.filter(number, index, cx);
+        }
         self.memory_most = self.memory_most.max(self.memory());
         if self.memory() > self.memory_limit && self.shed(own, now, cx) {
             return Verdict::Congested;

@@ -5,12 +5,13 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::arch::{Arch, Nanos};
+use crate::qdisc::cake::Cake;
+use crate::qdisc::cake::counters::Sizes;
 use crate::qdisc::cake::flows::Tin;
 use crate::qdisc::cake::hash::FlowMode;
 use crate::qdisc::cake::params::{AckFilter, Params};
 use crate::qdisc::cake::shaper::Cells;
 use crate::qdisc::cake::tins::Diffserv;
-use crate::qdisc::cake::{Cake, Sizes};
 use crate::tc::{Micros, Options, Rate, Size, Style};
 
 fn rate(rate: u64, style: Style) -> String {

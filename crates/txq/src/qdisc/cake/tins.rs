@@ -1,6 +1,7 @@
 //! The tins: classes of service that a packet's DS field chooses, each with a share of the rate.
 //!
-//! Tins are numbered as tc shows them, and a higher number goes first as long as its tin keeps to its share. The tables say
+//! Tins are numbered as tc shows them. A tin that keeps to its share goes before those of lower priority; the one with the
+//! whole rate is the lowest, so that what has a share gets it. The tables say
 //! which tin the 64 code points belong to; they are those of tc-cake(8), and where it is silent (precedence, diffserv8) what
 //! a running kernel does with a packet of each.
 
@@ -63,6 +64,17 @@ impl Diffserv {
         };
         let code = if ethertype == ARP { CONTROL } else { tos >> 2 };
         usize::from(table[usize::from(code)] - b'0')
+    }
+
+    /// The tins by priority, the lowest first.
+    #[inline]
+    pub(super) fn order(self) -> &'static [usize] {
+        match self {
+            Self::Besteffort => &[0],
+            Self::Precedence | Self::Eight => &[0, 1, 2, 3, 4, 5, 6, 7],
+            Self::Four => &[1, 0, 2, 3],
+            Self::Three => &[1, 0, 2],
+        }
     }
 
     /// What tc heads the tins' columns with.
