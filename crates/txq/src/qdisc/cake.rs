@@ -42,7 +42,7 @@ use crate::tc::{Handle, Options, ParseError, Style, Words};
 use autorate::Arrivals;
 use cobalt::Random;
 use counters::Sizes;
-use flows::Tin;
+use flows::{MAX_CHARGE, Tin};
 use hash::{Keys, QUEUES};
 use longest::Longest;
 use params::{AckFilter, Params};
@@ -242,7 +242,7 @@ impl<A: Arch> Cake<A> {
             self.bytes -= before.1 - tin.bytes;
             let used = lost + packet.as_ref().map_or(0, |&(_, bytes)| bytes);
             tin.next = tin.next.saturating_add(tin.share.pace.time(used));
-            tin.deficit = tin.deficit.saturating_sub_unsigned(used.max(1));
+            tin.deficit = tin.deficit.saturating_sub_unsigned(used.clamp(1, MAX_CHARGE));
             self.shaper.lost(lost);
             if let Some((packet, bytes)) = packet {
                 self.shaper.sent(bytes);
@@ -294,6 +294,9 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         if self.params.autorate
             && let Some(rate) = self.arrivals.see(wire.bytes, now)
         {
+            if self.shaper.pace.is_unlimited() {
+                self.shaper.restart(now);
+            }
             self.set_rate(rate);
         }
         if self.len == 0 {
@@ -344,7 +347,7 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         let now = cx.clock.now();
         (self.params.diffserv.count()..self.tins.len()).for_each(|number| self.purge(number, cx));
         self.configure();
-        // The packets that wait do so at the new rate.
+        // The packets that wait do so at the new rate, from now on.
         self.shaper.restart(now);
         self.tins.iter_mut().for_each(|tin| tin.next = fine(now));
         self.shed(0, now, cx);

@@ -22,6 +22,9 @@ use crate::qdisc::codel::law::{Counts, Law};
 /// Bits of a fraction of a byte of a deficit.
 const FRACTION: u32 = 16;
 
+/// The most bytes that are charged for a packet: more than any has, unless it says that it has thousands of segments.
+pub(super) const MAX_CHARGE: u64 = 1 << 20;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// On no list.
@@ -245,8 +248,8 @@ impl<A: Arch> Tin<A> {
             self.settle(index, before);
             if let Some(packet) = packet {
                 let bytes = link.wire(&packet).bytes;
-                // Who sends nothing shall not do so for ever.
-                self.flows[index].deficit -= (bytes.max(1) as i64) << FRACTION;
+                // Who sends nothing shall not do so for ever, and nobody waits for more rounds than can be counted soon.
+                self.flows[index].deficit -= (bytes.clamp(1, MAX_CHARGE) as i64) << FRACTION;
                 self.stats.delay(waited);
                 return Some((packet, bytes));
             }

@@ -93,9 +93,9 @@ impl Shaper {
         self.next = self.next.saturating_add(self.pace.time(bytes));
     }
 
-    /// From now on the link has another rate: what was sent at the old one is forgotten.
+    /// From now on the link has another rate: what was sent at the old one is forgotten, and what could have been.
     pub(super) fn restart(&mut self, now: Nanos) {
-        (self.next, self.failsafe) = (self.next.min(fine(now)), self.failsafe.min(fine(now)));
+        (self.next, self.failsafe) = (fine(now), fine(now));
     }
 
     /// Forgets what was sent.
