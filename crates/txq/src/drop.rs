@@ -33,6 +33,8 @@ reasons! {
     QdiscOverlimit = "QDISC_OVERLIMIT",
     /// An AQM dropped it to keep the queue short.
     QdiscCongested = "QDISC_CONGESTED",
+    /// Its flow answers no signal (cake's BLUE).
+    CakeFlood = "CAKE_FLOOD",
     /// Its fq band was full.
     FqBandLimit = "FQ_BAND_LIMIT",
     /// Its departure time was too far in the future.

@@ -11,6 +11,7 @@
 mod alone;
 mod bfifo;
 mod blackhole;
+mod cake;
 pub(crate) mod child;
 mod codel;
 mod ecn;
@@ -242,7 +243,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 14] {
+fn kinds<A: Arch>() -> [Kind<A>; 15] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -258,6 +259,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 14] {
         Kind { name: "netem", build: netem::build },
         Kind { name: "etf", build: etf::build },
         Kind { name: "fq", build: fq::build },
+        Kind { name: "cake", build: cake::build },
     ]
 }
 

@@ -63,7 +63,7 @@ pub(in crate::qdisc) struct Law {
     pub(super) lastcount: u32,
     pub(super) dropping: bool,
     /// How long the last packet has waited.
-    pub(super) ldelay: Nanos,
+    pub(in crate::qdisc) ldelay: Nanos,
 }
 
 impl Law {

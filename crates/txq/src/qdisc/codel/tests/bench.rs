@@ -26,8 +26,13 @@ pub(in crate::qdisc) struct Bench {
 
 impl Bench {
     pub(in crate::qdisc) fn new(text: &str) -> Self {
-        let config =
-            PoolConfig { buffers: 32768, room: 1514, backing: Backing::Heap, ..PoolConfig::default() };
+        Self::with_room(text, 1514)
+    }
+
+    /// With packets of up to `room` bytes.
+    pub(in crate::qdisc) fn with_room(text: &str, room: usize) -> Self {
+        let buffers = if room > 1514 { 64 } else { 32768 };
+        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
         let Built::Qdisc(qdisc) = build::<Native>(text, &ENV).unwrap().1 else {
             panic!("{text} holds no packets")

@@ -1,0 +1,379 @@
+//! cake: a shaper, tins of service, fair queues for flows and for hosts, and COBALT in each of them, in one qdisc.
+//!
+//! A packet's DS field chooses a tin (`cake/tins.rs`), its addresses and ports a queue of that tin (`cake/hash.rs`). What
+//! leaves is paced by a virtual time that knows what the link adds to each packet (`cake/shaper.rs`), so that the queue is here
+//! and not in a modem. The tin that goes next is the highest that keeps to its share of the rate, else the one that is closest
+//! to it; without a rate the tins take turns by bytes. Within a tin sparse flows go first and the others take turns
+//! (`cake/flows.rs`); COBALT drops from or marks queues that stand (`cake/cobalt.rs`), as `QDISC_CONGESTED` or `CAKE_FLOOD`.
+//! Beyond the memory limit the longest queue loses packets from its head, as `QDISC_OVERLIMIT`.
+//!
+//! Source: Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", IEEE LANMAN 2018; RFC 8289. The kernel's counterpart is
+//! `sch_cake`. Differences:
+//! - CoDel's law has an exact root (`codel/law.rs`); bulk turns are exact to 2^-16 byte, where the kernel throws dice.
+//! - A GSO packet is counted segment by segment on the link, with or without `split-gso`, and leaves whole: who queues it
+//!   here has no buffers to put its segments in.
+//! - `nat` is said and shown; there is no connection tracking whose addresses could be looked up.
+//! - A packet takes its bytes and its descriptor of the memory limit, as in fq_codel.
+//! - Flows do not appear as classes, and no filter chooses queues.
+//! - A changed number of tins drops what the tins that are gone had queued.
+
+mod ack;
+mod autorate;
+mod classify;
+mod cobalt;
+mod counters;
+mod flows;
+mod hash;
+mod longest;
+mod params;
+mod rounds;
+mod shaper;
+mod show;
+mod tins;
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::flow::{FlowHasher, dissect, flow_hash};
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{Handle, Options, ParseError, Style, Words};
+
+use autorate::Arrivals;
+use cobalt::Random;
+use counters::Sizes;
+use flows::{MAX_CHARGE, Tin};
+use hash::{Keys, QUEUES};
+use longest::Longest;
+use params::{AckFilter, Params};
+use shaper::{Pace, Shaper, fine};
+
+/// Bytes of the memory limit that a packet takes beside its own.
+const DESCRIPTOR: u64 = 128;
+
+/// What the memory limit is at least, unless somebody says less.
+const MIN_MEMORY: u64 = 4 << 20;
+
+/// As many of the longest packets fit the largest memory limit that nobody has said.
+const MAX_PACKETS: u64 = 10 * 1024;
+
+/// Tells hosts apart. Which flows share a queue is told by the device's secret, not by this.
+const HOST_KEY: [u64; 2] = [0x6361_6b65_2068_6f73, 0x7473_2068_6173_6821];
+
+struct Cake<A: Arch> {
+    params: Params,
+    handle: Handle,
+    /// In the order in which tc shows them.
+    tins: Vec<Tin<A>>,
+    /// Of the queues of all tins.
+    longest: Longest,
+    shaper: Shaper,
+    /// The tin whose turn it is, without a rate.
+    turn: usize,
+    len: usize,
+    bytes: u64,
+    memory_limit: u64,
+    memory_most: u64,
+    /// The longest packet of the device.
+    mtu: u32,
+    sizes: Sizes,
+    arrivals: Arrivals,
+    stats: QdiscStats,
+    hosts: FlowHasher,
+    random: Random,
+    /// When the packet that was held back may leave.
+    next: Option<Nanos>,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    let params = params::parse(words, Params::default())?;
+    let mut cake = Cake {
+        params,
+        handle: Handle::UNSPEC,
+        tins: Vec::new(),
+        longest: Longest::new(0),
+        shaper: Shaper::default(),
+        turn: 0,
+        len: 0,
+        bytes: 0,
+        memory_limit: 0,
+        memory_most: 0,
+        mtu: env.mtu,
+        sizes: Sizes::NONE,
+        arrivals: Arrivals::default(),
+        stats: QdiscStats::default(),
+        hosts: FlowHasher::new(HOST_KEY, false),
+        random: Random::new(),
+        next: None,
+    };
+    cake.configure();
+    Ok(Built::Qdisc(Box::new(cake)))
+}
+
+impl<A: Arch> Cake<A> {
+    /// Makes of the parameters what follows from them. Tins that are not needed any more must be empty.
+    fn configure(&mut self) {
+        let shares = tins::shares(&self.params, 0, self.mtu);
+        self.tins.truncate(shares.len());
+        for share in &shares[self.tins.len()..] {
+            self.tins.push(Tin::new(*share));
+        }
+        self.longest = Longest::new(self.tins.len() * QUEUES);
+        for (number, tin) in self.tins.iter().enumerate() {
+            (0..QUEUES).for_each(|queue| self.longest.set(number * QUEUES + queue, tin.size_of(queue)));
+        }
+        self.turn = 0;
+        self.set_rate(self.params.bandwidth);
+    }
+
+    /// Shapes to a rate in bytes a second, 0 for none.
+    fn set_rate(&mut self, rate: u64) {
+        self.params.bandwidth = rate;
+        self.shaper.pace = Pace::new(rate);
+        let shares = tins::shares(&self.params, rate, self.mtu);
+        self.tins.iter_mut().zip(shares).for_each(|(tin, share)| tin.share = share);
+        let most = u64::from(self.mtu) * MAX_PACKETS;
+        let fits = u128::from(rate) * u128::from(self.params.rtt) * 4 / 1_000_000;
+        self.memory_limit = match (self.params.memlimit, rate) {
+            (0, 0) => most,
+            (0, _) => u64::try_from(fits).unwrap_or(u64::MAX).max(MIN_MEMORY).min(most),
+            (memlimit, _) => memlimit.into(),
+        };
+    }
+
+    fn memory(&self) -> u64 {
+        self.bytes + self.len as u64 * DESCRIPTOR
+    }
+
+    /// The rate that the link is thought to have.
+    fn capacity(&self) -> u64 {
+        if self.params.autorate { self.arrivals.estimate } else { self.params.bandwidth }
+    }
+
+    /// Drops from the longest queue until the memory limit holds. Returns whether `own` lost one.
+    #[cold]
+    fn shed(&mut self, own: usize, now: Nanos, cx: &mut Cx<'_, A>) -> bool {
+        let mut own_lost = false;
+        while self.memory() > self.memory_limit {
+            let queue = self.longest.find(own);
+            let (tin, index) = (&mut self.tins[queue / QUEUES], queue % QUEUES);
+            let Some(packet) = tin.overflow(index, now) else { break };
+            own_lost |= queue == own;
+            tin.stats.drops += 1;
+            self.longest.set(queue, tin.size_of(index));
+            self.len -= 1;
+            self.bytes -= packet.len() as u64;
+            self.stats.drops += 1;
+            if self.params.ingress {
+                self.shaper.lost(self.params.link.wire(&packet).bytes);
+            }
+            cx.drop(packet, DropReason::QdiscOverlimit);
+        }
+        own_lost
+    }
+
+    /// Drops an acknowledgement that the last packet of the queue makes needless.
+    fn filter(&mut self, number: usize, index: usize, cx: &mut Cx<'_, A>) {
+        let keep = usize::from(self.params.ack_filter == AckFilter::On);
+        let tin = &mut self.tins[number];
+        let queue = tin.queue_of(index);
+        let before = (queue.len(), queue.bytes());
+        let Some(packet) = ack::filter(queue, keep) else { return };
+        tin.settle(index, before);
+        tin.stats.ack_drops += 1;
+        self.longest.set(number * QUEUES + index, tin.size_of(index));
+        self.len -= 1;
+        self.bytes -= packet.len() as u64;
+        self.stats.drops += 1;
+        cx.drop(packet, DropReason::QdiscDrop);
+    }
+
+    /// The tin that goes next; one has packets.
+    #[inline]
+    fn choose(&mut self, now: Nanos) -> usize {
+        if self.tins.len() == 1 {
+            return 0;
+        }
+        if self.shaper.pace.is_unlimited() {
+            loop {
+                let tin = &mut self.tins[self.turn];
+                if tin.len > 0 && tin.deficit > 0 {
+                    return self.turn;
+                }
+                tin.deficit = if tin.len > 0 { tin.deficit + tin.share.weight } else { 0 };
+                self.turn = (self.turn + 1) % self.tins.len();
+            }
+        }
+        let now = fine(now);
+        let order = self.params.diffserv.order().iter().rev();
+        let waiting = || order.clone().copied().filter(|&number| self.tins[number].len > 0);
+        waiting()
+            .find(|&number| self.tins[number].next <= now)
+            .or_else(|| waiting().min_by_key(|&number| self.tins[number].next))
+            .unwrap_or(0)
+    }
+
+    /// The packet that is next, if it may leave. Packets that COBALT drops on the way are paid for where that is said.
+    fn take(&mut self, now: Nanos, cx: &mut Cx<'_, A>) -> Option<Packet<A>> {
+        while self.len > 0 {
+            if let Some(at) = self.shaper.wait(now) {
+                self.stats.overlimits += 1;
+                self.next = Some(at);
+                return None;
+            }
+            let number = self.choose(now);
+            let tin = &mut self.tins[number];
+            let before = (tin.len, tin.bytes);
+            let (link, ingress) = (self.params.link, self.params.ingress);
+            let (mut dropped, mut lost) = (0, 0);
+            let drop = |packet: Packet<A>, reason| {
+                dropped += 1;
+                if ingress {
+                    lost += link.wire(&packet).bytes;
+                }
+                cx.drop(packet, reason);
+            };
+            let longest = &mut self.longest;
+            let touched = |index, size| longest.set(number * QUEUES + index, size);
+            let packet = tin.dequeue(&link, now, &mut self.random, touched, drop);
+            tin.stats.drops += dropped;
+            self.stats.drops += dropped;
+            self.len -= before.0 - tin.len;
+            self.bytes -= before.1 - tin.bytes;
+            let used = lost + packet.as_ref().map_or(0, |&(_, bytes)| bytes);
+            tin.next = tin.next.saturating_add(tin.share.pace.time(used));
+            tin.deficit = tin.deficit.saturating_sub_unsigned(used.clamp(1, MAX_CHARGE));
+            self.shaper.lost(lost);
+            if let Some((packet, bytes)) = packet {
+                self.shaper.sent(bytes);
+                return Some(packet);
+            }
+        }
+        None
+    }
+
+    /// Drops all that a tin has as `QUEUE_PURGE`.
+    fn purge(&mut self, number: usize, cx: &mut Cx<'_, A>) {
+        let tin = &mut self.tins[number];
+        self.len -= tin.len;
+        self.bytes -= tin.bytes;
+        tin.clear(|index, packet| {
+            self.longest.set(number * QUEUES + index, 0);
+            cx.drop(packet, DropReason::QueuePurge);
+        });
+    }
+}
+
+impl<A: Arch> Qdisc<A> for Cake<A> {
+    fn kind(&self) -> &'static str {
+        params::SYNTAX.kind
+    }
+
+    fn set_handle(&mut self, handle: Handle) {
+        self.handle = handle;
+    }
+
+    fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let now = cx.clock.now();
+        let found = dissect(packet.data());
+        if packet.hash() == 0 {
+            packet.set_hash(flow_hash(packet.data()));
+        }
+        let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
+        let hash = packet.hash();
+        if self.params.wash {
+            classify::wash(&mut packet, &found);
+            packet.set_hash(hash);
+        }
+        if packet.protocol_offsets().is_none() {
+            packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
+        }
+        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts);
+        let wire = self.params.link.wire(&packet);
+        self.sizes.see(&wire);
+        if self.params.autorate
+            && let Some(rate) = self.arrivals.see(wire.bytes, now)
+        {
+            if self.shaper.pace.is_unlimited() {
+                self.shaper.restart(now);
+            }
+            self.set_rate(rate);
+        }
+        if self.len == 0 {
+            self.shaper.wake(now);
+        }
+        let tin = &mut self.tins[number];
+        if tin.len == 0 {
+            tin.next = tin.next.max(fine(now));
+        }
+        let index = tin.of(&keys);
+        packet.set_queued(now);
+        self.len += 1;
+        self.bytes += packet.len() as u64;
+        tin.push(index, packet, now);
+        let own = number * QUEUES + index;
+        self.longest.set(own, tin.size_of(index));
+        if self.params.ack_filter != AckFilter::Off {
+            self.filter(number, index, cx);
+        }
+        self.memory_most = self.memory_most.max(self.memory());
+        if self.memory() > self.memory_limit && self.shed(own, now, cx) {
+            return Verdict::Congested;
+        }
+        Verdict::Success
+    }
+
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let now = cx.clock.now();
+        self.next = None;
+        while budget.is_left() {
+            let Some(packet) = self.take(now, cx) else { break };
+            let bytes = packet.len() as u64;
+            budget.spend(1, bytes);
+            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
+            out.push_back(packet);
+        }
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        (0..self.tins.len()).for_each(|number| self.purge(number, cx));
+        self.shaper.reset();
+        self.next = None;
+    }
+
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        self.params = params::parse(words, self.params)?;
+        let now = cx.clock.now();
+        (self.params.diffserv.count()..self.tins.len()).for_each(|number| self.purge(number, cx));
+        self.configure();
+        // The packets that wait do so at the new rate, from now on.
+        self.shaper.restart(now);
+        self.tins.iter_mut().for_each(|tin| tin.next = fine(now));
+        self.shed(0, now, cx);
+        Ok(())
+    }
+
+    fn qlen(&self) -> usize {
+        self.len
+    }
+
+    fn stats(&self) -> QdiscStats {
+        QdiscStats { backlog: self.bytes, qlen: self.len as u64, ..self.stats }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        show::options(&self.params, style)
+    }
+
+    fn xstats(&self, style: Style) -> Option<Options> {
+        Some(show::xstats(self, style))
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod tests;

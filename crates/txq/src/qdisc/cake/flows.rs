@@ -1,0 +1,384 @@
+//! One tin: its flows, and whose turn it is (DRR++, "Piece of CAKE", section IV).
+//!
+//! A flow that had no packets is sparse and goes before all that had. Once it has sent a quantum it is bulk, and bulk flows
+//! take turns by rounds of deficit round robin. A host's flows share one quantum, so each has the quantum divided by the
+//! larger number of bulk flows of its two hosts.
+//!
+//! With a thousand flows of one host that is a byte or two for each in a round, and a packet would take a thousand rounds of
+//! looking at each flow. So the rounds are a calendar: a flow that has spent its turn is put into the round in which it will
+//! have something to spend again, and rounds in which nobody has are skipped by looking for the next bit.
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::cake::cobalt::{self, Blue, Random};
+use crate::qdisc::cake::counters::TinStats;
+use crate::qdisc::cake::hash::{self, Keys, Place, QUEUES, Way};
+use crate::qdisc::cake::rounds::{Linked, List, NONE, ROUNDS, Rounds};
+use crate::qdisc::cake::shaper::{Fine, Link};
+use crate::qdisc::cake::tins::Share;
+use crate::qdisc::codel::law::{Counts, Law};
+
+/// Bits of a fraction of a byte of a deficit.
+const FRACTION: u32 = 16;
+
+/// The most bytes that are charged for a packet: more than any has, unless it says that it has thousands of segments.
+pub(super) const MAX_CHARGE: u64 = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// On no list.
+    Idle,
+    Sparse,
+    /// Was sparse and has become empty: it waits for a turn as the bulk flows do, so that it cannot come back at once.
+    Waiting,
+    Bulk,
+}
+
+struct Flow<A: Arch> {
+    queue: PacketList<A>,
+    law: Law,
+    blue: Blue,
+    /// What it may send before it is the next one's turn.
+    deficit: i64,
+    next: u16,
+    /// Its hosts, where they matter.
+    src: u16,
+    dst: u16,
+    state: State,
+    /// It has packets of more than one flow.
+    shared: bool,
+}
+
+impl<A: Arch> Linked for Flow<A> {
+    #[inline]
+    fn next(&mut self) -> &mut u16 {
+        &mut self.next
+    }
+}
+
+#[inline]
+fn size<A: Arch>(queue: &PacketList<A>) -> u64 {
+    queue.bytes() + queue.len() as u64
+}
+
+/// Flows that are in a tin because of a host.
+#[derive(Debug, Clone, Copy, Default)]
+struct Host {
+    flows: u16,
+    /// Bulk flows of which it is the source, and the destination.
+    bulk: [u16; 2],
+}
+
+/// One tin.
+pub(super) struct Tin<A: Arch> {
+    pub(super) share: Share,
+    pub(super) stats: TinStats,
+    pub(super) counts: Counts,
+    /// Its own virtual time: until when it has used its share.
+    pub(super) next: Fine,
+    /// Bytes that it may send before it is the next one's turn, without a rate.
+    pub(super) deficit: i64,
+    pub(super) len: usize,
+    pub(super) bytes: u64,
+    /// Flows that are sparse, and bulk.
+    pub(super) sparse: u32,
+    pub(super) bulk: u32,
+    flows: Box<[Flow<A>]>,
+    tags: Box<[u32]>,
+    hosts: Box<[Host]>,
+    host_tags: Box<[u32]>,
+    new: List,
+    rounds: Rounds,
+}
+
+impl<A: Arch> Tin<A> {
+    pub(super) fn new(share: Share) -> Self {
+        let flow = || Flow {
+            queue: PacketList::new(),
+            law: Law::default(),
+            blue: Blue::default(),
+            deficit: 0,
+            next: NONE,
+            src: NONE,
+            dst: NONE,
+            state: State::Idle,
+            shared: false,
+        };
+        Self {
+            share,
+            stats: TinStats::default(),
+            counts: Counts::default(),
+            next: 0,
+            deficit: 0,
+            len: 0,
+            bytes: 0,
+            sparse: 0,
+            bulk: 0,
+            flows: (0..QUEUES).map(|_| flow()).collect(),
+            tags: vec![0; QUEUES].into(),
+            hosts: vec![Host::default(); QUEUES].into(),
+            host_tags: vec![0; QUEUES].into(),
+            new: List::EMPTY,
+            rounds: Rounds::new(),
+        }
+    }
+
+    /// Flows that do not listen.
+    pub(super) fn unresponsive(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.blue.is_active()).count()
+    }
+
+    /// How long a flow's queue is: its bytes, and one for each packet, so that only an empty one has none.
+    #[inline]
+    pub(super) fn size_of(&self, index: usize) -> u64 {
+        size(&self.flows[index].queue)
+    }
+
+    /// A flow's queue, for who takes from it what need not be sent. [`settle`](Tin::settle) afterwards.
+    pub(super) fn queue_of(&mut self, index: usize) -> &mut PacketList<A> {
+        &mut self.flows[index].queue
+    }
+
+    /// Counts what a queue has less than it had.
+    #[inline]
+    pub(super) fn settle(&mut self, index: usize, (len, bytes): (usize, u64)) {
+        let queue = &self.flows[index].queue;
+        self.len -= len - queue.len();
+        self.bytes -= bytes - queue.bytes();
+    }
+
+    /// The queue of a packet's flow.
+    #[inline]
+    pub(super) fn of(&mut self, keys: &Keys) -> usize {
+        let flows = &self.flows;
+        let (index, way) = hash::find(&self.tags, keys.flow, |at| {
+            let flow = &flows[at];
+            match (flow.queue.is_empty(), flow.state, flow.shared) {
+                (true, State::Idle, _) => Place::Free,
+                (true, ..) => Place::Empty,
+                (false, _, false) => Place::InUse,
+                (false, _, true) => Place::Shared,
+            }
+        });
+        let flow = &mut self.flows[index];
+        match way {
+            Way::Direct => {}
+            Way::Indirect => self.stats.indirect = self.stats.indirect.wrapping_add(1),
+            Way::Miss => {
+                self.stats.misses = self.stats.misses.wrapping_add(1);
+                self.tags[index] = keys.flow;
+                (flow.law, flow.blue) = (Law::default(), Blue::default());
+            }
+            Way::Collision => {
+                self.stats.collisions = self.stats.collisions.wrapping_add(1);
+                flow.shared = true;
+            }
+        }
+        if flow.queue.is_empty() {
+            flow.shared = false;
+        }
+        if way == Way::Miss || self.flows[index].state == State::Idle {
+            self.assign(index, keys);
+        }
+        index
+    }
+
+    /// Appends a packet to its flow.
+    #[inline]
+    pub(super) fn push(&mut self, index: usize, packet: Packet<A>, now: Nanos) {
+        let bytes = packet.len() as u64;
+        self.len += 1;
+        self.bytes += bytes;
+        self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
+        self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+        self.stats.longest = self.stats.longest.max(bytes);
+        let flow = &mut self.flows[index];
+        if flow.queue.is_empty() {
+            flow.blue.idle(now, self.share.goal.target);
+        }
+        flow.queue.push_back(packet);
+        match flow.state {
+            State::Idle => {
+                flow.state = State::Sparse;
+                self.sparse += 1;
+                self.flows[index].deficit = self.gain(index);
+                self.new.push(&mut self.flows, index);
+            }
+            State::Waiting => self.become_bulk(index),
+            State::Sparse | State::Bulk => {}
+        }
+    }
+
+    /// The packet whose turn it is, from which queue it comes, and what it takes on the link.
+    pub(super) fn dequeue(
+        &mut self,
+        link: &Link,
+        now: Nanos,
+        random: &mut Random,
+        mut touched: impl FnMut(usize, u64),
+        mut drop: impl FnMut(Packet<A>, DropReason),
+    ) -> Option<(Packet<A>, u64)> {
+        loop {
+            let (index, is_new) = match self.new.head {
+                NONE => (self.rounds.front()?, false),
+                head => (usize::from(head), true),
+            };
+            if self.flows[index].deficit <= 0 {
+                self.leave(is_new);
+                if self.flows[index].state == State::Sparse {
+                    self.become_bulk(index);
+                }
+                self.rotate(index);
+                continue;
+            }
+            let mut goal = self.share.goal;
+            // With many flows each waits for all others' packets, whatever it does itself.
+            let turns = u64::from(self.bulk).saturating_mul(2).max(4);
+            goal.target = goal.target.max(self.share.mtu_time.saturating_mul(turns));
+            let Flow { queue, law, blue, .. } = &mut self.flows[index];
+            let before = (queue.len(), queue.bytes());
+            let packet =
+                cobalt::dequeue(queue, (law, *blue), (&goal, now), &mut self.counts, random, &mut drop);
+            if queue.is_empty() && before.0 > 0 {
+                blue.emptied(now, goal.target);
+            }
+            let waited = law.ldelay;
+            touched(index, size(queue));
+            self.settle(index, before);
+            if let Some(packet) = packet {
+                let bytes = link.wire(&packet).bytes;
+                // Who sends nothing shall not do so for ever, and nobody waits for more rounds than can be counted soon.
+                self.flows[index].deficit -= (bytes.clamp(1, MAX_CHARGE) as i64) << FRACTION;
+                self.stats.delay(waited);
+                return Some((packet, bytes));
+            }
+            self.leave(is_new);
+            match self.flows[index].state {
+                State::Sparse if self.bulk > 0 => {
+                    self.flows[index].state = State::Waiting;
+                    self.rounds.push(&mut self.flows, index, 1);
+                }
+                _ => self.become_idle(index),
+            }
+        }
+    }
+
+    /// Takes the first packet of a queue that is too long.
+    pub(super) fn overflow(&mut self, index: usize, now: Nanos) -> Option<Packet<A>> {
+        let flow = &mut self.flows[index];
+        let mut packet = flow.queue.pop_front()?;
+        packet.take_queued();
+        flow.law.dropped(1);
+        flow.blue.overflow(now, self.share.goal.target);
+        self.len -= 1;
+        self.bytes -= packet.len() as u64;
+        Some(packet)
+    }
+
+    /// Gives all packets to `take` and forgets all flows.
+    pub(super) fn clear(&mut self, mut take: impl FnMut(usize, Packet<A>)) {
+        for index in 0..QUEUES {
+            while let Some(mut packet) = self.flows[index].queue.pop_front() {
+                packet.take_queued();
+                take(index, packet);
+            }
+            let flow = &mut self.flows[index];
+            (flow.law, flow.blue, flow.state) = (Law::default(), Blue::default(), State::Idle);
+            (flow.src, flow.dst, flow.shared) = (NONE, NONE, false);
+        }
+        self.hosts.fill(Host::default());
+        (self.new, self.rounds) = (List::EMPTY, Rounds::new());
+        (self.sparse, self.bulk, self.len, self.bytes) = (0, 0, 0, 0);
+        (self.next, self.deficit) = (0, 0);
+    }
+
+    /// Takes the first flow off its list.
+    #[inline]
+    fn leave(&mut self, is_new: bool) {
+        match is_new {
+            true => self.new.pop(&mut self.flows),
+            false => self.rounds.pop(&mut self.flows),
+        }
+    }
+
+    /// What a flow gets in a round.
+    #[inline]
+    fn gain(&self, index: usize) -> i64 {
+        let flow = &self.flows[index];
+        let load = |host: u16, side: usize| self.hosts.get(usize::from(host)).map_or(0, |h| h.bulk[side]);
+        let load = load(flow.src, 0).max(load(flow.dst, 1)).max(1);
+        (i64::from(self.share.quantum) << FRACTION) / i64::from(load)
+    }
+
+    /// Puts a flow that has spent its turn into the round in which it has another.
+    #[inline]
+    fn rotate(&mut self, index: usize) {
+        let gain = self.gain(index);
+        let lacks = 1 - self.flows[index].deficit;
+        let rounds = ((lacks + gain - 1) / gain).clamp(1, ROUNDS as i64 - 1);
+        self.flows[index].deficit += rounds * gain;
+        self.rounds.push(&mut self.flows, index, rounds as usize);
+    }
+
+    fn become_bulk(&mut self, index: usize) {
+        self.sparse -= 1;
+        self.bulk += 1;
+        self.flows[index].state = State::Bulk;
+        self.count_bulk(index, 1);
+    }
+
+    fn become_idle(&mut self, index: usize) {
+        self.release(index);
+        match self.flows[index].state {
+            State::Bulk => self.bulk -= 1,
+            State::Sparse | State::Waiting => self.sparse -= 1,
+            State::Idle => {}
+        }
+        self.flows[index].state = State::Idle;
+    }
+
+    /// Finds the hosts of a flow.
+    fn assign(&mut self, index: usize, keys: &Keys) {
+        self.release(index);
+        let src = keys.src.map_or(NONE, |hash| self.host(hash));
+        let dst = keys.dst.map_or(NONE, |hash| self.host(hash));
+        (self.flows[index].src, self.flows[index].dst) = (src, dst);
+        if self.flows[index].state == State::Bulk {
+            self.count_bulk(index, 1);
+        }
+    }
+
+    fn host(&mut self, hash: u32) -> u16 {
+        let hosts = &self.hosts;
+        let place = |at: usize| if hosts[at].flows == 0 { Place::Free } else { Place::InUse };
+        let (at, way) = hash::find(&self.host_tags, hash, place);
+        if way == Way::Miss {
+            self.host_tags[at] = hash;
+        }
+        self.hosts[at].flows += 1;
+        at as u16
+    }
+
+    /// A flow leaves its hosts.
+    fn release(&mut self, index: usize) {
+        if self.flows[index].state == State::Bulk {
+            self.count_bulk(index, -1);
+        }
+        let Flow { src, dst, .. } = &mut self.flows[index];
+        for host in [src, dst] {
+            if let Some(host) = self.hosts.get_mut(usize::from(std::mem::replace(host, NONE))) {
+                host.flows -= 1;
+            }
+        }
+    }
+
+    fn count_bulk(&mut self, index: usize, by: i16) {
+        let Flow { src, dst, .. } = self.flows[index];
+        for (side, host) in [src, dst].into_iter().enumerate() {
+            if let Some(host) = self.hosts.get_mut(usize::from(host)) {
+                host.bulk[side] = host.bulk[side].wrapping_add_signed(by);
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! cake against tc, the paper and arithmetic, in virtual time.
+
+mod frames;
+mod random;
+mod shown;
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::qdisc::codel::tests::bench::{Bench, MS};
+use frames::{Frame, tcp};
+
+const SECOND: Nanos = 1000 * MS;
+
+/// A hash of the flow with that number.
+fn flow(number: u32) -> u32 {
+    number + 1
+}
+
+/// Bytes on the link in a second, of packets that are always there, by whoever comes when the qdisc says.
+fn sent_in(bench: &mut Bench, time: Nanos, mut refill: impl FnMut(&mut Bench)) -> u64 {
+    let (end, mut bytes) = (bench.now + time, 0);
+    while bench.now < end {
+        refill(bench);
+        let left = bench.dequeue();
+        bytes += left.as_ref().map_or(0, |packet| packet.len() as u64);
+        if left.is_none() {
+            let next = bench.qdisc.next_event().expect("packets wait");
+            assert!(next > bench.now, "it would be asked for ever");
+            bench.now = next;
+        }
+        bench.to_free = PacketList::new();
+    }
+    bytes
+}
+
+/// A second at each rate, with packets of each size, is accurate to 0.5 %.
+#[test]
+fn rates_are_accurate() {
+    for (rate, bits) in [("1mbit", 1e6), ("10mbit", 1e7), ("100mbit", 1e8), ("1gbit", 1e9), ("10gbit", 1e10)]
+    {
+        for len in [64, 590, 1514, 9000, 65_536] {
+            let mut bench = Bench::with_room(&format!("cake bandwidth {rate} besteffort rtt 1000s"), len);
+            // A second, or as long as twenty thousand packets of the faster ones take, but more than 400 of the longest.
+            let time =
+                SECOND.min((len as f64 * 1.6e14 / bits) as Nanos).max((len as f64 * 3.2e12 / bits) as Nanos);
+            let sent = sent_in(&mut bench, time, |bench| {
+                while bench.qdisc.qlen() < 4 {
+                    let _ = bench.enqueue(len, flow(1));
+                }
+            });
+            let ideal = bits / 8.0 * time as f64 / 1e9;
+            // The last packet may have begun before the end.
+            let off = (sent as f64 - ideal).abs() - len as f64;
+            assert!(off < ideal * 0.005, "{rate} {len}: {sent} of {ideal}");
+        }
+    }
+}
+
+/// What the link adds to packets is paid for.
+#[test]
+fn links_are_paid_for() {
+    // What a running kernel says of packets of 142 and 442 bytes, of which 14 are Ethernet's.
+    for (words, short, long) in [
+        ("", 142, 442),
+        ("ethernet", 166, 466),
+        ("conservative", 212, 530),
+        ("mpu 256", 256, 442),
+        ("raw atm", 159, 530),
+        ("pppoe-ptm", 161, 466),
+    ] {
+        for (len, wire) in [(142, short), (442, long)] {
+            let mut bench = Bench::new(&format!("cake bandwidth 8mbit {words}"));
+            for n in 0..3 {
+                let frame = Frame { len, dst: [10, 0, 0, 2], ports: (n, 9), ..Frame::default() };
+                let packet = frame.packet(&mut bench);
+                let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+            }
+            assert!(bench.dequeue().is_some() && bench.dequeue().is_none());
+            assert_eq!(bench.qdisc.next_event(), Some(bench.now + wire * 1000), "{words} {len}");
+        }
+    }
+    // Each segment has headers of its own: 14 + 20 + 20 and 1000 of payload, 1092 with ethernet's 38.
+    let mut bench = Bench::new("cake bandwidth 8mbit ethernet");
+    for _ in 0..2 {
+        let mut packet = tcp(&mut bench, 1, 1000 + 54);
+        packet.set_gso(500, 2);
+        let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+    }
+    assert!(bench.dequeue().is_some() && bench.dequeue().is_none());
+    assert_eq!(bench.qdisc.next_event(), Some(bench.now + 2 * (40 + 500 + 38) * 1000));
+}
+
+/// Flows that want more than there is get the same, however much more they want.
+#[test]
+fn saturated_flows_get_the_same() {
+    const FLOWS: u32 = 1000;
+    let mut bench = Bench::new("cake bandwidth 100mbit besteffort flows memlimit 1g");
+    let mut sent = vec![0f64; FLOWS as usize];
+    for _ in 0..40 {
+        for number in 0..FLOWS {
+            for _ in 0..if number == 500 { 100 } else { 1 } {
+                let _ = bench.enqueue(1000, flow(number));
+            }
+        }
+        let end = bench.now + Nanos::from(FLOWS) * 80_000;
+        while bench.now < end {
+            match bench.dequeue() {
+                Some(packet) => sent[packet.hash() as usize - 1] += packet.len() as f64,
+                None => bench.now = bench.qdisc.next_event().expect("packets wait"),
+            }
+        }
+        bench.to_free = PacketList::new();
+    }
+    sent.remove(500);
+    let jain =
+        sent.iter().sum::<f64>().powi(2) / (sent.len() as f64 * sent.iter().map(|x| x * x).sum::<f64>());
+    assert!(jain >= 0.99, "{jain}");
+}
+
+/// One host with many flows against one with a few: what each mode makes of it.
+#[test]
+fn hosts_get_the_same() {
+    for (mode, share) in [
+        ("triple-isolate", 0.5),
+        ("dual-srchost", 0.5),
+        ("srchost", 0.5),
+        ("dual-dsthost", 1.0 / 41.0),
+        ("flows", 1.0 / 41.0),
+        ("hosts", 1.0 / 41.0),
+        ("dsthost", 1.0 / 41.0),
+    ] {
+        let mut bench = Bench::new(&format!("cake bandwidth 100mbit besteffort {mode} rtt 1000s"));
+        let mut sent = [0u64; 2];
+        let mut queued = BTreeMap::new();
+        for n in 0..4100u16 {
+            // Flow 0 is the first host's, the other forty the second's; each has a destination of its own.
+            let number = n % 41;
+            let host = u8::from(number != 0);
+            let dst = [10, 9, 0, number as u8];
+            let frame =
+                Frame { len: 1000, src: [10, 0, 0, host], dst, ports: (number, 9), ..Frame::default() };
+            let packet = frame.packet(&mut bench);
+            queued.insert(packet.cookie(), host);
+            let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        }
+        // Until all flows are bulk, and then for as long as the first host has packets.
+        for turn in 0..180 {
+            let packet = loop {
+                match bench.dequeue() {
+                    Some(packet) => break packet,
+                    None => bench.now = bench.qdisc.next_event().expect("packets wait"),
+                }
+            };
+            if turn >= 120 {
+                sent[usize::from(queued[&packet.cookie()])] += packet.len() as u64;
+            }
+        }
+        let got = sent[0] as f64 / (sent[0] + sent[1]) as f64;
+        assert!((got - share).abs() < 0.05, "{mode}: {got}");
+    }
+}
+
+/// A flow that sends little waits for nobody.
+#[test]
+fn sparse_flows_go_first() {
+    let mut bench = Bench::new("cake besteffort flows");
+    for n in 0..400 {
+        let _ = bench.enqueue(1514, flow(n % 4));
+    }
+    let hashes =
+        |bench: &mut Bench, n| (0..n).filter_map(|_| bench.dequeue()).map(|p| p.hash()).collect::<Vec<_>>();
+    assert_eq!(hashes(&mut bench, 8), [1, 2, 3, 4, 1, 2, 3, 4]);
+    for _ in 0..20 {
+        let _ = bench.enqueue(100, flow(9));
+        assert_eq!(hashes(&mut bench, 1), [10]);
+        let _ = hashes(&mut bench, 5);
+    }
+}
+
+/// Above its share a tin gets what is left, below it has its priority.
+#[test]
+fn tins_share_the_rate() {
+    for (text, shares) in [
+        // Voice has a quarter with priority, bulk what nobody wants and a sixteenth.
+        ("cake bandwidth 10mbit diffserv3 flows rtt 1000s", [1.0 / 16.0, 11.0 / 16.0, 0.25]),
+        ("cake diffserv3 flows rtt 1000s", [1.0 / 21.0, 16.0 / 21.0, 4.0 / 21.0]),
+    ] {
+        let mut bench = Bench::new(text);
+        bench.with(|q, _| q.set_handle(Handle::new(1, 0)));
+        let mut sent = [0u64; 3];
+        for n in 0..9000u32 {
+            let mut packet = bench.packet(1000, 1 + n % 30);
+            packet.set_priority(0x1_0001 + n % 3);
+            let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        }
+        for _ in 0..3000 {
+            let packet = loop {
+                match bench.dequeue() {
+                    Some(packet) => break packet,
+                    None => bench.now = bench.qdisc.next_event().expect("packets wait"),
+                }
+            };
+            sent[(packet.priority() as usize & 0xf) - 1] += 1;
+        }
+        for (sent, share) in sent.iter().zip(shares) {
+            assert!((*sent as f64 / 3000.0 - share).abs() < 0.03, "{text}: {sent:?} {share}");
+        }
+    }
+}
+
+/// Nine flows of one set: eight have queues, the ninth shares, and nothing is overtaken.
+#[test]
+fn a_set_holds_eight_flows() {
+    let mut bench = Bench::new("cake besteffort flows");
+    let same_set = |n: u32| 8 + n * QUEUES as u32;
+    for round in 0..3 {
+        for n in 0..9 {
+            let _ = bench.enqueue(1000, same_set(n));
+        }
+        let tin = &bench.qdisc.xstats(Style::default()).unwrap().json()["tins"][0];
+        assert_eq!((&tin["way_misses"], &tin["way_collisions"]), (&8.into(), &(round + 1).into()));
+        assert_eq!(tin["way_indirect_hits"], round * 7);
+    }
+}
+
+/// A flow that shares a queue stays there while it has packets, though another queue has become free.
+#[test]
+fn nobody_overtakes_his_own_packets() {
+    let mut bench = Bench::new("cake besteffort flows");
+    let same_set = |n: u32| 8 + n * QUEUES as u32;
+    for n in 0..8 {
+        let _ = bench.enqueue(1514, same_set(n));
+    }
+    (0..5).for_each(|_| assert_eq!(bench.enqueue(1514, same_set(8)), Verdict::Success));
+    // The queues of some others are empty now.
+    let mut left: Vec<_> = (0..5).filter_map(|_| bench.dequeue()).collect();
+    (0..5).for_each(|_| assert_eq!(bench.enqueue(1514, same_set(8)), Verdict::Success));
+    left.extend(std::iter::from_fn(|| bench.dequeue()));
+    let own: Vec<_> = left.iter().filter(|p| p.hash() == same_set(8)).map(Packet::cookie).collect();
+    assert_eq!(own.len(), 10);
+    assert!(own.is_sorted(), "{own:?}");
+}
+
+/// A rate that is said while packets wait begins then: the time before is not made up for.
+#[test]
+fn a_new_rate_begins_when_it_is_said() {
+    let mut bench = Bench::new("cake besteffort");
+    (0..100).for_each(|_| assert_eq!(bench.enqueue(1250, flow(1)), Verdict::Success));
+    bench.now += 10 * SECOND;
+    bench.change("bandwidth 1mbit rtt 1000s").unwrap();
+    assert!(bench.dequeue().is_some() && bench.dequeue().is_none());
+    assert_eq!(bench.qdisc.next_event(), Some(bench.now + 10 * MS));
+    bench.change("bandwidth 1gbit").unwrap();
+    assert!(bench.dequeue().is_some() && bench.dequeue().is_none());
+    assert_eq!(bench.qdisc.next_event(), Some(bench.now + 10_000));
+}
+
+/// Beyond the limit the longest queue pays, and its sender is told.
+#[test]
+fn the_longest_queue_pays() {
+    let mut bench = Bench::new("cake besteffort flows memlimit 22560");
+    for _ in 0..19 {
+        assert_eq!(bench.enqueue(1000, flow(1)), Verdict::Success);
+    }
+    assert_eq!(bench.enqueue(1000, flow(2)), Verdict::Success);
+    assert_eq!((bench.qdisc.qlen(), bench.to_free.len()), (20, 0));
+    assert_eq!(bench.enqueue(1000, flow(2)), Verdict::Success, "it is another flow that pays");
+    assert_eq!(bench.enqueue(1000, flow(1)), Verdict::Congested);
+    assert_eq!(bench.to_free.iter().map(Packet::cookie).collect::<Vec<_>>(), [0, 1], "from the head");
+    assert_eq!((bench.qdisc.qlen(), bench.drops.get(DropReason::QdiscOverlimit)), (20, 2));
+}
+
+/// BLUE ends a flow that never listens.
+#[test]
+fn floods_are_dropped() {
+    let mut bench = Bench::new("cake bandwidth 10mbit besteffort flows memlimit 100k");
+    for _ in 0..2000 {
+        for _ in 0..4 {
+            let _ = bench.enqueue(1250, flow(1));
+        }
+        bench.now += MS;
+        let _ = bench.dequeue();
+        bench.to_free = PacketList::new();
+    }
+    assert!(bench.drops.get(DropReason::CakeFlood) > 100, "{:?}", bench.drops);
+}
+
+#[test]
+fn needless_acks_are_dropped() {
+    for (words, left) in [
+        ("no-ack-filter", vec![0, 1, 2, 3, 4]),
+        ("ack-filter", vec![3, 4]),
+        ("ack-filter-aggressive", vec![4]),
+    ] {
+        let mut bench = Bench::new(&format!("cake {words}"));
+        for n in 0..5 {
+            let packet = tcp(&mut bench, 1000 + n * 100, 54);
+            let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        }
+        assert_eq!(bench.qdisc.qlen(), left.len(), "{words}");
+        let tins = bench.qdisc.xstats(Style::default()).unwrap().json();
+        assert_eq!(tins["tins"][1]["ack_drops"], 5 - left.len());
+        let sent: Vec<_> = std::iter::from_fn(|| bench.dequeue()).map(|packet| packet.cookie()).collect();
+        assert_eq!(sent, left, "{words}");
+    }
+    // What is not needless: duplicates, data, other flags, a SACK, another connection, what is older.
+    let cases: [fn(&mut [u8]); 6] = [
+        |_| {},
+        |bytes| bytes[17] += 1,
+        |bytes| bytes[47] |= 8,
+        |bytes| bytes[47] |= 0x40,
+        |bytes| bytes[35] ^= 1,
+        |bytes| bytes[42..46].copy_from_slice(&2000u32.to_be_bytes()),
+    ];
+    for (number, change) in cases.into_iter().enumerate() {
+        let mut bench = Bench::new("cake ack-filter-aggressive besteffort flowblind");
+        let mut first = tcp(&mut bench, 1000, 54);
+        change(first.data_mut());
+        let second = tcp(&mut bench, if number == 0 { 1000 } else { 1100 }, 54);
+        let _ = bench.with(|q, cx| q.enqueue(first, cx));
+        let _ = bench.with(|q, cx| q.enqueue(second, cx));
+        assert_eq!(bench.qdisc.qlen(), 2, "case {number}");
+    }
+}
+
+/// The DS field is cleared, ECN stays, and the checksum is right.
+#[test]
+fn wash_clears_the_ds_field() {
+    for tos in 0..=255u8 {
+        let mut bench = Bench::new("cake wash");
+        let packet = Frame { tos, ..Frame::default() }.packet(&mut bench);
+        let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        let packet = bench.dequeue().unwrap();
+        assert_eq!(packet.data()[15], tos & 3);
+        assert!(frames::is_right(packet.data()), "{tos:#x}");
+        assert_ne!(packet.hash(), 0);
+    }
+}
+
+/// What arrives sets the rate, a little below.
+#[test]
+fn autorate_follows_arrivals() {
+    let mut bench = Bench::new("cake autorate-ingress");
+    for _ in 0..20_000 {
+        let _ = bench.enqueue(1250, flow(1));
+        while bench.dequeue().is_some() {}
+        bench.now += MS;
+        bench.to_free = PacketList::new();
+    }
+    let shown = bench.qdisc.options(Style::default()).json();
+    let rate = shown["bandwidth"].as_u64().unwrap();
+    assert!((1_100_000..1_190_000).contains(&rate), "{rate}");
+}
+
+/// Where drops have used the link already they are paid for.
+#[test]
+fn ingress_pays_for_drops() {
+    let drops = |words| {
+        let mut bench = Bench::new(&format!("cake bandwidth 10mbit besteffort flows {words}"));
+        sent_in(&mut bench, 4 * SECOND, |bench| {
+            while bench.qdisc.qlen() < 100 {
+                let _ = bench.enqueue(1250, flow(1));
+            }
+        })
+    };
+    let (egress, ingress) = (drops("egress"), drops("ingress"));
+    assert!(ingress < egress * 97 / 100 && ingress > egress * 65 / 100, "{ingress} {egress}");
+}

@@ -1,0 +1,94 @@
+//! Scripts drawn at random.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::qdisc::codel::tests::bench::{conserves, ops};
+
+fn texts() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "",
+        "unlimited",
+        "bandwidth 1",
+        "bandwidth 8",
+        "bandwidth 1mbit",
+        "bandwidth 100gbit",
+        "besteffort",
+        "precedence",
+        "diffserv8",
+        "diffserv4",
+        "diffserv3",
+        "flowblind",
+        "srchost",
+        "hosts",
+        "dual-srchost",
+        "triple-isolate",
+        "flows",
+        "memlimit 1",
+        "memlimit 10k",
+        "rtt 1us",
+        "rtt 4294s",
+        "ack-filter",
+        "ingress",
+        "autorate-ingress",
+        "atm overhead -64",
+        "overhead 256 mpu 256",
+        "ptm",
+        "wash",
+        "fwmark 0xf0000000",
+    ]);
+    prop::collection::vec(word, 0..5).prop_map(|words| words.join(" "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 150 }))]
+
+    /// Nothing is lost or reordered, whatever is said and done. Without a rate, for what is held back is not given up.
+    #[test]
+    fn conserves_packets(
+        text in prop::sample::select(vec!["cake", "cake memlimit 20k", "cake besteffort flows", "cake ingress metro"]),
+        ops in ops(prop::sample::select(vec!["memlimit 10k", "rtt 5ms", "wash", "besteffort", "ack-filter", "dual-srchost"])
+            .prop_map(str::to_owned).boxed()),
+    ) {
+        conserves(text, &ops);
+    }
+
+    /// With any parameters: the counts are exact, and what is held back has a time.
+    #[test]
+    fn keeps_the_contract(
+        first in texts(),
+        script in prop::collection::vec((0usize..1514, 0u32..40, 0u32..5, 0u64..20 * MS, texts()), 1..120),
+    ) {
+        let mut bench = Bench::new(&format!("cake {first}"));
+        let mut queued = BTreeMap::new();
+        for (bytes, number, what, wait, text) in script {
+            let frame = Frame { len: bytes, ports: (number as u16, 9), tos: (number * 7) as u8, ..Frame::default() };
+            let mut packet = frame.packet(&mut bench);
+            packet.set_gso(100, 1 + what as u16 * number as u16);
+            queued.insert(packet.cookie(), bytes as u64);
+            let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+            bench.now += wait;
+            match what {
+                0 if number == 0 => bench.with(|q, cx| q.reset(cx)),
+                1 if number < 8 => bench.change(&text).unwrap(),
+                2..4 => match bench.dequeue() {
+                    Some(packet) => drop(queued.remove(&packet.cookie()).expect("was queued")),
+                    None if bench.qdisc.qlen() > 0 => {
+                        let next = bench.qdisc.next_event();
+                        prop_assert!(next > Some(bench.now), "{next:?}");
+                    }
+                    None => {}
+                },
+                _ => {}
+            }
+            for packet in std::mem::take(&mut bench.to_free).iter() {
+                queued.remove(&packet.cookie()).expect("was queued");
+            }
+            let stats = bench.qdisc.stats();
+            prop_assert_eq!((stats.qlen, stats.backlog), (queued.len() as u64, queued.values().sum()));
+        }
+        let _ = bench.shown();
+    }
+}
