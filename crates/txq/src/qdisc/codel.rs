@@ -3,8 +3,7 @@
 //! The algorithm is in [`law`], which fq_codel shares. A packet that finds `limit` packets queued is dropped as
 //! `QDISC_OVERLIMIT`; what the law drops is dropped as `QDISC_CONGESTED`.
 //!
-//! The kernel's counterpart is `sch_codel`. Differences: the law's (see there); and packets that a smaller `limit` leaves no
-//! room for are counted as `drop_overlimit`, too.
+//! The kernel's counterpart is `sch_codel`. Differences: the law's (see there).
 
 pub(super) mod law;
 pub(super) mod params;
@@ -137,7 +136,7 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
         self.law = Law::default();
     }
 
-    /// Drops the oldest of what is beyond a smaller limit, as the kernel does.
+    /// Drops the oldest of what is beyond a smaller limit, which `drop_overlimit` does not count, as in the kernel.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let (limit, given) = parse(words)?;
         given.apply(&mut self.goal);
@@ -145,7 +144,8 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
         while self.queue.len() > self.limit as usize {
             let Some(mut packet) = self.queue.pop_front() else { break };
             packet.take_queued();
-            self.over_limit(packet, cx);
+            self.stats.drops += 1;
+            cx.drop(packet, DropReason::QdiscOverlimit);
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ struct Params {
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
-    let params = parse(words)?;
+    let params = read(words)?.checked()?;
     Ok(Built::Qdisc(Box::new(Etf::<A> {
         queue: Timed::new(),
         params,
@@ -54,43 +54,59 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>,
     })))
 }
 
-fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
+/// What tc reads, and sends to the kernel.
+#[derive(Default)]
+struct Said {
+    delta: Option<i32>,
+    clock: Option<&'static str>,
+    offload: bool,
+    deadline_mode: bool,
+    skip_sock_check: bool,
+}
+
+fn read(words: &mut Words<'_>) -> Result<Said, ParseError> {
     let mut options = words.options(&SYNTAX);
-    let (mut delta, mut clock) = (None, None);
-    let (mut offload, mut deadline_mode, mut skip_sock_check) = (false, false, false);
+    let mut said = Said::default();
     while let Some(word) = options.next_word() {
         match word {
-            "delta" if delta.is_some() => return Err(options.duplicate(word)),
-            "delta" => delta = Some(read_delta(&mut options)?),
-            "clockid" if clock.is_some() => return Err(options.duplicate(word)),
-            "clockid" => clock = Some(read_clock(&mut options)?),
-            "offload" if offload => return Err(options.duplicate(word)),
-            "offload" => offload = true,
-            "deadline_mode" if deadline_mode => return Err(options.duplicate(word)),
-            "deadline_mode" => deadline_mode = true,
-            "skip_sock_check" if skip_sock_check => return Err(options.duplicate(word)),
-            "skip_sock_check" => skip_sock_check = true,
+            "delta" if said.delta.is_some() => return Err(options.duplicate(word)),
+            "delta" => said.delta = Some(read_delta(&mut options)?),
+            "clockid" if said.clock.is_some() => return Err(options.duplicate(word)),
+            "clockid" => said.clock = Some(read_clock(&mut options)?),
+            "offload" if said.offload => return Err(options.duplicate(word)),
+            "offload" => said.offload = true,
+            "deadline_mode" if said.deadline_mode => return Err(options.duplicate(word)),
+            "deadline_mode" => said.deadline_mode = true,
+            "skip_sock_check" if said.skip_sock_check => return Err(options.duplicate(word)),
+            "skip_sock_check" => said.skip_sock_check = true,
             other => return Err(options.unknown(other)),
         }
     }
-    let refused = |message: &str, remedy: &str| Err(ParseError::new(message).with_remedy(remedy));
-    match clock {
-        Some("TAI") => {}
-        Some(_) => {
-            return refused("Error: Invalid clockid. CLOCK_TAI must be used.", "say clockid CLOCK_TAI");
+    Ok(said)
+}
+
+impl Said {
+    /// What the kernel refuses, although tc can say it.
+    fn checked(self) -> Result<Params, ParseError> {
+        let refused = |message: &str, remedy: &str| Err(ParseError::new(message).with_remedy(remedy));
+        match self.clock {
+            Some("TAI") => {}
+            Some(_) => {
+                return refused("Error: Invalid clockid. CLOCK_TAI must be used.", "say clockid CLOCK_TAI");
+            }
+            None => return refused("Error: Dynamic clockids are not supported.", "say clockid CLOCK_TAI"),
         }
-        None => return refused("Error: Dynamic clockids are not supported.", "say clockid CLOCK_TAI"),
+        let Ok(delta) = u32::try_from(self.delta.unwrap_or(0)) else {
+            return refused("Error: Delta must be positive.", "use 0 to 2147483647 nanoseconds");
+        };
+        if self.offload {
+            return refused(
+                "Error: Specified device does not support ETF offload.",
+                "leave offload away: the queue keeps the times itself",
+            );
+        }
+        Ok(Params { delta, deadline_mode: self.deadline_mode, skip_sock_check: self.skip_sock_check })
     }
-    let Ok(delta) = u32::try_from(delta.unwrap_or(0)) else {
-        return refused("Error: Delta must be positive.", "use 0 to 2147483647 nanoseconds");
-    };
-    if offload {
-        return refused(
-            "Error: Specified device does not support ETF offload.",
-            "leave offload away: the queue keeps the times itself",
-        );
-    }
-    Ok(Params { delta, deadline_mode, skip_sock_check })
 }
 
 fn read_delta(options: &mut OptionWords<'_, '_>) -> Result<i32, ParseError> {
@@ -172,6 +188,13 @@ impl<A: Arch> Qdisc<A> for Etf<A> {
             cx.drop(packet, DropReason::QueuePurge);
         }
         self.last = 0;
+    }
+
+    /// The kernel's cannot be changed; what tc cannot read, tc says first.
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        read(words)?;
+        Err(ParseError::new("Error: Change operation not supported by specified qdisc.")
+            .with_remedy("replace it by another, with a handle of its own"))
     }
 
     fn qlen(&self) -> usize {

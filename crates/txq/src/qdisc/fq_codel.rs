@@ -143,6 +143,9 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
             self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
             out.push_back(packet);
         }
+        if self.flows.len() == 0 {
+            self.flows.retire();
+        }
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {

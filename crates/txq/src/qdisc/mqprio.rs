@@ -40,11 +40,7 @@ pub(crate) struct Mqprio {
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
-    let mqprio = parse(words, env)?;
-    if env.txqs < 2 {
-        return Err(unsupported("mqprio needs a device with at least 2 txqs"));
-    }
-    Ok(Built::PerTxq(Parent::Mqprio(Box::new(mqprio))))
+    Ok(Built::PerTxq(Parent::Mqprio(Box::new(parse(words, env)?))))
 }
 
 fn parse(words: &mut Words<'_>, env: &Env) -> Result<Mqprio, ParseError> {
@@ -105,6 +101,9 @@ fn parse(words: &mut Words<'_>, env: &Env) -> Result<Mqprio, ParseError> {
     }
     if hw != 0 {
         return Err(unsupported("no device here maps its queues itself: say hw 0"));
+    }
+    if env.txqs < 2 {
+        return Err(unsupported("mqprio needs a device with at least 2 txqs"));
     }
     [mqprio.min_rate, mqprio.max_rate] = rates.map(Option::unwrap_or_default);
     // More classes than there may be are refused by their number.

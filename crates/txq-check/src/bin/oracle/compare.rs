@@ -27,7 +27,10 @@ pub(crate) fn compare(script: &Script, kernel: &Record, txq: &Record) -> Vec<Str
         order(script, &theirs.left, &ours.left, &mut what);
         let theirs = unpark(without_usage(&theirs.said), &ours.said);
         let theirs = handles.rename(&mask(&theirs, &script.ignore));
-        let ours = our_handles.rename(&mask(&ours.said, &script.ignore));
+        let renamed = script.rename.iter().fold(ours.said.clone(), |said, (ours, theirs)| {
+            said.replace(&format!("\"{ours}\":"), &format!("\"{theirs}\":"))
+        });
+        let ours = our_handles.rename(&mask(&renamed, &script.ignore));
         texts(&theirs, &ours, &mut what);
         if line.differs && what.is_empty() {
             what = "    it is known to differ, and does so no more".into();

@@ -16,6 +16,7 @@
 //! | `order flow` | packets need leave in the kernel's order only within each flow; `order none`: only as many |
 //! | `within N` | how many packets a step may differ by in number |
 //! | `differs WHY` | the next action is known to differ, for this reason; that it does so no more is told, too |
+//! | `rename OURS THEIRS` | txq's JSON has this key where the kernel's has the other one |
 //! | `ignore WORD` | the number after this word, or of this JSON key, is not compared: it depends on a clock or on chance |
 
 use std::fmt;
@@ -66,6 +67,8 @@ pub(crate) struct Script {
     pub(crate) order: Order,
     pub(crate) within: usize,
     pub(crate) ignore: Vec<String>,
+    /// JSON keys of txq, and what the kernel calls them.
+    pub(crate) rename: Vec<(String, String)>,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -77,7 +80,8 @@ const LONGEST: usize = 1500;
 impl Script {
     pub(crate) fn parse(name: &str, text: &str, deep: bool) -> Result<Self, String> {
         let (order, within) = (Order::Exact, 0);
-        let mut script = Self { name: name.to_owned(), order, within, ignore: Vec::new(), lines: Vec::new() };
+        let (ignore, rename, lines) = Default::default();
+        let mut script = Self { name: name.to_owned(), order, within, ignore, rename, lines };
         let mut differs = false;
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
@@ -108,6 +112,10 @@ impl Script {
             }
             "within" => self.within = value(rest)?,
             "ignore" => self.ignore.extend(rest.split_whitespace().map(str::to_owned)),
+            "rename" => {
+                let (ours, theirs) = rest.split_once(' ').ok_or("two JSON keys are needed")?;
+                self.rename.push((ours.to_owned(), theirs.trim().to_owned()));
+            }
             "random" => {
                 let actions = random(rest, deep)?;
                 self.lines.extend(actions.into_iter().map(|action| Line { number, action, differs: false }));

@@ -27,11 +27,11 @@ impl Given {
         word: &str,
         options: &mut OptionWords<'_, '_>,
     ) -> Result<bool, ParseError> {
-        let mut time = || options.value_micros(word).map(|time| nanos(time.0));
+        let mut time = || options.value_micros(word).map(|time| time.0);
         match word {
-            "target" => self.target = Some(time()?).filter(|&t| t > 0),
-            "interval" => self.interval = Some(time()?).filter(|&t| t > 0),
-            "ce_threshold" => self.ce_threshold = Some(time()?),
+            "target" => self.target = Some(time()?).filter(|&t| t > 0).map(nanos),
+            "interval" => self.interval = Some(time()?).filter(|&t| t > 0).map(nanos),
+            "ce_threshold" => self.ce_threshold = Some(nanos(time()?)),
             "ecn" => self.ecn = Some(true),
             "noecn" => self.ecn = Some(false),
             _ => return Ok(false),

@@ -110,7 +110,10 @@ impl Params {
                 "flow_limit" => p.flow_limit = options.value_u32(word)?,
                 "quantum" => p.quantum = options.value_u32(word)?,
                 "initial_quantum" => p.initial_quantum = options.value_u32(word)?,
-                "buckets" => p.buckets = options.value_u32(word)?,
+                // As in tc a 0 is the same as not saying it.
+                "buckets" => {
+                    p.buckets = Some(options.value_u32(word)?).filter(|&n| n > 0).unwrap_or(p.buckets);
+                }
                 "orphan_mask" => p.orphan_mask = options.value_u32(word)?,
                 // tc still reads `defrate`, and the kernel has long ignored it.
                 "maxrate" | "low_rate_threshold" | "defrate" => {
@@ -178,9 +181,9 @@ impl Params {
             let remedy = format!("initial_quantum is {}: use at most {}", self.initial_quantum, i32::MAX);
             return refused("Error: integer out of range.", remedy);
         }
-        // tc sends a number of buckets as its logarithm.
-        match self.buckets.checked_ilog2() {
-            Some(log @ 1..=MAX_BUCKETS_LOG) => self.buckets = 1 << log,
+        // tc sends the logarithm of the number of buckets, rounded up.
+        match self.buckets.checked_next_power_of_two() {
+            Some(buckets) if (2..=1 << MAX_BUCKETS_LOG).contains(&buckets) => self.buckets = buckets,
             _ => {
                 let remedy = format!("buckets is {}: use 2 to {}", self.buckets, 1 << MAX_BUCKETS_LOG);
                 return refused("RTNETLINK answers: Invalid argument", remedy);
@@ -235,10 +238,10 @@ impl Params {
             o.rate("low_rate_threshold", Rate(self.low_rate_threshold.into()));
         }
         o.micros("refill_delay", self.refill_delay);
-        o.nanos("timer_slack", crate::tc::Nanos(self.timer_slack.into()));
         if self.ce_threshold.0 != u32::MAX {
             o.micros("ce_threshold", self.ce_threshold);
         }
+        o.nanos("timer_slack", crate::tc::Nanos(self.timer_slack.into()));
         o.micros("horizon", self.horizon);
         let end = if self.horizon_drop { "horizon_drop" } else { "horizon_cap" };
         o.put(end, serde_json::Value::Null, end).end_blank();

@@ -1,7 +1,8 @@
 //! The queues of all flows, and the two lists that say whose turn it is (RFC 8290, section 4).
 //!
 //! A queue with packets is on one of the lists, linked by indices. One that has become empty is still on it, until its turn
-//! comes: else a flow could come back as a new one at once and starve the old.
+//! comes: else a flow could come back as a new one at once and starve the old. When no queue has packets there is nobody
+//! to starve, and the lists become empty, too, as in the kernel once it finds nothing more to send.
 
 use crate::arch::{Arch, Nanos};
 use crate::packet::{Packet, PacketList};
@@ -221,6 +222,18 @@ impl<A: Arch> Flows<A> {
                 self.old.push(&mut self.flows, index);
             } else {
                 self.flows[flow].listed = false;
+            }
+        }
+    }
+
+    /// Takes all flows off their lists, when none has packets: whoever sends next is a new one.
+    #[inline]
+    pub(super) fn retire(&mut self) {
+        debug_assert_eq!(self.len, 0);
+        for list in [&mut self.new, &mut self.old] {
+            while list.head != NONE {
+                self.flows[list.head as usize].listed = false;
+                list.pop(&self.flows);
             }
         }
     }
