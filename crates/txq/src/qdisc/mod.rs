@@ -292,6 +292,6 @@ fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -94,10 +94,10 @@ impl Keys<'_> {
         self.byte_of_ip("ip_ttl", IP_TTL);
         self.address("dst_ip", DST_IP);
         self.address("src_ip", SRC_IP);
-        self.port("dst_port", DST_PORT, None);
-        self.port("src_port", SRC_PORT, None);
-        self.port("dst_port", DST_PORT, self.what.dst_ports);
-        self.port("src_port", SRC_PORT, self.what.src_ports);
+        self.port("dst_port", DST_PORT);
+        self.port("src_port", SRC_PORT);
+        self.range("dst_port", self.what.dst_ports);
+        self.range("src_port", self.what.src_ports);
         if self.has(TCP_FLAGS) {
             let mask = self.what.mask.short(TCP_FLAGS);
             self.same("tcp_flags", &format!("{:#x}/{mask:x}", value.short(TCP_FLAGS)));
@@ -163,11 +163,13 @@ impl Keys<'_> {
         }
     }
 
-    fn port(&mut self, name: &str, field: Field, range: Range) {
+    fn range(&mut self, name: &str, range: Range) {
         if let Some((start, end)) = range {
             self.put(name, json!({"start": start, "end": end}), &format!("{start}-{end}"));
-            return;
         }
+    }
+
+    fn port(&mut self, name: &str, field: Field) {
         let (value, mask) = (self.what.value.short(field), self.what.mask.short(field));
         match mask {
             0 => {}
