@@ -24,7 +24,7 @@ const COMMANDS: [&str; 74] = [
     "add parent 1: protocol ip u32 match ip dsfield 0x10 0xfc match ip ihl 5 0xf match ip icmp_type 8 0xff flowid 1:4",
     "add parent 1: protocol ip pref 1 u32 match u16 10 0xff at -14 classid 1:1",
     "add parent 1: protocol ip pref 1 u32 match u32 1 1 at nexthdr+4 classid 1:1",
-    "add parent 1: protocol ip pref 1 u32 match ip nofrag match ip df",
+    "add parent 1: protocol ip pref 1 u32 match ip nofrag match ip df skip_hw",
     "add parent 1: protocol ip pref 1 u32 match ip src any match ip dst 1.2/16 skip_hw classid 1:1",
     "add parent 1: protocol ip pref 1 handle 800::5 u32 match u32 0 0 flowid 1:7",
     "add parent 1: protocol ip pref 1 handle 800::800 u32 match u32 0 0 flowid 1:7",

@@ -194,6 +194,11 @@ fn wrong_kind(kind: &str) -> ParseError {
     error.with_remedy(format!("{kind} has this pref: give another pref"))
 }
 
+fn wrong_protocol(pref: u16, protocol: u16) -> ParseError {
+    let error = ParseError::new("Error: Protocol mismatch for filter with specified priority.");
+    error.with_remedy(format!("pref {pref} is of protocol {}", proto::name(protocol)))
+}
+
 struct Proto<A: Arch> {
     pref: u16,
     protocol: u16,
@@ -266,10 +271,7 @@ impl<A: Arch> Filters<A> {
             Ok(at) => {
                 let proto = &mut self.protos[at];
                 if protocol.is_some_and(|protocol| protocol != proto.protocol) {
-                    let error = "Error: Protocol mismatch for filter with specified priority.";
-                    let name = proto::name(proto.protocol);
-                    let remedy = format!("pref {pref} is of protocol {name}: give another pref");
-                    return Err(ParseError::new(error).with_remedy(remedy));
+                    return Err(wrong_protocol(pref, proto.protocol));
                 }
                 match rule.filter(|_| proto.table.kind() == kind) {
                     Some(rule) => proto.table.set(rule, mode),
@@ -288,11 +290,12 @@ impl<A: Arch> Filters<A> {
                         return Err(error.with_remedy("a closure is added by NetDev::add_classifier"));
                     }
                 };
-                if let Some(rule) = rule {
-                    table.set(rule, mode)?;
-                }
+                // A number is used up also where what follows fails.
                 if let Table::U32(table) = &table {
                     self.next_u32 = table.table() % u32::LAST_TABLE + 1;
+                }
+                if let Some(rule) = rule {
+                    table.set(rule, mode)?;
                 }
                 self.protos.insert(at, Proto { pref, protocol: protocol.unwrap_or(ALL), table });
                 Ok(())
@@ -329,13 +332,15 @@ impl<A: Arch> Filters<A> {
             return Err(error.with_remedy("there are no filters here"));
         }
         let place = self.protos.iter().position(|proto| proto.pref == pref);
-        let place = place.filter(|&at| protocol.is_none_or(|protocol| protocol == self.protos[at].protocol));
         let Some(at) = place else {
             let error = ParseError::new("Error: Filter with specified priority/protocol not found.");
             let prefs: Vec<_> = self.protos.iter().map(|proto| proto.pref.to_string()).collect();
             return Err(error.with_remedy(format!("there are prefs {}", prefs.join(", "))));
         };
-        let table = &mut self.protos[at].table;
+        let Proto { protocol: of, table, .. } = &mut self.protos[at];
+        if protocol.is_some_and(|protocol| protocol != *of) {
+            return Err(wrong_protocol(pref, *of));
+        }
         if kind.is_some_and(|kind| kind != table.kind()) {
             return Err(wrong_kind(table.kind()));
         }

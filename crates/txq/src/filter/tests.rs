@@ -192,7 +192,7 @@ fn messages_are_those_of_tc() {
     }
     for (text, message) in [
         ("pref 9", "Error: Filter with specified priority/protocol not found."),
-        ("protocol arp pref 1", "Error: Filter with specified priority/protocol not found."),
+        ("protocol arp pref 1", "Error: Protocol mismatch for filter with specified priority."),
         ("handle 5 fw", "Error: Cannot flush filters with protocol, handle or kind set."),
         ("pref 1 handle 6 fw", "Error: Specified filter handle not found."),
         ("pref 1 handle 1 matchall", "Error: Specified filter kind does not match existing one."),

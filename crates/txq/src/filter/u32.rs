@@ -139,7 +139,8 @@ impl U32 {
     pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         let Id { table, bucket, node } = rule.id.unwrap_or_default();
         let own = table == 0 || table == self.printed_table();
-        let exists = own && bucket == 0 && self.rules.contains_key(&node);
+        // A rule that is there is known by its whole handle only.
+        let exists = table == self.printed_table() && bucket == 0 && self.rules.contains_key(&node);
         if exists {
             mode.admit(true)?;
             if let Some(entry) = self.rules.get_mut(&node) {
@@ -166,6 +167,9 @@ impl U32 {
         }
         let node = match node {
             0 => self.free_node().ok_or_else(|| full("a pref has 4095 rules: use another, or flower"))?,
+            node if self.rules.contains_key(&node) => {
+                return Err(full("there is such a rule: to change it, give its whole handle"));
+            }
             node => node,
         };
         let class = rule.classid.filter(|&class| class != Handle::UNSPEC);
@@ -180,7 +184,7 @@ impl U32 {
 
     pub(super) fn delete(&mut self, rule: &Rule) -> Deleted {
         let Some(id) = rule.id else { return Deleted::Table };
-        let own = id.bucket == 0 && (id.table == 0 || id.table == self.printed_table());
+        let own = id.bucket == 0 && id.table == self.printed_table();
         match own.then(|| self.rules.remove(&id.node)).flatten() {
             None => Deleted::NotThere,
             Some(_) => Deleted::Done { last: self.rules.is_empty() },

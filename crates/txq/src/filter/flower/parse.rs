@@ -160,7 +160,10 @@ fn vlan(name: &str, word: &str, types: &mut Types, what: &mut Match) -> Result<(
         return Err(ParseError::new(error).with_remedy("it wants protocol 802.1Q or 802.1ad"));
     }
     if inner && !types.vlan.is_some_and(proto::is_vlan) {
-        let error = format!("Can't set \"{name}\" if inner vlan ethertype isn't 802.1Q or 802.1AD");
+        let error = format!(
+            "Can't set \"{name}\" if inner vlan ethertype isn't 802.1Q or 802.1AD \
+             and num_of_vlans is less than 2"
+        );
         return Err(ParseError::new(error).with_remedy("it wants vlan_ethtype 802.1Q before it"));
     }
     let number = |most: u32| c_number(word).filter(|&number| number <= most);
