@@ -81,5 +81,5 @@ fn only_those_who_choose_have_filters() {
     assert_eq!(message("parent 12:9 matchall classid 1:1"), "Error: Specified class doesn't exist.");
     assert_eq!(message("dev other parent 12: matchall classid 1:1"), "Cannot find device \"other\"");
     dev.add_filter("parent 12: matchall classid 12:1").unwrap();
-    assert_eq!(dev.filters_info(Some(Handle::new(12, 0)), Style::default()).len(), 2);
+    assert_eq!(dev.filters_info(Some(Handle::new(0x12, 0)), Style::default()).len(), 2);
 }
