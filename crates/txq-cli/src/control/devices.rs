@@ -37,10 +37,10 @@ impl<'a> Devices<'a> {
     }
 
     /// Calls `f` with each, in the order in which they came.
-    pub(crate) fn all<R>(&self, mut f: impl FnMut(&NetDev) -> R) -> Vec<R> {
+    pub(crate) fn all<R>(&self, f: impl FnMut(&NetDev) -> R) -> Vec<R> {
         let made = self.made().clone();
         let made = made.iter().map(|dev| &**dev);
-        self.lent.iter().copied().chain(made).map(|dev| f(dev)).collect()
+        self.lent.iter().copied().chain(made).map(f).collect()
     }
 
     pub(crate) fn names(&self) -> Vec<String> {

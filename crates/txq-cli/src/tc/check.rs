@@ -15,6 +15,7 @@ use super::{class, show};
 /// Txqs of the device, which are enough for each map of them that somebody writes by hand.
 const TXQS: u16 = 64;
 const BUFFERS: u32 = 64;
+const UNKNOWN: &str = "Error: Specified qdisc kind is unknown.";
 
 /// What is to be said of a command.
 pub(super) fn check(command: &Command<'_>) -> Answer {
@@ -43,6 +44,17 @@ fn qdisc(verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
 pub(super) fn options(place: &Place<'_>) -> Result<(), Answer> {
     match build(place) {
         Err(answer) if answer.rc != REFUSED => Err(answer),
+        _ => Ok(()),
+    }
+}
+
+/// What the kernel says about a kind that it does not have, before it looks where the qdisc shall be.
+pub(super) fn kind(place: &Place<'_>) -> Result<(), Answer> {
+    match place.header.kind {
+        Some(kind) if place.options.is_empty() => match device()?.replace_qdisc(&format!("root {kind}")) {
+            Err(error) if error.message() == UNKNOWN => Err(error.into()),
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }

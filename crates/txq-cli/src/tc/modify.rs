@@ -40,6 +40,9 @@ pub(super) fn qdisc(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Resul
             let answer = Answer::from(error);
             if answer.rc == REFUSED {
                 check::options(&place)?;
+                if verb != Verb::Del {
+                    check::kind(&place)?;
+                }
             }
             Err(answer)
         }

@@ -84,7 +84,7 @@ impl<A: Arch> NetDev<A> {
                     .with_remedy(format!("the qdisc there is {}", found.handle)));
             }
             if header.kind.is_some_and(|kind| kind != found.kind) {
-                return Err(ParseError::new("Error: Invalid qdisc name.")
+                return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
                     .with_remedy(format!("the qdisc there is {}", found.kind)));
             }
             match found.place {
