@@ -44,7 +44,7 @@
 //! | allocate | from the sender's own stock, without an atomic operation | [`pool`], [`packet`] |
 //! | steer | CPU or rx queue -> txqs, flow hash where that leaves a choice; a [`Flow`] stays | [`xps`], [`flow`], [`topology`] |
 //! | enqueue | the discipline hands the packets to the qdisc, or leaves them for who has it | [`enqueue`] |
-//! | qdisc | queue, or drop with a reason | [`qdisc`], [`drop`](mod@drop) |
+//! | qdisc | filters choose a class; queue, or drop with a reason | [`filter`], [`qdisc`], [`drop`](mod@drop) |
 //! | run | one owner, in bulk, under a quota; the [`Worker`] goes on where a sender's quota ends | [`Worker`] |
 //! | txq | stops when the ring is full or too many bytes are in flight | [`bql`] |
 //! | driver | the device takes, keeps, drops or refuses | [`driver`] |
@@ -63,6 +63,7 @@ mod ctx;
 pub mod driver;
 pub mod drop;
 pub mod enqueue;
+pub mod filter;
 pub mod flow;
 pub mod netdev;
 pub mod packet;

@@ -18,6 +18,7 @@ mod below;
 mod bql;
 mod builder;
 mod error;
+mod filter;
 mod graft;
 mod lifecycle;
 mod rule;

@@ -23,7 +23,7 @@ impl<A: Arch> Shared<A> {
     }
 
     /// Calls `f` with the qdisc that has a handle, wherever it is, and tells the queue it is in.
-    fn with_qdisc<R>(
+    pub(super) fn with_qdisc<R>(
         &self,
         tree: &Tree,
         handle: Handle,

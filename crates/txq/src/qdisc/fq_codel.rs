@@ -1,6 +1,8 @@
 //! fq_codel: a queue for each flow, all served in turn, and each kept short by CoDel (RFC 8290).
 //!
-//! A packet's hash says which of `flows` queues it joins. They are served by deficit round robin, a `quantum` of bytes at a
+//! A packet's hash says which of `flows` queues it joins, unless its priority names one as a class (`major:minor` of this
+//! qdisc, from 1 on). Where there are filters they say it instead, and what none of them knows, or what they send to a
+//! queue that is not there, is dropped. They are served by deficit round robin, a `quantum` of bytes at a
 //! time; a queue that was empty goes in front of those that were not, so that a flow that sends little waits for
 //! nobody. What CoDel drops from a queue is dropped as `QDISC_CONGESTED`. Beyond `limit` packets or `memory_limit` bytes,
 //! the queue with the most bytes loses half of them, but no more than `drop_batch` packets, from its head, as
@@ -9,19 +11,20 @@
 //! The kernel's counterpart is `sch_fq_codel`. Differences: the law's (`codel/law.rs`); a packet takes its bytes and its
 //! descriptor of `memory_limit`, whatever its buffer's size, for buffers come from a pool that is there anyway; a smaller
 //! limit takes packets from the longest queues, not by dequeuing, so none of them counts as sent, and all as
-//! dropped; there are no filters that choose the queue.
+//! dropped.
 
 mod flows;
 mod options;
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
+use crate::filter::Filters;
 use crate::flow::flow_hash;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::codel::law::{Counts, Goal};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
-use crate::tc::{Options, ParseError, Style, Words};
+use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 use flows::Flows;
 
@@ -40,6 +43,8 @@ struct Params {
 
 struct FqCodel<A: Arch> {
     flows: Flows<A>,
+    handle: Handle,
+    filters: Filters<A>,
     params: Params,
     stats: QdiscStats,
     counts: Counts,
@@ -51,6 +56,8 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     let (params, flows) = options::parse(words, env)?;
     Ok(Built::Qdisc(Box::new(FqCodel {
         flows: Flows::new(flows),
+        handle: Handle::UNSPEC,
+        filters: Filters::new(),
         params,
         stats: QdiscStats::default(),
         counts: Counts::default(),
@@ -70,6 +77,25 @@ fn hash<A: Arch>(packet: &mut Packet<A>) -> u32 {
 }
 
 impl<A: Arch> FqCodel<A> {
+    /// The packet's flow, none if the filters have none for it.
+    #[inline]
+    fn flow_of(&self, packet: &mut Packet<A>) -> Option<usize> {
+        let class = Handle(packet.priority());
+        if class.major() == self.handle.major() && self.handle != Handle::UNSPEC {
+            if let Some(flow) = self.flow_of_class(class) {
+                return Some(flow);
+            }
+        }
+        if self.filters.is_empty() {
+            return Some(self.flows.of_hash(hash(packet)));
+        }
+        self.flow_of_class(self.filters.classify(packet)?)
+    }
+
+    fn flow_of_class(&self, class: Handle) -> Option<usize> {
+        usize::from(class.minor()).checked_sub(1).filter(|&flow| flow < self.flows.count() as usize)
+    }
+
     fn memory(&self) -> u64 {
         self.flows.bytes() + self.flows.len() as u64 * DESCRIPTOR
     }
@@ -115,8 +141,20 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
         options::SYNTAX.kind
     }
 
+    fn set_handle(&mut self, handle: Handle) {
+        self.handle = handle;
+    }
+
+    fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
+        (class == 0).then_some(&mut self.filters)
+    }
+
     fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        let flow = self.flows.of_hash(hash(&mut packet));
+        let Some(flow) = self.flow_of(&mut packet) else {
+            self.stats.drops += 1;
+            cx.drop(packet, DropReason::QdiscDrop);
+            return Verdict::Success;
+        };
         packet.set_queued(cx.clock.now());
         self.flows.push(flow, packet, self.params.quantum);
         if !self.is_full() {
@@ -196,7 +234,7 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
     }
 
     fn can_bypass(&self) -> bool {
-        true
+        self.filters.is_empty()
     }
 
     fn bypassed(&mut self, packets: u64, bytes: u64) {

@@ -34,6 +34,7 @@ mod wheel;
 use crate::arch::{Arch, Nanos, Native};
 use crate::driver::Clock;
 use crate::drop::{DropCounts, DropReason};
+use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
@@ -121,6 +122,12 @@ pub trait Qdisc<A: Arch = Native>: Send {
 
     /// Its classes, if it has any.
     fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
+        None
+    }
+
+    /// The filters that choose among its classes, if it uses any: those of a class, or with 0 its own
+    /// (`tcf_block`).
+    fn filters(&mut self, _class: u16) -> Option<&mut Filters<A>> {
         None
     }
 
@@ -285,6 +292,6 @@ fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

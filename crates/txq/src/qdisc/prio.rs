@@ -1,12 +1,13 @@
 //! prio: bands, the lower first, each a class with a qdisc of its own.
 //!
-//! A packet's band is the class that its priority names, where the priority is a handle (`major:minor` of this qdisc), and
-//! else what `priomap` says of the priority modulo 16. A band is served only while all bands below it have nothing to send
+//! A packet's band is the class that its priority names, where the priority is a handle (`major:minor` of this qdisc), else
+//! the class that the filters name, and else what `priomap` says of the priority modulo 16. A band is served only while all bands below it have nothing to send
 //! now, so a shaper in band 0 lets the others pass.
 //!
 //! The kernel's counterpart is `sch_prio`, without `multiqueue`.
 
 use crate::arch::Arch;
+use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::pfifo_fast::PRIOMAP;
@@ -32,14 +33,15 @@ struct Prio<A: Arch> {
     total: Total,
     sent: (u64, u64),
     handle: Handle,
+    filters: Filters<A>,
     env: Env,
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let (bands, map) = parse(words)?;
     let bands = (0..bands).map(|_| Child::new(default_leaf(env))).collect();
-    let (total, handle) = (Total::default(), Handle::UNSPEC);
-    Ok(Built::Qdisc(Box::new(Prio { bands, map, total, sent: (0, 0), handle, env: *env })))
+    let (total, handle, filters) = (Total::default(), Handle::UNSPEC, Filters::new());
+    Ok(Built::Qdisc(Box::new(Prio { bands, map, total, sent: (0, 0), handle, filters, env: *env })))
 }
 
 fn parse(words: &mut Words<'_>) -> Result<(usize, [u8; 16]), ParseError> {
@@ -86,7 +88,11 @@ impl<A: Arch> Prio<A> {
     fn band(&self, packet: &Packet<A>) -> usize {
         let priority = packet.priority();
         let class = Handle(priority);
-        if class.major() == self.handle.major() && self.handle != Handle::UNSPEC {
+        let class = match class.major() == self.handle.major() && self.handle != Handle::UNSPEC {
+            true => Some(class),
+            false => self.filters.classify(packet),
+        };
+        if let Some(class) = class {
             // A class that is not there is band 0's, as the kernel has it.
             let band = usize::from(class.minor()).wrapping_sub(1);
             return if band < self.bands.len() { band } else { self.map[0].into() };
@@ -102,6 +108,10 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
 
     fn set_handle(&mut self, handle: Handle) {
         self.handle = handle;
+    }
+
+    fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
+        (class == 0).then_some(&mut self.filters)
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {

@@ -4,21 +4,21 @@ use super::*;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
 
 /// What a device of the usual size tells a qdisc.
-pub(super) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
+pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
 
 /// A qdisc that nobody sends from but the test, at times that the test chooses.
-pub(super) struct Virtual {
-    pub(super) qdisc: Box<dyn Qdisc>,
+pub(crate) struct Virtual {
+    pub(crate) qdisc: Box<dyn Qdisc>,
     cache: Cache,
-    pub(super) now: Nanos,
+    pub(crate) now: Nanos,
     to_free: PacketList,
     /// By reason.
-    pub(super) drops: DropCounts,
+    pub(crate) drops: DropCounts,
     numbers: u64,
 }
 
 impl Virtual {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let config =
             PoolConfig { buffers: 8192, room: 2048, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
@@ -28,7 +28,7 @@ impl Virtual {
         Self { qdisc, cache, now: 1_000_000_000, to_free, drops, numbers: 0 }
     }
 
-    pub(super) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
+    pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
         let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
         let result = f(&mut *self.qdisc, &mut cx);
@@ -37,7 +37,7 @@ impl Virtual {
     }
 
     /// A packet that knows its number; they are counted from 0.
-    pub(super) fn packet(&mut self, bytes: usize, priority: u32) -> Packet {
+    pub(crate) fn packet(&mut self, bytes: usize, priority: u32) -> Packet {
         let mut packet = self.cache.alloc(bytes).expect("the pool is large enough");
         packet.set_priority(priority);
         packet.set_cookie(self.numbers);
@@ -45,13 +45,13 @@ impl Virtual {
         packet
     }
 
-    pub(super) fn enqueue(&mut self, bytes: usize, priority: u32) -> Verdict {
+    pub(crate) fn enqueue(&mut self, bytes: usize, priority: u32) -> Verdict {
         let packet = self.packet(bytes, priority);
         self.with(|qdisc, cx| qdisc.enqueue(packet, cx))
     }
 
     /// Numbers and bytes of what leaves now.
-    pub(super) fn dequeue(&mut self, packets: usize) -> Vec<(u64, usize)> {
+    pub(crate) fn dequeue(&mut self, packets: usize) -> Vec<(u64, usize)> {
         let mut out = PacketList::new();
         self.with(|qdisc, cx| qdisc.dequeue_batch(Budget::packets(packets), &mut out, cx));
         let left = out.iter().map(|packet| (packet.cookie(), packet.len())).collect();
@@ -60,7 +60,7 @@ impl Virtual {
     }
 
     /// Bytes that leave until `end`, by whoever comes when the qdisc says.
-    pub(super) fn bytes_until(&mut self, end: Nanos) -> u64 {
+    pub(crate) fn bytes_until(&mut self, end: Nanos) -> u64 {
         let mut bytes = 0;
         while self.now < end {
             let left = self.dequeue(64);
@@ -74,12 +74,12 @@ impl Virtual {
         bytes
     }
 
-    pub(super) fn change(&mut self, text: &str) -> Result<(), ParseError> {
+    pub(crate) fn change(&mut self, text: &str) -> Result<(), ParseError> {
         self.with(|qdisc, cx| qdisc.change(&mut Words::split(text), &ENV, cx))
     }
 
     /// Puts a qdisc below the one that has a handle. False where that has no such class.
-    pub(super) fn attach(&mut self, parent: Handle, handle: Handle, text: &str) -> bool {
+    pub(crate) fn attach(&mut self, parent: Handle, handle: Handle, text: &str) -> bool {
         self.with(|qdisc, cx| {
             let done =
                 child::find(qdisc, Handle::new(1, 0), Handle::new(parent.major(), 0), &mut |parent_qdisc| {

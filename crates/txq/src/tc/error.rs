@@ -72,7 +72,7 @@ impl ParseError {
 }
 
 /// `did you mean "limit"?`, when one of `known` looks like `word` or begins with it.
-pub(super) fn nearest(word: &str, known: &[&str]) -> Option<String> {
+pub(crate) fn nearest(word: &str, known: &[&str]) -> Option<String> {
     // 0.8 lets two letters of six be wrong or swapped, and keeps "foo" from suggesting "flows".
     let likeness = |candidate: &str| match !word.is_empty() && candidate.starts_with(word) {
         true => 1.0,

@@ -282,7 +282,7 @@ impl<'a> OptionWords<'_, 'a> {
 }
 
 /// C's `strtoul` with base 0.
-fn c_number(word: &str) -> Option<u32> {
+pub(crate) fn c_number(word: &str) -> Option<u32> {
     let digits = word.strip_prefix('+').unwrap_or(word);
     if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         return digits_of(hex, 16);
@@ -294,7 +294,7 @@ fn c_number(word: &str) -> Option<u32> {
 }
 
 /// A number in one radix, with or without a plus.
-fn radix_number(word: &str, radix: u32) -> Option<u32> {
+pub(crate) fn radix_number(word: &str, radix: u32) -> Option<u32> {
     digits_of(word.strip_prefix('+').unwrap_or(word), radix)
 }
 

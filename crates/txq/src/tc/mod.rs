@@ -17,9 +17,11 @@ mod show;
 mod units;
 
 pub use error::ParseError;
+pub(crate) use error::nearest;
 pub use handle::Handle;
 pub use header::Header;
 pub use lex::{OptionWords, Syntax, Wording, Words};
+pub(crate) use lex::{c_number, radix_number};
 pub use options::{Options, Style};
 pub use show::{QdiscInfo, show_json, show_text};
 pub use units::{Micros, Nanos, Rate, Size, UnitError};

@@ -1,0 +1,146 @@
+//! flower: by header fields, each exact or under a mask.
+//!
+//! Rules with the same masks are a group with one hash table, so that looking a packet up costs the same for one rule as for
+//! thousands; the groups of a pref are asked one after the other, in the order in which they came. Within a group no two
+//! rules are for the same packets. Rules with port ranges are compared one by one, in the order in which they came.
+//!
+//! The kernel's counterpart is `cls_flower`. Differences: the fields are those of [`WORDS`], without tunnels, MPLS, PPPoE,
+//! connection tracking and `indev`; ports are those of a whole header, so a fragment has none.
+
+mod group;
+mod key;
+mod mask;
+mod parse;
+mod show;
+
+use std::collections::BTreeMap;
+
+use super::header::{file_exists, invalid};
+use super::{Deleted, Mode};
+use crate::tc::{Handle, Options, ParseError, Style};
+
+use group::Group;
+pub(super) use key::Key;
+use key::{Field, Match};
+pub(super) use mask::prefix as mask_prefix;
+pub(super) use parse::parse;
+
+/// The options.
+pub const WORDS: [&str; 29] = [
+    "dst_mac",
+    "src_mac",
+    "vlan_id",
+    "vlan_prio",
+    "vlan_ethtype",
+    "cvlan_id",
+    "cvlan_prio",
+    "cvlan_ethtype",
+    "ip_proto",
+    "ip_tos",
+    "ip_ttl",
+    "ip_flags",
+    "src_ip",
+    "dst_ip",
+    "src_port",
+    "dst_port",
+    "tcp_flags",
+    "type",
+    "code",
+    "arp_sip",
+    "arp_tip",
+    "arp_op",
+    "arp_sha",
+    "arp_tha",
+    "classid",
+    "flowid",
+    "skip_hw",
+    "verbose",
+    "help",
+];
+
+/// What a text says.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    /// 0 to have one chosen.
+    handle: u32,
+    what: Match,
+    classid: Option<Handle>,
+    skip_hw: bool,
+}
+
+/// A pref of this kind.
+pub(super) struct Flower {
+    rules: BTreeMap<u32, Rule>,
+    groups: Vec<Group>,
+}
+
+impl Flower {
+    pub(super) fn new() -> Self {
+        Self { rules: BTreeMap::new(), groups: Vec::new() }
+    }
+
+    #[inline]
+    pub(super) fn classify(&self, key: &Key) -> Option<Handle> {
+        self.groups.iter().find_map(|group| group.find(key))
+    }
+
+    pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
+        let old = self.rules.get(&rule.handle);
+        mode.admit(old.is_some())?;
+        if old.is_some_and(|old| !old.what.same_masks(&rule.what)) {
+            return Err(invalid("a changed rule keeps its masks: delete it and add another"));
+        }
+        let group = self.groups.iter().position(|group| group.is_of(&rule.what));
+        let twin = group.and_then(|at| self.groups[at].handle_of(&rule.what));
+        if twin.is_some_and(|twin| twin != rule.handle) {
+            return Err(file_exists("another rule of this pref matches the same packets"));
+        }
+        let handle = match rule.handle {
+            0 => self.free_handle(),
+            handle => handle,
+        };
+        let rule = Rule { handle, ..rule };
+        let at = group.unwrap_or_else(|| {
+            self.groups.push(Group::new(&rule.what));
+            self.groups.len() - 1
+        });
+        self.groups[at].remove(handle);
+        self.groups[at].insert(&rule.what, handle, rule.classid.unwrap_or(Handle::UNSPEC));
+        self.rules.insert(handle, rule);
+        Ok(())
+    }
+
+    pub(super) fn delete(&mut self, rule: &Rule) -> Deleted {
+        if rule.handle == 0 {
+            return Deleted::Table;
+        }
+        let Some(old) = self.rules.remove(&rule.handle) else { return Deleted::NotThere };
+        if let Some(at) = self.groups.iter().position(|group| group.is_of(&old.what)) {
+            self.groups[at].remove(old.handle);
+            if self.groups[at].is_empty() {
+                self.groups.remove(at);
+            }
+        }
+        Deleted::Done { last: self.rules.is_empty() }
+    }
+
+    pub(super) fn rules(&self, style: Style) -> Vec<Options> {
+        self.rules.values().map(|rule| show::rule(rule, style)).collect()
+    }
+
+    /// The lowest.
+    fn free_handle(&self) -> u32 {
+        match self.rules.last_key_value() {
+            // Without gaps, which is the usual, nobody looks for one.
+            Some((&last, _)) if last as usize != self.rules.len() => (1..)
+                .zip(self.rules.keys())
+                .find(|(free, used)| free != *used)
+                .map_or(last + 1, |(free, _)| free),
+            Some((&last, _)) => last + 1,
+            None => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! A packet's headers, looked at when the first filter asks.
+
+use std::cell::OnceCell;
+
+use super::flower::Key;
+use super::proto::is_vlan;
+use crate::arch::Arch;
+use crate::flow::ETHERTYPE_802_2;
+use crate::packet::Packet;
+
+pub(super) struct Frame<'p, A: Arch> {
+    pub(super) packet: &'p Packet<A>,
+    key: OnceCell<Key>,
+}
+
+impl<'p, A: Arch> Frame<'p, A> {
+    #[inline]
+    pub(super) fn new(packet: &'p Packet<A>) -> Self {
+        Self { packet, key: OnceCell::new() }
+    }
+
+    /// The ethertype, that of the outer VLAN tag if there is one; 0 if the frame is cut there.
+    #[inline]
+    pub(super) fn protocol(&self) -> u16 {
+        match self.packet.data() {
+            [_, _, _, _, _, _, _, _, _, _, _, _, high, low, ..] => match u16::from_be_bytes([*high, *low]) {
+                0..0x600 => ETHERTYPE_802_2,
+                ethertype => ethertype,
+            },
+            _ => 0,
+        }
+    }
+
+    /// Where the network header starts, behind at most two VLAN tags, unless the program has said it.
+    pub(super) fn network_offset(&self) -> usize {
+        if let Some((network, _, _)) = self.packet.protocol_offsets() {
+            return network.into();
+        }
+        let data = self.packet.data();
+        let mut at = 14;
+        for _ in 0..2 {
+            match data.get(at - 2..at + 4) {
+                Some(&[high, low, ..]) if is_vlan(u16::from_be_bytes([high, low])) => at += 4,
+                _ => break,
+            }
+        }
+        at
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> &Key {
+        self.key.get_or_init(|| Key::of(self.packet.data()))
+    }
+}

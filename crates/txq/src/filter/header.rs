@@ -1,0 +1,137 @@
+//! What stands before a filter's own options: `[dev NAME] [parent X:Y | root] [protocol P] [pref N] [handle H] KIND`, in
+//! any order but the kind last. The counterpart is the first half of iproute2's `tc_filter_modify`.
+
+use super::proto;
+use crate::tc::{Handle, ParseError, Words, c_number, nearest};
+
+/// Each absent when the text does not give it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header<'a> {
+    pub(crate) dev: Option<&'a str>,
+    /// The qdisc or class whose filters are meant; the root qdisc without one.
+    pub(crate) parent: Option<Handle>,
+    pub(crate) protocol: Option<u16>,
+    pub(crate) pref: Option<u16>,
+    /// Each kind reads its own.
+    pub(crate) handle: Option<&'a str>,
+    pub(crate) kind: Option<&'a str>,
+}
+
+impl<'a> Header<'a> {
+    /// Reads up to and including the kind.
+    pub(super) fn parse(words: &mut Words<'a>) -> Result<Header<'a>, ParseError> {
+        let mut header = Header::default();
+        while let Some(word) = words.next_word() {
+            match word {
+                "dev" => set_once(&mut header.dev, "dev", words.value("dev")?, Ok)?,
+                "root" if header.parent.is_some() => {
+                    let error = ParseError::new("Error: \"root\" is duplicate parent ID");
+                    return Err(error.with_remedy("give one of root and parent, once"));
+                }
+                "root" => header.parent = Some(Handle::ROOT),
+                "parent" => {
+                    let parse = |word: &str| {
+                        let wrong = |_| {
+                            ParseError::argument(
+                                word,
+                                "Invalid parent ID",
+                                "use a qdisc as 1: or a class as 1:2",
+                            )
+                        };
+                        Handle::parse_parent(word).map_err(wrong)
+                    };
+                    set_once(&mut header.parent, "parent", words.value("parent")?, parse)?;
+                }
+                "handle" => set_once(&mut header.handle, "handle", words.value("handle")?, Ok)?,
+                "pref" | "prio" | "preference" | "priority" => {
+                    let parse = |word: &str| {
+                        let pref = c_number(word).and_then(|pref| u16::try_from(pref).ok());
+                        pref.ok_or_else(|| {
+                            ParseError::argument(word, "invalid priority value", "use 1 to 65535")
+                        })
+                    };
+                    set_once(&mut header.pref, "priority", words.value("pref")?, parse)?;
+                }
+                "protocol" => {
+                    let parse = |word: &str| {
+                        let wrong = "use ip, ipv6, arp, 802.1Q, 802.1ad, all or a number as 0x88cc";
+                        proto::parse(word)
+                            .ok_or_else(|| ParseError::argument(word, "invalid protocol", wrong))
+                    };
+                    set_once(&mut header.protocol, "protocol", words.value("protocol")?, parse)?;
+                }
+                "chain" => {
+                    let chain = words.value("chain")?;
+                    if c_number(chain) != Some(0) {
+                        let remedy = "there is chain 0 only";
+                        return Err(ParseError::argument(chain, "invalid chain index value", remedy));
+                    }
+                }
+                kind => {
+                    header.kind = Some(kind);
+                    break;
+                }
+            }
+        }
+        Ok(header)
+    }
+}
+
+fn set_once<'a, T>(
+    slot: &mut Option<T>,
+    name: &str,
+    word: &'a str,
+    parse: impl FnOnce(&'a str) -> Result<T, ParseError>,
+) -> Result<(), ParseError> {
+    if slot.is_some() {
+        let message = format!("Error: duplicate \"{name}\": \"{word}\" is the second value.");
+        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
+    }
+    *slot = Some(parse(word)?);
+    Ok(())
+}
+
+/// The error for a kind that is none of `known`; tc names the first word after it when there is one.
+pub(super) fn unknown_kind(kind: &str, option: Option<&str>, known: &[&str]) -> ParseError {
+    let message = match option {
+        Some(option) => format!("Unknown filter \"{kind}\", hence option \"{option}\" is unparsable"),
+        None => "Error: TC classifier not found.".to_owned(),
+    };
+    let remedy =
+        nearest(kind, known).unwrap_or_else(|| format!("\"{kind}\" is none of {}", known.join(", ")));
+    ParseError::new(message).with_remedy(remedy)
+}
+
+/// The class that follows `classid` or `flowid`; [`Handle::UNSPEC`] for `none`.
+pub(super) fn classid(words: &mut Words<'_>, usage: &'static str) -> Result<Handle, ParseError> {
+    let word = words.value("classid").map_err(|error| error.with_usage(usage))?;
+    Handle::parse_parent(word).map_err(|_| {
+        ParseError::new("Illegal \"classid\"").with_remedy(format!("\"{word}\" is no class such as 1:2"))
+    })
+}
+
+/// The error for a word that a kind does not know.
+pub(super) fn unknown_word(word: &str, known: &[&str], usage: &'static str) -> ParseError {
+    let error = match word {
+        "help" => return ParseError::new(usage),
+        "action" | "police" => ParseError::new(format!("What is \"{word}\"?"))
+            .with_remedy("filters here choose a class (classid) and have no actions"),
+        "skip_sw" => ParseError::new("RTNETLINK answers: Operation not supported")
+            .with_remedy("there is no hardware that could do it: leave skip_sw out"),
+        _ => match nearest(word, known) {
+            Some(remedy) => ParseError::new(format!("What is \"{word}\"?")).with_remedy(remedy),
+            None => ParseError::new(format!("What is \"{word}\"?")),
+        },
+    };
+    error.with_usage(usage)
+}
+
+/// The error for rules that are there twice.
+pub(super) fn file_exists(remedy: &str) -> ParseError {
+    ParseError::new("RTNETLINK answers: File exists").with_remedy(remedy)
+}
+
+/// The error for what the kernel gives no reason for.
+pub(super) fn invalid(remedy: impl Into<String>) -> ParseError {
+    ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy)
+}

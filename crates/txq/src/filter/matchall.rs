@@ -1,0 +1,103 @@
+//! matchall: every packet of the protocol.
+//!
+//! A pref has one rule. The kernel's counterpart is `cls_matchall`, whose rules cannot be changed either, only deleted.
+
+use std::cell::Cell;
+
+use super::header::{classid, file_exists, invalid, unknown_word};
+use super::{Deleted, Mode};
+use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
+
+const WORDS: [&str; 3] = ["classid", "flowid", "skip_hw"];
+const USAGE: &str = "Usage: ... matchall [skip_sw | skip_hw]
+                 [ action ACTION_SPEC ] [ classid CLASSID ]
+
+Where: SELECTOR := SAMPLE SAMPLE ...
+       FILTERID := X:Y:Z
+       ACTION_SPEC := ... look at individual actions
+
+NOTE: CLASSID is parsed as hexadecimal input.";
+
+/// What a text says.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    handle: u32,
+    /// Whether there are options at all.
+    options: bool,
+    classid: Option<Handle>,
+    skip_hw: bool,
+}
+
+pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule, ParseError> {
+    let number = |word: &str| {
+        let remedy = format!("\"{word}\" is no number");
+        c_number(word).ok_or_else(|| ParseError::new("Illegal \"handle\"").with_remedy(remedy))
+    };
+    let handle = handle.map_or(Ok(0), number)?;
+    let mut rule = Rule { handle, options: words.peek().is_some(), classid: None, skip_hw: false };
+    while let Some(word) = words.next_word() {
+        match word {
+            "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
+            "skip_hw" => rule.skip_hw = true,
+            _ => return Err(unknown_word(word, &WORDS, USAGE)),
+        }
+    }
+    Ok(rule)
+}
+
+/// A pref of this kind.
+pub(super) struct Matchall {
+    rule: Option<Rule>,
+    hits: Cell<u64>,
+}
+
+impl Matchall {
+    pub(super) fn new() -> Self {
+        Self { rule: None, hits: Cell::new(0) }
+    }
+
+    #[inline]
+    pub(super) fn classify(&self, segs: u32) -> Option<Handle> {
+        let rule = self.rule.as_ref()?;
+        self.hits.set(self.hits.get().wrapping_add(segs.into()));
+        Some(rule.classid.unwrap_or(Handle::UNSPEC))
+    }
+
+    pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
+        let exists = self.rule.as_ref().is_some_and(|old| old.handle == rule.handle);
+        if !rule.options {
+            return Err(invalid("matchall wants a classid"));
+        }
+        mode.admit(exists)?;
+        if self.rule.is_some() {
+            return Err(file_exists("a pref has one rule of matchall: delete it, or give another pref"));
+        }
+        self.rule = Some(Rule { handle: rule.handle.max(1), ..rule });
+        Ok(())
+    }
+
+    pub(super) fn delete(&mut self, rule: &Rule) -> Deleted {
+        match &self.rule {
+            _ if rule.handle == 0 => Deleted::Table,
+            Some(old) if old.handle == rule.handle => Deleted::Done { last: true },
+            _ => Deleted::NotThere,
+        }
+    }
+
+    pub(super) fn rules(&self, style: Style) -> Vec<(Options, Option<u64>)> {
+        let show = |rule: &Rule| {
+            let mut options = Options::new(style);
+            options.put("handle", rule.handle, format_args!("handle {:#x}", rule.handle));
+            if let Some(class) = rule.classid.filter(|&class| class != Handle::UNSPEC) {
+                options.put("flowid", class.to_string(), format_args!("flowid {class}"));
+            }
+            options.end_blank();
+            if rule.skip_hw {
+                options.put("skip_hw", true, "\n  skip_hw");
+            }
+            options.put("not_in_hw", true, "\n  not_in_hw");
+            (options, Some(self.hits.get()))
+        };
+        self.rule.iter().map(show).collect()
+    }
+}

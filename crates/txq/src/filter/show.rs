@@ -1,0 +1,77 @@
+//! `tc filter show`: filters as text and as JSON.
+//!
+//! The text is byte for byte what tc 6.1 prints. So is the JSON, but for two places where tc's is none: the options of fw,
+//! which it writes as text, and the keys of u32, which it writes all under the one name `match`; here they are
+//! `handle` and `classid`, and an array where there are several keys.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::proto;
+use crate::tc::{Handle, Options};
+
+/// One line of `tc filter show`: a pref, or with options one of its rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterInfo {
+    /// The kind: `flower`.
+    pub kind: &'static str,
+    /// The qdisc or class whose filter it is, absent when the reader asked for one.
+    pub parent: Option<Handle>,
+    /// The ethertype of the packets it is for, 3 for all.
+    pub protocol: u16,
+    /// Its place among the others.
+    pub pref: u16,
+    /// The rule.
+    pub options: Option<Options>,
+    /// Packets it has matched, where that is counted.
+    pub hits: Option<u64>,
+}
+
+/// The filters as lines of text, with counters if `stats` (`tc -s filter show`).
+pub fn filters_text(filters: &[FilterInfo], stats: bool) -> String {
+    let mut text = String::new();
+    for filter in filters {
+        write_filter(&mut text, filter, stats).expect("writing to a String does not fail");
+    }
+    text
+}
+
+/// The filters as an array of objects, with counters if `stats`.
+pub fn filters_json(filters: &[FilterInfo], stats: bool) -> Value {
+    filters.iter().map(|filter| filter_json(filter, stats)).collect()
+}
+
+fn write_filter(text: &mut String, filter: &FilterInfo, stats: bool) -> fmt::Result {
+    write!(text, "filter ")?;
+    if let Some(parent) = filter.parent {
+        write!(text, "parent {parent} ")?;
+    }
+    let (protocol, options) = (proto::name(filter.protocol), filter.options.as_ref());
+    write!(text, "protocol {protocol} pref {} {} chain 0 ", filter.pref, filter.kind)?;
+    write!(text, "{}", options.map_or("", Options::text))?;
+    if let Some(hits) = filter.hits.filter(|_| stats) {
+        write!(text, " (rule hit {hits})")?;
+    }
+    writeln!(text)
+}
+
+fn filter_json(filter: &FilterInfo, stats: bool) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    if let Some(parent) = filter.parent {
+        put("parent", json!(parent.to_string()));
+    }
+    put("protocol", json!(proto::name(filter.protocol)));
+    put("pref", json!(filter.pref));
+    put("kind", json!(filter.kind));
+    put("chain", json!(0));
+    if let Some(options) = &filter.options {
+        let mut options = options.json();
+        if let (Some(hits), Some(options)) = (filter.hits.filter(|_| stats), options.as_object_mut()) {
+            options.insert("rule_hit".to_owned(), json!(hits));
+        }
+        put("options", options);
+    }
+    Value::Object(object)
+}
