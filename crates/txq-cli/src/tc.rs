@@ -10,6 +10,7 @@ mod batch;
 pub(crate) mod check;
 mod class;
 mod command;
+mod filter;
 mod flags;
 mod modify;
 mod pretty;
@@ -55,8 +56,9 @@ pub(crate) fn run(devices: &Devices<'_>, words: &[String], show: &Show) -> Answe
     let done = match (command.object, command.verb) {
         (Object::Qdisc, Verb::Show) => show::qdiscs(devices, command.rest, show),
         (Object::Qdisc, verb) => modify::qdisc(devices, verb, command.rest),
-        (Object::Class, _) => class::classes(),
-        (Object::Filter, _) => class::filters(),
+        (Object::Class, _) => class::run(),
+        (Object::Filter, Verb::Show) => filter::show(devices, command.rest, show),
+        (Object::Filter, verb) => filter::modify(devices, verb, command.rest),
     };
     done.unwrap_or_else(|answer| answer)
 }

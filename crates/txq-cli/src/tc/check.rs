@@ -10,7 +10,7 @@ use txq_device::Null;
 use super::answer::{Answer, REFUSED, WORDS, nearest};
 use super::command::{Command, Object, Verb};
 use super::modify::Place;
-use super::{class, show};
+use super::{class, filter, show};
 
 /// Txqs of the device, which are enough for each map of them that somebody writes by hand.
 const TXQS: u16 = 64;
@@ -22,8 +22,9 @@ pub(super) fn check(command: &Command<'_>) -> Answer {
     let done = match (command.object, command.verb) {
         (Object::Qdisc, Verb::Show) => show::Filter::read(command.rest).map(|_| Answer::default()),
         (Object::Qdisc, verb) => qdisc(verb, command.rest),
-        (Object::Class, _) => class::classes(),
-        (Object::Filter, _) => class::filters(),
+        (Object::Class, _) => class::run(),
+        (Object::Filter, Verb::Show) => filter::Filter::read(command.rest).map(|_| Answer::default()),
+        (Object::Filter, verb) => filter::parse(verb, command.rest).map(|()| Answer::default()),
     };
     done.unwrap_or_else(|answer| answer)
 }
@@ -66,7 +67,7 @@ fn build(place: &Place<'_>) -> Result<(), Answer> {
 }
 
 /// A device that nobody starts.
-fn device() -> Result<NetDev, Answer> {
+pub(super) fn device() -> Result<NetDev, Answer> {
     let pool = PoolConfig { buffers: BUFFERS, backing: Backing::Heap, ..PoolConfig::default() };
     let builder = NetDev::builder(Null::new(TXQS)).txqs(TXQS).qdisc("noqueue").pool_config(pool);
     let refused = |error: txq::netdev::BuildError| Answer::bad(REFUSED, &error.to_string(), None);

@@ -1,16 +1,8 @@
-//! Classes and filters, which devices do not take yet: one plain answer for each.
+//! `tc class`: devices take no commands about classes yet, so this is one plain answer to all of them.
 
 use super::answer::{Answer, REFUSED};
 
-pub(super) fn classes() -> Result<Answer, Answer> {
-    Err(refused("classes: those of a qdisc come and go with it"))
-}
-
-pub(super) fn filters() -> Result<Answer, Answer> {
-    Err(refused("filters: choose by priority, or write a qdisc that classifies"))
-}
-
-fn refused(what: &str) -> Answer {
-    let remedy = format!("devices take no commands about {what}");
-    Answer::bad(REFUSED, "RTNETLINK answers: Operation not supported", Some(&remedy))
+pub(super) fn run() -> Result<Answer, Answer> {
+    let remedy = "devices take no commands about classes: those of a qdisc come and go with it";
+    Err(Answer::bad(REFUSED, "RTNETLINK answers: Operation not supported", Some(remedy)))
 }

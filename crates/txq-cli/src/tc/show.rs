@@ -118,7 +118,7 @@ fn print(qdiscs: &[QdiscInfo], show: &Show) -> String {
     qdiscs.iter().map(raw).collect()
 }
 
-fn json(value: &Value, show: &Show) -> String {
+pub(super) fn json(value: &Value, show: &Show) -> String {
     match show.pretty {
         true => format!("{}\n", pretty(value)),
         false => format!("{value}\n"),
