@@ -3,18 +3,8 @@
 //! Where tc has `bpf`, a program that is linked with this crate has its own code. It is called by whoever owns the queue, with
 //! the queue held: it should be short and wait for nobody. `tc filter show`'s text has its `pref` alone.
 
-use crate::arch::Arch;
 use crate::packet::Packet;
 use crate::tc::Handle;
 
 /// What [`NetDev::add_classifier`](crate::NetDev::add_classifier) keeps.
 pub type Closure<A> = Box<dyn Fn(&Packet<A>) -> Option<Handle> + Send + Sync>;
-
-const _: () = {
-    // A table is moved with its qdisc, from one owner to the next.
-    const fn sent<T: Send + ?Sized>() {}
-    const fn of<A: Arch>() {
-        sent::<Closure<A>>();
-    }
-    of::<crate::arch::Native>();
-};

@@ -81,10 +81,9 @@ impl<A: Arch> FqCodel<A> {
     #[inline]
     fn flow_of(&self, packet: &mut Packet<A>) -> Option<usize> {
         let class = Handle(packet.priority());
-        if class.major() == self.handle.major() && self.handle != Handle::UNSPEC {
-            if let Some(flow) = self.flow_of_class(class) {
-                return Some(flow);
-            }
+        let own = class.major() == self.handle.major() && self.handle != Handle::UNSPEC;
+        if let Some(flow) = self.flow_of_class(class).filter(|_| own) {
+            return Some(flow);
         }
         if self.filters.is_empty() {
             return Some(self.flows.of_hash(hash(packet)));
@@ -93,7 +92,7 @@ impl<A: Arch> FqCodel<A> {
     }
 
     fn flow_of_class(&self, class: Handle) -> Option<usize> {
-        usize::from(class.minor()).checked_sub(1).filter(|&flow| flow < self.flows.count() as usize)
+        usize::from(class.minor()).checked_sub(1).filter(|&flow| flow < self.flows.count())
     }
 
     fn memory(&self) -> u64 {
