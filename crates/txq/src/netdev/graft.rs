@@ -190,7 +190,7 @@ impl<A: Arch> NetDev<A> {
                 }
             }
             if let Some(handle) = asked.filter(|&h| h != found.handle && self.names(tree, h, cx)) {
-                return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
+                return Err(ParseError::new("Error: Invalid qdisc name.")
                     .with_remedy(format!("{handle} is another qdisc of the device")));
             }
             let before = tree.env.tx_queue_len;
