@@ -84,7 +84,7 @@ impl<A: Arch> NetDev<A> {
                     .with_remedy(format!("the qdisc there is {}", found.handle)));
             }
             if header.kind.is_some_and(|kind| kind != found.kind) {
-                return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
+                return Err(ParseError::new("Error: Invalid qdisc name.")
                     .with_remedy(format!("the qdisc there is {}", found.kind)));
             }
             match found.place {
@@ -190,7 +190,7 @@ impl<A: Arch> NetDev<A> {
                 }
             }
             if let Some(handle) = asked.filter(|&h| h != found.handle && self.names(tree, h, cx)) {
-                return Err(ParseError::new("Error: Invalid qdisc name.")
+                return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
                     .with_remedy(format!("{handle} is another qdisc of the device")));
             }
             let before = tree.env.tx_queue_len;
