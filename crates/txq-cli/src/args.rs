@@ -1,8 +1,9 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::{Load, Suite};
 use crate::rate::Rate;
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   txq run                                        what the path costs: 4 threads, 2 txqs, a device without a wire
   txq replay traffic.pcap --dev eth0 --rate 10kpps
+  txq daemon & txq dev add d0; txq tc qdisc show  devices of your own, and tc for them
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
   txq bench                                      how fast this machine is at it, in a minute of tables
@@ -36,6 +38,15 @@ pub(crate) enum Command {
     /// Send the frames of a capture, each flow in order, and report what became of them.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Have devices without senders, for `txq dev` and `txq tc`, until a signal comes.
+    #[command(after_help = DAEMON_EXAMPLES)]
+    Daemon(DaemonArgs),
+    /// Show and change the qdiscs of a running txq, in tc's words.
+    #[command(after_help = TC_HELP, disable_help_flag = true)]
+    Tc(TcArgs),
+    /// Make, remove and list devices without a wire, in a running txq.
+    #[command(after_help = DEV_EXAMPLES)]
+    Dev(DevArgs),
     /// Send what a file describes, and tell who waited for whom: perf's lock contention table, and more.
     #[command(after_help = CONTENTION_EXAMPLES)]
     Contention(ContentionArgs),
@@ -52,7 +63,73 @@ Examples:
   txq run                                        the built-in example, for 5 seconds
   txq run --print-example > my.toml              where to start from: all common keys, explained
   txq run my.toml --duration 10s
-  txq run my.toml --discipline spinlock --json | tail -1 | jq .mpps";
+  txq run my.toml --discipline spinlock --json | tail -1 | jq .mpps
+  txq run my.toml --control                      and meanwhile: txq tc qdisc replace dev null0 root fq_codel";
+
+const DAEMON_EXAMPLES: &str = "\
+Examples:
+  txq daemon &                                   on $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock
+  txq daemon --socket /tmp/mine.sock             there; say the same to `txq tc` and `txq dev`
+
+It ends on SIGINT and SIGTERM. Only its own user can talk to it.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DaemonArgs {
+    /// Where to listen
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Do not say where it listens
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+const TC_HELP: &str = "\
+Options, before the object, as short as you like:
+  -s[tatistics]  -d[etails]  -r[aw]  -iec  -j[son]  -p[retty]  -b[atch] FILE  -f[orce]  -V[ersion]  -h[elp]
+  --socket PATH  where the txq listens, if not where it is usual
+  --check        only say whether the text is right; needs no running txq
+
+Examples:
+  txq tc qdisc replace dev d0 root handle 1: tbf rate 10mbit burst 10k latency 50ms
+  txq tc -s qdisc show dev d0
+  txq tc -j -p qdisc show
+  txq tc -batch my.tc                            a command a line; - for stdin; -force goes on after an error
+  txq tc --check -batch my.tc
+
+Exit codes are tc's: 0 done; 255 a word is wrong; 1 an option of a qdisc, or a device, is wrong, or a batch failed; 2 refused.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TcArgs {
+    /// What to do: [OPTIONS] qdisc|class|filter add|change|replace|del|show ..
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
+}
+
+const DEV_EXAMPLES: &str = "\
+Examples:
+  txq dev add d0                                 takes everything, sends nothing
+  txq dev add d1 type dummy numtxqueues 4 txqueuelen 500 mtu 9000
+  txq dev show
+  txq dev del d0";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DevArgs {
+    /// Where the txq listens
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N], del NAME, or show [NAME]
+    pub(crate) words: Vec<String>,
+}
+
+/// Prints what `txq help COMMAND` does.
+pub(crate) fn help_of(command: &str) -> anyhow::Result<ExitCode> {
+    let mut whole = Args::command();
+    whole.build();
+    if let Some(command) = whole.find_subcommand_mut(command) {
+        command.print_help()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
@@ -61,6 +138,12 @@ pub(crate) struct RunArgs {
     /// Print the built-in example and do nothing else
     #[arg(long, exclusive = true)]
     pub(crate) print_example: bool,
+    /// Serve `txq tc` and `txq dev` meanwhile, on the usual socket
+    #[arg(long)]
+    pub(crate) control: bool,
+    /// Serve them on this socket
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -40,6 +40,9 @@ pub(crate) struct Config {
 pub(crate) struct Device {
     pub(crate) name: Option<String>,
     pub(crate) txqs: Option<Txqs>,
+    /// What is told of it where there is no interface; of those that `txq dev` makes.
+    #[serde(skip)]
+    pub(crate) mtu: Option<u32>,
     pub(crate) null: Option<Null>,
     pub(crate) pcap: Option<Pcap>,
     pub(crate) af_packet: Option<AfPacket>,

@@ -12,6 +12,7 @@ use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, Null, Pcap};
 
 use crate::config;
+use crate::dev::Dummy;
 use crate::failure::Refused;
 use crate::span::Span;
 
@@ -67,6 +68,18 @@ pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result
         }
     }
     Ok(device)
+}
+
+/// A device without a wire that nobody sends through.
+pub(crate) fn dummy(dummy: &Dummy) -> anyhow::Result<NetDev> {
+    let config = config::Device {
+        name: Some(dummy.name.clone()),
+        txqs: Some(crate::within::Txqs::of(dummy.txqs.into())),
+        tx_queue_len: dummy.tx_queue_len.map(|len| crate::within::Within::of(len.into())),
+        mtu: dummy.mtu,
+        ..Default::default()
+    };
+    start(&config, Use { threads: 0, limit: Some(0), longest: 0, rated: true })
 }
 
 /// Makes the device and starts its workers.
@@ -136,8 +149,9 @@ fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<
         let mtu = Driver::<Native>::info(&opened).mtu;
         Late::new(info(mtu), move || Ok(opened))
     } else {
+        let mtu = config.mtu.unwrap_or(MTU);
         let null = null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs);
-        Late::new(info(MTU), move || Ok(null))
+        Late::new(info(mtu), move || Ok(null))
     };
     Ok(match &config.faults {
         Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),

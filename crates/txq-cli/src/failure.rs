@@ -50,7 +50,9 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprintln!("txq: no command: use run, replay, contention, hist or bench, or --help to see more");
+        eprintln!(
+            "txq: no command: use run, replay, daemon, tc, dev, contention, hist or bench, or --help to see more"
+        );
         return ExitCode::from(BAD_INPUT);
     }
     let text = error.render().to_string();

@@ -3,6 +3,8 @@
 //! `txq run` sends made-up traffic as a TOML file describes, `txq replay` sends a capture. Both end in the same report:
 //! what became of every packet, how long it took and what it cost. `txq contention` and `txq hist` look into such a run,
 //! `txq bench` measures the path itself.
+//!
+//! `txq tc` and `txq dev` speak to the devices of a running `txq daemon` or `txq run`.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +13,9 @@ mod bars;
 mod bench;
 mod config;
 mod contention;
+mod control;
+mod daemon;
+mod dev;
 mod device;
 mod failure;
 mod frames;
@@ -26,6 +31,7 @@ mod run;
 mod session;
 mod span;
 mod stop;
+mod tc;
 mod within;
 mod xps;
 
@@ -41,6 +47,9 @@ fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let done = match &args.command {
+        Command::Tc(args) => return end(tc::tc(args)),
+        Command::Dev(args) => return end(dev::dev(args)),
+        Command::Daemon(args) => daemon::daemon(args),
         Command::Run(args) => run::run(args),
         Command::Replay(args) => replay::replay(args),
         Command::Contention(args) => contention::contention(args),
@@ -51,4 +60,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::tell(&error),
     }
+}
+
+/// The end of a command that chooses its own exit code.
+fn end(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| failure::tell(&error))
 }

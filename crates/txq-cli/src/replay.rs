@@ -77,7 +77,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     });
     let jobs = jobs.collect();
     let duration = args.duration.map(|span| span.0);
-    let (report, closed) = session::run(vec![device], jobs, duration, args.output.quiet)?;
+    let (report, closed) = session::run(vec![device], jobs, duration, args.output.quiet, None)?;
     report::print(&report, args.output)?;
     closed
 }

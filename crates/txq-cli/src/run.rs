@@ -4,6 +4,7 @@ use std::io::Write;
 
 use crate::args::{RunArgs, Workload};
 use crate::config::{self, Config};
+use crate::control::Listener;
 use crate::device::{self, Use};
 use crate::load::{self, Load};
 use crate::pump::pump;
@@ -20,9 +21,17 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         std::io::stdout().write_all(config::EXAMPLE.as_bytes())?;
         return Ok(());
     }
-    let (report, closed) = workload(&args.workload, args.output.quiet, |_| ())?;
+    let (report, closed) = serve(args)?;
     report::print(&report, args.output)?;
     closed
+}
+
+/// Runs a file, or the example, and serves commands meanwhile if that is asked for.
+fn serve(args: &RunArgs) -> anyhow::Result<(Report, anyhow::Result<()>)> {
+    let asked = args.control || args.socket.is_some();
+    let config = config_of(&args.workload)?;
+    let listener = asked.then(|| Listener::open(args.socket.as_deref())).transpose()?;
+    send(&args.workload, &config, args.output.quiet, listener.as_ref())
 }
 
 /// Runs a file, or the example, on devices that `adjust` has seen to.
@@ -31,6 +40,12 @@ pub(crate) fn workload(
     quiet: bool,
     adjust: impl Fn(&mut config::Device),
 ) -> anyhow::Result<(Report, anyhow::Result<()>)> {
+    let mut config = config_of(load)?;
+    config.device.iter_mut().for_each(adjust);
+    send(load, &config, quiet, None)
+}
+
+fn config_of(load: &Workload) -> anyhow::Result<Config> {
     let mut config = config::read(load.file.as_deref())?;
     if let Some(spin) = load.spin_us {
         config.device.iter_mut().for_each(|device| device.spin_us = Some(spin));
@@ -38,10 +53,18 @@ pub(crate) fn workload(
     if let Some(discipline) = &load.discipline {
         config.device.iter_mut().for_each(|device| device.discipline = Some(discipline.clone()));
     }
-    config.device.iter_mut().for_each(adjust);
-    let devices = config.device.iter().map(|device| start(device, &config)).collect::<Result<Vec<_>, _>>()?;
+    Ok(config)
+}
+
+fn send(
+    load: &Workload,
+    config: &Config,
+    quiet: bool,
+    control: Option<&Listener>,
+) -> anyhow::Result<(Report, anyhow::Result<()>)> {
+    let devices = config.device.iter().map(|device| start(device, config)).collect::<Result<Vec<_>, _>>()?;
     let duration = load.duration.or(config.duration).map(|span| span.0);
-    session::run(devices, jobs(&config), duration, quiet)
+    session::run(devices, jobs(config), duration, quiet, control)
 }
 
 fn limit(sender: &config::Sender) -> Option<u64> {

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use rustix::time::{ClockId, clock_gettime};
 use txq::NetDev;
 
+use crate::control::{Devices, Listener};
 use crate::failure::Refused;
 use crate::pace::{Gate, Pace};
 use crate::progress::Progress;
@@ -42,18 +43,23 @@ pub(crate) struct Job<'a> {
     pub(crate) work: Box<Work<'a>>,
 }
 
-/// Does all jobs, each on a thread of its own, and reports.
+/// Does all jobs, each on a thread of its own, serves commands about the devices meanwhile, and reports.
 pub(crate) fn run(
     mut devices: Vec<Device>,
     jobs: Vec<Job<'_>>,
     duration: Option<Duration>,
     quiet: bool,
+    control: Option<&Listener>,
 ) -> anyhow::Result<(Report, anyhow::Result<()>)> {
     let signals = Signals::catch()?;
     let cpu_before = cpu_time();
     let (gate, stop) = (Gate::default(), Stop::default());
+    let (named, served) = (Devices::lent(devices.iter().map(|device| &device.dev)), Stop::default());
     let mut accounts = vec![Account::default(); devices.len()];
     let (cause, failed, start) = thread::scope(|scope| {
+        if let Some(control) = control {
+            scope.spawn(|| control.serve(&named, &served));
+        }
         let (alive, all_gone) = mpsc::channel::<()>();
         let mut threads = Vec::new();
         let mut failed = Ok(());
@@ -102,8 +108,10 @@ pub(crate) fn run(
                 Err(error) => failed = failed.and(Err(error)),
             }
         }
+        served.ask();
         (if failed.is_ok() { cause } else { Cause::Failure }, failed, start)
     });
+    drop(named);
     let sending = Duration::from_nanos(accounts.iter().map(|account| account.ended).max().unwrap_or(0));
     let end = drain(&devices, &signals, cause, start + sending);
     let took = Ended { cause, seconds: (end - start).as_secs_f64(), cpu_seconds: cpu_time() - cpu_before };

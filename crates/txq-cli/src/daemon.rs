@@ -1,0 +1,29 @@
+//! `txq daemon`: devices without senders, for commands.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::args::DaemonArgs;
+use crate::control::{Devices, Listener};
+use crate::stop::{Signals, Stop};
+
+/// How often signals are looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Serves until a signal.
+pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<()> {
+    let signals = Signals::catch()?;
+    let listener = Listener::open(args.socket.as_deref())?;
+    if !args.quiet {
+        eprintln!("txq: listening on {}", listener.path().display());
+    }
+    let (devices, stop) = (Devices::default(), Stop::default());
+    thread::scope(|scope| {
+        scope.spawn(|| listener.serve(&devices, &stop));
+        while signals.seen().is_none() {
+            thread::sleep(TICK);
+        }
+        stop.ask();
+    });
+    Ok(())
+}

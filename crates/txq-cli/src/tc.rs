@@ -1,0 +1,87 @@
+//! `txq tc`: tc's own language, spoken to the devices of a running txq.
+//!
+//! Options, objects, commands, messages, output and exit codes are those of tc 6.1, as far as they are about qdiscs,
+//! classes and filters. What tc leaves out, which is what to do, follows its message on a line of its own that begins
+//! with `txq:`. The command reads the line and finds what needs no device (help, words that nobody knows); the rest is
+//! done where the devices are ([`run`]), or, with `--check`, on a device that is thrown away ([`check`]).
+
+mod answer;
+mod batch;
+pub(crate) mod check;
+mod class;
+mod command;
+mod filter;
+mod flags;
+mod modify;
+mod pretty;
+mod show;
+
+use std::process::ExitCode;
+
+pub(crate) use answer::{Answer, nearest};
+use command::{Command, Object, Verb};
+use flags::Flags;
+pub(crate) use show::Show;
+
+use crate::args::{self, TcArgs};
+use crate::control::{Client, Devices, Request};
+
+/// What a command line asks for.
+pub(crate) fn tc(args: &TcArgs) -> anyhow::Result<ExitCode> {
+    let flags = match Flags::read(&args.words) {
+        Ok(flags) => flags,
+        Err(answer) => return answer.tell(),
+    };
+    if flags.help {
+        return args::help_of("tc");
+    }
+    if flags.version {
+        println!("txq tc {}, in the words of tc 6.1", env!("CARGO_PKG_VERSION"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut speaker = Speaker { flags: &flags, client: None };
+    match &flags.batch {
+        Some(file) => batch::run(file, flags.force, |words| speaker.say(words)),
+        None if flags.words.is_empty() => args::help_of("tc"),
+        None => speaker.say(&flags.words)?.tell(),
+    }
+}
+
+/// Does a command on the devices that are here.
+pub(crate) fn run(devices: &Devices<'_>, words: &[String], show: &Show) -> Answer {
+    let command = match Command::read(words) {
+        Ok(command) => command,
+        Err(answer) => return answer,
+    };
+    let done = match (command.object, command.verb) {
+        (Object::Qdisc, Verb::Show) => show::qdiscs(devices, command.rest, show),
+        (Object::Qdisc, verb) => modify::qdisc(devices, verb, command.rest),
+        (Object::Class, _) => class::run(),
+        (Object::Filter, Verb::Show) => filter::show(devices, command.rest, show),
+        (Object::Filter, verb) => filter::modify(devices, verb, command.rest),
+    };
+    done.unwrap_or_else(|answer| answer)
+}
+
+/// Has commands done, by who has the devices or by nobody.
+struct Speaker<'f> {
+    flags: &'f Flags,
+    client: Option<Client>,
+}
+
+impl Speaker<'_> {
+    fn say(&mut self, words: &[String]) -> anyhow::Result<Answer> {
+        let command = match Command::read(words) {
+            Ok(command) => command,
+            Err(answer) => return Ok(answer),
+        };
+        if self.flags.check {
+            return Ok(check::check(&command));
+        }
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(Client::connect(self.flags.socket.as_deref())?),
+        };
+        client.ask(&Request::Tc { words: words.to_vec(), show: self.flags.show })
+    }
+}

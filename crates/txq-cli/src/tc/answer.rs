@@ -1,0 +1,96 @@
+//! What a command prints and how it ends.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+use txq::tc::ParseError;
+
+/// tc's exit codes: words whose value is wrong, or that no device is needed to refuse.
+pub(super) const WORDS: u8 = 255;
+/// Options of a kind, and devices that do not exist.
+pub(super) const INPUT: u8 = 1;
+/// What the kernel refuses, here the device.
+pub(super) const REFUSED: u8 = 2;
+
+/// Texts for both streams, and the exit code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) rc: u8,
+}
+
+impl Answer {
+    /// Done, and this is to be read.
+    pub(crate) fn good(out: String) -> Self {
+        Self { out, ..Self::default() }
+    }
+
+    /// Done, with a usage where tc prints it.
+    pub(super) fn help(text: &str) -> Self {
+        Self { err: text.to_owned(), ..Self::default() }
+    }
+
+    /// tc's message, and what to do.
+    pub(crate) fn bad(rc: u8, message: &str, remedy: Option<&str>) -> Self {
+        let mut err = format!("{message}\n");
+        if let Some(remedy) = remedy {
+            err += &format!("txq: {remedy}\n");
+        }
+        Self { err, rc, ..Self::default() }
+    }
+
+    /// A device that is not there.
+    pub(crate) fn no_device(name: &str, known: &[String]) -> Self {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let remedy = match (nearest(name, &known), known.is_empty()) {
+            (Some(best), _) => best,
+            (None, true) => "there is no device: make one with `txq dev add NAME`".to_owned(),
+            (None, false) => format!("there are {}", known.join(", ")),
+        };
+        Self::bad(INPUT, &format!("Cannot find device \"{name}\""), Some(&remedy))
+    }
+
+    /// Prints it.
+    pub(crate) fn tell(&self) -> anyhow::Result<ExitCode> {
+        std::io::stderr().write_all(self.err.as_bytes())?;
+        let mut out = std::io::stdout();
+        out.write_all(self.out.as_bytes())?;
+        out.flush()?;
+        Ok(ExitCode::from(self.rc))
+    }
+}
+
+impl From<ParseError> for Answer {
+    fn from(error: ParseError) -> Self {
+        let message = match error.usage() {
+            Some(usage) => format!("{}\n{usage}", error.message()),
+            None => error.message().to_owned(),
+        };
+        Self::bad(code(&error), &message, error.remedy())
+    }
+}
+
+/// The exit code that goes with a message. tc's messages tell who speaks: `RTNETLINK answers` and `Error: ` with a sentence are the
+/// kernel's, `Error: ` with a word in quotes is about a word, and a kind's own name is before what its parser says.
+fn code(error: &ParseError) -> u8 {
+    let message = error.message();
+    let about_a_word =
+        ["Error: argument \"", "Error: duplicate \"", "Error: \"", "Command line is not complete"];
+    if about_a_word.iter().any(|start| message.starts_with(start)) {
+        WORDS
+    } else if message.starts_with("RTNETLINK answers: ") || message.starts_with("Error: ") {
+        REFUSED
+    } else {
+        INPUT
+    }
+}
+
+/// The known word that could have been meant.
+pub(crate) fn nearest(word: &str, known: &[&str]) -> Option<String> {
+    let like = |known: &&str| strsim::jaro_winkler(word, known);
+    let best = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)))?;
+    (like(best) >= 0.8).then(|| format!("did you mean \"{best}\"?"))
+}

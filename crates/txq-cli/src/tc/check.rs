@@ -1,0 +1,81 @@
+//! `--check`: whether a command's text holds, without the device that it is for.
+//!
+//! The words are read, and the qdisc is built for a device that is thrown away. What depends on the device that it is for,
+//! such as whether the parent is there, is not looked at.
+
+use txq::NetDev;
+use txq::pool::{Backing, PoolConfig};
+use txq_device::Null;
+
+use super::answer::{Answer, REFUSED, WORDS, nearest};
+use super::command::{Command, Object, Verb};
+use super::modify::Place;
+use super::{class, filter, show};
+
+/// Txqs of the device, which are enough for each map of them that somebody writes by hand.
+const TXQS: u16 = 64;
+const BUFFERS: u32 = 64;
+const UNKNOWN: &str = "Error: Specified qdisc kind is unknown.";
+
+/// What is to be said of a command.
+pub(super) fn check(command: &Command<'_>) -> Answer {
+    let done = match (command.object, command.verb) {
+        (Object::Qdisc, Verb::Show) => show::Filter::read(command.rest).map(|_| Answer::default()),
+        (Object::Qdisc, verb) => qdisc(verb, command.rest),
+        (Object::Class, _) => class::run(),
+        (Object::Filter, Verb::Show) => filter::Filter::read(command.rest).map(|_| Answer::default()),
+        (Object::Filter, verb) => filter::parse(verb, command.rest).map(|()| Answer::default()),
+    };
+    done.unwrap_or_else(|answer| answer)
+}
+
+fn qdisc(verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
+    let place = Place::read(rest)?;
+    if place.header.dev.is_none() {
+        let remedy = "say which: dev NAME";
+        return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
+    }
+    if place.header.kind.is_some() && verb != Verb::Del {
+        build(&place)?;
+    }
+    Ok(Answer::default())
+}
+
+/// What tc itself says about a kind's options, before it asks anybody else.
+pub(super) fn options(place: &Place<'_>) -> Result<(), Answer> {
+    match build(place) {
+        Err(answer) if answer.rc != REFUSED => Err(answer),
+        _ => Ok(()),
+    }
+}
+
+/// What the kernel says about a kind that it does not have, before it looks where the qdisc shall be.
+pub(super) fn kind(place: &Place<'_>) -> Result<(), Answer> {
+    match place.header.kind {
+        Some(kind) if place.options.is_empty() => match device()?.replace_qdisc(&format!("root {kind}")) {
+            Err(error) if error.message() == UNKNOWN => Err(error.into()),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn build(place: &Place<'_>) -> Result<(), Answer> {
+    let Some(kind) = place.header.kind else { return Ok(()) };
+    let text = format!("root {kind} {}", place.options.join(" "));
+    Ok(device()?.replace_qdisc(&text)?)
+}
+
+/// A device that nobody starts.
+pub(super) fn device() -> Result<NetDev, Answer> {
+    let pool = PoolConfig { buffers: BUFFERS, backing: Backing::Heap, ..PoolConfig::default() };
+    let builder = NetDev::builder(Null::new(TXQS)).txqs(TXQS).qdisc("noqueue").pool_config(pool);
+    let refused = |error: txq::netdev::BuildError| Answer::bad(REFUSED, &error.to_string(), None);
+    builder.build().map_err(refused)
+}
+
+/// A word after `show` that is none.
+pub(super) fn unknown_word(word: &str) -> Answer {
+    let message = format!("What is \"{word}\"? Try \"tc qdisc help\".");
+    Answer::bad(WORDS, &message, nearest(word, &["dev", "root", "parent", "handle"]).as_deref())
+}

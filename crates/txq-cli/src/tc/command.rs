@@ -1,0 +1,152 @@
+//! The first two words of a command: an object, and what to do with it. Either may be abbreviated to any beginning, and
+//! where several words begin so, the first of tc's list is meant.
+
+use super::answer::{Answer, INPUT, WORDS, nearest};
+
+/// What commands are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    Qdisc,
+    Class,
+    Filter,
+}
+
+/// What commands do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Add,
+    Change,
+    Replace,
+    Del,
+    Show,
+}
+
+/// A command whose words are known.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Command<'a> {
+    pub(super) object: Object,
+    pub(super) verb: Verb,
+    pub(super) rest: &'a [String],
+}
+
+const OBJECTS: [&str; 8] = ["qdisc", "class", "filter", "chain", "action", "monitor", "exec", "help"];
+const VERBS: [&str; 9] = ["add", "change", "replace", "link", "delete", "list", "show", "ls", "help"];
+
+const HELP: &str = "\
+Usage: txq tc [ OPTIONS ] { qdisc | class | filter } { COMMAND | help }
+       txq tc [ -force ] -batch FILE
+Try `txq tc --help` for options and examples.
+";
+const QDISC: &str = "\
+Usage: txq tc qdisc { add | change | replace | del } dev NAME
+              [ handle MAJOR: ] [ root | parent MAJOR:MINOR ] [ KIND [ OPTIONS | help ] ]
+       txq tc qdisc { show | list } [ dev NAME ] [ root | handle MAJOR: | parent MAJOR:MINOR ]
+";
+const CLASS: &str = "\
+Usage: txq tc class { add | change | replace | del } dev NAME
+              [ classid MAJOR:MINOR ] [ root | parent MAJOR:MINOR ] [ KIND [ OPTIONS | help ] ]
+       txq tc class show [ dev NAME ] [ root | parent MAJOR:MINOR ]
+";
+const FILTER: &str = "\
+Usage: txq tc filter { add | change | replace | del } dev NAME [ root | parent MAJOR:MINOR ]
+              [ protocol PROTOCOL ] [ pref PRIORITY ] [ handle HANDLE ] [ KIND [ OPTIONS | help ] ]
+       txq tc filter show [ dev NAME ] [ root | parent MAJOR:MINOR ]
+";
+
+impl<'a> Command<'a> {
+    pub(super) fn read(words: &'a [String]) -> Result<Self, Answer> {
+        let Some((object, rest)) = words.split_first() else { return Err(Answer::help(HELP)) };
+        let (object, name) = match find(object, &OBJECTS) {
+            Some("qdisc") => (Object::Qdisc, "qdisc"),
+            Some("class") => (Object::Class, "class"),
+            Some("filter") => (Object::Filter, "filter"),
+            Some("help") => return Err(Answer::help(HELP)),
+            Some(other) => {
+                let remedy = "txq has qdiscs, classes and filters";
+                let message = format!("Object \"{other}\" is not supported.");
+                return Err(Answer::bad(INPUT, &message, Some(remedy)));
+            }
+            None => {
+                let message = format!("Object \"{object}\" is unknown, try \"tc help\".");
+                return Err(Answer::bad(WORDS, &message, nearest(object, &OBJECTS[..3]).as_deref()));
+            }
+        };
+        let Some((verb, rest)) = rest.split_first() else {
+            return Ok(Self { object, verb: Verb::Show, rest });
+        };
+        let verb = match find(verb, &VERBS).filter(|verb| *verb != "link" || object == Object::Qdisc) {
+            Some("add") => Verb::Add,
+            Some("change") => Verb::Change,
+            Some("replace") => Verb::Replace,
+            Some("delete") => Verb::Del,
+            Some("list" | "show" | "ls") => Verb::Show,
+            Some("help") => return Err(Answer::help(object.usage())),
+            Some(_) => {
+                let message = "Command \"link\" is not supported.";
+                return Err(Answer::bad(INPUT, message, Some("use replace")));
+            }
+            None => {
+                let message = format!("Command \"{verb}\" is unknown, try \"tc {name} help\".");
+                let known = ["add", "change", "replace", "del", "show", "list"];
+                return Err(Answer::bad(WORDS, &message, nearest(verb, &known).as_deref()));
+            }
+        };
+        Ok(Self { object, verb, rest })
+    }
+}
+
+impl Object {
+    pub(super) fn usage(self) -> &'static str {
+        match self {
+            Self::Qdisc => QDISC,
+            Self::Class => CLASS,
+            Self::Filter => FILTER,
+        }
+    }
+}
+
+fn find(word: &str, known: &[&'static str]) -> Option<&'static str> {
+    known.iter().copied().find(|known| !word.is_empty() && known.starts_with(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(Object, Verb, usize), Answer> {
+        let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+        Command::read(&words).map(|command| (command.object, command.verb, command.rest.len()))
+    }
+
+    #[test]
+    fn words_may_be_abbreviated_and_the_first_of_the_list_is_meant() {
+        for (text, expected) in [
+            ("q", (Object::Qdisc, Verb::Show, 0)),
+            ("qd sh dev x", (Object::Qdisc, Verb::Show, 2)),
+            ("qdisc ls", (Object::Qdisc, Verb::Show, 0)),
+            ("c a x", (Object::Class, Verb::Add, 1)),
+            ("f r", (Object::Filter, Verb::Replace, 0)),
+            ("qdisc d", (Object::Qdisc, Verb::Del, 0)),
+            ("qdisc c", (Object::Qdisc, Verb::Change, 0)),
+        ] {
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_words_are_told_as_tc_does() {
+        let told = |text| read(text).unwrap_err();
+        let answer = told("qdsic show");
+        assert_eq!(answer.rc, 255);
+        assert_eq!(
+            answer.err,
+            "Object \"qdsic\" is unknown, try \"tc help\".\ntxq: did you mean \"qdisc\"?\n"
+        );
+        let answer = told("qdisc relpace");
+        let expected =
+            "Command \"relpace\" is unknown, try \"tc qdisc help\".\ntxq: did you mean \"replace\"?\n";
+        assert_eq!((answer.rc, answer.err.as_str()), (255, expected));
+        assert_eq!((told("qdisc help").rc, told("help").rc, told("").rc), (0, 0, 0));
+        assert_eq!((told("monitor").rc, told("qdisc link").rc), (1, 1));
+    }
+}

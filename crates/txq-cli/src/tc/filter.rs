@@ -1,0 +1,181 @@
+//! `tc filter`: read by the library as far as it is about filters; here is which device, and how to show them.
+
+use serde_json::Value;
+use txq::filter::{filters_json, filters_text};
+use txq::tc::{Handle, ParseError, Style, Words};
+
+use super::answer::{Answer, REFUSED, WORDS, nearest};
+use super::check;
+use super::command::{Object, Verb};
+use super::show::{Show, json};
+use crate::control::Devices;
+
+/// What tc says after what the kernel says.
+const TALKING: &str = "We have an error talking to the kernel\n";
+
+/// Adds, changes or deletes.
+pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
+    let Some(name) = device(rest)? else {
+        parse(verb, rest)?;
+        let remedy = "say which: dev NAME";
+        return Err(with_talking(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy))));
+    };
+    let text = rest.join(" ");
+    let done = devices.with(name, |dev| match verb {
+        Verb::Add => dev.add_filter(&text),
+        Verb::Change => dev.change_filter(&text),
+        Verb::Replace => dev.replace_filter(&text),
+        Verb::Del => dev.delete_filter(&text),
+        Verb::Show => Ok(()),
+    });
+    match done {
+        Some(Ok(())) => Ok(Answer::default()),
+        Some(Err(error)) => Err(with_talking(error.into())),
+        None => {
+            // Here tc looks for the device before it lets the kind read its options.
+            match parse(verb, rest) {
+                Err(answer) if answer.rc == WORDS => return Err(answer),
+                _ => {}
+            }
+            Err(Answer::no_device(name, &devices.names()))
+        }
+    }
+}
+
+/// Reads the words, and what the kind says about its own. What depends on a device that is there is not looked at.
+pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
+    let dev = device(rest)?;
+    let words = rest.iter().map(String::as_str).collect::<Vec<_>>();
+    // The device that is thrown away has another name.
+    let at = words.windows(2).position(|pair| pair[0] == "dev" && Some(pair[1]) == dev);
+    let text = match at {
+        Some(at) => [&words[..at], &words[at + 2..]].concat().join(" "),
+        None => words.join(" "),
+    };
+    let device = check::device()?;
+    device.replace_qdisc("root handle 1: prio")?;
+    let done = match verb {
+        Verb::Add | Verb::Replace => device.add_filter(&text),
+        Verb::Change => device.replace_filter(&text),
+        Verb::Del => device.delete_filter(&text),
+        Verb::Show => Ok(()),
+    };
+    match done.map_err(Answer::from) {
+        Err(answer) if answer.rc != REFUSED => Err(answer),
+        _ => Ok(()),
+    }
+}
+
+/// The name after the word `dev`, which stands before the kind.
+fn device(rest: &[String]) -> Result<Option<&str>, Answer> {
+    let mut words = Words::from_args(rest);
+    while let Some(word) = words.next_word() {
+        match word {
+            "dev" => return Ok(Some(words.value("dev")?)),
+            "root" => {}
+            "parent" | "handle" | "pref" | "prio" | "preference" | "priority" | "protocol" | "chain" => {
+                words.value(word)?;
+            }
+            help if "help".starts_with(help) => return Err(Answer::help(Object::Filter.usage())),
+            _ => break,
+        }
+    }
+    Ok(None)
+}
+
+fn with_talking(answer: Answer) -> Answer {
+    if answer.rc != REFUSED {
+        return answer;
+    }
+    // Before the remedy, which is txq's.
+    let (message, remedy) = answer.err.split_once('\n').unwrap_or((&answer.err, ""));
+    Answer { err: format!("{message}\n{TALKING}{remedy}"), ..answer }
+}
+
+/// Which filters to show.
+#[derive(Debug, Default)]
+pub(super) struct Filter<'a> {
+    dev: Option<&'a str>,
+    parent: Option<Handle>,
+    pref: Option<u16>,
+}
+
+impl<'a> Filter<'a> {
+    pub(super) fn read(rest: &'a [String]) -> Result<Self, Answer> {
+        let mut words = Words::from_args(rest);
+        let mut filter = Self::default();
+        while let Some(word) = words.next_word() {
+            match word {
+                "dev" => filter.dev = Some(words.value("dev")?),
+                "root" | "parent" if filter.parent.is_some() => {
+                    let error = match word {
+                        "root" => ParseError::new("Error: \"root\" is duplicate parent ID"),
+                        _ => {
+                            let second = words.value("parent")?;
+                            let message =
+                                format!("Error: duplicate \"parent\": \"{second}\" is the second value.");
+                            ParseError::new(message)
+                        }
+                    };
+                    return Err(error.with_remedy("give one of root and parent, once").into());
+                }
+                "root" => filter.parent = Some(Handle::ROOT),
+                "parent" => {
+                    let word = words.value("parent")?;
+                    let remedy = "use a qdisc as 1: or a class as 1:2";
+                    let wrong = |_| ParseError::argument(word, "invalid parent ID", remedy);
+                    filter.parent = Some(Handle::parse_parent(word).map_err(wrong)?);
+                }
+                "pref" | "prio" | "preference" | "priority" => {
+                    let word = words.value("pref")?;
+                    let wrong = |_| ParseError::argument(word, "invalid preference", "use 1 to 65535");
+                    filter.pref = Some(word.parse().map_err(wrong)?);
+                }
+                help if "help".starts_with(help) => return Err(Answer::help(Object::Filter.usage())),
+                _ => {
+                    let message = format!(" What is \"{word}\"? Try \"tc filter help\"");
+                    let known = ["dev", "root", "parent", "pref"];
+                    return Err(Answer::bad(WORDS, &message, nearest(word, &known).as_deref()));
+                }
+            }
+        }
+        Ok(filter)
+    }
+}
+
+/// Lists them; those of no device where none is named, as tc does.
+pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
+    let filter = Filter::read(rest)?;
+    let style = Style { iec: show.iec, details: show.details };
+    let mut listed = match filter.dev {
+        Some(name) => devices
+            .with(name, |dev| dev.filters_info(filter.parent, style))
+            .ok_or_else(|| Answer::no_device(name, &devices.names()))?,
+        None => Vec::new(),
+    };
+    let pref = filter.pref.filter(|&pref| pref != 0);
+    listed.retain(|info| pref.is_none_or(|pref| pref == info.pref));
+    Ok(Answer::good(match show.json {
+        true => {
+            let mut list = filters_json(&listed, show.stats);
+            if pref.is_some() {
+                list.as_array_mut().into_iter().flatten().for_each(without_pref);
+            }
+            json(&list, show)
+        }
+        false => {
+            let text = filters_text(&listed, show.stats);
+            match pref {
+                Some(pref) => text.replace(&format!(" pref {pref} "), " "),
+                None => text,
+            }
+        }
+    }))
+}
+
+/// Who names a pref need not be told.
+fn without_pref(filter: &mut Value) {
+    if let Some(fields) = filter.as_object_mut() {
+        fields.shift_remove("pref");
+    }
+}

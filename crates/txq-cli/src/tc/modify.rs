@@ -1,0 +1,87 @@
+//! `tc qdisc add`, `change`, `replace` and `del`.
+
+use txq::NetDev;
+use txq::tc::{Handle, Header, ParseError, Words};
+
+use super::answer::{Answer, REFUSED};
+use super::check;
+use super::command::{Object, Verb};
+use crate::control::Devices;
+
+/// What follows the verb, read as far as the kind, and the kind's options.
+pub(super) struct Place<'a> {
+    pub(super) header: Header<'a>,
+    pub(super) options: Vec<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn read(rest: &'a [String]) -> Result<Self, Answer> {
+        let mut words = Words::from_args(rest);
+        let header = Header::parse(&mut words)?;
+        if header.kind.is_some_and(|kind| "help".starts_with(kind)) {
+            return Err(Answer::help(Object::Qdisc.usage()));
+        }
+        Ok(Self { header, options: std::iter::from_fn(|| words.next_word()).collect() })
+    }
+}
+
+/// Does it. As with tc, what a kind says about its options comes before what a device says about anything.
+pub(super) fn qdisc(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
+    let place = Place::read(rest)?;
+    let Some(name) = place.header.dev else {
+        check::options(&place)?;
+        let remedy = "say which: dev NAME";
+        return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
+    };
+    let done = devices.with(name, |dev| apply(dev, verb, &place.header, rest));
+    match done {
+        Some(Ok(())) => Ok(Answer::default()),
+        Some(Err(error)) => {
+            let answer = Answer::from(error);
+            if answer.rc == REFUSED {
+                check::options(&place)?;
+                if verb != Verb::Del {
+                    check::kind(&place)?;
+                }
+            }
+            Err(answer)
+        }
+        None => {
+            check::options(&place)?;
+            Err(Answer::no_device(name, &devices.names()))
+        }
+    }
+}
+
+fn apply(dev: &NetDev, verb: Verb, header: &Header<'_>, rest: &[String]) -> Result<(), ParseError> {
+    let text = rest.join(" ");
+    if header.parent.is_some_and(|parent| parent != Handle::UNSPEC) {
+        return match verb {
+            Verb::Add => dev.add_qdisc(&text),
+            Verb::Replace => dev.replace_qdisc(&text),
+            Verb::Change => dev.change_qdisc(&text),
+            Verb::Del => dev.delete_qdisc(&text),
+            Verb::Show => Ok(()),
+        };
+    }
+    by_handle(dev, verb, header, &text)
+}
+
+/// A qdisc that is named by its handle alone, which is one that is there.
+fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Result<(), ParseError> {
+    let place = "say where: root, or parent MAJOR:MINOR";
+    let asked = header.handle.filter(|&handle| handle != Handle::UNSPEC);
+    let there = dev.qdiscs(Default::default()).into_iter().find(|info| Some(info.handle) == asked);
+    let message = match (verb, asked, there) {
+        (Verb::Del, _, None) => "Error: Failed to find qdisc with specified handle.",
+        (Verb::Del, _, Some(_)) => "Error: Classid cannot be zero.",
+        (_, None, _) => "Error: Handle cannot be zero.",
+        (_, _, None) => "Error: Specified qdisc not found.",
+        (Verb::Add, _, Some(_)) => "Error: Exclusivity flag on, cannot modify.",
+        (_, _, Some(info)) if info.parent == Handle::ROOT => {
+            return dev.change_qdisc(&format!("root {text}"));
+        }
+        (_, _, Some(info)) => return dev.change_qdisc(&format!("parent {} {text}", info.parent)),
+    };
+    Err(ParseError::new(message).with_remedy(place))
+}
