@@ -45,6 +45,11 @@ impl Virtual {
         packet
     }
 
+    /// How many packets there have been, so the next one's number.
+    pub(super) fn packets(&self) -> u64 {
+        self.numbers
+    }
+
     pub(super) fn enqueue(&mut self, bytes: usize, priority: u32) -> Verdict {
         let packet = self.packet(bytes, priority);
         self.with(|qdisc, cx| qdisc.enqueue(packet, cx))
