@@ -54,6 +54,8 @@ pub(super) struct Class<A: Arch> {
     pub(super) links: [Link; PRIOS],
     /// The classes below it that borrow, by priority.
     pub(super) feeds: [List; PRIOS],
+    /// The priorities for which it has left its parent's feed in its turn.
+    pub(super) left_in_turn: u8,
     /// When its mode is looked at again.
     pub(super) due: Option<(Nanos, Ticket)>,
     /// Its leaf has packets and yet gave none: until then it counts as empty.
@@ -82,6 +84,7 @@ impl<A: Arch> Class<A> {
             deficit: [0; LEVELS],
             links: [Link::default(); PRIOS],
             feeds: [List::default(); PRIOS],
+            left_in_turn: 0,
             due: None,
             nap: None,
             leaf: Some(leaf),

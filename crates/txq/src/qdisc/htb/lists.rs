@@ -87,7 +87,7 @@ impl<A: Arch> Htb<A> {
     pub(super) fn deactivate(&mut self, id: u32) {
         let active = self.classes[id as usize].active;
         if active != 0 {
-            self.unlink(id, active);
+            self.unlink(id, active, false);
             self.classes[id as usize].active = 0;
         }
     }
@@ -103,7 +103,8 @@ impl<A: Arch> Htb<A> {
             class.stats.overlimits += 1;
             self.stats.overlimits += 1;
         }
-        self.unlink(id, active);
+        // Its turn is not over because its bucket is full for a moment.
+        self.unlink(id, active, true);
         self.classes[id as usize].mode = mode;
         self.link(id, active);
     }
@@ -137,21 +138,34 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Puts a class at the end of its lists for the priorities of `mask`, and those above that have them only now.
+    /// Puts a class into its lists for the priorities of `mask`, and those above that have them only now: at the end, or
+    /// where it was if it has left in its turn.
     fn link(&mut self, mut id: u32, mut mask: u8) {
         while mask != 0 && self.classes[id as usize].is_linked() {
             let mut first = 0;
+            let class = &mut self.classes[id as usize];
+            let borrows = class.mode == Mode::Borrow;
+            let again = if borrows { std::mem::take(&mut class.left_in_turn) } else { 0 };
             for prio in bits(mask) {
                 let list = self.list_of(id, prio);
-                let prev = list.tail;
-                list.tail = id;
-                if prev == NIL {
-                    (list.head, list.turn) = (id, id);
+                let is_first = list.head == NIL;
+                let (prev, next) = match again >> prio & 1 {
+                    1 if !is_first => (NIL, list.turn),
+                    _ => (list.tail, NIL),
+                };
+                if is_first {
+                    *list = List { head: id, tail: id, turn: id };
                     first |= 1 << prio;
-                } else {
+                } else if next == NIL {
+                    list.tail = id;
                     self.classes[prev as usize].links[prio].next = id;
+                } else {
+                    list.turn = id;
                 }
-                self.classes[id as usize].links[prio] = Link { prev, next: NIL };
+                self.classes[id as usize].links[prio] = Link { prev, next };
+                if next != NIL {
+                    self.insert_before(id, next, prio);
+                }
             }
             let class = &self.classes[id as usize];
             let (level, parent) = (usize::from(class.level), class.parent);
@@ -165,12 +179,32 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Takes a class out of its lists for the priorities of `mask`, and those above that have them no more.
-    fn unlink(&mut self, mut id: u32, mut mask: u8) {
+    /// Puts a class before another of the same list.
+    fn insert_before(&mut self, id: u32, next: u32, prio: usize) {
+        let prev = self.classes[next as usize].links[prio].prev;
+        match prev {
+            NIL => self.list_of(id, prio).head = id,
+            prev => self.classes[prev as usize].links[prio].next = id,
+        }
+        self.classes[next as usize].links[prio].prev = id;
+        self.classes[id as usize].links[prio] = Link { prev, next };
+    }
+
+    /// Takes a class out of its lists for the priorities of `mask`, and those above that have them no more. If it is for
+    /// a while, who borrows keeps the rest of a turn.
+    fn unlink(&mut self, mut id: u32, mut mask: u8, keeps_turn: bool) {
         while mask != 0 && self.classes[id as usize].is_linked() {
             let mut last = 0;
             for prio in bits(mask) {
-                self.end_turn(id, prio);
+                let borrows = self.classes[id as usize].mode == Mode::Borrow;
+                if keeps_turn && borrows && self.list_of(id, prio).turn == id {
+                    self.classes[id as usize].left_in_turn |= 1 << prio;
+                    let next = self.classes[id as usize].links[prio].next;
+                    let list = self.list_of(id, prio);
+                    list.turn = if next == NIL { list.head } else { next };
+                } else {
+                    self.end_turn(id, prio);
+                }
                 let Link { prev, next } = self.classes[id as usize].links[prio];
                 match prev {
                     NIL => self.list_of(id, prio).head = next,
