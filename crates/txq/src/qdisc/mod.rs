@@ -19,6 +19,7 @@ mod etf;
 mod fifo;
 mod fq;
 mod fq_codel;
+mod htb;
 mod limited;
 mod mq;
 mod mqprio;
@@ -250,7 +251,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 15] {
+fn kinds<A: Arch>() -> [Kind<A>; 16] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -267,6 +268,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 15] {
         Kind { name: "etf", build: etf::build },
         Kind { name: "fq", build: fq::build },
         Kind { name: "cake", build: cake::build },
+        Kind { name: "htb", build: htb::build },
     ]
 }
 
