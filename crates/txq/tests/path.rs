@@ -345,3 +345,36 @@ fn impossible_devices_are_refused_by_name() {
     assert!(error(|b| b.workers(0)).contains("use at least 1"));
     assert!(error(|b| b.txqs(1).xps(one_txq(0))).contains("make it for 1"));
 }
+
+/// Packets whose time has come while the device is full wait for the device: the worker is not told to come at a time
+/// that has passed, which it would do for ever.
+#[test]
+fn a_full_device_is_not_asked_again_and_again() {
+    disciplines(|discipline| {
+        for (txqs, qdisc) in [(1, "netem delay 1ms"), (2, "netem delay 1ms"), (1, "fq horizon 1s")] {
+            let wires = Wires::new(txqs, Some(1));
+            // The device says itself when it is done: never, as far as it knows.
+            wires.0.iter().for_each(|wire| wire.lock().unwrap().next = Some(u64::MAX));
+            let dev =
+                builder(&wires).qdisc(qdisc).discipline(discipline).watchdog_timeo(None).build().unwrap();
+            let mut sender = dev.sender("s");
+            let mut worker = dev.worker(0);
+            let start = <txq::arch::Native as txq::arch::Arch>::now();
+            let mut batch = packets(&mut sender, 0..3);
+            batch.for_each_mut(|packet| packet.set_departure(start + 1_000_000));
+            let _ = sender.xmit_batch(&mut batch);
+            while wires.0.iter().all(|wire| wire.lock().unwrap().sent().is_empty()) {
+                worker.poll();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            worker.poll();
+            assert_eq!(worker.poll(), Some(u64::MAX), "{qdisc} over {txqs} txqs");
+            for _ in 0..3 {
+                wires.0.iter().for_each(|wire| wire.lock().unwrap().complete(1));
+                worker.poll();
+            }
+            drop(sender);
+            assert_eq!(assert_conserved(&dev).sent, 3);
+        }
+    });
+}

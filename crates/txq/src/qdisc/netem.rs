@@ -10,9 +10,9 @@
 //! - `duplicate` is refused: a queue here cannot copy packets.
 //! - Packets pass in the order of their times, not through a child qdisc.
 //! - A packet that is marked instead of dropped (`ecn`) does not count as dropped.
-//! - Times are kept as they are said; tc cuts them to multiples of 64 ns, and so shows 99us for 100us.
 //! - `corrupt` changes one bit anywhere in the packet, of a GSO packet once.
-//! - `seed` is newer than tc 6.1; it is shown where it was said. So are the counters of the latest kernels.
+//! - `seed` is newer than tc 6.1; it is shown where it was said. The counters of the latest
+//!   kernels, which no tc of today's prints, are shown to who wants details.
 
 mod loss;
 mod params;
@@ -213,7 +213,7 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
         self.state.slot = Opening::default();
     }
 
-    /// What is queued keeps its time. Corruption, rate, slots, ecn and the distribution stay unless they are said anew;
+    /// What is queued keeps its time. Correlations, corruption, reordering, rate, slots, ecn and the distribution stay unless they are said anew;
     /// everything else is as in a new qdisc.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let mut params = Params::parse(words, &self.params)?;
@@ -241,6 +241,9 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
     }
 
     fn xstats(&self, style: Style) -> Option<Options> {
+        if !style.details {
+            return None;
+        }
         let Counts { delayed, dropped, corrupted, reordered, ecn_marked } = self.counts;
         let mut options = Options::new(style);
         options.put("delayed", delayed, format_args!("  delayed {delayed}"));

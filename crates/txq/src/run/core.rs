@@ -177,7 +177,12 @@ impl<A: Arch> Core<A> {
             None => core.dequeue_shared(quota, batch, cx),
         };
         mem::forget(in_qdisc);
+        // A txq that is stopped runs the qdisc again when it is woken. Until then time changes nothing, and a packet whose
+        // time has come would have the worker ask again and again.
+        let held_up =
+            !self.requeued.is_empty() || root.txq.is_some_and(|txq| cx.dev.txqs[usize::from(txq)].stopped());
         if txq.is_none()
+            && !held_up
             && let Some(at) = self.qdisc.as_ref().and_then(|q| q.next_event())
         {
             cx.dev.run_at(root.index, at);

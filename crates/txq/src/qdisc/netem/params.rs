@@ -56,6 +56,8 @@ pub(super) struct Params {
     /// Of delays; uniform without one.
     pub(super) table: Option<Arc<Table>>,
     pub(super) loss: Loss,
+    /// Of random losses, also while another model is used.
+    loss_correlation: Percent,
     pub(super) ecn: bool,
     pub(super) corrupt: Odds,
     pub(super) reorder: Odds,
@@ -75,6 +77,7 @@ impl Default for Params {
             correlation: Percent(0),
             table: None,
             loss: Loss::default(),
+            loss_correlation: Percent(0),
             ecn: false,
             corrupt: Odds::default(),
             reorder: Odds::default(),
@@ -116,12 +119,12 @@ impl Params {
     pub(super) fn parse(words: &mut Words<'_>, old: &Params) -> Result<Self, ParseError> {
         let Self { table, ecn, corrupt, rate, slot, .. } = old.clone();
         let mut params = Self { table, ecn, corrupt, rate, slot, ..Self::default() };
-        let (mut distribution, mut ecn, mut loss) = (false, false, false);
+        let (mut distribution, mut ecn, mut loss, mut correlated, mut reorder) = Default::default();
         let mut options = words.options(&SYNTAX);
         while let Some(word) = options.next_word() {
             match word {
                 "limit" => params.limit = options.value_size("limit")?.0,
-                "delay" | "latency" => params.read_delay(&mut options)?,
+                "delay" | "latency" => correlated |= params.read_delay(&mut options)?,
                 "distribution" => {
                     params.table = table_named(&mut options)?;
                     distribution = true;
@@ -130,7 +133,7 @@ impl Params {
                     return Err(wrong("Illegal \"duplicate loss argument\"").with_remedy("say loss once"));
                 }
                 "loss" | "drop" => {
-                    params.loss = read_loss(&mut options)?;
+                    params.loss = read_loss(&mut options, &mut correlated)?;
                     loss = true;
                 }
                 "ecn" => {
@@ -144,7 +147,10 @@ impl Params {
                             .with_remedy("netem cannot duplicate: a queue here cannot copy packets; leave duplicate away"));
                     }
                 }
-                "reorder" => params.reorder = odds(&mut options, "reorder", "reorder")?,
+                "reorder" => {
+                    params.reorder = odds(&mut options, "reorder", "reorder")?;
+                    reorder = true;
+                }
                 "gap" => params.gap = options.value_u32("gap")?,
                 "rate" => params.rate = read_link(&mut options)?,
                 "slot" => params.slot = Some(read_slot(&mut options)?),
@@ -166,18 +172,37 @@ impl Params {
         if distribution && (params.delay.0 == 0 || params.jitter.0 == 0) {
             return Err(wrong("distribution specified but no latency and jitter values"));
         }
+        params.keep(old, correlated, reorder);
         Ok(params)
     }
 
-    fn read_delay(&mut self, options: &mut OptionWords<'_, '_>) -> Result<(), ParseError> {
+    /// What tc does not send stays as it was: the correlations, of which it sends all or none, and `reorder`.
+    fn keep(&mut self, old: &Params, correlated: bool, reorder: bool) {
+        if !correlated {
+            (self.correlation, self.loss_correlation) = (old.correlation, old.loss_correlation);
+        }
+        if let Loss::Random(loss) = &mut self.loss {
+            if correlated {
+                self.loss_correlation = loss.correlation;
+            }
+            loss.correlation = self.loss_correlation;
+        }
+        if !reorder {
+            self.reorder = old.reorder;
+        }
+    }
+
+    /// Returns whether a correlation was said.
+    fn read_delay(&mut self, options: &mut OptionWords<'_, '_>) -> Result<bool, ParseError> {
         self.delay = options.value_micros("latency")?;
         if is_number(options) {
             self.jitter = options.value_micros("latency")?;
             if is_number(options) {
                 self.correlation = percent(options, "latency")?;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -212,12 +237,19 @@ fn odds(options: &mut OptionWords<'_, '_>, name: &str, correlation: &str) -> Res
     Ok(Odds { chance, correlation: percent_or(options, correlation, Percent(0))? })
 }
 
-fn read_loss(options: &mut OptionWords<'_, '_>) -> Result<Loss, ParseError> {
+/// Sets `correlated` if a correlation is said.
+fn read_loss(options: &mut OptionWords<'_, '_>, correlated: &mut bool) -> Result<Loss, ParseError> {
+    let mut random = |options: &mut OptionWords<'_, '_>| {
+        let chance = percent(options, "loss percent")?;
+        *correlated |= is_number(options);
+        let correlation = percent_or(options, "loss correlation", Percent(0))?;
+        Ok(Loss::Random(Odds { chance, correlation }))
+    };
     if is_number(options) {
-        return Ok(Loss::Random(odds(options, "loss percent", "loss correlation")?));
+        return random(options);
     }
     match options.value("loss")? {
-        "random" => Ok(Loss::Random(odds(options, "loss percent", "loss correlation")?)),
+        "random" => random(options),
         "state" => {
             let p13 = percent(options, "loss p13")?;
             let p31 = percent_or(options, "loss p31", p13.rest())?;

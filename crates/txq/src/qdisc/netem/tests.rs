@@ -317,6 +317,15 @@ fn a_change_keeps_what_the_kernel_keeps() {
     bench.change("loss 3%").unwrap();
     let options = bench.qdisc.options(Style::default());
     assert_eq!(options.text(), "limit 1000 loss 3% corrupt 1% rate 1Mbit ecn ");
+    let mut other = Bench::new("netem delay 10ms 1ms 25% loss 1% 30% reorder 5% 50% gap 4");
+    other.change("delay 100us 20us loss 2%").unwrap();
+    let text = "limit 1000 delay 99us  19us 25% loss 2% 30% reorder 5% 50%";
+    assert_eq!(other.qdisc.options(Style::default()).text(), text);
+    other.change("delay 1ms 1ms 0% loss 2%").unwrap();
+    assert_eq!(
+        other.qdisc.options(Style::default()).text(),
+        "limit 1000 delay 1ms  1ms loss 2% reorder 5% 50%"
+    );
     assert!(bench.change("loss 200%").is_err());
     assert_eq!(bench.qdisc.options(Style::default()).text(), options.text());
 }

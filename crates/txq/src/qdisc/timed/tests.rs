@@ -99,7 +99,7 @@ impl Bench {
     }
 
     pub(in crate::qdisc) fn counter(&self, key: &str) -> u64 {
-        self.qdisc.xstats(Style::default()).unwrap().json()[key].as_u64().unwrap()
+        self.qdisc.xstats(Style { details: true, ..Style::default() }).unwrap().json()[key].as_u64().unwrap()
     }
 }
 

@@ -7,13 +7,14 @@ impl Params {
         let mut options = Options::new(style);
         options.number("limit", self.limit.into());
         if self.delay.0 > 0 || self.jitter.0 > 0 {
-            let mut text = format!("delay {}", self.delay);
+            let (delay, jitter) = (ticks(self.delay), ticks(self.jitter));
+            let mut text = format!("delay {delay}");
             if self.jitter.0 > 0 {
-                text += &format!("  {}{}", self.jitter, correlated(self.correlation));
+                text += &format!("  {jitter}{}", correlated(self.correlation));
             }
             let fields = json!({
-                "delay": number(f64::from(self.delay.0) / 1e6),
-                "jitter": number(f64::from(self.jitter.0) / 1e6),
+                "delay": number(f64::from(delay.0) / 1e6),
+                "jitter": number(f64::from(jitter.0) / 1e6),
                 "correlation": share(self.correlation),
             });
             options.put("delay", fields, text);
@@ -47,6 +48,12 @@ impl Params {
         }
         options
     }
+}
+
+/// A time as tc shows it: it counts in ticks of 64 ns.
+fn ticks(time: Micros) -> Micros {
+    let ticks = u64::from(time.0) * 1000 / 64;
+    Micros(u32::try_from(ticks * 64 / 1000).unwrap_or(u32::MAX))
 }
 
 impl Link {
