@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::qdisc::cake::rounds::{Linked, NONE, ROUNDS, Rounds};
 use crate::qdisc::codel::tests::bench::{conserves, ops};
 
 fn texts() -> impl Strategy<Value = String> {
@@ -90,5 +91,51 @@ proptest! {
             prop_assert_eq!((stats.qlen, stats.backlog), (queued.len() as u64, queued.values().sum()));
         }
         let _ = bench.shown();
+    }
+}
+
+struct Link(u16);
+
+impl Linked for Link {
+    fn next(&mut self) -> &mut u16 {
+        &mut self.0
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 100 }))]
+
+    /// Rounds come one after another, and in a round who came first.
+    #[test]
+    fn rounds_come_in_order(script in prop::collection::vec((any::<bool>(), 1usize..ROUNDS), 1..300)) {
+        let mut flows: Vec<_> = (0..300).map(|_| Link(NONE)).collect();
+        let (mut rounds, mut now, mut model) = (Rounds::new(), 0, Vec::new());
+        for (number, (push, ahead)) in script.into_iter().enumerate() {
+            if push {
+                rounds.push(&mut flows, number, ahead);
+                model.push((now + ahead, number));
+                continue;
+            }
+            let next = model.iter().copied().min();
+            prop_assert_eq!(rounds.front(), next.map(|(_, number)| number));
+            if let Some(next) = next {
+                rounds.pop(&mut flows);
+                model.retain(|&one| one != next);
+                now = next.0;
+            }
+        }
+    }
+
+    /// Whatever queues grow and shrink, the longest is found, and the own one where none is longer.
+    #[test]
+    fn the_longest_is_found(script in prop::collection::vec((0usize..200, 0u64..50, 0usize..200), 1..300)) {
+        let (mut longest, mut model) = (Longest::new(200), vec![0; 200]);
+        for (queue, bytes, own) in script {
+            longest.set(queue, bytes);
+            model[queue] = bytes;
+            let found = longest.find(own);
+            prop_assert_eq!(Some(&model[found]), model.iter().max());
+            prop_assert!(found == own || model[own] < model[found]);
+        }
     }
 }
