@@ -17,6 +17,7 @@ use crate::worker::Worker;
 mod below;
 mod bql;
 mod builder;
+mod class;
 mod error;
 mod filter;
 mod graft;

@@ -17,7 +17,7 @@ pub(super) struct Class {
 
 impl<A: Arch> Shared<A> {
     /// The queues that are in force, and their qdiscs' handles.
-    fn owned<'s>(&'s self, tree: &'s Tree) -> impl Iterator<Item = (&'s Root<A>, Handle)> {
+    pub(super) fn owned<'s>(&'s self, tree: &'s Tree) -> impl Iterator<Item = (&'s Root<A>, Handle)> {
         let handles = tree.children.as_deref().unwrap_or(std::slice::from_ref(&tree.root));
         self.roots_in_force().iter().zip(handles.iter().copied())
     }
@@ -62,9 +62,9 @@ impl<A: Arch> Shared<A> {
         let found = self.with_qdisc(tree, major, cx, |qdisc, _| {
             let classes = qdisc.classes().ok_or(())?;
             let minors = classes.minors();
-            let leaf = classes.find(minor).and_then(|minor| {
-                let leaf = classes.leaf(minor)?.0;
-                Some((minor, leaf.handle(), leaf.qdisc().kind()))
+            let leaf = classes.find(minor).map(|minor| {
+                let leaf = classes.leaf(minor).map(|(leaf, _)| (leaf.handle(), leaf.qdisc().kind()));
+                (minor, leaf)
             });
             Ok((leaf, minors))
         });
@@ -82,7 +82,13 @@ impl<A: Arch> Shared<A> {
                 let error = ParseError::new("Error: Specified class not found.");
                 Err(error.with_remedy(format!("there are {}", names.join(", "))))
             }
-            Some((_, Ok((Some((minor, handle, kind)), _)))) => {
+            Some((_, Ok((Some((minor, None)), _)))) => {
+                let error = ParseError::new("RTNETLINK answers: Invalid argument");
+                let class = Handle::new(major.major(), minor);
+                Err(error
+                    .with_remedy(format!("class {class} has classes below it: give them qdiscs instead")))
+            }
+            Some((_, Ok((Some((minor, Some((handle, kind)))), _)))) => {
                 Ok((Class { parent: major, minor }, handle, kind))
             }
         }

@@ -24,6 +24,8 @@ pub(super) struct Tree {
     pub(super) parent: Option<Parent>,
     /// Whether the device is up.
     pub(super) up: bool,
+    /// What was said on changes of classes, and nobody has taken yet.
+    pub(super) warnings: Vec<String>,
     next: u16,
 }
 
@@ -46,6 +48,7 @@ impl Tree {
             children: None,
             parent: None,
             up: true,
+            warnings: Vec::new(),
             next: FIRST_HANDLE,
         }
     }

@@ -9,8 +9,8 @@
 
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
-use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
-use crate::tc::Handle;
+use crate::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 /// What is queued in a parent's children, and what they have dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,6 +59,11 @@ impl<A: Arch> Child<A> {
     #[inline]
     pub fn qlen(&self) -> usize {
         self.qdisc.qlen() + self.parked.len()
+    }
+
+    /// Bytes queued.
+    pub fn backlog(&self) -> u64 {
+        self.qdisc.stats().backlog + self.parked.bytes()
     }
 
     /// Adds to `total` what has changed since the last call.
@@ -161,6 +166,61 @@ pub trait Classes<A: Arch> {
 
     /// The leaf of a class has been used in another way than by the qdisc itself: by who changed or exchanged it.
     fn leaf_changed(&mut self, _minor: u16) {}
+
+    /// Adds the class `minor` below the class `parent`, or below the qdisc where that is 0 (`tc class add`). `minor` is no
+    /// class yet. On an error nothing has changed.
+    fn add(
+        &mut self,
+        _parent: u16,
+        _minor: u16,
+        _words: &mut Words<'_>,
+        _env: &Env,
+        _cx: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        Err(fixed_classes())
+    }
+
+    /// Changes a class's parameters (`tc class change`). On an error nothing has changed.
+    fn change_class(
+        &mut self,
+        _minor: u16,
+        _words: &mut Words<'_>,
+        _cx: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        Err(fixed_classes())
+    }
+
+    /// Takes a class away (`tc class del`). What it has queued is dropped and counted. On an error nothing has changed.
+    fn delete(&mut self, _minor: u16, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        Err(fixed_classes())
+    }
+
+    /// What a user should know of the changes so far, in tc's words (`Warning: ...`).
+    fn take_warnings(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// A class as `tc class show` prints it. Handles have no major number yet, and a parent of 0 is the qdisc.
+    ///
+    /// # Panics
+    /// The class does not exist.
+    fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
+        let leaf = self.leaf(minor).map(|(leaf, _)| leaf);
+        ClassInfo {
+            kind: String::new(),
+            handle: Handle::new(0, minor),
+            parent: Handle::UNSPEC,
+            leaf: leaf.as_ref().map_or(Handle::UNSPEC, |leaf| leaf.handle()),
+            options: Options::new(style),
+            stats: leaf.map(|leaf| leaf.qdisc().stats()),
+            xstats: None,
+        }
+    }
+}
+
+fn fixed_classes() -> ParseError {
+    let error = ParseError::new("RTNETLINK answers: Operation not supported");
+    error.with_remedy("this kind's classes are there by themselves: give them qdiscs instead")
 }
 
 /// Calls `f` with the qdisc that has a handle: `qdisc`, whose own is `own`, or one below it. The ancestors' counts are exact

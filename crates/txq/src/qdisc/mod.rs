@@ -17,6 +17,7 @@ mod etf;
 mod fifo;
 mod fq;
 mod fq_codel;
+mod htb;
 mod limited;
 mod mq;
 mod mqprio;
@@ -247,7 +248,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 14] {
+fn kinds<A: Arch>() -> [Kind<A>; 15] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -263,6 +264,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 14] {
         Kind { name: "netem", build: netem::build },
         Kind { name: "etf", build: etf::build },
         Kind { name: "fq", build: fq::build },
+        Kind { name: "htb", build: htb::build },
     ]
 }
 

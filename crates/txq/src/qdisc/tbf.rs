@@ -16,7 +16,7 @@ use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc};
 use crate::stats::QdiscStats;
-use crate::tc::{Handle, Options, ParseError, Style, Words};
+use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 mod params;
 
@@ -191,6 +191,18 @@ impl<A: Arch> Classes<A> for Tbf<A> {
 
     fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {
         Box::new(Noop)
+    }
+
+    fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
+        ClassInfo {
+            kind: String::new(),
+            handle: Handle::new(0, minor),
+            parent: Handle::UNSPEC,
+            leaf: self.child.handle(),
+            options: Options::new(style),
+            stats: None,
+            xstats: None,
+        }
     }
 }
 

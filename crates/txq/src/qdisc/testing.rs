@@ -19,8 +19,12 @@ pub(crate) struct Virtual {
 
 impl Virtual {
     pub(crate) fn new(text: &str) -> Self {
-        let config =
-            PoolConfig { buffers: 8192, room: 2048, backing: Backing::Heap, ..PoolConfig::default() };
+        Self::with_room(text, 8192, 2048)
+    }
+
+    /// One with as many buffers, of as many bytes.
+    pub(crate) fn with_room(text: &str, buffers: usize, room: usize) -> Self {
+        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
         let mut qdisc: Box<dyn Qdisc> = build_qdisc(text, &ENV);
         qdisc.set_handle(Handle::new(1, 0));
@@ -43,6 +47,11 @@ impl Virtual {
         packet.set_cookie(self.numbers);
         self.numbers += 1;
         packet
+    }
+
+    /// How many packets there have been, so the next one's number.
+    pub(crate) fn packets(&self) -> u64 {
+        self.numbers
     }
 
     pub(crate) fn enqueue(&mut self, bytes: usize, priority: u32) -> Verdict {

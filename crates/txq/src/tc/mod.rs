@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod class;
 mod error;
 mod handle;
 mod header;
@@ -16,6 +17,7 @@ mod options;
 mod show;
 mod units;
 
+pub use class::{ClassHeader, ClassInfo, class_json, class_text};
 pub use error::ParseError;
 pub(crate) use error::nearest;
 pub use handle::Handle;

@@ -70,7 +70,7 @@ fn write_qdisc(text: &mut String, qdisc: &QdiscInfo, stats: bool) -> fmt::Result
     Ok(())
 }
 
-fn write_stats(text: &mut String, stats: &QdiscStats) -> fmt::Result {
+pub(super) fn write_stats(text: &mut String, stats: &QdiscStats) -> fmt::Result {
     let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
     write!(text, " Sent {bytes} bytes {packets} pkt (dropped {drops}, overlimits {overlimits} ")?;
     writeln!(text, "requeues {requeues}) ")?;
@@ -94,19 +94,26 @@ fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
     }
     put("options", qdisc.options.json());
     if stats {
-        let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = qdisc.stats;
-        put("bytes", json!(bytes));
-        put("packets", json!(packets));
-        put("drops", json!(drops));
-        put("overlimits", json!(overlimits));
-        put("requeues", json!(requeues));
-        put("backlog", json!(backlog));
-        put("qlen", json!(qlen));
+        stats_json(&qdisc.stats, &mut object);
         for (key, value) in qdisc.xstats.iter().flat_map(Options::fields) {
-            put(key, value.clone());
+            object.insert(key.clone(), value.clone());
         }
     }
     Value::Object(object)
+}
+
+pub(super) fn stats_json(stats: &QdiscStats, object: &mut Map<String, Value>) {
+    let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
+    let counters = [
+        ("bytes", bytes),
+        ("packets", packets),
+        ("drops", drops),
+        ("overlimits", overlimits),
+        ("requeues", requeues),
+        ("backlog", backlog),
+        ("qlen", qlen),
+    ];
+    object.extend(counters.map(|(key, value)| (key.to_owned(), json!(value))));
 }
 
 #[cfg(test)]

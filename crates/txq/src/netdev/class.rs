@@ -1,0 +1,238 @@
+//! Classes are added, changed, deleted and listed (`tc class`, `tc_ctl_tclass`).
+
+use super::tree::Tree;
+use super::{NetDev, Root};
+use crate::arch::Arch;
+use crate::ctx::Ctx;
+use crate::qdisc::{Cx, Parent, Qdisc};
+use crate::tc::{ClassHeader, ClassInfo, Handle, Options, ParseError, Style, Words};
+
+/// Kinds whose classes tc knows how to describe.
+const CLASSFUL: [&str; 4] = ["htb", "drr", "hfsc", "qfq"];
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Add,
+    Change,
+    Replace,
+    Delete,
+}
+
+impl<A: Arch> NetDev<A> {
+    /// Adds a class to a qdisc, under traffic (`tc class add`): `"parent 1: classid 1:10 htb rate 10mbit ceil 100mbit"`.
+    ///
+    /// # Errors
+    /// tc's, with a remedy. Nothing has changed then.
+    pub fn add_class(&self, text: &str) -> Result<(), ParseError> {
+        self.class(text, Verb::Add)
+    }
+
+    /// Changes a class's parameters (`tc class change`): `"classid 1:10 htb rate 20mbit"`. Those not given have their
+    /// defaults.
+    ///
+    /// # Errors
+    /// As those of [`add_class`](NetDev::add_class).
+    pub fn change_class(&self, text: &str) -> Result<(), ParseError> {
+        self.class(text, Verb::Change)
+    }
+
+    /// Changes a class, or adds it where there is none (`tc class replace`).
+    ///
+    /// # Errors
+    /// As those of [`add_class`](NetDev::add_class).
+    pub fn replace_class(&self, text: &str) -> Result<(), ParseError> {
+        self.class(text, Verb::Replace)
+    }
+
+    /// Deletes a class (`tc class del`): `"classid 1:10"`. What it has queued is dropped (`QUEUE_PURGE`).
+    ///
+    /// # Errors
+    /// As those of [`add_class`](NetDev::add_class).
+    pub fn delete_class(&self, text: &str) -> Result<(), ParseError> {
+        self.class(text, Verb::Delete)
+    }
+
+    /// What tc would have said on changes of classes that went well since the last call: `Warning: ...`.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.control(|tree, _| std::mem::take(&mut tree.warnings))
+    }
+
+    /// The classes as `tc class show` lists them: those of each qdisc in the order of their numbers, and each leaf's after
+    /// them.
+    pub fn classes_info(&self, style: Style) -> Vec<ClassInfo> {
+        self.control(|tree, _| {
+            let mut list = Vec::new();
+            if let (Some(Parent::Mq), Some(children)) = (&tree.parent, &tree.children) {
+                for (root, (txq, &leaf)) in self.shared.roots_in_force().iter().zip((1..).zip(children)) {
+                    list.push(self.mq_class(root, Handle::new(tree.root.major(), txq), leaf, style));
+                }
+            }
+            for (root, handle) in self.shared.owned(tree) {
+                let len = list.len();
+                root.with_core(&self.shared, |core| {
+                    list.truncate(len);
+                    if let Some(qdisc) = &mut core.qdisc {
+                        list_classes(&mut **qdisc, handle, style, &mut list);
+                    }
+                });
+            }
+            list
+        })
+    }
+
+    fn mq_class(&self, root: &Root<A>, handle: Handle, leaf: Handle, style: Style) -> ClassInfo {
+        let mut stats = Default::default();
+        root.with_core(&self.shared, |core| stats = core.stats());
+        ClassInfo {
+            kind: "mq".to_owned(),
+            handle,
+            parent: Handle::ROOT,
+            leaf,
+            options: Options::new(style),
+            stats: Some(stats),
+            xstats: None,
+        }
+    }
+
+    fn class(&self, text: &str, verb: Verb) -> Result<(), ParseError> {
+        let mut words = Words::split(text);
+        let header = ClassHeader::parse(&mut words)?;
+        if let Some(dev) = header.dev.filter(|&dev| dev != self.shared.info.name) {
+            let error = ParseError::new(format!("Cannot find device \"{dev}\""));
+            return Err(error.with_remedy(format!("this one is \"{}\"", self.shared.info.name)));
+        }
+        if let Some(kind) = header.kind.filter(|kind| !CLASSFUL.contains(kind)) {
+            let error = ParseError::new(format!("Error: Qdisc \"{kind}\" is classless."));
+            let remedy = format!("classes are described for {}", CLASSFUL.join(", "));
+            return Err(error.with_remedy(remedy));
+        }
+        self.control(|tree, cx| {
+            let (parent, class) = (header.parent.unwrap_or(Handle::UNSPEC), header.class.unwrap_or_default());
+            let of_parent = if parent == Handle::ROOT { 0 } else { parent.major() };
+            let major = match (class.major(), of_parent) {
+                (0, 0) => tree.root.major(),
+                (0, major) | (major, 0) => major,
+                (a, b) if a == b => a,
+                (a, b) => return Err(invalid(format!("the class is of {a:x}: and its parent of {b:x}:"))),
+            };
+            let below = if of_parent == 0 { 0 } else { parent.minor() };
+            self.change_classes(
+                tree,
+                Handle::new(major, 0),
+                below,
+                class.minor(),
+                verb,
+                (&header, &words),
+                cx,
+            )
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what one command says")]
+    fn change_classes(
+        &self,
+        tree: &mut Tree,
+        major: Handle,
+        parent: u16,
+        minor: u16,
+        verb: Verb,
+        (header, words): (&ClassHeader<'_>, &Words<'_>),
+        cx: &mut Ctx<'_, A>,
+    ) -> Result<(), ParseError> {
+        if let (Some(_), Some(children), true) = (&tree.parent, &tree.children, major == tree.root) {
+            let exists = (1..=children.len()).contains(&usize::from(minor));
+            return Err(match (exists, verb) {
+                (true, Verb::Add) => exists_already(major, minor),
+                (false, Verb::Change | Verb::Delete) => no_class(major, minor),
+                _ => ParseError::new("RTNETLINK answers: Operation not supported")
+                    .with_remedy("its classes are the device's txqs"),
+            });
+        }
+        let env = tree.env;
+        let mut warnings = Vec::new();
+        let found = self.shared.with_qdisc(tree, major, cx, |qdisc, cx| {
+            let done = apply(qdisc, major, parent, minor, verb, header, &mut words.clone(), &env, cx);
+            warnings.extend(qdisc.classes().map(|classes| classes.take_warnings()).unwrap_or_default());
+            done
+        });
+        tree.warnings.append(&mut warnings);
+        let Some((root, done)) = found else {
+            let error = ParseError::new("RTNETLINK answers: No such file or directory");
+            return Err(error.with_remedy(format!("there is no qdisc {major} (the root is {})", tree.root)));
+        };
+        // A packet may be due now that was not.
+        self.shared.hand_over(root);
+        done
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "what one command says")]
+fn apply<A: Arch>(
+    qdisc: &mut dyn Qdisc<A>,
+    major: Handle,
+    parent: u16,
+    minor: u16,
+    verb: Verb,
+    header: &ClassHeader<'_>,
+    words: &mut Words<'_>,
+    env: &crate::qdisc::Env,
+    cx: &mut Cx<'_, A>,
+) -> Result<(), ParseError> {
+    let kind = qdisc.kind();
+    let Some(classes) = qdisc.classes() else {
+        return Err(invalid(format!("{kind} {major} has no classes")));
+    };
+    let found = if minor == 0 { None } else { classes.find(minor) };
+    match (found, verb) {
+        (Some(_), Verb::Add) => return Err(exists_already(major, minor)),
+        (None, Verb::Change | Verb::Delete) => return Err(no_class(major, minor)),
+        (Some(minor), Verb::Delete) => return classes.delete(minor, cx),
+        _ => {}
+    }
+    if minor == 0 {
+        return Err(invalid("name the class, as classid 1:10".to_owned()));
+    }
+    if CLASSFUL.contains(&kind) && header.kind != Some(kind) {
+        return Err(invalid(format!("{major} is {kind}: describe a class of that kind")));
+    }
+    match found {
+        Some(minor) => classes.change_class(minor, words, cx),
+        None => classes.add(parent, minor, words, env, cx),
+    }
+}
+
+fn invalid(remedy: String) -> ParseError {
+    ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy)
+}
+
+fn exists_already(major: Handle, minor: u16) -> ParseError {
+    let error = ParseError::new("RTNETLINK answers: File exists");
+    error.with_remedy(format!("{} is there: change or replace it", Handle::new(major.major(), minor)))
+}
+
+fn no_class(major: Handle, minor: u16) -> ParseError {
+    let error = ParseError::new("RTNETLINK answers: No such file or directory");
+    error.with_remedy(format!("there is no class {}", Handle::new(major.major(), minor)))
+}
+
+/// A qdisc's classes, and those of the qdiscs below them.
+fn list_classes<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, style: Style, list: &mut Vec<ClassInfo>) {
+    let kind = qdisc.kind();
+    let Some(classes) = qdisc.classes() else { return };
+    let minors = classes.minors();
+    for &minor in &minors {
+        let info = classes.class(minor, style);
+        let parent = match info.parent {
+            Handle::ROOT => Handle::ROOT,
+            parent => Handle::new(own.major(), parent.minor()),
+        };
+        let handle = Handle::new(own.major(), minor);
+        list.push(ClassInfo { kind: kind.to_owned(), handle, parent, ..info });
+    }
+    for minor in minors {
+        let Some((leaf, _)) = classes.leaf(minor) else { continue };
+        let handle = leaf.handle();
+        list_classes(leaf.qdisc_mut(), handle, style, list);
+    }
+}

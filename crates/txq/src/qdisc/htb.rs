@@ -1,0 +1,291 @@
+//! htb: a tree of classes, each sure of a rate and able to borrow, up to a ceiling, what its relatives leave unused.
+//!
+//! A leaf that has sent less than its `rate` sends before all that borrow; among those that may, the lower `prio` goes
+//! first, and within one they take turns of `quantum` bytes. A class that has had its rate borrows from its parent, that one
+//! from its own, and so on, so what a subtree is sure of is shared inside it first. What no class is meant for goes directly,
+//! before everything and at no rate (`direct_qlen`).
+//!
+//! A class's tokens are time, in two buckets, for `rate` and for `ceil`. A packet may leave while neither is below 0, and
+//! takes them there. When a class's bucket comes up to 0 again is known exactly, and a timing wheel holds it. It is not moved
+//! each time the class pays: a class that has paid more meanwhile is looked at, and waits on. So a packet costs a few list
+//! operations, whatever the number of classes (`lists.rs`).
+//!
+//! After M. Devera's description of HTB (2002), and Shreedhar and Varghese's DRR (SIGCOMM 1995). The kernel's counterpart is
+//! `sch_htb`. Knowingly otherwise:
+//! - Classes of one priority take turns in the order in which they got something to send, not in that of their numbers.
+//! - A leaf that holds its packets back for itself (a tbf) is asked again when it says so. The kernel warns, and its class is
+//!   asked again and again.
+//! - A class may not have the minor number 0, which names the qdisc.
+//! - There is no `offload`.
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::child::{Classes, Total};
+use crate::qdisc::wheel::Wheel;
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
+use crate::stats::QdiscStats;
+use crate::tc::{Handle, Options, ParseError, Style, Words};
+
+mod class;
+mod classes;
+mod lists;
+mod params;
+
+use class::{Class, Event};
+use lists::{NIL, Rows};
+use params::Params;
+
+struct Htb<A: Arch> {
+    params: Params,
+    /// With unused ones among them, which `free` names.
+    classes: Vec<Class<A>>,
+    free: Vec<u32>,
+    /// Classes by their minor numbers.
+    minors: Vec<u32>,
+    rows: Rows,
+    wheel: Wheel<Event>,
+    direct: PacketList<A>,
+    /// Packets that have gone there.
+    direct_packets: u64,
+    total: Total,
+    /// Sent, dropped from the direct queue or with a class, classes that have come to wait.
+    stats: QdiscStats,
+    handle: Handle,
+    env: Env,
+    warnings: Vec<String>,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    Ok(Built::Qdisc(Box::new(Htb {
+        params: Params::parse(words, env.tx_queue_len)?,
+        classes: Vec::new(),
+        free: Vec::new(),
+        minors: Vec::new(),
+        rows: Rows::default(),
+        wheel: Wheel::new(),
+        direct: PacketList::new(),
+        direct_packets: 0,
+        total: Total::default(),
+        stats: QdiscStats::default(),
+        handle: Handle::UNSPEC,
+        env: *env,
+        warnings: Vec::new(),
+    })))
+}
+
+impl<A: Arch> Htb<A> {
+    fn class_id(&self, minor: u32) -> Option<u32> {
+        self.minors.get(minor as usize).copied().filter(|&id| id != NIL)
+    }
+
+    /// The leaf that a packet is for, or none.
+    fn classify(&self, packet: &Packet<A>) -> Option<u32> {
+        let is_leaf = |id: &u32| self.classes[*id as usize].leaf.is_some();
+        let named = Handle(packet.priority());
+        if named.major() == self.handle.major() && self.handle != Handle::UNSPEC {
+            if named == self.handle {
+                return None;
+            }
+            let named = self.class_id(named.minor().into()).filter(is_leaf);
+            if named.is_some() {
+                return named;
+            }
+        }
+        self.class_id(self.params.default).filter(is_leaf)
+    }
+
+    fn enqueue_direct(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        if self.direct.len() >= self.params.direct_qlen as usize {
+            self.stats.drops += 1;
+            cx.drop(packet, DropReason::QdiscDrop);
+            return Verdict::Drop;
+        }
+        self.direct_packets += 1;
+        self.direct.push_back(packet);
+        Verdict::Success
+    }
+
+    /// Calls `f` with a class that has a leaf, and looks at what the leaf has after it.
+    fn with_leaf<R>(&mut self, id: u32, f: impl FnOnce(&mut super::Child<A>, &mut Total) -> R) -> Option<R> {
+        let drops = self.total.drops;
+        let class = &mut self.classes[id as usize];
+        let done = f(class.leaf.as_mut()?, &mut self.total);
+        class.stats.drops += self.total.drops - drops;
+        self.look_at_leaf(id);
+        Some(done)
+    }
+
+    /// Has a leaf's class take part while it has packets.
+    fn look_at_leaf(&mut self, id: u32) {
+        let class = &mut self.classes[id as usize];
+        let Some(leaf) = &class.leaf else { return };
+        if let Some(nap) = class.nap.take() {
+            self.wheel.remove(nap);
+        }
+        match leaf.qlen() {
+            0 => self.deactivate(id),
+            _ => self.activate(id),
+        }
+    }
+
+    /// Classes whose time has come.
+    fn pass_time(&mut self, now: Nanos) {
+        while let Some((_, event)) = self.wheel.pop(now) {
+            match event {
+                Event::Tokens(id) => {
+                    self.classes[id as usize].due = None;
+                    self.look_at_mode(id, now);
+                }
+                Event::Leaf(id) => {
+                    self.classes[id as usize].nap = None;
+                    self.look_at_leaf(id);
+                }
+            }
+        }
+    }
+
+    /// Gives a class the mode that its tokens say, and has it looked at when they may say otherwise.
+    fn look_at_mode(&mut self, id: u32, now: Nanos) {
+        let class = &self.classes[id as usize];
+        let (mode, time) = class.mode_at(now);
+        let due = class.due;
+        self.set_mode(id, mode);
+        if time == Nanos::MAX {
+            return;
+        }
+        // Too early is no harm: it is then looked at again.
+        let at = now.saturating_add(time);
+        if let Some((_, ticket)) = due.filter(|&(due, _)| due > at) {
+            self.wheel.remove(ticket);
+        } else if due.is_some() {
+            return;
+        }
+        self.classes[id as usize].due = Some((at, self.wheel.insert(at, Event::Tokens(id))));
+    }
+
+    /// All classes from a leaf upwards pay for a packet.
+    fn pay(&mut self, leaf: u32, len: u64, segs: u64, level: u8, now: Nanos) {
+        let mut id = leaf;
+        while id != NIL {
+            let class = &mut self.classes[id as usize];
+            let parent = class.parent;
+            class.pay(len, segs, level, now);
+            self.look_at_mode(id, now);
+            id = parent;
+        }
+    }
+
+    /// Sends a packet of the leaf whose turn it is, or has its class take part no more. None where there is no leaf.
+    fn dequeue_one(&mut self, out: &mut PacketList<A>, now: Nanos, cx: &mut Cx<'_, A>) -> Option<Budget> {
+        let (id, level) = self.next_leaf()?;
+        let class = &mut self.classes[id as usize];
+        let leaf = class.leaf.as_mut()?;
+        let (packets, bytes, segs, drops) = (out.len(), out.bytes(), out.segs(), self.total.drops);
+        leaf.dequeue(&mut Budget::packets(1), out, &mut self.total, cx);
+        let (packets, bytes, segs) = (out.len() - packets, out.bytes() - bytes, out.segs() - segs);
+        class.stats.drops += self.total.drops - drops;
+        let (is_empty, next) = (leaf.qlen() == 0, leaf.qdisc().next_event());
+        if packets > 0 && class.spend_turn(bytes, level) {
+            let prio = usize::from(class.params.prio);
+            self.end_turn(id, prio);
+        }
+        if is_empty || packets == 0 {
+            self.deactivate(id);
+        }
+        if packets > 0 {
+            self.pay(id, bytes, segs, level, now);
+        } else if !is_empty {
+            let at = next.unwrap_or(0).max(now + 1);
+            self.classes[id as usize].nap = Some(self.wheel.insert(at, Event::Leaf(id)));
+        }
+        Some(Budget { packets, bytes })
+    }
+}
+
+impl<A: Arch> Qdisc<A> for Htb<A> {
+    fn kind(&self) -> &'static str {
+        params::SYNTAX.kind
+    }
+
+    fn set_handle(&mut self, handle: Handle) {
+        self.handle = handle;
+    }
+
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        match self.classify(&packet) {
+            None => self.enqueue_direct(packet, cx),
+            Some(id) => {
+                let verdict = self.with_leaf(id, |leaf, total| leaf.enqueue(packet, total, cx));
+                verdict.unwrap_or(Verdict::Drop)
+            }
+        }
+    }
+
+    fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        // What comes in a row for one class goes there together.
+        let mut run = PacketList::new();
+        while let Some(packet) = batch.pop_front() {
+            let Some(id) = self.classify(&packet) else {
+                let _ = self.enqueue_direct(packet, cx);
+                continue;
+            };
+            run.push_back(packet);
+            while batch.front().is_some_and(|next| self.classify(next) == Some(id)) {
+                run.extend(batch.pop_front());
+            }
+            self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
+        }
+    }
+
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let (segs, bytes) = (out.segs(), out.bytes());
+        while budget.is_left() {
+            let Some(packet) = self.direct.pop_front() else { break };
+            budget.spend(1, packet.len() as u64);
+            out.push_back(packet);
+        }
+        let now = cx.clock.now();
+        self.pass_time(now);
+        while budget.is_left() {
+            let Some(sent) = self.dequeue_one(out, now, cx) else { break };
+            budget.spend(sent.packets, sent.bytes);
+        }
+        self.stats.packets += out.segs() - segs;
+        self.stats.bytes += out.bytes() - bytes;
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        while let Some(packet) = self.direct.pop_front() {
+            cx.drop(packet, DropReason::QueuePurge);
+        }
+        for id in 0..self.classes.len() as u32 {
+            self.with_leaf(id, |leaf, total| leaf.reset(total, cx));
+        }
+    }
+
+    fn qlen(&self) -> usize {
+        self.total.qlen + self.direct.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        let Total { backlog, drops, .. } = self.total;
+        let backlog = backlog + self.direct.bytes();
+        QdiscStats { backlog, qlen: self.qlen() as u64, drops: self.stats.drops + drops, ..self.stats }
+    }
+
+    fn options(&self, style: Style) -> Options {
+        self.params.options(self.direct_packets, style)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.wheel.next_time()
+    }
+
+    fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
+        Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Classes come, change and go, and are shown.
+
+use super::class::{Class, Mode};
+use super::lists::NIL;
+use super::params::ClassParams;
+use super::{Htb, params};
+use crate::arch::{Arch, Nanos};
+use crate::qdisc::child::{Child, Classes, Total};
+use crate::qdisc::noop::Noop;
+use crate::qdisc::{Cx, Env, Qdisc, default_leaf};
+use crate::stats::QdiscStats;
+use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
+
+impl<A: Arch> Htb<A> {
+    /// The quantum of a leaf, with a warning where the rate does not give a good one.
+    fn quantum(&mut self, minor: u16, params: &ClassParams) -> u32 {
+        let (quantum, wrong) = params.quantum(self.params.r2q);
+        if let Some(wrong) = wrong {
+            let class = Handle::new(self.handle.major(), minor).0;
+            let warning =
+                format!("Warning: sch_htb: quantum of class {class:X} is {wrong}. Consider r2q change.");
+            self.warnings.push(warning);
+        }
+        quantum
+    }
+
+    /// The level that a class would have with classes below it.
+    fn inner_level(&self, id: u32) -> u8 {
+        match self.classes[id as usize].parent {
+            NIL => super::class::LEVELS as u8 - 1,
+            parent => self.classes[parent as usize].level.saturating_sub(1),
+        }
+    }
+
+    /// Has a class wait for nothing.
+    fn forget(&mut self, id: u32) {
+        let class = &mut self.classes[id as usize];
+        let tickets = [class.due.take().map(|(_, ticket)| ticket), class.nap.take()];
+        for ticket in tickets.into_iter().flatten() {
+            self.wheel.remove(ticket);
+        }
+    }
+
+    /// Takes a class's leaf away. What it had is dropped, and the qdisc counts it.
+    fn remove_leaf(&mut self, id: u32, cx: &mut Cx<'_, A>) {
+        self.with_leaf(id, |leaf, total| leaf.replace(Box::new(Noop), Handle::UNSPEC, total, cx));
+        self.forget(id);
+        self.classes[id as usize].leaf = None;
+    }
+
+    /// Makes a leaf of a class that has no classes below it any more.
+    fn make_leaf(&mut self, id: u32, now: Nanos) {
+        let leaf = Child::new(default_leaf(&self.env));
+        self.forget(id);
+        let class = &mut self.classes[id as usize];
+        class.leaf = Some(leaf);
+        class.level = 0;
+        class.mode = Mode::Send;
+        class.fill(now);
+    }
+}
+
+fn no_such_class() -> ParseError {
+    ParseError::new("RTNETLINK answers: No such file or directory")
+}
+
+impl<A: Arch> Classes<A> for Htb<A> {
+    fn minors(&self) -> Vec<u16> {
+        let used = self.minors.iter().enumerate().filter(|&(_, &id)| id != NIL);
+        used.map(|(minor, _)| minor as u16).collect()
+    }
+
+    fn find(&self, minor: u16) -> Option<u16> {
+        self.class_id(minor.into()).map(|_| minor)
+    }
+
+    fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)> {
+        let id = self.class_id(minor.into()).expect("the class exists");
+        Some((self.classes[id as usize].leaf.as_mut()?, &mut self.total))
+    }
+
+    fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {
+        default_leaf(&self.env)
+    }
+
+    fn leaf_changed(&mut self, minor: u16) {
+        if let Some(id) = self.class_id(minor.into()) {
+            self.look_at_leaf(id);
+        }
+    }
+
+    fn add(
+        &mut self,
+        parent: u16,
+        minor: u16,
+        words: &mut Words<'_>,
+        _: &Env,
+        cx: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let class_params = ClassParams::parse(words)?;
+        if minor == 0 || self.class_id(minor.into()).is_some() {
+            let error = ParseError::new("RTNETLINK answers: Invalid argument");
+            return Err(error.with_remedy("give the class a minor number of its own, from 1 to ffff"));
+        }
+        // A parent that does not exist is none, as the kernel has it.
+        let parent = self.class_id(parent.into()).unwrap_or(NIL);
+        if parent != NIL {
+            let above = self.classes[parent as usize].parent;
+            if above != NIL && self.classes[above as usize].level < 2 {
+                let error = ParseError::new("Error: sch_htb: tree is too deep.");
+                return Err(error.with_remedy("a class may have seven above it"));
+            }
+            if self.classes[parent as usize].leaf.is_some() {
+                self.remove_leaf(parent, cx);
+                let level = self.inner_level(parent);
+                let class = &mut self.classes[parent as usize];
+                class.level = level;
+                self.look_at_mode(parent, cx.clock.now());
+            }
+            self.classes[parent as usize].children += 1;
+        }
+        let quantum = self.quantum(minor, &class_params);
+        let leaf = Child::new(default_leaf(&self.env));
+        let mut class = Class::new(minor, class_params, quantum, parent, leaf);
+        class.fill(cx.clock.now());
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.classes[id as usize] = class;
+                id
+            }
+            None => {
+                self.classes.push(class);
+                self.classes.len() as u32 - 1
+            }
+        };
+        let places = self.minors.len().max(usize::from(minor) + 1);
+        self.minors.resize(places, NIL);
+        self.minors[usize::from(minor)] = id;
+        Ok(())
+    }
+
+    fn change_class(
+        &mut self,
+        minor: u16,
+        words: &mut Words<'_>,
+        cx: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let new = ClassParams::parse(words)?;
+        let id = self.class_id(minor.into()).ok_or_else(no_such_class)?;
+        if self.classes[id as usize].leaf.is_some() {
+            let quantum = self.quantum(minor, &new);
+            // Where it has something to send is by its priority.
+            self.deactivate(id);
+            self.classes[id as usize].quantum = quantum;
+        }
+        self.classes[id as usize].params = new;
+        self.look_at_leaf(id);
+        self.look_at_mode(id, cx.clock.now());
+        Ok(())
+    }
+
+    fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        let id = self.class_id(minor.into()).ok_or_else(no_such_class)?;
+        if self.classes[id as usize].children > 0 {
+            let error = ParseError::new("Error: HTB class in use.");
+            return Err(error.with_remedy("delete the classes below it first"));
+        }
+        self.remove_leaf(id, cx);
+        self.minors[usize::from(minor)] = NIL;
+        self.free.push(id);
+        let parent = self.classes[id as usize].parent;
+        if parent != NIL {
+            self.classes[parent as usize].children -= 1;
+            if self.classes[parent as usize].children == 0 {
+                self.make_leaf(parent, cx.clock.now());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
+        let id = self.class_id(minor.into()).expect("the class exists");
+        let class = &self.classes[id as usize];
+        let parent = match class.parent {
+            NIL => Handle::ROOT,
+            parent => Handle::new(0, self.classes[parent as usize].minor),
+        };
+        let quantum = class.leaf.is_some().then_some(class.quantum);
+        let queued = class.leaf.as_ref().map(|leaf| (leaf.qlen() as u64, leaf.backlog()));
+        let (qlen, backlog) = queued.unwrap_or_default();
+        let (tokens, ctokens) = class.shown_tokens();
+        let mut xstats = Options::new(style);
+        xstats.put("lended", class.lent, format_args!(" lended: {}", class.lent));
+        xstats.put("borrowed", class.borrowed, format_args!("borrowed: {}", class.borrowed));
+        xstats.put("giants", 0, "giants: 0");
+        xstats.put("tokens", tokens, format_args!("\n tokens: {tokens}"));
+        xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}"));
+        ClassInfo {
+            kind: params::SYNTAX.kind.to_owned(),
+            handle: Handle::new(0, minor),
+            parent,
+            leaf: class.leaf.as_ref().map_or(Handle::UNSPEC, Child::handle),
+            options: class.params.options(quantum, class.level, style),
+            stats: Some(QdiscStats { qlen, backlog, ..class.stats }),
+            xstats: Some(xstats),
+        }
+    }
+}

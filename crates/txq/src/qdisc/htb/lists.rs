@@ -1,0 +1,239 @@
+//! Which class is next: lists of the classes that have something to send, by level and priority.
+//!
+//! A class that may send by its own rate is in the row of its level, one that may borrow in the feed of its parent, and the
+//! parent then counts as having something to send itself. So the first class of the first row that has any leads
+//! down, feed by feed, to a leaf; two find-first-sets find the row. Each list has a place where the round of turns stands;
+//! when it comes around to the beginning, the turn passes on in the list above as well.
+
+use super::Htb;
+use super::class::{LEVELS, Mode};
+use crate::arch::Arch;
+
+/// Priorities (`TC_HTB_NUMPRIO`).
+pub(super) const PRIOS: usize = 8;
+/// No class.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// A class's neighbours in a list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    prev: u32,
+    next: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self { prev: NIL, next: NIL }
+    }
+}
+
+/// Classes that take turns.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List {
+    head: u32,
+    tail: u32,
+    /// Whose turn it is.
+    turn: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { head: NIL, tail: NIL, turn: NIL }
+    }
+}
+
+/// The rows of all levels.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    lists: [[List; PRIOS]; LEVELS],
+    /// For each level, which priorities have classes.
+    used: [u8; LEVELS],
+    /// The levels that do.
+    levels: u8,
+}
+
+/// The bits of a mask.
+fn bits(mut mask: u8) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(bit)
+    })
+}
+
+impl<A: Arch> Htb<A> {
+    /// The leaf that is next, and the level of the class that it sends by.
+    pub(super) fn next_leaf(&self) -> Option<(u32, u8)> {
+        let level = (self.rows.levels != 0).then(|| self.rows.levels.trailing_zeros() as usize)?;
+        let prio = self.rows.used[level].trailing_zeros() as usize;
+        let mut id = self.rows.lists[level][prio].turn;
+        while self.classes[id as usize].level > 0 {
+            id = self.classes[id as usize].feeds[prio].turn;
+        }
+        Some((id, level as u8))
+    }
+
+    /// A leaf has something to send now.
+    pub(super) fn activate(&mut self, id: u32) {
+        let class = &mut self.classes[id as usize];
+        if class.active == 0 {
+            let active = 1 << class.params.prio;
+            class.active = active;
+            self.link(id, active);
+        }
+    }
+
+    /// It has nothing more to send.
+    pub(super) fn deactivate(&mut self, id: u32) {
+        let active = self.classes[id as usize].active;
+        if active != 0 {
+            self.unlink(id, active, false);
+            self.classes[id as usize].active = 0;
+        }
+    }
+
+    /// Gives a class another mode.
+    pub(super) fn set_mode(&mut self, id: u32, mode: Mode) {
+        let class = &mut self.classes[id as usize];
+        let active = class.active;
+        if class.mode == mode {
+            return;
+        }
+        if mode == Mode::Wait {
+            class.stats.overlimits += 1;
+            self.stats.overlimits += 1;
+        }
+        // Its turn is not over because its bucket is full for a moment.
+        self.unlink(id, active, true);
+        self.classes[id as usize].mode = mode;
+        self.link(id, active);
+    }
+
+    /// Passes the turn on, in the list of a class and in those above where that begins again.
+    pub(super) fn end_turn(&mut self, mut id: u32, prio: usize) {
+        while id != NIL && self.classes[id as usize].is_linked() {
+            let next = self.classes[id as usize].links[prio].next;
+            let list = self.list_of(id, prio);
+            if list.turn != id {
+                return;
+            }
+            list.turn = if next == NIL { list.head } else { next };
+            let class = &self.classes[id as usize];
+            if next != NIL || class.mode == Mode::Send {
+                return;
+            }
+            id = class.parent;
+        }
+    }
+
+    /// The list that a class that is linked is in.
+    fn list_of(&mut self, id: u32, prio: usize) -> &mut List {
+        let class = &self.classes[id as usize];
+        match class.mode {
+            Mode::Send => &mut self.rows.lists[usize::from(class.level)][prio],
+            Mode::Borrow | Mode::Wait => {
+                let parent = class.parent;
+                &mut self.classes[parent as usize].feeds[prio]
+            }
+        }
+    }
+
+    /// Puts a class into its lists for the priorities of `mask`, and those above that have them only now: at the end, or
+    /// where it was if it has left in its turn.
+    fn link(&mut self, mut id: u32, mut mask: u8) {
+        while mask != 0 && self.classes[id as usize].is_linked() {
+            let mut first = 0;
+            let class = &mut self.classes[id as usize];
+            let borrows = class.mode == Mode::Borrow;
+            let again = if borrows { std::mem::take(&mut class.left_in_turn) } else { 0 };
+            for prio in bits(mask) {
+                let list = self.list_of(id, prio);
+                let is_first = list.head == NIL;
+                let (prev, next) = match again >> prio & 1 {
+                    1 if !is_first => (NIL, list.turn),
+                    _ => (list.tail, NIL),
+                };
+                if is_first {
+                    *list = List { head: id, tail: id, turn: id };
+                    first |= 1 << prio;
+                } else if next == NIL {
+                    list.tail = id;
+                    self.classes[prev as usize].links[prio].next = id;
+                } else {
+                    list.turn = id;
+                }
+                self.classes[id as usize].links[prio] = Link { prev, next };
+                if next != NIL {
+                    self.insert_before(id, next, prio);
+                }
+            }
+            let class = &self.classes[id as usize];
+            let (level, parent) = (usize::from(class.level), class.parent);
+            if class.mode == Mode::Send {
+                self.rows.used[level] |= first;
+                self.rows.levels |= 1 << level;
+                return;
+            }
+            self.classes[parent as usize].active |= first;
+            (id, mask) = (parent, first);
+        }
+    }
+
+    /// Puts a class before another of the same list.
+    fn insert_before(&mut self, id: u32, next: u32, prio: usize) {
+        let prev = self.classes[next as usize].links[prio].prev;
+        match prev {
+            NIL => self.list_of(id, prio).head = id,
+            prev => self.classes[prev as usize].links[prio].next = id,
+        }
+        self.classes[next as usize].links[prio].prev = id;
+        self.classes[id as usize].links[prio] = Link { prev, next };
+    }
+
+    /// Takes a class out of its lists for the priorities of `mask`, and those above that have them no more. If it is for
+    /// a while, who borrows keeps the rest of a turn.
+    fn unlink(&mut self, mut id: u32, mut mask: u8, keeps_turn: bool) {
+        while mask != 0 && self.classes[id as usize].is_linked() {
+            let mut last = 0;
+            for prio in bits(mask) {
+                let borrows = self.classes[id as usize].mode == Mode::Borrow;
+                if keeps_turn && borrows && self.list_of(id, prio).turn == id {
+                    self.classes[id as usize].left_in_turn |= 1 << prio;
+                    let next = self.classes[id as usize].links[prio].next;
+                    let list = self.list_of(id, prio);
+                    list.turn = if next == NIL { list.head } else { next };
+                } else {
+                    self.end_turn(id, prio);
+                }
+                let Link { prev, next } = self.classes[id as usize].links[prio];
+                match prev {
+                    NIL => self.list_of(id, prio).head = next,
+                    prev => self.classes[prev as usize].links[prio].next = next,
+                }
+                match next {
+                    NIL => self.list_of(id, prio).tail = prev,
+                    next => self.classes[next as usize].links[prio].prev = prev,
+                }
+                let list = self.list_of(id, prio);
+                if list.turn == id {
+                    // It was alone.
+                    list.turn = list.head;
+                }
+                if list.head == NIL {
+                    last |= 1 << prio;
+                }
+            }
+            let class = &self.classes[id as usize];
+            let (level, parent) = (usize::from(class.level), class.parent);
+            if class.mode == Mode::Send {
+                self.rows.used[level] &= !last;
+                if self.rows.used[level] == 0 {
+                    self.rows.levels &= !(1 << level);
+                }
+                return;
+            }
+            self.classes[parent as usize].active &= !last;
+            (id, mask) = (parent, last);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `tc class`: what stands before a class's options, and how classes are shown.
+//!
+//! The text is byte for byte that of tc 6.1. That tc prints text even when asked for JSON; the JSON here has the keys of the
+//! qdiscs', with `class` for the kind. The counterparts are iproute2's `tc_class_modify` and `print_class`.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use super::error::ParseError;
+use super::handle::Handle;
+use super::lex::Words;
+use super::options::Options;
+use super::show::{stats_json, write_stats};
+use crate::stats::QdiscStats;
+
+/// One class as `tc class show` presents it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassInfo {
+    /// The kind of the qdisc that it is a class of: `htb`.
+    pub kind: String,
+    /// The class: `1:10`.
+    pub handle: Handle,
+    /// What it is below; [`Handle::ROOT`] is printed as `root`.
+    pub parent: Handle,
+    /// The qdisc below it that somebody named, or [`Handle::UNSPEC`].
+    pub leaf: Handle,
+    /// The class's parameters.
+    pub options: Options,
+    /// The counters, if classes of the kind have any.
+    pub stats: Option<QdiscStats>,
+    /// The kind's own counters.
+    pub xstats: Option<Options>,
+}
+
+/// A class's place, name and kind, each absent when the text does not give it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassHeader<'a> {
+    /// The device.
+    pub dev: Option<&'a str>,
+    /// The class.
+    pub class: Option<Handle>,
+    /// What it is below, [`Handle::ROOT`] for `root`.
+    pub parent: Option<Handle>,
+    /// The kind: the first word that is none of the others. The class's options follow.
+    pub kind: Option<&'a str>,
+}
+
+impl<'a> ClassHeader<'a> {
+    /// Reads up to and including the kind: `[dev NAME] [classid X:Y] [root | parent X:Y] KIND`.
+    ///
+    /// # Errors
+    /// A class or parent that is none, a word without its value, or one given twice.
+    pub fn parse(words: &mut Words<'a>) -> Result<ClassHeader<'a>, ParseError> {
+        let mut header = ClassHeader::default();
+        while let Some(word) = words.next_word() {
+            match word {
+                "dev" => {
+                    let dev = words.value("dev")?;
+                    once(&mut header.dev, dev, "dev", dev)?;
+                }
+                "classid" => {
+                    let text = words.value("classid")?;
+                    let class = Handle::parse_parent(text)
+                        .map_err(|_| ParseError::argument(text, "invalid class ID", "use a class as 1:2"))?;
+                    once(&mut header.class, class, "classid", text)?;
+                }
+                "root" if header.parent.is_some() => {
+                    let error = ParseError::new("Error: \"root\" is duplicate parent ID.");
+                    return Err(error.with_remedy("give one of root and parent, once"));
+                }
+                "root" => header.parent = Some(Handle::ROOT),
+                "parent" => {
+                    let text = words.value("parent")?;
+                    once(&mut header.parent, Handle::parse_parent(text)?, "parent", text)?;
+                }
+                kind => {
+                    header.kind = Some(kind);
+                    break;
+                }
+            }
+        }
+        Ok(header)
+    }
+}
+
+fn once<T>(slot: &mut Option<T>, value: T, name: &str, second: &str) -> Result<(), ParseError> {
+    if slot.replace(value).is_some() {
+        let message = format!("Error: duplicate \"{name}\": \"{second}\" is the second value.");
+        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
+    }
+    Ok(())
+}
+
+/// The classes as lines of text, with counters if `stats`. Empty for no class, otherwise ends with a line break.
+pub fn class_text(classes: &[ClassInfo], stats: bool) -> String {
+    let mut text = String::new();
+    for class in classes {
+        write_class(&mut text, class, stats).expect("writing to a String does not fail");
+    }
+    text
+}
+
+/// The classes as an array of objects, with counters if `stats`.
+pub fn class_json(classes: &[ClassInfo], stats: bool) -> Value {
+    classes.iter().map(|class| json_of(class, stats)).collect()
+}
+
+fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result {
+    write!(text, "class {} {} ", class.kind, class.handle)?;
+    match class.parent {
+        Handle::ROOT => write!(text, "root ")?,
+        parent => write!(text, "parent {parent} ")?,
+    }
+    if class.leaf != Handle::UNSPEC {
+        write!(text, "leaf {} ", class.leaf)?;
+    }
+    writeln!(text, "{}", class.options.text())?;
+    if !stats {
+        return Ok(());
+    }
+    if let Some(stats) = &class.stats {
+        write_stats(text, stats)?;
+    }
+    if let Some(xstats) = &class.xstats {
+        writeln!(text, "{}", xstats.text())?;
+    }
+    // tc leaves a line after the counters of each kind that it knows, and mq is none.
+    if class.kind != "mq" {
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+fn json_of(class: &ClassInfo, stats: bool) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("class", json!(class.kind));
+    put("handle", json!(class.handle.to_string()));
+    match class.parent {
+        Handle::ROOT => put("root", json!(true)),
+        parent => put("parent", json!(parent.to_string())),
+    };
+    if class.leaf != Handle::UNSPEC {
+        put("leaf", json!(class.leaf.to_string()));
+    }
+    put("options", class.options.json());
+    if stats {
+        class.stats.iter().for_each(|stats| stats_json(stats, &mut object));
+        for (key, value) in class.xstats.iter().flat_map(Options::fields) {
+            object.insert(key.clone(), value.clone());
+        }
+    }
+    Value::Object(object)
+}
