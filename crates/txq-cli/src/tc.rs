@@ -56,7 +56,8 @@ pub(crate) fn run(devices: &Devices<'_>, words: &[String], show: &Show) -> Answe
     let done = match (command.object, command.verb) {
         (Object::Qdisc, Verb::Show) => show::qdiscs(devices, command.rest, show),
         (Object::Qdisc, verb) => modify::qdisc(devices, verb, command.rest),
-        (Object::Class, _) => class::run(),
+        (Object::Class, Verb::Show) => class::show(devices, command.rest, show),
+        (Object::Class, verb) => class::modify(devices, verb, command.rest),
         (Object::Filter, Verb::Show) => filter::show(devices, command.rest, show),
         (Object::Filter, verb) => filter::modify(devices, verb, command.rest),
     };

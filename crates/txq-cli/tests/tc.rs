@@ -212,6 +212,9 @@ fn texts_are_checked_without_a_daemon() {
         "qdisc change dev x parent 7:3 handle 9: fq_codel target 5ms",
         "qdisc del dev x root",
         "qdisc show dev x root",
+        "class add dev x parent 7: classid 7:1 htb rate 1mbit",
+        "filter add dev x parent 7: protocol ip pref 1 u32 match ip dport 80 0xffff flowid 7:1",
+        "filter show dev x parent 7:",
         "q r dev x root mqprio num_tc 2 map 0 1 queues 2@0 2@2 hw 0",
     ] {
         assert_eq!(check(good), Said { out: String::new(), err: String::new(), rc: 0 }, "{good}");
@@ -222,6 +225,9 @@ fn texts_are_checked_without_a_daemon() {
         ("qdisc add dev x root zzz", 2, "Error: Specified qdisc kind is unknown."),
         ("qdisc add root pfifo", 2, "RTNETLINK answers: No such device"),
         ("qdisc add dev x root handle zz: pfifo", 255, "Error: argument \"zz:\" is wrong: invalid qdisc ID"),
+        ("class add dev x parent 7: classid 7:1 htb rate zz", 1, "Illegal \"rate\""),
+        ("class add dev x parent 7: classid 7:1 pfifo", 1, "Error: Qdisc \"pfifo\" is classless."),
+        ("filter add dev x parent 7: prio 2 u32 match foo", 1, "Illegal \"match\""),
         ("qdisc show foo", 255, "What is \"foo\"? Try \"tc qdisc help\"."),
     ] {
         let said = check(bad);
@@ -485,5 +491,75 @@ fn filters_are_those_of_tc() {
             assert_eq!(daemon.tc(show).good(), theirs, "{show} after {command}");
         }
     }
+    daemon.end();
+}
+
+/// About classes, one after the other.
+const CLASSES: [&str; 34] = [
+    "class add dev X parent 1: classid 1:1 htb rate 1mbit",
+    "c a dev X parent 1:1 classid 1:2 htb rate 500kbit ceil 1mbit",
+    "class add dev X parent 1:1 classid 1:2 htb rate 500kbit ceil 1mbit",
+    "class show",
+    "class show dev X root",
+    "class show dev X parent 1:1",
+    "class show dev X parent 1:",
+    "class show dev X classid 1:2",
+    "class show dev X qdisc 1:",
+    "class show dev X parent zz",
+    "class show dev X root parent 1:",
+    "class show dev X parent 1: root",
+    "class show dev X classid zz",
+    "class show dev X qdisc 1: qdisc 1:",
+    "class show dev X qdisc zz",
+    "class show dev X foo",
+    "class show dev nope",
+    "class add dev nope parent 1:1 classid 1:2 htb rate 500kbit",
+    "class add dev nope parent 1:1 classid 1:2 htb rate 50zz",
+    "class add parent 1:1 classid 1:2 htb rate 50",
+    "class add dev X parent 1:1 classid 1:2 zzz rate 50",
+    "class add dev X parent 1: classid 1:7 pfifo",
+    "class add dev X parent 1:1 classid zz htb rate 5",
+    "class add dev X parent zz classid 1:2 htb rate 5",
+    "class add dev X parent 1:1 parent 1:1 classid 1:2 htb rate 5",
+    "class add dev X classid 1:2 classid 1:2 htb rate 5",
+    "class change dev X classid 1:9 htb rate 5kbit",
+    "class replace dev X parent 1:1 classid 1:9 htb rate 5kbit",
+    "class change dev X classid 1:2 htb rate 600kbit ceil 2mbit",
+    "class del dev X classid 1:9",
+    "class del dev X classid 1:1",
+    "class del dev X",
+    "class foo",
+    "class",
+];
+
+#[test]
+fn classes_are_those_of_tc() {
+    let Some(netns) = Netns::new("tc-classes") else { return };
+    if !netns.replace(&["root", "handle", "1:", "htb", "default", "2"]) {
+        return;
+    }
+    let daemon = Served::daemon("classes");
+    daemon.dev(&format!("add {DEV}")).good();
+    daemon.tc("qdisc add dev X root handle 1: htb default 2").good();
+    for command in CLASSES {
+        let (ours, theirs) =
+            (daemon.tc(command), Said::of(netns.run("tc", &command.split(' ').collect::<Vec<_>>())));
+        let about = format!("{command}: {ours:?} {theirs:?}");
+        let first = |text: String| text.lines().next().map(str::to_owned);
+        assert_eq!((first(ours.tc_words()), ours.rc), (first(theirs.err.clone()), theirs.rc), "{about}");
+        let classes = |text: &str| -> Vec<String> {
+            let mut list: Vec<_> = text.split("class ").map(str::to_owned).collect();
+            list.sort_unstable();
+            list
+        };
+        assert_eq!(classes(&ours.out), classes(&theirs.out), "{about}");
+        for option in ["-s", "-d", "-iec"] {
+            let show = [option, "class", "show", "dev", DEV];
+            let (ours, theirs) = (daemon.tc(&show.join(" ")).good(), netns.tc(&show));
+            assert_eq!(classes(&ours), classes(&theirs), "{option} after {command}");
+        }
+    }
+    let shown: Value = serde_json::from_str(&daemon.tc("-j class show dev X").good()).expect("JSON");
+    assert_eq!(shown.as_array().map(Vec::len), Some(2), "{shown}");
     daemon.end();
 }

@@ -79,6 +79,9 @@ fn code(error: &ParseError) -> u8 {
     let message = error.message();
     let about_a_word =
         ["Error: argument \"", "Error: duplicate \"", "Error: \"", "Command line is not complete"];
+    if message.ends_with("is classless.") {
+        return INPUT;
+    }
     if about_a_word.iter().any(|start| message.starts_with(start)) {
         WORDS
     } else if message.starts_with("RTNETLINK answers: ") || message.starts_with("Error: ") {

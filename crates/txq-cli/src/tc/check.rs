@@ -22,7 +22,8 @@ pub(super) fn check(command: &Command<'_>) -> Answer {
     let done = match (command.object, command.verb) {
         (Object::Qdisc, Verb::Show) => show::Filter::read(command.rest).map(|_| Answer::default()),
         (Object::Qdisc, verb) => qdisc(verb, command.rest),
-        (Object::Class, _) => class::run(),
+        (Object::Class, Verb::Show) => class::Filter::read(command.rest).map(|_| Answer::default()),
+        (Object::Class, verb) => class::parse(verb, command.rest).map(|()| Answer::default()),
         (Object::Filter, Verb::Show) => filter::Filter::read(command.rest).map(|_| Answer::default()),
         (Object::Filter, verb) => filter::parse(verb, command.rest).map(|()| Answer::default()),
     };

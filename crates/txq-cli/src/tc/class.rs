@@ -1,8 +1,171 @@
-//! `tc class`: devices take no commands about classes yet, so this is one plain answer to all of them.
+//! `tc class`: read by the library as far as it is about classes; here is which device, and how to show them.
+//!
+//! tc prints text also with `-j`; here that is JSON.
 
-use super::answer::{Answer, REFUSED};
+use txq::tc::{ClassHeader, ClassInfo, Handle, ParseError, Style, Words, class_json, class_text};
 
-pub(super) fn run() -> Result<Answer, Answer> {
-    let remedy = "devices take no commands about classes: those of a qdisc come and go with it";
-    Err(Answer::bad(REFUSED, "RTNETLINK answers: Operation not supported", Some(remedy)))
+use super::answer::{Answer, REFUSED, WORDS, nearest};
+use super::check;
+use super::command::{Object, Verb};
+use super::show::{Show, json};
+use crate::control::Devices;
+
+/// Adds, changes or deletes. As with tc, what a kind says about its options comes before what a device says.
+pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
+    let header = header(rest)?;
+    let text = rest.join(" ");
+    let Some(name) = header.dev else {
+        parse(verb, rest)?;
+        let remedy = "say which: dev NAME";
+        return Err(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy)));
+    };
+    let done = devices.with(name, |dev| {
+        let done = match verb {
+            Verb::Add => dev.add_class(&text),
+            Verb::Change => dev.change_class(&text),
+            Verb::Replace => dev.replace_class(&text),
+            Verb::Del => dev.delete_class(&text),
+            Verb::Show => Ok(()),
+        };
+        (done, dev.take_warnings())
+    });
+    match done {
+        Some((Ok(()), warnings)) => {
+            let err = warnings.iter().map(|warning| format!("{warning}\n")).collect();
+            Ok(Answer { err, ..Answer::default() })
+        }
+        Some((Err(error), _)) => {
+            let answer = Answer::from(error);
+            if answer.rc == REFUSED {
+                parse(verb, rest)?;
+            }
+            Err(answer)
+        }
+        None => {
+            parse(verb, rest)?;
+            Err(Answer::no_device(name, &devices.names()))
+        }
+    }
+}
+
+/// Reads the words, and what the kind says about its own. What depends on a device that is there is not looked at.
+pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
+    let mut words = Words::from_args(rest);
+    header(rest)?;
+    let Some(kind) = ClassHeader::parse(&mut words)?.kind.filter(|_| verb != Verb::Del) else {
+        return Ok(());
+    };
+    let options: Vec<_> = std::iter::from_fn(|| words.next_word()).collect();
+    let device = check::device()?;
+    // Of a kind that has no classes, or is none, the device says so.
+    let _ = device.replace_qdisc(&format!("root handle 1: {kind}"));
+    let text = format!("parent 1: classid 1:1 {kind} {}", options.join(" "));
+    match device.add_class(&text).map_err(Answer::from) {
+        Err(answer) if answer.rc != REFUSED => Err(answer),
+        _ => Ok(()),
+    }
+}
+
+fn header(rest: &[String]) -> Result<ClassHeader<'_>, Answer> {
+    let header = ClassHeader::parse(&mut Words::from_args(rest))?;
+    match header.kind {
+        Some(kind) if "help".starts_with(kind) => Err(Answer::help(Object::Class.usage())),
+        _ => Ok(header),
+    }
+}
+
+/// Which classes to show.
+#[derive(Debug, Default)]
+pub(super) struct Filter<'a> {
+    dev: Option<&'a str>,
+    parent: Option<Handle>,
+    class: Option<Handle>,
+    qdisc: Option<Handle>,
+}
+
+impl<'a> Filter<'a> {
+    pub(super) fn read(rest: &'a [String]) -> Result<Self, Answer> {
+        let mut words = Words::from_args(rest);
+        let mut filter = Self::default();
+        while let Some(word) = words.next_word() {
+            match word {
+                "dev" => filter.dev = Some(words.value("dev")?),
+                "root" if filter.parent.is_some() => {
+                    let error = ParseError::new("Error: \"root\" is duplicate parent ID");
+                    return Err(error.with_remedy("give one of root and parent, once").into());
+                }
+                "root" => filter.parent = Some(Handle::ROOT),
+                // tc, too, names the word and not the second parent here.
+                "parent" => once(&mut filter.parent, "parent", "parent", || {
+                    Handle::parse_parent(words.value("parent")?)
+                })?,
+                "classid" => {
+                    let text = words.value("classid")?;
+                    let wrong = |_| ParseError::argument(text, "invalid class ID", "use a class as 1:2");
+                    once(&mut filter.class, "classid", text, || Handle::parse_parent(text).map_err(wrong))?;
+                }
+                "qdisc" => {
+                    let text = words.value("qdisc")?;
+                    once(&mut filter.qdisc, "qdisc", text, || Handle::parse_qdisc(text))?;
+                }
+                help if "help".starts_with(help) => return Err(Answer::help(Object::Class.usage())),
+                _ => {
+                    let message = format!("What is \"{word}\"? Try \"tc class help\".");
+                    let known = ["dev", "root", "parent", "classid", "qdisc"];
+                    return Err(Answer::bad(WORDS, &message, nearest(word, &known).as_deref()));
+                }
+            }
+        }
+        Ok(filter)
+    }
+
+    /// A parent stands for its whole qdisc. No class is of the place above the root.
+    fn passes(&self, info: &ClassInfo) -> bool {
+        let of = |handle: Handle| handle.major() == info.handle.major();
+        self.parent.is_none_or(|parent| parent != Handle::ROOT && of(parent))
+            && self.class.is_none_or(|class| class == info.handle)
+            && self.qdisc.is_none_or(of)
+    }
+}
+
+fn once(
+    slot: &mut Option<Handle>,
+    name: &str,
+    second: &str,
+    parse: impl FnOnce() -> Result<Handle, ParseError>,
+) -> Result<(), ParseError> {
+    if slot.is_some() {
+        let message = format!("Error: duplicate \"{name}\": \"{second}\" is the second value.");
+        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
+    }
+    *slot = Some(parse()?);
+    Ok(())
+}
+
+/// Lists them; those of no device where none is named, as tc does.
+pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
+    let filter = Filter::read(rest)?;
+    let style = Style { iec: show.iec, details: show.details };
+    let mut listed = match filter.dev {
+        Some(name) => devices
+            .with(name, |dev| dev.classes_info(style))
+            .ok_or_else(|| Answer::no_device(name, &devices.names()))?,
+        None => Vec::new(),
+    };
+    listed.retain(|info| filter.passes(info));
+    if filter.qdisc.is_some() {
+        // Who names the qdisc need not be told.
+        listed.iter_mut().for_each(without_major);
+    }
+    Ok(Answer::good(match show.json {
+        true => json(&class_json(&listed, show.stats), show),
+        false => class_text(&listed, show.stats),
+    }))
+}
+
+fn without_major(info: &mut ClassInfo) {
+    info.handle = Handle::new(0, info.handle.minor());
+    if info.parent != Handle::ROOT {
+        info.parent = Handle::new(0, info.parent.minor());
+    }
 }
