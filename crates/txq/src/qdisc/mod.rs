@@ -12,6 +12,7 @@ mod bfifo;
 mod blackhole;
 pub(crate) mod child;
 mod codel;
+mod drr;
 mod ecn;
 mod etf;
 mod fifo;
@@ -19,6 +20,7 @@ mod fq;
 mod fq_codel;
 mod htb;
 mod limited;
+mod minors;
 mod mq;
 mod mqprio;
 mod netem;
@@ -241,7 +243,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 15] {
+fn kinds<A: Arch>() -> [Kind<A>; 16] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -258,6 +260,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 15] {
         Kind { name: "etf", build: etf::build },
         Kind { name: "fq", build: fq::build },
         Kind { name: "htb", build: htb::build },
+        Kind { name: "drr", build: drr::build },
     ]
 }
 

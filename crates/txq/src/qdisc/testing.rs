@@ -23,7 +23,7 @@ impl Virtual {
     }
 
     /// One with as many buffers, of as many bytes.
-    pub(super) fn with_room(text: &str, buffers: usize, room: usize) -> Self {
+    pub(super) fn with_room(text: &str, buffers: u32, room: usize) -> Self {
         let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
         let mut qdisc: Box<dyn Qdisc> = build_qdisc(text, &ENV);
