@@ -160,7 +160,7 @@ fn packets_go_through_classes_of_a_device() {
     dev.add_class("parent 1:1 classid 1:20 htb rate 8bit burst 150 cburst 150").unwrap();
     assert_eq!(dev.take_warnings().len(), 1);
     assert!(dev.take_warnings().is_empty());
-    let mut sender = dev.sender();
+    let mut sender = dev.sender("test");
     for (number, priority) in [(0, 0x1_0010), (1, 0), (2, 0), (3, 0), (4, 0x1_0010), (5, 0x1_0000)] {
         let mut packet = sender.alloc(100).unwrap();
         packet.set_priority(priority);

@@ -22,6 +22,7 @@ use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Classes, Total};
+use crate::qdisc::minors::Minors;
 use crate::qdisc::wheel::Wheel;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
@@ -41,8 +42,7 @@ struct Htb<A: Arch> {
     /// With unused ones among them, which `free` names.
     classes: Vec<Class<A>>,
     free: Vec<u32>,
-    /// Classes by their minor numbers.
-    minors: Vec<u32>,
+    minors: Minors,
     rows: Rows,
     wheel: Wheel<Event>,
     direct: PacketList<A>,
@@ -61,7 +61,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         params: Params::parse(words, env.tx_queue_len)?,
         classes: Vec::new(),
         free: Vec::new(),
-        minors: Vec::new(),
+        minors: Minors::default(),
         rows: Rows::default(),
         wheel: Wheel::new(),
         direct: PacketList::new(),
@@ -76,7 +76,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 
 impl<A: Arch> Htb<A> {
     fn class_id(&self, minor: u32) -> Option<u32> {
-        self.minors.get(minor as usize).copied().filter(|&id| id != NIL)
+        self.minors.get(minor)
     }
 
     /// The leaf that a packet is for, or none.

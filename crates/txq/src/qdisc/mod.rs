@@ -14,6 +14,7 @@ mod blackhole;
 mod cake;
 pub(crate) mod child;
 mod codel;
+mod drr;
 mod ecn;
 mod etf;
 mod fifo;
@@ -21,6 +22,7 @@ mod fq;
 mod fq_codel;
 mod htb;
 mod limited;
+mod minors;
 mod mq;
 mod mqprio;
 mod netem;
@@ -251,7 +253,7 @@ pub(crate) struct Kind<A: Arch> {
 }
 
 /// All kinds. A new one is a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 16] {
+fn kinds<A: Arch>() -> [Kind<A>; 17] {
     [
         Kind { name: "noqueue", build: noqueue::build },
         Kind { name: "pfifo_fast", build: pfifo_fast::build },
@@ -269,6 +271,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 16] {
         Kind { name: "fq", build: fq::build },
         Kind { name: "cake", build: cake::build },
         Kind { name: "htb", build: htb::build },
+        Kind { name: "drr", build: drr::build },
     ]
 }
 

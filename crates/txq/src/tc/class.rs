@@ -29,7 +29,7 @@ pub struct ClassInfo {
     pub options: Options,
     /// The counters, if classes of the kind have any.
     pub stats: Option<QdiscStats>,
-    /// The kind's own counters.
+    /// The kind's own counters. Their text is followed by a line break.
     pub xstats: Option<Options>,
 }
 
@@ -123,9 +123,9 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
         write_stats(text, stats)?;
     }
     if let Some(xstats) = &class.xstats {
-        writeln!(text, "{}", xstats.text())?;
+        write!(text, "{}", xstats.text())?;
     }
-    // tc leaves a line after the counters of each kind that it knows, and mq is none.
+    // tc breaks the line after the counters of each kind that it knows, even where that makes an empty one; mq is none.
     if class.kind != "mq" {
         writeln!(text)?;
     }

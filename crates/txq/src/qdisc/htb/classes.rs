@@ -66,8 +66,7 @@ fn no_such_class() -> ParseError {
 
 impl<A: Arch> Classes<A> for Htb<A> {
     fn minors(&self) -> Vec<u16> {
-        let used = self.minors.iter().enumerate().filter(|&(_, &id)| id != NIL);
-        used.map(|(minor, _)| minor as u16).collect()
+        self.minors.list()
     }
 
     fn find(&self, minor: u16) -> Option<u16> {
@@ -133,9 +132,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
                 self.classes.len() as u32 - 1
             }
         };
-        let places = self.minors.len().max(usize::from(minor) + 1);
-        self.minors.resize(places, NIL);
-        self.minors[usize::from(minor)] = id;
+        self.minors.set(minor, id);
         Ok(())
     }
 
@@ -145,13 +142,17 @@ impl<A: Arch> Classes<A> for Htb<A> {
         words: &mut Words<'_>,
         cx: &mut Cx<'_, A>,
     ) -> Result<(), ParseError> {
-        let new = ClassParams::parse(words)?;
+        let mut new = ClassParams::parse(words)?;
         let id = self.class_id(minor.into()).ok_or_else(no_such_class)?;
         if self.classes[id as usize].leaf.is_some() {
             let quantum = self.quantum(minor, &new);
             // Where it has something to send is by its priority.
             self.deactivate(id);
             self.classes[id as usize].quantum = quantum;
+        } else {
+            // They are a leaf's, and wait until it is one again.
+            let old = &self.classes[id as usize].params;
+            (new.prio, new.quantum) = (old.prio, old.quantum);
         }
         self.classes[id as usize].params = new;
         self.look_at_leaf(id);
@@ -166,7 +167,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
             return Err(error.with_remedy("delete the classes below it first"));
         }
         self.remove_leaf(id, cx);
-        self.minors[usize::from(minor)] = NIL;
+        self.minors.remove(minor);
         self.free.push(id);
         let parent = self.classes[id as usize].parent;
         if parent != NIL {
@@ -198,7 +199,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
         xstats.put("borrowed", class.borrowed, format_args!("borrowed: {}", class.borrowed));
         xstats.put("giants", 0, "giants: 0");
         xstats.put("tokens", tokens, format_args!("\n tokens: {tokens}"));
-        xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}"));
+        xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}\n"));
         ClassInfo {
             kind: params::SYNTAX.kind.to_owned(),
             handle: Handle::new(0, minor),

@@ -204,7 +204,7 @@ fn tokens_are_those_of_the_kernel() {
     let (tokens, ctokens) = (tokens(2048 - 3000, 10_000), tokens(2048 - 3000, 20_000));
     assert_eq!(
         info.xstats.unwrap().text(),
-        format!(" lended: 3 borrowed: 0 giants: 0\n tokens: {tokens} ctokens: {ctokens}")
+        format!(" lended: 3 borrowed: 0 giants: 0\n tokens: {tokens} ctokens: {ctokens}\n")
     );
     assert_eq!(info.stats.unwrap().overlimits, 1);
 }
@@ -308,7 +308,7 @@ fn words_and_errors_are_tcs() {
         "prio 3 quantum 5000 rate 1Kbit overhead 20 ceil 10Gbit linklayer atm \
         burst 10Kb/1 mpu 64b cburst 1250b/1 mpu 64b level 0 "
     );
-    assert!(info.xstats.unwrap().text().ends_with(" tokens: 1280000000 ctokens: 31"));
+    assert!(info.xstats.unwrap().text().ends_with(" tokens: 1280000000 ctokens: 31\n"));
 }
 
 /// What a script of random steps does to a tree of random classes.
@@ -392,7 +392,7 @@ proptest! {
                 }
                 Step::Reset => htb.with(|qdisc, cx| qdisc.reset(cx)),
                 Step::Leaf(minor, shapes) => {
-                    let text = if shapes { "tbf rate 1mbit burst 10k limit 20k" } else { "fq_codel" };
+                    let text = if shapes { "tbf rate 1mbit burst 10k limit 20k" } else { "codel" };
                     let class = htb.with(|qdisc, _| {
                         let classes = qdisc.classes().unwrap();
                         classes.find(minor).filter(|&minor| classes.leaf(minor).is_some())

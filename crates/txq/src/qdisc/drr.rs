@@ -1,0 +1,361 @@
+//! drr: classes that take turns, each with a quantum of bytes.
+//!
+//! A class that has packets waits in a queue of classes. The first one sends while its deficit lasts; when its next packet is
+//! longer, it gets another quantum and goes to the end. So classes share in proportion to their quanta, whatever the length of
+//! their packets, and a packet costs constant time. Where all quanta are small beside the packets, the rounds in which nobody
+//! can send are counted and not walked. What names no class is dropped.
+//!
+//! After Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin" (SIGCOMM 1995). The kernel's
+//! counterpart is `sch_drr`. Knowingly otherwise: a leaf that holds its packets back for itself (a tbf) lets the others pass,
+//! where the kernel warns and sends nothing; and a class may not have the minor number 0, which names the qdisc.
+
+use std::collections::VecDeque;
+
+use crate::arch::{Arch, Nanos};
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::qdisc::child::{Child, Classes, Total};
+use crate::qdisc::minors::Minors;
+use crate::qdisc::noop::Noop;
+use crate::qdisc::wheel::{Ticket, Wheel};
+use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
+use crate::stats::QdiscStats;
+use crate::tc::{ClassInfo, Handle, Options, ParseError, Size, Style, Syntax, Wording, Words};
+
+static SYNTAX: Syntax = Syntax { kind: "drr", words: &[], usage: "Usage: ... drr", wording: Wording::Plain };
+
+static CLASS: Syntax = Syntax {
+    kind: "drr",
+    words: &["quantum"],
+    usage: "Usage: ... drr quantum SIZE",
+    wording: Wording::Plain,
+};
+
+struct Class<A: Arch> {
+    quantum: u32,
+    deficit: u64,
+    /// Whether it is in the queue of classes.
+    active: bool,
+    /// Its leaf has packets and yet gave none: until then it counts as empty.
+    nap: Option<Ticket>,
+    leaf: Child<A>,
+    stats: QdiscStats,
+}
+
+struct Drr<A: Arch> {
+    /// With unused ones among them, which `free` names.
+    classes: Vec<Class<A>>,
+    free: Vec<u32>,
+    minors: Minors,
+    /// Classes that have packets. Whose turn it is comes first.
+    active: VecDeque<u32>,
+    wheel: Wheel<u32>,
+    total: Total,
+    stats: QdiscStats,
+    handle: Handle,
+    env: Env,
+}
+
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    words.options(&SYNTAX).end()?;
+    Ok(Built::Qdisc(Box::new(Drr {
+        classes: Vec::new(),
+        free: Vec::new(),
+        minors: Minors::default(),
+        active: VecDeque::new(),
+        wheel: Wheel::new(),
+        total: Total::default(),
+        stats: QdiscStats::default(),
+        handle: Handle::UNSPEC,
+        env: *env,
+    })))
+}
+
+/// A class's quantum, if the words name one.
+fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
+    let mut options = words.options(&CLASS);
+    let mut quantum = None;
+    while let Some(word) = options.next_word() {
+        match word {
+            "quantum" => quantum = Some(options.value_size(word)?.0),
+            other => return Err(options.unknown(other)),
+        }
+    }
+    if quantum == Some(0) {
+        let error = ParseError::new("Error: Specified DRR quantum cannot be zero");
+        return Err(error.with_remedy("give a size, as quantum 1514, or none for the device's MTU"));
+    }
+    Ok(quantum)
+}
+
+impl<A: Arch> Drr<A> {
+    fn classify(&self, packet: &Packet<A>) -> Option<u32> {
+        let named = Handle(packet.priority());
+        let is_ours = named.major() == self.handle.major() && self.handle != Handle::UNSPEC;
+        self.minors.get(named.minor().into()).filter(|_| is_ours)
+    }
+
+    /// Calls `f` with a class's leaf, and looks at what that has after it.
+    fn with_leaf<R>(&mut self, id: u32, f: impl FnOnce(&mut Child<A>, &mut Total) -> R) -> R {
+        let drops = self.total.drops;
+        let class = &mut self.classes[id as usize];
+        let done = f(&mut class.leaf, &mut self.total);
+        class.stats.drops += self.total.drops - drops;
+        self.look_at_leaf(id);
+        done
+    }
+
+    fn look_at_leaf(&mut self, id: u32) {
+        let class = &mut self.classes[id as usize];
+        if let Some(nap) = class.nap.take() {
+            self.wheel.remove(nap);
+        }
+        let has_packets = class.leaf.qlen() > 0;
+        if has_packets && !class.active {
+            (class.active, class.deficit) = (true, class.quantum.into());
+            self.active.push_back(id);
+        } else if !has_packets && class.active {
+            class.active = false;
+            self.active.retain(|&other| other != id);
+        }
+    }
+
+    fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        self.stats.drops += 1;
+        cx.drop(packet, DropReason::QdiscDrop);
+        Verdict::Drop
+    }
+
+    /// The first class's next packet, if its deficit is enough for it. A class that gives none leaves the queue.
+    fn dequeue_one(&mut self, out: &mut PacketList<A>, now: Nanos, cx: &mut Cx<'_, A>) -> Step {
+        let Some(&id) = self.active.front() else { return Step::Nobody };
+        let drops = self.total.drops;
+        let class = &mut self.classes[id as usize];
+        let len = class.leaf.peek(&mut self.total, cx).map(|packet| packet.len() as u64);
+        let step = match len {
+            Some(len) if len <= class.deficit => {
+                class.deficit -= len;
+                let segs = out.segs();
+                class.leaf.dequeue(&mut Budget::packets(1), out, &mut self.total, cx);
+                class.stats.bytes += len;
+                class.stats.packets += out.segs() - segs;
+                Step::Sent(len)
+            }
+            Some(len) => {
+                let lacks = len - class.deficit;
+                class.deficit += u64::from(class.quantum);
+                self.active.rotate_left(1);
+                Step::Turned(lacks.div_ceil(u64::from(class.quantum)))
+            }
+            None => Step::Left,
+        };
+        class.stats.drops += self.total.drops - drops;
+        let is_empty = class.leaf.qlen() == 0;
+        if is_empty || matches!(step, Step::Left) {
+            class.active = false;
+            self.active.pop_front();
+        }
+        if !is_empty && matches!(step, Step::Left) {
+            let at = class.leaf.qdisc().next_event().unwrap_or(0).max(now + 1);
+            class.nap = Some(self.wheel.insert(at, id));
+        }
+        step
+    }
+}
+
+/// What came of asking the first class.
+enum Step {
+    /// It sent a packet of so many bytes.
+    Sent(u64),
+    /// It needs so many quanta first, and has had one.
+    Turned(u64),
+    /// It has nothing now.
+    Left,
+    /// There is none.
+    Nobody,
+}
+
+impl<A: Arch> Qdisc<A> for Drr<A> {
+    fn kind(&self) -> &'static str {
+        SYNTAX.kind
+    }
+
+    fn set_handle(&mut self, handle: Handle) {
+        self.handle = handle;
+    }
+
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        match self.classify(&packet) {
+            None => self.refuse(packet, cx),
+            Some(id) => self.with_leaf(id, |leaf, total| leaf.enqueue(packet, total, cx)),
+        }
+    }
+
+    fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        // What comes in a row for one class goes there together.
+        let mut run = PacketList::new();
+        while let Some(packet) = batch.pop_front() {
+            let Some(id) = self.classify(&packet) else {
+                let _ = self.refuse(packet, cx);
+                continue;
+            };
+            run.push_back(packet);
+            while batch.front().is_some_and(|next| self.classify(next) == Some(id)) {
+                run.extend(batch.pop_front());
+            }
+            self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
+        }
+    }
+
+    fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        let (segs, bytes) = (out.segs(), out.bytes());
+        let now = cx.clock.now();
+        while let Some((_, id)) = self.wheel.pop(now) {
+            self.classes[id as usize].nap = None;
+            self.look_at_leaf(id);
+        }
+        // How many classes in a row could not send, and how many quanta the nearest of them needs.
+        let (mut turned, mut nearest) = (0, u64::MAX);
+        while budget.is_left() {
+            match self.dequeue_one(out, now, cx) {
+                Step::Nobody => break,
+                Step::Sent(len) => budget.spend(1, len),
+                Step::Turned(quanta) => {
+                    (turned, nearest) = (turned + 1, nearest.min(quanta));
+                    if turned < self.active.len() {
+                        continue;
+                    }
+                    // All have had one quantum, and the rounds before one of them can send pass at once.
+                    for &id in &self.active {
+                        let class = &mut self.classes[id as usize];
+                        class.deficit += (nearest - 1) * u64::from(class.quantum);
+                    }
+                }
+                Step::Left => {}
+            }
+            (turned, nearest) = (0, u64::MAX);
+        }
+        self.stats.packets += out.segs() - segs;
+        self.stats.bytes += out.bytes() - bytes;
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        for id in 0..self.classes.len() as u32 {
+            self.with_leaf(id, |leaf, total| leaf.reset(total, cx));
+        }
+    }
+
+    fn qlen(&self) -> usize {
+        self.total.qlen
+    }
+
+    fn stats(&self) -> QdiscStats {
+        let Total { qlen, backlog, drops } = self.total;
+        QdiscStats { backlog, qlen: qlen as u64, drops: self.stats.drops + drops, ..self.stats }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.wheel.next_time()
+    }
+
+    fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
+        Some(self)
+    }
+}
+
+impl<A: Arch> Classes<A> for Drr<A> {
+    fn minors(&self) -> Vec<u16> {
+        self.minors.list()
+    }
+
+    fn find(&self, minor: u16) -> Option<u16> {
+        self.minors.get(minor.into()).map(|_| minor)
+    }
+
+    fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)> {
+        let id = self.minors.get(minor.into()).expect("the class exists");
+        Some((&mut self.classes[id as usize].leaf, &mut self.total))
+    }
+
+    fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {
+        default_leaf(&self.env)
+    }
+
+    fn leaf_changed(&mut self, minor: u16) {
+        if let Some(id) = self.minors.get(minor.into()) {
+            self.look_at_leaf(id);
+        }
+    }
+
+    fn add(
+        &mut self,
+        _: u16,
+        minor: u16,
+        words: &mut Words<'_>,
+        _: &Env,
+        _: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let quantum = parse(words)?.unwrap_or(self.env.mtu.max(1));
+        if minor == 0 || self.minors.get(minor.into()).is_some() {
+            let error = ParseError::new("RTNETLINK answers: Invalid argument");
+            return Err(error.with_remedy("give the class a minor number of its own, from 1 to ffff"));
+        }
+        let leaf = Child::new(default_leaf(&self.env));
+        let stats = QdiscStats::default();
+        let class = Class { quantum, deficit: 0, active: false, nap: None, leaf, stats };
+        let id = self.free.pop().unwrap_or(self.classes.len() as u32);
+        match self.classes.get_mut(id as usize) {
+            Some(unused) => *unused = class,
+            None => self.classes.push(class),
+        }
+        self.minors.set(minor, id);
+        Ok(())
+    }
+
+    fn change_class(
+        &mut self,
+        minor: u16,
+        words: &mut Words<'_>,
+        _: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let quantum = parse(words)?;
+        let id = self.minors.get(minor.into()).ok_or_else(no_such_class)?;
+        let class = &mut self.classes[id as usize];
+        class.quantum = quantum.unwrap_or(class.quantum);
+        Ok(())
+    }
+
+    fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        let id = self.minors.get(minor.into()).ok_or_else(no_such_class)?;
+        self.with_leaf(id, |leaf, total| leaf.replace(Box::new(Noop), Handle::UNSPEC, total, cx));
+        self.minors.remove(minor);
+        self.free.push(id);
+        Ok(())
+    }
+
+    fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
+        let id = self.minors.get(minor.into()).expect("the class exists");
+        let Class { quantum, deficit, leaf, stats, .. } = &self.classes[id as usize];
+        let mut options = Options::new(style);
+        options.size("quantum", Size(*quantum)).end_blank();
+        let deficit = Size(u32::try_from(*deficit).unwrap_or(u32::MAX));
+        let mut xstats = Options::new(style);
+        xstats.put("deficit", deficit.0, format_args!(" deficit {deficit} "));
+        ClassInfo {
+            kind: SYNTAX.kind.to_owned(),
+            handle: Handle::new(0, minor),
+            parent: Handle::ROOT,
+            leaf: leaf.handle(),
+            options,
+            stats: Some(QdiscStats { qlen: leaf.qlen() as u64, backlog: leaf.backlog(), ..*stats }),
+            xstats: Some(xstats),
+        }
+    }
+}
+
+fn no_such_class() -> ParseError {
+    ParseError::new("RTNETLINK answers: No such file or directory")
+}
+
+#[cfg(test)]
+mod tests;
