@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
+use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::minors::Minors;
@@ -50,6 +51,7 @@ struct Drr<A: Arch> {
     /// Classes that have packets. Whose turn it is comes first.
     active: VecDeque<u32>,
     wheel: Wheel<u32>,
+    filters: Filters<A>,
     total: Total,
     stats: QdiscStats,
     handle: Handle,
@@ -64,6 +66,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         minors: Minors::default(),
         active: VecDeque::new(),
         wheel: Wheel::new(),
+        filters: Filters::new(),
         total: Total::default(),
         stats: QdiscStats::default(),
         handle: Handle::UNSPEC,
@@ -92,7 +95,8 @@ impl<A: Arch> Drr<A> {
     fn classify(&self, packet: &Packet<A>) -> Option<u32> {
         let named = Handle(packet.priority());
         let is_ours = named.major() == self.handle.major() && self.handle != Handle::UNSPEC;
-        self.minors.get(named.minor().into()).filter(|_| is_ours)
+        let by_priority = self.minors.get(named.minor().into()).filter(|_| is_ours);
+        by_priority.or_else(|| self.minors.get(self.filters.classify(packet)?.minor().into()))
     }
 
     /// Calls `f` with a class's leaf, and looks at what that has after it.
@@ -182,6 +186,10 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
 
     fn set_handle(&mut self, handle: Handle) {
         self.handle = handle;
+    }
+
+    fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
+        (class == 0).then_some(&mut self.filters)
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {

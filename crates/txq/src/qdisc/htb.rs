@@ -20,6 +20,7 @@
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
+use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Classes, Total};
 use crate::qdisc::minors::Minors;
@@ -33,7 +34,7 @@ mod classes;
 mod lists;
 mod params;
 
-use class::{Class, Event};
+use class::{Class, Event, LEVELS};
 use lists::{NIL, Rows};
 use params::Params;
 
@@ -45,6 +46,8 @@ struct Htb<A: Arch> {
     minors: Minors,
     rows: Rows,
     wheel: Wheel<Event>,
+    /// Those of the qdisc; a class has its own.
+    filters: Filters<A>,
     direct: PacketList<A>,
     /// Packets that have gone there.
     direct_packets: u64,
@@ -64,6 +67,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         minors: Minors::default(),
         rows: Rows::default(),
         wheel: Wheel::new(),
+        filters: Filters::new(),
         direct: PacketList::new(),
         direct_packets: 0,
         total: Total::default(),
@@ -79,17 +83,32 @@ impl<A: Arch> Htb<A> {
         self.minors.get(minor)
     }
 
-    /// The leaf that a packet is for, or none.
+    /// The leaf that a packet is for, or none: the one that its priority names, or else the filters, from those of the qdisc or
+    /// of the class that the priority names downwards, or else the default.
     fn classify(&self, packet: &Packet<A>) -> Option<u32> {
         let is_leaf = |id: &u32| self.classes[*id as usize].leaf.is_some();
+        let mut filters = &self.filters;
         let named = Handle(packet.priority());
         if named.major() == self.handle.major() && self.handle != Handle::UNSPEC {
             if named == self.handle {
                 return None;
             }
-            let named = self.class_id(named.minor().into()).filter(is_leaf);
-            if named.is_some() {
-                return named;
+            match self.class_id(named.minor().into()) {
+                Some(id) if is_leaf(&id) => return Some(id),
+                Some(id) => filters = &self.classes[id as usize].filters,
+                None => {}
+            }
+        }
+        // Filters may name a class further up: nobody goes round for ever.
+        for _ in 0..LEVELS {
+            let Some(named) = filters.classify(packet) else { break };
+            if named == self.handle {
+                return None;
+            }
+            match self.class_id(named.minor().into()) {
+                Some(id) if is_leaf(&id) => return Some(id),
+                Some(id) => filters = &self.classes[id as usize].filters,
+                None => break,
             }
         }
         self.class_id(self.params.default).filter(is_leaf)
@@ -210,6 +229,13 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
 
     fn set_handle(&mut self, handle: Handle) {
         self.handle = handle;
+    }
+
+    fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
+        match class {
+            0 => Some(&mut self.filters),
+            _ => self.class_id(class.into()).map(|id| &mut self.classes[id as usize].filters),
+        }
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {

@@ -54,6 +54,17 @@ impl Virtual {
         self.numbers
     }
 
+    /// Sends packets of so many bytes to a class, from the qdisc or from a class of it.
+    pub(crate) fn filter(&mut self, class: u16, bytes: usize, to: Handle) {
+        let choose = move |packet: &Packet| (packet.len() == bytes).then_some(to);
+        self.with(|qdisc, _| {
+            let filters = qdisc.filters(class).expect("filters");
+            filters
+                .add_closure(filters.info(None, Style::default()).len() as u16 + 1, Box::new(choose))
+                .unwrap();
+        });
+    }
+
     pub(crate) fn enqueue(&mut self, bytes: usize, priority: u32) -> Verdict {
         let packet = self.packet(bytes, priority);
         self.with(|qdisc, cx| qdisc.enqueue(packet, cx))

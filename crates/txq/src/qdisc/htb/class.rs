@@ -3,6 +3,7 @@
 use super::lists::{Link, List, NIL, PRIOS};
 use super::params::ClassParams;
 use crate::arch::{Arch, Nanos};
+use crate::filter::Filters;
 use crate::qdisc::child::Child;
 use crate::qdisc::wheel::Ticket;
 use crate::stats::QdiscStats;
@@ -62,6 +63,8 @@ pub(super) struct Class<A: Arch> {
     pub(super) nap: Option<Ticket>,
     /// None where there are classes below it.
     pub(super) leaf: Option<Child<A>>,
+    /// Where a packet goes on that filters above have sent here.
+    pub(super) filters: Filters<A>,
     pub(super) stats: QdiscStats,
     pub(super) lent: u64,
     pub(super) borrowed: u64,
@@ -88,6 +91,7 @@ impl<A: Arch> Class<A> {
             due: None,
             nap: None,
             leaf: Some(leaf),
+            filters: Filters::new(),
             stats: QdiscStats::default(),
             lent: 0,
             borrowed: 0,

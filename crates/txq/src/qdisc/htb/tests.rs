@@ -424,3 +424,26 @@ proptest! {
         prop_assert_eq!(given, sent.1 + htb.drops.total());
     }
 }
+
+/// A filter may name a class with others below it, whose own filters go on; and the qdisc itself, for no class.
+#[test]
+fn filters_lead_down_the_tree() {
+    let classes = ["0 1 rate 8mbit", "1 10 rate 8mbit", "1 20 rate 8mbit", "1 30 rate 8mbit"];
+    let mut htb = htb("htb default 30", &classes);
+    let class = |minor| Handle::new(1, minor);
+    htb.filter(0, 100, class(0x10));
+    htb.filter(0, 200, class(1));
+    htb.filter(0, 300, class(0));
+    htb.filter(0, 400, class(0x99));
+    htb.filter(0, 500, class(1));
+    htb.filter(1, 200, class(0x20));
+    htb.filter(1, 500, class(1));
+    for (bytes, priority) in
+        [(100, 0), (200, 0), (200, 0x1_0001), (300, 0), (400, 0), (500, 0), (600, 0), (100, 0x1_0020)]
+    {
+        assert_eq!(htb.enqueue(bytes, priority), Verdict::Success);
+    }
+    let mut queued = |minor| htb.with(|qdisc, _| qdisc.classes().unwrap().leaf(minor).unwrap().0.qlen());
+    assert_eq!([queued(0x10), queued(0x20), queued(0x30)], [1, 3, 3]);
+    assert_eq!(htb.qdisc.qlen(), 8, "one is queued directly");
+}
