@@ -57,7 +57,11 @@ fn small_quanta_do_not_take_long() {
     let mut drr = drr(&[1, 1]);
     assert_eq!(drr.enqueue(2000, 0x1_0001), Verdict::Success);
     assert_eq!(drr.enqueue(1000, 0x1_0002), Verdict::Success);
-    assert_eq!(drr.dequeue(64), [(1, 1000), (0, 2000)]);
+    assert_eq!(drr.dequeue(1), [(1, 1000)]);
+    // As many rounds have passed as one that walks them would have counted, and the other has had its turn in the last.
+    let info = drr.with(|qdisc, _| qdisc.classes().unwrap().class(1, Style::default()));
+    assert_eq!(info.xstats.unwrap().text(), " deficit 1001b ");
+    assert_eq!(drr.dequeue(64), [(0, 2000)]);
 }
 
 #[test]
