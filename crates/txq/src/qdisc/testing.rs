@@ -19,8 +19,12 @@ pub(super) struct Virtual {
 
 impl Virtual {
     pub(super) fn new(text: &str) -> Self {
-        let config =
-            PoolConfig { buffers: 8192, room: 2048, backing: Backing::Heap, ..PoolConfig::default() };
+        Self::with_pool(text, 8192, 2048)
+    }
+
+    /// With so many packets, of so many bytes at the most.
+    pub(super) fn with_pool(text: &str, buffers: u32, room: usize) -> Self {
+        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
         let mut qdisc: Box<dyn Qdisc> = build_qdisc(text, &ENV);
         qdisc.set_handle(Handle::new(1, 0));
