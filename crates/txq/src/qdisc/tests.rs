@@ -1,5 +1,7 @@
 //! Every kind against a model of it that is too simple to be wrong, under operations drawn at random.
 
+mod shares;
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;

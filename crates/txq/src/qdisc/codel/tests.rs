@@ -220,6 +220,17 @@ fn the_limit_drops_what_comes() {
     assert!(bench.shown().0.contains("drop_overlimit 2\n"), "only what came");
 }
 
+/// Section 4.4: where the round trips are longer, the interval follows and the target stays.
+#[test]
+fn the_interval_changes_alone() {
+    let mut bench = Bench::new("codel");
+    bench.change("interval 300ms").unwrap();
+    let shown = bench.qdisc.options(Style::default()).text().to_owned();
+    assert_eq!(shown, "limit 1000p target 5ms interval 300ms ");
+    assert!(bench.stand(20, 305 * MS).is_empty());
+    assert!(!bench.stand(20, 2 * MS).is_empty());
+}
+
 #[test]
 fn marks_instead_of_dropping_where_it_may() {
     for (text, tos, marked, dropped) in [

@@ -199,6 +199,56 @@ fn codel_works_on_each_queue() {
     }
 }
 
+/// Whether the link would run dry is asked of all queues together: a queue with less than an MTU behind its first packet
+/// is dropped from if the others have enough.
+#[test]
+fn the_bytes_of_all_queues_count() {
+    for (others, dropped) in [(0, false), (5, true)] {
+        let mut bench = Bench::new("fq_codel noecn");
+        let (mut few, mut many) = (0, 0);
+        for _ in 0..300 {
+            (few..2).for_each(|_| assert_eq!(bench.enqueue(700, flow(1)), Verdict::Success));
+            (many..others).for_each(|_| assert_eq!(bench.enqueue(1514, flow(2)), Verdict::Success));
+            (few, many) = (2, others);
+            bench.now += 10 * MS;
+            let left = bench.dequeue().expect("there are packets");
+            for hash in bench.to_free.iter().map(Packet::hash).chain([left.hash()]) {
+                *(if hash == flow(1) { &mut few } else { &mut many }) -= 1;
+            }
+            if bench.to_free.iter().any(|packet| packet.hash() == flow(1)) {
+                break;
+            }
+            bench.to_free = PacketList::new();
+        }
+        assert_eq!(!bench.to_free.is_empty(), dropped, "{others} others");
+    }
+}
+
+/// A queue that empties when all others are empty, too, is a new one next time: there is nobody whom it could starve.
+#[test]
+fn nobody_is_old_when_all_are_idle() {
+    let mut bench = Bench::new("fq_codel");
+    let _ = bench.enqueue(1000, flow(1));
+    let _ = bench.enqueue(1000, flow(2));
+    assert_eq!(next(&mut bench, 2), [1, 2]);
+    assert!(bench.shown().0.ends_with("new_flows_len 0 old_flows_len 0\n"), "{}", bench.shown().0);
+    let _ = bench.enqueue(1514, flow(3));
+    let _ = bench.enqueue(1000, flow(2));
+    assert_eq!((next(&mut bench, 2), counter(&bench, "new_flow_count")), (vec![3, 2], 4));
+}
+
+/// With one queue it drops when CoDel alone does.
+#[test]
+fn one_queue_is_codel() {
+    let drops = |text: &str| {
+        let mut bench = Bench::new(text);
+        [(20, 2000), (1, 300), (20, 1000)].map(|(depth, ms)| bench.stand(depth, ms * MS)).concat()
+    };
+    let expected = drops("codel");
+    assert!(expected.len() > 60, "{}", expected.len());
+    assert_eq!(drops("fq_codel flows 1"), expected);
+}
+
 #[test]
 fn the_selector_says_whom_ce_threshold_marks() {
     for (selector, tos, marked) in [

@@ -92,7 +92,7 @@ impl Bench {
 
     /// Keeps `depth` packets of 1000 bytes in the queue for `time` and takes one in each millisecond. Returns when
     /// packets were dropped.
-    pub(super) fn stand(&mut self, depth: usize, time: Nanos) -> Vec<Nanos> {
+    pub(in crate::qdisc) fn stand(&mut self, depth: usize, time: Nanos) -> Vec<Nanos> {
         let (mut drops, end) = (Vec::new(), self.now + time);
         while self.now < end {
             let before = self.drops();

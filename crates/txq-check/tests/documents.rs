@@ -1,0 +1,49 @@
+//! The tests that the documents name exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a test may be that is named `FOLDER/NAME`, or `NAME` in a document about `kind`.
+fn places(name: &str, kind: &str) -> (Vec<PathBuf>, String) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../txq/src");
+    let (folder, name) = name.split_once('/').unwrap_or((kind, name));
+    let mut places = match folder {
+        "flow" => vec![source.join("flow/tests.rs")],
+        "tests" => vec![source.join("qdisc/tests.rs")],
+        kind => vec![source.join(format!("qdisc/{kind}/tests.rs"))],
+    };
+    let more = source.join("qdisc").join(if folder == "tests" { "tests" } else { "none" });
+    places.extend(fs::read_dir(more).into_iter().flatten().flatten().map(|entry| entry.path()));
+    (places, name.to_owned())
+}
+
+/// The names that stand in backticks in the last column of the tables.
+fn names(document: &str) -> Vec<String> {
+    let rows = document.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| section "));
+    let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit(" | ").next());
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+/// Whether a source has a test of that name.
+fn has_test(source: &str, name: &str) -> bool {
+    let Some(at) = source.find(&format!("fn {name}(")) else { return false };
+    let before = source[..at].trim_end().rsplit('\n').next().unwrap_or_default();
+    before.trim() == "#[test]"
+}
+
+#[test]
+fn tests_that_documents_name_exist() {
+    for (document, kind, least) in [("rfc8289.md", "codel", 17), ("rfc8290.md", "fq_codel", 20)] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
+        let names = names(&fs::read_to_string(&path).expect(document));
+        assert!(names.len() >= least, "{document} has {} names only", names.len());
+        for name in names {
+            let (places, test) = places(&name, kind);
+            let read = |place: &PathBuf| fs::read_to_string(place).unwrap_or_default();
+            assert!(
+                places.iter().any(|place| has_test(&read(place), &test)),
+                "{document} names {name}, which is no test in {places:?}"
+            );
+        }
+    }
+}

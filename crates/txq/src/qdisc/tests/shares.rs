@@ -1,0 +1,162 @@
+//! What each gets: rates to half a percent, fair shares among a thousand flows, and the delay of who sends little.
+
+use crate::arch::Nanos;
+use crate::packet::PacketList;
+use crate::qdisc::Budget;
+use crate::qdisc::testing::Virtual;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Packets that a measurement takes at most. A second of the shortest ones at 10 Gbit/s is 20 million, which is for
+/// optimized builds.
+const ENOUGH: u64 = if cfg!(miri) {
+    200
+} else if cfg!(debug_assertions) {
+    20_000
+} else {
+    u64::MAX
+};
+
+/// Bytes a second that leave a queue that is never empty, from the moment on at which it had to wait for the first
+/// time: over a second, or for as long as a packet is no more than a thousandth of what leaves.
+fn measured(text: &str, len: usize) -> f64 {
+    let mut bench = Virtual::with_room(text, 64, 1 << 16);
+    let (mut began, mut bytes, mut packets) = (0, 0, 0);
+    loop {
+        while bench.qdisc.qlen() < 32 {
+            let _ = bench.enqueue(len, 0);
+        }
+        let left = bench.dequeue(16);
+        bytes += left.iter().map(|&(_, len)| len as u64).sum::<u64>();
+        packets += left.len() as u64;
+        if !left.is_empty() {
+            continue;
+        }
+        bench.now = bench.qdisc.next_event().expect("packets wait").max(bench.now);
+        let time = bench.now - began;
+        if began == 0 {
+            (began, bytes, packets) = (bench.now, 0, 0);
+        } else if (time >= SECOND && packets >= 1000) || packets >= ENOUGH {
+            return bytes as f64 * 1e9 / time as f64;
+        }
+    }
+}
+
+#[test]
+fn rates_are_accurate() {
+    let rates = [("1mbit", 1e6), ("10mbit", 1e7), ("100mbit", 1e8), ("1gbit", 1e9), ("10gbit", 1e10)];
+    for (rate, bits) in rates {
+        for len in [64, 590, 1514, 9000, 65_536] {
+            for text in [
+                format!("tbf rate {rate} burst 66000 limit 100m"),
+                format!("fq maxrate {rate} timer_slack 0"),
+            ] {
+                let off = measured(&text, len) / (bits / 8.0) - 1.0;
+                assert!(off.abs() <= 0.005, "{text}, {len} bytes: {:+.3} %", off * 100.0);
+            }
+        }
+    }
+}
+
+/// A timer that is late by its slack costs a flow no rate, as long as that is no more than half of a pause.
+#[test]
+fn slack_costs_no_rate() {
+    for (rate, bits, len) in [("100mbit", 1e8, 64), ("1gbit", 1e9, 1514), ("10gbit", 1e10, 65_536)] {
+        let off = measured(&format!("fq maxrate {rate}"), len) / (bits / 8.0) - 1.0;
+        assert!(off.abs() <= 0.005, "{rate}, {len} bytes: {:+.3} %", off * 100.0);
+    }
+}
+
+/// A packet that knows its flow: as its cookie, and as the hash of one of 1024 queues.
+fn send(bench: &mut Virtual, flow: u32, bytes: usize) {
+    let mut packet = bench.packet(bytes, 0);
+    packet.set_hash(flow << 22 | 1);
+    packet.set_cookie(flow.into());
+    let _ = bench.with(|qdisc, cx| qdisc.enqueue(packet, cx));
+}
+
+/// Packets that each of `flows` flows gets through a link that is too small for them. Each wants twice of its share, and
+/// the first one a hundred times as much as that.
+fn shares(text: &str, flows: u32, rounds: usize) -> Vec<f64> {
+    let mut bench = Virtual::with_room(text, 8192, 1024);
+    let mut sent = vec![0.0; flows as usize];
+    for _ in 0..rounds {
+        for flow in 0..flows {
+            (0..if flow == 0 { 200 } else { 2 }).for_each(|_| send(&mut bench, flow, 1000));
+        }
+        let left = bench.dequeue(flows as usize);
+        left.into_iter().for_each(|(flow, _)| sent[flow as usize] += 1.0);
+        bench.now += 1_000_000;
+    }
+    sent
+}
+
+/// Jain's index: 1 for equal shares, 1/n for all to one.
+fn jain(shares: &[f64]) -> f64 {
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    shares.iter().sum::<f64>().powi(2) / (shares.len() as f64 * squares)
+}
+
+#[test]
+fn a_greedy_flow_takes_from_nobody() {
+    let (flows, rounds) = if cfg!(miri) { (20, 30) } else { (1000, 60) };
+    for text in ["fq flow_limit 5", "fq_codel limit 6000 memory_limit 1g"] {
+        let sent = shares(text, flows, rounds);
+        let index = jain(&sent[1..]);
+        assert!(index >= 0.99, "{text}: {index}");
+        let all: f64 = sent.iter().sum();
+        assert!(all >= 0.95 * (flows as usize * rounds) as f64, "{text}: the link is busy, {all}");
+        assert!(sent[0] <= 1.2 * rounds as f64, "{text}: the greedy one got {} of {rounds}", sent[0]);
+    }
+}
+
+/// How long packets of 100 bytes take, from when they come until they have left a link of 100 Mbit/s. Their flow sends one
+/// every 20 ms or so, less often than all others have their turns; `bulk` others keep 20 packets each in the queue.
+fn sparse_delays(bulk: u32, packets: usize) -> Vec<Nanos> {
+    const SPARSE: u32 = 1023;
+    let mut bench = Virtual::with_room("fq_codel limit 8000", 8192, 2048);
+    // When the link is free, when the next packet comes, and when the last one came.
+    let (mut free, mut comes, mut came) = (bench.now, bench.now, 0);
+    let (mut delays, mut turn) = (Vec::new(), 0);
+    while delays.len() < packets {
+        if comes <= free {
+            bench.now = comes;
+            send(&mut bench, SPARSE, 100);
+            came = comes;
+            // At another point of the others' packets each time.
+            comes += 20_000_000 + came * 7919 % 1_000_000;
+            continue;
+        }
+        bench.now = free;
+        while bench.qdisc.qlen() < 20 * bulk as usize {
+            send(&mut bench, turn % bulk, 1514);
+            turn += 1;
+        }
+        let mut out = PacketList::new();
+        bench.with(|qdisc, cx| qdisc.dequeue_batch(Budget::packets(1), &mut out, cx));
+        match out.pop_front() {
+            None => free = comes,
+            Some(packet) => {
+                free += packet.len() as Nanos * 80;
+                if packet.cookie() == u64::from(SPARSE) {
+                    delays.push(free - came);
+                }
+            }
+        }
+    }
+    delays
+}
+
+/// RFC 8290: a flow that sends little does not wait behind those that fill their queues.
+#[test]
+fn a_sparse_flow_hardly_waits_below_a_full_link() {
+    let packets = if cfg!(miri) { 20 } else { 1000 };
+    let p99 = |mut delays: Vec<Nanos>| {
+        delays.sort_unstable();
+        delays[delays.len() * 99 / 100]
+    };
+    let (idle, full) = (p99(sparse_delays(0, packets)), p99(sparse_delays(50, packets)));
+    let one_packet = 1514 * 80;
+    assert!(full > one_packet / 2, "the link is full");
+    assert!(full <= 2 * idle + one_packet, "{full} ns, and {idle} ns when the link is idle");
+}
