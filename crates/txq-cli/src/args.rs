@@ -100,7 +100,7 @@ Exit codes are tc's: 0 done; 255 a word is wrong; 1 an option of a qdisc, or a d
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TcArgs {
-    /// What to do: [OPTIONS] qdisc|class|filter add|change|replace|del|show ..
+    /// What to do: `OPTIONS` and `qdisc|class|filter add|change|replace|del|show ..`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,
 }
@@ -117,7 +117,7 @@ pub(crate) struct DevArgs {
     /// Where the txq listens
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N], del NAME, or show [NAME]
+    /// `add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N]`, `del NAME`, or `show [NAME]`
     pub(crate) words: Vec<String>,
 }
 
