@@ -3,4 +3,7 @@
 //! What runs is the code of the crate `txq`, not a model of it: its atomics, cells and packets are on virtual CPUs that pay
 //! for each access what cache coherence would have them pay, on a virtual clock. The same seed gives the same result.
 
+pub mod compare;
+pub mod device;
 pub mod machine;
+pub mod scenario;

@@ -1,0 +1,145 @@
+//! A network card: txqs with rings, one wire for all of them, and interrupts that wait to be worth it.
+//!
+//! What the card does itself costs no CPU: it takes descriptors in the order in which they were rung in, sends at the
+//! link's rate with Ethernet's overhead, and has a packet done at the next multiple of its interrupt's period. What its
+//! driver costs the CPU that calls it is in the price list, and charged where the queue layer calls the driver.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use txq::arch::{Arch, Nanos};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::packet::{Packet, PacketList};
+
+/// What a packet takes on an Ethernet wire beside itself, in bytes: preamble 8, frame check sequence 4, gap 12.
+const WIRE: u64 = 24;
+/// Picoseconds in a nanosecond.
+const PICOS: u64 = 1000;
+
+/// What the card shall be.
+#[derive(Debug, Clone)]
+pub struct Card {
+    /// Its txqs.
+    pub txqs: u16,
+    /// Packets that a txq's ring holds.
+    pub ring: u32,
+    /// Bits per second of the link, which all txqs share; `None` for no limit.
+    pub rate: Option<u64>,
+    /// The period of its interrupts, in nanoseconds; 0 for one for each packet.
+    pub coalesce: Nanos,
+    /// Whether senders reap completions, in place of an interrupt's CPU.
+    pub inline: bool,
+    wire: Arc<Wire>,
+}
+
+/// When the wire will have sent everything that it was given, in picoseconds. Held for a few instructions of the host, in
+/// which no virtual time passes.
+#[derive(Debug, Default)]
+struct Wire(Mutex<u64>);
+
+impl Card {
+    /// A card with these txqs, rings and rate.
+    pub fn new(txqs: u16, ring: u32, rate: Option<u64>, coalesce: Nanos, inline: bool) -> Self {
+        Self { txqs, ring, rate, coalesce, inline, wire: Arc::default() }
+    }
+}
+
+impl<A: Arch> Driver<A> for Card {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: "sim0".into(), txqs: self.txqs, mtu: 1500 }
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+        let ring = Ring(Arc::new(Mutex::new(VecDeque::with_capacity(self.ring as usize))));
+        // Interrupts of different txqs do not come at the same moment.
+        let phase = if self.coalesce == 0 { 0 } else { u64::from(txq) * 997 % self.coalesce };
+        let tx = Tx { ring: ring.clone(), card: self.clone(), phase };
+        Ok(DriverQueue {
+            tx: Box::new(tx),
+            done: Box::new(Done { ring, inline: self.inline }),
+            ring: Some(self.ring),
+        })
+    }
+}
+
+/// Packets on their way, and when each is done.
+struct Ring<A: Arch>(Arc<Mutex<VecDeque<(Packet<A>, Nanos)>>>);
+
+impl<A: Arch> Clone for Ring<A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<A: Arch> Ring<A> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Packet<A>, Nanos)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Tx<A: Arch> {
+    ring: Ring<A>,
+    card: Card,
+    phase: Nanos,
+}
+
+impl<A: Arch> Tx<A> {
+    /// When a packet that is rung in now will be done.
+    fn done_at(&self, len: usize, now: Nanos) -> Nanos {
+        let mut free = self.card.wire.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bits = (len as u64 + WIRE) * 8;
+        let takes = self.card.rate.map_or(0, |rate| bits * 1_000_000_000_000 / rate.max(1));
+        *free = (*free).max(now * PICOS) + takes;
+        let sent = free.div_ceil(PICOS);
+        match self.card.coalesce {
+            0 => sent,
+            period => (sent.saturating_sub(self.phase)).next_multiple_of(period) + self.phase,
+        }
+    }
+}
+
+impl<A: Arch> Transmit<A> for Tx<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        let now = cx.clock.now();
+        while let Some(packet) = batch.pop_front() {
+            let mut ring = self.ring.lock();
+            if ring.len() >= self.card.ring as usize {
+                drop(ring);
+                batch.push_front(packet);
+                return Status::Busy { retry: None };
+            }
+            let at = self.done_at(packet.len(), now);
+            ring.push_back((packet, at));
+        }
+        Status::Ok
+    }
+}
+
+struct Done<A: Arch> {
+    ring: Ring<A>,
+    inline: bool,
+}
+
+impl<A: Arch> Complete<A> for Done<A> {
+    fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos> {
+        let now = clock.now();
+        for _ in 0..budget {
+            let mut ring = self.ring.lock();
+            match ring.front() {
+                None => return None,
+                Some(&(_, at)) if at > now => return Some(at),
+                Some(_) => {
+                    let packet = ring.pop_front();
+                    drop(ring);
+                    done.extend(packet.map(|(packet, _)| packet));
+                }
+            }
+        }
+        None
+    }
+
+    fn inline(&self) -> bool {
+        self.inline
+    }
+}
