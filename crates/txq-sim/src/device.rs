@@ -64,7 +64,10 @@ impl<A: Arch> Driver<A> for Card {
 }
 
 /// Packets on their way, and when each is done.
-struct Ring<A: Arch>(Arc<Mutex<VecDeque<(Packet<A>, Nanos)>>>);
+type Queue<A> = VecDeque<(Packet<A>, Nanos)>;
+
+/// A txq's ring, which its two halves share.
+struct Ring<A: Arch>(Arc<Mutex<Queue<A>>>);
 
 impl<A: Arch> Clone for Ring<A> {
     fn clone(&self) -> Self {
@@ -73,7 +76,7 @@ impl<A: Arch> Clone for Ring<A> {
 }
 
 impl<A: Arch> Ring<A> {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Packet<A>, Nanos)>> {
+    fn lock(&self) -> MutexGuard<'_, Queue<A>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -188,7 +188,7 @@ impl Scenario {
         }
         if let Some(fit) = &self.fit {
             known(&fit.variant)?;
-            if !(fit.from < fit.to) {
+            if fit.from.partial_cmp(&fit.to) != Some(std::cmp::Ordering::Less) {
                 return Err(format!("a fit from {} to {}: use a lesser number first", fit.from, fit.to));
             }
             let mut table = self.setup.clone();
