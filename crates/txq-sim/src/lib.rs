@@ -7,3 +7,4 @@ pub mod compare;
 pub mod device;
 pub mod machine;
 pub mod scenario;
+pub mod sweep;

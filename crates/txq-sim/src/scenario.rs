@@ -16,6 +16,7 @@ use toml::Table;
 
 pub use error::ScenarioError;
 pub use setup::Setup;
+pub(crate) use vary::value_of;
 pub use vary::{Change, set};
 
 /// A scenario.
