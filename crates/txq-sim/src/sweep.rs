@@ -164,16 +164,13 @@ impl<'a> Sweep<'a> {
     ///
     /// # Errors
     /// The first that `run` returned; points that have begun are finished before.
-    pub fn run<E: Send>(
+    pub fn run<E: From<ScenarioError> + Send>(
         &self,
         (shard, shards): (usize, usize),
         threads: usize,
         run: impl Fn(&Setup) -> Result<Figures, E> + Sync,
         done: impl FnMut(Line) + Send,
-    ) -> Result<(), E>
-    where
-        E: From<ScenarioError>,
-    {
+    ) -> Result<(), E> {
         let own: Vec<usize> = (shard..self.len()).step_by(shards.max(1)).collect();
         let (next, failed, done) = (AtomicUsize::new(0), Mutex::new(None), Mutex::new(done));
         let point = |index: usize| -> Result<Line, E> {
