@@ -92,3 +92,8 @@ pub struct Os {
     /// How long a waiting thread spins before it gives its CPU away.
     pub spin: f64,
 }
+
+/// `ns` nanoseconds, to the nearest picosecond. Less than nothing is nothing.
+pub fn picos(ns: f64) -> Picos {
+    (ns * 1000.0).round().max(0.0) as Picos
+}

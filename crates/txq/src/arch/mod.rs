@@ -54,6 +54,41 @@ pub trait Arch: Sized + Send + Sync + 'static {
     }
     /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
     fn work(_ns: u64) {}
+    /// Plain work of the data plane, for which only a simulator knows a price.
+    #[inline(always)]
+    fn spend(_what: Work) {}
+    /// Plain memory that the caller reads or writes, and that another CPU may have written last. Only a simulator has its
+    /// lines moved.
+    #[inline(always)]
+    fn touch<T: ?Sized>(_at: *const T, _how: Access) {}
+}
+
+/// What the data plane does in plain code. The numbers are of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Buffers are taken from a sender's own stock.
+    Alloc(usize),
+    /// Buffers are freed.
+    Free(usize),
+    /// A call of xmit.
+    Xmit,
+    /// Packets go into the qdisc.
+    Enqueue(usize),
+    /// Packets come out of the qdisc.
+    Dequeue(usize),
+    /// A call of the driver with packets.
+    Drive(usize),
+    /// Completed packets are taken from the driver.
+    Reap(usize),
+}
+
+/// How memory is touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written, and perhaps read.
+    Write,
 }
 
 /// An atomic integer, with the methods and orderings of `std::sync::atomic`.

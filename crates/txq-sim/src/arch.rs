@@ -1,0 +1,412 @@
+//! The data plane's view of the machine: [`Sim`], an [`Arch`] whose accesses the engine orders and charges for.
+//!
+//! Outside of a task, as when a device is built before the world runs and looked at afterwards, accesses cost nothing and
+//! the clock stands, but that a [`relax`](Arch::relax) advances it.
+//!
+//! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value is another.
+
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{self, Ordering, Ordering::SeqCst};
+
+use txq::arch::{Access, Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Nanos, Work};
+
+use crate::cache::Kind;
+use crate::engine::{self, Engine, engine, from_nanos};
+
+thread_local! {
+    /// The clock where no task runs.
+    static CLOCK: Cell<Nanos> = const { Cell::new(0) };
+    /// Driver calls that the thread is inside of where no task runs.
+    static IN_DRIVER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What `relax` waits for: natively a short sleep.
+const RELAX: Nanos = 50_000;
+/// Lines of an object that a touch stands for at most: of a large one not all are used at a time.
+const TOUCHED: usize = 8;
+
+/// The machine that is simulated.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sim;
+
+/// The line of an address.
+fn line<T: ?Sized>(at: *const T) -> u64 {
+    at.addr() as u64 >> 6
+}
+
+/// An access to an atomic, and then `f`, its effect.
+#[inline]
+fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
+    let e = engine();
+    if e.is_null() {
+        return f();
+    }
+    // SAFETY: the engine whose task calls; `f` is an atomic's own operation and does not come back here.
+    unsafe {
+        engine::access(e, key, kind);
+        let r = f();
+        if kind != Kind::Load {
+            engine::written(e);
+        }
+        r
+    }
+}
+
+/// Waits by `look`, which loads and judges; `None` is for when the deadline, if there is one, has passed.
+fn wait<T>(spin: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let e = engine();
+    let mut deadline = None;
+    loop {
+        if let Some(value) = look() {
+            return Some(value);
+        }
+        if e.is_null() {
+            assert!(spin, "nobody else runs who could end this wait");
+            return None;
+        }
+        // SAFETY: the engine whose task calls; no reference to it is alive over the park.
+        unsafe {
+            if spin && deadline.is_none() {
+                deadline = Some((*e).now + (*e).os.spin);
+            }
+            if engine::park(e, deadline) {
+                return None;
+            }
+        }
+    }
+}
+
+macro_rules! atomic {
+    ($name:ident, $int:ty) => {
+        /// An atomic of the simulated machine.
+        #[derive(Debug)]
+        #[repr(transparent)]
+        pub struct $name(atomic::$name);
+
+        impl $name {
+            #[inline]
+            fn exchange(&self, current: $int, new: $int) -> Result<$int, $int> {
+                let e = engine();
+                if e.is_null() {
+                    return self.0.compare_exchange(current, new, SeqCst, SeqCst);
+                }
+                // SAFETY: the engine whose task calls.
+                unsafe {
+                    engine::access(e, line(self), Kind::Rmw);
+                    let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
+                    if result.is_ok() {
+                        engine::written(e);
+                    }
+                    result
+                }
+            }
+        }
+
+        impl Atomic<$int> for $name {
+            fn new(value: $int) -> Self {
+                Self(atomic::$name::new(value))
+            }
+            #[inline]
+            fn load(&self, _: Ordering) -> $int {
+                access(line(self), Kind::Load, || self.0.load(SeqCst))
+            }
+            #[inline]
+            fn store(&self, value: $int, _: Ordering) {
+                access(line(self), Kind::Store, || self.0.store(value, SeqCst));
+            }
+            #[inline]
+            fn swap(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.swap(value, SeqCst))
+            }
+            #[inline]
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$int, $int> {
+                self.exchange(current, new)
+            }
+            #[inline]
+            fn compare_exchange_weak(
+                &self,
+                current: $int,
+                new: $int,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$int, $int> {
+                self.exchange(current, new)
+            }
+            #[inline]
+            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.fetch_add(value, SeqCst))
+            }
+            #[inline]
+            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.fetch_or(value, SeqCst))
+            }
+            #[inline]
+            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.fetch_and(value, SeqCst))
+            }
+            fn wait_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> $int {
+                let look = || Some(self.load(order)).filter(|value| ok(*value));
+                wait(false, look).expect("it has no deadline")
+            }
+            fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
+                wait(true, || Some(self.load(order)).filter(|value| ok(*value)))
+            }
+        }
+    };
+}
+
+atomic!(AtomicU32, u32);
+atomic!(AtomicU64, u64);
+
+/// An atomic pointer of the simulated machine.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Ptr<T>(atomic::AtomicPtr<T>);
+
+impl<T> Ptr<T> {
+    #[inline]
+    fn exchange(&self, current: *mut T, new: *mut T) -> Result<*mut T, *mut T> {
+        let e = engine();
+        if e.is_null() {
+            return self.0.compare_exchange(current, new, SeqCst, SeqCst);
+        }
+        // SAFETY: the engine whose task calls.
+        unsafe {
+            engine::access(e, line(self), Kind::Rmw);
+            let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
+            if result.is_ok() {
+                engine::written(e);
+            }
+            result
+        }
+    }
+}
+
+impl<T: 'static> AtomicPtr<T> for Ptr<T> {
+    fn new(ptr: *mut T) -> Self {
+        Self(atomic::AtomicPtr::new(ptr))
+    }
+    #[inline]
+    fn load(&self, _: Ordering) -> *mut T {
+        access(line(self), Kind::Load, || self.0.load(SeqCst))
+    }
+    #[inline]
+    fn store(&self, ptr: *mut T, _: Ordering) {
+        access(line(self), Kind::Store, || self.0.store(ptr, SeqCst));
+    }
+    #[inline]
+    fn swap(&self, ptr: *mut T, _: Ordering) -> *mut T {
+        access(line(self), Kind::Rmw, || self.0.swap(ptr, SeqCst))
+    }
+    #[inline]
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.exchange(current, new)
+    }
+    #[inline]
+    fn compare_exchange_weak(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.exchange(current, new)
+    }
+    fn wait_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> *mut T {
+        wait(false, || Some(self.load(order)).filter(|ptr| ok(*ptr))).expect("it has no deadline")
+    }
+}
+
+/// An access to memory whose users take turns.
+#[inline]
+fn cell(key: u64, kind: Kind) {
+    let e = engine();
+    if !e.is_null() {
+        // SAFETY: the engine whose task calls.
+        unsafe { engine::access_cell(e, key, kind) };
+    }
+}
+
+/// Memory of the simulated machine that one task at a time may touch. An access is to the line that it begins in.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct SimCell<T>(UnsafeCell<T>);
+
+impl<T> CellApi<T> for SimCell<T> {
+    fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        cell(line(self), Kind::Load);
+        f(self.0.get())
+    }
+    #[inline]
+    fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        cell(line(self), Kind::Store);
+        f(self.0.get())
+    }
+}
+
+/// A sleep of the simulated machine, with a line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Sleep {
+    token: atomic::AtomicBool,
+    /// The task that sleeps, and one more; 0 for none.
+    sleeper: atomic::AtomicU32,
+}
+
+impl Event for Sleep {
+    fn new() -> Self {
+        Self { token: atomic::AtomicBool::new(false), sleeper: atomic::AtomicU32::new(0) }
+    }
+
+    fn notify(&self) {
+        access(line(self), Kind::Rmw, || self.token.store(true, SeqCst));
+        let (e, sleeper) = (engine(), self.sleeper.swap(0, SeqCst));
+        if sleeper != 0 && !e.is_null() {
+            // SAFETY: the engine whose task calls; its tasks are the ones that sleep here while it runs.
+            unsafe {
+                let eng = &mut *e;
+                let now = eng.now;
+                eng.wake_up(sleeper - 1, now);
+                eng.spend(eng.os.wake);
+            }
+        }
+    }
+
+    fn wait(&self, deadline: Option<Nanos>) {
+        let take = || access(line(self), Kind::Rmw, || self.token.swap(false, SeqCst));
+        let e = engine();
+        if take() {
+            return;
+        }
+        if e.is_null() {
+            let at = deadline.expect("nobody else runs who could end this sleep");
+            return CLOCK.set(CLOCK.get().max(at));
+        }
+        /// Who has left does not sleep, be it by unwinding.
+        struct Asleep<'s>(&'s Sleep);
+        impl Drop for Asleep<'_> {
+            fn drop(&mut self) {
+                self.0.sleeper.store(0, SeqCst);
+            }
+        }
+        // SAFETY: the engine whose task calls; no reference to it is alive over the sleep.
+        unsafe {
+            engine::end_here(e);
+            engine::sync(e);
+            // Somebody may have given it while others went first.
+            if !self.token.load(SeqCst) {
+                self.sleeper.store((*e).current + 1, SeqCst);
+                let _asleep = Asleep(self);
+                engine::sleep(e, deadline.map(from_nanos));
+            }
+        }
+        take();
+    }
+}
+
+/// Passes time on the clock of the task that calls.
+fn spend(time: impl FnOnce(&Engine) -> u64) {
+    let e = engine();
+    if !e.is_null() {
+        // SAFETY: the engine whose task calls; the reference ends here.
+        unsafe {
+            let time = time(&*e);
+            (*e).spend(time);
+        }
+    }
+}
+
+impl Arch for Sim {
+    type AtomicU32 = AtomicU32;
+    type AtomicU64 = AtomicU64;
+    type AtomicPtr<T: 'static> = Ptr<T>;
+    type Cell<T> = SimCell<T>;
+    type Event = Sleep;
+
+    fn fence(_: Ordering) {
+        spend(|e| e.lines.hit(Kind::Rmw));
+    }
+
+    fn cpu() -> CpuId {
+        let e = engine();
+        // SAFETY: the engine whose task calls.
+        if e.is_null() { 0 } else { unsafe { (*e).cpu } }
+    }
+
+    fn now() -> Nanos {
+        let e = engine();
+        if e.is_null() {
+            return CLOCK.get();
+        }
+        spend(|e| e.os.clock);
+        // SAFETY: the engine whose task calls.
+        unsafe { (*e).now / 1000 }
+    }
+
+    fn relax() {
+        let e = engine();
+        if e.is_null() {
+            return CLOCK.set(CLOCK.get() + RELAX);
+        }
+        // SAFETY: the engine whose task calls.
+        unsafe { engine::sleep(e, Some((*e).now + from_nanos(RELAX))) };
+    }
+
+    fn thread() -> u64 {
+        let e = engine();
+        // SAFETY: the engine whose task calls.
+        if e.is_null() { u64::MAX } else { unsafe { u64::from((*e).current) + 1 } }
+    }
+
+    fn in_driver<R>(f: impl FnOnce(&Cell<u32>) -> R) -> R {
+        let e = engine();
+        if e.is_null() {
+            return IN_DRIVER.with(f);
+        }
+        // SAFETY: the cell is in a box of its own and lives as long as its task, which calls.
+        let depth: *const Cell<u32> = unsafe { &raw const *(*e).me().in_driver };
+        // SAFETY: as above; only this task uses it.
+        f(unsafe { &*depth })
+    }
+
+    fn work(ns: u64) {
+        spend(|_| from_nanos(ns));
+    }
+
+    #[inline]
+    fn spend(what: Work) {
+        spend(|e| e.prices.of(what));
+    }
+
+    #[inline]
+    fn touch<T: ?Sized>(at: *const T, how: Access) {
+        if engine().is_null() {
+            return;
+        }
+        let kind = if how == Access::Read { Kind::Load } else { Kind::Store };
+        // SAFETY: who touches has the memory; of a null or dangling pointer only the size, which its metadata tells, is asked.
+        let size = unsafe { size_of_val(&*at) };
+        let from = at.addr();
+        for i in 0..size.div_ceil(64).min(TOUCHED) {
+            let at = from + 64 * i;
+            // What does not begin with a line is counted as if it did: its lines are its own, whatever lies beside it.
+            cell(if from % 64 == 0 { at as u64 >> 6 } else { 1 << 63 | at as u64 }, kind);
+        }
+    }
+}

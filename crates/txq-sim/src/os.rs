@@ -1,0 +1,481 @@
+//! The operating system: which task has which CPU.
+//!
+//! A CPU has at most one task; others wait in its queue. A task gives its CPU away when it sleeps, when its slice is over and
+//! others wait, and when it has spun for [`Os::spin`](crate::machine::Os::spin) and others wait, as a native waiter does with
+//! `sched_yield`. It comes back when what it waits for is written.
+//!
+//! A pinned task stays on its CPU. Another one, when it wakes up, goes to an idle CPU as near as can be to where it was;
+//! a CPU that becomes idle takes a task from the longest queue; and tasks are moved at random now and then, if the
+//! [`World`](crate::World) says so.
+//!
+//! Times are accounted as `busy`, `spinning` (a task waits for a line to be written) and `idle`.
+//!
+//! What this leaves out: there are no priorities, who wakes up does not push anybody off a CPU before its slice is over,
+//! a tick costs nothing, and a CPU that is slow to wake from a deep sleep is as slow always.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use corosensei::Yielder;
+
+use crate::cache::NONE;
+use crate::engine::{Engine, cost, random};
+use crate::machine::{self, Picos};
+use crate::queue::Target;
+use crate::topology::Distance;
+
+/// What an operating system's work costs.
+pub(crate) struct OsCosts {
+    pub(crate) clock: Picos,
+    pub(crate) switch: Picos,
+    pub(crate) wake: Picos,
+    pub(crate) wakeup: Picos,
+    pub(crate) slice: Picos,
+    pub(crate) spin: Picos,
+    /// How often a task that is not pinned is moved; 0 for never.
+    pub(crate) rehome: Picos,
+}
+
+impl OsCosts {
+    pub(crate) fn new(os: &machine::Os) -> Self {
+        let machine::Os { clock, switch, wake, wakeup, slice, spin } = *os;
+        let [clock, switch, wake, wakeup, slice, spin] = [clock, switch, wake, wakeup, slice, spin].map(cost);
+        Self { clock, switch, wake, wakeup, slice: slice.max(1), spin, rehome: 0 }
+    }
+}
+
+/// What a task is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Waits for a CPU.
+    Ready,
+    /// Has a CPU; its next event can be put off.
+    Running,
+    /// Has a CPU, and an access is under way.
+    InFlight,
+    /// Has a CPU and waits for a line to be written.
+    Parked,
+    /// Waits for that without a CPU.
+    Yielded,
+    Sleeping,
+    Done,
+}
+
+/// A task, as the operating system sees it.
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    pub(crate) pinned: Option<u32>,
+    /// The CPU that it has or had last.
+    pub(crate) cpu: u32,
+    pub(crate) state: State,
+    /// The event that it waits for, and its time; 0 for none.
+    pub(crate) due: u64,
+    pub(crate) due_at: Picos,
+    /// Its clock, when it has neither an event nor a turn.
+    pub(crate) clock: Picos,
+    /// Work that is left of what it did when it lost its CPU.
+    rest: Picos,
+    /// A wait has ended by its deadline.
+    pub(crate) expired: bool,
+    /// It ends because its world does.
+    pub(crate) unwinds: bool,
+    pub(crate) random: u64,
+    /// Driver calls that it is inside of. In a box, for its address must last.
+    pub(crate) in_driver: Box<Cell<u32>>,
+    pub(crate) yielder: *const Yielder<(), ()>,
+    pub(crate) busy: Picos,
+    pub(crate) spinning: Picos,
+}
+
+impl Thread {
+    pub(crate) fn new(name: String, pinned: Option<u32>, cpu: u32, seed: u64) -> Self {
+        Self {
+            name,
+            pinned,
+            cpu,
+            state: State::Sleeping,
+            due: 0,
+            due_at: 0,
+            clock: 0,
+            rest: 0,
+            expired: false,
+            unwinds: false,
+            random: seed,
+            in_driver: Box::default(),
+            yielder: std::ptr::null(),
+            busy: 0,
+            spinning: 0,
+        }
+    }
+}
+
+/// What a CPU does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Idle,
+    Busy,
+    Spinning,
+}
+
+/// What a CPU, or all, did for how long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuUse {
+    /// A task worked.
+    pub busy: Picos,
+    /// A task waited for a line to be written.
+    pub spinning: Picos,
+    /// There was no task.
+    pub idle: Picos,
+}
+
+pub(crate) struct Cpu {
+    /// The task that has it.
+    current: u32,
+    /// Those that wait for it.
+    ready: VecDeque<u32>,
+    /// Tasks that gave it away while they wait for a line.
+    yielded: u32,
+    slice_end: Picos,
+    /// The event that ends the slice, 0 for none.
+    tick: u64,
+    tick_at: Picos,
+    /// The task shall give it away as soon as it can.
+    pub(crate) resched: bool,
+    mode: Mode,
+    since: Picos,
+    used: CpuUse,
+}
+
+impl Cpu {
+    pub(crate) fn new() -> Self {
+        Self {
+            current: NONE,
+            ready: VecDeque::new(),
+            yielded: 0,
+            slice_end: 0,
+            tick: 0,
+            tick_at: 0,
+            resched: false,
+            mode: Mode::Idle,
+            since: 0,
+            used: CpuUse::default(),
+        }
+    }
+}
+
+/// Accounts.
+impl Engine {
+    /// The CPU does something else from now on.
+    pub(crate) fn set_mode(&mut self, cpu: u32, mode: Mode, now: Picos) {
+        let c = &mut self.cpus[cpu as usize];
+        let time = now.saturating_sub(c.since);
+        c.since = c.since.max(now);
+        match std::mem::replace(&mut c.mode, mode) {
+            Mode::Idle => c.used.idle += time,
+            Mode::Busy => c.used.busy += time,
+            Mode::Spinning => c.used.spinning += time,
+        }
+    }
+
+    /// What each CPU did until `now`.
+    pub(crate) fn uses(&mut self, now: Picos) -> Vec<CpuUse> {
+        (0..self.cpus.len())
+            .map(|cpu| {
+                let mode = self.cpus[cpu].mode;
+                self.set_mode(cpu as u32, mode, now);
+                self.cpus[cpu].used
+            })
+            .collect()
+    }
+
+    /// What the CPU did since the task has it is the task's.
+    fn charge(&mut self, cpu: u32, before: CpuUse) {
+        let c = &self.cpus[cpu as usize];
+        let thread = &mut self.tasks[c.current as usize];
+        thread.busy += c.used.busy - before.busy;
+        thread.spinning += c.used.spinning - before.spinning;
+    }
+}
+
+/// Who has a CPU.
+impl Engine {
+    /// The CPU's task leaves it, and the next one comes.
+    fn leave(&mut self, cpu: u32, now: Picos) {
+        let c = &mut self.cpus[cpu as usize];
+        c.current = NONE;
+        c.resched = false;
+        self.idle += 1;
+        self.dispatch(cpu, now);
+    }
+
+    /// A task for a CPU that has none.
+    fn dispatch(&mut self, cpu: u32, now: Picos) {
+        let next = self.cpus[cpu as usize].ready.pop_front().or_else(|| self.pull(cpu));
+        if let Some(task) = next {
+            self.waiting -= 1;
+            return self.start(task, cpu, now, now + self.os.switch);
+        }
+        // Those that gave it away look and yield in turn.
+        let spins = self.cpus[cpu as usize].yielded > 0;
+        self.set_mode(cpu, if spins { Mode::Spinning } else { Mode::Idle }, now);
+    }
+
+    /// A task that waits for another CPU and need not, from the longest queue.
+    fn pull(&mut self, cpu: u32) -> Option<u32> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let tasks = &self.tasks;
+        let free = |&task: &u32| tasks[task as usize].pinned.is_none();
+        let queues = self.cpus.iter_mut().enumerate().filter(|(_, c)| c.ready.iter().any(free));
+        let (_, longest) = queues.max_by_key(|(i, c)| (c.ready.len(), usize::MAX - i))?;
+        let at = longest.ready.iter().position(free)?;
+        let task = longest.ready.remove(at)?;
+        self.migrations += u64::from(self.tasks[task as usize].cpu != cpu);
+        Some(task)
+    }
+
+    /// The task has the CPU, from `at` on.
+    fn start(&mut self, task: u32, cpu: u32, now: Picos, at: Picos) {
+        self.switches += 1;
+        self.idle -= 1;
+        let idle = self.cpus[cpu as usize].mode == Mode::Idle;
+        // A wake-up is no work; a switch is.
+        self.set_mode(cpu, Mode::Busy, if idle { at.max(now) } else { now });
+        let c = &mut self.cpus[cpu as usize];
+        c.current = task;
+        c.slice_end = at + self.os.slice;
+        let slice_end = c.slice_end;
+        let crowded = !c.ready.is_empty();
+        let thread = &mut self.tasks[task as usize];
+        let from = at.max(thread.clock) + std::mem::take(&mut thread.rest);
+        (thread.cpu, thread.state, thread.due_at) = (cpu, State::Running, from);
+        let due = self.put(from, Target::Task(task));
+        self.tasks[task as usize].due = due;
+        if crowded {
+            self.arm(cpu, slice_end);
+        }
+    }
+
+    /// The task can go on as soon as there is a CPU for it, `latency` after now.
+    fn ready(&mut self, task: u32, now: Picos, latency: Picos) {
+        let cpu = self.place(task);
+        let had = self.tasks[task as usize].cpu;
+        self.migrations += u64::from(cpu != had);
+        self.tasks[task as usize].cpu = cpu;
+        if self.cpus[cpu as usize].current == NONE {
+            return self.start(task, cpu, now, now + latency);
+        }
+        self.tasks[task as usize].state = State::Ready;
+        self.cpus[cpu as usize].ready.push_back(task);
+        self.waiting += 1;
+        self.wanted(cpu, now);
+    }
+
+    /// Somebody waits for the CPU: its task has it for so long yet.
+    fn wanted(&mut self, cpu: u32, now: Picos) {
+        let c = &self.cpus[cpu as usize];
+        let current = &self.tasks[c.current as usize];
+        let mut end = c.slice_end;
+        if current.state == State::Parked {
+            end = end.min(current.clock + self.os.spin);
+        }
+        self.arm(cpu, end.max(now));
+    }
+
+    /// Has `tick` come at a time, if it does not come before.
+    fn arm(&mut self, cpu: u32, at: Picos) {
+        let c = &self.cpus[cpu as usize];
+        if c.tick == 0 || c.tick_at > at {
+            let tick = self.put(at, Target::Tick(cpu));
+            let c = &mut self.cpus[cpu as usize];
+            (c.tick, c.tick_at) = (tick, at);
+        }
+    }
+
+    /// A slice may be over.
+    pub(crate) fn tick(&mut self, cpu: u32, seq: u64, now: Picos) {
+        let c = &mut self.cpus[cpu as usize];
+        if c.tick != seq {
+            return;
+        }
+        c.tick = 0;
+        if c.ready.is_empty() || c.current == NONE {
+            return;
+        }
+        let (task, over) = (c.current, now >= c.slice_end);
+        let thread = &mut self.tasks[task as usize];
+        match thread.state {
+            State::Parked if over || now >= thread.clock + self.os.spin => {
+                thread.state = State::Yielded;
+                self.cpus[cpu as usize].yielded += 1;
+                self.leave(cpu, now);
+            }
+            State::Running if over => {
+                thread.rest = thread.due_at.saturating_sub(now);
+                thread.due = 0;
+                thread.clock = now;
+                self.requeue(task, cpu);
+                self.leave(cpu, now);
+            }
+            State::InFlight if over => self.cpus[cpu as usize].resched = true,
+            _ => self.wanted(cpu, now),
+        }
+    }
+
+    fn requeue(&mut self, task: u32, cpu: u32) {
+        self.tasks[task as usize].state = State::Ready;
+        self.cpus[cpu as usize].ready.push_back(task);
+        self.waiting += 1;
+    }
+
+    /// The task that runs gives its CPU to another, as it was told to, unless nobody wants it any more. Then it gives its
+    /// turn away.
+    pub(crate) fn give_cpu(&mut self) -> bool {
+        let (task, cpu, now) = (self.current, self.cpu, self.now);
+        self.cpus[cpu as usize].resched = false;
+        if self.cpus[cpu as usize].ready.is_empty() {
+            return false;
+        }
+        self.me().clock = now;
+        self.requeue(task, cpu);
+        self.leave(cpu, now);
+        true
+    }
+}
+
+/// Waiting and sleeping.
+impl Engine {
+    /// The task that runs waits for a line.
+    pub(crate) fn start_waiting(&mut self, deadline: Option<Picos>) {
+        let (task, cpu, now) = (self.current, self.cpu, self.now);
+        let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
+        let me = self.me();
+        (me.state, me.clock, me.due, me.expired) = (State::Parked, now, due, false);
+        self.set_mode(cpu, Mode::Spinning, now);
+        if !self.cpus[cpu as usize].ready.is_empty() {
+            self.wanted(cpu, now);
+        }
+    }
+
+    /// The line was written.
+    pub(crate) fn stop_waiting(&mut self, task: u32, now: Picos) {
+        let thread = &mut self.tasks[task as usize];
+        if thread.state == State::Yielded {
+            return self.rejoin(task, now);
+        }
+        thread.state = State::Running;
+        let (cpu, at) = (thread.cpu, now.max(thread.clock));
+        thread.due_at = at;
+        let due = self.put(at, Target::Task(task));
+        self.tasks[task as usize].due = due;
+        self.set_mode(cpu, Mode::Busy, at);
+    }
+
+    /// A task that gave its CPU away has something to do again.
+    pub(crate) fn rejoin(&mut self, task: u32, now: Picos) {
+        let thread = &mut self.tasks[task as usize];
+        thread.due = 0;
+        let cpu = thread.cpu as usize;
+        self.cpus[cpu].yielded -= 1;
+        self.ready(task, now, self.os.switch);
+        let c = &self.cpus[cpu];
+        if c.current == NONE && c.yielded == 0 {
+            self.set_mode(cpu as u32, Mode::Idle, now);
+        }
+    }
+
+    /// The task that runs sleeps.
+    pub(crate) fn start_sleep(&mut self, deadline: Option<Picos>) {
+        let (task, cpu, now) = (self.current, self.cpu, self.now);
+        let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
+        let me = self.me();
+        (me.state, me.clock, me.due, me.expired) = (State::Sleeping, now, due, false);
+        self.leave(cpu, now);
+    }
+
+    /// A sleeper wakes up.
+    pub(crate) fn wake_up(&mut self, task: u32, now: Picos) {
+        if self.tasks[task as usize].state == State::Sleeping {
+            self.tasks[task as usize].due = 0;
+            self.ready(task, now, self.os.wakeup);
+        }
+    }
+
+    pub(crate) fn end_task(&mut self) {
+        let (cpu, now) = (self.cpu, self.now);
+        self.me().state = State::Done;
+        self.leave(cpu, now);
+    }
+}
+
+/// Which CPU a task goes to.
+impl Engine {
+    /// The CPU for a task that can go on.
+    fn place(&self, task: u32) -> u32 {
+        let thread = &self.tasks[task as usize];
+        if let Some(cpu) = thread.pinned {
+            return cpu;
+        }
+        if self.idle == 0 || self.is_idle(thread.cpu) {
+            return thread.cpu;
+        }
+        use Distance::{Complex, Die, Far, Socket};
+        let near = [Complex, Die, Socket, Far].into_iter().find_map(|d| self.idle_within(thread.cpu, d));
+        near.unwrap_or(thread.cpu)
+    }
+
+    fn is_idle(&self, cpu: u32) -> bool {
+        self.cpus[cpu as usize].current == NONE
+    }
+
+    /// An idle CPU, whose core is idle if there is such a one.
+    fn idle_within(&self, cpu: u32, distance: Distance) -> Option<u32> {
+        let topology = self.lines.topology();
+        let range = topology.within(cpu, distance);
+        let (n, from) = (range.len() as u32, topology.place(cpu).core - range.start);
+        let (cores, cpus) = (topology.cores(), topology.cpus());
+        let threads = |core: u32| (0..cpus / cores).map(move |thread| thread * cores + core);
+        let near = || (1..=n).map(|i| range.start + (from + i) % n);
+        let whole = near().find(|&core| threads(core).all(|cpu| self.is_idle(cpu)));
+        whole.or_else(|| near().flat_map(threads).find(|&cpu| self.is_idle(cpu)))
+    }
+
+    /// Some idle CPU.
+    pub(crate) fn any_idle(&mut self) -> Option<u32> {
+        let n = self.cpus.len() as u32;
+        let from = (random(&mut self.random) % u64::from(n)) as u32;
+        (self.idle > 0).then(|| (0..n).map(|i| (from + i) % n).find(|&cpu| self.is_idle(cpu)))?
+    }
+
+    /// Has a task moved at some time from now on, if tasks are moved at all.
+    pub(crate) fn plan_move(&mut self, task: u32, now: Picos) {
+        if self.os.rehome > 0 && self.tasks[task as usize].pinned.is_none() {
+            let wait = self.os.rehome / 2 + random(&mut self.random) % self.os.rehome;
+            self.put(now + wait.max(1), Target::Move(task));
+        }
+    }
+
+    /// Moves a task to an idle CPU, if it can be moved at this moment.
+    pub(crate) fn rehome(&mut self, task: u32, now: Picos) {
+        let state = self.tasks[task as usize].state;
+        if state == State::Done || self.ending {
+            return;
+        }
+        self.plan_move(task, now);
+        if !matches!(state, State::Running | State::Sleeping) {
+            return;
+        }
+        let Some(to) = self.any_idle() else { return };
+        self.migrations += 1;
+        let thread = &mut self.tasks[task as usize];
+        let from = std::mem::replace(&mut thread.cpu, to);
+        if state == State::Running {
+            thread.rest = thread.due_at.saturating_sub(now);
+            thread.due = 0;
+            thread.clock = now;
+            self.start(task, to, now, now + self.os.switch);
+            self.leave(from, now);
+        }
+    }
+}

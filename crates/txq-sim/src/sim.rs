@@ -1,0 +1,57 @@
+//! What a task can ask for beside what an [`Arch`](txq::arch::Arch) offers. All of it is for tasks only, and panics elsewhere.
+
+use crate::engine::{Engine, end_here, engine, random as next_random, sleep, sync};
+use crate::machine::Picos;
+
+fn here() -> *mut Engine {
+    let e = engine();
+    assert!(!e.is_null(), "only a task of a simulated world has a clock and a CPU of it");
+    e
+}
+
+/// Works for a time on what nobody else sees. The task may be ended here when its world's time is over, so it holds no lock;
+/// [`Arch::work`](txq::arch::Arch::work) is for where it may.
+pub fn work(time: Picos) {
+    let e = here();
+    // SAFETY: the engine of the task that calls; no reference to it is alive.
+    unsafe {
+        end_here(e);
+        (*e).spend(time);
+    }
+}
+
+/// The time on the task's clock.
+pub fn now() -> Picos {
+    // SAFETY: as in `work`.
+    unsafe { (*here()).now }
+}
+
+/// Sleeps until a time. As in [`work`], the task may be ended here.
+pub fn sleep_until(at: Picos) {
+    // SAFETY: as in `work`.
+    unsafe { sleep(here(), Some(at)) }
+}
+
+/// Lets all tasks go first whose clocks are not ahead of the caller's.
+pub fn yield_now() {
+    // SAFETY: as in `work`.
+    unsafe { sync(here()) }
+}
+
+/// The CPU that has the task.
+pub fn cpu() -> u32 {
+    // SAFETY: as in `work`.
+    unsafe { (*here()).cpu }
+}
+
+/// A number that looks random. The task has a row of its own, which the world's seed and its own number make.
+pub fn random() -> u64 {
+    // SAFETY: as in `work`.
+    unsafe { next_random(&mut (*here()).me().random) }
+}
+
+/// Whether the world's time is over.
+pub fn is_ending() -> bool {
+    // SAFETY: as in `work`.
+    unsafe { (*here()).ending }
+}
