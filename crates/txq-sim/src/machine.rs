@@ -1,15 +1,31 @@
 //! The machine that is simulated: where its CPUs are, and what an access from one to another's cache line costs.
 //!
 //! A machine is a TOML file; each number in it says in a comment where it is from. Times in files are nanoseconds, with
-//! a fraction where it matters; inside they are [`Picos`], so that sums are exact and the same on every machine.
+//! a fraction where it matters; inside they are [`Picos`], so that sums are exact and the same on every machine. Some
+//! machines are built in ([`Machine::names`]); `txq sim calibrate` writes such a file for the one it runs on.
 
-use serde::Deserialize;
+mod builtin;
+mod check;
+mod error;
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use check::MAX_CPUS;
+pub use error::MachineError;
 
 /// Picoseconds of virtual time.
 pub type Picos = u64;
 
+/// The picoseconds of so many nanoseconds; no number and what is below zero are 0.
+pub fn picos(nanos: f64) -> Picos {
+    (nanos * 1e3).round() as Picos
+}
+
 /// A machine.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// What it is called in reports.
@@ -24,9 +40,71 @@ pub struct Machine {
     pub os: Os,
 }
 
+impl Machine {
+    /// The names of the machines that are built in.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        builtin::ALL.iter().map(|(name, _)| *name)
+    }
+
+    /// The file of a machine that is built in.
+    pub fn text(name: &str) -> Option<&'static str> {
+        builtin::ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
+    /// A machine that is built in.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn named(name: &str) -> Result<Self, MachineError> {
+        match Self::text(name) {
+            Some(text) => Self::parse(text, &format!("{name}.toml")),
+            None => Err(MachineError::unknown(name)),
+        }
+    }
+
+    /// The machine that somebody means: the name of one that is built in, or the path of a file. A path has a `/` in it
+    /// or ends in `.toml`.
+    ///
+    /// # Errors
+    /// As [`named`](Self::named) and [`read`](Self::read).
+    pub fn find(name_or_path: &str) -> Result<Self, MachineError> {
+        let path = name_or_path.contains('/') || name_or_path.ends_with(".toml");
+        if path { Self::read(name_or_path) } else { Self::named(name_or_path) }
+    }
+
+    /// The machine in a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or does not hold a machine.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, MachineError> {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path)
+            .map_err(|source| MachineError::Io { file: path.display().to_string(), source })?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// The machine that a text describes; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// When it is not TOML, a field is missing, unknown or of the wrong type, or a number is out of its bounds.
+    pub fn parse(text: &str, file: &str) -> Result<Self, MachineError> {
+        let machine: Self = toml::from_str(text).map_err(|error| MachineError::syntax(file, text, &error))?;
+        machine.check(file)?;
+        Ok(machine)
+    }
+}
+
+impl Topology {
+    /// How many CPUs there are.
+    pub fn cpus(&self) -> u32 {
+        let all = [self.dies, self.complexes, self.cores, self.threads];
+        all.iter().fold(self.sockets, |cpus, &count| cpus.saturating_mul(count))
+    }
+}
+
 /// Where the CPUs are. CPUs are numbered as Linux numbers them on such a machine: first one thread of every core, socket by
 /// socket, then the cores' second threads in the same order.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
     /// Sockets; each is a NUMA node.
@@ -42,7 +120,10 @@ pub struct Topology {
 }
 
 /// What an access costs, in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+///
+/// The times of a line that another core has are half a round trip of two cores that compare and exchange a value in turn,
+/// which is what the published tables of core-to-core latency say. They include the atomic operation itself.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
     /// A load or store of a line that this core has.
@@ -66,7 +147,7 @@ pub struct Access {
 }
 
 /// What a line does between accesses, in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
     /// Before a line that has come may go on to the next CPU: what its new owner can do with it at least.
@@ -76,7 +157,7 @@ pub struct Line {
 }
 
 /// What the operating system's work costs, in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Os {
     /// A reading of the clock.
@@ -93,7 +174,5 @@ pub struct Os {
     pub spin: f64,
 }
 
-/// `ns` nanoseconds, to the nearest picosecond. Less than nothing is nothing.
-pub fn picos(ns: f64) -> Picos {
-    (ns * 1000.0).round().max(0.0) as Picos
-}
+#[cfg(test)]
+mod tests;
