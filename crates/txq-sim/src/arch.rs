@@ -12,12 +12,18 @@ use txq::arch::{Access, Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Nanos, W
 
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
+use crate::ledger::Phase;
 
 thread_local! {
     /// The clock where no task runs.
     static CLOCK: Cell<Nanos> = const { Cell::new(0) };
     /// Driver calls that the thread is inside of where no task runs.
     static IN_DRIVER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Sets the clock where no task runs.
+pub(crate) fn set_clock(now: Nanos) {
+    CLOCK.set(now);
 }
 
 /// What `relax` waits for: natively a short sleep.
@@ -391,7 +397,15 @@ impl Arch for Sim {
 
     #[inline]
     fn spend(what: Work) {
-        spend(|e| e.prices.of(what));
+        let e = engine();
+        if !e.is_null() {
+            // SAFETY: the engine whose task calls; the reference ends here.
+            unsafe {
+                let eng = &mut *e;
+                eng.begin(Phase::of(what));
+                eng.spend(eng.prices.of(what));
+            }
+        }
     }
 
     #[inline]

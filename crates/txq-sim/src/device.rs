@@ -17,8 +17,11 @@ const WIRE: u64 = 24;
 /// Picoseconds in a nanosecond.
 const PICOS: u64 = 1000;
 
+/// What happens to a frame when it has left the wire: its bytes, and when.
+pub type OnWire = Arc<dyn Fn(&[u8], Nanos) + Send + Sync>;
+
 /// What the card shall be.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Card {
     /// Its txqs.
     pub txqs: u16,
@@ -30,6 +33,8 @@ pub struct Card {
     pub coalesce: Nanos,
     /// Whether senders reap completions, in place of an interrupt's CPU.
     pub inline: bool,
+    /// Who is at the other end.
+    pub peer: Option<OnWire>,
     wire: Arc<Wire>,
 }
 
@@ -41,7 +46,7 @@ struct Wire(Mutex<u64>);
 impl Card {
     /// A card with these txqs, rings and rate.
     pub fn new(txqs: u16, ring: u32, rate: Option<u64>, coalesce: Nanos, inline: bool) -> Self {
-        Self { txqs, ring, rate, coalesce, inline, wire: Arc::default() }
+        Self { txqs, ring, rate, coalesce, inline, peer: None, wire: Arc::default() }
     }
 }
 
@@ -89,12 +94,16 @@ struct Tx<A: Arch> {
 
 impl<A: Arch> Tx<A> {
     /// When a packet that is rung in now will be done.
-    fn done_at(&self, len: usize, now: Nanos) -> Nanos {
+    fn done_at(&self, packet: &Packet<A>, now: Nanos) -> Nanos {
         let mut free = self.card.wire.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bits = (len as u64 + WIRE) * 8;
+        let bits = (packet.len() as u64 + WIRE) * 8;
         let takes = self.card.rate.map_or(0, |rate| bits * 1_000_000_000_000 / rate.max(1));
         *free = (*free).max(now * PICOS) + takes;
         let sent = free.div_ceil(PICOS);
+        drop(free);
+        if let Some(peer) = &self.card.peer {
+            peer(packet.data(), sent);
+        }
         match self.card.coalesce {
             0 => sent,
             period => (sent.saturating_sub(self.phase)).next_multiple_of(period) + self.phase,
@@ -112,7 +121,7 @@ impl<A: Arch> Transmit<A> for Tx<A> {
                 batch.push_front(packet);
                 return Status::Busy { retry: None };
             }
-            let at = self.done_at(packet.len(), now);
+            let at = self.done_at(&packet, now);
             ring.push_back((packet, at));
         }
         Status::Ok

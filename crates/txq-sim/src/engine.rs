@@ -18,6 +18,7 @@ use std::cell::Cell;
 use corosensei::Yielder;
 
 use crate::cache::{Answer, Kind, Lines, NONE};
+use crate::ledger::Phase;
 use crate::machine::{Machine, Picos, picos};
 use crate::os::{Cpu, Mode, OsCosts, State, Thread};
 use crate::prices::PriceList;
@@ -71,7 +72,7 @@ pub(crate) struct Engine {
     pub(crate) migrations: u64,
     pub(crate) queue: Queue,
     /// Taken from the queue by the task that has given its turn away.
-    next: Option<Event>,
+    pub(crate) next: Option<Event>,
     pub(crate) lines: Lines,
     pub(crate) tasks: Vec<Thread>,
     pub(crate) cpus: Vec<Cpu>,
@@ -236,8 +237,10 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     let line = eng.lines.find(key);
     let (cpu, task) = (eng.cpu, eng.current);
     match eng.lines.access(line, cpu, task, eng.now, kind) {
-        Answer::Hit(cost) => eng.now += cost,
+        Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
+            let time = at - eng.now;
+            eng.me().spent().lines += time;
             if at >= eng.queue.first() {
                 // SAFETY: as the caller promises.
                 unsafe { switch_until(e, at, State::InFlight) };
@@ -265,7 +268,8 @@ pub(crate) unsafe fn access_cell(e: *mut Engine, key: u64, kind: Kind) {
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
     if eng.lines.is_private(line, eng.cpu) {
-        eng.now += eng.lines.hit(kind);
+        let cost = eng.lines.hit(kind);
+        eng.spend(cost);
         return eng.note(line);
     }
     // SAFETY: as the caller promises.
@@ -300,12 +304,16 @@ pub(crate) unsafe fn park(e: *mut Engine, deadline: Option<Picos>) -> bool {
     if deadline.is_some_and(|at| at <= eng.now) {
         return true;
     }
+    let began = eng.now;
     eng.lines.wait(line, task);
     eng.start_waiting(deadline);
     // SAFETY: as the caller promises.
     unsafe { switch(e) };
     // SAFETY: a new reference, after the switch.
-    unsafe { (*e).me().expired }
+    let eng = unsafe { &mut *e };
+    let time = eng.now - began;
+    eng.me().spent().waits += time;
+    eng.me().expired
 }
 
 /// Sleeps until it is woken, and if there is a deadline for no longer than that. Ends the task if its world's time is over.
@@ -383,15 +391,24 @@ impl Engine {
                     State::Ready | State::Done => {}
                 }
             }
+            Target::Wake(task) => self.wake_up(task, now),
             Target::Tick(cpu) => self.tick(cpu, event.seq, now),
             Target::Move(task) => self.rehome(task, now),
         }
         None
     }
 
-    /// The clock's own costs, in a task's time.
+    /// Work, in a task's time.
+    #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
         self.now += time;
+        self.me().spent().work += time;
+    }
+
+    /// The task does something else from now on.
+    #[inline]
+    pub(crate) fn begin(&mut self, phase: Phase) {
+        self.me().phase = phase;
     }
 }
 

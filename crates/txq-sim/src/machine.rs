@@ -83,6 +83,28 @@ impl Machine {
         Self::parse(&text, &path.display().to_string())
     }
 
+    /// As [`find`](Self::find), with the fields of `tune` in place of the file's.
+    ///
+    /// # Errors
+    /// As there, for the file and for what it is with those fields.
+    pub fn tuned(name_or_path: &str, tune: &toml::Table) -> Result<Self, MachineError> {
+        fn merge(into: &mut toml::Table, from: &toml::Table) {
+            for (key, value) in from {
+                match (into.get_mut(key), value) {
+                    (Some(toml::Value::Table(mine)), toml::Value::Table(theirs)) => merge(mine, theirs),
+                    _ => drop(into.insert(key.clone(), value.clone())),
+                }
+            }
+        }
+        let machine = Self::find(name_or_path)?;
+        if tune.is_empty() {
+            return Ok(machine);
+        }
+        let mut table = toml::Table::try_from(&machine).expect("a machine was a table");
+        merge(&mut table, tune);
+        Self::parse(&table.to_string(), &format!("{name_or_path}, tuned"))
+    }
+
     /// The machine that a text describes; `file` is what errors call it.
     ///
     /// # Errors

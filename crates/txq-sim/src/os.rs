@@ -20,6 +20,7 @@ use corosensei::Yielder;
 
 use crate::cache::NONE;
 use crate::engine::{Engine, cost, random};
+use crate::ledger::{Ledger, Phase, Spent};
 use crate::machine::{self, Picos};
 use crate::queue::Target;
 use crate::topology::Distance;
@@ -85,6 +86,10 @@ pub(crate) struct Thread {
     pub(crate) yielder: *const Yielder<(), ()>,
     pub(crate) busy: Picos,
     pub(crate) spinning: Picos,
+    /// It goes before all that are not, and takes the CPU from them: an interrupt's work.
+    pub(crate) urgent: bool,
+    pub(crate) phase: Phase,
+    pub(crate) ledger: Ledger,
 }
 
 impl Thread {
@@ -105,7 +110,16 @@ impl Thread {
             yielder: std::ptr::null(),
             busy: 0,
             spinning: 0,
+            urgent: false,
+            phase: Phase::Private,
+            ledger: Ledger::default(),
         }
+    }
+
+    /// Where its time goes at this moment.
+    #[inline]
+    pub(crate) fn spent(&mut self) -> &mut Spent {
+        self.ledger.at(self.phase)
     }
 }
 
@@ -266,8 +280,17 @@ impl Engine {
         if self.cpus[cpu as usize].current == NONE {
             return self.start(task, cpu, now, now + latency);
         }
-        self.tasks[task as usize].state = State::Ready;
-        self.cpus[cpu as usize].ready.push_back(task);
+        let thread = &mut self.tasks[task as usize];
+        thread.state = State::Ready;
+        let urgent = thread.urgent;
+        let c = &mut self.cpus[cpu as usize];
+        let current = c.current as usize;
+        if urgent && !self.tasks[current].urgent {
+            c.ready.push_front(task);
+            c.slice_end = now;
+        } else {
+            c.ready.push_back(task);
+        }
         self.waiting += 1;
         self.wanted(cpu, now);
     }

@@ -43,6 +43,23 @@ impl Default for Prices {
     }
 }
 
+impl Prices {
+    /// Each with its name.
+    pub(crate) fn all(&self) -> [(&'static str, f64); 8] {
+        let Self { alloc, free, xmit, enqueue, dequeue, doorbell, drive, reap } = *self;
+        [
+            ("alloc", alloc),
+            ("free", free),
+            ("xmit", xmit),
+            ("enqueue", enqueue),
+            ("dequeue", dequeue),
+            ("doorbell", doorbell),
+            ("drive", drive),
+            ("reap", reap),
+        ]
+    }
+}
+
 /// The same in picoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PriceList {

@@ -26,6 +26,8 @@ pub(crate) enum Target {
     Tick(u32),
     /// A task is moved to another CPU.
     Move(u32),
+    /// A task is woken, if it sleeps.
+    Wake(u32),
 }
 
 /// Time, number and target in one integer that compares as events do.
@@ -38,6 +40,7 @@ fn key(event: Event) -> Key {
         Target::Task(i) => (0, i),
         Target::Tick(i) => (1, i),
         Target::Move(i) => (2, i),
+        Target::Wake(i) => (3, i),
     };
     u128::from(event.at) << 64 | u128::from(event.seq << TARGET | kind << INDEX | u64::from(index))
 }
@@ -48,7 +51,8 @@ fn event(key: Key) -> Event {
     let target = match low >> INDEX & 3 {
         0 => Target::Task(index),
         1 => Target::Tick(index),
-        _ => Target::Move(index),
+        2 => Target::Move(index),
+        _ => Target::Wake(index),
     };
     Event { at: (key >> 64) as u64, seq: low >> TARGET, target }
 }
@@ -151,7 +155,10 @@ mod tests {
             if i % 3 == 0 && !list.is_empty() {
                 let (first, seq) = queue.replace_first(at, Target::Task(i));
                 list.sort_unstable();
-                assert_eq!((first.at, first.seq, first.target), (list[0].0, list[0].1, Target::Task(list[0].2)));
+                assert_eq!(
+                    (first.at, first.seq, first.target),
+                    (list[0].0, list[0].1, Target::Task(list[0].2))
+                );
                 list[0] = (at, seq, i);
             } else if i % 5 < 4 {
                 list.push((at, queue.put(at, Target::Task(i)), i));

@@ -1,7 +1,9 @@
 //! What a task can ask for beside what an [`Arch`](txq::arch::Arch) offers. All of it is for tasks only, and panics elsewhere.
 
 use crate::engine::{Engine, end_here, engine, random as next_random, sleep, sync};
+use crate::ledger::Phase;
 use crate::machine::Picos;
+use crate::queue::Target;
 
 fn here() -> *mut Engine {
     let e = engine();
@@ -16,6 +18,7 @@ pub fn work(time: Picos) {
     // SAFETY: the engine of the task that calls; no reference to it is alive.
     unsafe {
         end_here(e);
+        (*e).begin(Phase::Private);
         (*e).spend(time);
     }
 }
@@ -48,6 +51,18 @@ pub fn cpu() -> u32 {
 pub fn random() -> u64 {
     // SAFETY: as in `work`.
     unsafe { next_random(&mut (*here()).me().random) }
+}
+
+/// Has a task that sleeps, by its number, woken at a time: what a device's interrupt does. Nobody pays for it.
+pub fn interrupt(task: u32, at: Picos) {
+    // SAFETY: as in `work`.
+    unsafe { (*here()).put(at, Target::Wake(task)) };
+}
+
+/// The number of the task that calls, from 0 on, in the order in which tasks were made.
+pub fn task() -> u32 {
+    // SAFETY: as in `work`.
+    unsafe { (*here()).current }
 }
 
 /// Whether the world's time is over.

@@ -7,7 +7,9 @@ use std::panic::{self, AssertUnwindSafe};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
+use crate::arch;
 use crate::engine::{Ended, Engine, Entered, engine, finish, random};
+use crate::ledger::Ledger;
 use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
 use crate::prices::{PriceList, Prices};
@@ -34,6 +36,8 @@ pub struct Task {
     pub cpu: Option<u32>,
     /// When it begins.
     pub start: Picos,
+    /// Whether it is an interrupt's work: it takes its CPU from every task that is not.
+    pub urgent: bool,
 }
 
 /// What a task had of the CPUs.
@@ -121,6 +125,7 @@ impl World {
         let cpu = task.cpu.unwrap_or((seed % u64::from(cpus)) as u32);
         eng.lines.add_task();
         let mut thread = Thread::new(task.name, task.cpu, cpu, seed);
+        thread.urgent = task.urgent;
         thread.due = eng.put(task.start, crate::queue::Target::Task(id));
         eng.tasks.push(thread);
         eng.plan_move(id, task.start);
@@ -136,11 +141,12 @@ impl World {
     /// # Panics
     /// With what a task panics with.
     pub fn run(mut self, until: Picos) -> Outcome {
+        self.advance(until);
         let e: *mut Engine = &raw mut *self.engine;
         let entered = Entered::new(e);
-        let left = self.go(e, until, u64::MAX);
         // SAFETY: no task runs, so nothing else has a reference.
         let eng = unsafe { &mut *e };
+        let left = eng.next.take();
         let now = if left.is_some() { until } else { eng.now };
         let mut outcome = Outcome {
             hash: eng.hash,
@@ -177,6 +183,39 @@ impl World {
             panic::resume_unwind(payload);
         }
         outcome
+    }
+
+    /// Runs until a time, or until no task has anything to do any more. The world stands then, and what its tasks use can be
+    /// looked at from outside.
+    ///
+    /// # Panics
+    /// With what a task panics with, when the world is [run](World::run) to its end.
+    pub fn advance(&mut self, until: Picos) {
+        let e: *mut Engine = &raw mut *self.engine;
+        let _entered = Entered::new(e);
+        let left = self.go(e, until, u64::MAX);
+        self.engine.next = left;
+        arch::set_clock(until / 1000);
+    }
+
+    /// What each CPU did until `now`, where the world stands.
+    pub fn uses(&mut self, now: Picos) -> Vec<CpuUse> {
+        self.engine.uses(now)
+    }
+
+    /// Times that a task got a CPU.
+    pub fn switches(&self) -> u64 {
+        self.engine.switches
+    }
+
+    /// Tasks that have a CPU or wait for one (`vmstat`'s r).
+    pub fn runnable(&self) -> usize {
+        self.engine.tasks.iter().filter(|t| !matches!(t.state, State::Sleeping | State::Done)).count()
+    }
+
+    /// Where the time of each task went, by its name.
+    pub fn ledgers(&self) -> Vec<(&str, Ledger)> {
+        self.engine.tasks.iter().map(|t| (t.name.as_str(), t.ledger)).collect()
     }
 
     /// Has events happen until a time; returns the one that is later.

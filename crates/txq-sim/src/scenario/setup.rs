@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use toml::Table;
 
+use crate::prices::Prices;
+
 /// One point of a scenario. Times are in the units that their names say; nanoseconds where nothing is said.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -189,54 +191,7 @@ pub enum Workload {
         passes: u32,
         /// Work of a request between two passes.
         private: f64,
-        /// Threads that work on requests.
-        threads: u32,
     },
-    /// Frames of a capture, at its pace or as fast as can be.
-    Trace {
-        /// The capture, pcap or pcapng.
-        file: String,
-        /// Threads among which its flows are dealt.
-        senders: u32,
-        /// How many times faster than it was recorded; 0 for as fast as can be.
-        speed: f64,
-        /// Work of the sender on each packet.
-        private: f64,
-    },
-}
-
-/// What the plain work on a packet costs, in nanoseconds, beside the lines that it moves.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Prices {
-    /// To get a buffer and to fill it.
-    pub alloc: f64,
-    /// To free one.
-    pub free: f64,
-    /// The qdisc's enqueue.
-    pub enqueue: f64,
-    /// The qdisc's dequeue.
-    pub dequeue: f64,
-    /// The driver's descriptor.
-    pub drive: f64,
-    /// The driver's doorbell, once a batch.
-    pub kick: f64,
-    /// A completion's descriptor.
-    pub complete: f64,
-}
-
-impl Default for Prices {
-    fn default() -> Self {
-        Self {
-            alloc: 40.0,
-            free: 30.0,
-            enqueue: 60.0,
-            dequeue: 60.0,
-            drive: 80.0,
-            kick: 100.0,
-            complete: 30.0,
-        }
-    }
 }
 
 impl Setup {
@@ -261,11 +216,7 @@ impl Setup {
         within("device.txqs", self.device.txqs.into(), 1.0, 4096.0)?;
         within("device.ring", self.device.ring.into(), 16.0, 65_536.0)?;
         within("device.coalesce_us", self.device.coalesce_us, 0.0, 100_000.0)?;
-        let Prices { alloc, free, enqueue, dequeue, drive, kick, complete } = self.prices;
-        let prices = [alloc, free, enqueue, dequeue, drive, kick, complete];
-        for (name, price) in
-            ["alloc", "free", "enqueue", "dequeue", "drive", "kick", "complete"].iter().zip(prices)
-        {
+        for (name, price) in self.prices.all() {
             within(&format!("prices.{name}"), price, 0.0, 1e6)?;
         }
         let many = |name: &str, value: u32| within(&format!("workload.{name}"), value.into(), 1.0, 16_384.0);
@@ -285,16 +236,10 @@ impl Setup {
             Workload::Pktgen { threads, bytes: b, private } => {
                 many("threads", *threads).and(bytes(*b)).and(work(*private))
             }
-            Workload::Proxy { connections, bytes: b, passes, private, threads } => {
+            Workload::Proxy { connections, bytes: b, passes, private } => {
                 many("connections", *connections)?;
                 many("passes", *passes)?;
-                many("threads", *threads)?;
                 bytes(*b).and(work(*private))
-            }
-            Workload::Trace { senders, speed, private, .. } => {
-                many("senders", *senders)?;
-                within("workload.speed", *speed, 0.0, 1e6)?;
-                work(*private)
             }
         }
     }

@@ -1,0 +1,18 @@
+//! Runs the points of a scenario and prints their figures: `cargo run --release -p txq-sim --example point -- p0-pinned`.
+
+use txq_sim::run;
+use txq_sim::scenario::{Change, Scenario};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let scenario = Scenario::open(&args.next().unwrap_or_else(|| "p0-pinned".into()))?;
+    let changes = args.map(|text| text.parse::<Change>()).collect::<Result<Vec<_>, _>>()?;
+    for point in scenario.points() {
+        let began = std::time::Instant::now();
+        let report = run::run(&scenario.setup(point, &changes)?)?;
+        let took = began.elapsed();
+        println!("{point}: {} accesses in {took:.1?}, hash {:016x}", report.accesses, report.hash);
+        report.figures.iter().for_each(|(name, value)| println!("  {name:28}{value:14.3}"));
+    }
+    Ok(())
+}

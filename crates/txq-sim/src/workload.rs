@@ -1,0 +1,172 @@
+//! Who sends what: the tasks of a scenario's workload.
+
+mod answers;
+mod pktgen;
+mod proxy;
+mod rr;
+mod udp;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use txq::{NetDev, Sender};
+
+use crate::arch::Sim;
+use crate::machine::Picos;
+use crate::scenario::setup::{Device, Setup, Workload};
+use crate::sim;
+use crate::world::{Task, World};
+
+pub(crate) use answers::Answers;
+
+/// Buffers of a pool, at most.
+const MOST_BUFFERS: u32 = 1 << 20;
+
+/// Transactions or requests that are done, of all tasks. It costs nothing: nobody counts so in what is simulated.
+#[derive(Debug, Default)]
+pub(crate) struct Done(Cell<u64>);
+
+impl Done {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.get()
+    }
+
+    fn one(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+impl Workload {
+    pub(crate) fn bytes(&self) -> u32 {
+        match *self {
+            Self::UdpStream { bytes, .. }
+            | Self::TcpRr { bytes, .. }
+            | Self::Pktgen { bytes, .. }
+            | Self::Proxy { bytes, .. } => bytes,
+        }
+    }
+
+    /// Tasks that send.
+    pub(crate) fn senders(&self) -> u32 {
+        match *self {
+            Self::UdpStream { senders, .. } => senders,
+            Self::TcpRr { pairs, .. } => pairs,
+            Self::Pktgen { threads, .. } => threads,
+            Self::Proxy { connections, .. } => connections,
+        }
+    }
+
+    /// Whether its tasks stay where they are.
+    pub(crate) fn is_pinned(&self) -> bool {
+        match *self {
+            Self::UdpStream { pinned, .. } => pinned,
+            Self::Pktgen { .. } => true,
+            Self::TcpRr { .. } | Self::Proxy { .. } => false,
+        }
+    }
+
+    /// As many buffers as can be in use: what senders may have on their way, their stocks, and what rings and queues keep.
+    pub(crate) fn buffers(&self, device: &Device) -> u32 {
+        let credit = match *self {
+            Self::UdpStream { credit, .. } => u32::try_from(credit).unwrap_or(MOST_BUFFERS),
+            Self::Pktgen { .. } => 2 * device.ring,
+            Self::TcpRr { .. } | Self::Proxy { .. } => 4,
+        };
+        let tasks = self.senders() + u32::from(device.txqs);
+        let stock = (2 * txq::pool::CACHE_SIZE) as u32 + 2 * txq::pool::DEFER_MAX;
+        self.senders().saturating_mul(credit).saturating_add(tasks.saturating_mul(stock)).min(MOST_BUFFERS)
+    }
+}
+
+/// Who answers, if the workload has somebody.
+pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
+    match setup.workload {
+        Workload::TcpRr { pairs, private, round_trip_us, .. } => {
+            Some(Answers::new(pairs, cpus, private * rr::ANSWER, round_trip_us * 1e3))
+        }
+        _ => None,
+    }
+}
+
+/// Makes the tasks that send.
+pub(crate) fn spawn(setup: &Setup, world: &mut World, dev: &Rc<NetDev<Sim>>, done: &Rc<Done>) {
+    match setup.workload {
+        Workload::UdpStream { senders, bytes, credit, private, pinned } => {
+            for n in 0..senders {
+                let task = task("udp", n, senders, pinned.then(|| n % world.cpus()));
+                let udp = udp::Udp { bytes: bytes as usize, credit, private };
+                let dev = dev.clone();
+                world.spawn(task, move || udp.run(&dev, n));
+            }
+        }
+        Workload::TcpRr { pairs, bytes, private, .. } => {
+            for n in 0..pairs {
+                let rr = rr::Pair { number: n, bytes: bytes as usize, private };
+                let (dev, done) = (dev.clone(), done.clone());
+                world.spawn(task("rr", n, pairs, None), move || rr.run(&dev, &done));
+            }
+        }
+        Workload::Pktgen { threads, bytes, private } => {
+            for n in 0..threads {
+                let task = task("pktgen", n, threads, Some(n % world.cpus()));
+                let dev = dev.clone();
+                world.spawn(task, move || pktgen::run(&dev, n, bytes as usize, private));
+            }
+        }
+        Workload::Proxy { connections, bytes, passes, private } => {
+            for n in 0..connections {
+                let proxy = proxy::Proxy { number: n, bytes: bytes as usize, passes, private };
+                let (dev, done) = (dev.clone(), done.clone());
+                world.spawn(task("request", n, connections, None), move || proxy.run(&dev, &done));
+            }
+        }
+    }
+}
+
+/// The time in which tasks begin, one after the other: those that began together would stay in step.
+const BEGINNING: Picos = 50_000_000;
+
+fn task(kind: &str, number: u32, of: u32, cpu: Option<u32>) -> Task {
+    let start = BEGINNING * u64::from(number) / u64::from(of);
+    Task { name: format!("{kind} {number}"), cpu, start, urgent: false }
+}
+
+/// Private work of about `nanos`, up to a tenth more or less: tasks that all do the same would stay in step.
+fn work(nanos: f64) {
+    let part = 0.9 + 0.2 * (sim::random() >> 11) as f64 / (1_u64 << 53) as f64;
+    sim::work((nanos * part * 1e3) as Picos);
+}
+
+/// A frame of the sender's flow: Ethernet, IPv4 and UDP headers that differ by the flow's number.
+fn send(sender: &mut Sender<Sim>, flow: u32, bytes: usize) -> bool {
+    let Ok(mut packet) = sender.alloc(bytes) else { return false };
+    let data = packet.data_mut();
+    data.fill(0);
+    let header = frame(flow);
+    let n = header.len().min(data.len());
+    data[..n].copy_from_slice(&header[..n]);
+    // What becomes of it is counted where it happens.
+    let _verdict = sender.xmit(packet);
+    true
+}
+
+/// Headers of a flow: its number is the source's address and port.
+fn frame(flow: u32) -> [u8; 42] {
+    let mut frame = [0; 42];
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&28_u16.to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[26..30].copy_from_slice(&(0x0A00_0000 | flow).to_be_bytes());
+    frame[30..34].copy_from_slice(&0x0AFF_0001_u32.to_be_bytes());
+    frame[34..36].copy_from_slice(&(flow as u16 | 0x8000).to_be_bytes());
+    frame[36..38].copy_from_slice(&9_u16.to_be_bytes());
+    frame[38..40].copy_from_slice(&8_u16.to_be_bytes());
+    frame
+}
+
+/// The flow of a frame.
+fn flow_of(frame: &[u8]) -> Option<u32> {
+    let address = frame.get(26..30)?;
+    Some(u32::from_be_bytes(address.try_into().ok()?) & 0x00FF_FFFF)
+}
