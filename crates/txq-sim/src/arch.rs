@@ -289,7 +289,10 @@ impl Event for Sleep {
                 let eng = &mut *e;
                 let now = eng.now;
                 eng.wake_up(sleeper - 1, now);
-                eng.spend(eng.os.wake);
+                // An interrupt is the device's work.
+                if !eng.tasks[sleeper as usize - 1].urgent {
+                    eng.spend(eng.os.wake);
+                }
             }
         }
     }

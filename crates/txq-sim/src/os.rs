@@ -420,8 +420,11 @@ impl Engine {
     /// A sleeper wakes up.
     pub(crate) fn wake_up(&mut self, task: u32, now: Picos) {
         if self.tasks[task as usize].state == State::Sleeping {
-            self.tasks[task as usize].due = 0;
-            self.ready(task, now, self.os.wakeup);
+            let thread = &mut self.tasks[task as usize];
+            thread.due = 0;
+            // An interrupt needs no scheduler.
+            let latency = if thread.urgent { self.os.switch / 2 } else { self.os.wakeup };
+            self.ready(task, now, latency);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod figures;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use txq::NetDev;
@@ -20,6 +21,7 @@ use crate::ledger::Ledger;
 use crate::machine::{Machine, Picos};
 use crate::os::CpuUse;
 use crate::scenario::setup::{Completions, Pool, Setup, Steering};
+use crate::sim;
 use crate::workload::{self, Done};
 use crate::world::{Task, World};
 
@@ -27,6 +29,8 @@ use crate::world::{Task, World};
 const MS: f64 = 1e9;
 /// Times that the tasks that can run are counted while a point is measured.
 const SAMPLES: u64 = 64;
+/// How long somebody may take to read all counters, at most.
+const WATCHED: Picos = 2_000_000_000;
 /// How often a thread that is not pinned is moved to another CPU, about: load balancing and wake-ups elsewhere.
 const REHOME: Picos = 4_000_000_000;
 
@@ -64,10 +68,8 @@ pub struct Report {
     pub accesses: u64,
 }
 
-/// What is read before and after the time that is measured.
+/// What is read of the world before and after the time that is measured.
 struct Reading {
-    stats: DeviceStats,
-    xmit: Log2,
     used: CpuUse,
     switches: u64,
     senders: Ledger,
@@ -112,17 +114,17 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     workload::spawn(setup, &mut world, &dev, &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
+    let watch = Watch::spawn(&mut world, &dev, begin, end);
     world.advance(begin);
-    dev.set_contention(true);
-    let before = read(&mut world, &dev, &done, begin);
+    let before = read(&mut world, &done, begin);
     let mut runnable = 0;
     for sample in 1..=SAMPLES {
         world.advance(begin + (end - begin) * sample / SAMPLES);
         runnable += world.runnable();
     }
-    let after = read(&mut world, &dev, &done, end);
-    let contention = dev.contention().unwrap_or_default();
-    let outcome = world.run(end);
+    let after = read(&mut world, &done, end);
+    let outcome = world.run(end + WATCHED);
+    let Seen { readings: [sent, seen], contention } = watch.take().map_err(|e| failed(&e))?;
     if outcome.stuck.is_empty() {
         dev.audit().map_err(|e| failed(&format_args!("packets were lost: {e}")))?;
     }
@@ -132,7 +134,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
         seconds: (end - begin) as f64 / 1e12,
         figures: Figures::new(),
         contention,
-        xmit: minus(&after.xmit, &before.xmit),
+        xmit: minus(&seen.1, &sent.1),
         senders: after.senders.since(&before.senders),
         interrupts: after.interrupts.since(&before.interrupts),
         interrupted: device.txqs.into(),
@@ -145,9 +147,9 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
         accesses: outcome.accesses,
     };
     let counts = figures::Counts {
-        packets: after.stats.sent - before.stats.sent,
-        bytes: after.stats.bytes_sent - before.stats.bytes_sent,
-        drops: after.stats.dropped.total() - before.stats.dropped.total(),
+        packets: seen.0.sent - sent.0.sent,
+        bytes: seen.0.bytes_sent - sent.0.bytes_sent,
+        drops: seen.0.dropped.total() - sent.0.dropped.total(),
         switches: after.switches - before.switches,
         done: after.done - before.done,
         runnable: runnable as f64 / SAMPLES as f64,
@@ -156,7 +158,44 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     Ok(report)
 }
 
-fn read(world: &mut World, dev: &NetDev<Sim>, done: &Done, now: Picos) -> Reading {
+/// Somebody in the world who reads the device's counters, for which one may have to wait for a lock.
+struct Watch(Rc<RefCell<Vec<(DeviceStats, Log2)>>>, Rc<RefCell<Option<ContentionReport>>>);
+
+/// What was seen.
+struct Seen {
+    readings: [(DeviceStats, Log2); 2],
+    contention: ContentionReport,
+}
+
+impl Watch {
+    /// Reads at `begin` and at `end`, and has contention recorded in between. It is on the last CPU for that moment.
+    fn spawn(world: &mut World, dev: &Rc<NetDev<Sim>>, begin: Picos, end: Picos) -> Self {
+        let watch = Self(Rc::default(), Rc::default());
+        let cpu = Some(world.cpus() - 1);
+        let task = Task { name: "irq watch".into(), cpu, urgent: true, start: begin };
+        let (readings, contention, dev) = (watch.0.clone(), watch.1.clone(), dev.clone());
+        world.spawn(task, move || {
+            let read = || readings.borrow_mut().push((dev.stats(), dev.xmit_times()));
+            dev.set_contention(true);
+            read();
+            sim::sleep_until(end);
+            read();
+            *contention.borrow_mut() = dev.contention();
+            loop {
+                sim::sleep_until(Picos::MAX / 2);
+            }
+        });
+        watch
+    }
+
+    fn take(self) -> Result<Seen, String> {
+        let late = || format!("the counters could not be read within {} ms", WATCHED as f64 / MS);
+        let readings: [_; 2] = self.0.take().try_into().map_err(|_| late())?;
+        Ok(Seen { readings, contention: self.1.take().ok_or_else(late)? })
+    }
+}
+
+fn read(world: &mut World, done: &Done, now: Picos) -> Reading {
     let mut used = CpuUse::default();
     for cpu in world.uses(now) {
         used.busy += cpu.busy;
@@ -169,15 +208,7 @@ fn read(world: &mut World, dev: &NetDev<Sim>, done: &Done, now: Picos) -> Readin
         of.add(&ledger);
     }
     let switches = world.switches();
-    Reading {
-        stats: dev.stats(),
-        xmit: dev.xmit_times(),
-        used,
-        switches,
-        senders,
-        interrupts,
-        done: done.get(),
-    }
+    Reading { used, switches, senders, interrupts, done: done.get() }
 }
 
 /// What was recorded since.
