@@ -7,6 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
 
+use crate::arch;
 use crate::engine::{Ended, Engine, Entered, engine, finish, random};
 use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
@@ -16,7 +17,7 @@ use crate::queue::Event;
 /// Bytes of a task's stack; memory only where it is used.
 const STACK: usize = 256 * 1024;
 /// Events that tasks have to come to an end when their world's time is over.
-const ENDING: u64 = 20_000_000;
+const ENDING: u64 = 5_000_000;
 
 thread_local! {
     /// Stacks of tasks that are gone.
@@ -58,6 +59,8 @@ pub struct Outcome {
     pub now: Picos,
     /// What each CPU did.
     pub cpus: Vec<CpuUse>,
+    /// What each task had of them, in the order in which they were made.
+    pub tasks: Vec<TaskUse>,
     /// Times that a task got a CPU.
     pub switches: u64,
     /// Times that it was another CPU than before.
@@ -86,6 +89,7 @@ pub struct World {
 impl World {
     /// A machine without tasks. `seed` is where all that looks random comes from.
     pub fn new(machine: &Machine, seed: u64) -> Self {
+        arch::begin(seed);
         let prices = PriceList::new(&Prices::default());
         Self { engine: Box::new(Engine::new(machine, prices, seed)), tasks: Vec::new() }
     }
@@ -147,6 +151,7 @@ impl World {
             accesses: eng.accesses,
             now,
             cpus: eng.uses(now),
+            tasks: eng.tasks.iter().map(task_use).collect(),
             switches: eng.switches,
             migrations: eng.migrations,
             stuck: Vec::new(),
@@ -162,6 +167,7 @@ impl World {
             self.go(e, Picos::MAX, ENDING);
         }
         drop(entered);
+        arch::end(now);
         // SAFETY: as above.
         let eng = unsafe { &mut *e };
         for (task, thread) in self.tasks.iter_mut().zip(&eng.tasks) {
@@ -213,6 +219,10 @@ impl World {
             STACKS.with_borrow_mut(|stacks| stacks.push(stack));
         }
     }
+}
+
+fn task_use(thread: &Thread) -> TaskUse {
+    TaskUse { name: thread.name.clone(), busy: thread.busy, spinning: thread.spinning }
 }
 
 /// A task's life.
