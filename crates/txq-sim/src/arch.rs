@@ -1,7 +1,8 @@
 //! The data plane's view of the machine: [`Sim`], an [`Arch`] whose accesses the engine orders and charges for.
 //!
 //! Outside of a task, as when a device is built before the world runs and looked at afterwards, accesses cost nothing and
-//! the clock stands, but that a [`relax`](Arch::relax) advances it.
+//! the clock stands, but that a [`relax`](Arch::relax) advances it. [`World::new`](crate::World::new) sets it to 0, and what
+//! looks random to its seed: make the world first and then what shall run in it.
 //!
 //! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value is another.
 
@@ -13,17 +14,26 @@ use txq::arch::{Access, Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Nanos, W
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
 use crate::ledger::Phase;
+use crate::machine::Picos;
 
 thread_local! {
     /// The clock where no task runs.
     static CLOCK: Cell<Nanos> = const { Cell::new(0) };
+    /// Where numbers come from that look random, where no task runs.
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
     /// Driver calls that the thread is inside of where no task runs.
     static IN_DRIVER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Sets the clock where no task runs.
-pub(crate) fn set_clock(now: Nanos) {
-    CLOCK.set(now);
+/// A world begins on this thread, at time 0.
+pub(crate) fn begin(seed: u64) {
+    CLOCK.set(0);
+    RANDOM.set(seed);
+}
+
+/// A world has ended.
+pub(crate) fn end(now: Picos) {
+    CLOCK.set(now / 1000);
 }
 
 /// What `relax` waits for: natively a short sleep.
@@ -392,6 +402,18 @@ impl Arch for Sim {
         let depth: *const Cell<u32> = unsafe { &raw const *(*e).me().in_driver };
         // SAFETY: as above; only this task uses it.
         f(unsafe { &*depth })
+    }
+
+    fn random() -> u64 {
+        let e = engine();
+        if e.is_null() {
+            let mut state = RANDOM.get();
+            let random = engine::random(&mut state);
+            RANDOM.set(state);
+            return random;
+        }
+        // SAFETY: the engine whose task calls.
+        unsafe { engine::random(&mut (*e).me().random) }
     }
 
     fn work(ns: u64) {

@@ -216,8 +216,15 @@ unsafe fn sync_slow(e: *mut Engine) {
             }
         } else if eng.now >= eng.queue.first() {
             let now = eng.now;
-            // SAFETY: as the caller promises.
-            unsafe { switch_until(e, now, State::Running) };
+            // It is the first when it comes back: others of the same time come after it.
+            // SAFETY: as the caller promises; a new reference, after the switch.
+            let eng = unsafe {
+                switch_until(e, now, State::Running);
+                &mut *e
+            };
+            if !eng.cpus[eng.cpu as usize].resched {
+                return;
+            }
         } else {
             return eng.look();
         }

@@ -158,6 +158,8 @@ pub(crate) struct Cpu {
     mode: Mode,
     since: Picos,
     used: CpuUse,
+    /// What of it tasks were charged for.
+    charged: CpuUse,
 }
 
 impl Cpu {
@@ -173,6 +175,7 @@ impl Cpu {
             mode: Mode::Idle,
             since: 0,
             used: CpuUse::default(),
+            charged: CpuUse::default(),
         }
     }
 }
@@ -195,19 +198,23 @@ impl Engine {
     pub(crate) fn uses(&mut self, now: Picos) -> Vec<CpuUse> {
         (0..self.cpus.len())
             .map(|cpu| {
-                let mode = self.cpus[cpu].mode;
-                self.set_mode(cpu as u32, mode, now);
+                self.settle(cpu as u32, now);
                 self.cpus[cpu].used
             })
             .collect()
     }
 
-    /// What the CPU did since the task has it is the task's.
-    fn charge(&mut self, cpu: u32, before: CpuUse) {
-        let c = &self.cpus[cpu as usize];
-        let thread = &mut self.tasks[c.current as usize];
-        thread.busy += c.used.busy - before.busy;
-        thread.spinning += c.used.spinning - before.spinning;
+    /// What the CPU did until `now` is added up, for it and for the task that has it.
+    fn settle(&mut self, cpu: u32, now: Picos) {
+        let mode = self.cpus[cpu as usize].mode;
+        self.set_mode(cpu, mode, now);
+        let c = &mut self.cpus[cpu as usize];
+        let before = std::mem::replace(&mut c.charged, c.used);
+        if c.current != NONE {
+            let thread = &mut self.tasks[c.current as usize];
+            thread.busy += c.used.busy - before.busy;
+            thread.spinning += c.used.spinning - before.spinning;
+        }
     }
 }
 
@@ -215,6 +222,7 @@ impl Engine {
 impl Engine {
     /// The CPU's task leaves it, and the next one comes.
     fn leave(&mut self, cpu: u32, now: Picos) {
+        self.settle(cpu, now);
         let c = &mut self.cpus[cpu as usize];
         c.current = NONE;
         c.resched = false;
@@ -257,6 +265,7 @@ impl Engine {
         // A wake-up is no work; a switch is.
         self.set_mode(cpu, Mode::Busy, if idle { at.max(now) } else { now });
         let c = &mut self.cpus[cpu as usize];
+        c.charged = c.used;
         c.current = task;
         c.slice_end = at + self.os.slice;
         let slice_end = c.slice_end;

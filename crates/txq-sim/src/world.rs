@@ -18,7 +18,7 @@ use crate::queue::Event;
 /// Bytes of a task's stack; memory only where it is used.
 const STACK: usize = 256 * 1024;
 /// Events that tasks have to come to an end when their world's time is over.
-const ENDING: u64 = 20_000_000;
+const ENDING: u64 = 5_000_000;
 
 thread_local! {
     /// Stacks of tasks that are gone.
@@ -62,6 +62,8 @@ pub struct Outcome {
     pub now: Picos,
     /// What each CPU did.
     pub cpus: Vec<CpuUse>,
+    /// What each task had of them, in the order in which they were made.
+    pub tasks: Vec<TaskUse>,
     /// Times that a task got a CPU.
     pub switches: u64,
     /// Times that it was another CPU than before.
@@ -90,6 +92,7 @@ pub struct World {
 impl World {
     /// A machine without tasks. `seed` is where all that looks random comes from.
     pub fn new(machine: &Machine, seed: u64) -> Self {
+        arch::begin(seed);
         let prices = PriceList::new(&Prices::default());
         Self { engine: Box::new(Engine::new(machine, prices, seed)), tasks: Vec::new() }
     }
@@ -153,6 +156,7 @@ impl World {
             accesses: eng.accesses,
             now,
             cpus: eng.uses(now),
+            tasks: eng.tasks.iter().map(task_use).collect(),
             switches: eng.switches,
             migrations: eng.migrations,
             stuck: Vec::new(),
@@ -168,6 +172,7 @@ impl World {
             self.go(e, Picos::MAX, ENDING);
         }
         drop(entered);
+        arch::end(now);
         // SAFETY: as above.
         let eng = unsafe { &mut *e };
         for (task, thread) in self.tasks.iter_mut().zip(&eng.tasks) {
@@ -195,7 +200,7 @@ impl World {
         let _entered = Entered::new(e);
         let left = self.go(e, until, u64::MAX);
         self.engine.next = left;
-        arch::set_clock(until / 1000);
+        arch::end(until);
     }
 
     /// What each CPU did until `now`, where the world stands.
@@ -252,6 +257,10 @@ impl World {
             STACKS.with_borrow_mut(|stacks| stacks.push(stack));
         }
     }
+}
+
+fn task_use(thread: &Thread) -> TaskUse {
+    TaskUse { name: thread.name.clone(), busy: thread.busy, spinning: thread.spinning }
 }
 
 /// A task's life.

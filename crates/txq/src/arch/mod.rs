@@ -13,6 +13,7 @@ mod native;
 
 pub use native::{Native, NativeCell, NativeEvent};
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 
 /// Nanoseconds on the clock of the `Arch`; natively `CLOCK_MONOTONIC`, the clock of departure times (`SO_TXTIME`'s
@@ -51,6 +52,10 @@ pub trait Arch: Sized + Send + Sync + 'static {
     /// through other devices. Where threads are not told apart, nobody is ever inside of one.
     fn in_driver<R>(f: impl FnOnce(&std::cell::Cell<u32>) -> R) -> R {
         f(&std::cell::Cell::new(0))
+    }
+    /// A number that nobody can guess, to choose a secret with; in a simulation one that the seed makes.
+    fn random() -> u64 {
+        RandomState::new().hash_one(0)
     }
     /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
     fn work(_ns: u64) {}

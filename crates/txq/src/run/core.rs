@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::arch::Arch;
+use crate::arch::{Access, Arch, Work};
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::Root;
@@ -243,12 +243,22 @@ impl<A: Arch> Core<A> {
         self.requeued.append(&mut one);
     }
 
+    /// The qdisc is about to be used.
+    #[inline(always)]
+    pub(super) fn touch_qdisc(&self) {
+        if let Some(qdisc) = &self.qdisc {
+            A::touch(&raw const **qdisc, Access::Write);
+        }
+    }
+
     /// Dequeues from the qdisc itself.
     fn pull(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        self.touch_qdisc();
         if let Some(qdisc) = &mut self.qdisc {
             let mut qcx =
                 Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
             qdisc.dequeue_batch(budget, out, &mut qcx);
+            A::spend(Work::Dequeue(out.len()));
         }
     }
 }
