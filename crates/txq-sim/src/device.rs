@@ -93,20 +93,22 @@ struct Tx<A: Arch> {
 }
 
 impl<A: Arch> Tx<A> {
-    /// When a packet that is rung in now will be done.
+    /// When a packet that is rung in now will be done. The packet is looked at before anything of the card is locked: time may
+    /// pass in that, and others run.
     fn done_at(&self, packet: &Packet<A>, now: Nanos) -> Nanos {
-        let mut free = self.card.wire.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bits = (packet.len() as u64 + WIRE) * 8;
         let takes = self.card.rate.map_or(0, |rate| bits * 1_000_000_000_000 / rate.max(1));
-        *free = (*free).max(now * PICOS) + takes;
-        let sent = free.div_ceil(PICOS);
-        drop(free);
+        let sent = {
+            let mut free = self.card.wire.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *free = (*free).max(now * PICOS) + takes;
+            free.div_ceil(PICOS)
+        };
         if let Some(peer) = &self.card.peer {
             peer(packet.data(), sent);
         }
         match self.card.coalesce {
             0 => sent,
-            period => (sent.saturating_sub(self.phase)).next_multiple_of(period) + self.phase,
+            period => sent.saturating_sub(self.phase).next_multiple_of(period) + self.phase,
         }
     }
 }
@@ -115,14 +117,12 @@ impl<A: Arch> Transmit<A> for Tx<A> {
     fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
         let now = cx.clock.now();
         while let Some(packet) = batch.pop_front() {
-            let mut ring = self.ring.lock();
-            if ring.len() >= self.card.ring as usize {
-                drop(ring);
+            if self.ring.lock().len() >= self.card.ring as usize {
                 batch.push_front(packet);
                 return Status::Busy { retry: None };
             }
             let at = self.done_at(&packet, now);
-            ring.push_back((packet, at));
+            self.ring.lock().push_back((packet, at));
         }
         Status::Ok
     }
