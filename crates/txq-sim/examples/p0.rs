@@ -17,7 +17,7 @@ fn main() {
                 let wall = ran.wall.as_secs_f64();
                 let (cpu, waiting) = ran.per_packet();
                 let all = ran.outcome.total();
-                let busy = (all.busy + all.spinning) as f64 / ran.outcome.now as f64;
+                let busy = (all.busy + all.spinning) as f64 / (ran.outcome.now - ran.outcome.from) as f64;
                 let placed = if !pinned { "unpinned" } else if local { "local" } else { "spread" };
                 let accesses = ran.outcome.accesses as f64 / 1e6;
                 println!(

@@ -82,6 +82,8 @@ pub(crate) struct Engine {
     /// Tasks that wait for a CPU.
     pub(crate) waiting: u32,
     pub(crate) random: u64,
+    /// What happens counts.
+    pub(crate) counting: bool,
     /// The time is over: tasks end where they can.
     pub(crate) ending: bool,
     /// What a task has panicked with.
@@ -112,6 +114,7 @@ impl Engine {
             idle: cpus,
             waiting: 0,
             random: seed,
+            counting: true,
             ending: false,
             panic: None,
         }
