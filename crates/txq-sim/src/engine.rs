@@ -72,7 +72,7 @@ pub(crate) struct Engine {
     pub(crate) migrations: u64,
     pub(crate) queue: Queue,
     /// Taken from the queue by the task that has given its turn away.
-    pub(crate) next: Option<Event>,
+    next: Option<Event>,
     pub(crate) lines: Lines,
     pub(crate) tasks: Vec<Thread>,
     pub(crate) cpus: Vec<Cpu>,
@@ -83,6 +83,8 @@ pub(crate) struct Engine {
     /// Tasks that wait for a CPU.
     pub(crate) waiting: u32,
     pub(crate) random: u64,
+    /// What happens counts.
+    pub(crate) counting: bool,
     /// The time is over: tasks end where they can.
     pub(crate) ending: bool,
     /// What a task has panicked with.
@@ -113,6 +115,7 @@ impl Engine {
             idle: cpus,
             waiting: 0,
             random: seed,
+            counting: true,
             ending: false,
             panic: None,
         }

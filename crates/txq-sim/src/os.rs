@@ -194,6 +194,14 @@ impl Engine {
         }
     }
 
+    /// What was done until `now` does not count.
+    pub(crate) fn forget_uses(&mut self, now: Picos) {
+        let _ = self.uses(now);
+        self.cpus.iter_mut().for_each(|c| (c.used, c.charged) = Default::default());
+        self.tasks.iter_mut().for_each(|t| (t.busy, t.spinning) = (0, 0));
+        (self.switches, self.migrations) = (0, 0);
+    }
+
     /// What each CPU did until `now`.
     pub(crate) fn uses(&mut self, now: Picos) -> Vec<CpuUse> {
         (0..self.cpus.len())

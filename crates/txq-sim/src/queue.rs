@@ -79,6 +79,12 @@ impl Queue {
     /// Puts an event, and tells its number.
     pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {
         let event = self.next(at, target);
+        self.put_back(event);
+        event.seq
+    }
+
+    /// Puts an event that was taken.
+    pub(crate) fn put_back(&mut self, event: Event) {
         let key = key(event);
         let mut i = self.heap.len();
         self.heap.push(key);
@@ -91,7 +97,6 @@ impl Queue {
             i = parent;
         }
         self.heap[i] = key;
-        event.seq
     }
 
     /// Takes the earliest event.

@@ -65,6 +65,12 @@ pub fn task() -> u32 {
     unsafe { (*here()).current }
 }
 
+/// Whether what happens counts: the warm-up is over, and the world's time is not.
+pub fn is_counting() -> bool {
+    // SAFETY: as in `work`.
+    unsafe { (*here()).counting }
+}
+
 /// Whether the world's time is over.
 pub fn is_ending() -> bool {
     // SAFETY: as in `work`.

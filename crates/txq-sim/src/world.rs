@@ -58,6 +58,8 @@ pub struct Outcome {
     pub hash: u64,
     /// Accesses to lines.
     pub accesses: u64,
+    /// When its warm-up was over. What follows counts from then on.
+    pub from: Picos,
     /// When it ended.
     pub now: Picos,
     /// What each CPU did.
@@ -87,6 +89,7 @@ impl Outcome {
 pub struct World {
     engine: Box<Engine>,
     tasks: Vec<Option<Coro>>,
+    warm_up: Picos,
 }
 
 impl World {
@@ -94,12 +97,17 @@ impl World {
     pub fn new(machine: &Machine, seed: u64) -> Self {
         arch::begin(seed);
         let prices = PriceList::new(&Prices::default());
-        Self { engine: Box::new(Engine::new(machine, prices, seed)), tasks: Vec::new() }
+        Self { engine: Box::new(Engine::new(machine, prices, seed)), tasks: Vec::new(), warm_up: 0 }
     }
 
     /// What plain code costs.
     pub fn prices(&mut self, prices: &Prices) {
         self.engine.prices = PriceList::new(prices);
+    }
+
+    /// What CPUs and tasks do before a time does not count.
+    pub fn warm_up(&mut self, until: Picos) {
+        self.warm_up = until;
     }
 
     /// Has tasks that are not pinned moved to another CPU now and then: each about once in `interval`.
@@ -144,16 +152,26 @@ impl World {
     /// # Panics
     /// With what a task panics with.
     pub fn run(mut self, until: Picos) -> Outcome {
-        self.advance(until);
         let e: *mut Engine = &raw mut *self.engine;
         let entered = Entered::new(e);
-        // SAFETY: no task runs, so nothing else has a reference.
+        let from = self.warm_up.min(until);
+        if from > 0 {
+            // SAFETY: no task runs, so nothing else has a reference.
+            unsafe { (*e).counting = false };
+            self.go(e, from, u64::MAX);
+            // SAFETY: as above.
+            let eng = unsafe { &mut *e };
+            eng.forget_uses(from);
+            eng.counting = true;
+        }
+        let more = self.go(e, until, u64::MAX);
+        // SAFETY: as above.
         let eng = unsafe { &mut *e };
-        let left = eng.next.take();
-        let now = if left.is_some() { until } else { eng.now };
+        let now = if more { until } else { eng.now.max(from) };
         let mut outcome = Outcome {
             hash: eng.hash,
             accesses: eng.accesses,
+            from,
             now,
             cpus: eng.uses(now),
             tasks: eng.tasks.iter().map(task_use).collect(),
@@ -162,12 +180,9 @@ impl World {
             stuck: Vec::new(),
         };
         if eng.panic.is_none() {
-            eng.ending = true;
+            (eng.ending, eng.counting) = (true, false);
             for task in 0..eng.tasks.len() as u32 {
                 eng.wake_up(task, now);
-            }
-            if let Some(event) = left.and_then(|event| eng.fire(event).map(|task| (event, task))) {
-                self.resume(e, event.0, event.1);
             }
             self.go(e, Picos::MAX, ENDING);
         }
@@ -198,8 +213,7 @@ impl World {
     pub fn advance(&mut self, until: Picos) {
         let e: *mut Engine = &raw mut *self.engine;
         let _entered = Entered::new(e);
-        let left = self.go(e, until, u64::MAX);
-        self.engine.next = left;
+        self.go(e, until, u64::MAX);
         arch::end(until);
     }
 
@@ -223,26 +237,27 @@ impl World {
         self.engine.tasks.iter().map(|t| (t.name.as_str(), t.ledger)).collect()
     }
 
-    /// Has events happen until a time; returns the one that is later.
-    fn go(&mut self, e: *mut Engine, until: Picos, mut events: u64) -> Option<Event> {
+    /// Has events happen until a time; tells whether there are some that are later.
+    fn go(&mut self, e: *mut Engine, until: Picos, mut events: u64) -> bool {
         loop {
             // SAFETY: no task runs, so nothing else has a reference; it ends before one does.
             let eng = unsafe { &mut *e };
-            let event = eng.take()?;
+            let Some(event) = eng.take() else { return false };
             if event.at > until {
-                return Some(event);
+                eng.queue.put_back(event);
+                return true;
             }
             eng.now = event.at;
             if let Some(task) = eng.fire(event) {
                 self.resume(e, event, task);
                 // SAFETY: as above.
                 if unsafe { (*e).panic.is_some() } {
-                    return None;
+                    return false;
                 }
             }
             events -= 1;
             if events == 0 {
-                return None;
+                return true;
             }
         }
     }
