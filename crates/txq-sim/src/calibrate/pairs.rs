@@ -1,0 +1,131 @@
+//! What a line costs that two CPUs share: one way of it between them, and how long it stays when both want it.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::host::Class;
+use super::sample::{Samples, middle_of, middle_one};
+use super::{CalibrateError, pin};
+
+/// Alone on its line, and on the one that a prefetcher fetches with it.
+#[repr(align(128))]
+struct Alone<T>(T);
+
+/// Whose turn it is, and the end.
+const PING: u32 = 0;
+const PONG: u32 = 1;
+const END: u32 = 2;
+/// Round trips of a chunk.
+const TRIPS: u32 = 200;
+/// Additions of a chunk.
+const ADDS: u32 = 2000;
+
+/// Two CPUs exchange a value in turn; one way is half a round trip.
+pub(super) fn ping_pong(
+    class: Class,
+    a: u32,
+    b: u32,
+    time: Duration,
+    samples: &mut Samples,
+) -> Result<(), CalibrateError> {
+    let turn = Alone(AtomicU32::new(PING));
+    let took = beside(
+        (a, b),
+        || {
+            middle_of(time, 2 * TRIPS, || {
+                for _ in 0..TRIPS {
+                    if !take(&turn.0, PING, PONG) {
+                        break;
+                    }
+                }
+            })
+        },
+        || while take(&turn.0, PONG, PING) {},
+        || turn.0.store(END, Ordering::Relaxed),
+    )?;
+    samples.add(class.field(), took);
+    Ok(())
+}
+
+/// Waits for `from` and puts `to` there; tells whether it did so, or it is the end.
+fn take(turn: &AtomicU32, from: u32, to: u32) -> bool {
+    loop {
+        match turn.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(END) => return false,
+            // No PAUSE: on some CPUs it lasts longer than the line's way, and would be measured with it.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Two CPUs add to the same number as fast as they can: the time from one change of owner to the next. A thread whose
+/// addition does not follow on its own last one has lost the line and got it back, which is two changes.
+pub(super) fn contended(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
+    let number = Alone(AtomicU64::new(0));
+    let end = Alone(AtomicU32::new(PING));
+    let cycle = beside(
+        (a, b),
+        || {
+            let start = Instant::now();
+            let (mut cycles, mut last) = (Vec::new(), 0);
+            while start.elapsed() < time {
+                let begin = Instant::now();
+                let mut changes = 0_u32;
+                for _ in 0..ADDS {
+                    let found = number.0.fetch_add(1, Ordering::AcqRel);
+                    changes += if found == last { 0 } else { 2 };
+                    last = found + 1;
+                }
+                if changes > 0 {
+                    cycles.push(begin.elapsed().as_nanos() as f64 / f64::from(changes));
+                }
+            }
+            middle_one(cycles)
+        },
+        || {
+            while end.0.load(Ordering::Relaxed) != END {
+                for _ in 0..64 {
+                    number.0.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+        },
+        || end.0.store(END, Ordering::Relaxed),
+    )?;
+    samples.add("cycle", cycle);
+    Ok(())
+}
+
+/// Runs two things on a CPU each. When the first is through, or one of them could not begin, `end` tells the other.
+fn beside<T: Send>(
+    (a, b): (u32, u32),
+    first: impl FnOnce() -> Option<T> + Send,
+    second: impl FnOnce() + Send,
+    end: impl Fn() + Sync,
+) -> Result<Option<T>, CalibrateError> {
+    let ready = AtomicU32::new(0);
+    let end = &end;
+    let ready = &ready;
+    thread::scope(|scope| {
+        let other = thread::Builder::new().spawn_scoped(scope, move || {
+            let pinned = pin::pin_to(b);
+            if pinned.is_err() {
+                end();
+            }
+            ready.store(1, Ordering::Release);
+            pinned.map(|()| second())
+        });
+        let other = other.map_err(CalibrateError::thread)?;
+        let took = pin::on(a, || {
+            while ready.load(Ordering::Acquire) == 0 {
+                spin_loop();
+            }
+            Ok(first())
+        });
+        end();
+        pin::join(other)?;
+        took
+    })
+}
