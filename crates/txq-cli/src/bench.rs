@@ -82,7 +82,7 @@ pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let runs = cases.len() as u32 * args.repeat.get() as u32;
     let usual = || (RUN / runs.max(1)).clamp(SHORTEST, LONGEST);
     let time = args.duration.map_or_else(usual, |span| span.0);
-    let rows = measure(args.quiet, args.repeat.size(), &lab, &cases, time)?;
+    let rows = measure(args, &lab, &cases, time)?;
     if let Some(drawing) = drawing {
         drawing.draw(&rows)?;
     }
@@ -102,14 +102,9 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
 }
 
 /// All configurations in turn, again and again. A signal ends it; what was measured by then is what comes out.
-fn measure(
-    quiet: bool,
-    repeat: usize,
-    lab: &Lab,
-    cases: &[Case],
-    time: Duration,
-) -> anyhow::Result<Vec<Row>> {
-    let mut tell = Tell::new(quiet, cases.len() * repeat);
+fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyhow::Result<Vec<Row>> {
+    let repeat = args.repeat.size();
+    let mut tell = Tell::new(args.quiet, cases.len() * repeat);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::with_capacity(repeat); cases.len()];
     'all: for _ in 0..repeat {
         for (case, samples) in cases.iter().zip(&mut samples) {

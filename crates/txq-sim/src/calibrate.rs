@@ -123,6 +123,15 @@ pub fn calibrate(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Cali
     fill::machine(name, host.topology(), &host, &samples, &fill)
 }
 
+/// A line's way between two CPUs, in nanoseconds, measured for so long. A hypervisor that moves virtual CPUs changes it within
+/// seconds, so that what depends on it is measured together with it.
+///
+/// # Errors
+/// When a CPU cannot be used or a thread does not start.
+pub fn line_way(a: u32, b: u32, time: Duration) -> Result<Option<f64>, CalibrateError> {
+    pairs::way(a, b, time)
+}
+
 /// All in turn, again and again.
 fn measure(
     settings: &Settings,

@@ -92,7 +92,8 @@ Examples:
   txq sim host                                   every discipline with 1 and 2 senders, in half a minute
   txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .ns_per_packet]'
 
-Senders stay on a CPU each and send single packets of 120 bytes through one txq with a pfifo to a device without a wire.";
+Senders stay on a CPU each and send single packets of 120 bytes through one txq with a pfifo to a device without a wire. The
+last column is the way of a cache line between the two CPUs at that time, which a hypervisor that moves them changes.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {

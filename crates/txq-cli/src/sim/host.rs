@@ -20,13 +20,22 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
 }
 
 fn line(row: &Native) -> String {
+    let points = row.points.iter().map(|point| {
+        json!({
+            "ns_per_packet": point.ns_per_packet,
+            "cpu_ns_per_packet": point.cpu_ns_per_packet,
+            "line_ns": point.line_ns,
+        })
+    });
+    let points: Vec<_> = points.collect();
+    let median = row.median();
     let line = json!({
         "discipline": row.discipline,
         "threads": row.threads,
-        "ns_per_packet": row.ns_per_packet,
-        "ns_min": row.spread.0,
-        "ns_max": row.spread.1,
-        "cpu_ns_per_packet": row.cpu_ns_per_packet,
+        "ns_per_packet": median.ns_per_packet,
+        "cpu_ns_per_packet": median.cpu_ns_per_packet,
+        "line_ns": median.line_ns,
+        "points": points,
     });
     format!("{line}\n")
 }
@@ -39,12 +48,20 @@ fn table(rows: &[Native], args: &HostArgs) -> String {
         "{each} for each measurement, {} of each; single packets through a pfifo\n",
         args.repeat
     );
-    let heads = ["discipline", "threads", "ns", "from .. to", "CPU ns"].map(str::to_owned).to_vec();
+    let heads = ["discipline", "threads", "ns", "from .. to", "CPU ns", "a line's way"].map(str::to_owned);
     let cells = rows.iter().map(|row| {
-        let spread = format!("{} .. {}", number(row.spread.0), number(row.spread.1));
-        let ns = number(row.ns_per_packet);
-        vec![row.discipline.clone(), row.threads.to_string(), ns, spread, number(row.cpu_ns_per_packet)]
+        let median = row.median();
+        let ends = row.points.first().zip(row.points.last());
+        let ends = ends.map(|(a, b)| format!("{} .. {}", number(a.ns_per_packet), number(b.ns_per_packet)));
+        vec![
+            row.discipline.clone(),
+            row.threads.to_string(),
+            number(median.ns_per_packet),
+            ends.unwrap_or_default(),
+            number(median.cpu_ns_per_packet),
+            median.line_ns.map_or_else(|| "-".into(), number),
+        ]
     });
-    align(&mut text, heads, cells.collect());
+    align(&mut text, heads.to_vec(), cells.collect());
     text
 }

@@ -80,14 +80,14 @@ pub(super) fn machine(
         other_memory: other_memory.max(memory),
     };
 
-    let way = host.nearest().and_then(|class| samples.get(class.field()));
-    let hold = match samples.get("cycle").zip(way) {
-        Some((cycle, way)) => {
-            let hold = (cycle.median - way.median).clamp(rmw, LONGEST_HOLD);
+    // Threads of a core have their lines together: nothing stays with one of them.
+    let hold = match samples.get("stay").filter(|_| host.nearest().is_some()) {
+        Some(stay) => {
+            let hold = (stay.median * rmw).clamp(rmw, LONGEST_HOLD);
             let note = format!(
-                "{:.1} ns from one owner to the next of a line that two CPUs fight for, less {:.1} of its way; \
-                 from rmw to {LONGEST_HOLD} is believed",
-                cycle.median, way.median
+                "measured: rmw x {:.1} additions before a line goes to another CPU that wants it, too; from rmw to \
+                 {LONGEST_HOLD} is believed",
+                stay.median
             );
             (hold, note)
         }
@@ -138,6 +138,9 @@ fn ways(filling: &mut Filling<'_>, hit: f64, rmw: f64) -> [f64; 5] {
                 (rmw * ratio, format!("not measured; rmw x {ratio:.2}, the ratio in {}", filling.fill.0))
             }
         };
+        if index == 1 && found[1].is_some() && value > 2.0 * other[1] {
+            note = format!("{note}; far above that of {}: do they share a cache?", filling.fill.0);
+        }
         if rounded(value) < nearest {
             note = format!("{note}; {value:.1} raised to what is nearer");
             value = nearest;
@@ -151,8 +154,11 @@ fn ways(filling: &mut Filling<'_>, hit: f64, rmw: f64) -> [f64; 5] {
 /// The middle of the rounds, and how far they spread.
 fn of(summary: Summary) -> Value {
     let Summary { median, low, high, count } = summary;
-    let rounds = if count == 1 { "measurement" } else { "measurements" };
-    (median, format!("measured: median of {count} {rounds}, {} to {}", rounded(low), rounded(high)))
+    let mut note = format!("measured: median of {count}, half of them {} to {}", rounded(low), rounded(high));
+    if high > 2.0 * low {
+        note += "; these differ: does a hypervisor move its CPUs?";
+    }
+    (median, note)
 }
 
 /// As many digits as a measurement has: hundredths of small numbers, whole large ones.

@@ -22,7 +22,7 @@ const TRIPS: u32 = 200;
 /// Additions of a chunk.
 const ADDS: u32 = 2000;
 
-/// Two CPUs exchange a value in turn; one way is half a round trip.
+/// A line's way between two CPUs of a class.
 pub(super) fn ping_pong(
     class: Class,
     a: u32,
@@ -30,8 +30,14 @@ pub(super) fn ping_pong(
     time: Duration,
     samples: &mut Samples,
 ) -> Result<(), CalibrateError> {
+    samples.add(class.field(), way(a, b, time)?);
+    Ok(())
+}
+
+/// Two CPUs exchange a value in turn; one way is half a round trip.
+pub(super) fn way(a: u32, b: u32, time: Duration) -> Result<Option<f64>, CalibrateError> {
     let turn = Alone(AtomicU32::new(PING));
-    let took = beside(
+    beside(
         (a, b),
         || {
             middle_of(time, 2 * TRIPS, || {
@@ -44,9 +50,7 @@ pub(super) fn ping_pong(
         },
         || while take(&turn.0, PONG, PING) {},
         || turn.0.store(END, Ordering::Relaxed),
-    )?;
-    samples.add(class.field(), took);
-    Ok(())
+    )
 }
 
 /// Waits for `from` and puts `to` there; tells whether it did so, or it is the end.
@@ -61,29 +65,28 @@ fn take(turn: &AtomicU32, from: u32, to: u32) -> bool {
     }
 }
 
-/// Two CPUs add to the same number as fast as they can: the time from one change of owner to the next. A thread whose
-/// addition does not follow on its own last one has lost the line and got it back, which is two changes.
+/// Two CPUs add to the same number as fast as they can: how often one adds before the line goes to the other, `stay`. An
+/// addition that does not follow on its thread's last one has found the line new.
 pub(super) fn contended(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
     let number = Alone(AtomicU64::new(0));
     let end = Alone(AtomicU32::new(PING));
-    let cycle = beside(
+    let stay = beside(
         (a, b),
         || {
             let start = Instant::now();
-            let (mut cycles, mut last) = (Vec::new(), 0);
+            let (mut stays, mut last) = (Vec::new(), 0);
             while start.elapsed() < time {
-                let begin = Instant::now();
-                let mut changes = 0_u32;
+                let mut arrivals = 0_u32;
                 for _ in 0..ADDS {
                     let found = number.0.fetch_add(1, Ordering::AcqRel);
-                    changes += if found == last { 0 } else { 2 };
+                    arrivals += u32::from(found != last);
                     last = found + 1;
                 }
-                if changes > 0 {
-                    cycles.push(begin.elapsed().as_nanos() as f64 / f64::from(changes));
+                if arrivals > 0 {
+                    stays.push(f64::from(ADDS) / f64::from(arrivals));
                 }
             }
-            middle_one(cycles)
+            middle_one(stays)
         },
         || {
             while end.0.load(Ordering::Relaxed) != END {
@@ -94,7 +97,7 @@ pub(super) fn contended(a: u32, b: u32, time: Duration, samples: &mut Samples) -
         },
         || end.0.store(END, Ordering::Relaxed),
     )?;
-    samples.add("cycle", cycle);
+    samples.add("stay", stay);
     Ok(())
 }
 

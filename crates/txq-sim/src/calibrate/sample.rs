@@ -11,6 +11,7 @@ pub(super) struct Samples(BTreeMap<&'static str, Vec<f64>>);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Summary {
     pub(super) median: f64,
+    /// The quarter below and the quarter above are outside of these.
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) count: usize,
@@ -28,8 +29,8 @@ impl Samples {
     pub(super) fn get(&self, field: &str) -> Option<Summary> {
         let mut sorted = self.0.get(field)?.clone();
         sorted.sort_by(f64::total_cmp);
-        let median = middle(&sorted)?;
-        Some(Summary { median, low: sorted[0], high: sorted[sorted.len() - 1], count: sorted.len() })
+        let (median, count) = (middle(&sorted)?, sorted.len());
+        Some(Summary { median, low: sorted[count / 4], high: sorted[count - 1 - count / 4], count })
     }
 }
 

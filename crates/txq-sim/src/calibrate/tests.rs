@@ -104,12 +104,21 @@ fn filled(name: &str, more: &[(&'static str, f64)]) -> Calibrated {
 
 #[test]
 fn what_was_measured_is_its_median_and_says_how_far_it_spreads() {
-    let all = [("access.same_complex", 30.0), ("cycle", 52.0), ("os.wake", 700.0), ("os.wakeup", 1700.0)];
+    let all = [("access.same_complex", 30.0), ("stay", 5.5), ("os.wake", 700.0), ("os.wakeup", 1700.0)];
     let calibrated = filled("measured", &all);
     let Machine { access, line, os, .. } = &calibrated.machine;
     assert_eq!((access.hit, access.rmw, access.same_complex, access.memory), (1.0, 4.0, 30.0, 100.0));
     assert_eq!((line.hold, os.wake, os.wakeup, os.slice), (22.0, 700.0, 1700.0, 3_000_000.0));
-    assert_eq!(calibrated.notes["access.same_complex"], "measured: median of 3 measurements, 27 to 39");
+    assert_eq!(calibrated.notes["access.same_complex"], "measured: median of 3, half of them 27 to 39");
+    let twice = filled("twice", &[("access.same_complex", 30.0), ("access.same_complex", 110.0)]);
+    let note = &twice.notes["access.same_complex"];
+    assert!(
+        note.contains("median of 6, half of them 30 to 110; these differ: does a hypervisor move its CPUs?"),
+        "{note}"
+    );
+    let apart = filled("apart", &[("access.same_complex", 105.0)]);
+    let note = &apart.notes["access.same_complex"];
+    assert!(note.ends_with("; far above that of epyc-9b45: do they share a cache?"), "{note}");
 }
 
 #[test]
@@ -141,7 +150,7 @@ fn what_was_measured_against_all_order_is_raised() {
     let calibrated = filled("raised", &[("access.same_complex", 46.0), ("access.same_die", 40.0)]);
     assert_eq!(calibrated.machine.access.same_die, 46.0);
     assert!(calibrated.notes["access.same_die"].ends_with("; 40.0 raised to what is nearer"));
-    let hold = filled("hold", &[("access.same_complex", 46.0), ("cycle", 5000.0)]).machine.line.hold;
+    let hold = filled("hold", &[("access.same_complex", 46.0), ("stay", 5000.0)]).machine.line.hold;
     assert_eq!(hold, 100.0, "a CPU was taken away");
 }
 
