@@ -7,6 +7,9 @@
 //! machines that are built in are from.
 //!
 //! It differs from such tables in what it takes for a class's time: the median over a few pairs of CPUs, not over all.
+//! `line.hold` is how long a CPU adds to a number that another wants, too. A real CPU does so while the other's request is on
+//! its way, so that the hold is a part of the way here: where a simulation adds the two, it takes a line that is fought for to
+//! move more slowly than it does.
 
 mod access;
 mod error;
