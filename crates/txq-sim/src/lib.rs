@@ -5,6 +5,7 @@
 
 mod arch;
 mod cache;
+pub mod calibrate;
 pub mod compare;
 pub mod device;
 mod engine;

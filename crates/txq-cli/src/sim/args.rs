@@ -1,0 +1,112 @@
+//! The command line of `txq sim`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use crate::span::Span;
+use crate::within::Within;
+
+/// The commands, for who names none.
+pub(crate) const COMMANDS: &str = "machines, calibrate or host";
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  txq sim machines                               the machines that can be simulated
+  txq sim machines epyc-9b45 > mine.toml         one of their files, to make another of it
+  txq sim calibrate --out mine.toml              this machine's own";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SimArgs {
+    #[command(subcommand)]
+    pub(crate) command: SimCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// List the machines that can be simulated, or print the file of one.
+    #[command(after_help = MACHINES_EXAMPLES)]
+    Machines(MachinesArgs),
+    /// Measure what this machine's cache lines, memory, clock and threads cost, and write its file.
+    #[command(after_help = CALIBRATE_EXAMPLES)]
+    Calibrate(CalibrateArgs),
+    /// Measure on this machine what a simulation of it is compared with.
+    #[command(after_help = HOST_EXAMPLES)]
+    Host(HostArgs),
+}
+
+const MACHINES_EXAMPLES: &str = "\
+Examples:
+  txq sim machines                               a table; times in nanoseconds
+  txq sim machines xeon-6985p                    its file, where every number says where it is from
+  txq sim machines ./mine.toml                   whether a file is right
+  txq sim machines --json | jq -r 'select(.cpus > 100).machine'
+
+In the table, core is the way of a line between two threads of a core, complex between two cores that share their last-level
+cache, then within a die, within a socket, and to another socket.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct MachinesArgs {
+    /// The machine whose file to print: a name, or a path, which has a / in it or ends in .toml
+    pub(crate) name: Option<String>,
+    /// One JSON object for each machine, a line each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  txq sim calibrate                              to stdout, in a few seconds
+  txq sim calibrate --out mine.toml --duration 20s
+  taskset -c 0-7 txq sim calibrate               of eight CPUs only
+  txq sim calibrate --fill server-128            where to take from what this machine does not have
+
+Leave the machine alone meanwhile. Each number is a median; the comment beside it says how far the rounds spread. What this
+machine cannot show, such as the way to another socket when it has one only, is what was measured of something like it, times
+the ratio of the two in another machine's file.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CalibrateArgs {
+    /// Where to write the file [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// How long to measure all together: 20s, 500ms
+    #[arg(long, value_name = "TIME", default_value = "4s")]
+    pub(crate) duration: Span,
+    /// In how many rounds
+    #[arg(long, value_name = "N", default_value = "7")]
+    pub(crate) rounds: Within<1, 1000>,
+    /// What the machine is called in reports [default: as its CPUs]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+    /// The machine that fills in what this one does not have: a name or a path [default: by the CPUs' maker]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) fill: Option<String>,
+    /// No progress on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+const HOST_EXAMPLES: &str = "\
+Examples:
+  txq sim host                                   every discipline with 1 and 2 senders, in half a minute
+  txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .ns_per_packet]'
+
+Senders stay on a CPU each and send single packets of 120 bytes through one txq with a pfifo to a device without a wire. The
+last column is the way of a cache line between the two CPUs at that time, which a hypervisor that moves them changes.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct HostArgs {
+    /// How long to measure each configuration: 1s, 300ms
+    #[arg(long, value_name = "TIME", default_value = "500ms")]
+    pub(crate) duration: Span,
+    /// How many times to measure everything: medians are told, and how far they spread
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub(crate) repeat: Within<1, 1000>,
+    /// One JSON object for each configuration, a line each
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
