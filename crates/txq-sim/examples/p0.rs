@@ -8,7 +8,9 @@ use support::{Case, MS, P0, run};
 
 fn main() {
     let ms: u64 = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(10);
-    println!("txqs' CPUs  discipline  qdisc   Mpps  ns CPU/packet  waiting  busy CPUs  accesses    wall  M/s");
+    println!(
+        "txqs' CPUs  discipline  qdisc   Mpps  ns CPU/packet  waiting  busy CPUs  accesses    wall  M/s"
+    );
     for (local, pinned) in [(false, true), (true, true), (false, false)] {
         for qdisc in ["pfifo", "fq"] {
             for discipline in ["spinlock", "busylock", "llist", "combine"] {
@@ -18,12 +20,21 @@ fn main() {
                 let (cpu, waiting) = ran.per_packet();
                 let all = ran.outcome.total();
                 let busy = (all.busy + all.spinning) as f64 / (ran.outcome.now - ran.outcome.from) as f64;
-                let placed = if !pinned { "unpinned" } else if local { "local" } else { "spread" };
+                let placed = if !pinned {
+                    "unpinned"
+                } else if local {
+                    "local"
+                } else {
+                    "spread"
+                };
                 let accesses = ran.outcome.accesses as f64 / 1e6;
                 println!(
                     "{placed:10}  {discipline:10}  {qdisc:5}  {:5.1}  {cpu:13.0}  {waiting:7.0}  {busy:9.0}  {accesses:6.1} M  {wall:5.2} s  {:.1}  sw {} mig {} stuck {}",
                     ran.mpps(),
-                    accesses / wall, ran.outcome.switches, ran.outcome.migrations, ran.outcome.stuck.len(),
+                    accesses / wall,
+                    ran.outcome.switches,
+                    ran.outcome.migrations,
+                    ran.outcome.stuck.len(),
                 );
             }
         }

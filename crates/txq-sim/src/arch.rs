@@ -18,6 +18,8 @@ use crate::machine::Picos;
 thread_local! {
     /// The clock where no task runs.
     static CLOCK: Cell<Nanos> = const { Cell::new(0) };
+    /// The CPU where no task runs.
+    static CPU: Cell<CpuId> = const { Cell::new(0) };
     /// Where numbers come from that look random, where no task runs.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
     /// Driver calls that the thread is inside of where no task runs.
@@ -28,6 +30,14 @@ thread_local! {
 pub(crate) fn begin(seed: u64) {
     CLOCK.set(0);
     RANDOM.set(seed);
+}
+
+/// Calls `f`, in which no task runs, as if that were on a CPU.
+pub(crate) fn on_cpu<R>(cpu: CpuId, f: impl FnOnce() -> R) -> R {
+    let before = CPU.replace(cpu);
+    let r = f();
+    CPU.set(before);
+    r
 }
 
 /// A world has ended.
@@ -361,7 +371,7 @@ impl Arch for Sim {
     fn cpu() -> CpuId {
         let e = engine();
         // SAFETY: the engine whose task calls.
-        if e.is_null() { 0 } else { unsafe { (*e).cpu } }
+        if e.is_null() { CPU.get() } else { unsafe { (*e).cpu } }
     }
 
     fn now() -> Nanos {

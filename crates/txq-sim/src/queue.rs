@@ -26,6 +26,8 @@ pub(crate) enum Target {
     Tick(u32),
     /// A task is moved to another CPU.
     Move(u32),
+    /// The world's time is over.
+    Stop,
 }
 
 /// Time, number and target in one integer that compares as events do.
@@ -38,6 +40,7 @@ fn key(event: Event) -> Key {
         Target::Task(i) => (0, i),
         Target::Tick(i) => (1, i),
         Target::Move(i) => (2, i),
+        Target::Stop => (3, 0),
     };
     u128::from(event.at) << 64 | u128::from(event.seq << TARGET | kind << INDEX | u64::from(index))
 }
@@ -48,7 +51,8 @@ fn event(key: Key) -> Event {
     let target = match low >> INDEX & 3 {
         0 => Target::Task(index),
         1 => Target::Tick(index),
-        _ => Target::Move(index),
+        2 => Target::Move(index),
+        _ => Target::Stop,
     };
     Event { at: (key >> 64) as u64, seq: low >> TARGET, target }
 }
@@ -75,12 +79,6 @@ impl Queue {
     /// Puts an event, and tells its number.
     pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {
         let event = self.next(at, target);
-        self.put_back(event);
-        event.seq
-    }
-
-    /// Puts an event that was taken.
-    pub(crate) fn put_back(&mut self, event: Event) {
         let key = key(event);
         let mut i = self.heap.len();
         self.heap.push(key);
@@ -93,6 +91,12 @@ impl Queue {
             i = parent;
         }
         self.heap[i] = key;
+        event.seq
+    }
+
+    /// Whether nothing is to come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
     }
 
     /// Takes the earliest event.
@@ -156,7 +160,10 @@ mod tests {
             if i % 3 == 0 && !list.is_empty() {
                 let (first, seq) = queue.replace_first(at, Target::Task(i));
                 list.sort_unstable();
-                assert_eq!((first.at, first.seq, first.target), (list[0].0, list[0].1, Target::Task(list[0].2)));
+                assert_eq!(
+                    (first.at, first.seq, first.target),
+                    (list[0].0, list[0].1, Target::Task(list[0].2))
+                );
                 list[0] = (at, seq, i);
             } else if i % 5 < 4 {
                 list.push((at, queue.put(at, Target::Task(i)), i));

@@ -116,7 +116,8 @@ mod tests {
         let t = Topology::new(&machine::Topology { sockets: 2, dies: 2, complexes: 2, cores: 3, threads: 2 });
         assert_eq!((t.cpus(), t.cores()), (48, 24));
         use Distance::*;
-        let of = [(0, Same), (24, Core), (2, Complex), (26, Complex), (3, Die), (6, Socket), (12, Far), (47, Far)];
+        let of =
+            [(0, Same), (24, Core), (2, Complex), (26, Complex), (3, Die), (6, Socket), (12, Far), (47, Far)];
         for (cpu, distance) in of {
             assert_eq!(t.distance(0, cpu), distance, "{cpu}");
             assert_eq!(t.distance(cpu, 0), distance, "{cpu}");

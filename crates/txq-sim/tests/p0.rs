@@ -20,7 +20,10 @@ fn effect(case: Case) {
         assert!(saved > 0.3, "{name} saves only {:.0} % of busylock's CPU time", saved * 100.0);
     }
     let (all, waiting) = busylock.per_packet();
-    assert!(waiting > all / 3.0, "with busylock a packet costs {all:.0} ns, of which {waiting:.0} is waiting");
+    assert!(
+        waiting > all / 3.0,
+        "with busylock a packet costs {all:.0} ns, of which {waiting:.0} is waiting"
+    );
     let (all, waiting) = llist.per_packet();
     assert!(waiting < all / 4.0, "with llist a packet costs {all:.0} ns, of which {waiting:.0} is waiting");
 }

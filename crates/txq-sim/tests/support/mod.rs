@@ -37,14 +37,7 @@ pub(crate) fn machine() -> Machine {
             other_memory: 150.0,
         },
         line: Line { hold: 20.0, read_gap: 8.0 },
-        os: Os {
-            clock: 20.0,
-            switch: 1000.0,
-            wake: 500.0,
-            wakeup: 2000.0,
-            slice: 3_000_000.0,
-            spin: 1000.0,
-        },
+        os: Os { clock: 20.0, switch: 1000.0, wake: 500.0, wakeup: 2000.0, slice: 3_000_000.0, spin: 1000.0 },
     }
 }
 
@@ -125,7 +118,8 @@ impl Ran {
 
 fn device(case: &Case, cpus: u32, sent: &Arc<AtomicU64>) -> NetDev<Sim> {
     let share = cpus.min(case.senders).div_ceil(case.txqs.into());
-    let txq_of = |cpu: u32| if case.local { cpu / share % u32::from(case.txqs) } else { cpu % u32::from(case.txqs) };
+    let txq_of =
+        |cpu: u32| if case.local { cpu / share % u32::from(case.txqs) } else { cpu % u32::from(case.txqs) };
     let masks: Vec<_> = (0..u32::from(case.txqs))
         .map(|txq| {
             let mut mask = CpuMask::new();
@@ -163,19 +157,20 @@ pub(crate) fn run(case: &Case) -> Ran {
     let sent = Arc::default();
     let dev = Rc::new(device(case, cpus, &sent));
     for i in 0..case.senders {
-        let cpu = case.pinned.then_some(i % cpus);
+        let at = i % cpus;
+        let cpu = case.pinned.then_some(at);
         let private = case.private;
         let name = format!("sender {i}");
         let mut sender = match cpu {
             Some(cpu) => dev.sender_on(&name, cpu),
-            None => dev.sender(&name),
+            None => sim::on_cpu(at, || dev.sender(&name)),
         };
         sender.set_limit(64);
         // It has been at work for a while: its buffers are its own.
         let mut list = PacketList::new();
         sender.alloc_batch(64, 64, &mut list).expect("the pool is large enough");
         drop(list);
-        let task = Task { name, cpu, ..Task::default() };
+        let task = Task { name, cpu, at: Some(at), ..Task::default() };
         world.spawn(task, move || {
             // So that they do not all begin at once.
             sim::work(sim::random() % 20_000_000);
