@@ -25,14 +25,17 @@ fn equal_worlds_have_equal_outcomes() {
         for (pinned, qdisc) in [(true, "pfifo_fast"), (false, "fq")] {
             let case = Case { discipline, qdisc, pinned, senders: 48, txqs: 6, time: MS / 5, ..P0 };
             let first = run(&case);
-            assert!(first.sent > 100, "{discipline}: {}", first.sent);
+            assert!(first.sent > 200, "{discipline}: {}", first.sent);
             for seed in 0..3 {
                 let again = thread::spawn(move || {
                     let _litter = litter(seed);
                     run(&case)
                 });
                 let again = again.join().expect("it ran before");
-                assert_eq!(first.outcome, again.outcome, "{discipline} {qdisc}");
+                assert!(
+                    first.outcome == again.outcome,
+                    "{discipline} {qdisc}: other hashes, or only other times"
+                );
                 assert_eq!(first.sent, again.sent);
             }
         }
