@@ -432,18 +432,16 @@ impl Arch for Sim {
     }
 
     #[inline]
-    fn touch<T: ?Sized>(at: *const T, how: Access) {
+    fn touch<T: ?Sized>(at: &T, how: Access) {
         if engine().is_null() {
             return;
         }
         let kind = if how == Access::Read { Kind::Load } else { Kind::Store };
-        // SAFETY: who touches has the memory; of a null or dangling pointer only the size, which its metadata tells, is asked.
-        let size = unsafe { size_of_val(&*at) };
-        let from = at.addr();
-        for i in 0..size.div_ceil(64).min(TOUCHED) {
-            let at = from + 64 * i;
+        let from = std::ptr::from_ref(at).addr();
+        for i in 0..size_of_val(at).div_ceil(64).min(TOUCHED) {
+            let at = (from + 64 * i) as u64;
             // What does not begin with a line is counted as if it did: its lines are its own, whatever lies beside it.
-            cell(if from % 64 == 0 { at as u64 >> 6 } else { 1 << 63 | at as u64 }, kind);
+            cell(if from.is_multiple_of(64) { at >> 6 } else { 1 << 63 | at }, kind);
         }
     }
 }

@@ -189,12 +189,10 @@ impl World {
         // SAFETY: as above.
         let eng = unsafe { &mut *e };
         for (task, thread) in self.tasks.iter_mut().zip(&eng.tasks) {
-            if let Some(coro) = task.take() {
-                if coro.started() {
-                    // Others may point to what is on its stack: it must stay.
-                    outcome.stuck.push(thread.name.clone());
-                    mem::forget(coro);
-                }
+            if let Some(coro) = task.take_if(|coro| coro.started()) {
+                // Others may point to what is on its stack: it must stay.
+                outcome.stuck.push(thread.name.clone());
+                mem::forget(coro);
             }
         }
         if let Some(payload) = eng.panic.take() {
