@@ -19,6 +19,8 @@ use crate::machine::Picos;
 thread_local! {
     /// The clock where no task runs.
     static CLOCK: Cell<Nanos> = const { Cell::new(0) };
+    /// The CPU where no task runs.
+    static CPU: Cell<CpuId> = const { Cell::new(0) };
     /// Where numbers come from that look random, where no task runs.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
     /// Driver calls that the thread is inside of where no task runs.
@@ -29,6 +31,14 @@ thread_local! {
 pub(crate) fn begin(seed: u64) {
     CLOCK.set(0);
     RANDOM.set(seed);
+}
+
+/// Calls `f`, in which no task runs, as if that were on a CPU.
+pub(crate) fn on_cpu<R>(cpu: CpuId, f: impl FnOnce() -> R) -> R {
+    let before = CPU.replace(cpu);
+    let r = f();
+    CPU.set(before);
+    r
 }
 
 /// A world has ended.
@@ -365,7 +375,7 @@ impl Arch for Sim {
     fn cpu() -> CpuId {
         let e = engine();
         // SAFETY: the engine whose task calls.
-        if e.is_null() { 0 } else { unsafe { (*e).cpu } }
+        if e.is_null() { CPU.get() } else { unsafe { (*e).cpu } }
     }
 
     fn now() -> Nanos {
@@ -434,18 +444,16 @@ impl Arch for Sim {
     }
 
     #[inline]
-    fn touch<T: ?Sized>(at: *const T, how: Access) {
+    fn touch<T: ?Sized>(at: &T, how: Access) {
         if engine().is_null() {
             return;
         }
         let kind = if how == Access::Read { Kind::Load } else { Kind::Store };
-        // SAFETY: who touches has the memory; of a null or dangling pointer only the size, which its metadata tells, is asked.
-        let size = unsafe { size_of_val(&*at) };
-        let from = at.addr();
-        for i in 0..size.div_ceil(64).min(TOUCHED) {
-            let at = from + 64 * i;
+        let from = std::ptr::from_ref(at).addr();
+        for i in 0..size_of_val(at).div_ceil(64).min(TOUCHED) {
+            let at = (from + 64 * i) as u64;
             // What does not begin with a line is counted as if it did: its lines are its own, whatever lies beside it.
-            cell(if from % 64 == 0 { at as u64 >> 6 } else { 1 << 63 | at as u64 }, kind);
+            cell(if from.is_multiple_of(64) { at >> 6 } else { 1 << 63 | at }, kind);
         }
     }
 }

@@ -19,7 +19,7 @@ use corosensei::Yielder;
 
 use crate::cache::{Answer, Kind, Lines, NONE};
 use crate::ledger::Phase;
-use crate::machine::{Machine, Picos, picos};
+use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, Mode, OsCosts, State, Thread};
 use crate::prices::PriceList;
 use crate::queue::{Event, Queue, Target};
@@ -404,6 +404,7 @@ impl Engine {
             Target::Wake(task) => self.wake_up(task, now),
             Target::Tick(cpu) => self.tick(cpu, event.seq, now),
             Target::Move(task) => self.rehome(task, now),
+            Target::Stop => {}
         }
         None
     }
@@ -434,9 +435,4 @@ pub(crate) fn random(state: &mut u64) -> u64 {
 /// Nanoseconds as machine files have them, kept for what is asked for at run time.
 pub(crate) fn from_nanos(ns: u64) -> Picos {
     ns.saturating_mul(1000)
-}
-
-/// As [`picos`], for the few costs of an engine.
-pub(crate) fn cost(ns: f64) -> Picos {
-    picos(ns)
 }

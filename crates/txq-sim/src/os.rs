@@ -19,11 +19,14 @@ use std::collections::VecDeque;
 use corosensei::Yielder;
 
 use crate::cache::NONE;
-use crate::engine::{Engine, cost, random};
+use crate::engine::{Engine, random};
 use crate::ledger::{Ledger, Phase, Spent};
-use crate::machine::{self, Picos};
+use crate::machine::{self, Picos, picos};
 use crate::queue::Target;
 use crate::topology::Distance;
+
+#[cfg(test)]
+mod tests;
 
 /// What an operating system's work costs.
 pub(crate) struct OsCosts {
@@ -40,7 +43,8 @@ pub(crate) struct OsCosts {
 impl OsCosts {
     pub(crate) fn new(os: &machine::Os) -> Self {
         let machine::Os { clock, switch, wake, wakeup, slice, spin } = *os;
-        let [clock, switch, wake, wakeup, slice, spin] = [clock, switch, wake, wakeup, slice, spin].map(cost);
+        let [clock, switch, wake, wakeup, slice, spin] =
+            [clock, switch, wake, wakeup, slice, spin].map(picos);
         Self { clock, switch, wake, wakeup, slice: slice.max(1), spin, rehome: 0 }
     }
 }

@@ -28,12 +28,16 @@ pub(crate) enum Target {
     Move(u32),
     /// A task is woken, if it sleeps.
     Wake(u32),
+    /// The world's time is over.
+    Stop,
 }
 
 /// Time, number and target in one integer that compares as events do.
 type Key = u128;
 const TARGET: u32 = 24;
 const INDEX: u32 = 22;
+/// The index of no task.
+const STOP: u32 = (1 << INDEX) - 1;
 
 fn key(event: Event) -> Key {
     let (kind, index) = match event.target {
@@ -41,6 +45,7 @@ fn key(event: Event) -> Key {
         Target::Tick(i) => (1, i),
         Target::Move(i) => (2, i),
         Target::Wake(i) => (3, i),
+        Target::Stop => (3, STOP),
     };
     u128::from(event.at) << 64 | u128::from(event.seq << TARGET | kind << INDEX | u64::from(index))
 }
@@ -52,6 +57,7 @@ fn event(key: Key) -> Event {
         0 => Target::Task(index),
         1 => Target::Tick(index),
         2 => Target::Move(index),
+        _ if index == STOP => Target::Stop,
         _ => Target::Wake(index),
     };
     Event { at: (key >> 64) as u64, seq: low >> TARGET, target }
@@ -79,12 +85,6 @@ impl Queue {
     /// Puts an event, and tells its number.
     pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {
         let event = self.next(at, target);
-        self.put_back(event);
-        event.seq
-    }
-
-    /// Puts an event that was taken.
-    pub(crate) fn put_back(&mut self, event: Event) {
         let key = key(event);
         let mut i = self.heap.len();
         self.heap.push(key);
@@ -97,6 +97,12 @@ impl Queue {
             i = parent;
         }
         self.heap[i] = key;
+        event.seq
+    }
+
+    /// Whether nothing is to come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
     }
 
     /// Takes the earliest event.

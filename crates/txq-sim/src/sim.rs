@@ -1,14 +1,24 @@
-//! What a task can ask for beside what an [`Arch`](txq::arch::Arch) offers. All of it is for tasks only, and panics elsewhere.
+//! What a task can ask for beside what an [`Arch`](txq::arch::Arch) offers. All of it but [`on_cpu`] is for tasks only, and
+//! panics elsewhere.
 
 use crate::engine::{Engine, end_here, engine, random as next_random, sleep, sync};
 use crate::ledger::Phase;
 use crate::machine::Picos;
 use crate::queue::Target;
 
+/// How far a task's clock may be ahead of others' when it works.
+const AHEAD: Picos = 10_000_000;
+
 fn here() -> *mut Engine {
     let e = engine();
     assert!(!e.is_null(), "only a task of a simulated world has a clock and a CPU of it");
     e
+}
+
+/// Calls `f` outside of a world as if it ran on a CPU: what a thread's handles are made with, before the task that uses them
+/// runs there.
+pub fn on_cpu<R>(cpu: u32, f: impl FnOnce() -> R) -> R {
+    crate::arch::on_cpu(cpu, f)
 }
 
 /// Works for a time on what nobody else sees. The task may be ended here when its world's time is over, so it holds no lock;
@@ -20,6 +30,10 @@ pub fn work(time: Picos) {
         end_here(e);
         (*e).begin(Phase::Private);
         (*e).spend(time);
+        // Nobody else is concerned; but a task that does nothing else is not to run away from the world.
+        if (*e).now > (*e).horizon.saturating_add(AHEAD) {
+            sync(e);
+        }
     }
 }
 

@@ -13,12 +13,13 @@ use crate::ledger::Ledger;
 use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
 use crate::prices::{PriceList, Prices};
-use crate::queue::Event;
+use crate::queue::{Event, Target};
 
 /// Bytes of a task's stack; memory only where it is used.
 const STACK: usize = 256 * 1024;
-/// Events that tasks have to come to an end when their world's time is over.
-const ENDING: u64 = 5_000_000;
+/// What tasks have to come to an end when their world's time is over: events, and time.
+const ENDING: u64 = 2_000_000;
+const END: Picos = 1_000_000_000_000;
 
 thread_local! {
     /// Stacks of tasks that are gone.
@@ -34,6 +35,8 @@ pub struct Task {
     pub name: String,
     /// The CPU that it stays on; `None` for wherever there is room.
     pub cpu: Option<u32>,
+    /// Where it begins, if it is not pinned; anywhere, if nothing is said.
+    pub at: Option<u32>,
     /// When it begins.
     pub start: Picos,
     /// Whether it is an interrupt's work: it takes its CPU from every task that is not.
@@ -123,21 +126,20 @@ impl World {
     /// A task more.
     ///
     /// # Panics
-    /// When it is pinned to a CPU that does not exist, or there is no memory for its stack.
+    /// When it shall be on a CPU that does not exist, or there is no memory for its stack.
     pub fn spawn(&mut self, task: Task, f: impl FnOnce() + 'static) {
         let cpus = self.cpus();
-        if let Some(cpu) = task.cpu.filter(|&cpu| cpu >= cpus) {
-            panic!("task \"{}\" is pinned to CPU {cpu}: the machine has CPUs 0 to {}", task.name, cpus - 1);
+        if let Some(cpu) = task.cpu.or(task.at).filter(|&cpu| cpu >= cpus) {
+            panic!("task \"{}\" shall be on CPU {cpu}: the machine has CPUs 0 to {}", task.name, cpus - 1);
         }
         let eng = &mut *self.engine;
         let id = eng.tasks.len() as u32;
         let seed = random(&mut eng.random);
-        // Where a task begins that is not pinned: anywhere, as threads that have run for a while.
-        let cpu = task.cpu.unwrap_or((seed % u64::from(cpus)) as u32);
+        let cpu = task.cpu.or(task.at).unwrap_or((seed % u64::from(cpus)) as u32);
         eng.lines.add_task();
         let mut thread = Thread::new(task.name, task.cpu, cpu, seed);
         thread.urgent = task.urgent;
-        thread.due = eng.put(task.start, crate::queue::Target::Task(id));
+        thread.due = eng.put(task.start, Target::Task(id));
         eng.tasks.push(thread);
         eng.plan_move(id, task.start);
         let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
@@ -184,19 +186,17 @@ impl World {
             for task in 0..eng.tasks.len() as u32 {
                 eng.wake_up(task, now);
             }
-            self.go(e, Picos::MAX, ENDING);
+            self.go(e, now + END, ENDING);
         }
         drop(entered);
         arch::end(now);
         // SAFETY: as above.
         let eng = unsafe { &mut *e };
         for (task, thread) in self.tasks.iter_mut().zip(&eng.tasks) {
-            if let Some(coro) = task.take() {
-                if coro.started() {
-                    // Others may point to what is on its stack: it must stay.
-                    outcome.stuck.push(thread.name.clone());
-                    mem::forget(coro);
-                }
+            if let Some(coro) = task.take_if(|coro| coro.started()) {
+                // Others may point to what is on its stack: it must stay.
+                outcome.stuck.push(thread.name.clone());
+                mem::forget(coro);
             }
         }
         if let Some(payload) = eng.panic.take() {
@@ -239,13 +239,14 @@ impl World {
 
     /// Has events happen until a time; tells whether there are some that are later.
     fn go(&mut self, e: *mut Engine, until: Picos, mut events: u64) -> bool {
+        // SAFETY: no task runs, so nothing else has a reference.
+        unsafe { (*e).put(until, Target::Stop) };
         loop {
             // SAFETY: no task runs, so nothing else has a reference; it ends before one does.
             let eng = unsafe { &mut *e };
-            let Some(event) = eng.take() else { return false };
-            if event.at > until {
-                eng.queue.put_back(event);
-                return true;
+            let event = eng.take().expect("the end is still to come");
+            if event.target == Target::Stop {
+                return !eng.queue.is_empty();
             }
             eng.now = event.at;
             if let Some(task) = eng.fire(event) {

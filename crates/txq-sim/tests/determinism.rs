@@ -3,6 +3,7 @@
 
 use std::thread;
 
+#[allow(dead_code, reason = "each test needs a part of it")]
 mod support;
 
 use support::{Case, MS, P0, run};
@@ -10,10 +11,10 @@ use support::{Case, MS, P0, run};
 /// What is left of a program's past: blocks of odd sizes, every other one freed.
 fn litter(seed: usize) -> Vec<Vec<u8>> {
     let mut blocks: Vec<_> = (0..5000).map(|i| vec![0; 1 + (i * 7919 + seed * 104_729) % 1500]).collect();
-    let mut keep = false;
+    let mut n = seed;
     blocks.retain(|_| {
-        keep = !keep;
-        keep
+        n += 1;
+        n.is_multiple_of(2)
     });
     blocks
 }
@@ -24,14 +25,17 @@ fn equal_worlds_have_equal_outcomes() {
         for (pinned, qdisc) in [(true, "pfifo_fast"), (false, "fq")] {
             let case = Case { discipline, qdisc, pinned, senders: 48, txqs: 6, time: MS / 5, ..P0 };
             let first = run(&case);
-            assert!(first.sent > 100, "{discipline}: {}", first.sent);
+            assert!(first.sent > 200, "{discipline}: {}", first.sent);
             for seed in 0..3 {
                 let again = thread::spawn(move || {
                     let _litter = litter(seed);
                     run(&case)
                 });
                 let again = again.join().expect("it ran before");
-                assert_eq!(first.outcome, again.outcome, "{discipline} {qdisc}");
+                assert!(
+                    first.outcome == again.outcome,
+                    "{discipline} {qdisc}: other hashes, or only other times"
+                );
                 assert_eq!(first.sent, again.sent);
             }
         }

@@ -272,7 +272,7 @@ impl<A: Arch> TxQueue<A> {
             });
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
             A::spend(Work::Drive(batch.len()));
-            A::touch(&raw const *side.driver, Access::Write);
+            A::touch(&*side.driver, Access::Write);
             status = InDriver::<A>::enter(|| side.driver.start_xmit(batch, &mut tx));
             if !rest.is_empty() {
                 batch.append(&mut rest);

@@ -157,19 +157,20 @@ pub(crate) fn run(case: &Case) -> Ran {
     let sent = Arc::default();
     let dev = Rc::new(device(case, cpus, &sent));
     for i in 0..case.senders {
-        let cpu = case.pinned.then_some(i % cpus);
+        let at = i % cpus;
+        let cpu = case.pinned.then_some(at);
         let private = case.private;
         let name = format!("sender {i}");
         let mut sender = match cpu {
             Some(cpu) => dev.sender_on(&name, cpu),
-            None => dev.sender(&name),
+            None => sim::on_cpu(at, || dev.sender(&name)),
         };
         sender.set_limit(64);
         // It has been at work for a while: its buffers are its own.
         let mut list = PacketList::new();
         sender.alloc_batch(64, 64, &mut list).expect("the pool is large enough");
         drop(list);
-        let task = Task { name, cpu, ..Task::default() };
+        let task = Task { name, cpu, at: Some(at), ..Task::default() };
         world.spawn(task, move || {
             // So that they do not all begin at once.
             sim::work(sim::random() % 20_000_000);

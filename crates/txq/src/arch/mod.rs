@@ -65,7 +65,7 @@ pub trait Arch: Sized + Send + Sync + 'static {
     /// Plain memory that the caller reads or writes, and that another CPU may have written last. Only a simulator has its
     /// lines moved.
     #[inline(always)]
-    fn touch<T: ?Sized>(_at: *const T, _how: Access) {}
+    fn touch<T: ?Sized>(_at: &T, _how: Access) {}
 }
 
 /// What the data plane does in plain code. The numbers are of packets.

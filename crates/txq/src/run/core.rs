@@ -247,7 +247,7 @@ impl<A: Arch> Core<A> {
     #[inline(always)]
     pub(super) fn touch_qdisc(&self) {
         if let Some(qdisc) = &self.qdisc {
-            A::touch(&raw const **qdisc, Access::Write);
+            A::touch(&**qdisc, Access::Write);
         }
     }
 

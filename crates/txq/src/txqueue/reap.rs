@@ -70,7 +70,7 @@ impl<A: Arch> TxQueue<A> {
         let next = self.done.try_with_at(Site::Reap, |held| {
             let DoneSide { driver, bql, to_completion, .. } = held.data();
             let polled = Polled { txq: self, dev: cx.dev, bql: bql.as_mut(), done: &mut done };
-            A::touch(&raw const **driver, Access::Write);
+            A::touch(&**driver, Access::Write);
             let next = driver.poll(REAP, polled.done, &mut cx.clock);
             A::spend(Work::Reap(polled.done.len()));
             if polled.done.stamped() {
