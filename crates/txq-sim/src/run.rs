@@ -178,7 +178,7 @@ impl Watch {
     fn spawn(world: &mut World, dev: &Rc<NetDev<Sim>>, begin: Picos, end: Picos) -> Self {
         let watch = Self(Rc::default(), Rc::default());
         let cpu = Some(world.cpus() - 1);
-        let task = Task { name: "irq watch".into(), cpu, urgent: true, start: begin };
+        let task = Task { name: "irq watch".into(), cpu, urgent: true, start: begin, at: None };
         let (readings, contention, dev) = (watch.0.clone(), watch.1.clone(), dev.clone());
         world.spawn(task, move || {
             let read = || readings.borrow_mut().push((dev.stats(), dev.xmit_times()));

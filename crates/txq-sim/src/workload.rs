@@ -128,7 +128,7 @@ const BEGINNING: Picos = 50_000_000;
 
 fn task(kind: &str, number: u32, of: u32, cpu: Option<u32>) -> Task {
     let start = BEGINNING * u64::from(number) / u64::from(of);
-    Task { name: format!("{kind} {number}"), cpu, start, urgent: false }
+    Task { name: format!("{kind} {number}"), cpu, start, urgent: false, at: None }
 }
 
 /// Private work of about `nanos`, up to a tenth more or less: tasks that all do the same would stay in step.
