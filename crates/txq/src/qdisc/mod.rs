@@ -32,6 +32,7 @@ mod pfifo;
 mod pfifo_fast;
 mod prio;
 mod rate;
+mod runs;
 mod tbf;
 mod timed;
 mod wheel;

@@ -182,10 +182,12 @@ fn filters_choose_where_the_priority_does_not() {
     let mut drr = drr(&[1500, 1500]);
     drr.filter(0, 100, Handle::new(1, 2));
     drr.filter(0, 200, Handle::new(1, 3));
+    drr.filter(0, 400, Handle::new(2, 2));
     assert_eq!(drr.enqueue(100, 0), Verdict::Success);
     assert_eq!(drr.enqueue(100, 0x1_0001), Verdict::Success);
     assert_eq!(drr.enqueue(200, 0), Verdict::Drop, "there is no class 3");
     assert_eq!(drr.enqueue(300, 0), Verdict::Drop);
+    assert_eq!(drr.enqueue(400, 0), Verdict::Drop, "2:2 is a class of another qdisc");
     let mut queued = |minor| drr.with(|qdisc, _| qdisc.classes().unwrap().leaf(minor).unwrap().0.qlen());
     assert_eq!([queued(1), queued(2)], [1, 1]);
 }
