@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::error::ParseError;
+use super::error::{ParseError, set_once};
 use super::handle::Handle;
 use super::lex::Words;
 use super::options::Options;
@@ -57,22 +57,19 @@ impl<'a> ClassHeader<'a> {
             match word {
                 "dev" => {
                     let dev = words.value("dev")?;
-                    once(&mut header.dev, dev, "dev", dev)?;
+                    set_once(&mut header.dev, "dev", dev, || Ok(dev))?;
                 }
                 "classid" => {
                     let text = words.value("classid")?;
-                    let class = Handle::parse_parent(text)
-                        .map_err(|_| ParseError::argument(text, "invalid class ID", "use a class as 1:2"))?;
-                    once(&mut header.class, class, "classid", text)?;
+                    let wrong = |_| ParseError::argument(text, "invalid class ID", "use a class as 1:2");
+                    let parse = || Handle::parse_parent(text).map_err(wrong);
+                    set_once(&mut header.class, "classid", text, parse)?;
                 }
-                "root" if header.parent.is_some() => {
-                    let error = ParseError::new("Error: \"root\" is duplicate parent ID.");
-                    return Err(error.with_remedy("give one of root and parent, once"));
-                }
+                "root" if header.parent.is_some() => return Err(ParseError::duplicate_root(".")),
                 "root" => header.parent = Some(Handle::ROOT),
                 "parent" => {
                     let text = words.value("parent")?;
-                    once(&mut header.parent, Handle::parse_parent(text)?, "parent", text)?;
+                    set_once(&mut header.parent, "parent", text, || Handle::parse_parent(text))?;
                 }
                 kind => {
                     header.kind = Some(kind);
@@ -82,14 +79,6 @@ impl<'a> ClassHeader<'a> {
         }
         Ok(header)
     }
-}
-
-fn once<T>(slot: &mut Option<T>, value: T, name: &str, second: &str) -> Result<(), ParseError> {
-    if slot.replace(value).is_some() {
-        let message = format!("Error: duplicate \"{name}\": \"{second}\" is the second value.");
-        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
-    }
-    Ok(())
 }
 
 /// The classes as lines of text, with counters if `stats`. Empty for no class, otherwise ends with a line break.
