@@ -135,8 +135,7 @@ impl<A: Arch> Drr<A> {
                 class.deficit -= len;
                 let segs = out.segs();
                 class.leaf.dequeue(&mut Budget::packets(1), out, &mut self.total, cx);
-                class.stats.bytes += len;
-                class.stats.packets += out.segs() - segs;
+                class.stats.count_sent(out.segs() - segs, len);
                 Step::Sent(len)
             }
             Some(len) => {
@@ -233,8 +232,7 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
             }
             (turned, nearest) = (0, u64::MAX);
         }
-        self.stats.packets += out.segs() - segs;
-        self.stats.bytes += out.bytes() - bytes;
+        self.stats.count_sent(out.segs() - segs, out.bytes() - bytes);
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {

@@ -263,8 +263,7 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
             let Some(sent) = self.dequeue_one(out, now, cx) else { break };
             budget.spend(sent.packets, sent.bytes);
         }
-        self.stats.packets += out.segs() - segs;
-        self.stats.bytes += out.bytes() - bytes;
+        self.stats.count_sent(out.segs() - segs, out.bytes() - bytes);
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {

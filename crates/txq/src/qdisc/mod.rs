@@ -31,6 +31,7 @@ mod noqueue;
 mod pfifo;
 mod pfifo_fast;
 mod prio;
+mod random;
 mod rate;
 mod runs;
 mod tbf;
@@ -112,6 +113,20 @@ impl Budget {
     pub fn spend(&mut self, packets: usize, bytes: u64) {
         self.packets -= packets;
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Spends it on a packet that leaves, and counts that.
+    #[inline]
+    pub(crate) fn send<A: Arch>(
+        &mut self,
+        packet: Packet<A>,
+        out: &mut PacketList<A>,
+        stats: &mut QdiscStats,
+    ) {
+        let bytes = packet.len() as u64;
+        self.spend(1, bytes);
+        stats.count_sent(packet.segs().into(), bytes);
+        out.push_back(packet);
     }
 }
 
