@@ -44,7 +44,7 @@ fn bytes_of_second(htb: &mut Virtual, classes: &[(u32, usize)]) -> Vec<u64> {
     let end = htb.now + 1_000_000_000;
     let mut bytes = vec![0; classes.len()];
     // Each class has two packets queued; by number, whose a packet is.
-    let first = htb.packets();
+    let first = htb.numbers;
     let mut class_of: Vec<_> = (0..2 * classes.len()).map(|number| number / 2).collect();
     for &class in &class_of {
         assert_eq!(htb.enqueue(classes[class].1, classes[class].0), Verdict::Success);
