@@ -1,11 +1,13 @@
 //! Classes are added, changed, deleted and listed (`tc class`, `tc_ctl_tclass`).
 
+use super::NetDev;
 use super::tree::Tree;
-use super::{NetDev, Root};
 use crate::arch::Arch;
 use crate::ctx::Ctx;
 use crate::qdisc::{Cx, Env, Parent, Qdisc, classful_kinds};
+use crate::stats::QdiscStats;
 use crate::tc::{ClassHeader, ClassInfo, Handle, Options, ParseError, Style, Words};
+use crate::xps::TrafficClasses;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,10 +76,8 @@ impl<A: Arch> NetDev<A> {
     pub fn classes_info(&self, style: Style) -> Vec<ClassInfo> {
         self.control(|tree, _| {
             let mut list = Vec::new();
-            if let (Some(Parent::Mq), Some(children)) = (&tree.parent, &tree.children) {
-                for (root, (txq, &leaf)) in self.shared.roots_in_force().iter().zip((1..).zip(children)) {
-                    list.push(self.mq_class(root, Handle::new(tree.root.major(), txq), leaf, style));
-                }
+            if let (Some(parent), Some(children)) = (&tree.parent, &tree.children) {
+                self.list_txqs(parent, tree.root, children, style, &mut list);
             }
             for (root, handle) in self.shared.owned(tree) {
                 let len = list.len();
@@ -92,17 +92,48 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    fn mq_class(&self, root: &Root<A>, handle: Handle, leaf: Handle, style: Style) -> ClassInfo {
-        let mut stats = Default::default();
-        root.with_core(&self.shared, |core| stats = core.stats());
-        ClassInfo {
-            kind: "mq".to_owned(),
-            handle,
-            parent: Handle::ROOT,
-            leaf,
-            options: Options::new(style),
-            stats: Some(stats),
-            xstats: None,
+    /// The classes of mq or mqprio: the traffic classes first, and then those of all txqs.
+    fn list_txqs(
+        &self,
+        parent: &Parent,
+        root: Handle,
+        leaves: &[Handle],
+        style: Style,
+        list: &mut Vec<ClassInfo>,
+    ) {
+        let traffic = self.traffic_classes(parent);
+        let stats = self.shared.roots_in_force().iter().map(|root| {
+            let mut stats = QdiscStats::default();
+            root.with_core(&self.shared, |core| stats = core.stats());
+            stats
+        });
+        let stats: Vec<_> = stats.collect();
+        let mut put = |minor, parent_class, leaf, stats| {
+            list.push(ClassInfo {
+                kind: parent.kind().to_owned(),
+                handle: Handle::new(root.major(), minor),
+                parent: parent_class,
+                leaf,
+                options: Options::new(style),
+                stats: Some(stats),
+                xstats: None,
+            });
+        };
+        for class in 0..traffic.len() {
+            let of = stats.iter().zip(0..).filter(|&(_, txq)| traffic.of_txq(txq) == Some(class));
+            let sum = of.fold(QdiscStats::default(), |sum, (stats, _)| sum + *stats);
+            put(Parent::minor_of(class), Handle::ROOT, Handle::UNSPEC, sum);
+        }
+        for ((txq, &leaf), stats) in (0..).zip(leaves).zip(stats) {
+            put(txq + 1, parent.above(root, txq, &traffic), leaf, stats);
+        }
+    }
+
+    /// The traffic classes that have classes: mqprio's.
+    pub(super) fn traffic_classes(&self, parent: &Parent) -> TrafficClasses {
+        match parent {
+            Parent::Mq => TrafficClasses::default(),
+            Parent::Mqprio(_) => self.classes(),
         }
     }
 
@@ -142,8 +173,10 @@ impl<A: Arch> NetDev<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Result<(), ParseError> {
         let (major, class) = (Handle::new(request.class.major(), 0), request.class);
-        if let (Some(_), Some(children), true) = (&tree.parent, &tree.children, major == tree.root) {
-            let exists = (1..=children.len()).contains(&usize::from(class.minor()));
+        if let (Some(parent), Some(children), true) = (&tree.parent, &tree.children, major == tree.root) {
+            let traffic = self.traffic_classes(parent).len();
+            let exists = (1..=children.len()).contains(&usize::from(class.minor()))
+                || (0..traffic).any(|traffic| Parent::minor_of(traffic) == class.minor());
             return Err(match (exists, request.verb) {
                 (true, Verb::Add) => exists_already(class),
                 (false, Verb::Change | Verb::Delete) => no_class(class),

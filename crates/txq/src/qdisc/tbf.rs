@@ -200,7 +200,7 @@ impl<A: Arch> Classes<A> for Tbf<A> {
             leaf: self.child.handle(),
             options: Options::new(style),
             stats: None,
-            xstats: None,
+            xstats: Some(Options::new(style)),
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct ClassInfo {
     pub options: Options,
     /// The counters, if classes of the kind have any.
     pub stats: Option<QdiscStats>,
-    /// The kind's own counters. Their text is followed by a line break.
+    /// The kind's own counters. Their text is followed by a line break, also where it is empty, as tbf's.
     pub xstats: Option<Options>,
 }
 
@@ -99,7 +99,7 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
     write!(text, "class {} {} ", class.kind, class.handle)?;
     match class.parent {
         Handle::ROOT => write!(text, "root ")?,
-        parent => write!(text, "parent {parent} ")?,
+        parent => write!(text, "parent {} ", name(parent))?,
     }
     if class.leaf != Handle::UNSPEC {
         write!(text, "leaf {} ", class.leaf)?;
@@ -112,13 +112,14 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
         write_stats(text, stats)?;
     }
     if let Some(xstats) = &class.xstats {
-        write!(text, "{}", xstats.text())?;
-    }
-    // tc breaks the line after the counters of each kind that it knows, even where that makes an empty one; mq is none.
-    if class.kind != "mq" {
-        writeln!(text)?;
+        writeln!(text, "{}", xstats.text())?;
     }
     Ok(())
+}
+
+/// The name of what a class is below.
+fn name(parent: Handle) -> String {
+    if parent == Handle::UNSPEC { "none".to_owned() } else { parent.to_string() }
 }
 
 fn json_of(class: &ClassInfo, stats: bool) -> Value {
@@ -128,7 +129,7 @@ fn json_of(class: &ClassInfo, stats: bool) -> Value {
     put("handle", json!(class.handle.to_string()));
     match class.parent {
         Handle::ROOT => put("root", json!(true)),
-        parent => put("parent", json!(parent.to_string())),
+        parent => put("parent", json!(name(parent))),
     };
     if class.leaf != Handle::UNSPEC {
         put("leaf", json!(class.leaf.to_string()));
