@@ -75,19 +75,23 @@ impl Stand {
 }
 
 /// A stand whose packets go back to the pool as soon as they are dropped.
-pub(crate) struct Virtual(Stand);
+pub(crate) struct Virtual {
+    stand: Stand,
+    /// Bytes that have been dropped.
+    pub(crate) dropped: u64,
+}
 
 impl Deref for Virtual {
     type Target = Stand;
 
     fn deref(&self) -> &Stand {
-        &self.0
+        &self.stand
     }
 }
 
 impl DerefMut for Virtual {
     fn deref_mut(&mut self) -> &mut Stand {
-        &mut self.0
+        &mut self.stand
     }
 }
 
@@ -100,19 +104,20 @@ impl Virtual {
     pub(crate) fn with_room(text: &str, buffers: u32, room: usize) -> Self {
         let mut stand = Stand::new(text, ENV, buffers, room);
         stand.qdisc.set_handle(Handle::new(1, 0));
-        Self(stand)
+        Self { stand, dropped: 0 }
     }
 
     pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
-        let result = self.0.with(f);
-        let stand = &mut self.0;
-        stand.cache.free(&mut stand.to_free);
+        let result = self.stand.with(f);
+        self.dropped += self.to_free.bytes();
+        let Stand { cache, to_free, .. } = &mut self.stand;
+        cache.free(to_free);
         result
     }
 
     /// A packet that knows its number, of a priority.
     pub(crate) fn packet(&mut self, bytes: usize, priority: u32) -> Packet {
-        let mut packet = self.0.packet(bytes);
+        let mut packet = self.stand.packet(bytes);
         packet.set_priority(priority);
         packet
     }
@@ -157,7 +162,13 @@ impl Virtual {
         bytes
     }
 
-    /// Puts a qdisc below the one that has a handle. False where that has no such class.
+    /// Adds a class to the root, which has no other above it.
+    pub(crate) fn add_class(&mut self, minor: u16, text: &str) -> Result<(), ParseError> {
+        let mut words = Words::split(text);
+        self.with(|qdisc, cx| qdisc.classes().expect("classes").add(0, minor, &mut words, &ENV, cx))
+    }
+
+    /// Puts a qdisc below the one that has a handle. False where that has no such class, or the class none.
     pub(crate) fn attach(&mut self, parent: Handle, handle: Handle, text: &str) -> bool {
         self.with(|qdisc, cx| {
             let done =
@@ -166,7 +177,7 @@ impl Virtual {
                     let Some(minor) = classes.find(parent.minor()) else { return false };
                     let mut new: Box<dyn Qdisc> = build_qdisc(text, &ENV);
                     new.set_handle(handle);
-                    let (leaf, total) = classes.leaf(minor).expect("a leaf");
+                    let Some((leaf, total)) = classes.leaf(minor) else { return false };
                     leaf.replace(new, handle, total, cx);
                     classes.leaf_changed(minor);
                     true
