@@ -1,7 +1,5 @@
 //! A qdisc in virtual time, for the tests of kinds that hold packets back and of trees.
 
-use std::ops::{Deref, DerefMut};
-
 use super::*;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
 
@@ -74,6 +72,26 @@ impl Stand {
     }
 }
 
+/// Whoever has a stand has what it has.
+macro_rules! is_a_stand {
+    ($bench:ident, $stand:tt) => {
+        impl std::ops::Deref for $bench {
+            type Target = $crate::qdisc::testing::Stand;
+
+            fn deref(&self) -> &Self::Target {
+                &self.$stand
+            }
+        }
+
+        impl std::ops::DerefMut for $bench {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.$stand
+            }
+        }
+    };
+}
+pub(crate) use is_a_stand;
+
 /// A stand whose packets go back to the pool as soon as they are dropped.
 pub(crate) struct Virtual {
     stand: Stand,
@@ -81,19 +99,7 @@ pub(crate) struct Virtual {
     pub(crate) dropped: u64,
 }
 
-impl Deref for Virtual {
-    type Target = Stand;
-
-    fn deref(&self) -> &Stand {
-        &self.stand
-    }
-}
-
-impl DerefMut for Virtual {
-    fn deref_mut(&mut self) -> &mut Stand {
-        &mut self.stand
-    }
-}
+is_a_stand!(Virtual, stand);
 
 impl Virtual {
     pub(crate) fn new(text: &str) -> Self {

@@ -3,28 +3,14 @@
 mod random;
 mod text;
 
-use std::ops::{Deref, DerefMut};
-
 use super::*;
-use crate::qdisc::testing::{ENV, MS, Stand, try_build};
+use crate::qdisc::testing::{ENV, MS, Stand, is_a_stand, try_build};
 use crate::tc::Style;
 
 /// An fq and a clock that stands where it is put.
 struct Bench(Stand);
 
-impl Deref for Bench {
-    type Target = Stand;
-
-    fn deref(&self) -> &Stand {
-        &self.0
-    }
-}
-
-impl DerefMut for Bench {
-    fn deref_mut(&mut self) -> &mut Stand {
-        &mut self.0
-    }
-}
+is_a_stand!(Bench, 0);
 
 impl Bench {
     fn new(options: &str) -> Self {

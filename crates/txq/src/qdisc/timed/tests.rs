@@ -1,14 +1,12 @@
 //! The queue against a sorted list, and what the tests of its users share.
 
-use std::ops::{Deref, DerefMut};
-
 use proptest::prelude::*;
 
 use super::*;
 use crate::arch::Native;
 use crate::drop::DropReason;
 pub(in crate::qdisc) use crate::qdisc::testing::MS;
-use crate::qdisc::testing::{SMALL, Stand};
+use crate::qdisc::testing::{SMALL, Stand, is_a_stand};
 use crate::qdisc::{Budget, Qdisc, Verdict, testing};
 use crate::tc::{ParseError, Style};
 
@@ -20,19 +18,7 @@ pub(in crate::qdisc) fn try_build(text: &str) -> Result<Box<dyn Qdisc>, ParseErr
 /// A qdisc in virtual time.
 pub(in crate::qdisc) struct Bench(Stand);
 
-impl Deref for Bench {
-    type Target = Stand;
-
-    fn deref(&self) -> &Stand {
-        &self.0
-    }
-}
-
-impl DerefMut for Bench {
-    fn deref_mut(&mut self) -> &mut Stand {
-        &mut self.0
-    }
-}
+is_a_stand!(Bench, 0);
 
 impl Bench {
     pub(in crate::qdisc) fn new(text: &str) -> Self {

@@ -1,34 +1,20 @@
 //! A qdisc in virtual time, and scripts of operations drawn at random, for the kinds that drop by time.
 
-use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
-
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 use crate::arch::Nanos;
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
-use crate::qdisc::testing::Stand;
 pub(in crate::qdisc) use crate::qdisc::testing::{MS, SMALL as ENV};
+use crate::qdisc::testing::{Stand, is_a_stand};
 use crate::qdisc::{Budget, Verdict};
 use crate::tc::Style;
 
 /// A qdisc in virtual time.
 pub(in crate::qdisc) struct Bench(Stand);
 
-impl Deref for Bench {
-    type Target = Stand;
-
-    fn deref(&self) -> &Stand {
-        &self.0
-    }
-}
-
-impl DerefMut for Bench {
-    fn deref_mut(&mut self) -> &mut Stand {
-        &mut self.0
-    }
-}
+is_a_stand!(Bench, 0);
 
 impl Bench {
     pub(in crate::qdisc) fn new(text: &str) -> Self {
