@@ -35,12 +35,12 @@ use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::flow::{FlowHasher, dissect, flow_hash};
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::random::Rng;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 use autorate::Arrivals;
-use cobalt::Random;
 use counters::Sizes;
 use flows::{MAX_CHARGE, Tin};
 use hash::{Keys, QUEUES};
@@ -80,7 +80,7 @@ struct Cake<A: Arch> {
     arrivals: Arrivals,
     stats: QdiscStats,
     hosts: FlowHasher,
-    random: Random,
+    random: Rng,
     /// When the packet that was held back may leave.
     next: Option<Nanos>,
 }
@@ -103,7 +103,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         arrivals: Arrivals::default(),
         stats: QdiscStats::default(),
         hosts: FlowHasher::new(HOST_KEY, false),
-        random: Random::new(),
+        random: Rng::new(Some(0)),
         next: None,
     };
     cake.configure();
@@ -328,11 +328,7 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         self.next = None;
         while budget.is_left() {
             let Some(packet) = self.take(now, cx) else { break };
-            let bytes = packet.len() as u64;
-            budget.spend(1, bytes);
-            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
-            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
-            out.push_back(packet);
+            budget.send(packet, out, &mut self.stats);
         }
     }
 

@@ -44,7 +44,7 @@ fn bytes_of_second(htb: &mut Virtual, classes: &[(u32, usize)]) -> Vec<u64> {
     let end = htb.now + 1_000_000_000;
     let mut bytes = vec![0; classes.len()];
     // Each class has two packets queued; by number, whose a packet is.
-    let first = htb.packets();
+    let first = htb.numbers;
     let mut class_of: Vec<_> = (0..2 * classes.len()).map(|number| number / 2).collect();
     for &class in &class_of {
         assert_eq!(htb.enqueue(classes[class].1, classes[class].0), Verdict::Success);
@@ -358,14 +358,38 @@ fn filters_lead_down_the_tree() {
     htb.filter(0, 300, class(0));
     htb.filter(0, 400, class(0x99));
     htb.filter(0, 500, class(1));
+    htb.filter(0, 700, Handle::new(2, 0x10));
     htb.filter(1, 200, class(0x20));
     htb.filter(1, 500, class(1));
-    for (bytes, priority) in
-        [(100, 0), (200, 0), (200, 0x1_0001), (300, 0), (400, 0), (500, 0), (600, 0), (100, 0x1_0020)]
-    {
+    for (bytes, priority) in [
+        (100, 0),
+        (200, 0),
+        (200, 0x1_0001),
+        (300, 0),
+        (400, 0),
+        (500, 0),
+        (600, 0),
+        (700, 0),
+        (100, 0x1_0020),
+    ] {
         assert_eq!(htb.enqueue(bytes, priority), Verdict::Success);
     }
     let mut queued = |minor| htb.with(|qdisc, _| qdisc.classes().unwrap().leaf(minor).unwrap().0.qlen());
-    assert_eq!([queued(0x10), queued(0x20), queued(0x30)], [1, 3, 3]);
-    assert_eq!(htb.qdisc.qlen(), 8, "one is queued directly");
+    assert_eq!([queued(0x10), queued(0x20), queued(0x30)], [1, 3, 4]);
+    assert_eq!(htb.qdisc.qlen(), 9, "one is queued directly");
+}
+
+/// A class that has gone keeps nothing: not its filters, which may be as large as a program likes.
+#[test]
+fn deleted_classes_free_their_filters() {
+    let mut htb = htb("htb", &["0 1 rate 8mbit", "1 10 rate 8mbit"]);
+    let held = std::sync::Arc::new(());
+    let kept = held.clone();
+    htb.with(|qdisc, _| {
+        let closure = move |_: &Packet| (std::sync::Arc::strong_count(&kept) > 9).then_some(Handle::ROOT);
+        qdisc.filters(0x10).unwrap().add_closure(1, Box::new(closure)).unwrap();
+    });
+    assert_eq!(std::sync::Arc::strong_count(&held), 2);
+    delete(&mut htb, 0x10).unwrap();
+    assert_eq!(std::sync::Arc::strong_count(&held), 1);
 }
