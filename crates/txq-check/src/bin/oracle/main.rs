@@ -45,21 +45,24 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    let mut deep = false;
+    let (mut deep, mut long) = (false, false);
     let mut filter = String::new();
     for arg in std::env::args().skip(1) {
         match arg.as_str() {
             "--deep" => deep = true,
-            word if word.starts_with('-') => bail!("no option is called {word}: use [--deep] [FILTER]"),
+            "--long" => long = true,
+            word if word.starts_with('-') => {
+                bail!("no option is called {word}: use [--deep] [--long] [FILTER]")
+            }
             word => filter = word.to_owned(),
         }
     }
-    let scripts = scripts(deep, &filter)?;
+    let scripts = scripts(deep, long, &filter)?;
     if let Some(why) = kernel::missing() {
         println!("SKIP oracle: {why}");
         return Ok(());
     }
-    let records = match kernel::run(&scripts, deep)? {
+    let records = match kernel::run(&scripts, deep, long)? {
         kernel::Outcome::Ran(records) => records,
         kernel::Outcome::NoBoot(why) => {
             println!("SKIP oracle: {why}");
@@ -78,7 +81,10 @@ fn run() -> Result<()> {
         };
         let packets: usize = kernel.steps.iter().map(|step| step.left.len()).sum();
         let verdict = if differences.is_empty() { "same" } else { "DIFFERS" };
-        println!("{verdict:8}{:24}{:6} steps {packets:6} packets", script.name, script.lines.len());
+        let ends = kernel.steps.first().zip(kernel.steps.last());
+        let ms = ends.map_or(0, |(first, last)| (last.at - first.at) / 1_000_000);
+        let steps = script.lines.len();
+        println!("{verdict:8}{:24}{steps:6} steps {packets:6} packets {ms:6} ms", script.name);
         differences.iter().for_each(|difference| println!("{difference}"));
         failed += usize::from(!differences.is_empty());
     }
@@ -88,8 +94,8 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// The scripts whose names contain `filter`, by name.
-fn scripts(deep: bool, filter: &str) -> Result<Vec<Script>> {
+/// The scripts whose names contain `filter`, by name. Those that take long only if they are wanted.
+fn scripts(deep: bool, long: bool, filter: &str) -> Result<Vec<Script>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -98,11 +104,14 @@ fn scripts(deep: bool, filter: &str) -> Result<Vec<Script>> {
         if path.extension().is_some_and(|extension| extension == "txt") && name.contains(filter) {
             let text = std::fs::read_to_string(&path)?;
             let script = Script::parse(&name, &text, deep).map_err(anyhow::Error::msg);
-            found.push(script.with_context(|| path.display().to_string())?);
+            let script = script.with_context(|| path.display().to_string())?;
+            if !script.long || long || deep || script.name == filter {
+                found.push(script);
+            }
         }
     }
     if found.is_empty() {
-        bail!("no script in {} has \"{filter}\" in its name", folder.display());
+        bail!("no script in {} has \"{filter}\" in its name, or it needs --long", folder.display());
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
