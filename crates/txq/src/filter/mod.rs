@@ -243,6 +243,18 @@ impl<A: Arch> Filters<A> {
         self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(&frame))
     }
 
+    /// Whether a rule chooses the class of this minor number (`tcf_bind_filter`). What a program decides is not known.
+    pub(crate) fn names(&self, minor: u16) -> bool {
+        let is_it = |class: Handle| class.minor() == minor;
+        self.protos.iter().any(|proto| match &proto.table {
+            Table::Fw(table) => table.classids().any(is_it),
+            Table::Matchall(table) => table.classids().any(is_it),
+            Table::Flower(table) => table.classids().any(is_it),
+            Table::U32(table) => table.classids().any(is_it),
+            Table::Closure(_) => false,
+        })
+    }
+
     /// Adds, changes or replaces a rule of the filters of `parent`.
     pub(crate) fn set(
         &mut self,

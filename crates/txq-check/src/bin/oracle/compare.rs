@@ -1,7 +1,7 @@
 //! Tells the differences between two records of one script, and forgives what the script says. For every script it
 //! forgives three things, and no more:
 //!
-//! - Usage: tc's and ours after an error are different texts.
+//! - Usage: tc's and ours after an error are different texts; and a line of tc's that says only that there was one.
 //! - Handles that nobody named: the kernel counts them over all devices.
 //! - The parked packet. The kernel lets a packet that finds the queue empty go past it, and learns then that the
 //!   device is busy: it has counted the packet as sent and as requeued, and keeps it in front of all others. txq looks
@@ -106,6 +106,16 @@ fn texts(kernel: &str, txq: &str, what: &mut String) {
         match (theirs.next(), ours.next()) {
             (None, None) => break,
             (theirs, ours) if theirs == ours => {}
+            (Some(theirs), Some(ours)) if pretty(theirs).is_some() && pretty(ours).is_some() => {
+                let (theirs, ours) = (pretty(theirs).unwrap_or_default(), pretty(ours).unwrap_or_default());
+                let mut pairs = theirs.lines().zip(ours.lines()).filter(|(a, b)| a != b).peekable();
+                if pairs.peek().is_none() {
+                    let _ = writeln!(what, "    JSON differs in its spelling, or in a key");
+                }
+                for (theirs, ours) in pairs {
+                    let _ = writeln!(what, "    kernel: {}\n    txq:    {}", theirs.trim(), ours.trim());
+                }
+            }
             (theirs, ours) => {
                 let show =
                     |line: Option<&str>| line.map_or("(no line)".to_owned(), |line| format!("{line:?}"));
@@ -127,8 +137,16 @@ fn by_class(said: String) -> String {
     classes.join("\n")
 }
 
+/// JSON, a line for each key.
+fn pretty(json: &str) -> Option<String> {
+    let json: Value = serde_json::from_str(&json.replace(":~", ":0")).ok().filter(Value::is_array)?;
+    serde_json::to_string_pretty(&json).ok()
+}
+
+/// What tc says but for how it is used, and but for a line that says only that there was an error.
 fn without_usage(said: &str) -> &str {
-    said.find("Usage:").map_or(said, |at| &said[..at])
+    let ends = ["Usage:", "We have an error talking to the kernel"];
+    ends.iter().filter_map(|end| said.find(end)).min().map_or(said, |at| &said[..at])
 }
 
 /// What the kernel shows, with the counters that it would have without a parked packet, where one explains them.
@@ -176,6 +194,7 @@ fn mask(text: &str, ignore: &[String]) -> String {
             while let Some(at) = text[from..].find(&key).map(|at| from + at) {
                 from = at + key.len();
                 let whole = !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                from += text[from..].len() - text[from..].trim_start_matches(' ').len();
                 let end = text[from..].find(|c: char| !c.is_ascii_alphanumeric() && !".%-".contains(c));
                 let end = end.map_or(text.len(), |end| from + end);
                 if whole {

@@ -68,7 +68,7 @@ fn small_quanta_do_not_take_long() {
 fn what_names_no_class_is_dropped() {
     let mut drr = drr(&[1500]);
     for priority in [0, 1, 0x1_0000, 0x1_0002, 0x2_0001] {
-        assert_eq!(drr.enqueue(100, priority), Verdict::Drop);
+        assert_eq!(drr.enqueue(100, priority), Verdict::Success);
     }
     assert_eq!(drr.qdisc.stats().drops, 5);
     assert_eq!(drr.drops.get(DropReason::QdiscDrop), 5);

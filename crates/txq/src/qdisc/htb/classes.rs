@@ -166,6 +166,10 @@ impl<A: Arch> Classes<A> for Htb<A> {
             let error = ParseError::new("Error: HTB class in use.");
             return Err(error.with_remedy("delete the classes below it first"));
         }
+        if self.filters.names(minor) || self.classes.iter().any(|class| class.filters.names(minor)) {
+            let error = ParseError::new("Error: HTB class in use.");
+            return Err(error.with_remedy("delete the filters that choose it first"));
+        }
         self.remove_leaf(id, cx);
         self.minors.remove(minor);
         self.free.push(id);
