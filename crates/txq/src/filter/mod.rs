@@ -33,6 +33,8 @@ use fw::Fw;
 use matchall::Matchall;
 use u32::U32;
 
+use header::{wrong_kind, wrong_protocol};
+
 pub(crate) use header::Header;
 pub use show::{FilterInfo, filters_json, filters_text};
 
@@ -187,16 +189,6 @@ enum Deleted {
     Done {
         last: bool,
     },
-}
-
-fn wrong_kind(kind: &str) -> ParseError {
-    let error = ParseError::new("Error: Specified filter kind does not match existing one.");
-    error.with_remedy(format!("{kind} has this pref: give another pref"))
-}
-
-fn wrong_protocol(pref: u16, protocol: u16) -> ParseError {
-    let error = ParseError::new("Error: Protocol mismatch for filter with specified priority.");
-    error.with_remedy(format!("pref {pref} is of protocol {}", proto::name(protocol)))
 }
 
 struct Proto<A: Arch> {

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::filter::{Mode, Request};
 use crate::qdisc::testing::{ENV, Virtual};
 
 /// A drr whose classes have these quanta, and the minor numbers from 1.
@@ -108,7 +109,7 @@ fn words_and_errors_are_tcs() {
     let mut drr = drr(&[]);
     for (text, message) in [
         ("quantum x", "Illegal \"quantum\""),
-        ("quantum 0", "Error: Specified DRR quantum cannot be zero"),
+        ("quantum 0", "Error: Specified DRR quantum cannot be zero."),
         ("foo", "What is \"foo\"?"),
     ] {
         assert_eq!(add(&mut drr, 1, text).unwrap_err().message(), message, "{text}");
@@ -117,7 +118,8 @@ fn words_and_errors_are_tcs() {
     let info = drr.with(|qdisc, _| qdisc.classes().unwrap().class(1, Style::default()));
     assert_eq!(info.options.text(), "quantum 1514b ");
     assert_eq!(info.xstats.unwrap().text(), " deficit 0b ");
-    assert!(drr.change("").is_err());
+    drr.change("").unwrap();
+    assert_eq!(drr.change("quantum 5").unwrap_err().message(), "What is \"quantum\"?");
 }
 
 proptest! {
@@ -178,14 +180,28 @@ proptest! {
 }
 
 #[test]
+fn a_class_that_a_filter_chooses_stays() {
+    let mut drr = drr(&[1500, 1500]);
+    let rule = Request::parse("pref 1 matchall classid 1:2").unwrap();
+    drr.with(|qdisc, _| qdisc.filters(0).unwrap().set(&rule, Handle::new(1, 0), Mode::Add)).unwrap();
+    let delete = |drr: &mut Virtual, minor| drr.with(|qdisc, cx| qdisc.classes().unwrap().delete(minor, cx));
+    assert_eq!(delete(&mut drr, 2).unwrap_err().message(), "Error: DRR class is in use.");
+    delete(&mut drr, 1).unwrap();
+    drr.with(|qdisc, _| qdisc.filters(0).unwrap().delete(&Request::parse("pref 1").unwrap())).unwrap();
+    delete(&mut drr, 2).unwrap();
+}
+
+#[test]
 fn filters_choose_where_the_priority_does_not() {
     let mut drr = drr(&[1500, 1500]);
     drr.filter(0, 100, Handle::new(1, 2));
     drr.filter(0, 200, Handle::new(1, 3));
     assert_eq!(drr.enqueue(100, 0), Verdict::Success);
     assert_eq!(drr.enqueue(100, 0x1_0001), Verdict::Success);
-    assert_eq!(drr.enqueue(200, 0), Verdict::Drop, "there is no class 3");
-    assert_eq!(drr.enqueue(300, 0), Verdict::Drop);
+    // There is no class 3, and none is named: the sender is not told.
+    assert_eq!(drr.enqueue(200, 0), Verdict::Success);
+    assert_eq!(drr.enqueue(300, 0), Verdict::Success);
+    assert_eq!(drr.qdisc.stats().drops, 2);
     let mut queued = |minor| drr.with(|qdisc, _| qdisc.classes().unwrap().leaf(minor).unwrap().0.qlen());
     assert_eq!([queued(1), queued(2)], [1, 1]);
 }
