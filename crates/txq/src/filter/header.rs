@@ -143,5 +143,5 @@ pub(super) fn wrong_kind(kind: &str) -> ParseError {
 
 pub(super) fn wrong_protocol(pref: u16, protocol: u16) -> ParseError {
     let error = ParseError::new("Error: Protocol mismatch for filter with specified priority.");
-    error.with_remedy(format!("pref {pref} is of protocol {}", super::proto::name(protocol)))
+    error.with_remedy(format!("pref {pref} is of protocol {}", proto::name(protocol)))
 }

@@ -40,13 +40,13 @@ pub(crate) fn missing() -> Option<String> {
 const KERNELS: usize = 4;
 
 /// Runs the scripts in a few kernels, whose turns are dealt out by name.
-pub(crate) fn run(scripts: &[Script], deep: bool, long: bool) -> Result<Outcome> {
+pub(crate) fn run(scripts: &[&Script], deep: bool, long: bool) -> Result<Outcome> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let kernels = cpus.min(KERNELS).min(scripts.len());
     let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for number in 0..kernels {
-            let own: Vec<&Script> = scripts.iter().skip(number).step_by(kernels).collect();
+            let own: Vec<&Script> = scripts.iter().copied().skip(number).step_by(kernels).collect();
             threads.push(scope.spawn(move || one(number, &own, deep, long)));
         }
         threads

@@ -62,15 +62,65 @@ fn run() -> Result<()> {
         println!("SKIP oracle: {why}");
         return Ok(());
     }
-    let records = match kernel::run(&scripts, deep, long)? {
-        kernel::Outcome::Ran(records) => records,
-        kernel::Outcome::NoBoot(why) => {
+    let all: Vec<&Script> = scripts.iter().collect();
+    let mut verdicts = match examine(&all, deep, long)? {
+        Examined::Told(verdicts) => verdicts,
+        Examined::NoBoot(why) => {
             println!("SKIP oracle: {why}");
             return Ok(());
         }
     };
-    let mut failed = 0;
-    for script in &scripts {
+    // A machine that is busy may have been late in the middle of a step: who differs has a second try.
+    let again: Vec<&Script> = all
+        .iter()
+        .zip(&verdicts)
+        .filter(|(_, verdict)| !verdict.differences.is_empty())
+        .map(|(s, _)| *s)
+        .collect();
+    if !again.is_empty()
+        && let Examined::Told(second) = examine(&again, deep, long)?
+    {
+        for verdict in second {
+            if let Some(first) = verdicts.iter_mut().find(|first| first.name == verdict.name) {
+                *first = verdict;
+            }
+        }
+    }
+    for Verdict { name, steps, packets, ms, differences } in &verdicts {
+        let verdict = if differences.is_empty() { "same" } else { "DIFFERS" };
+        println!("{verdict:8}{name:24}{steps:6} steps {packets:6} packets {ms:6} ms");
+        differences.iter().for_each(|difference| println!("{difference}"));
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
+    if failed > 0 {
+        bail!("{failed} of {} scripts differ from the kernel", scripts.len());
+    }
+    Ok(())
+}
+
+/// What came of a script.
+struct Verdict {
+    name: String,
+    steps: usize,
+    packets: usize,
+    /// How long the kernel was at it.
+    ms: u64,
+    differences: Vec<String>,
+}
+
+enum Examined {
+    Told(Vec<Verdict>),
+    NoBoot(String),
+}
+
+/// Runs scripts through both, and compares.
+fn examine(scripts: &[&Script], deep: bool, long: bool) -> Result<Examined> {
+    let records = match kernel::run(scripts, deep, long)? {
+        kernel::Outcome::Ran(records) => records,
+        kernel::Outcome::NoBoot(why) => return Ok(Examined::NoBoot(why)),
+    };
+    let mut verdicts = Vec::new();
+    for script in scripts {
         let kernel = records
             .iter()
             .find(|record| record.script == script.name)
@@ -79,19 +129,16 @@ fn run() -> Result<()> {
             Some(error) => vec![format!("the guest cannot run it: {error}")],
             None => compare(script, kernel, &replay::run(script, kernel)?),
         };
-        let packets: usize = kernel.steps.iter().map(|step| step.left.len()).sum();
-        let verdict = if differences.is_empty() { "same" } else { "DIFFERS" };
         let ends = kernel.steps.first().zip(kernel.steps.last());
-        let ms = ends.map_or(0, |(first, last)| (last.at - first.at) / 1_000_000);
-        let steps = script.lines.len();
-        println!("{verdict:8}{:24}{steps:6} steps {packets:6} packets {ms:6} ms", script.name);
-        differences.iter().for_each(|difference| println!("{difference}"));
-        failed += usize::from(!differences.is_empty());
+        verdicts.push(Verdict {
+            name: script.name.clone(),
+            steps: script.lines.len(),
+            packets: kernel.steps.iter().map(|step| step.left.len()).sum(),
+            ms: ends.map_or(0, |(first, last)| (last.at - first.at) / 1_000_000),
+            differences,
+        });
     }
-    if failed > 0 {
-        bail!("{failed} of {} scripts differ from the kernel", scripts.len());
-    }
-    Ok(())
+    Ok(Examined::Told(verdicts))
 }
 
 /// The scripts whose names contain `filter`, by name. Those that take long only if they are wanted.
