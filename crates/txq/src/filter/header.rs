@@ -114,3 +114,13 @@ pub(super) fn file_exists(remedy: &str) -> ParseError {
 pub(super) fn invalid(remedy: impl Into<String>) -> ParseError {
     ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy)
 }
+
+pub(super) fn wrong_kind(kind: &str) -> ParseError {
+    let error = ParseError::new("Error: Specified filter kind does not match existing one.");
+    error.with_remedy(format!("{kind} has this pref: give another pref"))
+}
+
+pub(super) fn wrong_protocol(pref: u16, protocol: u16) -> ParseError {
+    let error = ParseError::new("Error: Protocol mismatch for filter with specified priority.");
+    error.with_remedy(format!("pref {pref} is of protocol {}", proto::name(protocol)))
+}

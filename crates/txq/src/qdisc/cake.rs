@@ -106,6 +106,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         random: Rng::new(Some(0)),
         next: None,
     };
+    cake.arrivals.estimate = cake.params.bandwidth;
     cake.configure();
     Ok(Built::Qdisc(Box::new(cake)))
 }
@@ -143,11 +144,6 @@ impl<A: Arch> Cake<A> {
 
     fn memory(&self) -> u64 {
         self.bytes + self.len as u64 * DESCRIPTOR
-    }
-
-    /// The rate that the link is thought to have.
-    fn capacity(&self) -> u64 {
-        if self.params.autorate { self.arrivals.estimate } else { self.params.bandwidth }
     }
 
     /// Drops from the longest queue until the memory limit holds. Returns whether `own` lost one.
@@ -339,7 +335,11 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
     }
 
     fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        self.params = params::parse(words, self.params)?;
+        let params = params::parse(words, self.params)?;
+        let old = std::mem::replace(&mut self.params, params);
+        if (old.link.raw, old.link.overhead) != (self.params.link.raw, self.params.link.overhead) {
+            self.sizes = Sizes { offset: self.sizes.offset, ..Sizes::NONE };
+        }
         let now = cx.clock.now();
         (self.params.diffserv.count()..self.tins.len()).for_each(|number| self.purge(number, cx));
         self.configure();

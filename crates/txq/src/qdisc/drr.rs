@@ -81,7 +81,7 @@ fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
         }
     }
     if quantum == Some(0) {
-        let error = ParseError::new("Error: Specified DRR quantum cannot be zero");
+        let error = ParseError::new("Error: Specified DRR quantum cannot be zero.");
         return Err(error.with_remedy("give a size, as quantum 1514, or none for the device's MTU"));
     }
     Ok(quantum)
@@ -118,10 +118,11 @@ impl<A: Arch> Drr<A> {
         }
     }
 
+    /// Drops what names no class. Its sender is told of drops for want of room only, as by fq_codel.
     fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, DropReason::QdiscDrop);
-        Verdict::Drop
+        Verdict::Success
     }
 
     /// The first class's next packet, if its deficit is enough for it. A class that gives none leaves the queue.
@@ -241,6 +242,11 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
         }
     }
 
+    /// It has no parameters, and tc takes a change to none.
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        words.options(&SYNTAX).end()
+    }
+
     fn qlen(&self) -> usize {
         self.total.qlen
     }
@@ -314,6 +320,10 @@ impl<A: Arch> Classes<A> for Drr<A> {
 
     fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let id = self.classes.find(minor)?;
+        if self.filters.names(Handle::new(self.handle.major(), minor)) {
+            let error = ParseError::new("Error: DRR class is in use.");
+            return Err(error.with_remedy("delete the filters that choose it first"));
+        }
         self.with_leaf(id, |leaf, total| leaf.replace(Box::new(Noop), Handle::UNSPEC, total, cx));
         self.classes.remove(minor);
         Ok(())

@@ -181,9 +181,13 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Drops everything that is queued as `QUEUE_PURGE`. Counters stay.
     fn reset(&mut self, cx: &mut Cx<'_, A>);
 
-    /// Changes parameters (`tc qdisc change`). On an error nothing has changed.
-    fn change(&mut self, _words: &mut Words<'_>, _env: &Env, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
+    /// Changes parameters (`tc qdisc change`). On an error nothing has changed. Where there are none, tc takes a change to
+    /// nothing.
+    fn change(&mut self, words: &mut Words<'_>, _env: &Env, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        match words.peek() {
+            None => Ok(()),
+            Some(_) => Err(ParseError::new("Error: Change operation not supported by specified qdisc.")),
+        }
     }
 
     /// The device's `tx_queue_len` is another now (`change_tx_queue_len`). A qdisc whose limit that is follows, and drops

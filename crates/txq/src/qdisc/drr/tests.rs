@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::filter::{Mode, Request};
 use crate::qdisc::testing::Virtual;
 
 /// A drr whose classes have these quanta, and the minor numbers from 1.
@@ -63,7 +64,7 @@ fn small_quanta_do_not_take_long() {
 fn what_names_no_class_is_dropped() {
     let mut drr = drr(&[1500]);
     for priority in [0, 1, 0x1_0000, 0x1_0002, 0x2_0001] {
-        assert_eq!(drr.enqueue(100, priority), Verdict::Drop);
+        assert_eq!(drr.enqueue(100, priority), Verdict::Success);
     }
     assert_eq!(drr.qdisc.stats().drops, 5);
     assert_eq!(drr.drops.get(DropReason::QdiscDrop), 5);
@@ -103,7 +104,7 @@ fn words_and_errors_are_tcs() {
     let mut drr = drr(&[]);
     for (text, message) in [
         ("quantum x", "Illegal \"quantum\""),
-        ("quantum 0", "Error: Specified DRR quantum cannot be zero"),
+        ("quantum 0", "Error: Specified DRR quantum cannot be zero."),
         ("foo", "What is \"foo\"?"),
     ] {
         assert_eq!(drr.add_class(1, text).unwrap_err().message(), message, "{text}");
@@ -112,7 +113,8 @@ fn words_and_errors_are_tcs() {
     let info = drr.with(|qdisc, _| qdisc.classes().unwrap().class(1, Style::default()));
     assert_eq!(info.options.text(), "quantum 1514b ");
     assert_eq!(info.xstats.unwrap().text(), " deficit 0b ");
-    assert!(drr.change("").is_err());
+    drr.change("").unwrap();
+    assert_eq!(drr.change("quantum 5").unwrap_err().message(), "What is \"quantum\"?");
 }
 
 proptest! {
@@ -175,6 +177,18 @@ proptest! {
 }
 
 #[test]
+fn a_class_that_a_filter_chooses_stays() {
+    let mut drr = drr(&[1500, 1500]);
+    let rule = Request::parse("pref 1 matchall classid 1:2").unwrap();
+    drr.with(|qdisc, _| qdisc.filters(0).unwrap().set(&rule, Handle::new(1, 0), Mode::Add)).unwrap();
+    let delete = |drr: &mut Virtual, minor| drr.with(|qdisc, cx| qdisc.classes().unwrap().delete(minor, cx));
+    assert_eq!(delete(&mut drr, 2).unwrap_err().message(), "Error: DRR class is in use.");
+    delete(&mut drr, 1).unwrap();
+    drr.with(|qdisc, _| qdisc.filters(0).unwrap().delete(&Request::parse("pref 1").unwrap())).unwrap();
+    delete(&mut drr, 2).unwrap();
+}
+
+#[test]
 fn filters_choose_where_the_priority_does_not() {
     let mut drr = drr(&[1500, 1500]);
     drr.filter(0, 100, Handle::new(1, 2));
@@ -182,9 +196,11 @@ fn filters_choose_where_the_priority_does_not() {
     drr.filter(0, 400, Handle::new(2, 2));
     assert_eq!(drr.enqueue(100, 0), Verdict::Success);
     assert_eq!(drr.enqueue(100, 0x1_0001), Verdict::Success);
-    assert_eq!(drr.enqueue(200, 0), Verdict::Drop, "there is no class 3");
-    assert_eq!(drr.enqueue(300, 0), Verdict::Drop);
-    assert_eq!(drr.enqueue(400, 0), Verdict::Drop, "2:2 is a class of another qdisc");
+    // There is no class 3, and none is named: the sender is not told. 2:2 is a class of another qdisc.
+    assert_eq!(drr.enqueue(200, 0), Verdict::Success);
+    assert_eq!(drr.enqueue(300, 0), Verdict::Success);
+    assert_eq!(drr.enqueue(400, 0), Verdict::Success);
+    assert_eq!(drr.qdisc.stats().drops, 3);
     let mut queued = |minor| drr.with(|qdisc, _| qdisc.classes().unwrap().leaf(minor).unwrap().0.qlen());
     assert_eq!([queued(1), queued(2)], [1, 1]);
 }

@@ -149,6 +149,12 @@ impl<A: Arch> Classes<A> for Htb<A> {
             let error = ParseError::new("Error: HTB class in use.");
             return Err(error.with_remedy("delete the classes below it first"));
         }
+        let class = Handle::new(self.handle.major(), minor);
+        let own = self.classes.ids();
+        if self.filters.names(class) || own.into_iter().any(|id| self.classes[id].filters.names(class)) {
+            let error = ParseError::new("Error: HTB class in use.");
+            return Err(error.with_remedy("delete the filters that choose it first"));
+        }
         self.remove_leaf(id, cx);
         let parent = self.classes[id].parent;
         self.classes.remove(minor);

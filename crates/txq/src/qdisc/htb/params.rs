@@ -84,7 +84,7 @@ impl Params {
         options.number("r2q", self.r2q.into());
         let default = format!("{:#x}", self.default);
         let shown = if self.default == 0 { "0" } else { &default };
-        options.put("default", default.clone(), format_args!("default {shown}"));
+        options.put("default", shown, format_args!("default {shown}"));
         options.number("direct_packets_stat", direct);
         if style.details {
             options.put("ver", "3.17", "ver 3.17");

@@ -1,4 +1,5 @@
 use super::*;
+use crate::filter::{Mode, Request};
 use crate::qdisc::testing::{ENV, Virtual};
 
 mod random;
@@ -264,6 +265,20 @@ fn deleted_classes_drop_what_they_have() {
     assert_eq!((stats.qlen, stats.backlog, stats.drops), (0, 0, 6));
     assert_eq!(htb.enqueue(1000, 0x1_0020), Verdict::Success);
     assert_eq!(htb.dequeue(64).len(), 1);
+}
+
+#[test]
+fn a_class_that_a_filter_chooses_stays() {
+    let mut htb = htb("htb", &["0 1 rate 8mbit", "1 10 rate 8kbit", "1 20 rate 8kbit"]);
+    // One filter of the qdisc's, and one of the inner class.
+    for (of, minor) in [(0, 0x10), (1, 0x20)] {
+        let (rule, all) = (format!("pref 1 matchall classid 1:{minor:x}"), Request::parse("pref 1").unwrap());
+        let rule = Request::parse(&rule).unwrap();
+        htb.with(|qdisc, _| qdisc.filters(of).unwrap().set(&rule, Handle::new(1, of), Mode::Add)).unwrap();
+        assert_eq!(delete(&mut htb, minor).unwrap_err().message(), "Error: HTB class in use.");
+        htb.with(|qdisc, _| qdisc.filters(of).unwrap().delete(&all)).unwrap();
+        delete(&mut htb, minor).unwrap();
+    }
 }
 
 #[test]
