@@ -34,9 +34,9 @@ pub(crate) enum Checker {
 
 const FUZZ_TARGETS: [&str; 4] = ["mask", "dissect", "tc", "capture"];
 
-pub(crate) fn run(checker: Checker, deep: bool, filter: Option<&str>) -> Result<()> {
-    if filter.is_some() && checker != Checker::Oracle {
-        bail!("only the oracle takes a filter");
+pub(crate) fn run(checker: Checker, deep: bool, long: bool, filter: Option<&str>) -> Result<()> {
+    if (filter.is_some() || long) && checker != Checker::Oracle {
+        bail!("only the oracle takes a filter and --long");
     }
     match checker {
         Checker::Loom => models("under_loom", deep),
@@ -47,11 +47,11 @@ pub(crate) fn run(checker: Checker, deep: bool, filter: Option<&str>) -> Result<
         Checker::Chaos => chaos(deep),
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
-        Checker::Oracle => oracle(deep, filter),
+        Checker::Oracle => oracle(deep, long, filter),
         Checker::All => {
             use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Shuttle, Tsan};
             let all = [Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
-            all.into_iter().try_for_each(|c| run(c, deep, None))
+            all.into_iter().try_for_each(|c| run(c, deep, false, None))
         }
     }
 }
@@ -118,9 +118,9 @@ fn chaos(deep: bool) -> Result<()> {
 }
 
 /// It is built as the tests build it: the kernel takes the time.
-fn oracle(deep: bool, filter: Option<&str>) -> Result<()> {
+fn oracle(deep: bool, long: bool, filter: Option<&str>) -> Result<()> {
     let mut command = cargo(false, &["run", "--quiet", "-p", "txq-check", "--bin", "oracle", "--"]);
-    crate::run(command.args(deep.then_some("--deep")).args(filter))
+    crate::run(command.args(deep.then_some("--deep")).args(long.then_some("--long")).args(filter))
 }
 
 fn run_release(bin: &str) -> Result<()> {

@@ -28,6 +28,9 @@ enum Chore {
         /// Explore as far as it goes, for hours if need be
         #[arg(long)]
         deep: bool,
+        /// Also those of the oracle's scripts that take long
+        #[arg(long)]
+        long: bool,
         /// Of the oracle's scripts only those with this in their names
         filter: Option<String>,
     },
@@ -41,7 +44,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().chore {
-        Chore::Check { checker, deep, filter } => check::run(checker, deep, filter.as_deref()),
+        Chore::Check { checker, deep, long, filter } => check::run(checker, deep, long, filter.as_deref()),
         Chore::Bench { last } => bench::run(last),
     };
     match done {

@@ -25,11 +25,13 @@ use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::SpinLock;
 
 mod completions;
+mod in_driver;
 mod reap;
 mod replace;
 mod watchdog;
 
 pub use completions::Completions;
+use in_driver::InDriver;
 use watchdog::Standstill;
 pub use watchdog::TxTimeout;
 pub(crate) use watchdog::{TimeoutHook, Watchdog};
@@ -110,29 +112,6 @@ struct DoneSide<A: Arch> {
     /// The txq, found stopped by the watchdog.
     standstill: Option<Standstill>,
     tx_timeout: u64,
-}
-
-/// The calling thread, while it is in a driver.
-struct InDriver<A: Arch> {
-    /// Other drivers that it is in already.
-    before: u32,
-    arch: std::marker::PhantomData<A>,
-}
-
-impl<A: Arch> InDriver<A> {
-    #[inline]
-    fn enter<R>(f: impl FnOnce() -> R) -> R {
-        let before = A::in_driver(|depth| depth.replace(depth.get() + 1));
-        let _in_driver = Self { before, arch: std::marker::PhantomData };
-        f()
-    }
-}
-
-impl<A: Arch> Drop for InDriver<A> {
-    #[inline]
-    fn drop(&mut self) {
-        A::in_driver(|depth| depth.set(self.before));
-    }
 }
 
 /// A txq's counters (`netdev_queue`'s share of `rtnl_link_stats64`).

@@ -132,6 +132,7 @@ fn run(dev: &NetDev, command: &str) -> Result<(), ParseError> {
         ("qdisc", "replace") => dev.replace_qdisc(text),
         ("qdisc", "change") => dev.change_qdisc(text),
         ("qdisc", _) => dev.delete_qdisc(text),
+        ("filter", _) => dev.replace_filter(text),
         (_, "add") => dev.add_class(text),
         (_, "replace") => dev.replace_class(text),
         (_, "change") => dev.change_class(text),
@@ -144,6 +145,60 @@ fn sorted<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let mut parts: Vec<_> = text.split(word).collect();
     parts.sort_unstable();
     parts
+}
+
+/// A filter names a class in full: the same number of another qdisc is none of htb's, and goes where the default says, of
+/// which only the last 16 bits count.
+#[test]
+fn filters_name_whole_classes() {
+    let Some(netns) = Netns::new("whole") else { return };
+    if !netns.replace(&["root", "htb"]) {
+        return;
+    }
+    netns.delete();
+    let wires = Wires::new(1, None);
+    let dev = NetDev::builder(wires.clone()).qdisc("noqueue").pool_config(pool()).build().unwrap();
+    let mut sender = dev.sender("test");
+    let both = |command: &str| {
+        let words: Vec<_> = command.split_whitespace().collect();
+        let output = netns.run("tc", &[&words[..2], &["dev", DEV], &words[2..]].concat());
+        run(&dev, command).unwrap();
+        output.status.success()
+    };
+    both("qdisc add root handle 1: htb default 10020");
+    for minor in [10, 20, 30] {
+        both(&format!("class add parent 1: classid 1:{minor} htb rate 1gbit quantum 2000"));
+    }
+    for flow in ["1:20", "2:10", ":10", "1:10", "1:99", "1:0", "1:30"] {
+        if !both(&format!(
+            "filter replace parent 1: protocol all pref 1 handle 800::800 u32 match u32 0 0 flowid {flow}"
+        )) {
+            println!("SKIP filters_name_whole_classes: this kernel lacks u32");
+            return;
+        }
+        netns.run("ping", &["-c", "1", "-W", "0.1", "192.0.2.2"]);
+        let packet = sender.alloc(98).unwrap();
+        let _ = sender.xmit(packet);
+        let theirs =
+            sent(&netns.tc(&["-s", "class", "show", "dev", DEV]), &netns.tc(&["qdisc", "show", "dev", DEV]));
+        let style = Style::default();
+        let ours = sent(&class_text(&dev.classes_info(style), true), &show_text(&dev.qdiscs(style), false));
+        assert_eq!(ours, theirs, "{flow}");
+    }
+}
+
+/// How many packets each class has sent, and how many have gone directly.
+fn sent(classes: &str, qdisc: &str) -> Vec<String> {
+    let packets = |class: &str| {
+        let words: Vec<_> = class.split_whitespace().collect();
+        let at = words.iter().position(|&word| word == "pkt").unwrap();
+        format!("{} {}", words[0], words[at - 1])
+    };
+    let mut sent: Vec<_> = classes.split("class htb ").skip(1).map(packets).collect();
+    sent.sort_unstable();
+    let direct = qdisc.split_once("direct_packets_stat ").unwrap().1;
+    sent.push(direct.split_whitespace().next().unwrap().to_owned());
+    sent
 }
 
 fn class<'a>(list: &'a [ClassInfo], name: &str) -> &'a ClassInfo {

@@ -2,12 +2,12 @@
 //!
 //! tc prints text also with `-j`; here that is JSON.
 
-use txq::tc::{ClassHeader, ClassInfo, Handle, ParseError, Style, Words, class_json, class_text};
+use txq::tc::{ClassHeader, ClassInfo, Handle, ParseError, Style, Words, class_json, class_text, set_once};
 
 use super::answer::{Answer, REFUSED, WORDS, nearest};
 use super::check;
 use super::command::{Object, Verb};
-use super::show::{Show, json};
+use super::show::{Show, json, listed};
 use crate::control::Devices;
 
 /// Adds, changes or deletes. As with tc, what a kind says about its options comes before what a device says.
@@ -90,23 +90,22 @@ impl<'a> Filter<'a> {
         while let Some(word) = words.next_word() {
             match word {
                 "dev" => filter.dev = Some(words.value("dev")?),
-                "root" if filter.parent.is_some() => {
-                    let error = ParseError::new("Error: \"root\" is duplicate parent ID");
-                    return Err(error.with_remedy("give one of root and parent, once").into());
-                }
+                "root" if filter.parent.is_some() => return Err(ParseError::duplicate_root("").into()),
                 "root" => filter.parent = Some(Handle::ROOT),
                 // tc, too, names the word and not the second parent here.
-                "parent" => once(&mut filter.parent, "parent", "parent", || {
+                "parent" => set_once(&mut filter.parent, "parent", "parent", || {
                     Handle::parse_parent(words.value("parent")?)
                 })?,
                 "classid" => {
                     let text = words.value("classid")?;
                     let wrong = |_| ParseError::argument(text, "invalid class ID", "use a class as 1:2");
-                    once(&mut filter.class, "classid", text, || Handle::parse_parent(text).map_err(wrong))?;
+                    set_once(&mut filter.class, "classid", text, || {
+                        Handle::parse_parent(text).map_err(wrong)
+                    })?;
                 }
                 "qdisc" => {
                     let text = words.value("qdisc")?;
-                    once(&mut filter.qdisc, "qdisc", text, || Handle::parse_qdisc(text))?;
+                    set_once(&mut filter.qdisc, "qdisc", text, || Handle::parse_qdisc(text))?;
                 }
                 help if "help".starts_with(help) => return Err(Answer::help(Object::Class.usage())),
                 _ => {
@@ -128,28 +127,12 @@ impl<'a> Filter<'a> {
     }
 }
 
-fn once(
-    slot: &mut Option<Handle>,
-    name: &str,
-    second: &str,
-    parse: impl FnOnce() -> Result<Handle, ParseError>,
-) -> Result<(), ParseError> {
-    if slot.is_some() {
-        let message = format!("Error: duplicate \"{name}\": \"{second}\" is the second value.");
-        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
-    }
-    *slot = Some(parse()?);
-    Ok(())
-}
-
 /// Lists them; those of no device where none is named, as tc does.
 pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details };
     let mut listed = match filter.dev {
-        Some(name) => devices
-            .with(name, |dev| dev.classes_info(style))
-            .ok_or_else(|| Answer::no_device(name, &devices.names()))?,
+        Some(name) => listed(devices, name, |dev| dev.classes_info(style))?,
         None => Vec::new(),
     };
     listed.retain(|info| filter.passes(info));

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 use txq::filter::{filters_json, filters_text};
-use txq::tc::{Handle, ParseError, Style, Words};
+use txq::tc::{Handle, ParseError, Style, Words, set_once};
 
 use super::answer::{Answer, REFUSED, WORDS, nearest};
 use super::check;
 use super::command::{Object, Verb};
-use super::show::{Show, json};
+use super::show::{Show, json, listed};
 use crate::control::Devices;
 
 /// What tc says after what the kernel says.
@@ -107,24 +107,14 @@ impl<'a> Filter<'a> {
         while let Some(word) = words.next_word() {
             match word {
                 "dev" => filter.dev = Some(words.value("dev")?),
-                "root" | "parent" if filter.parent.is_some() => {
-                    let error = match word {
-                        "root" => ParseError::new("Error: \"root\" is duplicate parent ID"),
-                        _ => {
-                            let second = words.value("parent")?;
-                            let message =
-                                format!("Error: duplicate \"parent\": \"{second}\" is the second value.");
-                            ParseError::new(message)
-                        }
-                    };
-                    return Err(error.with_remedy("give one of root and parent, once").into());
-                }
+                "root" if filter.parent.is_some() => return Err(ParseError::duplicate_root("").into()),
                 "root" => filter.parent = Some(Handle::ROOT),
                 "parent" => {
                     let word = words.value("parent")?;
                     let remedy = "use a qdisc as 1: or a class as 1:2";
                     let wrong = |_| ParseError::argument(word, "invalid parent ID", remedy);
-                    filter.parent = Some(Handle::parse_parent(word).map_err(wrong)?);
+                    let parse = || Handle::parse_parent(word).map_err(wrong);
+                    set_once(&mut filter.parent, "parent", word, parse)?;
                 }
                 "pref" | "prio" | "preference" | "priority" => {
                     let word = words.value("pref")?;
@@ -148,9 +138,7 @@ pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Resul
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details };
     let mut listed = match filter.dev {
-        Some(name) => devices
-            .with(name, |dev| dev.filters_info(filter.parent, style))
-            .ok_or_else(|| Answer::no_device(name, &devices.names()))?,
+        Some(name) => listed(devices, name, |dev| dev.filters_info(filter.parent, style))?,
         None => Vec::new(),
     };
     let pref = filter.pref.filter(|&pref| pref != 0);

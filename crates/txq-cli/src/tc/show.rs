@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use txq::NetDev;
 use txq::tc::{Handle, ParseError, QdiscInfo, Style, Words, show_json, show_text};
 
 use super::answer::Answer;
@@ -92,8 +93,7 @@ pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Res
     let style = Style { iec: show.iec, details: show.details };
     let listed = match filter.dev {
         Some(name) => {
-            let of = devices.with(name, |dev| dev.qdiscs(style));
-            let of = of.ok_or_else(|| Answer::no_device(name, &devices.names()))?;
+            let of = listed(devices, name, |dev| dev.qdiscs(style))?;
             // Who names the device need not be told.
             of.into_iter().map(|info| QdiscInfo { dev: None, ..info }).collect()
         }
@@ -101,6 +101,15 @@ pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Res
     };
     let listed: Vec<_> = listed.into_iter().filter(|info| filter.passes(info)).collect();
     Ok(Answer::good(print(&listed, show)))
+}
+
+/// What a device lists.
+pub(super) fn listed<T>(
+    devices: &Devices<'_>,
+    name: &str,
+    f: impl FnOnce(&NetDev) -> Vec<T>,
+) -> Result<Vec<T>, Answer> {
+    devices.with(name, f).ok_or_else(|| Answer::no_device(name, &devices.names()))
 }
 
 fn print(qdiscs: &[QdiscInfo], show: &Show) -> String {

@@ -84,6 +84,11 @@ impl Flower {
         self.groups.iter().find_map(|group| group.find(key))
     }
 
+    /// The classes that rules choose.
+    pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
+        self.rules.values().filter_map(|rule| rule.classid)
+    }
+
     pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         let old = self.rules.get(&rule.handle);
         mode.admit(old.is_some())?;

@@ -73,6 +73,11 @@ impl Fw {
         (mark != 0 && [0, self.parent.major()].contains(&class.major())).then_some(class)
     }
 
+    /// The classes that rules choose.
+    pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
+        self.classes.values().flatten().copied()
+    }
+
     pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         let exists = rule.handle != 0 && self.classes.contains_key(&rule.handle);
         mode.admit(exists)?;

@@ -2,7 +2,7 @@
 //! any order but the kind last. The counterpart is the first half of iproute2's `tc_filter_modify`.
 
 use super::proto;
-use crate::tc::{Handle, ParseError, Words, c_number, nearest};
+use crate::tc::{Handle, ParseError, Words, c_number, nearest, set_once};
 
 /// Each absent when the text does not give it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,42 +23,35 @@ impl<'a> Header<'a> {
         let mut header = Header::default();
         while let Some(word) = words.next_word() {
             match word {
-                "dev" => set_once(&mut header.dev, "dev", words.value("dev")?, Ok)?,
-                "root" if header.parent.is_some() => {
-                    let error = ParseError::new("Error: \"root\" is duplicate parent ID");
-                    return Err(error.with_remedy("give one of root and parent, once"));
+                "dev" => {
+                    let word = words.value("dev")?;
+                    set_once(&mut header.dev, "dev", word, || Ok(word))?;
                 }
+                "root" if header.parent.is_some() => return Err(ParseError::duplicate_root("")),
                 "root" => header.parent = Some(Handle::ROOT),
                 "parent" => {
-                    let parse = |word: &str| {
-                        let wrong = |_| {
-                            ParseError::argument(
-                                word,
-                                "Invalid parent ID",
-                                "use a qdisc as 1: or a class as 1:2",
-                            )
-                        };
-                        Handle::parse_parent(word).map_err(wrong)
-                    };
-                    set_once(&mut header.parent, "parent", words.value("parent")?, parse)?;
+                    let word = words.value("parent")?;
+                    let remedy = "use a qdisc as 1: or a class as 1:2";
+                    let wrong = |_| ParseError::argument(word, "Invalid parent ID", remedy);
+                    let parse = || Handle::parse_parent(word).map_err(wrong);
+                    set_once(&mut header.parent, "parent", word, parse)?;
                 }
-                "handle" => set_once(&mut header.handle, "handle", words.value("handle")?, Ok)?,
+                "handle" => {
+                    let word = words.value("handle")?;
+                    set_once(&mut header.handle, "handle", word, || Ok(word))?;
+                }
                 "pref" | "prio" | "preference" | "priority" => {
-                    let parse = |word: &str| {
-                        let pref = c_number(word).and_then(|pref| u16::try_from(pref).ok());
-                        pref.ok_or_else(|| {
-                            ParseError::argument(word, "invalid priority value", "use 1 to 65535")
-                        })
-                    };
-                    set_once(&mut header.pref, "priority", words.value("pref")?, parse)?;
+                    let word = words.value("pref")?;
+                    let wrong = || ParseError::argument(word, "invalid priority value", "use 1 to 65535");
+                    let pref = || c_number(word).and_then(|pref| u16::try_from(pref).ok());
+                    set_once(&mut header.pref, "priority", word, || pref().ok_or_else(wrong))?;
                 }
                 "protocol" => {
-                    let parse = |word: &str| {
-                        let wrong = "use ip, ipv6, arp, 802.1Q, 802.1ad, all or a number as 0x88cc";
-                        proto::parse(word)
-                            .ok_or_else(|| ParseError::argument(word, "invalid protocol", wrong))
-                    };
-                    set_once(&mut header.protocol, "protocol", words.value("protocol")?, parse)?;
+                    let word = words.value("protocol")?;
+                    let remedy = "use ip, ipv6, arp, 802.1Q, 802.1ad, all or a number as 0x88cc";
+                    let wrong = || ParseError::argument(word, "invalid protocol", remedy);
+                    let parse = || proto::parse(word).ok_or_else(wrong);
+                    set_once(&mut header.protocol, "protocol", word, parse)?;
                 }
                 "chain" => {
                     let chain = words.value("chain")?;
@@ -75,20 +68,6 @@ impl<'a> Header<'a> {
         }
         Ok(header)
     }
-}
-
-fn set_once<'a, T>(
-    slot: &mut Option<T>,
-    name: &str,
-    word: &'a str,
-    parse: impl FnOnce(&'a str) -> Result<T, ParseError>,
-) -> Result<(), ParseError> {
-    if slot.is_some() {
-        let message = format!("Error: duplicate \"{name}\": \"{word}\" is the second value.");
-        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
-    }
-    *slot = Some(parse(word)?);
-    Ok(())
 }
 
 /// The error for a kind that is none of `known`; tc names the first word after it when there is one.
@@ -134,4 +113,14 @@ pub(super) fn file_exists(remedy: &str) -> ParseError {
 /// The error for what the kernel gives no reason for.
 pub(super) fn invalid(remedy: impl Into<String>) -> ParseError {
     ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy)
+}
+
+pub(super) fn wrong_kind(kind: &str) -> ParseError {
+    let error = ParseError::new("Error: Specified filter kind does not match existing one.");
+    error.with_remedy(format!("{kind} has this pref: give another pref"))
+}
+
+pub(super) fn wrong_protocol(pref: u16, protocol: u16) -> ParseError {
+    let error = ParseError::new("Error: Protocol mismatch for filter with specified priority.");
+    error.with_remedy(format!("pref {pref} is of protocol {}", proto::name(protocol)))
 }

@@ -63,6 +63,11 @@ impl Matchall {
         Some(rule.classid.unwrap_or(Handle::UNSPEC))
     }
 
+    /// The classes that rules choose.
+    pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
+        self.rule.iter().filter_map(|rule| rule.classid)
+    }
+
     pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         let exists = self.rule.as_ref().is_some_and(|old| old.handle == rule.handle);
         if !rule.options {

@@ -33,6 +33,8 @@ use fw::Fw;
 use matchall::Matchall;
 use u32::U32;
 
+use header::{wrong_kind, wrong_protocol};
+
 pub(crate) use header::Header;
 pub use show::{FilterInfo, filters_json, filters_text};
 
@@ -189,16 +191,6 @@ enum Deleted {
     },
 }
 
-fn wrong_kind(kind: &str) -> ParseError {
-    let error = ParseError::new("Error: Specified filter kind does not match existing one.");
-    error.with_remedy(format!("{kind} has this pref: give another pref"))
-}
-
-fn wrong_protocol(pref: u16, protocol: u16) -> ParseError {
-    let error = ParseError::new("Error: Protocol mismatch for filter with specified priority.");
-    error.with_remedy(format!("pref {pref} is of protocol {}", proto::name(protocol)))
-}
-
 struct Proto<A: Arch> {
     pref: u16,
     protocol: u16,
@@ -241,6 +233,18 @@ impl<A: Arch> Filters<A> {
         let protocol = frame.protocol();
         let mine = |proto: &&Proto<A>| proto.protocol == protocol || proto.protocol == ALL;
         self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(&frame))
+    }
+
+    /// Whether a rule chooses this class (`tcf_bind_filter`). What a program decides is not known.
+    pub(crate) fn names(&self, class: Handle) -> bool {
+        let is_it = |named: Handle| named == class;
+        self.protos.iter().any(|proto| match &proto.table {
+            Table::Fw(table) => table.classids().any(is_it),
+            Table::Matchall(table) => table.classids().any(is_it),
+            Table::Flower(table) => table.classids().any(is_it),
+            Table::U32(table) => table.classids().any(is_it),
+            Table::Closure(_) => false,
+        })
     }
 
     /// Adds, changes or replaces a rule of the filters of `parent`.

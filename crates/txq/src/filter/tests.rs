@@ -366,3 +366,18 @@ proptest! {
         let _ = bench.delete(&text);
     }
 }
+
+#[test]
+fn rules_name_their_classes() {
+    for rule in [
+        "protocol ip handle 7 fw classid 1:5",
+        "protocol all matchall classid 1:5",
+        "protocol ip flower ip_proto udp classid 1:5",
+        "protocol ip u32 match u32 0 0 flowid 1:5",
+    ] {
+        let mut bench = Bench::with(&[&format!("pref 1 {rule}")]);
+        assert!(bench.filters.names(Handle::new(1, 5)) && !bench.filters.names(Handle::new(1, 6)), "{rule}");
+        bench.delete("pref 1").unwrap();
+        assert!(!bench.filters.names(Handle::new(1, 5)), "{rule}");
+    }
+}

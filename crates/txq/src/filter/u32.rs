@@ -136,6 +136,11 @@ impl U32 {
         self.rules.values().filter(|rule| rule.keys.iter().all(matches)).find_map(|rule| rule.class)
     }
 
+    /// The classes that rules choose.
+    pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
+        self.rules.values().filter_map(|rule| rule.class)
+    }
+
     pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         let Id { table, bucket, node } = rule.id.unwrap_or_default();
         let own = table == 0 || table == self.printed_table();

@@ -1,14 +1,13 @@
 //! Classes are added, changed, deleted and listed (`tc class`, `tc_ctl_tclass`).
 
+use super::NetDev;
 use super::tree::Tree;
-use super::{NetDev, Root};
 use crate::arch::Arch;
 use crate::ctx::Ctx;
-use crate::qdisc::{Cx, Parent, Qdisc};
+use crate::qdisc::{Cx, Env, Parent, Qdisc, classful_kinds};
+use crate::stats::QdiscStats;
 use crate::tc::{ClassHeader, ClassInfo, Handle, Options, ParseError, Style, Words};
-
-/// Kinds whose classes tc knows how to describe.
-const CLASSFUL: [&str; 4] = ["htb", "drr", "hfsc", "qfq"];
+use crate::xps::TrafficClasses;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,6 +16,20 @@ enum Verb {
     Change,
     Replace,
     Delete,
+}
+
+/// What one command says, of a class of the qdisc with this major number.
+#[derive(Clone, Copy)]
+struct Request<'a, 't> {
+    verb: Verb,
+    class: Handle,
+    /// The minor number of the class above it; 0 for none.
+    parent: u16,
+    kind: Option<&'a str>,
+    /// What follows the kind.
+    words: &'a Words<'t>,
+    /// What the device tells the defaults.
+    env: Env,
 }
 
 impl<A: Arch> NetDev<A> {
@@ -63,10 +76,8 @@ impl<A: Arch> NetDev<A> {
     pub fn classes_info(&self, style: Style) -> Vec<ClassInfo> {
         self.control(|tree, _| {
             let mut list = Vec::new();
-            if let (Some(Parent::Mq), Some(children)) = (&tree.parent, &tree.children) {
-                for (root, (txq, &leaf)) in self.shared.roots_in_force().iter().zip((1..).zip(children)) {
-                    list.push(self.mq_class(root, Handle::new(tree.root.major(), txq), leaf, style));
-                }
+            if let (Some(parent), Some(children)) = (&tree.parent, &tree.children) {
+                self.list_txqs(parent, tree.root, children, style, &mut list);
             }
             for (root, handle) in self.shared.owned(tree) {
                 let len = list.len();
@@ -81,17 +92,48 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    fn mq_class(&self, root: &Root<A>, handle: Handle, leaf: Handle, style: Style) -> ClassInfo {
-        let mut stats = Default::default();
-        root.with_core(&self.shared, |core| stats = core.stats());
-        ClassInfo {
-            kind: "mq".to_owned(),
-            handle,
-            parent: Handle::ROOT,
-            leaf,
-            options: Options::new(style),
-            stats: Some(stats),
-            xstats: None,
+    /// The classes of mq or mqprio: the traffic classes first, and then those of all txqs.
+    fn list_txqs(
+        &self,
+        parent: &Parent,
+        root: Handle,
+        leaves: &[Handle],
+        style: Style,
+        list: &mut Vec<ClassInfo>,
+    ) {
+        let traffic = self.traffic_classes(parent);
+        let stats = self.shared.roots_in_force().iter().map(|root| {
+            let mut stats = QdiscStats::default();
+            root.with_core(&self.shared, |core| stats = core.stats());
+            stats
+        });
+        let stats: Vec<_> = stats.collect();
+        let mut put = |minor, parent_class, leaf, stats| {
+            list.push(ClassInfo {
+                kind: parent.kind().to_owned(),
+                handle: Handle::new(root.major(), minor),
+                parent: parent_class,
+                leaf,
+                options: Options::new(style),
+                stats: Some(stats),
+                xstats: None,
+            });
+        };
+        for class in 0..traffic.len() {
+            let of = stats.iter().zip(0..).filter(|&(_, txq)| traffic.of_txq(txq) == Some(class));
+            let sum = of.fold(QdiscStats::default(), |sum, (stats, _)| sum + *stats);
+            put(Parent::minor_of(class), Handle::ROOT, Handle::UNSPEC, sum);
+        }
+        for ((txq, &leaf), stats) in (0..).zip(leaves).zip(stats) {
+            put(txq + 1, parent.above(root, txq, &traffic), leaf, stats);
+        }
+    }
+
+    /// The traffic classes that have classes: mqprio's.
+    pub(super) fn traffic_classes(&self, parent: &Parent) -> TrafficClasses {
+        match parent {
+            Parent::Mq => TrafficClasses::default(),
+            Parent::Mqprio(_) => self.classes(),
         }
     }
 
@@ -102,9 +144,10 @@ impl<A: Arch> NetDev<A> {
             let error = ParseError::new(format!("Cannot find device \"{dev}\""));
             return Err(error.with_remedy(format!("this one is \"{}\"", self.shared.info.name)));
         }
-        if let Some(kind) = header.kind.filter(|kind| !CLASSFUL.contains(kind)) {
+        let classful = classful_kinds::<A>();
+        if let Some(kind) = header.kind.filter(|kind| !classful.contains(kind)) {
             let error = ParseError::new(format!("Error: Qdisc \"{kind}\" is classless."));
-            let remedy = format!("classes are described for {}", CLASSFUL.join(", "));
+            let remedy = format!("classes are described for {}", classful.join(", "));
             return Err(error.with_remedy(remedy));
         }
         self.control(|tree, cx| {
@@ -117,42 +160,33 @@ impl<A: Arch> NetDev<A> {
                 (a, b) => return Err(invalid(format!("the class is of {a:x}: and its parent of {b:x}:"))),
             };
             let below = if of_parent == 0 { 0 } else { parent.minor() };
-            self.change_classes(
-                tree,
-                Handle::new(major, 0),
-                below,
-                class.minor(),
-                verb,
-                (&header, &words),
-                cx,
-            )
+            let class = Handle::new(major, class.minor());
+            let (kind, env) = (header.kind, tree.env);
+            self.change_classes(tree, &Request { verb, class, parent: below, kind, words: &words, env }, cx)
         })
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what one command says")]
     fn change_classes(
         &self,
         tree: &mut Tree,
-        major: Handle,
-        parent: u16,
-        minor: u16,
-        verb: Verb,
-        (header, words): (&ClassHeader<'_>, &Words<'_>),
+        request: &Request<'_, '_>,
         cx: &mut Ctx<'_, A>,
     ) -> Result<(), ParseError> {
-        if let (Some(_), Some(children), true) = (&tree.parent, &tree.children, major == tree.root) {
-            let exists = (1..=children.len()).contains(&usize::from(minor));
-            return Err(match (exists, verb) {
-                (true, Verb::Add) => exists_already(major, minor),
-                (false, Verb::Change | Verb::Delete) => no_class(major, minor),
+        let (major, class) = (Handle::new(request.class.major(), 0), request.class);
+        if let (Some(parent), Some(children), true) = (&tree.parent, &tree.children, major == tree.root) {
+            let traffic = self.traffic_classes(parent).len();
+            let exists = (1..=children.len()).contains(&usize::from(class.minor()))
+                || (0..traffic).any(|traffic| Parent::minor_of(traffic) == class.minor());
+            return Err(match (exists, request.verb) {
+                (true, Verb::Add) => exists_already(class),
+                (false, Verb::Change | Verb::Delete) => no_class(class),
                 _ => ParseError::new("RTNETLINK answers: Operation not supported")
                     .with_remedy("its classes are the device's txqs"),
             });
         }
-        let env = tree.env;
         let mut warnings = Vec::new();
         let found = self.shared.with_qdisc(tree, major, cx, |qdisc, cx| {
-            let done = apply(qdisc, major, parent, minor, verb, header, &mut words.clone(), &env, cx);
+            let done = apply(qdisc, request, cx);
             warnings.extend(qdisc.classes().map(|classes| classes.take_warnings()).unwrap_or_default());
             done
         });
@@ -167,38 +201,34 @@ impl<A: Arch> NetDev<A> {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "what one command says")]
 fn apply<A: Arch>(
     qdisc: &mut dyn Qdisc<A>,
-    major: Handle,
-    parent: u16,
-    minor: u16,
-    verb: Verb,
-    header: &ClassHeader<'_>,
-    words: &mut Words<'_>,
-    env: &crate::qdisc::Env,
+    request: &Request<'_, '_>,
     cx: &mut Cx<'_, A>,
 ) -> Result<(), ParseError> {
+    let Request { verb, class, parent, .. } = *request;
+    let (minor, major) = (class.minor(), Handle::new(class.major(), 0));
     let kind = qdisc.kind();
     let Some(classes) = qdisc.classes() else {
         return Err(invalid(format!("{kind} {major} has no classes")));
     };
     let found = if minor == 0 { None } else { classes.find(minor) };
     match (found, verb) {
-        (Some(_), Verb::Add) => return Err(exists_already(major, minor)),
-        (None, Verb::Change | Verb::Delete) => return Err(no_class(major, minor)),
+        (Some(_), Verb::Add) => return Err(exists_already(class)),
+        (None, Verb::Change | Verb::Delete) => return Err(no_class(class)),
         (Some(minor), Verb::Delete) => return classes.delete(minor, cx),
         _ => {}
     }
     if minor == 0 {
         return Err(invalid("name the class, as classid 1:10".to_owned()));
     }
-    if CLASSFUL.contains(&kind) && header.kind != Some(kind) {
+    if request.kind != Some(kind) && classful_kinds::<A>().contains(&kind) {
         return Err(invalid(format!("{major} is {kind}: describe a class of that kind")));
     }
+    let mut words = request.words.clone();
     match found {
-        Some(minor) => classes.change_class(minor, words, cx),
-        None => classes.add(parent, minor, words, env, cx),
+        Some(minor) => classes.change_class(minor, &mut words, cx),
+        None => classes.add(parent, minor, &mut words, &request.env, cx),
     }
 }
 
@@ -206,14 +236,14 @@ fn invalid(remedy: String) -> ParseError {
     ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy)
 }
 
-fn exists_already(major: Handle, minor: u16) -> ParseError {
+fn exists_already(class: Handle) -> ParseError {
     let error = ParseError::new("RTNETLINK answers: File exists");
-    error.with_remedy(format!("{} is there: change or replace it", Handle::new(major.major(), minor)))
+    error.with_remedy(format!("{class} is there: change or replace it"))
 }
 
-fn no_class(major: Handle, minor: u16) -> ParseError {
+fn no_class(class: Handle) -> ParseError {
     let error = ParseError::new("RTNETLINK answers: No such file or directory");
-    error.with_remedy(format!("there is no class {}", Handle::new(major.major(), minor)))
+    error.with_remedy(format!("there is no class {class}"))
 }
 
 /// A qdisc's classes, and those of the qdiscs below them.

@@ -160,6 +160,13 @@ impl<A: Arch> NetDev<A> {
             Some((txq, Some(&handle))) => {
                 Ok(Found { place: Place::Txq(txq), handle, kind: self.shared.kind_of(txq) })
             }
+            _ if tree.parent.as_ref().is_some_and(|parent| {
+                (0..self.traffic_classes(parent).len()).any(|class| Parent::minor_of(class) == minor)
+            }) =>
+            {
+                Err(ParseError::new("Error: No device queue given.")
+                    .with_remedy(format!("use {major}1 to {major}{:x}", children.len())))
+            }
             _ => Err(ParseError::new("Error: Specified class not found.")
                 .with_remedy(format!("use {major}1 to {major}{:x}", children.len()))),
         }

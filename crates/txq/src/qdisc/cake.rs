@@ -35,12 +35,12 @@ use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::flow::{FlowHasher, dissect, flow_hash};
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::random::Rng;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 use autorate::Arrivals;
-use cobalt::Random;
 use counters::Sizes;
 use flows::{MAX_CHARGE, Tin};
 use hash::{Keys, QUEUES};
@@ -80,7 +80,7 @@ struct Cake<A: Arch> {
     arrivals: Arrivals,
     stats: QdiscStats,
     hosts: FlowHasher,
-    random: Random,
+    random: Rng,
     /// When the packet that was held back may leave.
     next: Option<Nanos>,
 }
@@ -103,9 +103,10 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         arrivals: Arrivals::default(),
         stats: QdiscStats::default(),
         hosts: FlowHasher::new(HOST_KEY, false),
-        random: Random::new(),
+        random: Rng::new(0),
         next: None,
     };
+    cake.arrivals.estimate = cake.params.bandwidth;
     cake.configure();
     Ok(Built::Qdisc(Box::new(cake)))
 }
@@ -143,11 +144,6 @@ impl<A: Arch> Cake<A> {
 
     fn memory(&self) -> u64 {
         self.bytes + self.len as u64 * DESCRIPTOR
-    }
-
-    /// The rate that the link is thought to have.
-    fn capacity(&self) -> u64 {
-        if self.params.autorate { self.arrivals.estimate } else { self.params.bandwidth }
     }
 
     /// Drops from the longest queue until the memory limit holds. Returns whether `own` lost one.
@@ -328,11 +324,7 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         self.next = None;
         while budget.is_left() {
             let Some(packet) = self.take(now, cx) else { break };
-            let bytes = packet.len() as u64;
-            budget.spend(1, bytes);
-            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
-            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
-            out.push_back(packet);
+            budget.send(packet, out, &mut self.stats);
         }
     }
 
@@ -343,7 +335,11 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
     }
 
     fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        self.params = params::parse(words, self.params)?;
+        let params = params::parse(words, self.params)?;
+        let old = std::mem::replace(&mut self.params, params);
+        if (old.link.raw, old.link.overhead) != (self.params.link.raw, self.params.link.overhead) {
+            self.sizes = Sizes { offset: self.sizes.offset, ..Sizes::NONE };
+        }
         let now = cx.clock.now();
         (self.params.diffserv.count()..self.tins.len()).for_each(|number| self.purge(number, cx));
         self.configure();

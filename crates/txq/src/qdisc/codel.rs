@@ -15,7 +15,7 @@ use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
-use law::{Counts, Goal, Law};
+use law::{Counts, Goal, Head, Law};
 use params::{Given, micros};
 
 static SYNTAX: Syntax = Syntax {
@@ -76,30 +76,6 @@ impl<A: Arch> Codel<A> {
     }
 }
 
-/// The queue while the law is applied to it.
-struct Head<'a, 'b, A: Arch> {
-    queue: &'a mut PacketList<A>,
-    drops: &'a mut u64,
-    cx: &'a mut Cx<'b, A>,
-}
-
-impl<A: Arch> law::Queue<A> for Head<'_, '_, A> {
-    #[inline]
-    fn pop(&mut self) -> Option<Packet<A>> {
-        self.queue.pop_front()
-    }
-
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.queue.bytes()
-    }
-
-    fn drop(&mut self, packet: Packet<A>) {
-        *self.drops += 1;
-        self.cx.drop(packet, DropReason::QdiscCongested);
-    }
-}
-
 impl<A: Arch> Qdisc<A> for Codel<A> {
     fn kind(&self) -> &'static str {
         SYNTAX.kind
@@ -117,14 +93,14 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let now = cx.clock.now();
-        let mut head = Head { queue: &mut self.queue, drops: &mut self.stats.drops, cx };
         while budget.is_left() {
+            let drop = |packet| {
+                self.stats.drops += 1;
+                cx.drop(packet, DropReason::QdiscCongested);
+            };
+            let mut head = Head { queue: &mut self.queue, drop };
             let Some(packet) = self.law.dequeue(&mut head, &self.goal, now, &mut self.counts) else { return };
-            let bytes = packet.len() as u64;
-            budget.spend(1, bytes);
-            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
-            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
-            out.push_back(packet);
+            budget.send(packet, out, &mut self.stats);
         }
     }
 
@@ -178,8 +154,7 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
     }
 
     fn bypassed(&mut self, packets: u64, bytes: u64) {
-        self.stats.packets = self.stats.packets.wrapping_add(packets);
-        self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+        self.stats.count_sent(packets, bytes);
     }
 }
 

@@ -18,6 +18,7 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::minors::Minors;
 use crate::qdisc::noop::Noop;
+use crate::qdisc::runs::Runs;
 use crate::qdisc::wheel::{Ticket, Wheel};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::stats::QdiscStats;
@@ -44,10 +45,7 @@ struct Class<A: Arch> {
 }
 
 struct Drr<A: Arch> {
-    /// With unused ones among them, which `free` names.
-    classes: Vec<Class<A>>,
-    free: Vec<u32>,
-    minors: Minors,
+    classes: Minors<Class<A>>,
     /// Classes that have packets. Whose turn it is comes first.
     active: VecDeque<u32>,
     wheel: Wheel<u32>,
@@ -61,9 +59,7 @@ struct Drr<A: Arch> {
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     words.options(&SYNTAX).end()?;
     Ok(Built::Qdisc(Box::new(Drr {
-        classes: Vec::new(),
-        free: Vec::new(),
-        minors: Minors::default(),
+        classes: Minors::new(),
         active: VecDeque::new(),
         wheel: Wheel::new(),
         filters: Filters::new(),
@@ -85,7 +81,7 @@ fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
         }
     }
     if quantum == Some(0) {
-        let error = ParseError::new("Error: Specified DRR quantum cannot be zero");
+        let error = ParseError::new("Error: Specified DRR quantum cannot be zero.");
         return Err(error.with_remedy("give a size, as quantum 1514, or none for the device's MTU"));
     }
     Ok(quantum)
@@ -93,16 +89,14 @@ fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
 
 impl<A: Arch> Drr<A> {
     fn classify(&self, packet: &Packet<A>) -> Option<u32> {
-        let named = Handle(packet.priority());
-        let is_ours = named.major() == self.handle.major() && self.handle != Handle::UNSPEC;
-        let by_priority = self.minors.get(named.minor().into()).filter(|_| is_ours);
-        by_priority.or_else(|| self.minors.get(self.filters.classify(packet)?.minor().into()))
+        let by_priority = self.classes.named(Handle(packet.priority()), self.handle);
+        by_priority.or_else(|| self.classes.named(self.filters.classify(packet)?, self.handle))
     }
 
     /// Calls `f` with a class's leaf, and looks at what that has after it.
     fn with_leaf<R>(&mut self, id: u32, f: impl FnOnce(&mut Child<A>, &mut Total) -> R) -> R {
         let drops = self.total.drops;
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         let done = f(&mut class.leaf, &mut self.total);
         class.stats.drops += self.total.drops - drops;
         self.look_at_leaf(id);
@@ -110,7 +104,7 @@ impl<A: Arch> Drr<A> {
     }
 
     fn look_at_leaf(&mut self, id: u32) {
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         if let Some(nap) = class.nap.take() {
             self.wheel.remove(nap);
         }
@@ -124,25 +118,25 @@ impl<A: Arch> Drr<A> {
         }
     }
 
+    /// Drops what names no class. Its sender is told of drops for want of room only, as by fq_codel.
     fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, DropReason::QdiscDrop);
-        Verdict::Drop
+        Verdict::Success
     }
 
     /// The first class's next packet, if its deficit is enough for it. A class that gives none leaves the queue.
     fn dequeue_one(&mut self, out: &mut PacketList<A>, now: Nanos, cx: &mut Cx<'_, A>) -> Step {
         let Some(&id) = self.active.front() else { return Step::Nobody };
         let drops = self.total.drops;
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         let len = class.leaf.peek(&mut self.total, cx).map(|packet| packet.len() as u64);
         let step = match len {
             Some(len) if len <= class.deficit => {
                 class.deficit -= len;
                 let segs = out.segs();
                 class.leaf.dequeue(&mut Budget::packets(1), out, &mut self.total, cx);
-                class.stats.bytes += len;
-                class.stats.packets += out.segs() - segs;
+                class.stats.count_sent(out.segs() - segs, len);
                 Step::Sent(len)
             }
             Some(len) => {
@@ -200,18 +194,14 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        // What comes in a row for one class goes there together.
-        let mut run = PacketList::new();
-        while let Some(packet) = batch.pop_front() {
-            let Some(id) = self.classify(&packet) else {
-                let _ = self.refuse(packet, cx);
-                continue;
-            };
-            run.push_back(packet);
-            while batch.front().is_some_and(|next| self.classify(next) == Some(id)) {
-                run.extend(batch.pop_front());
+        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
+        while let Some(class) = runs.next(&mut run, |packet| self.classify(packet)) {
+            if let Some(id) = class {
+                self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
             }
-            self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
+            while let Some(packet) = run.pop_front() {
+                let _ = self.refuse(packet, cx);
+            }
         }
     }
 
@@ -219,7 +209,7 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
         let (segs, bytes) = (out.segs(), out.bytes());
         let now = cx.clock.now();
         while let Some((_, id)) = self.wheel.pop(now) {
-            self.classes[id as usize].nap = None;
+            self.classes[id].nap = None;
             self.look_at_leaf(id);
         }
         // How many classes in a row could not send, and how many quanta the nearest of them needs.
@@ -235,7 +225,7 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
                     }
                     // All have had one quantum, and the rounds before one of them can send pass at once.
                     for &id in &self.active {
-                        let class = &mut self.classes[id as usize];
+                        let class = &mut self.classes[id];
                         class.deficit += (nearest - 1) * u64::from(class.quantum);
                     }
                 }
@@ -243,14 +233,18 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
             }
             (turned, nearest) = (0, u64::MAX);
         }
-        self.stats.packets += out.segs() - segs;
-        self.stats.bytes += out.bytes() - bytes;
+        self.stats.count_sent(out.segs() - segs, out.bytes() - bytes);
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
-        for id in 0..self.classes.len() as u32 {
+        for id in self.classes.ids() {
             self.with_leaf(id, |leaf, total| leaf.reset(total, cx));
         }
+    }
+
+    /// It has no parameters, and tc takes a change to none.
+    fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        words.options(&SYNTAX).end()
     }
 
     fn qlen(&self) -> usize {
@@ -273,16 +267,16 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
 
 impl<A: Arch> Classes<A> for Drr<A> {
     fn minors(&self) -> Vec<u16> {
-        self.minors.list()
+        self.classes.list()
     }
 
     fn find(&self, minor: u16) -> Option<u16> {
-        self.minors.get(minor.into()).map(|_| minor)
+        self.classes.get(minor).map(|_| minor)
     }
 
     fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)> {
-        let id = self.minors.get(minor.into()).expect("the class exists");
-        Some((&mut self.classes[id as usize].leaf, &mut self.total))
+        let id = self.classes.get(minor).expect("the class exists");
+        Some((&mut self.classes[id].leaf, &mut self.total))
     }
 
     fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {
@@ -290,7 +284,7 @@ impl<A: Arch> Classes<A> for Drr<A> {
     }
 
     fn leaf_changed(&mut self, minor: u16) {
-        if let Some(id) = self.minors.get(minor.into()) {
+        if let Some(id) = self.classes.get(minor) {
             self.look_at_leaf(id);
         }
     }
@@ -304,19 +298,10 @@ impl<A: Arch> Classes<A> for Drr<A> {
         _: &mut Cx<'_, A>,
     ) -> Result<(), ParseError> {
         let quantum = parse(words)?.unwrap_or(self.env.mtu.max(1));
-        if minor == 0 || self.minors.get(minor.into()).is_some() {
-            let error = ParseError::new("RTNETLINK answers: Invalid argument");
-            return Err(error.with_remedy("give the class a minor number of its own, from 1 to ffff"));
-        }
+        self.classes.admit(minor)?;
         let leaf = Child::new(default_leaf(&self.env));
         let stats = QdiscStats::default();
-        let class = Class { quantum, deficit: 0, active: false, nap: None, leaf, stats };
-        let id = self.free.pop().unwrap_or(self.classes.len() as u32);
-        match self.classes.get_mut(id as usize) {
-            Some(unused) => *unused = class,
-            None => self.classes.push(class),
-        }
-        self.minors.set(minor, id);
+        self.classes.insert(minor, Class { quantum, deficit: 0, active: false, nap: None, leaf, stats });
         Ok(())
     }
 
@@ -327,23 +312,26 @@ impl<A: Arch> Classes<A> for Drr<A> {
         _: &mut Cx<'_, A>,
     ) -> Result<(), ParseError> {
         let quantum = parse(words)?;
-        let id = self.minors.get(minor.into()).ok_or_else(no_such_class)?;
-        let class = &mut self.classes[id as usize];
+        let id = self.classes.find(minor)?;
+        let class = &mut self.classes[id];
         class.quantum = quantum.unwrap_or(class.quantum);
         Ok(())
     }
 
     fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        let id = self.minors.get(minor.into()).ok_or_else(no_such_class)?;
+        let id = self.classes.find(minor)?;
+        if self.filters.names(Handle::new(self.handle.major(), minor)) {
+            let error = ParseError::new("Error: DRR class is in use.");
+            return Err(error.with_remedy("delete the filters that choose it first"));
+        }
         self.with_leaf(id, |leaf, total| leaf.replace(Box::new(Noop), Handle::UNSPEC, total, cx));
-        self.minors.remove(minor);
-        self.free.push(id);
+        self.classes.remove(minor);
         Ok(())
     }
 
     fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
-        let id = self.minors.get(minor.into()).expect("the class exists");
-        let Class { quantum, deficit, leaf, stats, .. } = &self.classes[id as usize];
+        let id = self.classes.get(minor).expect("the class exists");
+        let Class { quantum, deficit, leaf, stats, .. } = &self.classes[id];
         let mut options = Options::new(style);
         options.size("quantum", Size(*quantum)).end_blank();
         let deficit = Size(u32::try_from(*deficit).unwrap_or(u32::MAX));
@@ -359,10 +347,6 @@ impl<A: Arch> Classes<A> for Drr<A> {
             xstats: Some(xstats),
         }
     }
-}
-
-fn no_such_class() -> ParseError {
-    ParseError::new("RTNETLINK answers: No such file or directory")
 }
 
 #[cfg(test)]

@@ -176,10 +176,7 @@ impl<A: Arch> Qdisc<A> for Etf<A> {
                 packet.set_departure(now);
             }
             self.last = if self.params.deadline_mode { now } else { time };
-            self.stats.bytes += packet.len() as u64;
-            self.stats.packets += u64::from(packet.segs());
-            budget.spend(1, packet.len() as u64);
-            out.push_back(packet);
+            budget.send(packet, out, &mut self.stats);
         }
     }
 

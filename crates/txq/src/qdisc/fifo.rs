@@ -48,12 +48,12 @@ impl<A: Arch> Fifo<A> {
         self.queue.move_within(budget.packets, budget.bytes, out);
         let moved = out.bytes() - bytes;
         budget.spend(out.len() - packets, moved);
-        self.count(out.segs() - segs, moved);
+        self.stats.count_sent(out.segs() - segs, moved);
     }
 
     /// Puts packets that were taken and not sent back in front.
     pub(super) fn put_back(&mut self, packets: &mut PacketList<A>) {
-        self.count(packets.segs().wrapping_neg(), packets.bytes().wrapping_neg());
+        self.stats.count_sent(packets.segs().wrapping_neg(), packets.bytes().wrapping_neg());
         packets.append(&mut self.queue);
         self.queue.append(packets);
     }
@@ -91,14 +91,6 @@ impl<A: Arch> Fifo<A> {
     /// Counts packets as sent that went past the queue (`TCQ_F_CAN_BYPASS`).
     #[inline]
     pub(super) fn bypassed(&mut self, packets: u64, bytes: u64) {
-        self.count(packets, bytes);
-    }
-
-    /// Counts as sent. A packet that went past one queue and was refused may be put back into another: then one of the
-    /// two is below zero, and their sum is right.
-    #[inline]
-    fn count(&mut self, packets: u64, bytes: u64) {
-        self.stats.packets = self.stats.packets.wrapping_add(packets);
-        self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+        self.stats.count_sent(packets, bytes);
     }
 }

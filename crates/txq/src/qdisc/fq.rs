@@ -316,11 +316,7 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         while budget.is_left()
             && let Some(packet) = self.next(now)
         {
-            let bytes = packet.len() as u64;
-            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
-            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
-            budget.spend(1, bytes);
-            out.push_back(packet);
+            budget.send(packet, out, &mut self.stats);
         }
         if self.qlen() == 0 {
             self.table.collect(now, 8);

@@ -174,11 +174,7 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
                 cx.drop(packet, DropReason::QdiscCongested);
             };
             let Some(packet) = self.flows.dequeue(quantum, goal, now, counts, &mut drop) else { return };
-            let bytes = packet.len() as u64;
-            budget.spend(1, bytes);
-            self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
-            self.stats.packets = self.stats.packets.wrapping_add(packet.segs().into());
-            out.push_back(packet);
+            budget.send(packet, out, &mut self.stats);
         }
         if self.flows.len() == 0 {
             self.flows.retire();
@@ -240,8 +236,7 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
     }
 
     fn bypassed(&mut self, packets: u64, bytes: u64) {
-        self.stats.packets = self.stats.packets.wrapping_add(packets);
-        self.stats.bytes = self.stats.bytes.wrapping_add(bytes);
+        self.stats.count_sent(packets, bytes);
     }
 }
 

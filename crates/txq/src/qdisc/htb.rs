@@ -24,6 +24,7 @@ use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Classes, Total};
 use crate::qdisc::minors::Minors;
+use crate::qdisc::runs::Runs;
 use crate::qdisc::wheel::Wheel;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
@@ -40,10 +41,7 @@ use params::Params;
 
 struct Htb<A: Arch> {
     params: Params,
-    /// With unused ones among them, which `free` names.
-    classes: Vec<Class<A>>,
-    free: Vec<u32>,
-    minors: Minors,
+    classes: Minors<Class<A>>,
     rows: Rows,
     wheel: Wheel<Event>,
     /// Those of the qdisc; a class has its own.
@@ -62,9 +60,7 @@ struct Htb<A: Arch> {
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     Ok(Built::Qdisc(Box::new(Htb {
         params: Params::parse(words, env.tx_queue_len)?,
-        classes: Vec::new(),
-        free: Vec::new(),
-        minors: Minors::default(),
+        classes: Minors::new(),
         rows: Rows::default(),
         wheel: Wheel::new(),
         filters: Filters::new(),
@@ -79,25 +75,19 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 }
 
 impl<A: Arch> Htb<A> {
-    fn class_id(&self, minor: u32) -> Option<u32> {
-        self.minors.get(minor)
-    }
-
     /// The leaf that a packet is for, or none: the one that its priority names, or else the filters, from those of the qdisc or
     /// of the class that the priority names downwards, or else the default.
     fn classify(&self, packet: &Packet<A>) -> Option<u32> {
-        let is_leaf = |id: &u32| self.classes[*id as usize].leaf.is_some();
+        let is_leaf = |id: u32| self.classes[id].leaf.is_some();
         let mut filters = &self.filters;
         let named = Handle(packet.priority());
-        if named.major() == self.handle.major() && self.handle != Handle::UNSPEC {
-            if named == self.handle {
-                return None;
-            }
-            match self.class_id(named.minor().into()) {
-                Some(id) if is_leaf(&id) => return Some(id),
-                Some(id) => filters = &self.classes[id as usize].filters,
-                None => {}
-            }
+        if named == self.handle && self.handle != Handle::UNSPEC {
+            return None;
+        }
+        match self.classes.named(named, self.handle) {
+            Some(id) if is_leaf(id) => return Some(id),
+            Some(id) => filters = &self.classes[id].filters,
+            None => {}
         }
         // Filters may name a class further up: nobody goes round for ever.
         for _ in 0..LEVELS {
@@ -105,13 +95,13 @@ impl<A: Arch> Htb<A> {
             if named == self.handle {
                 return None;
             }
-            match self.class_id(named.minor().into()) {
-                Some(id) if is_leaf(&id) => return Some(id),
-                Some(id) => filters = &self.classes[id as usize].filters,
+            match self.classes.named(named, self.handle) {
+                Some(id) if is_leaf(id) => return Some(id),
+                Some(id) => filters = &self.classes[id].filters,
                 None => break,
             }
         }
-        self.class_id(self.params.default).filter(is_leaf)
+        self.classes.get(self.params.default as u16).filter(|&id| is_leaf(id))
     }
 
     fn enqueue_direct(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
@@ -128,7 +118,7 @@ impl<A: Arch> Htb<A> {
     /// Calls `f` with a class that has a leaf, and looks at what the leaf has after it.
     fn with_leaf<R>(&mut self, id: u32, f: impl FnOnce(&mut super::Child<A>, &mut Total) -> R) -> Option<R> {
         let drops = self.total.drops;
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         let done = f(class.leaf.as_mut()?, &mut self.total);
         class.stats.drops += self.total.drops - drops;
         self.look_at_leaf(id);
@@ -137,7 +127,7 @@ impl<A: Arch> Htb<A> {
 
     /// Has a leaf's class take part while it has packets.
     fn look_at_leaf(&mut self, id: u32) {
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         let Some(leaf) = &class.leaf else { return };
         if let Some(nap) = class.nap.take() {
             self.wheel.remove(nap);
@@ -153,11 +143,11 @@ impl<A: Arch> Htb<A> {
         while let Some((_, event)) = self.wheel.pop(now) {
             match event {
                 Event::Tokens(id) => {
-                    self.classes[id as usize].due = None;
+                    self.classes[id].due = None;
                     self.look_at_mode(id, now);
                 }
                 Event::Leaf(id) => {
-                    self.classes[id as usize].nap = None;
+                    self.classes[id].nap = None;
                     self.look_at_leaf(id);
                 }
             }
@@ -166,7 +156,7 @@ impl<A: Arch> Htb<A> {
 
     /// Gives a class the mode that its tokens say, and has it looked at when they may say otherwise.
     fn look_at_mode(&mut self, id: u32, now: Nanos) {
-        let class = &self.classes[id as usize];
+        let class = &self.classes[id];
         let (mode, time) = class.mode_at(now);
         let due = class.due;
         self.set_mode(id, mode);
@@ -180,14 +170,14 @@ impl<A: Arch> Htb<A> {
         } else if due.is_some() {
             return;
         }
-        self.classes[id as usize].due = Some((at, self.wheel.insert(at, Event::Tokens(id))));
+        self.classes[id].due = Some((at, self.wheel.insert(at, Event::Tokens(id))));
     }
 
     /// All classes from a leaf upwards pay for a packet.
     fn pay(&mut self, leaf: u32, len: u64, segs: u64, level: u8, now: Nanos) {
         let mut id = leaf;
         while id != NIL {
-            let class = &mut self.classes[id as usize];
+            let class = &mut self.classes[id];
             let parent = class.parent;
             class.pay(len, segs, level, now);
             self.look_at_mode(id, now);
@@ -198,7 +188,7 @@ impl<A: Arch> Htb<A> {
     /// Sends a packet of the leaf whose turn it is, or has its class take part no more. None where there is no leaf.
     fn dequeue_one(&mut self, out: &mut PacketList<A>, now: Nanos, cx: &mut Cx<'_, A>) -> Option<Budget> {
         let (id, level) = self.next_leaf()?;
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         let leaf = class.leaf.as_mut()?;
         let (packets, bytes, segs, drops) = (out.len(), out.bytes(), out.segs(), self.total.drops);
         leaf.dequeue(&mut Budget::packets(1), out, &mut self.total, cx);
@@ -216,7 +206,7 @@ impl<A: Arch> Htb<A> {
             self.pay(id, bytes, segs, level, now);
         } else if !is_empty {
             let at = next.unwrap_or(0).max(now + 1);
-            self.classes[id as usize].nap = Some(self.wheel.insert(at, Event::Leaf(id)));
+            self.classes[id].nap = Some(self.wheel.insert(at, Event::Leaf(id)));
         }
         Some(Budget { packets, bytes })
     }
@@ -234,7 +224,7 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
     fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
         match class {
             0 => Some(&mut self.filters),
-            _ => self.class_id(class.into()).map(|id| &mut self.classes[id as usize].filters),
+            _ => self.classes.get(class).map(|id| &mut self.classes[id].filters),
         }
     }
 
@@ -249,18 +239,14 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        // What comes in a row for one class goes there together.
-        let mut run = PacketList::new();
-        while let Some(packet) = batch.pop_front() {
-            let Some(id) = self.classify(&packet) else {
-                let _ = self.enqueue_direct(packet, cx);
-                continue;
-            };
-            run.push_back(packet);
-            while batch.front().is_some_and(|next| self.classify(next) == Some(id)) {
-                run.extend(batch.pop_front());
+        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
+        while let Some(class) = runs.next(&mut run, |packet| self.classify(packet)) {
+            if let Some(id) = class {
+                self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
             }
-            self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
+            while let Some(packet) = run.pop_front() {
+                let _ = self.enqueue_direct(packet, cx);
+            }
         }
     }
 
@@ -277,15 +263,14 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
             let Some(sent) = self.dequeue_one(out, now, cx) else { break };
             budget.spend(sent.packets, sent.bytes);
         }
-        self.stats.packets += out.segs() - segs;
-        self.stats.bytes += out.bytes() - bytes;
+        self.stats.count_sent(out.segs() - segs, out.bytes() - bytes);
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
         while let Some(packet) = self.direct.pop_front() {
             cx.drop(packet, DropReason::QueuePurge);
         }
-        for id in 0..self.classes.len() as u32 {
+        for id in self.classes.ids() {
             self.with_leaf(id, |leaf, total| leaf.reset(total, cx));
         }
     }

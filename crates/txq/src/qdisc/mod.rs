@@ -31,7 +31,9 @@ mod noqueue;
 mod pfifo;
 mod pfifo_fast;
 mod prio;
+mod random;
 mod rate;
+mod runs;
 mod tbf;
 mod timed;
 mod wheel;
@@ -112,6 +114,20 @@ impl Budget {
         self.packets -= packets;
         self.bytes = self.bytes.saturating_sub(bytes);
     }
+
+    /// Spends it on a packet that leaves, and counts that.
+    #[inline]
+    pub(crate) fn send<A: Arch>(
+        &mut self,
+        packet: Packet<A>,
+        out: &mut PacketList<A>,
+        stats: &mut QdiscStats,
+    ) {
+        let bytes = packet.len() as u64;
+        self.spend(1, bytes);
+        stats.count_sent(packet.segs().into(), bytes);
+        out.push_back(packet);
+    }
 }
 
 /// A queueing discipline.
@@ -165,9 +181,13 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Drops everything that is queued as `QUEUE_PURGE`. Counters stay.
     fn reset(&mut self, cx: &mut Cx<'_, A>);
 
-    /// Changes parameters (`tc qdisc change`). On an error nothing has changed.
-    fn change(&mut self, _words: &mut Words<'_>, _env: &Env, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        Err(ParseError::new("Error: Change operation not supported by specified qdisc."))
+    /// Changes parameters (`tc qdisc change`). On an error nothing has changed. Where there are none, tc takes a change to
+    /// nothing.
+    fn change(&mut self, words: &mut Words<'_>, _env: &Env, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        match words.peek() {
+            None => Ok(()),
+            Some(_) => Err(ParseError::new("Error: Change operation not supported by specified qdisc.")),
+        }
     }
 
     /// The device's `tx_queue_len` is another now (`change_tx_queue_len`). A qdisc whose limit that is follows, and drops
@@ -250,29 +270,49 @@ pub(crate) enum Built<A: Arch> {
 pub(crate) struct Kind<A: Arch> {
     pub(crate) name: &'static str,
     pub(crate) build: fn(&mut Words<'_>, &Env) -> Result<Built<A>, ParseError>,
+    /// Whether a user adds its classes and describes them.
+    pub(crate) describes_classes: bool,
+}
+
+impl<A: Arch> Kind<A> {
+    const fn new(
+        name: &'static str,
+        build: fn(&mut Words<'_>, &Env) -> Result<Built<A>, ParseError>,
+    ) -> Self {
+        Self { name, build, describes_classes: false }
+    }
+
+    const fn with_described_classes(self) -> Self {
+        Self { describes_classes: true, ..self }
+    }
 }
 
 /// All kinds. A new one is a file and a line here.
 fn kinds<A: Arch>() -> [Kind<A>; 17] {
     [
-        Kind { name: "noqueue", build: noqueue::build },
-        Kind { name: "pfifo_fast", build: pfifo_fast::build },
-        Kind { name: "pfifo", build: limited::build::<A, pfifo::Packets> },
-        Kind { name: "bfifo", build: limited::build::<A, bfifo::Bytes> },
-        Kind { name: "codel", build: codel::build },
-        Kind { name: "fq_codel", build: fq_codel::build },
-        Kind { name: "mq", build: mq::build },
-        Kind { name: "mqprio", build: mqprio::build },
-        Kind { name: "prio", build: prio::build },
-        Kind { name: "tbf", build: tbf::build },
-        Kind { name: "blackhole", build: blackhole::build },
-        Kind { name: "netem", build: netem::build },
-        Kind { name: "etf", build: etf::build },
-        Kind { name: "fq", build: fq::build },
-        Kind { name: "cake", build: cake::build },
-        Kind { name: "htb", build: htb::build },
-        Kind { name: "drr", build: drr::build },
+        Kind::new("noqueue", noqueue::build),
+        Kind::new("pfifo_fast", pfifo_fast::build),
+        Kind::new("pfifo", limited::build::<A, pfifo::Packets>),
+        Kind::new("bfifo", limited::build::<A, bfifo::Bytes>),
+        Kind::new("codel", codel::build),
+        Kind::new("fq_codel", fq_codel::build),
+        Kind::new("mq", mq::build),
+        Kind::new("mqprio", mqprio::build),
+        Kind::new("prio", prio::build),
+        Kind::new("tbf", tbf::build),
+        Kind::new("blackhole", blackhole::build),
+        Kind::new("netem", netem::build),
+        Kind::new("etf", etf::build),
+        Kind::new("fq", fq::build),
+        Kind::new("cake", cake::build),
+        Kind::new("htb", htb::build).with_described_classes(),
+        Kind::new("drr", drr::build).with_described_classes(),
     ]
+}
+
+/// The kinds whose classes a user describes.
+pub(crate) fn classful_kinds<A: Arch>() -> Vec<&'static str> {
+    kinds::<A>().iter().filter(|kind| kind.describes_classes).map(|kind| kind.name).collect()
 }
 
 /// Builds what a text such as `handle 1: root pfifo limit 1000` describes.

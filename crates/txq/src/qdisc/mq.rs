@@ -15,6 +15,9 @@ use crate::xps::TrafficClasses;
 static SYNTAX: Syntax =
     Syntax { kind: "mq", words: &[], usage: "Usage: ... mq", wording: Wording::Unparsable };
 
+/// The minor number of the first traffic class (`TC_H_MIN_PRIORITY`).
+const TRAFFIC_CLASSES: u16 = 0xffe0;
+
 /// A root that holds no packets and has a qdisc for each txq.
 pub(crate) enum Parent {
     Mq,
@@ -35,6 +38,22 @@ impl Parent {
         match self {
             Self::Mq => "mq",
             Self::Mqprio(_) => "mqprio",
+        }
+    }
+
+    /// The minor number of the class that stands for a traffic class, and is above those of its txqs.
+    pub(crate) fn minor_of(class: usize) -> u16 {
+        TRAFFIC_CLASSES + class as u16
+    }
+
+    /// What the class of a txq is below on a device with `classes`; [`Handle::UNSPEC`] for a txq of no traffic class.
+    pub(crate) fn above(&self, root: Handle, txq: u16, classes: &TrafficClasses) -> Handle {
+        match self {
+            Self::Mq => Handle::ROOT,
+            Self::Mqprio(_) => {
+                let minor = classes.of_txq(txq).map(Self::minor_of);
+                minor.map_or(Handle::UNSPEC, |minor| Handle::new(root.major(), minor))
+            }
         }
     }
 

@@ -4,6 +4,8 @@
 //! priorities to classes and each class's range of txqs ([`TrafficClasses`]), by which senders are steered. The order in
 //! which a device serves its txqs is the device's affair.
 //!
+//! Its classes are the traffic classes, numbered from ffe0, and below each those of its txqs, numbered from 1.
+//!
 //! The kernel's counterpart is `sch_mqprio` with `hw 0`. It hands everything else to the hardware and so does nothing
 //! about it: `mode`, `shaper` and the rates are read, kept and shown, and change nothing. `hw 1` is refused, as by a
 //! driver without `ndo_setup_tc`. tc takes `mode` and `shaper` only before `hw 0`, and so does this.

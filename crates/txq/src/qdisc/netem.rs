@@ -24,6 +24,7 @@ use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::ecn::set_ce;
+use crate::qdisc::random::Rng;
 use crate::qdisc::timed::Timed;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
@@ -31,7 +32,7 @@ use crate::tc::{Options, ParseError, Style, Words};
 
 use loss::Lossy;
 use params::Params;
-use random::{Correlated, Rng};
+use random::Correlated;
 use slot::Opening;
 use table::Table;
 
@@ -129,13 +130,6 @@ impl<A: Arch> Netem<A> {
         self.state.since = if overtakes { 0 } else { self.state.since.saturating_add(1) };
         overtakes
     }
-
-    fn send(&mut self, packet: Packet<A>, budget: &mut Budget, out: &mut PacketList<A>) {
-        self.stats.packets += u64::from(packet.segs());
-        self.stats.bytes += packet.len() as u64;
-        budget.spend(1, packet.len() as u64);
-        out.push_back(packet);
-    }
 }
 
 /// Changes one bit.
@@ -188,7 +182,7 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
         let now = cx.clock.now();
         while budget.is_left() {
             if let Some(packet) = self.ahead.pop_front() {
-                self.send(packet, &mut budget, out);
+                budget.send(packet, out, &mut self.stats);
                 continue;
             }
             let Some(due) = self.queue.next_time() else { return };
@@ -201,7 +195,7 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
             if let Some(slot) = &self.params.slot {
                 opening.spend(packet.len() as u64, now, slot, rng);
             }
-            self.send(packet, &mut budget, out);
+            budget.send(packet, out, &mut self.stats);
         }
     }
 

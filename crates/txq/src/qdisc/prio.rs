@@ -11,6 +11,7 @@ use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::pfifo_fast::PRIOMAP;
+use crate::qdisc::runs::Runs;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Options, ParseError, Style, Syntax, Wording, Words};
@@ -120,18 +121,8 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        // What comes in a row for one band goes there together.
-        let mut run = PacketList::new();
-        let mut of = None;
-        while let Some(packet) = batch.pop_front() {
-            let band = self.band(&packet);
-            if of.is_some_and(|of| of != band) {
-                self.bands[of.unwrap_or(0)].enqueue_batch(&mut run, &mut self.total, cx);
-            }
-            of = Some(band);
-            run.push_back(packet);
-        }
-        if let Some(band) = of {
+        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
+        while let Some(band) = runs.next(&mut run, |packet| self.band(packet)) {
             self.bands[band].enqueue_batch(&mut run, &mut self.total, cx);
         }
     }

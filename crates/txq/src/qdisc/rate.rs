@@ -5,6 +5,7 @@
 //! makes rates a little too high where packets are short and links fast: 0.4 % for 64 bytes at 10 Gbit/s.
 
 use crate::arch::Nanos;
+use crate::tc::{OptionWords, Options, ParseError, Size, Style};
 
 const NS_PER_SEC: u128 = 1_000_000_000;
 /// ATM: 48 bytes of payload in a cell of 53 (AAL5).
@@ -29,6 +30,47 @@ impl Link {
         let len = (len + u64::from(self.overhead)).max(self.mpu.into());
         if self.atm { len.div_ceil(ATM_PAYLOAD) * ATM_CELL } else { len }
     }
+}
+
+impl Link {
+    /// Reads what follows `linklayer`.
+    pub(super) fn read_layer(
+        &mut self,
+        options: &mut OptionWords<'_, '_>,
+        name: &str,
+    ) -> Result<(), ParseError> {
+        self.atm = match options.value(name)? {
+            "atm" | "adsl" => true,
+            "ethernet" => false,
+            other => return Err(options.illegal(name, other, "use ethernet, atm or adsl")),
+        };
+        Ok(())
+    }
+
+    /// Shows it, where somebody wants to know or it is a rare one.
+    pub(super) fn show_layer(&self, options: &mut Options, style: Style) {
+        if style.details || self.atm {
+            let name = if self.atm { "atm" } else { "ethernet" };
+            options.put("linklayer", name, format_args!("linklayer {name}"));
+        }
+    }
+}
+
+/// `10k` or `10k/8`: a size, and the size of a cell, a power of two, which is for tables that there are no more.
+pub(super) fn size_and_cell(
+    options: &mut OptionWords<'_, '_>,
+    name: &str,
+) -> Result<(Size, u32), ParseError> {
+    let word = options.value(name)?;
+    let (size, cell) = word.split_once('/').map_or((word, None), |(size, cell)| (size, Some(cell)));
+    let remedy = "use a size as 10k, or a size and a cell as 10k/8, the cell a power of two";
+    let size: Size = size.parse().map_err(|_| options.illegal(name, word, remedy))?;
+    let cell = match cell.map(str::parse::<u32>) {
+        None => 1,
+        Some(Ok(cell)) if cell.is_power_of_two() => cell,
+        Some(_) => return Err(options.illegal(name, word, remedy)),
+    };
+    Ok((size, cell))
 }
 
 /// A rate over a link.

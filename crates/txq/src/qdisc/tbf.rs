@@ -130,8 +130,7 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
             self.child.dequeue(&mut one, out, &mut self.total, cx);
             budget.spend(out.len() - before, len);
         }
-        self.stats.packets += out.segs() - segs;
-        self.stats.bytes += out.bytes() - bytes;
+        self.stats.count_sent(out.segs() - segs, out.bytes() - bytes);
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
@@ -201,7 +200,7 @@ impl<A: Arch> Classes<A> for Tbf<A> {
             leaf: self.child.handle(),
             options: Options::new(style),
             stats: None,
-            xstats: None,
+            xstats: Some(Options::new(style)),
         }
     }
 }

@@ -5,17 +5,101 @@ use crate::pool::{Backing, Cache, Pool, PoolConfig};
 
 /// What a device of the usual size tells a qdisc.
 pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
+/// What one with a short queue does, so that limits are soon reached.
+pub(crate) const SMALL: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
+pub(crate) const MS: Nanos = 1_000_000;
 
-/// A qdisc that nobody sends from but the test, at times that the test chooses.
-pub(crate) struct Virtual {
+/// The qdisc that a text describes to a device.
+pub(crate) fn try_build(text: &str, env: &Env) -> Result<Box<dyn Qdisc>, ParseError> {
+    match build(text, env)? {
+        (_, Built::Qdisc(qdisc)) => Ok(qdisc),
+        _ => panic!("{text} holds no packets"),
+    }
+}
+
+/// A qdisc, and what its calls need. Nobody sends from it but the test, at times that the test chooses.
+pub(crate) struct Stand {
     pub(crate) qdisc: Box<dyn Qdisc>,
-    cache: Cache,
+    pub(crate) cache: Cache,
     pub(crate) now: Nanos,
-    to_free: PacketList,
+    /// What has been dropped.
+    pub(crate) to_free: PacketList,
     /// By reason.
     pub(crate) drops: DropCounts,
-    numbers: u64,
+    /// How many packets there have been, so the next one's number.
+    pub(crate) numbers: u64,
+    env: Env,
 }
+
+impl Stand {
+    /// With as many buffers, of as many bytes.
+    pub(crate) fn new(text: &str, env: Env, buffers: u32, room: usize) -> Self {
+        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
+        let cache = Pool::new(&config).unwrap().cache("test", 0);
+        let (to_free, drops) = (PacketList::new(), DropCounts::default());
+        let qdisc = try_build(text, &env).unwrap();
+        Self { qdisc, cache, now: 1000 * MS, to_free, drops, numbers: 0, env }
+    }
+
+    pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
+        let mut clock = Clock::at(self.now);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        f(&mut *self.qdisc, &mut cx)
+    }
+
+    /// A packet that knows its number; they are counted from 0.
+    pub(crate) fn packet(&mut self, bytes: usize) -> Packet {
+        let mut packet = self.cache.alloc(bytes).expect("the pool is large enough");
+        packet.set_cookie(self.numbers);
+        self.numbers += 1;
+        packet
+    }
+
+    pub(crate) fn push(&mut self, packet: Packet) -> Verdict {
+        self.with(|qdisc, cx| qdisc.enqueue(packet, cx))
+    }
+
+    /// What may leave now, within a budget.
+    pub(crate) fn take(&mut self, budget: Budget) -> PacketList {
+        let mut out = PacketList::new();
+        self.with(|qdisc, cx| qdisc.dequeue_batch(budget, &mut out, cx));
+        out
+    }
+
+    pub(crate) fn change(&mut self, text: &str) -> Result<(), ParseError> {
+        let env = self.env;
+        self.with(|qdisc, cx| qdisc.change(&mut Words::split(text), &env, cx))
+    }
+}
+
+/// Whoever has a stand has what it has.
+macro_rules! is_a_stand {
+    ($bench:ident, $stand:tt) => {
+        impl std::ops::Deref for $bench {
+            type Target = $crate::qdisc::testing::Stand;
+
+            fn deref(&self) -> &Self::Target {
+                &self.$stand
+            }
+        }
+
+        impl std::ops::DerefMut for $bench {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.$stand
+            }
+        }
+    };
+}
+pub(crate) use is_a_stand;
+
+/// A stand whose packets go back to the pool as soon as they are dropped.
+pub(crate) struct Virtual {
+    stand: Stand,
+    /// Bytes that have been dropped.
+    pub(crate) dropped: u64,
+}
+
+is_a_stand!(Virtual, stand);
 
 impl Virtual {
     pub(crate) fn new(text: &str) -> Self {
@@ -24,34 +108,24 @@ impl Virtual {
 
     /// One with as many buffers, of as many bytes.
     pub(crate) fn with_room(text: &str, buffers: u32, room: usize) -> Self {
-        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
-        let cache = Pool::new(&config).unwrap().cache("test", 0);
-        let mut qdisc: Box<dyn Qdisc> = build_qdisc(text, &ENV);
-        qdisc.set_handle(Handle::new(1, 0));
-        let (to_free, drops) = (PacketList::new(), DropCounts::default());
-        Self { qdisc, cache, now: 1_000_000_000, to_free, drops, numbers: 0 }
+        let mut stand = Stand::new(text, ENV, buffers, room);
+        stand.qdisc.set_handle(Handle::new(1, 0));
+        Self { stand, dropped: 0 }
     }
 
     pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
-        let mut clock = Clock::at(self.now);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
-        let result = f(&mut *self.qdisc, &mut cx);
-        self.cache.free(&mut self.to_free);
+        let result = self.stand.with(f);
+        self.dropped += self.to_free.bytes();
+        let Stand { cache, to_free, .. } = &mut self.stand;
+        cache.free(to_free);
         result
     }
 
-    /// A packet that knows its number; they are counted from 0.
+    /// A packet that knows its number, of a priority.
     pub(crate) fn packet(&mut self, bytes: usize, priority: u32) -> Packet {
-        let mut packet = self.cache.alloc(bytes).expect("the pool is large enough");
+        let mut packet = self.stand.packet(bytes);
         packet.set_priority(priority);
-        packet.set_cookie(self.numbers);
-        self.numbers += 1;
         packet
-    }
-
-    /// How many packets there have been, so the next one's number.
-    pub(crate) fn packets(&self) -> u64 {
-        self.numbers
     }
 
     /// Sends packets of so many bytes to a class, from the qdisc or from a class of it.
@@ -94,11 +168,13 @@ impl Virtual {
         bytes
     }
 
-    pub(crate) fn change(&mut self, text: &str) -> Result<(), ParseError> {
-        self.with(|qdisc, cx| qdisc.change(&mut Words::split(text), &ENV, cx))
+    /// Adds a class to the root, which has no other above it.
+    pub(crate) fn add_class(&mut self, minor: u16, text: &str) -> Result<(), ParseError> {
+        let mut words = Words::split(text);
+        self.with(|qdisc, cx| qdisc.classes().expect("classes").add(0, minor, &mut words, &ENV, cx))
     }
 
-    /// Puts a qdisc below the one that has a handle. False where that has no such class.
+    /// Puts a qdisc below the one that has a handle. False where that has no such class, or the class none.
     pub(crate) fn attach(&mut self, parent: Handle, handle: Handle, text: &str) -> bool {
         self.with(|qdisc, cx| {
             let done =
@@ -107,7 +183,7 @@ impl Virtual {
                     let Some(minor) = classes.find(parent.minor()) else { return false };
                     let mut new: Box<dyn Qdisc> = build_qdisc(text, &ENV);
                     new.set_handle(handle);
-                    let (leaf, total) = classes.leaf(minor).expect("a leaf");
+                    let Some((leaf, total)) = classes.leaf(minor) else { return false };
                     leaf.replace(new, handle, total, cx);
                     classes.leaf_changed(minor);
                     true

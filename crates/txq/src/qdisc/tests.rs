@@ -7,10 +7,8 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pool::{Backing, Cache, Pool, PoolConfig};
+use crate::qdisc::testing::{SMALL as ENV, Stand};
 use crate::tc::show_text;
-
-const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
 
 /// One operation on a qdisc.
 #[derive(Debug, Clone)]
@@ -103,51 +101,27 @@ impl Model {
     }
 }
 
-/// A qdisc and what its calls need.
-struct Bench {
-    qdisc: Box<dyn Qdisc>,
-    cache: Cache,
-    clock: Clock,
-    to_free: PacketList,
-    drops: DropCounts,
-    numbers: u64,
+fn stand(text: &str) -> Stand {
+    Stand::new(text, ENV, 4096, 1514)
 }
 
-impl Bench {
-    fn new(text: &str) -> Self {
-        let config =
-            PoolConfig { buffers: 4096, room: 1514, backing: Backing::Heap, ..PoolConfig::default() };
-        let cache = Pool::new(&config).unwrap().cache("test", 0);
-        let Built::Qdisc(qdisc) = build::<Native>(text, &ENV).unwrap().1 else {
-            panic!("{text} holds no packets")
-        };
-        let (clock, to_free, drops) = (Clock::new(), PacketList::new(), DropCounts::default());
-        Self { qdisc, cache, clock, to_free, drops, numbers: 0 }
-    }
-
-    fn packet(&mut self, bytes: usize, priority: u32, segs: u16) -> Packet {
-        let mut packet = self.cache.alloc(bytes).unwrap();
-        packet.set_priority(priority);
-        packet.set_gso(100, segs);
-        packet.set_cookie(self.numbers);
-        self.numbers += 1;
-        packet
-    }
-
-    fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Cx { clock: &mut self.clock, to_free: &mut self.to_free, drops: &mut self.drops };
-        f(&mut *self.qdisc, &mut cx)
-    }
+/// A packet with its priority and segments.
+fn packet(stand: &mut Stand, bytes: usize, priority: u32, segs: u16) -> Packet {
+    let mut packet = stand.packet(bytes);
+    packet.set_priority(priority);
+    packet.set_gso(100, segs);
+    packet
 }
 
 fn check(kind: &'static str, ops: &[Op]) {
-    let mut bench = Bench::new(kind);
+    let mut bench = stand(kind);
     let mut model = Model::new(kind);
     for op in ops {
         match op {
             Op::Enqueue(packets) => {
                 let first = bench.numbers;
-                let mut batch: PacketList = packets.iter().map(|&(b, p, s)| bench.packet(b, p, s)).collect();
+                let mut batch: PacketList =
+                    packets.iter().map(|&(b, p, s)| packet(&mut bench, b, p, s)).collect();
                 let verdicts: Vec<_> = packets
                     .iter()
                     .zip(first..)
@@ -217,9 +191,9 @@ proptest! {
 /// A bfifo takes a packet that fills it exactly, and not one byte more.
 #[test]
 fn bfifo_may_be_filled_exactly() {
-    let mut bench = Bench::new("bfifo limit 200");
+    let mut bench = stand("bfifo limit 200");
     for (bytes, verdict) in [(100, Verdict::Success), (101, Verdict::Drop), (100, Verdict::Success)] {
-        let packet = bench.packet(bytes, 0, 1);
+        let packet = bench.packet(bytes);
         assert_eq!(bench.with(|q, cx| q.enqueue(packet, cx)), verdict);
     }
     assert!(!bench.qdisc.can_bypass(), "the limit is below the longest packet");
@@ -227,16 +201,16 @@ fn bfifo_may_be_filled_exactly() {
 
 #[test]
 fn a_limit_of_0_lets_nothing_pass() {
-    let mut bench = Bench::new("pfifo limit 0");
+    let mut bench = stand("pfifo limit 0");
     assert!(!bench.qdisc.can_bypass());
-    let packet = bench.packet(60, 0, 1);
+    let packet = bench.packet(60);
     assert_eq!(bench.with(|q, cx| q.enqueue(packet, cx)), Verdict::Drop);
 }
 
 #[test]
 fn a_gso_packet_counts_as_its_segments_when_it_leaves() {
-    let mut bench = Bench::new("pfifo");
-    let packet = bench.packet(1000, 0, 10);
+    let mut bench = stand("pfifo");
+    let packet = packet(&mut bench, 1000, 0, 10);
     let _ = bench.with(|q, cx| q.enqueue(packet, cx));
     assert_eq!((bench.qdisc.stats().packets, bench.qdisc.stats().qlen), (0, 1));
     let mut out = PacketList::new();
@@ -253,7 +227,7 @@ fn defaults_and_options_are_the_kernels() {
         ("bfifo limit 10k", "limit 10Kb"),
         ("pfifo_fast", "bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1"),
     ] {
-        assert_eq!(Bench::new(text).qdisc.options(Style::default()).text(), shown);
+        assert_eq!(stand(text).qdisc.options(Style::default()).text(), shown);
     }
 }
 
@@ -277,7 +251,7 @@ fn errors_are_tcs() {
 
 #[test]
 fn shown_as_tc_shows_it() {
-    let bench = Bench::new("pfifo limit 50");
+    let bench = stand("pfifo limit 50");
     let info = crate::tc::QdiscInfo {
         kind: bench.qdisc.kind().into(),
         handle: Handle::new(0x8001, 0),

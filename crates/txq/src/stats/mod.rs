@@ -24,12 +24,22 @@ pub struct QdiscStats {
     pub qlen: u64,
 }
 
+impl QdiscStats {
+    /// Counts as dequeued. A packet that went past one queue and was refused may be put back into another: then one of the
+    /// two is below zero, and their sum is right.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, packets: u64, bytes: u64) {
+        self.packets = self.packets.wrapping_add(packets);
+        self.bytes = self.bytes.wrapping_add(bytes);
+    }
+}
+
 impl std::ops::Add for QdiscStats {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
         Self {
-            // Wrapping: a part may be below zero (`qdisc/fifo.rs`).
+            // Wrapping: a part may be below zero (`count_sent`).
             bytes: self.bytes.wrapping_add(other.bytes),
             packets: self.packets.wrapping_add(other.packets),
             drops: self.drops + other.drops,

@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::error::ParseError;
+use super::error::{ParseError, set_once};
 use super::handle::Handle;
 use super::lex::Words;
 use super::options::Options;
@@ -29,7 +29,7 @@ pub struct ClassInfo {
     pub options: Options,
     /// The counters, if classes of the kind have any.
     pub stats: Option<QdiscStats>,
-    /// The kind's own counters. Their text is followed by a line break.
+    /// The kind's own counters. Their text is followed by a line break, also where it is empty, as tbf's.
     pub xstats: Option<Options>,
 }
 
@@ -57,22 +57,19 @@ impl<'a> ClassHeader<'a> {
             match word {
                 "dev" => {
                     let dev = words.value("dev")?;
-                    once(&mut header.dev, dev, "dev", dev)?;
+                    set_once(&mut header.dev, "dev", dev, || Ok(dev))?;
                 }
                 "classid" => {
                     let text = words.value("classid")?;
-                    let class = Handle::parse_parent(text)
-                        .map_err(|_| ParseError::argument(text, "invalid class ID", "use a class as 1:2"))?;
-                    once(&mut header.class, class, "classid", text)?;
+                    let wrong = |_| ParseError::argument(text, "invalid class ID", "use a class as 1:2");
+                    let parse = || Handle::parse_parent(text).map_err(wrong);
+                    set_once(&mut header.class, "classid", text, parse)?;
                 }
-                "root" if header.parent.is_some() => {
-                    let error = ParseError::new("Error: \"root\" is duplicate parent ID.");
-                    return Err(error.with_remedy("give one of root and parent, once"));
-                }
+                "root" if header.parent.is_some() => return Err(ParseError::duplicate_root(".")),
                 "root" => header.parent = Some(Handle::ROOT),
                 "parent" => {
                     let text = words.value("parent")?;
-                    once(&mut header.parent, Handle::parse_parent(text)?, "parent", text)?;
+                    set_once(&mut header.parent, "parent", text, || Handle::parse_parent(text))?;
                 }
                 kind => {
                     header.kind = Some(kind);
@@ -82,14 +79,6 @@ impl<'a> ClassHeader<'a> {
         }
         Ok(header)
     }
-}
-
-fn once<T>(slot: &mut Option<T>, value: T, name: &str, second: &str) -> Result<(), ParseError> {
-    if slot.replace(value).is_some() {
-        let message = format!("Error: duplicate \"{name}\": \"{second}\" is the second value.");
-        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
-    }
-    Ok(())
 }
 
 /// The classes as lines of text, with counters if `stats`. Empty for no class, otherwise ends with a line break.
@@ -110,7 +99,7 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
     write!(text, "class {} {} ", class.kind, class.handle)?;
     match class.parent {
         Handle::ROOT => write!(text, "root ")?,
-        parent => write!(text, "parent {parent} ")?,
+        parent => write!(text, "parent {} ", name(parent))?,
     }
     if class.leaf != Handle::UNSPEC {
         write!(text, "leaf {} ", class.leaf)?;
@@ -123,13 +112,14 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
         write_stats(text, stats)?;
     }
     if let Some(xstats) = &class.xstats {
-        write!(text, "{}", xstats.text())?;
-    }
-    // tc breaks the line after the counters of each kind that it knows, even where that makes an empty one; mq is none.
-    if class.kind != "mq" {
-        writeln!(text)?;
+        writeln!(text, "{}", xstats.text())?;
     }
     Ok(())
+}
+
+/// The name of what a class is below.
+fn name(parent: Handle) -> String {
+    if parent == Handle::UNSPEC { "none".to_owned() } else { parent.to_string() }
 }
 
 fn json_of(class: &ClassInfo, stats: bool) -> Value {
@@ -139,7 +129,7 @@ fn json_of(class: &ClassInfo, stats: bool) -> Value {
     put("handle", json!(class.handle.to_string()));
     match class.parent {
         Handle::ROOT => put("root", json!(true)),
-        parent => put("parent", json!(parent.to_string())),
+        parent => put("parent", json!(name(parent))),
     };
     if class.leaf != Handle::UNSPEC {
         put("leaf", json!(class.leaf.to_string()));

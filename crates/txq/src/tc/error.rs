@@ -34,6 +34,18 @@ impl ParseError {
             .with_remedy(format!("\"{name}\" wants a value"))
     }
 
+    /// A word that was given before; `second` is its value now.
+    pub fn duplicate(name: &str, second: &str) -> ParseError {
+        ParseError::new(format!("Error: duplicate \"{name}\": \"{second}\" is the second value."))
+            .with_remedy(format!("give \"{name}\" once"))
+    }
+
+    /// `root` after another parent. `stop` is empty but where tc ends the sentence.
+    pub fn duplicate_root(stop: &str) -> ParseError {
+        ParseError::new(format!("Error: \"root\" is duplicate parent ID{stop}"))
+            .with_remedy("give one of root and parent, once")
+    }
+
     /// A qdisc kind that is not among `known`. `option` is the first word after it, which tc names when there is one.
     pub fn unknown_kind(kind: &str, option: Option<&str>, known: &[&str]) -> ParseError {
         let message = match option {
@@ -69,6 +81,24 @@ impl ParseError {
     pub fn usage(&self) -> Option<&'static str> {
         self.usage
     }
+}
+
+/// Reads the value of a word that may be given once. That it has been is told first, as by tc, whatever the second value,
+/// which may be any word.
+///
+/// # Errors
+/// [`ParseError::duplicate`], or what is wrong with the value.
+pub fn set_once<T>(
+    slot: &mut Option<T>,
+    name: &str,
+    second: &str,
+    parse: impl FnOnce() -> Result<T, ParseError>,
+) -> Result<(), ParseError> {
+    if slot.is_some() {
+        return Err(ParseError::duplicate(name, second));
+    }
+    *slot = Some(parse()?);
+    Ok(())
 }
 
 /// `did you mean "limit"?`, when one of `known` looks like `word` or begins with it.

@@ -3,7 +3,7 @@
 //! `[dev NAME] [handle H:] [root | parent X:Y] KIND`, in any order but the kind last. The counterpart is the first half
 //! of iproute2's `tc_qdisc_modify`.
 
-use super::error::ParseError;
+use super::error::{ParseError, set_once};
 use super::handle::Handle;
 use super::lex::Words;
 
@@ -31,21 +31,18 @@ impl<'a> Header<'a> {
             match word {
                 "dev" => {
                     let dev = words.value("dev")?;
-                    set_once(&mut header.dev, dev, "dev", dev)?;
+                    set_once(&mut header.dev, "dev", dev, || Ok(dev))?;
                 }
                 "handle" => {
-                    let handle = words.value("handle")?;
                     // tc, too, names the word and not the second handle here.
-                    set_once(&mut header.handle, Handle::parse_qdisc(handle)?, "handle", "handle")?;
+                    let parse = || Handle::parse_qdisc(words.value("handle")?);
+                    set_once(&mut header.handle, "handle", "handle", parse)?;
                 }
-                "root" if header.parent.is_some() => {
-                    let error = ParseError::new("Error: \"root\" is duplicate parent ID");
-                    return Err(error.with_remedy("give one of root and parent, once"));
-                }
+                "root" if header.parent.is_some() => return Err(ParseError::duplicate_root("")),
                 "root" => header.parent = Some(Handle::ROOT),
                 "parent" => {
                     let parent = words.value("parent")?;
-                    set_once(&mut header.parent, Handle::parse_parent(parent)?, "parent", parent)?;
+                    set_once(&mut header.parent, "parent", parent, || Handle::parse_parent(parent))?;
                 }
                 kind => {
                     header.kind = Some(kind);
@@ -55,14 +52,6 @@ impl<'a> Header<'a> {
         }
         Ok(header)
     }
-}
-
-fn set_once<T>(slot: &mut Option<T>, value: T, name: &str, second: &str) -> Result<(), ParseError> {
-    if slot.replace(value).is_some() {
-        let message = format!("Error: duplicate \"{name}\": \"{second}\" is the second value.");
-        return Err(ParseError::new(message).with_remedy(format!("give \"{name}\" once")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -97,6 +86,8 @@ mod tests {
             ("parent 1:1 root pfifo", "Error: \"root\" is duplicate parent ID"),
             ("root parent 1: pfifo", "Error: duplicate \"parent\": \"1:\" is the second value."),
             ("handle 1: handle 2: pfifo", "Error: duplicate \"handle\": \"handle\" is the second value."),
+            ("handle 1: handle", "Error: duplicate \"handle\": \"handle\" is the second value."),
+            ("parent 1: parent zz", "Error: duplicate \"parent\": \"zz\" is the second value."),
             ("dev X dev Y root pfifo", "Error: duplicate \"dev\": \"Y\" is the second value."),
             ("root handle 10000: pfifo", "Error: argument \"10000:\" is wrong: invalid qdisc ID"),
             ("parent 1:zz pfifo", "Error: argument \"1:zz\" is wrong: invalid parent ID"),

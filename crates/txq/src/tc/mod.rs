@@ -18,8 +18,8 @@ mod show;
 mod units;
 
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
-pub use error::ParseError;
 pub(crate) use error::nearest;
+pub use error::{ParseError, set_once};
 pub use handle::Handle;
 pub use header::Header;
 pub use lex::{OptionWords, Syntax, Wording, Words};

@@ -1,7 +1,7 @@
 //! Tells the differences between two records of one script, and forgives what the script says. For every script it
 //! forgives three things, and no more:
 //!
-//! - Usage: tc's and ours after an error are different texts.
+//! - Usage: tc's and ours after an error are different texts; and a line of tc's that says only that there was one.
 //! - Handles that nobody named: the kernel counts them over all devices.
 //! - The parked packet. The kernel lets a packet that finds the queue empty go past it, and learns then that the
 //!   device is busy: it has counted the packet as sent and as requeued, and keeps it in front of all others. txq looks
@@ -21,13 +21,16 @@ const TOLD: usize = 3;
 
 pub(crate) fn compare(script: &Script, kernel: &Record, txq: &Record) -> Vec<String> {
     let (mut handles, mut our_handles) = (Handles::default(), Handles::default());
-    let mut told = Vec::new();
+    let (mut flows, mut told) = (Flows::default(), Vec::new());
     for (line, (theirs, ours)) in script.lines.iter().zip(kernel.steps.iter().zip(&txq.steps)) {
         let mut what = String::new();
         order(script, &theirs.left, &ours.left, &mut what);
-        let theirs = unpark(without_usage(&theirs.said), &ours.said);
+        if script.order == Order::Flow {
+            flows.order(script, [&theirs.left, &ours.left], &mut what);
+        }
+        let theirs = by_class(unpark(without_usage(&theirs.said), &ours.said));
         let theirs = handles.rename(&mask(&theirs, &script.ignore));
-        let renamed = script.rename.iter().fold(ours.said.clone(), |said, (ours, theirs)| {
+        let renamed = script.rename.iter().fold(by_class(ours.said.clone()), |said, (ours, theirs)| {
             said.replace(&format!("\"{ours}\":"), &format!("\"{theirs}\":"))
         });
         let ours = our_handles.rename(&mask(&renamed, &script.ignore));
@@ -49,38 +52,52 @@ pub(crate) fn compare(script: &Script, kernel: &Record, txq: &Record) -> Vec<Str
     told
 }
 
-/// Compares which packets left, as far as the script wants.
+/// Compares which packets left in a step, as far as the script wants.
 fn order(script: &Script, kernel: &[Left], txq: &[Left], what: &mut String) {
     let enough = kernel.len().min(txq.len());
-    let cookies = |left: &[Left]| -> Vec<u64> { left.iter().map(|left| left.cookie).collect() };
-    let same = match script.order {
-        Order::Exact => cookies(&kernel[..enough]) == cookies(&txq[..enough]),
-        Order::Flow => {
-            let (theirs, ours) = (by_flow(kernel), by_flow(txq));
-            let flows = theirs.keys().chain(ours.keys());
-            flows.into_iter().all(|flow| {
-                let none = Vec::new();
-                let (theirs, ours) = (theirs.get(flow).unwrap_or(&none), ours.get(flow).unwrap_or(&none));
-                let enough = theirs.len().min(ours.len());
-                theirs[..enough] == ours[..enough] && theirs.len().abs_diff(ours.len()) <= script.within
-            })
-        }
-        Order::None => true,
-    };
-    if !same || kernel.len().abs_diff(txq.len()) > script.within {
-        let list = |left: &[Left]| -> String {
-            let name = |left: &Left| format!("{}/{}", left.cookie as u32, frame::flow(left.cookie));
-            left.iter().map(name).collect::<Vec<_>>().join(" ")
-        };
+    let cookies = |left: &[Left]| -> Vec<_> { left.iter().map(|left| (left.cookie, left.ce)).collect() };
+    let same = script.order != Order::Exact || cookies(&kernel[..enough]) == cookies(&txq[..enough]);
+    let close = script.order == Order::Flow || kernel.len().abs_diff(txq.len()) <= script.within;
+    if !same || !close {
         let _ =
             writeln!(what, "    kernel: packet/flow {}\n    txq:    packet/flow {}", list(kernel), list(txq));
     }
 }
 
-fn by_flow(left: &[Left]) -> BTreeMap<u64, Vec<u64>> {
-    let mut flows: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    left.iter().for_each(|left| flows.entry(frame::flow(left.cookie)).or_default().push(left.cookie));
-    flows
+fn list(left: &[Left]) -> String {
+    let name = |left: &Left| {
+        let ce = if left.ce { "CE" } else { "" };
+        format!("{}/{}{ce}", left.cookie as u32, frame::flow(left.cookie))
+    };
+    left.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+/// What has left of each flow up to a step: a packet that leaves a step later is none that is missing.
+#[derive(Default)]
+struct Flows(BTreeMap<u64, [Vec<Left>; 2]>);
+
+impl Flows {
+    fn order(&mut self, script: &Script, left: [&[Left]; 2], what: &mut String) {
+        for (side, left) in left.into_iter().enumerate() {
+            for left in left {
+                self.0.entry(frame::flow(left.cookie)).or_default()[side].push(*left);
+            }
+        }
+        for (flow, [kernel, txq]) in &mut self.0 {
+            let both = kernel.iter().zip(&*txq);
+            let alike = both.take_while(|(a, b)| (a.cookie, a.ce) == (b.cookie, b.ce)).count();
+            kernel.drain(..alike);
+            txq.drain(..alike);
+            if (!kernel.is_empty() && !txq.is_empty()) || kernel.len().max(txq.len()) > script.within {
+                let _ = writeln!(
+                    what,
+                    "    flow {flow}, after {alike} that are the same\n    kernel: {}\n    txq:    {}",
+                    list(kernel),
+                    list(txq)
+                );
+            }
+        }
+    }
 }
 
 fn texts(kernel: &str, txq: &str, what: &mut String) {
@@ -89,6 +106,16 @@ fn texts(kernel: &str, txq: &str, what: &mut String) {
         match (theirs.next(), ours.next()) {
             (None, None) => break,
             (theirs, ours) if theirs == ours => {}
+            (Some(theirs), Some(ours)) if pretty(theirs).is_some() && pretty(ours).is_some() => {
+                let (theirs, ours) = (pretty(theirs).unwrap_or_default(), pretty(ours).unwrap_or_default());
+                let mut pairs = theirs.lines().zip(ours.lines()).filter(|(a, b)| a != b).peekable();
+                if pairs.peek().is_none() {
+                    let _ = writeln!(what, "    JSON differs in its spelling, or in a key");
+                }
+                for (theirs, ours) in pairs {
+                    let _ = writeln!(what, "    kernel: {}\n    txq:    {}", theirs.trim(), ours.trim());
+                }
+            }
             (theirs, ours) => {
                 let show =
                     |line: Option<&str>| line.map_or("(no line)".to_owned(), |line| format!("{line:?}"));
@@ -98,8 +125,28 @@ fn texts(kernel: &str, txq: &str, what: &mut String) {
     }
 }
 
+/// Classes in order: that of the kernel is of its hash table.
+fn by_class(said: String) -> String {
+    if !said.starts_with("class ") {
+        return said;
+    }
+    let said = format!("\n{said}");
+    let mut classes: Vec<_> =
+        said.split("\nclass ").skip(1).map(|class| class.trim_end_matches('\n')).collect();
+    classes.sort_unstable();
+    classes.join("\n")
+}
+
+/// JSON, a line for each key.
+fn pretty(json: &str) -> Option<String> {
+    let json: Value = serde_json::from_str(&json.replace(":~", ":0")).ok().filter(Value::is_array)?;
+    serde_json::to_string_pretty(&json).ok()
+}
+
+/// What tc says but for how it is used, and but for a line that says only that there was an error.
 fn without_usage(said: &str) -> &str {
-    said.find("Usage:").map_or(said, |at| &said[..at])
+    let ends = ["Usage:", "We have an error talking to the kernel"];
+    ends.iter().filter_map(|end| said.find(end)).min().map_or(said, |at| &said[..at])
 }
 
 /// What the kernel shows, with the counters that it would have without a parked packet, where one explains them.
@@ -131,15 +178,23 @@ fn unpark(kernel: &str, txq: &str) -> String {
     text
 }
 
-/// Writes `~` for the number after each ignored word: ` WORD 12ms`, `WORD,`, and `"WORD":12`.
+/// Writes `~` for the number after each ignored word, ` WORD 12ms`, `WORD,`, and `"WORD":12`, and for a table's row of
+/// that name.
 fn mask(text: &str, ignore: &[String]) -> String {
-    let mut text = text.to_owned();
+    let row = |line: &str| {
+        let table = |word: &&String| {
+            line.trim_start().strip_prefix(&word[..]).is_some_and(|rest| rest.starts_with("  "))
+        };
+        ignore.iter().find(table).map_or(line.to_owned(), |name| format!("{name} ~"))
+    };
+    let mut text = text.split('\n').map(row).collect::<Vec<_>>().join("\n");
     for word in ignore {
         for key in [format!("{word} "), format!("\"{word}\":")] {
             let mut from = 0;
             while let Some(at) = text[from..].find(&key).map(|at| from + at) {
                 from = at + key.len();
                 let whole = !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                from += text[from..].len() - text[from..].trim_start_matches(' ').len();
                 let end = text[from..].find(|c: char| !c.is_ascii_alphanumeric() && !".%-".contains(c));
                 let end = end.map_or(text.len(), |end| from + end);
                 if whole {

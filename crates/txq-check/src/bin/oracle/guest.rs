@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::frame;
 use crate::path::{self, Left, Path, Record};
-use crate::script::{Burst, Script};
+use crate::script::{Burst, Object, Script};
 use crate::serial::Line;
 use crate::sys::PacketSocket;
 
@@ -97,7 +97,7 @@ impl Device {
     fn note(packet: Option<Vec<u8>>, left: &mut Vec<Left>) -> Result<bool> {
         let Some(packet) = packet else { return Ok(false) };
         let cookie = frame::read(&packet).with_context(|| format!("not a script's packet: {packet:02x?}"))?;
-        left.push(Left { cookie, at: now() });
+        left.push(Left { cookie, ce: frame::ce(&packet), at: now() });
         Ok(true)
     }
 }
@@ -107,23 +107,32 @@ impl Path for Device {
         now()
     }
 
-    fn tc(&mut self, verb: &str, words: &str) -> Result<String> {
-        let mut all = vec!["qdisc", verb, "dev", DEVICE];
+    fn tc(&mut self, object: Object, verb: &str, words: &str) -> Result<String> {
+        let mut all = vec![object.word(), verb, "dev", DEVICE];
         all.extend(words.split_whitespace());
         output("tc", &all)
     }
 
-    fn show(&mut self) -> Result<String> {
-        let show = ["qdisc", "show", "dev", DEVICE];
-        Ok(output("tc", &[&["-s"][..], &show].concat())?
-            + &output("tc", &[&["-s", "-j"][..], &show].concat())?)
+    fn show(&mut self, object: Object, words: &str) -> Result<String> {
+        let mut show = vec![object.word(), "show", "dev", DEVICE];
+        show.extend(words.split_whitespace());
+        // What u32 counts depends on how the kernel was built.
+        if object == Object::Filter {
+            return output("tc", &show);
+        }
+        let text = output("tc", &[&["-s"], &show[..]].concat())?;
+        // tc has no JSON of classes.
+        if object == Object::Class {
+            return Ok(text);
+        }
+        Ok(text + &output("tc", &[&["-s", "-j"], &show[..]].concat())?)
     }
 
     fn send(&mut self, burst: &Burst, first: u32) -> Result<usize> {
         self.socket.mark(burst.prio, burst.mark)?;
         let mut refused = 0;
         for count in first..first + burst.n as u32 {
-            let packet = frame::build(frame::cookie(burst.flow, count), burst.len);
+            let packet = frame::build(burst, count - first, count);
             refused += usize::from(!self.socket.send(&packet)?);
         }
         Ok(refused)

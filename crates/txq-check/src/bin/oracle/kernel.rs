@@ -36,11 +36,43 @@ pub(crate) fn missing() -> Option<String> {
     Some(format!("there is no {absent}: {PACKAGES}"))
 }
 
-/// Runs the scripts in one boot.
-pub(crate) fn run(scripts: &[Script], deep: bool) -> Result<Outcome> {
-    let folder = Folder::new()?;
+/// How many kernels run at once, at most: a script waits more than it computes.
+const KERNELS: usize = 4;
+
+/// Runs the scripts in a few kernels, whose turns are dealt out by name.
+pub(crate) fn run(scripts: &[&Script], deep: bool, long: bool) -> Result<Outcome> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernels = cpus.min(KERNELS).min(scripts.len());
+    let outcomes: Vec<Result<Outcome>> = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for number in 0..kernels {
+            let own: Vec<&Script> = scripts.iter().copied().skip(number).step_by(kernels).collect();
+            threads.push(scope.spawn(move || one(number, &own, deep, long)));
+        }
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked")))
+            .collect()
+    });
+    let mut all = Vec::new();
+    for outcome in outcomes {
+        match outcome? {
+            Outcome::Ran(mut records) => all.append(&mut records),
+            no => return Ok(no),
+        }
+    }
+    Ok(Outcome::Ran(all))
+}
+
+/// Runs scripts in one boot.
+fn one(number: usize, scripts: &[&Script], deep: bool, long: bool) -> Result<Outcome> {
+    let folder = Folder::new(number)?;
     folder.fill(scripts)?;
-    let limit = Duration::from_secs(if deep { 1800 } else { 50 });
+    let limit = Duration::from_secs(match (deep, long) {
+        (true, _) => 1800,
+        (_, true) => 400,
+        _ => 120,
+    });
     let console = boot(&folder.0, limit)?;
     let Ok(records) = fs::read_to_string(folder.0.join(RECORDS)) else {
         let last: Vec<_> = console.lines().rev().take(3).collect();
@@ -94,14 +126,14 @@ fn boot(folder: &Path, limit: Duration) -> Result<String> {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("txq-oracle-{}", std::process::id()));
+    fn new(number: usize) -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("txq-oracle-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }
 
     /// Scripts with their random parts drawn, and a modprobe that finds the kernel's modules.
-    fn fill(&self, scripts: &[Script]) -> Result<()> {
+    fn fill(&self, scripts: &[&Script]) -> Result<()> {
         let modules = self.0.join("lib/modules");
         fs::create_dir_all(&modules)?;
         for version in fs::read_dir(MODULES)? {

@@ -31,6 +31,10 @@ use anyhow::{Context, Result, bail};
 use compare::compare;
 use script::Script;
 
+/// Times that a script may be run. The kernel runs in real time and reads its clock a moment later than the step's time
+/// says: on a busy machine something can fall due in between. A difference that is real is there each time.
+const ATTEMPTS: u32 = 3;
+
 fn main() -> ExitCode {
     if std::process::id() == 1 {
         guest::init();
@@ -45,29 +49,80 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<()> {
-    let mut deep = false;
+    let (mut deep, mut long) = (false, false);
     let mut filter = String::new();
     for arg in std::env::args().skip(1) {
         match arg.as_str() {
             "--deep" => deep = true,
-            word if word.starts_with('-') => bail!("no option is called {word}: use [--deep] [FILTER]"),
+            "--long" => long = true,
+            word if word.starts_with('-') => {
+                bail!("no option is called {word}: use [--deep] [--long] [FILTER]")
+            }
             word => filter = word.to_owned(),
         }
     }
-    let scripts = scripts(deep, &filter)?;
+    let scripts = scripts(deep, long, &filter)?;
     if let Some(why) = kernel::missing() {
         println!("SKIP oracle: {why}");
         return Ok(());
     }
-    let records = match kernel::run(&scripts, deep)? {
-        kernel::Outcome::Ran(records) => records,
-        kernel::Outcome::NoBoot(why) => {
+    let all: Vec<&Script> = scripts.iter().collect();
+    let mut verdicts = match examine(&all, deep, long)? {
+        Examined::Told(verdicts) => verdicts,
+        Examined::NoBoot(why) => {
             println!("SKIP oracle: {why}");
             return Ok(());
         }
     };
-    let mut failed = 0;
-    for script in &scripts {
+    for _ in 1..ATTEMPTS {
+        let pairs = all.iter().zip(&verdicts).filter(|(_, verdict)| !verdict.differences.is_empty());
+        let again: Vec<&Script> = pairs.map(|(script, _)| *script).collect();
+        if again.is_empty() {
+            break;
+        }
+        if let Examined::Told(more) = examine(&again, deep, long)? {
+            for verdict in more {
+                if let Some(before) = verdicts.iter_mut().find(|before| before.name == verdict.name) {
+                    *before = verdict;
+                }
+            }
+        }
+    }
+    for Verdict { name, steps, packets, ms, differences } in &verdicts {
+        let verdict = if differences.is_empty() { "same" } else { "DIFFERS" };
+        println!("{verdict:8}{name:24}{steps:6} steps {packets:6} packets {ms:6} ms");
+        differences.iter().for_each(|difference| println!("{difference}"));
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.differences.is_empty()).count();
+    if failed > 0 {
+        bail!("{failed} of {} scripts differ from the kernel", scripts.len());
+    }
+    Ok(())
+}
+
+/// What came of a script.
+struct Verdict {
+    name: String,
+    steps: usize,
+    packets: usize,
+    /// How long the kernel was at it.
+    ms: u64,
+    differences: Vec<String>,
+}
+
+enum Examined {
+    Told(Vec<Verdict>),
+    NoBoot(String),
+}
+
+/// Runs scripts through both, and compares.
+fn examine(scripts: &[&Script], deep: bool, long: bool) -> Result<Examined> {
+    let records = match kernel::run(scripts, deep, long)? {
+        kernel::Outcome::Ran(records) => records,
+        kernel::Outcome::NoBoot(why) => return Ok(Examined::NoBoot(why)),
+    };
+    let mut verdicts = Vec::new();
+    for script in scripts {
         let kernel = records
             .iter()
             .find(|record| record.script == script.name)
@@ -76,20 +131,20 @@ fn run() -> Result<()> {
             Some(error) => vec![format!("the guest cannot run it: {error}")],
             None => compare(script, kernel, &replay::run(script, kernel)?),
         };
-        let packets: usize = kernel.steps.iter().map(|step| step.left.len()).sum();
-        let verdict = if differences.is_empty() { "same" } else { "DIFFERS" };
-        println!("{verdict:8}{:24}{:6} steps {packets:6} packets", script.name, script.lines.len());
-        differences.iter().for_each(|difference| println!("{difference}"));
-        failed += usize::from(!differences.is_empty());
+        let ends = kernel.steps.first().zip(kernel.steps.last());
+        verdicts.push(Verdict {
+            name: script.name.clone(),
+            steps: script.lines.len(),
+            packets: kernel.steps.iter().map(|step| step.left.len()).sum(),
+            ms: ends.map_or(0, |(first, last)| (last.at - first.at) / 1_000_000),
+            differences,
+        });
     }
-    if failed > 0 {
-        bail!("{failed} of {} scripts differ from the kernel", scripts.len());
-    }
-    Ok(())
+    Ok(Examined::Told(verdicts))
 }
 
-/// The scripts whose names contain `filter`, by name.
-fn scripts(deep: bool, filter: &str) -> Result<Vec<Script>> {
+/// The scripts whose names contain `filter`, by name. Those that take long only if they are wanted.
+fn scripts(deep: bool, long: bool, filter: &str) -> Result<Vec<Script>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -98,11 +153,14 @@ fn scripts(deep: bool, filter: &str) -> Result<Vec<Script>> {
         if path.extension().is_some_and(|extension| extension == "txt") && name.contains(filter) {
             let text = std::fs::read_to_string(&path)?;
             let script = Script::parse(&name, &text, deep).map_err(anyhow::Error::msg);
-            found.push(script.with_context(|| path.display().to_string())?);
+            let script = script.with_context(|| path.display().to_string())?;
+            if !script.long || long || deep || script.name == filter {
+                found.push(script);
+            }
         }
     }
     if found.is_empty() {
-        bail!("no script in {} has \"{filter}\" in its name", folder.display());
+        bail!("no script in {} has \"{filter}\" in its name, or it needs --long", folder.display());
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)

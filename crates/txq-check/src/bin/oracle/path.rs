@@ -3,12 +3,14 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::script::{Action, Burst, Script};
+use crate::script::{Action, Burst, Object, Script};
 
 /// A packet that left.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Left {
     pub(crate) cookie: u64,
+    /// Whether it says that there is congestion (ECN).
+    pub(crate) ce: bool,
     /// When, in nanoseconds.
     pub(crate) at: u64,
 }
@@ -36,9 +38,9 @@ pub(crate) trait Path {
     /// The time at which the step of this number begins.
     fn begin(&mut self, step: usize) -> u64;
     /// Runs tc and returns what it says.
-    fn tc(&mut self, verb: &str, words: &str) -> Result<String>;
-    /// Counters, as text and as JSON.
-    fn show(&mut self) -> Result<String>;
+    fn tc(&mut self, object: Object, verb: &str, words: &str) -> Result<String>;
+    /// What there is, with counters.
+    fn show(&mut self, object: Object, words: &str) -> Result<String>;
     /// Sends packets, numbered from `first` on, and returns how many are refused.
     fn send(&mut self, burst: &Burst, first: u32) -> Result<usize>;
     /// The device is done with so many packets.
@@ -58,8 +60,8 @@ pub(crate) fn run(script: &Script, path: &mut impl Path) -> Result<Record> {
     for (index, line) in script.lines.iter().enumerate() {
         let mut step = Step { at: path.begin(index), left: Vec::new(), said: String::new() };
         match &line.action {
-            Action::Tc { verb, words } => step.said = path.tc(verb, words)?,
-            Action::Show => step.said = path.show()?,
+            Action::Tc { object, verb, words } => step.said = path.tc(*object, verb, words)?,
+            Action::Show { object, words } => step.said = path.show(*object, words)?,
             Action::Send(burst) => {
                 let refused = path.send(burst, count)?;
                 count += burst.n as u32;

@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use txq::arch::{Arch, CpuId, Nanos, Native};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::filter::filters_text;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
 use txq::qdisc::Verdict;
-use txq::tc::{ParseError, Style, show_json, show_text};
+use txq::tc::{Handle, ParseError, Style, class_text, show_json, show_text};
 use txq::{NetDev, Sender, Worker};
 
 use crate::frame;
 use crate::guest::DEVICE;
 use crate::path::{self, Left, Path, Record};
-use crate::script::{Burst, Script};
+use crate::script::{Burst, Object, Script};
 
 thread_local! {
     static NOW: Cell<Nanos> = const { Cell::new(0) };
@@ -61,18 +62,22 @@ impl Wire {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is done with the packet it keeps, and tells its number.
-    fn finish(&self) -> Option<u64> {
+    /// Is done with the packet it keeps, and tells what it was.
+    fn finish(&self) -> Option<Left> {
         let mut slot = self.slot();
         let packet = slot.kept.take()?;
-        let cookie = packet.cookie();
+        let left = Left {
+            cookie: packet.cookie(),
+            ce: frame::ce(packet.data().get(frame::ETHERNET..).unwrap_or_default()),
+            at: NOW.get(),
+        };
         slot.done = Some(packet);
-        Some(cookie)
+        Some(left)
     }
 }
 
 impl Driver<Virtual> for Wire {
-    /// A serial line has no link-layer header, which txq adds to every MTU.
+    /// The kernel's packets are frames here, header included, which txq adds to every MTU.
     fn info(&self) -> DeviceInfo {
         DeviceInfo { name: DEVICE.into(), txqs: 1, mtu: 1500 - 14 }
     }
@@ -134,8 +139,8 @@ impl Replay<'_> {
 
     /// Takes the packet that the device keeps, and lets the next one follow.
     fn take_one(&mut self, left: &mut Vec<Left>) -> bool {
-        let Some(cookie) = self.wire.finish() else { return false };
-        left.push(Left { cookie, at: NOW.get() });
+        let Some(packet) = self.wire.finish() else { return false };
+        left.push(packet);
         self.advance(NOW.get());
         true
     }
@@ -147,18 +152,39 @@ impl Path for Replay<'_> {
         self.times[step]
     }
 
-    fn tc(&mut self, verb: &str, words: &str) -> Result<String> {
-        let done = match verb {
-            "add" => self.dev.add_qdisc(words),
-            "replace" => self.dev.replace_qdisc(words),
-            "change" => self.dev.change_qdisc(words),
-            _ => self.dev.delete_qdisc(words),
+    fn tc(&mut self, object: Object, verb: &str, words: &str) -> Result<String> {
+        let dev = self.dev;
+        let done = match (object, verb) {
+            (Object::Qdisc, "add") => dev.add_qdisc(words),
+            (Object::Qdisc, "replace") => dev.replace_qdisc(words),
+            (Object::Qdisc, "change") => dev.change_qdisc(words),
+            (Object::Qdisc, _) => dev.delete_qdisc(words),
+            (Object::Class, "add") => dev.add_class(words),
+            (Object::Class, "replace") => dev.replace_class(words),
+            (Object::Class, "change") => dev.change_class(words),
+            (Object::Class, _) => dev.delete_class(words),
+            (Object::Filter, "add") => dev.add_filter(words),
+            (Object::Filter, "replace") => dev.replace_filter(words),
+            (Object::Filter, "change") => dev.change_filter(words),
+            (Object::Filter, _) => dev.delete_filter(words),
         };
         let said = |error: ParseError| format!("{}\n", error.message());
-        Ok(done.err().map(said).unwrap_or_default())
+        let warned = dev.take_warnings().iter().fold(String::new(), |all, one| all + one + "\n");
+        Ok(done.err().map(said).unwrap_or(warned))
     }
 
-    fn show(&mut self) -> Result<String> {
+    fn show(&mut self, object: Object, words: &str) -> Result<String> {
+        match object {
+            Object::Class => {
+                return Ok(class_text(&self.dev.classes_info(Style::default()), true));
+            }
+            Object::Filter => {
+                let of = words.split_once("parent ").map(|(_, of)| Handle::parse_parent(of));
+                let of = of.transpose().map_err(|error| anyhow::anyhow!("{}", error.message()))?;
+                return Ok(filters_text(&self.dev.filters_info(of, Style::default()), false));
+            }
+            Object::Qdisc => {}
+        }
         let mut qdiscs = self.dev.qdiscs(Style::default());
         qdiscs.iter_mut().for_each(|qdisc| qdisc.dev = None);
         Ok(format!("{}{}\n", show_text(&qdiscs, true), show_json(&qdiscs, true)))
@@ -168,11 +194,12 @@ impl Path for Replay<'_> {
         let mut refused = 0;
         for count in first..first + burst.n as u32 {
             let cookie = frame::cookie(burst.flow, count);
-            let mut packet = self.sender.packet(&frame::build(cookie, burst.len))?;
+            let mut packet = self.sender.packet(&frame::ethernet(burst, count - first, count))?;
             packet.set_cookie(cookie);
             packet.set_priority(burst.prio);
             packet.set_mark(burst.mark);
-            packet.set_protocol_offsets(0, frame::NETWORK as u16, libc::ETH_P_IP as u16);
+            let network = frame::ETHERNET as u16;
+            packet.set_protocol_offsets(network, network + frame::NETWORK as u16, libc::ETH_P_IP as u16);
             refused += usize::from(self.sender.xmit(packet) == Verdict::Drop);
         }
         Ok(refused)

@@ -2,9 +2,13 @@
 //!
 //! | action | what happens |
 //! |---|---|
-//! | `tc qdisc VERB ...` | `tc qdisc VERB dev sl0 ...`; what it prints, errors included, is compared |
+//! | `tc OBJECT VERB ...` | `tc OBJECT VERB dev sl0 ...` of a qdisc, class or filter; what it prints, errors included, is compared |
 //! | `show` | `tc -s qdisc show`, as text and as JSON |
+//! | `show class`, `show filter ...` | `tc -s class show` and `tc filter show dev sl0 ...`, as text |
 //! | `send flow=1 len=100 prio=0 mark=0 n=1` | so many packets, IPv4 and UDP; what is left out is as here |
+//! | `send ... host=1 to=1 port=9 tos=0` | from and to which host, to which port; a flow without `host` has one of its own |
+//! | `send ... ack=1` | TCP segments without data instead, each with the next number |
+//! | `send ... pad=14` | of `len`, what is not of the IP packet; see [`crate::frame`] |
 //! | `take N` | the device is done with a packet, N times over; which ones is compared |
 //! | `wait MS` | time passes and the device is done with nothing |
 //! | `drain MS` | time passes and the device is done with everything at once |
@@ -13,8 +17,9 @@
 //!
 //! | setting | what it changes |
 //! |---|---|
+//! | `long` | the script is run with `--long` or `--deep`, or when the filter is its name |
 //! | `order flow` | packets need leave in the kernel's order only within each flow; `order none`: only as many |
-//! | `within N` | how many packets a step may differ by in number |
+//! | `within N` | how many packets a step may differ by in number; with `order flow` each flow, up to that step |
 //! | `differs WHY` | the next action is known to differ, for this reason; that it does so no more is told, too |
 //! | `rename OURS THEIRS` | txq's JSON has this key where the kernel's has the other one |
 //! | `ignore WORD` | the number after this word, or of this JSON key, is not compared: it depends on a clock or on chance |
@@ -22,6 +27,8 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+use crate::frame;
 
 /// How much of the order is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +46,54 @@ pub(crate) struct Burst {
     pub(crate) prio: u32,
     pub(crate) mark: u32,
     pub(crate) n: usize,
+    /// The sender's host, if it is not that of the flow.
+    pub(crate) host: Option<u8>,
+    pub(crate) to: u8,
+    pub(crate) port: u16,
+    pub(crate) tos: u8,
+    /// What the first one acknowledges, if they are acknowledgements.
+    pub(crate) ack: Option<u32>,
+    pub(crate) pad: usize,
+}
+
+impl Default for Burst {
+    fn default() -> Self {
+        let (flow, len, prio, mark, n) = (1, 100, 0, 0, 1);
+        Self { flow, len, prio, mark, n, host: None, to: 1, port: 9, tos: 0, ack: None, pad: frame::ETHERNET }
+    }
+}
+
+/// What a command of tc is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Object {
+    Qdisc,
+    Class,
+    Filter,
+}
+
+impl Object {
+    fn parse(word: &str) -> Result<Self, String> {
+        match word {
+            "qdisc" => Ok(Self::Qdisc),
+            "class" => Ok(Self::Class),
+            "filter" => Ok(Self::Filter),
+            _ => Err(format!("{word} is none of qdisc, class, filter")),
+        }
+    }
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Qdisc => "qdisc",
+            Self::Class => "class",
+            Self::Filter => "filter",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    Tc { verb: String, words: String },
-    Show,
+    Tc { object: Object, verb: String, words: String },
+    Show { object: Object, words: String },
     Send(Burst),
     Take(usize),
     Wait(u64),
@@ -64,6 +113,8 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) name: String,
+    /// Whether it takes long.
+    pub(crate) long: bool,
     pub(crate) order: Order,
     pub(crate) within: usize,
     pub(crate) ignore: Vec<String>,
@@ -81,7 +132,7 @@ impl Script {
     pub(crate) fn parse(name: &str, text: &str, deep: bool) -> Result<Self, String> {
         let (order, within) = (Order::Exact, 0);
         let (ignore, rename, lines) = Default::default();
-        let mut script = Self { name: name.to_owned(), order, within, ignore, rename, lines };
+        let mut script = Self { name: name.to_owned(), long: false, order, within, ignore, rename, lines };
         let mut differs = false;
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
@@ -102,6 +153,7 @@ impl Script {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim();
         match word {
+            "long" => self.long = true,
             "order" => {
                 self.order = match rest {
                     "exact" => Order::Exact,
@@ -129,16 +181,21 @@ impl Script {
 fn action(word: &str, rest: &str) -> Result<Action, String> {
     Ok(match word {
         "tc" => {
-            let words = rest.strip_prefix("qdisc ").ok_or("only tc qdisc can be compared")?;
+            let (object, words) = rest.split_once(' ').unwrap_or((rest, ""));
+            let object = Object::parse(object)?;
             let (verb, words) = words.split_once(' ').unwrap_or((words, ""));
             if !["add", "change", "replace", "del"].contains(&verb) {
                 return Err("the verb is one of add, change, replace, del".into());
             }
-            Action::Tc { verb: verb.into(), words: words.trim().into() }
+            Action::Tc { object, verb: verb.into(), words: words.trim().into() }
         }
-        "show" => Action::Show,
+        "show" if rest.is_empty() => Action::Show { object: Object::Qdisc, words: String::new() },
+        "show" => {
+            let (object, words) = rest.split_once(' ').unwrap_or((rest, ""));
+            Action::Show { object: Object::parse(object)?, words: words.trim().into() }
+        }
         "send" => {
-            let mut burst = Burst { flow: 1, len: 100, prio: 0, mark: 0, n: 1 };
+            let mut burst = Burst::default();
             for (key, text) in pairs(rest)? {
                 match key {
                     "flow" => burst.flow = value(text)?,
@@ -146,11 +203,23 @@ fn action(word: &str, rest: &str) -> Result<Action, String> {
                     "prio" => burst.prio = value(text)?,
                     "mark" => burst.mark = value(text)?,
                     "n" => burst.n = value(text)?,
-                    _ => return Err(format!("{key} is none of flow, len, prio, mark, n")),
+                    "host" => burst.host = Some(value(text)?),
+                    "to" => burst.to = value(text)?,
+                    "port" => burst.port = value(text)?,
+                    "tos" => burst.tos = value(text)?,
+                    "ack" => burst.ack = Some(value(text)?),
+                    "pad" => burst.pad = value(text)?,
+                    _ => {
+                        let known = "flow, len, prio, mark, n, host, to, port, tos, ack, pad";
+                        return Err(format!("{key} is none of {known}"));
+                    }
                 }
             }
-            if !(SHORTEST..=LONGEST).contains(&burst.len) {
-                return Err(format!("a packet has {SHORTEST} to {LONGEST} bytes"));
+            if burst.ack.is_some() {
+                burst.len = frame::TCP_HEADERS + burst.pad;
+            }
+            if !(SHORTEST..=LONGEST).contains(&burst.len) || burst.pad > frame::ETHERNET {
+                return Err(format!("a packet has {SHORTEST} to {LONGEST} bytes, and at most 14 of padding"));
             }
             Action::Send(burst)
         }
@@ -188,8 +257,8 @@ fn random(rest: &str, deep: bool) -> Result<Vec<Action>, String> {
             flow: draw.from(&(1..=flows)) as u32,
             len: draw.from(&len) as usize,
             prio: draw.from(&prio) as u32,
-            mark: 0,
             n: draw.from(&burst) as usize,
+            ..Burst::default()
         }));
         actions.push(Action::Take(draw.from(&take) as usize));
     }
@@ -230,10 +299,13 @@ fn value<T: FromStr>(text: &str) -> Result<T, String> {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tc { verb, words } => write!(f, "tc qdisc {verb} {words}"),
-            Self::Show => write!(f, "show"),
-            Self::Send(Burst { flow, len, prio, mark, n }) => {
-                write!(f, "send flow={flow} len={len} prio={prio} mark={mark} n={n}")
+            Self::Tc { object, verb, words } => write!(f, "tc {} {verb} {words}", object.word()),
+            Self::Show { object, words } => write!(f, "show {} {words}", object.word()),
+            Self::Send(Burst { flow, len, prio, mark, n, host, to, port, tos, ack, pad }) => {
+                write!(f, "send flow={flow} len={len} prio={prio} mark={mark} n={n}")?;
+                write!(f, " to={to} port={port} tos={tos} pad={pad}")?;
+                host.map_or(Ok(()), |host| write!(f, " host={host}"))?;
+                ack.map_or(Ok(()), |ack| write!(f, " ack={ack}"))
             }
             Self::Take(n) => write!(f, "take {n}"),
             Self::Wait(ms) => write!(f, "wait {ms}"),

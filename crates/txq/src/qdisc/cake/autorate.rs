@@ -14,7 +14,7 @@ const PERIOD: Nanos = 250 * MS;
 /// What arrives.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Bytes a second.
+    /// Bytes a second; at first, what the qdisc was made with.
     pub(super) estimate: u64,
     began: Nanos,
     last: Nanos,

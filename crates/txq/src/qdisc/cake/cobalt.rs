@@ -7,7 +7,8 @@
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
-use crate::qdisc::codel::law::{self, Counts, Goal, Law};
+use crate::qdisc::codel::law::{Counts, Goal, Head, Law};
+use crate::qdisc::random::Rng;
 
 /// What BLUE's probability grows by, of 2^32: 1/256.
 const GROWS: u32 = 1 << 24;
@@ -58,45 +59,6 @@ impl Blue {
     }
 }
 
-/// Random numbers for BLUE (Marsaglia's xorshift). Who learns them learns which of his own packets are lost.
-pub(super) struct Random(pub(super) u32);
-
-impl Random {
-    pub(super) const fn new() -> Self {
-        Self(0x9e37_79b9)
-    }
-
-    #[inline]
-    fn next(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 17;
-        self.0 ^= self.0 << 5;
-        self.0
-    }
-}
-
-/// A flow's queue while the law is applied to it.
-struct Head<'a, A: Arch, D> {
-    queue: &'a mut PacketList<A>,
-    drop: &'a mut D,
-}
-
-impl<A: Arch, D: FnMut(Packet<A>, DropReason)> law::Queue<A> for Head<'_, A, D> {
-    #[inline]
-    fn pop(&mut self) -> Option<Packet<A>> {
-        self.queue.pop_front()
-    }
-
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.queue.bytes()
-    }
-
-    fn drop(&mut self, packet: Packet<A>) {
-        (self.drop)(packet, DropReason::QdiscCongested);
-    }
-}
-
 /// The packet of `queue` that is to be sent at `now`; those that are not go to `drop`.
 #[inline]
 pub(super) fn dequeue<A: Arch>(
@@ -104,11 +66,12 @@ pub(super) fn dequeue<A: Arch>(
     (law, blue): (&mut Law, Blue),
     (goal, now): (&Goal, Nanos),
     counts: &mut Counts,
-    random: &mut Random,
+    random: &mut Rng,
     drop: &mut impl FnMut(Packet<A>, DropReason),
 ) -> Option<Packet<A>> {
     loop {
-        let packet = law.dequeue(&mut Head { queue, drop: &mut *drop }, goal, now, counts)?;
+        let mut head = Head { queue, drop: |packet| drop(packet, DropReason::QdiscCongested) };
+        let packet = law.dequeue(&mut head, goal, now, counts)?;
         if !blue.is_active() || queue.is_empty() || random.next() >= blue.chance {
             return Some(packet);
         }

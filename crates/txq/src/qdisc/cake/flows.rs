@@ -11,13 +11,14 @@
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
-use crate::qdisc::cake::cobalt::{self, Blue, Random};
+use crate::qdisc::cake::cobalt::{self, Blue};
 use crate::qdisc::cake::counters::TinStats;
 use crate::qdisc::cake::hash::{self, Keys, Place, QUEUES, Way};
 use crate::qdisc::cake::rounds::{Linked, List, NONE, ROUNDS, Rounds};
 use crate::qdisc::cake::shaper::{Fine, Link};
 use crate::qdisc::cake::tins::Share;
 use crate::qdisc::codel::law::{Counts, Law};
+use crate::qdisc::random::Rng;
 
 /// Bits of a fraction of a byte of a deficit.
 const FRACTION: u32 = 16;
@@ -215,7 +216,7 @@ impl<A: Arch> Tin<A> {
         &mut self,
         link: &Link,
         now: Nanos,
-        random: &mut Random,
+        random: &mut Rng,
         mut touched: impl FnMut(usize, u64),
         mut drop: impl FnMut(Packet<A>, DropReason),
     ) -> Option<(Packet<A>, u64)> {

@@ -94,12 +94,12 @@ pub(super) fn xstats<A: Arch>(cake: &Cake<A>, style: Style) -> Options {
          \x20average network hdr offset: {offset:12}\n\n{}",
         size(cake.memory_most),
         size(cake.memory_limit),
-        rate(cake.capacity(), style),
+        rate(cake.arrivals.estimate, style),
         table(cake, style),
     );
     options.text_only(text);
     options.json_only("memory_used", cake.memory_most).json_only("memory_limit", cake.memory_limit);
-    options.json_only("capacity_estimate", cake.capacity());
+    options.json_only("capacity_estimate", cake.arrivals.estimate);
     options.json_only("min_network_size", net_min).json_only("max_network_size", net_max);
     options.json_only("min_adj_size", adj_min).json_only("max_adj_size", adj_max);
     options.json_only("avg_hdr_offset", offset);

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 
-use crate::qdisc::testing::Virtual;
-use crate::qdisc::{Qdisc, child};
-use crate::tc::Handle;
+use crate::qdisc::testing::{ENV, Virtual};
+use crate::qdisc::{Cx, Qdisc, child};
+use crate::tc::{Handle, Words};
 
 /// Kinds, in words that are right at the root and below a class.
-const TEXTS: [&str; 15] = [
+const TEXTS: [&str; 18] = [
     "pfifo limit 5",
     "bfifo limit 2000",
     "pfifo_fast",
@@ -23,6 +23,10 @@ const TEXTS: [&str; 15] = [
     "blackhole",
     "fq limit 20 flow_limit 5",
     "fq maxrate 1mbit quantum 1000 initial_quantum 1000",
+    // Nothing goes directly: what is queued is in the classes.
+    "htb default 1 direct_qlen 0",
+    "htb direct_qlen 0",
+    "drr",
 ];
 
 #[derive(Debug, Clone)]
@@ -45,12 +49,32 @@ enum Op {
         major: u16,
         text: usize,
     },
+    /// Adds a class to the qdisc with this major number, below another or below none, or changes it.
+    Class {
+        major: u16,
+        parent: u16,
+        minor: u16,
+        number: u32,
+    },
+    DeleteClass {
+        major: u16,
+        minor: u16,
+    },
     Reset,
 }
 
+/// One of `TEXTS`; those whose classes come and go have the most ways to go wrong.
+fn root() -> impl Strategy<Value = usize> {
+    let classful = |&root: &usize| TEXTS[root].starts_with("htb") || TEXTS[root] == "drr";
+    let classful: Vec<_> = (0..TEXTS.len()).filter(classful).collect();
+    prop_oneof![2 => 0..TEXTS.len(), 1 => prop::sample::select(classful)]
+}
+
 fn op() -> impl Strategy<Value = Op> {
-    let priority =
-        prop_oneof![4 => 0u32..16, 1 => (1u32..5, 0u32..5).prop_map(|(major, minor)| major << 16 | minor)];
+    // Those of the root have more to do.
+    let major = || prop_oneof![2 => Just(1u16), 1 => 1u16..6];
+    let class = (major(), 0u32..5).prop_map(|(major, minor)| u32::from(major) << 16 | minor);
+    let priority = prop_oneof![1 => 0u32..16, 1 => class];
     let attach = (1u16..6, 1u16..4, 2u16..6, 0..TEXTS.len());
     prop_oneof![
         10 => (1usize..1500, priority).prop_map(|(bytes, priority)| Op::Enqueue { bytes, priority }),
@@ -58,6 +82,9 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0u64..20_000_000).prop_map(Op::Wait),
         3 => attach.prop_map(|(below, minor, major, text)| Op::Attach { below, minor, major, text }),
         1 => (1u16..6, 0..TEXTS.len()).prop_map(|(major, text)| Op::Change { major, text }),
+        4 => (major(), 0u16..5, 1u16..5, 1u32..3000)
+            .prop_map(|(major, parent, minor, number)| Op::Class { major, parent, minor, number }),
+        1 => (major(), 1u16..5).prop_map(|(major, minor)| Op::DeleteClass { major, minor }),
         1 => Just(Op::Reset),
     ]
 }
@@ -71,7 +98,7 @@ fn exact(qdisc: &mut dyn Qdisc) {
     let Some(classes) = qdisc.classes() else { return };
     let (mut packets, mut bytes, mut said) = (0, 0, child::Total::default());
     for minor in classes.minors() {
-        let (leaf, total) = classes.leaf(minor).expect("a leaf");
+        let Some((leaf, total)) = classes.leaf(minor) else { continue };
         said = *total;
         leaf.settle(total);
         assert_eq!(*total, said, "{kind}: there was something that it had not been told");
@@ -84,23 +111,26 @@ fn exact(qdisc: &mut dyn Qdisc) {
 }
 
 /// What has the handle, if that is anything.
-fn with(tree: &mut Virtual, major: u16, f: impl Fn(&mut dyn Qdisc, &mut crate::qdisc::Cx<'_>)) {
+fn with(tree: &mut Virtual, major: u16, f: impl Fn(&mut dyn Qdisc, &mut Cx<'_>)) {
     tree.with(|qdisc, cx| child::find(qdisc, Handle::new(1, 0), Handle::new(major, 0), &mut |q| f(q, cx)));
 }
 
 fn check(root: usize, script: &[Op]) {
     let mut tree = Virtual::new(TEXTS[root]);
     let (mut taken, mut left) = (0, 0);
+    let (mut taken_bytes, mut left_bytes) = (0, 0);
     for op in script {
         match *op {
             Op::Enqueue { bytes, priority } => {
                 taken += 1;
+                taken_bytes += bytes as u64;
                 let _ = tree.enqueue(bytes, priority);
             }
             Op::Dequeue(packets) => {
-                let out = tree.dequeue(packets).len();
-                left += out;
-                let stalled = out == 0 && tree.qdisc.qlen() > 0;
+                let out = tree.dequeue(packets);
+                left += out.len();
+                left_bytes += out.iter().map(|&(_, bytes)| bytes as u64).sum::<u64>();
+                let stalled = out.is_empty() && tree.qdisc.qlen() > 0;
                 assert!(!stalled || tree.qdisc.next_event().is_some_and(|at| at > tree.now), "it stalls");
             }
             Op::Wait(time) => tree.now += time,
@@ -117,15 +147,33 @@ fn check(root: usize, script: &[Op]) {
             Op::Change { major, text } => {
                 let (_, words) = TEXTS[text].split_once(' ').unwrap_or_default();
                 with(&mut tree, major, |qdisc, cx| {
-                    let _ =
-                        qdisc.change(&mut crate::tc::Words::split(words), &crate::qdisc::testing::ENV, cx);
+                    let _ = qdisc.change(&mut Words::split(words), &ENV, cx);
                 });
             }
+            Op::Class { major, parent, minor, number } => with(&mut tree, major, |qdisc, cx| {
+                let text = match qdisc.kind() {
+                    "htb" => format!("rate {number}kbit ceil {}kbit prio {}", 2 * number, number % 8),
+                    _ => format!("quantum {number}"),
+                };
+                let Some(classes) = qdisc.classes() else { return };
+                let mut words = Words::split(&text);
+                let _ = match classes.find(minor) {
+                    Some(_) => classes.change_class(minor, &mut words, cx),
+                    None => classes.add(parent, minor, &mut words, &ENV, cx),
+                };
+            }),
+            Op::DeleteClass { major, minor } => with(&mut tree, major, |qdisc, cx| {
+                if let Some(classes) = qdisc.classes().filter(|classes| classes.find(minor).is_some()) {
+                    let _ = classes.delete(minor, cx);
+                }
+            }),
             Op::Reset => tree.with(|qdisc, cx| qdisc.reset(cx)),
         }
         exact(&mut *tree.qdisc);
         let dropped = tree.drops.total() as usize;
         assert_eq!(taken, left + dropped + tree.qdisc.qlen(), "after {op:?}");
+        let backlog = tree.qdisc.stats().backlog;
+        assert_eq!(taken_bytes, left_bytes + tree.dropped + backlog, "after {op:?}");
     }
     // All of it leaves, by and by.
     while tree.qdisc.qlen() > 0 {
@@ -142,7 +190,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_tree_is_exact(root in 0..TEXTS.len(), script in prop::collection::vec(op(), 1..120)) {
+    fn any_tree_is_exact(root in root(), script in prop::collection::vec(op(), 1..120)) {
         check(root, &script);
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::arch::{Arch, Nanos};
 use crate::flow::dissect;
-use crate::packet::Packet;
+use crate::packet::{Packet, PacketList};
 use crate::qdisc::ecn::set_ce;
 
 /// What the law has to keep to.
@@ -39,6 +39,28 @@ pub(in crate::qdisc) trait Queue<A: Arch> {
     fn bytes(&self) -> u64;
     /// Drops a packet that was taken.
     fn drop(&mut self, packet: Packet<A>);
+}
+
+/// A queue that nothing else keeps count of, while the law is applied to it.
+pub(in crate::qdisc) struct Head<'a, A: Arch, D> {
+    pub(in crate::qdisc) queue: &'a mut PacketList<A>,
+    pub(in crate::qdisc) drop: D,
+}
+
+impl<A: Arch, D: FnMut(Packet<A>)> Queue<A> for Head<'_, A, D> {
+    #[inline]
+    fn pop(&mut self) -> Option<Packet<A>> {
+        self.queue.pop_front()
+    }
+
+    #[inline]
+    fn bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    fn drop(&mut self, packet: Packet<A>) {
+        (self.drop)(packet);
+    }
 }
 
 /// What the law counts, for one queue or for many together.

@@ -1,20 +1,16 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::qdisc::testing::{ENV, Virtual};
+use crate::filter::{Mode, Request};
+use crate::qdisc::testing::Virtual;
 
 /// A drr whose classes have these quanta, and the minor numbers from 1.
 fn drr(quanta: &[u32]) -> Virtual {
     let mut drr = Virtual::new("drr");
     for (minor, quantum) in (1..).zip(quanta) {
-        add(&mut drr, minor, &format!("quantum {quantum}")).unwrap();
+        drr.add_class(minor, &format!("quantum {quantum}")).unwrap();
     }
     drr
-}
-
-fn add(drr: &mut Virtual, minor: u16, text: &str) -> Result<(), ParseError> {
-    let mut words = Words::split(text);
-    drr.with(|qdisc, cx| qdisc.classes().unwrap().add(0, minor, &mut words, &ENV, cx))
 }
 
 /// Bytes of each class among the next packets, where each class always has some. Classes have packets of their own length.
@@ -68,7 +64,7 @@ fn small_quanta_do_not_take_long() {
 fn what_names_no_class_is_dropped() {
     let mut drr = drr(&[1500]);
     for priority in [0, 1, 0x1_0000, 0x1_0002, 0x2_0001] {
-        assert_eq!(drr.enqueue(100, priority), Verdict::Drop);
+        assert_eq!(drr.enqueue(100, priority), Verdict::Success);
     }
     assert_eq!(drr.qdisc.stats().drops, 5);
     assert_eq!(drr.drops.get(DropReason::QdiscDrop), 5);
@@ -98,7 +94,7 @@ fn deleted_classes_drop_what_they_have() {
     drr.with(|qdisc, cx| qdisc.classes().unwrap().delete(1, cx)).unwrap();
     let stats = drr.qdisc.stats();
     assert_eq!((stats.qlen, stats.backlog, stats.drops), (1, 100, 2));
-    add(&mut drr, 7, "").unwrap();
+    drr.add_class(7, "").unwrap();
     assert_eq!(drr.enqueue(100, 0x1_0007), Verdict::Success);
     assert_eq!(drr.dequeue(64), [(2, 100), (3, 100)]);
 }
@@ -108,16 +104,17 @@ fn words_and_errors_are_tcs() {
     let mut drr = drr(&[]);
     for (text, message) in [
         ("quantum x", "Illegal \"quantum\""),
-        ("quantum 0", "Error: Specified DRR quantum cannot be zero"),
+        ("quantum 0", "Error: Specified DRR quantum cannot be zero."),
         ("foo", "What is \"foo\"?"),
     ] {
-        assert_eq!(add(&mut drr, 1, text).unwrap_err().message(), message, "{text}");
+        assert_eq!(drr.add_class(1, text).unwrap_err().message(), message, "{text}");
     }
-    add(&mut drr, 1, "").unwrap();
+    drr.add_class(1, "").unwrap();
     let info = drr.with(|qdisc, _| qdisc.classes().unwrap().class(1, Style::default()));
     assert_eq!(info.options.text(), "quantum 1514b ");
     assert_eq!(info.xstats.unwrap().text(), " deficit 0b ");
-    assert!(drr.change("").is_err());
+    drr.change("").unwrap();
+    assert_eq!(drr.change("quantum 5").unwrap_err().message(), "What is \"quantum\"?");
 }
 
 proptest! {
@@ -126,6 +123,7 @@ proptest! {
     fn nothing_is_lost(steps in proptest::collection::vec((0u8..12, 1u16..6, 1u32..3000), 1..200)) {
         let mut drr = drr(&[1, 1500, 70_000]);
         let (mut of, mut sent) = (Vec::new(), 0);
+        let mut given = 0;
         let mut last = std::collections::HashMap::new();
         let mut take = |left: &[(u64, usize)], of: &[u16]| {
             for &(number, _) in left {
@@ -137,6 +135,7 @@ proptest! {
         for (step, minor, number) in steps {
             match step {
                 0..=5 => {
+                    given += 1 + u64::from(number) % 2000;
                     let _ = drr.enqueue(1 + number as usize % 2000, 0x1_0000 + u32::from(minor));
                     of.push(minor);
                 }
@@ -144,7 +143,7 @@ proptest! {
                     let left = drr.dequeue(1 + number as usize % 9);
                     sent += take(&left, &of);
                 }
-                8 => drop(add(&mut drr, minor, &format!("quantum {number}"))),
+                8 => drop(drr.add_class(minor, &format!("quantum {number}"))),
                 9 => drop(drr.with(|qdisc, cx| qdisc.classes().unwrap().delete(minor, cx))),
                 10 if number % 20 == 0 => drr.with(|qdisc, cx| qdisc.reset(cx)),
                 10 => drop(drr.with(|qdisc, cx| {
@@ -162,7 +161,7 @@ proptest! {
             let stats = drr.qdisc.stats();
             prop_assert_eq!(of.len() as u64, sent as u64 + drr.drops.total() + stats.qlen);
             prop_assert_eq!(stats.packets, sent as u64);
-            prop_assert!(stats.qlen > 0 || stats.backlog == 0);
+            prop_assert_eq!(stats.backlog, given - stats.bytes - drr.dropped);
         }
         while drr.qdisc.qlen() > 0 {
             let left = drr.dequeue(64);
@@ -178,14 +177,30 @@ proptest! {
 }
 
 #[test]
+fn a_class_that_a_filter_chooses_stays() {
+    let mut drr = drr(&[1500, 1500]);
+    let rule = Request::parse("pref 1 matchall classid 1:2").unwrap();
+    drr.with(|qdisc, _| qdisc.filters(0).unwrap().set(&rule, Handle::new(1, 0), Mode::Add)).unwrap();
+    let delete = |drr: &mut Virtual, minor| drr.with(|qdisc, cx| qdisc.classes().unwrap().delete(minor, cx));
+    assert_eq!(delete(&mut drr, 2).unwrap_err().message(), "Error: DRR class is in use.");
+    delete(&mut drr, 1).unwrap();
+    drr.with(|qdisc, _| qdisc.filters(0).unwrap().delete(&Request::parse("pref 1").unwrap())).unwrap();
+    delete(&mut drr, 2).unwrap();
+}
+
+#[test]
 fn filters_choose_where_the_priority_does_not() {
     let mut drr = drr(&[1500, 1500]);
     drr.filter(0, 100, Handle::new(1, 2));
     drr.filter(0, 200, Handle::new(1, 3));
+    drr.filter(0, 400, Handle::new(2, 2));
     assert_eq!(drr.enqueue(100, 0), Verdict::Success);
     assert_eq!(drr.enqueue(100, 0x1_0001), Verdict::Success);
-    assert_eq!(drr.enqueue(200, 0), Verdict::Drop, "there is no class 3");
-    assert_eq!(drr.enqueue(300, 0), Verdict::Drop);
+    // There is no class 3, and none is named: the sender is not told. 2:2 is a class of another qdisc.
+    assert_eq!(drr.enqueue(200, 0), Verdict::Success);
+    assert_eq!(drr.enqueue(300, 0), Verdict::Success);
+    assert_eq!(drr.enqueue(400, 0), Verdict::Success);
+    assert_eq!(drr.qdisc.stats().drops, 3);
     let mut queued = |minor| drr.with(|qdisc, _| qdisc.classes().unwrap().leaf(minor).unwrap().0.qlen());
     assert_eq!([queued(1), queued(2)], [1, 1]);
 }

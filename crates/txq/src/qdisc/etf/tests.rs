@@ -57,7 +57,7 @@ fn a_deadline_is_the_latest_time() {
     for after in [5, 3, 9] {
         let _ = bench.enqueue_at(start + after * MS);
     }
-    let out = bench.dequeue(Budget::packets(2));
+    let out = bench.take(Budget::packets(2));
     assert_eq!(out.iter().map(|p| (p.cookie(), p.departure())).collect::<Vec<_>>(), [(1, start), (0, start)]);
     // A more urgent one that comes later may still be sent.
     assert_eq!(bench.enqueue_at(start + 2 * MS), Verdict::Success);

@@ -3,56 +3,29 @@
 mod random;
 mod text;
 
-use std::cell::Cell;
-
 use super::*;
-use crate::driver::Clock;
-use crate::drop::DropCounts;
-use crate::pool::{Backing, Cache, Pool, PoolConfig};
-use crate::qdisc::build as build_text;
+use crate::qdisc::testing::{ENV, MS, Stand, is_a_stand, try_build};
 use crate::tc::Style;
 
-const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
-const MS: Nanos = 1_000_000;
-
 /// An fq and a clock that stands where it is put.
-struct Bench {
-    fq: Box<dyn Qdisc>,
-    cache: Cache,
-    to_free: PacketList,
-    drops: DropCounts,
-    now: Cell<Nanos>,
-    numbers: u64,
-}
+struct Bench(Stand);
+
+is_a_stand!(Bench, 0);
 
 impl Bench {
     fn new(options: &str) -> Self {
-        let config =
-            PoolConfig { buffers: 8192, room: 9000, backing: Backing::Heap, ..PoolConfig::default() };
-        let cache = Pool::new(&config).unwrap().cache("test", 0);
-        let Built::Qdisc(fq) = build_text::<crate::arch::Native>(&format!("fq {options}"), &ENV).unwrap().1
-        else {
-            panic!("fq is a qdisc")
-        };
-        let (to_free, drops) = (PacketList::new(), DropCounts::default());
-        Self { fq, cache, to_free, drops, now: Cell::new(1000 * MS), numbers: 0 }
-    }
-
-    fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
-        let mut clock = Clock::at(self.now.get());
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
-        f(&mut *self.fq, &mut cx)
+        Self(Stand::new(&format!("fq {options}"), ENV, 8192, 9000))
     }
 
     /// A packet of a flow that leaves so long after now, not before 0. Its cookie is flow and number.
     fn send(&mut self, flow: u32, bytes: usize, priority: u32, after: Option<Nanos>) -> Verdict {
-        let mut packet = self.cache.alloc(bytes).unwrap();
+        let number = self.numbers;
+        let mut packet = self.packet(bytes);
         packet.set_hash(flow);
         packet.set_priority(priority);
-        packet.set_departure(after.map_or(0, |after| self.now.get() + after));
-        packet.set_cookie(u64::from(flow) << 32 | self.numbers);
-        self.numbers += 1;
-        self.with(|q, cx| q.enqueue(packet, cx))
+        packet.set_departure(after.map_or(0, |after| self.now + after));
+        packet.set_cookie(u64::from(flow) << 32 | number);
+        self.push(packet)
     }
 
     /// So many alike.
@@ -63,9 +36,7 @@ impl Bench {
     }
 
     fn take(&mut self, n: usize) -> PacketList {
-        let mut out = PacketList::new();
-        self.with(|q, cx| q.dequeue_batch(Budget::packets(n), &mut out, cx));
-        out
+        self.0.take(Budget::packets(n))
     }
 
     /// The flows of the next packets.
@@ -77,12 +48,12 @@ impl Bench {
         self.take(n).iter().map(|p| p.cookie() & 0xffff_ffff).collect()
     }
 
-    fn later(&self, by: Nanos) {
-        self.now.set(self.now.get() + by);
+    fn later(&mut self, by: Nanos) {
+        self.now += by;
     }
 
     fn stat(&self, name: &str) -> u64 {
-        let json = self.fq.xstats(Style { details: true, ..Style::default() }).unwrap().json();
+        let json = self.qdisc.xstats(Style { details: true, ..Style::default() }).unwrap().json();
         json.get(name).and_then(|v| v.as_u64()).unwrap_or(0)
     }
 
@@ -157,11 +128,11 @@ fn packets_leave_in_the_order_of_their_departure_times_and_not_before() {
     }
     assert_eq!(bench.numbers(9), [4]);
     let mut left = Vec::new();
-    while bench.fq.qlen() > 0 {
-        let at = bench.fq.next_event().expect("packets wait");
-        bench.now.set(at - 10_001);
+    while bench.qdisc.qlen() > 0 {
+        let at = bench.qdisc.next_event().expect("packets wait");
+        bench.now = at - 10_001;
         assert!(bench.numbers(9).is_empty());
-        bench.now.set(at);
+        bench.now = at;
         left.extend(bench.numbers(9));
     }
     assert_eq!(left, [1, 3, 0, 5, 2]);
@@ -174,7 +145,7 @@ fn an_earlier_packet_wakes_its_flow_earlier() {
     assert!(bench.numbers(9).is_empty());
     let _ = bench.send(1, 100, 0, Some(10 * MS));
     bench.later(10 * MS);
-    assert_eq!(bench.fq.next_event(), Some(bench.now.get()));
+    assert_eq!(bench.qdisc.next_event(), Some(bench.now));
     assert_eq!(bench.numbers(9), [1]);
     bench.later(10 * MS);
     assert_eq!(bench.numbers(9), [0]);
@@ -185,13 +156,13 @@ fn a_flow_keeps_to_maxrate() {
     // 1000 bytes are 8 ms, and quantum keeps more than one packet from leaving at once.
     let mut bench = Bench::new("maxrate 1mbit quantum 1000 initial_quantum 1000 timer_slack 0");
     bench.fill(100, 1, 1000, 0, None);
-    let start = bench.now.get();
+    let start = bench.now;
     let mut sent = bench.take(100).len();
     while sent < 100 {
-        bench.now.set(bench.fq.next_event().unwrap());
+        bench.now = bench.qdisc.next_event().unwrap();
         sent += bench.take(100).len();
     }
-    assert_eq!((bench.now.get() - start) / MS, 99 * 8);
+    assert_eq!((bench.now - start) / MS, 99 * 8);
     assert!(bench.stat("throttle_events") >= 99);
 }
 
@@ -216,13 +187,13 @@ fn a_low_rate_sends_one_packet_at_a_time() {
 fn a_rate_is_kept_by_who_comes_late() {
     let mut bench = Bench::new("maxrate 80mbit timer_slack 0 flow_limit 10000 limit 10000");
     bench.fill(1200, 1, 1000, 0, None);
-    let (start, mut sent) = (bench.now.get(), 0);
-    while bench.now.get() < start + 100 * MS {
+    let (start, mut sent) = (bench.now, 0);
+    while bench.now < start + 100 * MS {
         let left = bench.take(64).len();
         sent += left;
         if left == 0 {
-            let next = bench.fq.next_event().expect("a flow waits");
-            bench.later(next - bench.now.get() + MS / 5);
+            let next = bench.qdisc.next_event().expect("a flow waits");
+            bench.later(next - bench.now + MS / 5);
         }
     }
     // 1,000 packets, after the 15,140 bytes that a new flow may send at once.
@@ -250,7 +221,7 @@ fn a_full_band_leaves_the_others_room() {
     let mut dropped = Vec::new();
     for priority in [0, 0, 6] {
         bench.fill(20, 7, 100, priority, Some(100 * MS));
-        dropped.push(bench.fq.stats().drops);
+        dropped.push(bench.qdisc.stats().drops);
     }
     assert_eq!(dropped, [10, 30, 40]);
     assert_eq!(bench.drops.get(DropReason::FqBandLimit), 40);
@@ -258,10 +229,10 @@ fn a_full_band_leaves_the_others_room() {
         (bench.stat("band1_drops"), bench.stat("band0_drops"), bench.stat("band0_pkts")),
         (30, 10, 10)
     );
-    assert_eq!(bench.fq.stats().packets, 0);
+    assert_eq!(bench.qdisc.stats().packets, 0);
     bench.later(101 * MS);
     assert_eq!(bench.take(64).len(), 20);
-    assert_eq!(bench.fq.stats().packets, 20);
+    assert_eq!(bench.qdisc.stats().packets, 20);
 }
 
 #[test]
@@ -270,7 +241,7 @@ fn a_flow_has_a_limit() {
     bench.fill(5, 7, 100, 0, Some(MS));
     let _ = bench.send(8, 100, 0, Some(MS));
     assert_eq!(bench.drops.get(DropReason::FqFlowLimit), 2);
-    assert_eq!((bench.stat("flows_plimit"), bench.fq.qlen()), (2, 4));
+    assert_eq!((bench.stat("flows_plimit"), bench.qdisc.qlen()), (2, 4));
 }
 
 #[test]
@@ -283,7 +254,7 @@ fn a_packet_that_waited_too_long_is_marked() {
     for _ in 0..2 {
         let mut packet = bench.cache.alloc(frame.len()).unwrap();
         packet.data_mut().copy_from_slice(&frame);
-        let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        let _ = bench.push(packet);
     }
     bench.later(5 * MS);
     assert_eq!(bench.take(1).front().unwrap().data()[15], 2);
@@ -346,12 +317,12 @@ fn a_smaller_limit_drops_what_is_beyond() {
     for flow in 1..=3 {
         bench.fill(10, flow, 100, 0, Some(MS));
     }
-    bench.with(|q, cx| q.change(&mut Words::split("limit 12"), &ENV, cx)).unwrap();
-    assert_eq!((bench.fq.qlen(), bench.fq.stats().backlog, bench.fq.stats().drops), (12, 1200, 18));
+    bench.change("limit 12").unwrap();
+    assert_eq!((bench.qdisc.qlen(), bench.qdisc.stats().backlog, bench.qdisc.stats().drops), (12, 1200, 18));
     bench.later(MS);
     let flows = bench.flows(64);
     assert_eq!((1..=3).map(|f| flows.iter().filter(|&&g| g == f).count()).collect::<Vec<_>>(), [4, 4, 4]);
-    assert!(bench.with(|q, cx| q.change(&mut Words::split("limit x"), &ENV, cx)).is_err());
+    assert!(bench.change("limit x").is_err());
 }
 
 /// Without a rate there is a fast path again, and nobody waits any more for what it could overtake.
@@ -360,7 +331,7 @@ fn a_rate_taken_away_holds_nobody_back() {
     let mut bench = Bench::new("maxrate 0");
     bench.fill(3, 1, 100, 0, None);
     assert_eq!(bench.numbers(9), [0]);
-    bench.with(|q, cx| q.change(&mut Words::split("maxrate 34359738360"), &ENV, cx)).unwrap();
+    bench.change("maxrate 34359738360").unwrap();
     bench.fill(1, 1, 100, 0, None);
     assert_eq!(bench.numbers(9), [1, 2, 3]);
 }
@@ -374,7 +345,7 @@ fn frames_without_a_hash_are_told_by_their_headers() {
         frame.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, last]);
         let mut packet = bench.cache.alloc(frame.len()).unwrap();
         packet.data_mut().copy_from_slice(&frame);
-        let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+        let _ = bench.push(packet);
         bench.stat("flows")
     };
     assert_eq!([send([8, 0], 1), send([8, 0], 2), send([8, 0], 1)], [1, 2, 2]);
@@ -403,5 +374,5 @@ fn many_flows_each_get_their_turn() {
         out.sort_unstable();
         assert_eq!(out, (1..=u64::from(flows)).map(|flow| flow << 32 | round).collect::<Vec<_>>());
     }
-    assert_eq!((bench.fq.qlen(), bench.stat("inactive")), (0, u64::from(flows)));
+    assert_eq!((bench.qdisc.qlen(), bench.stat("inactive")), (0, u64::from(flows)));
 }

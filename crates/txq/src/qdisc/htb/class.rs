@@ -131,8 +131,7 @@ impl<A: Arch> Class<A> {
             std::cmp::Ordering::Equal => self.lent += 1,
             std::cmp::Ordering::Greater => {}
         }
-        self.stats.bytes += len;
-        self.stats.packets += segs;
+        self.stats.count_sent(segs, len);
     }
 
     /// The mode, and for how long it stays if nobody sends.

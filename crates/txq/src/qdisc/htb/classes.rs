@@ -26,15 +26,15 @@ impl<A: Arch> Htb<A> {
 
     /// The level that a class would have with classes below it.
     fn inner_level(&self, id: u32) -> u8 {
-        match self.classes[id as usize].parent {
+        match self.classes[id].parent {
             NIL => super::class::LEVELS as u8 - 1,
-            parent => self.classes[parent as usize].level.saturating_sub(1),
+            parent => self.classes[parent].level.saturating_sub(1),
         }
     }
 
     /// Has a class wait for nothing.
     fn forget(&mut self, id: u32) {
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         let tickets = [class.due.take().map(|(_, ticket)| ticket), class.nap.take()];
         for ticket in tickets.into_iter().flatten() {
             self.wheel.remove(ticket);
@@ -45,14 +45,14 @@ impl<A: Arch> Htb<A> {
     fn remove_leaf(&mut self, id: u32, cx: &mut Cx<'_, A>) {
         self.with_leaf(id, |leaf, total| leaf.replace(Box::new(Noop), Handle::UNSPEC, total, cx));
         self.forget(id);
-        self.classes[id as usize].leaf = None;
+        self.classes[id].leaf = None;
     }
 
     /// Makes a leaf of a class that has no classes below it any more.
     fn make_leaf(&mut self, id: u32, now: Nanos) {
         let leaf = Child::new(default_leaf(&self.env));
         self.forget(id);
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         class.leaf = Some(leaf);
         class.level = 0;
         class.mode = Mode::Send;
@@ -60,22 +60,18 @@ impl<A: Arch> Htb<A> {
     }
 }
 
-fn no_such_class() -> ParseError {
-    ParseError::new("RTNETLINK answers: No such file or directory")
-}
-
 impl<A: Arch> Classes<A> for Htb<A> {
     fn minors(&self) -> Vec<u16> {
-        self.minors.list()
+        self.classes.list()
     }
 
     fn find(&self, minor: u16) -> Option<u16> {
-        self.class_id(minor.into()).map(|_| minor)
+        self.classes.get(minor).map(|_| minor)
     }
 
     fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)> {
-        let id = self.class_id(minor.into()).expect("the class exists");
-        Some((self.classes[id as usize].leaf.as_mut()?, &mut self.total))
+        let id = self.classes.get(minor).expect("the class exists");
+        Some((self.classes[id].leaf.as_mut()?, &mut self.total))
     }
 
     fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {
@@ -83,7 +79,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
     }
 
     fn leaf_changed(&mut self, minor: u16) {
-        if let Some(id) = self.class_id(minor.into()) {
+        if let Some(id) = self.classes.get(minor) {
             self.look_at_leaf(id);
         }
     }
@@ -97,42 +93,29 @@ impl<A: Arch> Classes<A> for Htb<A> {
         cx: &mut Cx<'_, A>,
     ) -> Result<(), ParseError> {
         let class_params = ClassParams::parse(words)?;
-        if minor == 0 || self.class_id(minor.into()).is_some() {
-            let error = ParseError::new("RTNETLINK answers: Invalid argument");
-            return Err(error.with_remedy("give the class a minor number of its own, from 1 to ffff"));
-        }
+        self.classes.admit(minor)?;
         // A parent that does not exist is none, as the kernel has it.
-        let parent = self.class_id(parent.into()).unwrap_or(NIL);
+        let parent = self.classes.get(parent).unwrap_or(NIL);
         if parent != NIL {
-            let above = self.classes[parent as usize].parent;
-            if above != NIL && self.classes[above as usize].level < 2 {
+            let above = self.classes[parent].parent;
+            if above != NIL && self.classes[above].level < 2 {
                 let error = ParseError::new("Error: sch_htb: tree is too deep.");
                 return Err(error.with_remedy("a class may have seven above it"));
             }
-            if self.classes[parent as usize].leaf.is_some() {
+            if self.classes[parent].leaf.is_some() {
                 self.remove_leaf(parent, cx);
                 let level = self.inner_level(parent);
-                let class = &mut self.classes[parent as usize];
+                let class = &mut self.classes[parent];
                 class.level = level;
                 self.look_at_mode(parent, cx.clock.now());
             }
-            self.classes[parent as usize].children += 1;
+            self.classes[parent].children += 1;
         }
         let quantum = self.quantum(minor, &class_params);
         let leaf = Child::new(default_leaf(&self.env));
         let mut class = Class::new(minor, class_params, quantum, parent, leaf);
         class.fill(cx.clock.now());
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.classes[id as usize] = class;
-                id
-            }
-            None => {
-                self.classes.push(class);
-                self.classes.len() as u32 - 1
-            }
-        };
-        self.minors.set(minor, id);
+        self.classes.insert(minor, class);
         Ok(())
     }
 
@@ -143,36 +126,41 @@ impl<A: Arch> Classes<A> for Htb<A> {
         cx: &mut Cx<'_, A>,
     ) -> Result<(), ParseError> {
         let mut new = ClassParams::parse(words)?;
-        let id = self.class_id(minor.into()).ok_or_else(no_such_class)?;
-        if self.classes[id as usize].leaf.is_some() {
+        let id = self.classes.find(minor)?;
+        if self.classes[id].leaf.is_some() {
             let quantum = self.quantum(minor, &new);
             // Where it has something to send is by its priority.
             self.deactivate(id);
-            self.classes[id as usize].quantum = quantum;
+            self.classes[id].quantum = quantum;
         } else {
             // They are a leaf's, and wait until it is one again.
-            let old = &self.classes[id as usize].params;
+            let old = &self.classes[id].params;
             (new.prio, new.quantum) = (old.prio, old.quantum);
         }
-        self.classes[id as usize].params = new;
+        self.classes[id].params = new;
         self.look_at_leaf(id);
         self.look_at_mode(id, cx.clock.now());
         Ok(())
     }
 
     fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        let id = self.class_id(minor.into()).ok_or_else(no_such_class)?;
-        if self.classes[id as usize].children > 0 {
+        let id = self.classes.find(minor)?;
+        if self.classes[id].children > 0 {
             let error = ParseError::new("Error: HTB class in use.");
             return Err(error.with_remedy("delete the classes below it first"));
         }
+        let class = Handle::new(self.handle.major(), minor);
+        let own = self.classes.ids();
+        if self.filters.names(class) || own.into_iter().any(|id| self.classes[id].filters.names(class)) {
+            let error = ParseError::new("Error: HTB class in use.");
+            return Err(error.with_remedy("delete the filters that choose it first"));
+        }
         self.remove_leaf(id, cx);
-        self.minors.remove(minor);
-        self.free.push(id);
-        let parent = self.classes[id as usize].parent;
+        let parent = self.classes[id].parent;
+        self.classes.remove(minor);
         if parent != NIL {
-            self.classes[parent as usize].children -= 1;
-            if self.classes[parent as usize].children == 0 {
+            self.classes[parent].children -= 1;
+            if self.classes[parent].children == 0 {
                 self.make_leaf(parent, cx.clock.now());
             }
         }
@@ -184,11 +172,11 @@ impl<A: Arch> Classes<A> for Htb<A> {
     }
 
     fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
-        let id = self.class_id(minor.into()).expect("the class exists");
-        let class = &self.classes[id as usize];
+        let id = self.classes.get(minor).expect("the class exists");
+        let class = &self.classes[id];
         let parent = match class.parent {
             NIL => Handle::ROOT,
-            parent => Handle::new(0, self.classes[parent as usize].minor),
+            parent => Handle::new(0, self.classes[parent].minor),
         };
         let quantum = class.leaf.is_some().then_some(class.quantum);
         let queued = class.leaf.as_ref().map(|leaf| (leaf.qlen() as u64, leaf.backlog()));

@@ -67,15 +67,15 @@ impl<A: Arch> Htb<A> {
         let level = (self.rows.levels != 0).then(|| self.rows.levels.trailing_zeros() as usize)?;
         let prio = self.rows.used[level].trailing_zeros() as usize;
         let mut id = self.rows.lists[level][prio].turn;
-        while self.classes[id as usize].level > 0 {
-            id = self.classes[id as usize].feeds[prio].turn;
+        while self.classes[id].level > 0 {
+            id = self.classes[id].feeds[prio].turn;
         }
         Some((id, level as u8))
     }
 
     /// A leaf has something to send now.
     pub(super) fn activate(&mut self, id: u32) {
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         if class.active == 0 {
             let active = 1 << class.params.prio;
             class.active = active;
@@ -85,16 +85,16 @@ impl<A: Arch> Htb<A> {
 
     /// It has nothing more to send.
     pub(super) fn deactivate(&mut self, id: u32) {
-        let active = self.classes[id as usize].active;
+        let active = self.classes[id].active;
         if active != 0 {
             self.unlink(id, active, false);
-            self.classes[id as usize].active = 0;
+            self.classes[id].active = 0;
         }
     }
 
     /// Gives a class another mode.
     pub(super) fn set_mode(&mut self, id: u32, mode: Mode) {
-        let class = &mut self.classes[id as usize];
+        let class = &mut self.classes[id];
         let active = class.active;
         if class.mode == mode {
             return;
@@ -105,20 +105,20 @@ impl<A: Arch> Htb<A> {
         }
         // Its turn is not over because its bucket is full for a moment.
         self.unlink(id, active, true);
-        self.classes[id as usize].mode = mode;
+        self.classes[id].mode = mode;
         self.link(id, active);
     }
 
     /// Passes the turn on, in the list of a class and in those above where that begins again.
     pub(super) fn end_turn(&mut self, mut id: u32, prio: usize) {
-        while id != NIL && self.classes[id as usize].is_linked() {
-            let next = self.classes[id as usize].links[prio].next;
+        while id != NIL && self.classes[id].is_linked() {
+            let next = self.classes[id].links[prio].next;
             let list = self.list_of(id, prio);
             if list.turn != id {
                 return;
             }
             list.turn = if next == NIL { list.head } else { next };
-            let class = &self.classes[id as usize];
+            let class = &self.classes[id];
             if next != NIL || class.mode == Mode::Send {
                 return;
             }
@@ -128,12 +128,12 @@ impl<A: Arch> Htb<A> {
 
     /// The list that a class that is linked is in.
     fn list_of(&mut self, id: u32, prio: usize) -> &mut List {
-        let class = &self.classes[id as usize];
+        let class = &self.classes[id];
         match class.mode {
             Mode::Send => &mut self.rows.lists[usize::from(class.level)][prio],
             Mode::Borrow | Mode::Wait => {
                 let parent = class.parent;
-                &mut self.classes[parent as usize].feeds[prio]
+                &mut self.classes[parent].feeds[prio]
             }
         }
     }
@@ -141,9 +141,9 @@ impl<A: Arch> Htb<A> {
     /// Puts a class into its lists for the priorities of `mask`, and those above that have them only now: at the end, or
     /// where it was if it has left in its turn.
     fn link(&mut self, mut id: u32, mut mask: u8) {
-        while mask != 0 && self.classes[id as usize].is_linked() {
+        while mask != 0 && self.classes[id].is_linked() {
             let mut first = 0;
-            let class = &mut self.classes[id as usize];
+            let class = &mut self.classes[id];
             let borrows = class.mode == Mode::Borrow;
             let again = if borrows { std::mem::take(&mut class.left_in_turn) } else { 0 };
             for prio in bits(mask) {
@@ -158,61 +158,61 @@ impl<A: Arch> Htb<A> {
                     first |= 1 << prio;
                 } else if next == NIL {
                     list.tail = id;
-                    self.classes[prev as usize].links[prio].next = id;
+                    self.classes[prev].links[prio].next = id;
                 } else {
                     list.turn = id;
                 }
-                self.classes[id as usize].links[prio] = Link { prev, next };
+                self.classes[id].links[prio] = Link { prev, next };
                 if next != NIL {
                     self.insert_before(id, next, prio);
                 }
             }
-            let class = &self.classes[id as usize];
+            let class = &self.classes[id];
             let (level, parent) = (usize::from(class.level), class.parent);
             if class.mode == Mode::Send {
                 self.rows.used[level] |= first;
                 self.rows.levels |= 1 << level;
                 return;
             }
-            self.classes[parent as usize].active |= first;
+            self.classes[parent].active |= first;
             (id, mask) = (parent, first);
         }
     }
 
     /// Puts a class before another of the same list.
     fn insert_before(&mut self, id: u32, next: u32, prio: usize) {
-        let prev = self.classes[next as usize].links[prio].prev;
+        let prev = self.classes[next].links[prio].prev;
         match prev {
             NIL => self.list_of(id, prio).head = id,
-            prev => self.classes[prev as usize].links[prio].next = id,
+            prev => self.classes[prev].links[prio].next = id,
         }
-        self.classes[next as usize].links[prio].prev = id;
-        self.classes[id as usize].links[prio] = Link { prev, next };
+        self.classes[next].links[prio].prev = id;
+        self.classes[id].links[prio] = Link { prev, next };
     }
 
     /// Takes a class out of its lists for the priorities of `mask`, and those above that have them no more. If it is for
     /// a while, who borrows keeps the rest of a turn.
     fn unlink(&mut self, mut id: u32, mut mask: u8, keeps_turn: bool) {
-        while mask != 0 && self.classes[id as usize].is_linked() {
+        while mask != 0 && self.classes[id].is_linked() {
             let mut last = 0;
             for prio in bits(mask) {
-                let borrows = self.classes[id as usize].mode == Mode::Borrow;
+                let borrows = self.classes[id].mode == Mode::Borrow;
                 if keeps_turn && borrows && self.list_of(id, prio).turn == id {
-                    self.classes[id as usize].left_in_turn |= 1 << prio;
-                    let next = self.classes[id as usize].links[prio].next;
+                    self.classes[id].left_in_turn |= 1 << prio;
+                    let next = self.classes[id].links[prio].next;
                     let list = self.list_of(id, prio);
                     list.turn = if next == NIL { list.head } else { next };
                 } else {
                     self.end_turn(id, prio);
                 }
-                let Link { prev, next } = self.classes[id as usize].links[prio];
+                let Link { prev, next } = self.classes[id].links[prio];
                 match prev {
                     NIL => self.list_of(id, prio).head = next,
-                    prev => self.classes[prev as usize].links[prio].next = next,
+                    prev => self.classes[prev].links[prio].next = next,
                 }
                 match next {
                     NIL => self.list_of(id, prio).tail = prev,
-                    next => self.classes[next as usize].links[prio].prev = prev,
+                    next => self.classes[next].links[prio].prev = prev,
                 }
                 let list = self.list_of(id, prio);
                 if list.turn == id {
@@ -223,7 +223,7 @@ impl<A: Arch> Htb<A> {
                     last |= 1 << prio;
                 }
             }
-            let class = &self.classes[id as usize];
+            let class = &self.classes[id];
             let (level, parent) = (usize::from(class.level), class.parent);
             if class.mode == Mode::Send {
                 self.rows.used[level] &= !last;
@@ -232,7 +232,7 @@ impl<A: Arch> Htb<A> {
                 }
                 return;
             }
-            self.classes[parent as usize].active &= !last;
+            self.classes[parent].active &= !last;
             (id, mask) = (parent, last);
         }
     }

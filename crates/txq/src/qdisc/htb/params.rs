@@ -1,7 +1,7 @@
 //! htb's parameters: tc's words for the qdisc and for a class, and how tc shows them.
 
 use crate::arch::Nanos;
-use crate::qdisc::rate::{Link, RateCfg};
+use crate::qdisc::rate::{Link, RateCfg, size_and_cell};
 use crate::tc::{OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words};
 
 const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N]\n\
@@ -84,7 +84,7 @@ impl Params {
         options.number("r2q", self.r2q.into());
         let default = format!("{:#x}", self.default);
         let shown = if self.default == 0 { "0" } else { &default };
-        options.put("default", default.clone(), format_args!("default {shown}"));
+        options.put("default", shown, format_args!("default {shown}"));
         options.number("direct_packets_stat", direct);
         if style.details {
             options.put("ver", "3.17", "ver 3.17");
@@ -152,20 +152,16 @@ impl ClassParams {
                     }
                     *slot = Some(options.value_rate(word)?);
                 }
-                "burst" | "buffer" | "maxburst" => burst = size_and_cell(&mut options, "burst")?,
-                "cburst" | "cbuffer" | "cmaxburst" => cburst = size_and_cell(&mut options, "cburst")?,
+                "burst" | "buffer" | "maxburst" => burst = size_and_cell(&mut options, "burst")?.0.0.into(),
+                "cburst" | "cbuffer" | "cmaxburst" => {
+                    cburst = size_and_cell(&mut options, "cburst")?.0.0.into()
+                }
                 "prio" => prio = options.value_decimal(word)?,
                 "quantum" => quantum = options.value_decimal(word)?,
                 "mtu" => mtu = options.value_decimal(word)?,
                 "mpu" => link.mpu = small(&mut options, word)?,
                 "overhead" => link.overhead = small(&mut options, word)?,
-                "linklayer" => {
-                    link.atm = match options.value(word)? {
-                        "atm" | "adsl" => true,
-                        "ethernet" => false,
-                        other => return Err(options.illegal(word, other, "use ethernet, atm or adsl")),
-                    }
-                }
+                "linklayer" => link.read_layer(&mut options, word)?,
                 other => return Err(options.unknown(other)),
             }
         }
@@ -212,10 +208,7 @@ impl ClassParams {
             options.number("overhead", link.overhead.into());
         }
         options.rate("ceil", Rate(self.ceil.rate.rate));
-        if style.details || link.atm {
-            let name = if link.atm { "atm" } else { "ethernet" };
-            options.put("linklayer", name, format_args!("linklayer {name}"));
-        }
+        link.show_layer(&mut options, style);
         for (name, bucket) in [("burst", &self.rate), ("cburst", &self.ceil)] {
             let size = bucket.shown();
             if style.details {
@@ -229,19 +222,6 @@ impl ClassParams {
         }
         options.end_blank();
         options
-    }
-}
-
-/// `10k` or `10k/8`. The size of a cell, a power of two, is for tables that there are no more.
-fn size_and_cell(options: &mut OptionWords<'_, '_>, name: &str) -> Result<u64, ParseError> {
-    let word = options.value(name)?;
-    let (size, cell) = word.split_once('/').map_or((word, None), |(size, cell)| (size, Some(cell)));
-    let remedy = "use a size as 10k, or a size and a cell as 10k/8, the cell a power of two";
-    let size: Size = size.parse().map_err(|_| options.illegal(name, word, remedy))?;
-    match cell.map(str::parse::<u32>) {
-        None => Ok(size.0.into()),
-        Some(Ok(cell)) if cell.is_power_of_two() => Ok(size.0.into()),
-        Some(_) => Err(options.illegal(name, word, remedy)),
     }
 }
 

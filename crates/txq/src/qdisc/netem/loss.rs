@@ -3,7 +3,8 @@
 //! Beside independent losses there are two Markov chains: the one with four states of Salsano, Ludovici and Ordine
 //! (Definition of a general and intuitive loss model for packet networks, 2009), and the one with two of Gilbert and Elliott.
 
-use super::random::{Correlated, Odds, Percent, Rng};
+use super::random::{Correlated, Odds, Percent};
+use crate::qdisc::random::Rng;
 
 /// A model of losses, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::delay;
-use super::random::Rng;
 use super::table::Table;
 use crate::arch::Nanos;
+use crate::qdisc::random::Rng;
 use crate::tc;
 
 /// When slots come, and what fits into one.

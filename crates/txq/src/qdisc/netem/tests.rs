@@ -174,7 +174,7 @@ fn ecn_marks_instead_of_dropping() {
         packet.data_mut()[17] = 46;
         assert_eq!(bench.push(packet), Verdict::Success);
     }
-    let out = bench.dequeue(Budget::packets(9));
+    let out = bench.take(Budget::packets(9));
     assert_eq!(out.iter().map(|p| (p.cookie(), p.data()[15])).collect::<Vec<_>>(), [(1, 3)]);
     assert_eq!((bench.counter("ecn_marked"), bench.counter("dropped"), bench.qdisc.stats().drops), (1, 1, 1));
 }
@@ -187,7 +187,7 @@ fn corruption_changes_one_bit() {
         let mut packet = bench.packet(50);
         packet.data_mut().fill(0);
         let _ = bench.push(packet);
-        let out = bench.dequeue(Budget::packets(1));
+        let out = bench.take(Budget::packets(1));
         let data = out.front().unwrap().data();
         let bits: u32 = data.iter().map(|b| b.count_ones()).sum();
         assert!(bits <= 1);

@@ -1,8 +1,8 @@
 //! tbf's parameters: tc's words for them, and how tc shows them.
 
 use crate::arch::Nanos;
-use crate::qdisc::rate::{Link, RateCfg};
-use crate::tc::{Micros, OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words};
+use crate::qdisc::rate::{Link, RateCfg, size_and_cell};
+use crate::tc::{Micros, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words};
 
 pub(super) static SYNTAX: Syntax = Syntax {
     kind: "tbf",
@@ -93,13 +93,7 @@ pub(super) fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
             "rate" => rate = Some(options.value_rate(word)?),
             "peakrate" if peak.is_some() => return Err(options.duplicate("peakrate")),
             "peakrate" => peak = Some(options.value_rate(word)?),
-            "linklayer" => {
-                link.atm = match options.value(word)? {
-                    "atm" | "adsl" => true,
-                    "ethernet" => false,
-                    other => return Err(options.illegal(word, other, "use ethernet, atm or adsl")),
-                }
-            }
+            "linklayer" => link.read_layer(&mut options, word)?,
             other => return Err(options.unknown(other)),
         }
     }
@@ -136,20 +130,6 @@ pub(super) fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
     Ok(Params { bucket, peak, limit })
 }
 
-/// `10k` or `10k/8`: a size, and the size of a cell, a power of two.
-fn size_and_cell(options: &mut OptionWords<'_, '_>, name: &str) -> Result<(Size, u32), ParseError> {
-    let word = options.value(name)?;
-    let (size, cell) = word.split_once('/').map_or((word, None), |(size, cell)| (size, Some(cell)));
-    let remedy = "use a size as 10k, or a size and a cell as 10k/8, the cell a power of two";
-    let size: Size = size.parse().map_err(|_| options.illegal(name, word, remedy))?;
-    let cell = match cell.map(str::parse::<u32>) {
-        None => 1,
-        Some(Ok(cell)) if cell.is_power_of_two() => cell,
-        Some(_) => return Err(options.illegal(name, word, remedy)),
-    };
-    Ok((size, cell))
-}
-
 impl Params {
     pub(super) fn options(&self, style: Style) -> Options {
         let Self { bucket, peak, limit } = self;
@@ -183,10 +163,7 @@ impl Params {
         if link.overhead > 0 {
             options.number("overhead", link.overhead.into());
         }
-        if style.details || link.atm {
-            let name = if link.atm { "atm" } else { "ethernet" };
-            options.put("linklayer", name, format_args!("linklayer {name}"));
-        }
+        link.show_layer(&mut options, style);
         options.end_blank();
         options
     }

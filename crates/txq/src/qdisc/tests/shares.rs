@@ -1,9 +1,10 @@
 //! What each gets: rates to half a percent, fair shares among a thousand flows, and the delay of who sends little.
 
 use crate::arch::Nanos;
-use crate::packet::PacketList;
+use crate::packet::{Packet, PacketList};
 use crate::qdisc::Budget;
 use crate::qdisc::testing::Virtual;
+use crate::tc::Handle;
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -77,18 +78,27 @@ fn send(bench: &mut Virtual, flow: u32, bytes: usize) {
 
 /// Packets that each of `flows` flows gets through a link that is too small for them. Each wants twice of its share, and
 /// the first one a hundred times as much as that.
-fn shares(text: &str, flows: u32, rounds: usize) -> Vec<f64> {
-    let mut bench = Virtual::with_room(text, 8192, 1024);
+fn shares(bench: &mut Virtual, flows: u32, rounds: usize) -> Vec<f64> {
     let mut sent = vec![0.0; flows as usize];
     for _ in 0..rounds {
         for flow in 0..flows {
-            (0..if flow == 0 { 200 } else { 2 }).for_each(|_| send(&mut bench, flow, 1000));
+            (0..if flow == 0 { 200 } else { 2 }).for_each(|_| send(bench, flow, 1000));
         }
         let left = bench.dequeue(flows as usize);
         left.into_iter().for_each(|(flow, _)| sent[flow as usize] += 1.0);
         bench.now += 1_000_000;
     }
     sent
+}
+
+/// A class for each flow, with room for a few packets, and a filter that knows it.
+fn class_for_each(bench: &mut Virtual, flows: u32) {
+    for minor in 1..=flows as u16 {
+        bench.add_class(minor, "quantum 1500").unwrap();
+        assert!(bench.attach(Handle::new(1, minor), Handle::new(minor + 1, 0), "pfifo limit 5"));
+    }
+    let class = |packet: &Packet| Some(Handle::new(1, packet.cookie() as u16 + 1));
+    bench.with(|qdisc, _| qdisc.filters(0).unwrap().add_closure(1, Box::new(class)).unwrap());
 }
 
 /// Jain's index: 1 for equal shares, 1/n for all to one.
@@ -100,8 +110,12 @@ fn jain(shares: &[f64]) -> f64 {
 #[test]
 fn a_greedy_flow_takes_from_nobody() {
     let (flows, rounds) = if cfg!(miri) { (20, 30) } else { (1000, 60) };
-    for text in ["fq flow_limit 5", "fq_codel limit 6000 memory_limit 1g"] {
-        let sent = shares(text, flows, rounds);
+    for text in ["fq flow_limit 5", "fq_codel limit 6000 memory_limit 1g", "drr"] {
+        let mut bench = Virtual::with_room(text, 8192, 1024);
+        if text == "drr" {
+            class_for_each(&mut bench, flows);
+        }
+        let sent = shares(&mut bench, flows, rounds);
         let index = jain(&sent[1..]);
         assert!(index >= 0.99, "{text}: {index}");
         let all: f64 = sent.iter().sum();

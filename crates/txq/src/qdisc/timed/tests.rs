@@ -4,56 +4,25 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::arch::Native;
-use crate::driver::Clock;
-use crate::drop::{DropCounts, DropReason};
-use crate::packet::PacketList;
-use crate::pool::{Backing, Cache, Pool, PoolConfig};
-use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build};
-use crate::tc::{ParseError, Style, Words};
-
-pub(in crate::qdisc) const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
-pub(in crate::qdisc) const MS: Nanos = 1_000_000;
+use crate::drop::DropReason;
+pub(in crate::qdisc) use crate::qdisc::testing::MS;
+use crate::qdisc::testing::{SMALL, Stand, is_a_stand};
+use crate::qdisc::{Budget, Qdisc, Verdict, testing};
+use crate::tc::{ParseError, Style};
 
 /// The qdisc that a text describes.
 pub(in crate::qdisc) fn try_build(text: &str) -> Result<Box<dyn Qdisc>, ParseError> {
-    let Built::Qdisc(qdisc) = build::<Native>(text, &ENV)?.1 else { panic!("{text} holds no packets") };
-    Ok(qdisc)
+    testing::try_build(text, &SMALL)
 }
 
 /// A qdisc in virtual time.
-pub(in crate::qdisc) struct Bench {
-    pub(in crate::qdisc) qdisc: Box<dyn Qdisc>,
-    pub(in crate::qdisc) cache: Cache,
-    pub(in crate::qdisc) now: Nanos,
-    pub(in crate::qdisc) to_free: PacketList,
-    pub(in crate::qdisc) drops: DropCounts,
-    pub(in crate::qdisc) numbers: u64,
-}
+pub(in crate::qdisc) struct Bench(Stand);
+
+is_a_stand!(Bench, 0);
 
 impl Bench {
     pub(in crate::qdisc) fn new(text: &str) -> Self {
-        let config =
-            PoolConfig { buffers: 8192, room: 1514, backing: Backing::Heap, ..PoolConfig::default() };
-        let cache = Pool::new(&config).unwrap().cache("test", 0);
-        let (to_free, drops) = (PacketList::new(), DropCounts::default());
-        Self { qdisc: try_build(text).unwrap(), cache, now: 1000 * MS, to_free, drops, numbers: 0 }
-    }
-
-    pub(in crate::qdisc) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
-        let mut clock = Clock::at(self.now);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
-        f(&mut *self.qdisc, &mut cx)
-    }
-
-    pub(in crate::qdisc) fn packet(&mut self, bytes: usize) -> Packet {
-        let mut packet = self.cache.alloc(bytes).unwrap();
-        packet.set_cookie(self.numbers);
-        self.numbers += 1;
-        packet
-    }
-
-    pub(in crate::qdisc) fn push(&mut self, packet: Packet) -> Verdict {
-        self.with(|q, cx| q.enqueue(packet, cx))
+        Self(Stand::new(text, SMALL, 8192, 1514))
     }
 
     pub(in crate::qdisc) fn enqueue(&mut self, bytes: usize) -> Verdict {
@@ -67,16 +36,9 @@ impl Bench {
         self.push(packet)
     }
 
-    /// What may leave now.
-    pub(in crate::qdisc) fn dequeue(&mut self, budget: Budget) -> PacketList {
-        let mut out = PacketList::new();
-        self.with(|q, cx| q.dequeue_batch(budget, &mut out, cx));
-        out
-    }
-
     /// The numbers of all that may leave now.
     pub(in crate::qdisc) fn sent(&mut self) -> Vec<u64> {
-        self.dequeue(Budget::packets(usize::MAX)).iter().map(Packet::cookie).collect()
+        self.take(Budget::packets(usize::MAX)).iter().map(Packet::cookie).collect()
     }
 
     /// Goes from event to event until nothing is queued: when each packet left, and its number.
@@ -92,10 +54,6 @@ impl Bench {
             assert!(next > self.now, "an event that has been");
             self.now = next;
         }
-    }
-
-    pub(in crate::qdisc) fn change(&mut self, text: &str) -> Result<(), ParseError> {
-        self.with(|q, cx| q.change(&mut Words::split(text), &ENV, cx))
     }
 
     pub(in crate::qdisc) fn counter(&self, key: &str) -> u64 {
@@ -151,7 +109,7 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
                 }
             }
             Op::Dequeue(packets, bytes) => {
-                let out = bench.dequeue(Budget::new(*packets, *bytes));
+                let out = bench.take(Budget::new(*packets, *bytes));
                 assert!(out.len() <= *packets);
                 if out.is_empty() && bench.qdisc.qlen() > 0 {
                     assert!(bench.qdisc.next_event().expect("what waits has a time") > bench.now);

@@ -260,3 +260,17 @@ fn code_points_choose_tins() {
         assert_eq!(json["tins"][tin]["sent_packets"], 1, "{mark:#x} {priority:#x}");
     }
 }
+
+/// As the kernel does: the capacity is what arrivals say, or else that of the beginning; sizes are those of one overhead.
+#[test]
+fn a_change_keeps_the_capacity_and_forgets_sizes() {
+    let mut bench = Bench::new("cake bandwidth 10mbit");
+    let packet = Frame::default().packet(&mut bench);
+    let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+    bench.change("bandwidth 20mbit mpu 64").unwrap();
+    let text = bench.shown().0;
+    assert!(text.contains(" capacity estimate: 10Mbit\n") && !text.contains("65535"), "{text}");
+    bench.change("overhead 20").unwrap();
+    let text = bench.shown().0;
+    assert!(text.contains(" min/max network layer size:        65535 /       0\n"), "{text}");
+}

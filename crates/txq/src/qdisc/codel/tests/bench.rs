@@ -1,28 +1,20 @@
 //! A qdisc in virtual time, and scripts of operations drawn at random, for the kinds that drop by time.
 
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-use proptest::prelude::*;
-
-use crate::arch::{Nanos, Native};
-use crate::driver::Clock;
-use crate::drop::{DropCounts, DropReason};
+use crate::arch::Nanos;
+use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
-use crate::pool::{Backing, Cache, Pool, PoolConfig};
-use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build};
-use crate::tc::{ParseError, Style, Words};
+pub(in crate::qdisc) use crate::qdisc::testing::{MS, SMALL as ENV};
+use crate::qdisc::testing::{Stand, is_a_stand};
+use crate::qdisc::{Budget, Verdict};
+use crate::tc::Style;
 
-pub(in crate::qdisc) const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
-pub(in crate::qdisc) const MS: Nanos = 1_000_000;
 /// A qdisc in virtual time.
-pub(in crate::qdisc) struct Bench {
-    pub(in crate::qdisc) qdisc: Box<dyn Qdisc>,
-    cache: Cache,
-    pub(in crate::qdisc) now: Nanos,
-    pub(in crate::qdisc) to_free: PacketList,
-    pub(in crate::qdisc) drops: DropCounts,
-    pub(in crate::qdisc) numbers: u64,
-}
+pub(in crate::qdisc) struct Bench(Stand);
+
+is_a_stand!(Bench, 0);
 
 impl Bench {
     pub(in crate::qdisc) fn new(text: &str) -> Self {
@@ -31,43 +23,22 @@ impl Bench {
 
     /// With packets of up to `room` bytes.
     pub(in crate::qdisc) fn with_room(text: &str, room: usize) -> Self {
-        let buffers = if room > 1514 { 64 } else { 32768 };
-        let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
-        let cache = Pool::new(&config).unwrap().cache("test", 0);
-        let Built::Qdisc(qdisc) = build::<Native>(text, &ENV).unwrap().1 else {
-            panic!("{text} holds no packets")
-        };
-        let (to_free, drops) = (PacketList::new(), DropCounts::default());
-        Self { qdisc, cache, now: 1000 * MS, to_free, drops, numbers: 0 }
-    }
-
-    pub(in crate::qdisc) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
-        let mut clock = Clock::at(self.now);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
-        f(&mut *self.qdisc, &mut cx)
+        Self(Stand::new(text, ENV, if room > 1514 { 64 } else { 32768 }, room))
     }
 
     pub(in crate::qdisc) fn packet(&mut self, bytes: usize, hash: u32) -> Packet {
-        let mut packet = self.cache.alloc(bytes).unwrap();
+        let mut packet = self.0.packet(bytes);
         packet.set_hash(hash);
-        packet.set_cookie(self.numbers);
-        self.numbers += 1;
         packet
     }
 
     pub(in crate::qdisc) fn enqueue(&mut self, bytes: usize, hash: u32) -> Verdict {
         let packet = self.packet(bytes, hash);
-        self.with(|q, cx| q.enqueue(packet, cx))
+        self.push(packet)
     }
 
     pub(in crate::qdisc) fn dequeue(&mut self) -> Option<Packet> {
-        let mut out = PacketList::new();
-        self.with(|q, cx| q.dequeue_batch(Budget::packets(1), &mut out, cx));
-        out.pop_front()
-    }
-
-    pub(in crate::qdisc) fn change(&mut self, text: &str) -> Result<(), ParseError> {
-        self.with(|q, cx| q.change(&mut Words::split(text), &ENV, cx))
+        self.take(Budget::packets(1)).pop_front()
     }
 
     pub(in crate::qdisc) fn drops(&self) -> u64 {

@@ -62,13 +62,13 @@ proptest! {
                 Op::Send(flow, bytes, priority, after) => {
                     let before = bench.numbers;
                     if bench.send(flow, bytes, priority, after) == Verdict::Success {
-                        let now = bench.now.get();
+                        let now = bench.now;
                         inside.insert(before, (bytes as u64, now + after.unwrap_or(0), flow));
                     }
                 }
                 Op::Take(n) => {
                     let out = bench.take(n);
-                    let now = bench.now.get();
+                    let now = bench.now;
                     sent += out.len() as u64;
                     for packet in out.iter() {
                         let (flow, number) = ((packet.cookie() >> 32) as u32, packet.cookie() & 0xffff_ffff);
@@ -84,23 +84,23 @@ proptest! {
                             "no packet of the flow was before it"
                         );
                     }
-                    if out.len() < n && bench.fq.qlen() > 0 {
-                        prop_assert!(bench.fq.next_event().is_some_and(|at| at > now));
+                    if out.len() < n && bench.qdisc.qlen() > 0 {
+                        prop_assert!(bench.qdisc.next_event().is_some_and(|at| at > now));
                     }
                 }
                 Op::Later(by) => bench.later(by),
                 Op::Change(text) => {
-                    bench.with(|q, cx| q.change(&mut Words::split(&text), &ENV, cx)).unwrap();
+                    bench.change(&text).unwrap();
                     let freed: Vec<_> = bench.to_free.iter().map(|p| p.cookie() & 0xffff_ffff).collect();
                     inside.retain(|n, _| !freed.contains(n));
                 }
                 Op::Reset => {
-                    purged += bench.fq.qlen() as u64;
+                    purged += bench.qdisc.qlen() as u64;
                     bench.with(|q, cx| q.reset(cx));
                     inside.clear();
                 }
             }
-            let stats = bench.fq.stats();
+            let stats = bench.qdisc.stats();
             prop_assert_eq!(stats.qlen, inside.len() as u64);
             prop_assert_eq!(stats.backlog, inside.values().map(|p| p.0).sum::<u64>());
             prop_assert_eq!(stats.packets, sent);
@@ -116,13 +116,13 @@ proptest! {
         // All of it leaves when its time has come.
         for _ in 0..2000 {
             sent += bench.take(64).len() as u64;
-            match bench.fq.next_event() {
-                Some(at) => bench.now.set(at.max(bench.now.get())),
+            match bench.qdisc.next_event() {
+                Some(at) => bench.now = at.max(bench.now),
                 None => break,
             }
         }
-        prop_assert_eq!(bench.fq.qlen(), 0);
-        prop_assert_eq!(bench.fq.stats().packets, sent);
+        prop_assert_eq!(bench.qdisc.qlen(), 0);
+        prop_assert_eq!(bench.qdisc.stats().packets, sent);
         bench.to_free = PacketList::new();
     }
 }

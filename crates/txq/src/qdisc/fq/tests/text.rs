@@ -15,18 +15,18 @@ fn shown_as_tc_shows_it() {
              refill_delay 1ms ce_threshold 4ms timer_slack 1ns horizon 1s horizon_cap ",
         ),
     ] {
-        assert_eq!(Bench::new(options).fq.options(Style::default()).text(), shown);
+        assert_eq!(Bench::new(options).qdisc.options(Style::default()).text(), shown);
     }
     let bench = Bench::new("weights 16384 16384 16384");
-    let text = bench.fq.options(Style::default()).text().to_owned();
+    let text = bench.qdisc.options(Style::default()).text().to_owned();
     assert!(
         text.contains("bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1 weights 16384 16384 16384 quantum")
     );
-    let json = bench.fq.options(Style::default()).json();
+    let json = bench.qdisc.options(Style::default()).json();
     assert_eq!((&json["horizon_drop"], &json["timer_slack"]), (&serde_json::Value::Null, &10_000.into()));
 
     let mut bench = Bench::new("horizon 1s");
-    let xstats = |bench: &Bench| bench.fq.xstats(Style::default()).unwrap().text().to_owned();
+    let xstats = |bench: &Bench| bench.qdisc.xstats(Style::default()).unwrap().text().to_owned();
     assert_eq!(xstats(&bench), "  flows 0 (inactive 0 throttled 0)\n  gc 0 highprio 0 throttled 0");
     let _ = bench.send(1, 60, 0, Some(0));
     let _ = bench.send(1, 60, 0, Some(9999 * MS));
@@ -59,7 +59,7 @@ fn errors_are_tcs() {
         ("priomap 3", "Illegal \"priomap\""),
         ("weights 16383", "Illegal \"weights\""),
     ] {
-        let error = build_text::<crate::arch::Native>(&format!("fq {options}"), &ENV).err().expect(options);
+        let error = try_build(&format!("fq {options}"), &ENV).err().expect(options);
         assert_eq!(error.message(), expected, "{options}");
         assert!(error.remedy().is_some() || error.usage().is_some());
     }

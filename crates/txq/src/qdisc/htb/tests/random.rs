@@ -40,7 +40,7 @@ proptest! {
     #[test]
     fn nothing_is_lost(steps in proptest::collection::vec(step(), 1..150)) {
         let mut htb = htb("htb default 3", &["0 1 rate 8mbit", "1 2 rate 1mbit ceil 8mbit", "1 3 rate 2mbit"]);
-        let (mut given, mut left, mut bytes) = (0u64, 0u64, 0u64);
+        let (mut given, mut given_bytes, mut left, mut bytes) = (0u64, 0u64, 0u64, 0u64);
         let mut last = std::collections::HashMap::new();
         let mut of = Vec::new();
         let mut take = |left_now: Vec<(u64, usize)>, of: &[u16]| {
@@ -63,6 +63,7 @@ proptest! {
                     }));
                     let _ = htb.enqueue(len, 0x1_0000 + u32::from(class));
                     given += 1;
+                    given_bytes += len as u64;
                 }
                 Step::Dequeue(packets) => {
                     let now = htb.dequeue(packets);
@@ -99,9 +100,7 @@ proptest! {
             prop_assert_eq!(given, sent.1 + htb.drops.total() + stats.qlen);
             prop_assert_eq!((stats.packets, stats.bytes), (sent.1, sent.2));
             prop_assert_eq!(stats.qlen as usize, htb.qdisc.qlen());
-            if stats.qlen == 0 {
-                prop_assert_eq!(stats.backlog, 0);
-            }
+            prop_assert_eq!(stats.backlog, given_bytes - sent.2 - htb.dropped);
         }
         // Rates of a few bits a second take their time.
         for _ in 0..100_000 {

@@ -1,0 +1,64 @@
+//! `tc filter`.
+
+use crate::netns::{DEV, Netns};
+use crate::served::{Said, Served};
+
+/// About filters, one after the other. A kernel without prio has htb for a parent, with the same filters.
+const FILTERS: [&str; 29] = [
+    "filter add dev X parent 1: protocol ip pref 1 u32 match ip src 1.2.3.0/24 match ip dport 80 0xffff flowid 1:1",
+    "f a dev X protocol all pref 5 u32 match u32 0x1 0xff at 20 flowid 1:3",
+    "filter add dev X parent 1: protocol ip pref 8 nosuch x",
+    "filter add dev X parent 1: protocol ip pref 8 nosuch",
+    "filter add dev X parent 1: protocol zzz pref 1 u32",
+    "filter add dev X parent 1: protocol ip pref x u32",
+    "filter add dev X parent 1:zz u32",
+    "filter add dev X parent 2: u32 match u32 0 0",
+    "filter add dev X parent 1: pref 1 pref 2 u32",
+    "filter add dev X root parent 1: u32",
+    "filter add dev X parent 1: prio 2 u32 match foo",
+    "filter add dev X parent 1: prio 2 u32 match ip src zz",
+    "filter add dev X parent 1: prio 2 u32 foo",
+    "filter change dev X parent 1: prio 3 u32 match u32 0 0",
+    "filter add dev nope parent 1: prio 2 u32 foo",
+    "filter add dev nope parent 1: prio 2 u32 match u32 0 0",
+    "filter add dev X",
+    "filter show dev nope",
+    "filter show dev X foo",
+    "filter show dev X parent zz",
+    "filter show dev X root parent 1:",
+    "filter show dev X parent 1: parent zz",
+    "filter show dev X root root",
+    "filter show dev X pref 5",
+    "filter show",
+    "filter foo",
+    "filter",
+    "f d dev X pref 5",
+    "filter replace dev X parent 1: protocol ip pref 1 handle 800::800 u32 match u32 0 0 flowid 1:8",
+];
+
+#[test]
+fn filters_are_those_of_tc() {
+    let Some(netns) = Netns::new("filters") else { return };
+    if !["prio", "htb"].iter().any(|kind| netns.replace(&["root", "handle", "1:", kind])) {
+        return;
+    }
+    let daemon = Served::daemon("filters");
+    daemon.dev(&format!("add {DEV}")).good();
+    daemon.tc("qdisc add dev X root handle 1: prio").good();
+    for command in FILTERS {
+        let (ours, theirs) =
+            (daemon.tc(command), Said::of(netns.run("tc", &command.split(' ').collect::<Vec<_>>())));
+        let about = format!("{command}: {ours:?} {theirs:?}");
+        let told = |text: &str| {
+            text.lines().take(2).filter(|l| !l.starts_with("Usage")).collect::<Vec<_>>().join("|")
+        };
+        assert_eq!((told(&ours.tc_words()), ours.rc), (told(&theirs.err), theirs.rc), "{about}");
+        assert_eq!(ours.out, theirs.out, "{about}");
+        for show in ["-s filter show dev X", "filter show dev X parent 1:", "-j -p filter show dev X prio 5"]
+        {
+            let theirs = netns.tc(&show.split(' ').collect::<Vec<_>>());
+            assert_eq!(daemon.tc(show).good(), theirs, "{show} after {command}");
+        }
+    }
+    daemon.end();
+}
