@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use txq::arch::{Arch, Nanos};
@@ -36,6 +37,21 @@ pub struct Card {
     /// Who is at the other end.
     pub peer: Option<OnWire>,
     wire: Arc<Wire>,
+    counted: Arc<Counted>,
+}
+
+/// What the card has sent. It costs the machine nothing.
+#[derive(Debug, Default)]
+pub struct Counted {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counted {
+    /// Packets and bytes.
+    pub fn get(&self) -> (u64, u64) {
+        (self.packets.load(Relaxed), self.bytes.load(Relaxed))
+    }
 }
 
 /// When the wire will have sent everything that it was given, in picoseconds. Held for a few instructions of the host, in
@@ -44,9 +60,14 @@ pub struct Card {
 struct Wire(Mutex<u64>);
 
 impl Card {
+    /// What it has sent so far.
+    pub fn counted(&self) -> Arc<Counted> {
+        self.counted.clone()
+    }
+
     /// A card with these txqs, rings and rate.
     pub fn new(txqs: u16, ring: u32, rate: Option<u64>, coalesce: Nanos, inline: bool) -> Self {
-        Self { txqs, ring, rate, coalesce, inline, peer: None, wire: Arc::default() }
+        Self { txqs, ring, rate, coalesce, inline, peer: None, wire: Arc::default(), counted: Arc::default() }
     }
 }
 
@@ -96,7 +117,10 @@ impl<A: Arch> Tx<A> {
     /// When a packet that is rung in now will be done. The packet is looked at before anything of the card is locked: time may
     /// pass in that, and others run.
     fn done_at(&self, packet: &Packet<A>, now: Nanos) -> Nanos {
-        let bits = (packet.len() as u64 + WIRE) * 8;
+        let len = packet.len() as u64;
+        self.card.counted.packets.fetch_add(1, Relaxed);
+        self.card.counted.bytes.fetch_add(len, Relaxed);
+        let bits = (len + WIRE) * 8;
         let takes = self.card.rate.map_or(0, |rate| bits * 1_000_000_000_000 / rate.max(1));
         let sent = {
             let mut free = self.card.wire.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,6 @@
 
 mod figures;
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use txq::NetDev;
@@ -10,18 +9,16 @@ use txq::cpumask::CpuMask;
 use txq::netdev::{Builder, Completions as Reapers};
 use txq::pool::{FreeMode, PoolConfig};
 use txq::stats::contention::ContentionReport;
-use txq::stats::device::DeviceStats;
 use txq::stats::log2::Log2;
 use txq::xps::XpsMap;
 
 use crate::arch::Sim;
 use crate::compare::Figures;
-use crate::device::Card;
+use crate::device::{Card, Counted};
 use crate::ledger::Ledger;
 use crate::machine::{Machine, Picos};
 use crate::os::CpuUse;
 use crate::scenario::setup::{Completions, Pool, Setup, Steering};
-use crate::sim;
 use crate::workload::{self, Done};
 use crate::world::{Task, World};
 
@@ -29,8 +26,6 @@ use crate::world::{Task, World};
 const MS: f64 = 1e9;
 /// Times that the tasks that can run are counted while a point is measured.
 const SAMPLES: u64 = 64;
-/// How long somebody may take to read all counters, at most.
-const WATCHED: Picos = 50_000_000_000;
 /// How often a thread that is not pinned is moved to another CPU, about: load balancing and wake-ups elsewhere.
 const REHOME: Picos = 4_000_000_000;
 
@@ -48,9 +43,11 @@ pub struct Report {
     pub cpus: u32,
     /// How long was measured, in seconds.
     pub seconds: f64,
+    /// The same with the warm-up.
+    pub whole: f64,
     /// The figures, by their names.
     pub figures: Figures,
-    /// Who waited for whom.
+    /// Who waited for whom, the warm-up included.
     pub contention: ContentionReport,
     /// How long calls of xmit took, in nanoseconds.
     pub xmit: Log2,
@@ -70,6 +67,9 @@ pub struct Report {
 
 /// What is read of the world before and after the time that is measured.
 struct Reading {
+    /// Packets and bytes.
+    sent: (u64, u64),
+    xmit: Log2,
     used: CpuUse,
     switches: u64,
     senders: Ledger,
@@ -98,6 +98,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     let rate = (device.gbit > 0.0).then_some((device.gbit * 1e9) as u64);
     let mut card = Card::new(device.txqs, device.ring, rate, (device.coalesce_us * 1e3) as u64, inline);
     let done = Rc::new(Done::default());
+    let sent = card.counted();
     // Whoever answers is made before the device, which talks to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
@@ -114,33 +115,32 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     workload::spawn(setup, &mut world, &dev, &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
-    let watch = Watch::spawn(&mut world, &dev, begin, end);
     world.advance(begin);
-    let before = read(&mut world, &done, begin);
+    let before = read(&mut world, &dev, &sent, &done, begin);
     let mut runnable = 0;
     for sample in 1..=SAMPLES {
         world.advance(begin + (end - begin) * sample / SAMPLES);
         runnable += world.runnable();
     }
-    let after = read(&mut world, &done, end);
-    // Whoever reads the counters may have to wait for locks.
-    let mut late = 0;
-    while !watch.is_done() && late < WATCHED {
-        late += WATCHED / 64;
-        world.advance(end + late);
+    let after = read(&mut world, &dev, &sent, &done, end);
+    let outcome = world.run(end);
+    if let Some(task) = outcome.stuck.first() {
+        return Err(RunError(format!(
+            "{task} and {} other tasks do not come to an end",
+            outcome.stuck.len() - 1
+        )));
     }
-    let outcome = world.run(end + late);
-    let Seen { readings: [sent, seen], contention } = watch.take().map_err(|e| failed(&e))?;
-    if outcome.stuck.is_empty() {
-        dev.audit().map_err(|e| failed(&format_args!("packets were lost: {e}")))?;
-    }
+    let (stats, contention) = (dev.audit(), dev.contention().unwrap_or_default());
+    let stats = stats.map_err(|e| failed(&format_args!("packets were lost: {e}")))?;
+    let lost = stats.dropped.total() as f64 / stats.accepted.max(1) as f64;
     let mut report = Report {
         machine: machine.name.clone(),
         cpus,
         seconds: (end - begin) as f64 / 1e12,
+        whole: end as f64 / 1e12,
         figures: Figures::new(),
         contention,
-        xmit: minus(&seen.1, &sent.1),
+        xmit: minus(&after.xmit, &before.xmit),
         senders: after.senders.since(&before.senders),
         interrupts: after.interrupts.since(&before.interrupts),
         interrupted: device.txqs.into(),
@@ -153,9 +153,9 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
         accesses: outcome.accesses,
     };
     let counts = figures::Counts {
-        packets: seen.0.sent - sent.0.sent,
-        bytes: seen.0.bytes_sent - sent.0.bytes_sent,
-        drops: seen.0.dropped.total() - sent.0.dropped.total(),
+        packets: after.sent.0 - before.sent.0,
+        bytes: after.sent.1 - before.sent.1,
+        lost,
         switches: after.switches - before.switches,
         done: after.done - before.done,
         runnable: runnable as f64 / SAMPLES as f64,
@@ -164,48 +164,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     Ok(report)
 }
 
-/// Somebody in the world who reads the device's counters, for which one may have to wait for a lock.
-struct Watch(Rc<RefCell<Vec<(DeviceStats, Log2)>>>, Rc<RefCell<Option<ContentionReport>>>);
-
-/// What was seen.
-struct Seen {
-    readings: [(DeviceStats, Log2); 2],
-    contention: ContentionReport,
-}
-
-impl Watch {
-    /// Reads at `begin` and at `end`, and has contention recorded in between. It is on the last CPU for that moment.
-    fn spawn(world: &mut World, dev: &Rc<NetDev<Sim>>, begin: Picos, end: Picos) -> Self {
-        let watch = Self(Rc::default(), Rc::default());
-        let cpu = Some(world.cpus() - 1);
-        let task = Task { name: "irq watch".into(), cpu, urgent: true, start: begin, at: None };
-        let (readings, contention, dev) = (watch.0.clone(), watch.1.clone(), dev.clone());
-        world.spawn(task, move || {
-            let read = || readings.borrow_mut().push((dev.stats(), dev.xmit_times()));
-            dev.set_contention(true);
-            read();
-            sim::sleep_until(end);
-            read();
-            *contention.borrow_mut() = dev.contention();
-            loop {
-                sim::sleep_until(Picos::MAX / 2);
-            }
-        });
-        watch
-    }
-
-    fn is_done(&self) -> bool {
-        self.1.borrow().is_some()
-    }
-
-    fn take(self) -> Result<Seen, String> {
-        let late = || format!("the counters could not be read within {} ms", WATCHED as f64 / MS);
-        let readings: [_; 2] = self.0.take().try_into().map_err(|_| late())?;
-        Ok(Seen { readings, contention: self.1.take().ok_or_else(late)? })
-    }
-}
-
-fn read(world: &mut World, done: &Done, now: Picos) -> Reading {
+fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: Picos) -> Reading {
     let mut used = CpuUse::default();
     for cpu in world.uses(now) {
         used.busy += cpu.busy;
@@ -218,7 +177,15 @@ fn read(world: &mut World, done: &Done, now: Picos) -> Reading {
         of.add(&ledger);
     }
     let switches = world.switches();
-    Reading { used, switches, senders, interrupts, done: done.get() }
+    Reading {
+        sent: sent.get(),
+        xmit: dev.xmit_times(),
+        used,
+        switches,
+        senders,
+        interrupts,
+        done: done.get(),
+    }
 }
 
 /// What was recorded since.
@@ -259,6 +226,7 @@ fn build(setup: &Setup, card: Card, cpus: u32) -> Result<NetDev<Sim>, Box<dyn st
         .affinity(&affinity)
         .completions(if inline { Reapers::Inline } else { Reapers::Worker })
         .watchdog_timeo(None)
+        .contention(true)
         .xmit_times(true);
     if !setup.device.bql {
         builder = builder.bql(None);

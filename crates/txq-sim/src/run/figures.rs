@@ -14,7 +14,8 @@ const WATCHED: f64 = 8.0;
 pub(super) struct Counts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    pub(super) drops: u64,
+    /// The part of all packets that was dropped.
+    pub(super) lost: f64,
     pub(super) switches: u64,
     /// Transactions, or requests.
     pub(super) done: u64,
@@ -34,7 +35,7 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     let seconds = report.seconds;
     put("mpps", counts.packets as f64 / seconds / 1e6);
     put("mbps", counts.bytes as f64 * 8.0 / seconds / 1e6);
-    put("drops_percent", 100.0 * counts.drops as f64 / (counts.packets + counts.drops) as f64);
+    put("drops_percent", 100.0 * counts.lost);
     put("ktps", counts.done as f64 / seconds / 1e3);
     put("kreq", counts.done as f64 / seconds / 1e3);
     put("switches_per_s", counts.switches as f64 / seconds);
@@ -53,7 +54,7 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
 
 /// Waits by site, as perf told them of eight CPUs; and the root lock as lock_stat told of it.
 fn locks(report: &Report, put: &mut impl FnMut(&str, f64)) {
-    let share = WATCHED / f64::from(report.cpus) / report.seconds;
+    let share = WATCHED / f64::from(report.cpus) / report.whole;
     let sites = [(Site::Enqueue, "enqueue"), (Site::Retake, "retake")];
     for (site, name) in sites {
         let mut stats = LockStats::default();

@@ -62,7 +62,7 @@ impl Answers {
         Arc::new(move |frame, sent| {
             let Some(flow) = flow_of(frame) else { return };
             // A hash that knows nothing of CPUs (Knuth's multiplier).
-            let hash = u64::from(flow.wrapping_mul(2_654_435_761)) * queues.len() as u64 >> 32;
+            let hash = (u64::from(flow.wrapping_mul(2_654_435_761)) * queues.len() as u64) >> 32;
             let queue = &queues[hash as usize];
             let at = sent + round_trip;
             queue.coming.lock().unwrap_or_else(PoisonError::into_inner).push(Reverse((at, flow)));
