@@ -9,7 +9,7 @@ use support::{Case, MS, P0, run};
 fn main() {
     let ms: u64 = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(10);
     println!(
-        "txqs' CPUs  discipline  qdisc   Mpps  ns CPU/packet  waiting  busy CPUs  accesses    wall  M/s"
+        "senders   discipline  qdisc   Mpps  CPU ns/packet  of it waiting  CPUs in use  switch  moves  accesses    wall  M/s"
     );
     for (local, pinned) in [(false, true), (true, true), (false, false)] {
         for qdisc in ["pfifo", "fq"] {
@@ -29,12 +29,11 @@ fn main() {
                 };
                 let accesses = ran.outcome.accesses as f64 / 1e6;
                 println!(
-                    "{placed:10}  {discipline:10}  {qdisc:5}  {:5.1}  {cpu:13.0}  {waiting:7.0}  {busy:9.0}  {accesses:6.1} M  {wall:5.2} s  {:.1}  sw {} mig {} stuck {}",
+                    "{placed:8}  {discipline:10}  {qdisc:5}  {:5.1}  {cpu:13.0}  {waiting:13.0}  {busy:11.0}  {:6}  {:5}  {accesses:6.1} M  {wall:4.2} s  {:3.1}",
                     ran.mpps(),
-                    accesses / wall,
                     ran.outcome.switches,
                     ran.outcome.migrations,
-                    ran.outcome.stuck.len(),
+                    accesses / wall,
                 );
             }
         }

@@ -7,14 +7,19 @@
 //! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value is another.
 
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{self, Ordering, Ordering::SeqCst};
+use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
-use txq::arch::{Access, Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Nanos, Work};
+use txq::arch::{Access, Arch, CellApi, CpuId, Event, Nanos, Work};
 
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
 use crate::ledger::Phase;
 use crate::machine::Picos;
+
+mod atomic;
+
+pub(crate) use atomic::{AtomicU32, AtomicU64, Ptr};
+use atomic::{access, line};
 
 thread_local! {
     /// The clock where no task runs.
@@ -55,206 +60,6 @@ const TOUCHED: usize = 8;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sim;
 
-/// The line of an address.
-fn line<T: ?Sized>(at: *const T) -> u64 {
-    at.addr() as u64 >> 6
-}
-
-/// An access to an atomic, and then `f`, its effect.
-#[inline]
-fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
-    let e = engine();
-    if e.is_null() {
-        return f();
-    }
-    // SAFETY: the engine whose task calls; `f` is an atomic's own operation and does not come back here.
-    unsafe {
-        engine::access(e, key, kind);
-        let r = f();
-        if kind != Kind::Load {
-            engine::written(e);
-        }
-        r
-    }
-}
-
-/// Waits by `look`, which loads and judges; `None` is for when the deadline, if there is one, has passed.
-fn wait<T>(spin: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let e = engine();
-    let mut deadline = None;
-    loop {
-        if let Some(value) = look() {
-            return Some(value);
-        }
-        if e.is_null() {
-            assert!(spin, "nobody else runs who could end this wait");
-            return None;
-        }
-        // SAFETY: the engine whose task calls; no reference to it is alive over the park.
-        unsafe {
-            if spin && deadline.is_none() {
-                deadline = Some((*e).now + (*e).os.spin);
-            }
-            if engine::park(e, deadline) {
-                return None;
-            }
-        }
-    }
-}
-
-macro_rules! atomic {
-    ($name:ident, $int:ty) => {
-        /// An atomic of the simulated machine.
-        #[derive(Debug)]
-        #[repr(transparent)]
-        pub struct $name(atomic::$name);
-
-        impl $name {
-            #[inline]
-            fn exchange(&self, current: $int, new: $int) -> Result<$int, $int> {
-                let e = engine();
-                if e.is_null() {
-                    return self.0.compare_exchange(current, new, SeqCst, SeqCst);
-                }
-                // SAFETY: the engine whose task calls.
-                unsafe {
-                    engine::access(e, line(self), Kind::Rmw);
-                    let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
-                    if result.is_ok() {
-                        engine::written(e);
-                    }
-                    result
-                }
-            }
-        }
-
-        impl Atomic<$int> for $name {
-            fn new(value: $int) -> Self {
-                Self(atomic::$name::new(value))
-            }
-            #[inline]
-            fn load(&self, _: Ordering) -> $int {
-                access(line(self), Kind::Load, || self.0.load(SeqCst))
-            }
-            #[inline]
-            fn store(&self, value: $int, _: Ordering) {
-                access(line(self), Kind::Store, || self.0.store(value, SeqCst));
-            }
-            #[inline]
-            fn swap(&self, value: $int, _: Ordering) -> $int {
-                access(line(self), Kind::Rmw, || self.0.swap(value, SeqCst))
-            }
-            #[inline]
-            fn compare_exchange(
-                &self,
-                current: $int,
-                new: $int,
-                _: Ordering,
-                _: Ordering,
-            ) -> Result<$int, $int> {
-                self.exchange(current, new)
-            }
-            #[inline]
-            fn compare_exchange_weak(
-                &self,
-                current: $int,
-                new: $int,
-                _: Ordering,
-                _: Ordering,
-            ) -> Result<$int, $int> {
-                self.exchange(current, new)
-            }
-            #[inline]
-            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
-                access(line(self), Kind::Rmw, || self.0.fetch_add(value, SeqCst))
-            }
-            #[inline]
-            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
-                access(line(self), Kind::Rmw, || self.0.fetch_or(value, SeqCst))
-            }
-            #[inline]
-            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
-                access(line(self), Kind::Rmw, || self.0.fetch_and(value, SeqCst))
-            }
-            fn wait_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> $int {
-                let look = || Some(self.load(order)).filter(|value| ok(*value));
-                wait(false, look).expect("it has no deadline")
-            }
-            fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
-                wait(true, || Some(self.load(order)).filter(|value| ok(*value)))
-            }
-        }
-    };
-}
-
-atomic!(AtomicU32, u32);
-atomic!(AtomicU64, u64);
-
-/// An atomic pointer of the simulated machine.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct Ptr<T>(atomic::AtomicPtr<T>);
-
-impl<T> Ptr<T> {
-    #[inline]
-    fn exchange(&self, current: *mut T, new: *mut T) -> Result<*mut T, *mut T> {
-        let e = engine();
-        if e.is_null() {
-            return self.0.compare_exchange(current, new, SeqCst, SeqCst);
-        }
-        // SAFETY: the engine whose task calls.
-        unsafe {
-            engine::access(e, line(self), Kind::Rmw);
-            let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
-            if result.is_ok() {
-                engine::written(e);
-            }
-            result
-        }
-    }
-}
-
-impl<T: 'static> AtomicPtr<T> for Ptr<T> {
-    fn new(ptr: *mut T) -> Self {
-        Self(atomic::AtomicPtr::new(ptr))
-    }
-    #[inline]
-    fn load(&self, _: Ordering) -> *mut T {
-        access(line(self), Kind::Load, || self.0.load(SeqCst))
-    }
-    #[inline]
-    fn store(&self, ptr: *mut T, _: Ordering) {
-        access(line(self), Kind::Store, || self.0.store(ptr, SeqCst));
-    }
-    #[inline]
-    fn swap(&self, ptr: *mut T, _: Ordering) -> *mut T {
-        access(line(self), Kind::Rmw, || self.0.swap(ptr, SeqCst))
-    }
-    #[inline]
-    fn compare_exchange(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        _: Ordering,
-        _: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        self.exchange(current, new)
-    }
-    #[inline]
-    fn compare_exchange_weak(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        _: Ordering,
-        _: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        self.exchange(current, new)
-    }
-    fn wait_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> *mut T {
-        wait(false, || Some(self.load(order)).filter(|ptr| ok(*ptr))).expect("it has no deadline")
-    }
-}
-
 /// An access to memory whose users take turns.
 #[inline]
 fn cell(key: u64, kind: Kind) {
@@ -290,14 +95,14 @@ impl<T> CellApi<T> for SimCell<T> {
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Sleep {
-    token: atomic::AtomicBool,
+    token: atomics::AtomicBool,
     /// The task that sleeps, and one more; 0 for none.
-    sleeper: atomic::AtomicU32,
+    sleeper: atomics::AtomicU32,
 }
 
 impl Event for Sleep {
     fn new() -> Self {
-        Self { token: atomic::AtomicBool::new(false), sleeper: atomic::AtomicU32::new(0) }
+        Self { token: atomics::AtomicBool::new(false), sleeper: atomics::AtomicU32::new(0) }
     }
 
     fn notify(&self) {

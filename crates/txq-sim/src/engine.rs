@@ -20,9 +20,11 @@ use corosensei::Yielder;
 use crate::cache::{Answer, Kind, Lines, NONE};
 use crate::ledger::Phase;
 use crate::machine::{Machine, Picos};
-use crate::os::{Cpu, Mode, OsCosts, State, Thread};
+use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
 use crate::queue::{Event, Queue, Target};
+
+mod fire;
 
 thread_local! {
     /// The engine whose task runs on this thread; null when none does.
@@ -368,48 +370,8 @@ pub(crate) unsafe fn finish(e: *mut Engine) {
     }
 }
 
-/// What an event comes to: the task that has its turn now.
 impl Engine {
-    pub(crate) fn fire(&mut self, event: Event) -> Option<u32> {
-        let now = event.at;
-        match event.target {
-            Target::Task(task) => {
-                let thread = &mut self.tasks[task as usize];
-                if thread.due != event.seq {
-                    return None;
-                }
-                thread.due = 0;
-                match thread.state {
-                    State::Running | State::InFlight => return Some(task),
-                    State::Parked => {
-                        thread.expired = true;
-                        thread.state = State::Running;
-                        let cpu = thread.cpu;
-                        self.lines.unwait(task);
-                        self.set_mode(cpu, Mode::Busy, now);
-                        return Some(task);
-                    }
-                    State::Yielded => {
-                        thread.expired = true;
-                        self.lines.unwait(task);
-                        self.rejoin(task, now);
-                    }
-                    State::Sleeping => {
-                        thread.expired = true;
-                        self.wake_up(task, now);
-                    }
-                    State::Ready | State::Done => {}
-                }
-            }
-            Target::Wake(task) => self.wake_up(task, now),
-            Target::Tick(cpu) => self.tick(cpu, event.seq, now),
-            Target::Move(task) => self.rehome(task, now),
-            Target::Stop => {}
-        }
-        None
-    }
-
-    /// Work, in a task's time.
+    /// Work, in the time of the task that runs.
     #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
         self.now += time;

@@ -106,8 +106,8 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     for txq in 0..device.txqs {
         let cpu = irq_cpu(device.completions, txq, device.txqs, cpus);
         let task = Task { name: format!("irq {txq}"), cpu: Some(cpu), urgent: true, ..Task::default() };
-        let dev = dev.clone();
-        world.spawn(task, move || dev.worker(txq.into()).run());
+        let worker = dev.worker(txq.into());
+        world.spawn(task, move || worker.run());
     }
     if let Some(answers) = answers {
         answers.spawn(&mut world);

@@ -9,6 +9,7 @@ mod udp;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use txq::packet::PacketList;
 use txq::{NetDev, Sender};
 
 use crate::arch::Sim;
@@ -88,36 +89,41 @@ pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
     }
 }
 
-/// Makes the tasks that send.
+/// Makes the tasks that send. Their handles are made before the world runs, and have buffers: they have been at work for a
+/// while.
 pub(crate) fn spawn(setup: &Setup, world: &mut World, dev: &Rc<NetDev<Sim>>, done: &Rc<Done>) {
-    match setup.workload {
-        Workload::UdpStream { senders, bytes, credit, private, pinned } => {
-            for n in 0..senders {
-                let task = task("udp", n, senders, pinned.then(|| n % world.cpus()));
-                let udp = udp::Udp { bytes: bytes as usize, credit, private };
-                let dev = dev.clone();
-                world.spawn(task, move || udp.run(&dev, n));
+    let (cpus, of) = (world.cpus(), setup.workload.senders());
+    let handle = |n: u32, stock: u64| {
+        let mut sender = sim::on_cpu(n % cpus, || dev.sender(&format!("sender {n}")));
+        let mut list = PacketList::new();
+        // Those that find none in the pool begin without.
+        let _ = sender.alloc_batch(stock as usize, setup.workload.bytes() as usize, &mut list);
+        drop(list);
+        sender
+    };
+    for n in 0..of {
+        let done = done.clone();
+        match setup.workload {
+            Workload::UdpStream { bytes, credit, private, pinned, .. } => {
+                let mut sender = handle(n, credit);
+                sender.set_limit(credit);
+                let udp = udp::Udp { number: n, bytes: bytes as usize, private };
+                world.spawn(task("udp", n, of, cpus, pinned), move || udp.run(&mut sender));
             }
-        }
-        Workload::TcpRr { pairs, bytes, private, .. } => {
-            for n in 0..pairs {
+            Workload::TcpRr { bytes, private, .. } => {
+                let mut sender = handle(n, 2);
                 let rr = rr::Pair { number: n, bytes: bytes as usize, private };
-                let (dev, done) = (dev.clone(), done.clone());
-                world.spawn(task("rr", n, pairs, None), move || rr.run(&dev, &done));
+                world.spawn(task("rr", n, of, cpus, false), move || rr.run(&mut sender, &done));
             }
-        }
-        Workload::Pktgen { threads, bytes, private } => {
-            for n in 0..threads {
-                let task = task("pktgen", n, threads, Some(n % world.cpus()));
-                let dev = dev.clone();
-                world.spawn(task, move || pktgen::run(&dev, n, bytes as usize, private));
+            Workload::Pktgen { bytes, private, .. } => {
+                let mut sender = handle(n, setup.device.ring.into());
+                let pktgen = pktgen::Pktgen { number: n, bytes: bytes as usize, private };
+                world.spawn(task("pktgen", n, of, cpus, true), move || pktgen.run(&mut sender));
             }
-        }
-        Workload::Proxy { connections, bytes, passes, private } => {
-            for n in 0..connections {
+            Workload::Proxy { bytes, passes, private, .. } => {
+                let mut sender = handle(n, 8);
                 let proxy = proxy::Proxy { number: n, bytes: bytes as usize, passes, private };
-                let (dev, done) = (dev.clone(), done.clone());
-                world.spawn(task("request", n, connections, None), move || proxy.run(&dev, &done));
+                world.spawn(task("request", n, of, cpus, false), move || proxy.run(&mut sender, &done));
             }
         }
     }
@@ -126,9 +132,10 @@ pub(crate) fn spawn(setup: &Setup, world: &mut World, dev: &Rc<NetDev<Sim>>, don
 /// The time in which tasks begin, one after the other: those that began together would stay in step.
 const BEGINNING: Picos = 50_000_000;
 
-fn task(kind: &str, number: u32, of: u32, cpu: Option<u32>) -> Task {
+fn task(kind: &str, number: u32, of: u32, cpus: u32, pinned: bool) -> Task {
     let start = BEGINNING * u64::from(number) / u64::from(of);
-    Task { name: format!("{kind} {number}"), cpu, start, urgent: false, at: None }
+    let at = number % cpus;
+    Task { name: format!("{kind} {number}"), cpu: pinned.then_some(at), at: Some(at), start, urgent: false }
 }
 
 /// Private work of about `nanos`, up to a tenth more or less: tasks that all do the same would stay in step.

@@ -1,18 +1,26 @@
 //! Packets into the queue layer from threads that do nothing else: `pktgen` with `xmit_mode queue_xmit`.
 
-use txq::NetDev;
+use txq::Sender;
 use txq::arch::Arch;
 
 use super::{send, work};
 use crate::arch::Sim;
 
-/// A thread's life.
-pub(super) fn run(dev: &NetDev<Sim>, number: u32, bytes: usize, private: f64) {
-    let mut sender = dev.sender(&format!("pktgen {number}"));
-    loop {
-        work(private);
-        while !send(&mut sender, number, bytes) {
-            Sim::relax();
+/// A thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pktgen {
+    pub(super) number: u32,
+    pub(super) bytes: usize,
+    pub(super) private: f64,
+}
+
+impl Pktgen {
+    pub(super) fn run(self, sender: &mut Sender<Sim>) {
+        loop {
+            work(self.private);
+            while !send(sender, self.number, self.bytes) {
+                Sim::relax();
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A task is a connection with one request under way; what client, proxy and server do of it between two passes is its private
 //! work. Requests wait for each other where they do in the kernel: for CPUs, and in the egress layer.
 
-use txq::NetDev;
+use txq::Sender;
 use txq::arch::Arch;
 
 use super::{Done, send, work};
@@ -19,12 +19,11 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub(super) fn run(self, dev: &NetDev<Sim>, done: &Done) {
-        let mut sender = dev.sender(&format!("request {}", self.number));
+    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
         loop {
             for _ in 0..self.passes {
                 work(self.private / f64::from(self.passes));
-                while !send(&mut sender, self.number, self.bytes) {
+                while !send(sender, self.number, self.bytes) {
                     Sim::relax();
                 }
             }

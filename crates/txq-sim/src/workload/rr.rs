@@ -1,6 +1,6 @@
 //! Pairs that send a request and wait for its answer: `netperf -t TCP_RR`.
 
-use txq::NetDev;
+use txq::Sender;
 
 use super::{Done, answers, send, work};
 use crate::arch::Sim;
@@ -17,11 +17,10 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn run(self, dev: &NetDev<Sim>, done: &Done) {
-        let mut sender = dev.sender(&format!("rr {}", self.number));
+    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
         loop {
             work(self.private * (1.0 - ANSWER));
-            if send(&mut sender, self.number, self.bytes) {
+            if send(sender, self.number, self.bytes) {
                 answers::wait(self.number);
                 done.one();
             }

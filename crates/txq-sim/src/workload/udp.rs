@@ -1,6 +1,6 @@
 //! Datagrams as fast as the send buffer allows: `netperf -t UDP_STREAM`.
 
-use txq::NetDev;
+use txq::Sender;
 use txq::arch::Arch;
 
 use super::{send, work};
@@ -9,18 +9,16 @@ use crate::arch::Sim;
 /// A sender.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Udp {
+    pub(super) number: u32,
     pub(super) bytes: usize,
-    pub(super) credit: u64,
     pub(super) private: f64,
 }
 
 impl Udp {
-    pub(super) fn run(self, dev: &NetDev<Sim>, number: u32) {
-        let mut sender = dev.sender(&format!("udp {number}"));
-        sender.set_limit(self.credit);
+    pub(super) fn run(self, sender: &mut Sender<Sim>) {
         loop {
             work(self.private);
-            while !send(&mut sender, number, self.bytes) {
+            while !send(sender, self.number, self.bytes) {
                 if !sender.wait_credit(None) {
                     // The send buffer has room, so it is the pool that has none.
                     Sim::relax();
