@@ -16,7 +16,7 @@ use crate::arch::Sim;
 use crate::compare::Figures;
 use crate::device::{Card, Counted};
 use crate::ledger::Ledger;
-use crate::machine::{Machine, Picos};
+use crate::machine::{Machine, Picos, Topology};
 use crate::os::CpuUse;
 use crate::scenario::setup::{Completions, Pool, Setup, Steering};
 use crate::workload::{self, Done};
@@ -102,7 +102,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     // Whoever answers is made before the device, which talks to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
-    let dev = Rc::new(build(setup, card, cpus).map_err(|e| failed(&e))?);
+    let dev = Rc::new(build(setup, card, &machine.topology).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
         let cpu = irq_cpu(device.completions, txq, device.txqs, cpus);
         let task = Task { name: format!("irq {txq}"), cpu: Some(cpu), urgent: true, ..Task::default() };
@@ -199,8 +199,8 @@ fn minus(after: &Log2, before: &Log2) -> Log2 {
 }
 
 /// The device, on the card.
-fn build(setup: &Setup, card: Card, cpus: u32) -> Result<NetDev<Sim>, Box<dyn std::error::Error>> {
-    let txqs = setup.device.txqs;
+fn build(setup: &Setup, card: Card, topology: &Topology) -> Result<NetDev<Sim>, Box<dyn std::error::Error>> {
+    let (txqs, cpus) = (setup.device.txqs, topology.cpus());
     let pool = PoolConfig {
         name: "sim".into(),
         buffers: setup.workload.buffers(&setup.device),
@@ -211,6 +211,7 @@ fn build(setup: &Setup, card: Card, cpus: u32) -> Result<NetDev<Sim>, Box<dyn st
             Pool::Shared => FreeMode::Shared,
         },
         defer_max: setup.path.defer_max,
+        nodes: nodes(topology),
         ..PoolConfig::default()
     };
     let affinity: Vec<usize> = (0..usize::from(txqs)).collect();
@@ -235,6 +236,16 @@ fn build(setup: &Setup, card: Card, cpus: u32) -> Result<NetDev<Sim>, Box<dyn st
         builder = builder.xps(map);
     }
     Ok(builder.build()?)
+}
+
+/// The CPUs of each socket.
+fn nodes(topology: &Topology) -> Vec<CpuMask> {
+    let mut nodes = vec![CpuMask::default(); topology.sockets as usize];
+    let (cpus, cores) = (topology.cpus(), topology.cpus() / topology.threads);
+    for cpu in 0..cpus {
+        nodes[(cpu % cores * topology.sockets / cores) as usize].set(cpu as usize);
+    }
+    nodes
 }
 
 /// Which CPU uses which txq.

@@ -94,12 +94,14 @@ pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
 pub(crate) fn spawn(setup: &Setup, world: &mut World, dev: &Rc<NetDev<Sim>>, done: &Rc<Done>) {
     let (cpus, of) = (world.cpus(), setup.workload.senders());
     let handle = |n: u32, stock: u64| {
-        let mut sender = sim::on_cpu(n % cpus, || dev.sender(&format!("sender {n}")));
-        let mut list = PacketList::new();
-        // Those that find none in the pool begin without.
-        let _ = sender.alloc_batch(stock as usize, setup.workload.bytes() as usize, &mut list);
-        drop(list);
-        sender
+        sim::on_cpu(n % cpus, || {
+            let mut sender = dev.sender(&format!("sender {n}"));
+            let mut list = PacketList::new();
+            // Those that find none in the pool begin without.
+            let _ = sender.alloc_batch(stock as usize, setup.workload.bytes() as usize, &mut list);
+            drop(list);
+            sender
+        })
     };
     for n in 0..of {
         let done = done.clone();

@@ -31,6 +31,9 @@ pub enum FreeMode {
     Keep,
 }
 
+/// CPUs that share a depot: so few that they seldom meet there, and so many that it is seldom empty.
+const CPUS: usize = 8;
+
 /// All that a pool's threads share, but for the homes.
 pub(crate) struct Store<A: Arch> {
     mode: FreeMode,
@@ -42,8 +45,8 @@ pub(crate) struct Store<A: Arch> {
     nodes: usize,
     /// Exchanges that failed.
     pub(super) retries: Arc<Retries<A>>,
-    /// The stock under [`FreeMode::Defer`].
-    depot: Depot<A>,
+    /// The stock under [`FreeMode::Defer`]: a depot for each few neighbouring CPUs. Who finds its own empty takes from others.
+    depots: Box<[Depot<A>]>,
     /// The stock under the others: linked by `next` through the buffers, as an allocator's free list is.
     locked: CachePadded<SpinLock<A, Locked<A>>>,
 }
@@ -76,13 +79,14 @@ impl<A: Arch> Store<A> {
             cpus.iter().for_each(|cpu| node_of[cpu] = node as u16);
         }
         let retries = Arc::new(Retries::new());
+        let depots = node_of.len().div_ceil(CPUS).max(1);
         Self {
             mode,
             size: Size::new(max),
             defer_max: A::AtomicU32::new(defer_max),
             node_of: node_of.into(),
             nodes: nodes.len().max(1),
-            depot: Depot::new(retries.clone()),
+            depots: (0..depots).map(|_| Depot::new(retries.clone())).collect(),
             retries,
             locked: CachePadded::new(SpinLock::new(Locked { list: ptr::null_mut(), closed: false })),
         }
@@ -117,22 +121,38 @@ impl<A: Arch> Store<A> {
         self.node_of(A::cpu())
     }
 
+    /// The depot of the CPU that runs the caller. Who is on another CPU meanwhile uses it all the same.
+    #[inline]
+    fn depot_here(&self) -> usize {
+        match self.depots.len() {
+            1 => 0,
+            n => A::cpu() as usize / CPUS % n,
+        }
+    }
+
     /// Puts free buffers into the stock.
     pub(super) fn stock(&self, buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
         let (mut run, bulk) = (Run::new(), self.size.bulk());
+        let mut depot = 0;
         for slot in buffers {
             run.push(slot);
             if self.mode == FreeMode::Defer && run.len() as usize == bulk {
-                self.put(&mut run);
+                self.put_at(depot, &mut run);
+                depot = (depot + 1) % self.depots.len();
             }
         }
         if run.len() > 0 {
-            self.put(&mut run);
+            self.put_at(depot, &mut run);
         }
     }
 
     /// Puts a run into the stock. Nothing of the pool is touched after its last buffer is there.
     pub(super) fn put(&self, run: &mut Run<A>) {
+        self.put_at(self.depot_here(), run);
+    }
+
+    /// Puts a run into the stock, at one of the depots.
+    fn put_at(&self, here: usize, run: &mut Run<A>) {
         if self.mode != FreeMode::Defer {
             return self.put_locked(run);
         }
@@ -141,7 +161,7 @@ impl<A: Arch> Store<A> {
             // SAFETY: a run's buffers are ours until they are pushed, and end in null.
             let rest = unsafe { self.cut(batch) };
             // SAFETY: as above; descriptors live as long as the pool.
-            while !batch.is_null() && !self.depot.push(unsafe { &*batch }) {
+            while !batch.is_null() && !self.depots[here].push(unsafe { &*batch }) {
                 // SAFETY: as above.
                 batch = unsafe { self.park(batch) };
             }
@@ -168,7 +188,7 @@ impl<A: Arch> Store<A> {
 
     fn close(&self, closed: bool) {
         match self.mode {
-            FreeMode::Defer => self.depot.close(closed),
+            FreeMode::Defer => self.depots.iter().for_each(|depot| depot.close(closed)),
             FreeMode::Shared | FreeMode::Keep => self.locked.with(|held| held.data().closed = closed),
         }
     }
@@ -208,10 +228,13 @@ impl<A: Arch> Store<A> {
     /// `keep`.
     pub(super) fn take(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) {
         let (mut taken, bulk) = (0, self.size.bulk());
+        let here = self.depot_here();
         while taken < bulk {
             let mut slot = match self.mode {
                 FreeMode::Defer => {
-                    self.depot.pop(slots).map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
+                    let (before, from_here) = self.depots.split_at(here);
+                    let first = from_here.iter().chain(before).find_map(|depot| depot.pop(slots));
+                    first.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
                 }
                 FreeMode::Shared | FreeMode::Keep => self.take_locked(),
             };
