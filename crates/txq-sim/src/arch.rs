@@ -54,7 +54,7 @@ pub(crate) fn end(now: Picos) {
 /// What `relax` waits for: natively a short sleep.
 const RELAX: Nanos = 50_000;
 /// Lines of an object that a touch stands for at most: of a large one not all are used at a time.
-const TOUCHED: usize = 8;
+const TOUCHED: usize = 2;
 
 /// The machine that is simulated.
 #[derive(Debug, Clone, Copy, Default)]

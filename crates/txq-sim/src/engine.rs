@@ -382,6 +382,9 @@ impl Engine {
     #[inline]
     pub(crate) fn begin(&mut self, phase: Phase) {
         self.me().phase = phase;
+        if phase == Phase::Private {
+            self.leave_path();
+        }
     }
 }
 

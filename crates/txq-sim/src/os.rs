@@ -39,6 +39,8 @@ pub(crate) struct OsCosts {
     pub(crate) spin: Picos,
     /// How often a task that is not pinned is moved; 0 for never.
     pub(crate) rehome: Picos,
+    /// Whether it is the kernel itself that sends: nobody takes the CPU from a task that is in the data plane.
+    pub(crate) kernel: bool,
 }
 
 impl OsCosts {
@@ -46,7 +48,7 @@ impl OsCosts {
         let machine::Os { clock, switch, wake, wakeup, slice, spin } = *os;
         let [clock, switch, wake, wakeup, slice, spin] =
             [clock, switch, wake, wakeup, slice, spin].map(picos);
-        Self { clock, switch, wake, wakeup, slice: slice.max(1), spin, rehome: 0 }
+        Self { clock, switch, wake, wakeup, slice: slice.max(1), spin, rehome: 0, kernel: false }
     }
 }
 
@@ -160,6 +162,8 @@ pub(crate) struct Cpu {
     tick_at: Picos,
     /// The task shall give it away as soon as it can.
     pub(crate) resched: bool,
+    /// It shall do so when it leaves the data plane.
+    pending: bool,
     mode: Mode,
     since: Picos,
     used: CpuUse,
@@ -177,6 +181,7 @@ impl Cpu {
             tick: 0,
             tick_at: 0,
             resched: false,
+            pending: false,
             mode: Mode::Idle,
             since: 0,
             used: CpuUse::default(),
@@ -192,7 +197,7 @@ impl Engine {
         self.settle(cpu, now);
         let c = &mut self.cpus[cpu as usize];
         c.current = NONE;
-        c.resched = false;
+        (c.resched, c.pending) = (false, false);
         self.idle += 1;
         self.dispatch(cpu, now);
     }
@@ -226,7 +231,8 @@ impl Engine {
 
     /// The task has the CPU, from `at` on.
     fn start(&mut self, task: u32, cpu: u32, now: Picos, at: Picos) {
-        self.switches += 1;
+        // An interrupt does not switch to another task.
+        self.switches += u64::from(!self.tasks[task as usize].urgent);
         self.idle -= 1;
         let idle = self.cpus[cpu as usize].mode == Mode::Idle;
         // A wake-up is no work; a switch is.
@@ -304,6 +310,10 @@ impl Engine {
         }
         let (task, over) = (c.current, now >= c.slice_end);
         let thread = &mut self.tasks[task as usize];
+        if self.os.kernel && !thread.urgent && thread.phase != Phase::Private {
+            c.pending = true;
+            return;
+        }
         match thread.state {
             State::Parked if over || now >= thread.clock + self.os.spin => {
                 thread.state = State::Yielded;
@@ -319,6 +329,15 @@ impl Engine {
             }
             State::InFlight if over => self.cpus[cpu as usize].resched = true,
             _ => self.wanted(cpu, now),
+        }
+    }
+
+    /// The task that runs leaves the data plane. Who waits for its CPU gets it now.
+    pub(crate) fn leave_path(&mut self) {
+        let c = &mut self.cpus[self.cpu as usize];
+        if std::mem::take(&mut c.pending) {
+            c.resched = true;
+            self.horizon = 0;
         }
     }
 

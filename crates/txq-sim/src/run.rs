@@ -77,18 +77,43 @@ struct Reading {
     done: u64,
 }
 
-/// Runs a point.
+/// Runs a point, twice: as it is for what it does, and with recording for who waits for whom. Recording is not free, as it is
+/// not where results were published.
+///
+/// # Errors
+/// As [`measure`].
+///
+/// # Panics
+/// As [`measure`].
+pub fn run(setup: &Setup) -> Result<Report, RunError> {
+    let recorded = once(setup, true)?;
+    let plain = once(setup, false)?;
+    let mut figures = recorded.figures;
+    let by_record = |name: &str| figures::BY_RECORD.iter().any(|prefix| name.starts_with(prefix));
+    figures.retain(|name, _| by_record(name));
+    figures.extend(
+        plain.figures.iter().filter(|(name, _)| !by_record(name)).map(|(name, v)| (name.clone(), *v)),
+    );
+    Ok(Report { figures, contention: recorded.contention, xmit: recorded.xmit, ..plain })
+}
+
+/// Runs a point once, without recording: what it does, and not who waits for whom.
 ///
 /// # Errors
 /// When the machine, the qdisc or the discipline cannot be.
 ///
 /// # Panics
 /// When packets were lost: the data plane has an error then.
-pub fn run(setup: &Setup) -> Result<Report, RunError> {
+pub fn measure(setup: &Setup) -> Result<Report, RunError> {
+    once(setup, false)
+}
+
+fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?;
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
+    world.kernel(setup.kernel);
     if !setup.workload.is_pinned() {
         world.rehome(REHOME);
     }
@@ -102,12 +127,18 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     // Whoever answers is made before the device, which talks to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
-    let dev = Rc::new(build(setup, card, &machine.topology).map_err(|e| failed(&e))?);
+    let dev = Rc::new(build(setup, card, &machine.topology, record).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
-        let cpu = irq_cpu(device.completions, txq, device.txqs, cpus);
-        let task = Task { name: format!("irq {txq}"), cpu: Some(cpu), urgent: true, ..Task::default() };
+        // A queue is run on by whatever CPU has time, as a softirq is by the CPU that raised it.
+        let task = Task { name: format!("softirq {txq}"), urgent: setup.kernel, ..Task::default() };
         let worker = dev.worker(txq.into());
         world.spawn(task, move || worker.run());
+        if !inline {
+            let cpu = Some(irq_cpu(device.completions, txq, device.txqs, cpus));
+            let task = Task { name: format!("irq {txq}"), cpu, urgent: setup.kernel, ..Task::default() };
+            let completer = dev.completer(txq);
+            world.spawn(task, move || completer.run());
+        }
     }
     if let Some(answers) = answers {
         answers.spawn(&mut world);
@@ -199,8 +230,13 @@ fn minus(after: &Log2, before: &Log2) -> Log2 {
 }
 
 /// The device, on the card.
-fn build(setup: &Setup, card: Card, topology: &Topology) -> Result<NetDev<Sim>, Box<dyn std::error::Error>> {
-    let (txqs, cpus) = (setup.device.txqs, topology.cpus());
+fn build(
+    setup: &Setup,
+    card: Card,
+    topology: &Topology,
+    record: bool,
+) -> Result<NetDev<Sim>, Box<dyn std::error::Error>> {
+    let txqs = setup.device.txqs;
     let pool = PoolConfig {
         name: "sim".into(),
         buffers: setup.workload.buffers(&setup.device),
@@ -225,14 +261,14 @@ fn build(setup: &Setup, card: Card, topology: &Topology) -> Result<NetDev<Sim>, 
         .pool_config(pool)
         .workers(txqs.into())
         .affinity(&affinity)
-        .completions(if inline { Reapers::Inline } else { Reapers::Worker })
+        .completions(if inline { Reapers::Inline } else { Reapers::PerQueue })
         .watchdog_timeo(None)
-        .contention(true)
-        .xmit_times(true);
+        .contention(record)
+        .xmit_times(record);
     if !setup.device.bql {
         builder = builder.bql(None);
     }
-    if let Some(map) = xps(setup.steering, txqs, cpus)? {
+    if let Some(map) = xps(setup.steering, txqs, topology)? {
         builder = builder.xps(map);
     }
     Ok(builder.build()?)
@@ -249,10 +285,12 @@ fn nodes(topology: &Topology) -> Vec<CpuMask> {
 }
 
 /// Which CPU uses which txq.
-fn xps(steering: Steering, txqs: u16, cpus: u32) -> Result<Option<XpsMap>, txq::xps::XpsError> {
+fn xps(steering: Steering, txqs: u16, topology: &Topology) -> Result<Option<XpsMap>, txq::xps::XpsError> {
+    let cpus = topology.cpus();
+    let cores = cpus / topology.threads;
     let txq_of = |cpu: u32| match steering {
         Steering::Hash => None,
-        Steering::Near => Some(cpu * u32::from(txqs) / cpus),
+        Steering::Near => Some(cpu % cores * u32::from(txqs) / cores),
         Steering::Far => Some(cpu % u32::from(txqs)),
     };
     if steering == Steering::Hash {

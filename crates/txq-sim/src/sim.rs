@@ -29,6 +29,9 @@ pub fn work(time: Picos) {
     unsafe {
         end_here(e);
         (*e).begin(Phase::Private);
+        if (*e).horizon == 0 {
+            sync(e);
+        }
         (*e).spend(time);
         // Nobody else is concerned; but a task that does nothing else is not to run away from the world.
         if (*e).now > (*e).horizon.saturating_add(AHEAD) {

@@ -118,6 +118,12 @@ impl World {
         self.engine.os.rehome = interval;
     }
 
+    /// Whether it is the kernel itself that sends: nobody, not even an interrupt, takes the CPU from a task that is in the data
+    /// plane (`local_bh_disable`). Else tasks are threads of a program, and may lose it anywhere.
+    pub fn kernel(&mut self, kernel: bool) {
+        self.engine.os.kernel = kernel;
+    }
+
     /// How many CPUs there are.
     pub fn cpus(&self) -> u32 {
         self.engine.lines.topology().cpus()

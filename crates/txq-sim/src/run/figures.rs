@@ -10,6 +10,9 @@ use crate::ledger::{Phase, Spent};
 /// CPUs on which contention is counted where it was published, for one second.
 const WATCHED: f64 = 8.0;
 
+/// How the names of figures begin that come from recording.
+pub(super) const BY_RECORD: [&str; 5] = ["enqueue_", "retake_", "root_", "run_waiters", "xmit_mode"];
+
 /// What was counted in the time that was measured.
 pub(super) struct Counts {
     pub(super) packets: u64,

@@ -22,6 +22,9 @@ pub struct Setup {
     /// What goes before, unmeasured, in milliseconds.
     #[serde(default)]
     pub warmup: f64,
+    /// Whether it is the kernel itself that sends, from whose data plane nobody takes the CPU; else a program's threads do.
+    #[serde(default)]
+    pub kernel: bool,
     /// The network card.
     pub device: Device,
     /// What is between the senders and the card.
@@ -137,7 +140,7 @@ pub enum Pool {
 pub enum Steering {
     /// The flow's hash chooses, wherever the sender is.
     Hash,
-    /// Neighbouring CPUs share a txq: `cpu * txqs / cpus`.
+    /// Neighbouring cores share a txq: `core * txqs / cores`.
     #[default]
     Near,
     /// CPU `n` uses txq `n % txqs`, so that those who share one are far from each other.
