@@ -162,6 +162,8 @@ pub(crate) struct Cpu {
     tick_at: Picos,
     /// The task shall give it away as soon as it can.
     pub(crate) resched: bool,
+    /// The task that had it last, interrupts apart, if it did not go to sleep.
+    last: u32,
     /// It shall do so when it leaves the data plane.
     pending: bool,
     mode: Mode,
@@ -182,6 +184,7 @@ impl Cpu {
             tick_at: 0,
             resched: false,
             pending: false,
+            last: NONE,
             mode: Mode::Idle,
             since: 0,
             used: CpuUse::default(),
@@ -231,8 +234,12 @@ impl Engine {
 
     /// The task has the CPU, from `at` on.
     fn start(&mut self, task: u32, cpu: u32, now: Picos, at: Picos) {
-        // An interrupt does not switch to another task.
-        self.switches += u64::from(!self.tasks[task as usize].urgent);
+        // An interrupt does not switch to another task, and who goes on after it has not been switched from.
+        if !self.tasks[task as usize].urgent {
+            let c = &mut self.cpus[cpu as usize];
+            self.switches += u64::from(c.last != task);
+            c.last = task;
+        }
         self.idle -= 1;
         let idle = self.cpus[cpu as usize].mode == Mode::Idle;
         // A wake-up is no work; a switch is.
@@ -409,6 +416,9 @@ impl Engine {
         let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
         let me = self.me();
         (me.state, me.clock, me.due, me.expired) = (State::Sleeping, now, due, false);
+        if self.cpus[cpu as usize].last == task {
+            self.cpus[cpu as usize].last = NONE;
+        }
         self.leave(cpu, now);
     }
 

@@ -148,6 +148,7 @@ fn work(nanos: f64) {
 
 /// A frame of the sender's flow: Ethernet, IPv4 and UDP headers that differ by the flow's number.
 fn send(sender: &mut Sender<Sim>, flow: u32, bytes: usize) -> bool {
+    sim::enter();
     let Ok(mut packet) = sender.alloc(bytes) else { return false };
     let data = packet.data_mut();
     data.fill(0);
