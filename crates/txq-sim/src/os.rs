@@ -317,8 +317,9 @@ impl Engine {
         }
         let (task, over) = (c.current, now >= c.slice_end);
         let thread = &mut self.tasks[task as usize];
-        if self.os.kernel && !thread.urgent && thread.phase != Phase::Private {
-            c.pending = true;
+        if self.os.kernel && (thread.urgent || thread.phase != Phase::Private) {
+            // An interrupt's work goes on until it sleeps.
+            c.pending = !thread.urgent;
             return;
         }
         match thread.state {

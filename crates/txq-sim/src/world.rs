@@ -18,8 +18,8 @@ use crate::queue::{Event, Target};
 /// Bytes of a task's stack; memory only where it is used.
 const STACK: usize = 256 * 1024;
 /// What tasks have to come to an end when their world's time is over: events, and time.
-const ENDING: u64 = 2_000_000;
-const END: Picos = 1_000_000_000_000;
+const ENDING: u64 = 20_000_000;
+const END: Picos = 200_000_000_000;
 
 thread_local! {
     /// Stacks of tasks that are gone.

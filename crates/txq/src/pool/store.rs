@@ -47,29 +47,16 @@ pub(crate) struct Store<A: Arch> {
     pub(super) retries: Arc<Retries<A>>,
     /// The stock under [`FreeMode::Defer`]: a depot for each few neighbouring CPUs. Who finds its own empty takes from others.
     depots: Box<[Depot<A>]>,
-    /// The stock under the others: linked by `next` through the buffers, as an allocator's free list is.
-    locked: CachePadded<SpinLock<A, Locked<A>>>,
+    /// The stock under the others.
+    locked: CachePadded<SpinLock<A, Locked>>,
 }
 
-struct Locked<A: Arch> {
-    list: *mut Slot<A>,
+/// Batches, one below the other, as an allocator's list of slabs: under the lock no buffer is looked at but the first of each.
+struct Locked {
+    /// Index plus one of the first buffer of the top batch, 0 when there is none.
+    top: u32,
     /// As [`Depot::close`] does.
     closed: bool,
-}
-
-// SAFETY: the list owns its buffers.
-unsafe impl<A: Arch> Send for Locked<A> {}
-
-impl<A: Arch> Locked<A> {
-    /// Takes a run, unless the list is closed.
-    fn put(&mut self, run: &mut Run<A>) -> bool {
-        if !self.closed {
-            run.link_to(self.list);
-            self.list = run.head();
-            run.forget();
-        }
-        !self.closed
-    }
 }
 
 impl<A: Arch> Store<A> {
@@ -88,7 +75,7 @@ impl<A: Arch> Store<A> {
             nodes: nodes.len().max(1),
             depots: (0..depots).map(|_| Depot::new(retries.clone())).collect(),
             retries,
-            locked: CachePadded::new(SpinLock::new(Locked { list: ptr::null_mut(), closed: false })),
+            locked: CachePadded::new(SpinLock::new(Locked { top: 0, closed: false })),
         }
     }
 
@@ -170,9 +157,58 @@ impl<A: Arch> Store<A> {
     }
 
     fn put_locked(&self, run: &mut Run<A>) {
-        while run.len() > 0 && !self.locked.with(|held| held.data().put(run)) {
-            // SAFETY: a run's buffers are ours, and end in null.
-            *run = unsafe { Run::of(self.park(run.take())) };
+        while run.len() > 0
+            && let Some(top) = NonNull::new(run.take())
+        {
+            // SAFETY: a run's buffers are ours until they are in the stock; descriptors live as long as the pool.
+            let (top, bottom) = unsafe { (top.as_ref(), self.heap(top)) };
+            let put = self.locked.with(|held| {
+                let stock = held.data();
+                if !stock.closed {
+                    bottom.below.store(stock.top, Relaxed);
+                    stock.top = top.index + 1;
+                }
+                !stock.closed
+            });
+            if put {
+                return;
+            }
+            // SAFETY: as above; the run ends in null again.
+            *run = unsafe { Run::of(self.park(self.join(top, bottom))) };
+        }
+    }
+
+    /// Cuts a run into batches, each the one below of the one before, and returns the first buffer of the last.
+    ///
+    /// # Safety
+    /// As for [`cut`](Self::cut).
+    unsafe fn heap<'s>(&self, first: NonNull<Slot<A>>) -> &'s Slot<A> {
+        let mut batch = first;
+        // SAFETY: the caller's promise.
+        while let Some(rest) = NonNull::new(unsafe { self.cut(batch.as_ptr()) }) {
+            // SAFETY: as above.
+            unsafe { batch.as_ref().below.store(rest.as_ref().index + 1, Relaxed) };
+            batch = rest;
+        }
+        // SAFETY: as above.
+        unsafe { batch.as_ref() }
+    }
+
+    /// Makes one run again of what [`heap`](Self::heap) has cut.
+    ///
+    /// # Safety
+    /// As for [`cut`](Self::cut), of all batches.
+    unsafe fn join(&self, top: &Slot<A>, bottom: &Slot<A>) -> *mut Slot<A> {
+        let slots = ptr::from_ref(top).wrapping_sub(top.index as usize);
+        let (mut whole, mut batch) = (Run::new(), ptr::from_ref(top));
+        loop {
+            // SAFETY: a batch's buffers are the caller's, and end in null.
+            whole.append(unsafe { Run::of(batch.cast_mut()) });
+            if ptr::eq(batch, bottom) {
+                return whole.take();
+            }
+            // SAFETY: all but the last have one below, in the same row of descriptors.
+            batch = unsafe { slots.add((*batch).below.load(Relaxed) as usize - 1) };
         }
     }
 
@@ -236,7 +272,7 @@ impl<A: Arch> Store<A> {
                     let first = from_here.iter().chain(before).find_map(|depot| depot.pop(slots));
                     first.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
                 }
-                FreeMode::Shared | FreeMode::Keep => self.take_locked(),
+                FreeMode::Shared | FreeMode::Keep => self.take_locked(slots),
             };
             if slot.is_null() {
                 return;
@@ -250,15 +286,14 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    fn take_locked(&self) -> *mut Slot<A> {
+    fn take_locked(&self, slots: &[Slot<A>]) -> *mut Slot<A> {
         self.locked.with(|held| {
-            let list = held.data();
-            let first = list.list;
-            if !first.is_null() {
-                // SAFETY: the list owns its buffers, and ends in null.
-                list.list = unsafe { self.cut(first) };
-            }
-            first
+            let stock = held.data();
+            let Some(first) = (stock.top as usize).checked_sub(1).and_then(|index| slots.get(index)) else {
+                return ptr::null_mut();
+            };
+            stock.top = first.below.load(Relaxed);
+            ptr::from_ref(first).cast_mut()
         })
     }
 
