@@ -14,7 +14,7 @@ use crate::pool::Shared;
 use crate::pool::account::{Word, since};
 use crate::pool::home::Home;
 use crate::pool::retired::{Run, Sorted, retire};
-use crate::pool::slot::Slot;
+use crate::pool::slot::{Body, Slot};
 use crate::pool::store::FreeMode;
 
 /// Buffers that a cache holds at most (`NAPI_SKB_CACHE_SIZE`); fewer in a small pool, a 32nd of its buffers.
@@ -160,6 +160,47 @@ impl<A: Arch> Cache<A> {
         Ok(got)
     }
 
+    /// A copy of a packet, of this pool or another, with as much of its headroom as fits. It is out of a stock like any
+    /// other, but counts for nobody: the limit is not asked, and who frees it returns no credit.
+    pub(crate) fn copy(&mut self, of: &Packet<A>) -> Result<Packet<A>, AllocError> {
+        let (len, space) = (of.len(), self.shared.room + usize::from(self.shared.headroom));
+        if len > space {
+            return Err(self.too_long(len));
+        }
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
+        if self.stack.is_empty() {
+            self.restock()?;
+        }
+        let home = ptr::from_ref(self.shared.memory.homes.nobody(&self.shared.memory.store));
+        let slot = self.stack.pop().expect("restocked");
+        // SAFETY: a buffer on the stack is ours alone.
+        let s = unsafe { slot.as_ref() };
+        s.check.out(home);
+        of.body(|from| {
+            s.body.with_mut(|b| {
+                // SAFETY: as above.
+                let b = unsafe { &mut *b };
+                *b = Body {
+                    data: b.data,
+                    home,
+                    stamp: 0,
+                    off: from.off.min(u16::try_from(space - len).unwrap_or(u16::MAX)),
+                    reason: DropReason::NotSpecified,
+                    flags: from.flags & !Body::<A>::COUNTED,
+                    ..*from
+                };
+                // SAFETY: the packet's bytes are within its own buffer, and `off + len` within this one, which is another.
+                unsafe {
+                    ptr::copy_nonoverlapping(from.data.add(from.off.into()), b.data.add(b.off.into()), len)
+                };
+            });
+        });
+        // SAFETY: the one handle to this buffer.
+        Ok(unsafe { Packet::from_slot(slot) })
+    }
+
     #[inline]
     fn hand_out(&self, slot: NonNull<Slot<A>>, len: u32) -> Packet<A> {
         let home = self.home.as_ptr().cast_const();
@@ -286,6 +327,16 @@ impl<A: Arch> Cache<A> {
         self.note_credit(word);
         if self.out >= self.limit {
             return Err(AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 });
+        }
+        if self.stack.is_empty() { self.restock() } else { Ok(()) }
+    }
+
+    /// Gets buffers onto the empty stack: what came home, what is in stock, what others have.
+    #[cold]
+    fn restock(&mut self) -> Result<(), AllocError> {
+        let word = self.home().account().read();
+        if word.backlog() > 0 {
+            self.empty_inbox();
         }
         if self.stack.is_empty() {
             let memory = &self.shared.memory;

@@ -261,6 +261,9 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
                 run.extend(batch.pop_front());
             }
             self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
+            if cx.has_copies() {
+                return batch.prepend(&mut run);
+            }
         }
     }
 

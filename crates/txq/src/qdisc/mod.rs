@@ -14,6 +14,7 @@ mod blackhole;
 mod cake;
 pub(crate) mod child;
 mod codel;
+pub(crate) mod copying;
 mod drr;
 mod ecn;
 mod etf;
@@ -43,6 +44,7 @@ use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
+use copying::Copying;
 
 pub use alone::Alone;
 pub use child::{Child, Classes, Total};
@@ -66,6 +68,7 @@ pub struct Cx<'a, A: Arch = Native> {
     pub clock: &'a mut Clock<A>,
     pub(crate) to_free: &'a mut PacketList<A>,
     pub(crate) drops: &'a mut DropCounts,
+    pub(crate) copying: Copying<'a, A>,
 }
 
 impl<A: Arch> Cx<'_, A> {
@@ -140,11 +143,20 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Queues or drops one packet.
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict;
 
-    /// Queues or drops each of `batch`, in order, and leaves it empty.
+    /// Queues or drops each of `batch`, in order. It leaves the batch empty, or stops behind a packet that it has had
+    /// copied ([`Cx::duplicate`]), so that the copy is queued next.
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        while let Some(packet) = batch.pop_front() {
+        while !cx.has_copies()
+            && let Some(packet) = batch.pop_front()
+        {
             let _ = self.enqueue(packet, cx);
         }
+    }
+
+    /// Whether it has packets copied, for a kind that can do so. Of one tree, one qdisc may that does
+    /// ([`copying`](crate::qdisc::copying)).
+    fn copies(&self) -> Option<bool> {
+        None
     }
 
     /// Appends the packets that are next to `out`, as long as [`Budget::is_left`].

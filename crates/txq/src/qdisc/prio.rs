@@ -122,17 +122,22 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         // What comes in a row for one band goes there together.
         let mut run = PacketList::new();
-        let mut of = None;
+        let mut of: Option<usize> = None;
         while let Some(packet) = batch.pop_front() {
             let band = self.band(&packet);
-            if of.is_some_and(|of| of != band) {
-                self.bands[of.unwrap_or(0)].enqueue_batch(&mut run, &mut self.total, cx);
+            if let Some(of) = of.filter(|&of| of != band) {
+                self.bands[of].enqueue_batch(&mut run, &mut self.total, cx);
+                if cx.has_copies() {
+                    run.push_back(packet);
+                    return batch.prepend(&mut run);
+                }
             }
             of = Some(band);
             run.push_back(packet);
         }
         if let Some(band) = of {
             self.bands[band].enqueue_batch(&mut run, &mut self.total, cx);
+            batch.append(&mut run);
         }
     }
 

@@ -14,6 +14,9 @@ pub(crate) struct Virtual {
     to_free: PacketList,
     /// By reason.
     pub(crate) drops: DropCounts,
+    copies: PacketList,
+    /// Copies made of packets.
+    pub(crate) created: u64,
     numbers: u64,
 }
 
@@ -28,14 +31,16 @@ impl Virtual {
         let cache = Pool::new(&config).unwrap().cache("test", 0);
         let mut qdisc: Box<dyn Qdisc> = build_qdisc(text, &ENV);
         qdisc.set_handle(Handle::new(1, 0));
-        let (to_free, drops) = (PacketList::new(), DropCounts::default());
-        Self { qdisc, cache, now: 1_000_000_000, to_free, drops, numbers: 0 }
+        let (to_free, copies, drops) = (PacketList::new(), PacketList::new(), DropCounts::default());
+        Self { qdisc, cache, now: 1_000_000_000, to_free, drops, copies, created: 0, numbers: 0 }
     }
 
     pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        let copying = Copying::new(&mut self.cache, &mut self.copies, &mut self.created);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
         let result = f(&mut *self.qdisc, &mut cx);
+        cx.enqueue_copies(&mut *self.qdisc);
         self.cache.free(&mut self.to_free);
         result
     }
@@ -68,6 +73,14 @@ impl Virtual {
     pub(crate) fn enqueue(&mut self, bytes: usize, priority: u32) -> Verdict {
         let packet = self.packet(bytes, priority);
         self.with(|qdisc, cx| qdisc.enqueue(packet, cx))
+    }
+
+    /// Packets of these priorities, together, as whoever owns a queue hands them in.
+    pub(crate) fn enqueue_batch(&mut self, bytes: usize, priorities: std::ops::Range<u32>) {
+        let mut batch: PacketList = priorities.map(|priority| self.packet(bytes, priority)).collect();
+        while !batch.is_empty() {
+            self.with(|qdisc, cx| qdisc.enqueue_batch(&mut batch, cx));
+        }
     }
 
     /// Numbers and bytes of what leaves now.

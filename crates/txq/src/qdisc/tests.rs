@@ -135,7 +135,10 @@ impl Bench {
     }
 
     fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Cx { clock: &mut self.clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        let (mut copies, mut created) = (PacketList::new(), 0);
+        let copying = Copying::new(&mut self.cache, &mut copies, &mut created);
+        let mut cx =
+            Cx { clock: &mut self.clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
         f(&mut *self.qdisc, &mut cx)
     }
 }

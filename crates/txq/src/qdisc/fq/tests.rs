@@ -10,6 +10,7 @@ use crate::driver::Clock;
 use crate::drop::DropCounts;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
 use crate::qdisc::build as build_text;
+use crate::qdisc::copying::Copying;
 use crate::tc::Style;
 
 const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
@@ -40,7 +41,9 @@ impl Bench {
 
     fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now.get());
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        let (mut copies, mut created) = (PacketList::new(), 0);
+        let copying = Copying::new(&mut self.cache, &mut copies, &mut created);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
         f(&mut *self.fq, &mut cx)
     }
 

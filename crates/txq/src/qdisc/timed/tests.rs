@@ -8,6 +8,7 @@ use crate::driver::Clock;
 use crate::drop::{DropCounts, DropReason};
 use crate::packet::PacketList;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
+use crate::qdisc::copying::Copying;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build};
 use crate::tc::{ParseError, Style, Words};
 
@@ -27,6 +28,9 @@ pub(in crate::qdisc) struct Bench {
     pub(in crate::qdisc) now: Nanos,
     pub(in crate::qdisc) to_free: PacketList,
     pub(in crate::qdisc) drops: DropCounts,
+    copies: PacketList,
+    /// Copies made of packets.
+    pub(in crate::qdisc) created: u64,
     pub(in crate::qdisc) numbers: u64,
 }
 
@@ -35,14 +39,26 @@ impl Bench {
         let config =
             PoolConfig { buffers: 8192, room: 1514, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
-        let (to_free, drops) = (PacketList::new(), DropCounts::default());
-        Self { qdisc: try_build(text).unwrap(), cache, now: 1000 * MS, to_free, drops, numbers: 0 }
+        let (to_free, copies, drops) = (PacketList::new(), PacketList::new(), DropCounts::default());
+        Self {
+            qdisc: try_build(text).unwrap(),
+            cache,
+            now: 1000 * MS,
+            to_free,
+            drops,
+            copies,
+            created: 0,
+            numbers: 0,
+        }
     }
 
     pub(in crate::qdisc) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
-        f(&mut *self.qdisc, &mut cx)
+        let copying = Copying::new(&mut self.cache, &mut self.copies, &mut self.created);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
+        let result = f(&mut *self.qdisc, &mut cx);
+        cx.enqueue_copies(&mut *self.qdisc);
+        result
     }
 
     pub(in crate::qdisc) fn packet(&mut self, bytes: usize) -> Packet {
@@ -131,11 +147,13 @@ pub(in crate::qdisc) fn ops(changes: BoxedStrategy<String>) -> impl Strategy<Val
     prop::collection::vec(op, 1..150)
 }
 
-/// Under any operations each packet is sent once, dropped once or queued, `qlen` and `backlog` are exact, and what is
+/// Under any operations each packet, and each copy of one, is sent once, dropped once or queued, `qlen` and `backlog` are exact, and what is
 /// queued leaves.
 pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
     let mut bench = Bench::new(text);
     let (mut sizes, mut segs) = (Vec::new(), Vec::new());
+    // Of packets and of copies.
+    let mut bytes_in = 0;
     let (mut sent, mut freed) = (Vec::new(), 0);
     for op in ops {
         match op {
@@ -145,9 +163,12 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
                 packet.set_departure(bench.now.saturating_add_signed(*after));
                 sizes.push(*bytes as u64);
                 segs.push(u64::from(*segments));
-                let before = bench.drops.total();
-                if bench.push(packet) == Verdict::Drop {
-                    assert_eq!(bench.drops.total(), before + 1);
+                let (dropped, created) = (bench.drops.total(), bench.created);
+                let verdict = bench.push(packet);
+                let copies = bench.created - created;
+                bytes_in += *bytes as u64 * (1 + copies);
+                if verdict == Verdict::Drop {
+                    assert!((1..=1 + copies).contains(&(bench.drops.total() - dropped)));
                 }
             }
             Op::Dequeue(packets, bytes) => {
@@ -171,12 +192,9 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
         sent.extend(gone.iter().map(Packet::cookie));
         // `sent` has what was freed, too: all that is no longer queued, each once.
         let stats = bench.qdisc.stats();
-        assert_eq!(sizes.len() as u64, sent.len() as u64 + stats.qlen);
+        assert_eq!(sizes.len() as u64 + bench.created, sent.len() as u64 + stats.qlen);
         assert_eq!(stats.qlen, bench.qdisc.qlen() as u64);
-        assert_eq!(
-            stats.backlog,
-            sizes.iter().sum::<u64>() - sent.iter().map(|&n| sizes[n as usize]).sum::<u64>()
-        );
+        assert_eq!(stats.backlog, bytes_in - sent.iter().map(|&n| sizes[n as usize]).sum::<u64>());
         assert_eq!(freed, bench.drops.total());
         assert_eq!(stats.drops, freed - bench.drops.get(DropReason::QueuePurge));
     }
@@ -184,6 +202,13 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
     sent.extend(bench.run().into_iter().map(|(_, number)| number));
     sent.extend(bench.to_free.iter().map(Packet::cookie));
     sent.sort_unstable();
+    let (mut copies, mut last) = (0, None);
+    sent.retain(|&number| {
+        let again = last.replace(number) == Some(number);
+        copies += u64::from(again);
+        !again
+    });
+    assert_eq!(copies, bench.created);
     assert_eq!(sent, (0..bench.numbers).collect::<Vec<_>>());
 }
 

@@ -9,6 +9,7 @@ use crate::driver::Clock;
 use crate::drop::{DropCounts, DropReason};
 use crate::packet::{Packet, PacketList};
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
+use crate::qdisc::copying::Copying;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build};
 use crate::tc::{ParseError, Style, Words};
 
@@ -43,7 +44,9 @@ impl Bench {
 
     pub(in crate::qdisc) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        let (mut copies, mut created) = (PacketList::new(), 0);
+        let copying = Copying::new(&mut self.cache, &mut copies, &mut created);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
         f(&mut *self.qdisc, &mut cx)
     }
 
