@@ -3,7 +3,7 @@
 //! A packet gets the time at which it leaves when it comes: after the delay, which may vary, and, with a rate, not before the
 //! packets in front of it have been sent. Then it waits for its time ([`Timed`]), and with slots for the next slot. What
 //! has waited passes through the qdisc of the one class, if somebody has put one there; what overtakes does not.
-//! `limit` is for what waits here, and that qdisc has its own.
+//! `limit` is for what waits here and there.
 //!
 //! The kernel's counterpart is `sch_netem`; the options are described in tc-netem(8). Differences:
 //! - Correlated numbers are as evenly spread as others (`random.rs`), so that `loss 1% 25%` loses one packet of a hundred.
@@ -190,21 +190,22 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
                 return Verdict::Success;
             }
         }
+        let State { rng, corrupt: damage, .. } = &mut self.state;
+        let damaged = damage.happens(self.params.corrupt, rng);
+        self.counts.corrupted += u64::from(damaged);
+        if self.qlen() >= self.params.limit as usize {
+            self.stats.drops += 1;
+            cx.drop(packet, DropReason::QdiscOverlimit);
+            return Verdict::Drop;
+        }
         if twice {
             match cx.duplicate(&packet) {
                 true => self.counts.duplicated += 1,
                 false => self.counts.alloc_errors += 1,
             }
         }
-        let State { rng, corrupt: damage, .. } = &mut self.state;
-        if damage.happens(self.params.corrupt, rng) {
-            corrupt(&mut packet, rng);
-            self.counts.corrupted += 1;
-        }
-        if self.waiting() >= self.params.limit as usize {
-            self.stats.drops += 1;
-            cx.drop(packet, DropReason::QdiscOverlimit);
-            return Verdict::Drop;
+        if damaged {
+            corrupt(&mut packet, &mut self.state.rng);
         }
         if self.overtakes() {
             self.counts.reordered += 1;

@@ -375,7 +375,7 @@ fn a_copy_needs_room_and_a_buffer() {
     let mut bench = Bench::new("netem limit 3 duplicate 100%");
     let verdicts = [bench.enqueue(100), bench.enqueue(100), bench.enqueue(100)];
     assert_eq!(verdicts, [Verdict::Success, Verdict::Success, Verdict::Drop]);
-    assert_eq!((bench.created, bench.drops.get(DropReason::QdiscOverlimit)), (3, 3));
+    assert_eq!((bench.created, bench.drops.get(DropReason::QdiscOverlimit)), (2, 2));
     assert_eq!(bench.sent(), [0, 0, 1]);
 
     let mut bench = Bench::new("netem limit 9000 duplicate 100%");
