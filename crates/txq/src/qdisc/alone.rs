@@ -6,7 +6,7 @@
 //! use txq::pool::{Pool, PoolConfig};
 //! use txq::qdisc::{Alone, Budget, Env};
 //!
-//! let env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
+//! let env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: 0 };
 //! let mut fq: Alone = Alone::new("handle 1: fq flow_limit 10", &env)?;
 //! let mut cache = Pool::new(&PoolConfig::default())?.cache("loop", 0);
 //! let mut batch = PacketList::new();

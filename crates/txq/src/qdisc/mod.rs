@@ -246,6 +246,8 @@ pub struct Env {
     pub mtu: u32,
     /// Number of txqs.
     pub txqs: u16,
+    /// How long before its time the device takes a packet, in nanoseconds ([`Driver::pacing_horizon`](crate::driver::Driver::pacing_horizon)).
+    pub pacing_horizon: Nanos,
 }
 
 /// What a kind makes of a device's queues.

@@ -4,7 +4,7 @@ use super::*;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
 
 /// What a device of the usual size tells a qdisc.
-pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
+pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: 0 };
 
 /// A qdisc that nobody sends from but the test, at times that the test chooses.
 pub(crate) struct Virtual {

@@ -10,7 +10,7 @@ use super::*;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
 use crate::tc::show_text;
 
-const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
+const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4, pacing_horizon: 0 };
 
 /// One operation on a qdisc.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use crate::qdisc::copying::Copying;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build};
 use crate::tc::{ParseError, Style, Words};
 
-pub(in crate::qdisc) const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
+pub(in crate::qdisc) const ENV: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4, pacing_horizon: 0 };
 pub(in crate::qdisc) const MS: Nanos = 1_000_000;
 
 /// The qdisc that a text describes.
