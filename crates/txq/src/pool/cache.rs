@@ -1,6 +1,7 @@
 //! A sender's own stock of buffers: what it allocates from and frees to without an atomic operation
 //! (`napi_skb_cache`, and DPDK's mempool cache).
 
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -160,10 +161,21 @@ impl<A: Arch> Cache<A> {
         Ok(got)
     }
 
-    /// A copy of a packet, of this pool or another, with as much of its headroom as fits. It is out of a stock like any
-    /// other, but counts for nobody: the limit is not asked, and who frees it returns no credit.
-    pub(crate) fn copy(&mut self, of: &Packet<A>) -> Result<Packet<A>, AllocError> {
-        let (len, space) = (of.len(), self.shared.room + usize::from(self.shared.headroom));
+    /// A copy of a packet, of this pool or another, with as much of its headroom as fits: of its first `head` bytes and of
+    /// `part` of its bytes behind them. It is out of a stock like any other, but counts for nobody: the limit is not
+    /// asked, and who frees it returns no credit.
+    ///
+    /// # Panics
+    /// The packet does not have these bytes.
+    pub(crate) fn copy(
+        &mut self,
+        of: &Packet<A>,
+        head: usize,
+        part: Range<usize>,
+    ) -> Result<Packet<A>, AllocError> {
+        let (head, part) = (&of.data()[..head], &of.data()[part]);
+        let len = head.len() + part.len();
+        let space = self.shared.room + usize::from(self.shared.headroom);
         if len > space {
             return Err(self.too_long(len));
         }
@@ -191,10 +203,13 @@ impl<A: Arch> Cache<A> {
                     flags: from.flags & !Body::<A>::COUNTED,
                     ..*from
                 };
-                // SAFETY: the packet's bytes are within its own buffer, and `off + len` within this one, which is another.
+                b.len = len as u32;
+                // SAFETY: `off + len` is within this buffer, which is not the packet's.
                 unsafe {
-                    ptr::copy_nonoverlapping(from.data.add(from.off.into()), b.data.add(b.off.into()), len)
-                };
+                    let data = b.data.add(b.off.into());
+                    ptr::copy_nonoverlapping(head.as_ptr(), data, head.len());
+                    ptr::copy_nonoverlapping(part.as_ptr(), data.add(head.len()), part.len());
+                }
             });
         });
         // SAFETY: the one handle to this buffer.

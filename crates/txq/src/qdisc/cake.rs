@@ -10,8 +10,8 @@
 //! Source: Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", IEEE LANMAN 2018; RFC 8289. The kernel's counterpart is
 //! `sch_cake`. Differences:
 //! - CoDel's law has an exact root (`codel/law.rs`); bulk turns are exact to 2^-16 byte, where the kernel throws dice.
-//! - A GSO packet is counted segment by segment on the link, with or without `split-gso`, and leaves whole: who queues it
-//!   here has no buffers to put its segments in.
+//! - A GSO packet that cannot be cut (`segment.rs`), as that for whose segments there are no buffers, is not dropped with
+//!   `split-gso` but leaves whole. On the link it is counted segment by segment in any case.
 //! - `nat` is said and shown; there is no connection tracking whose addresses could be looked up.
 //! - A packet takes its bytes and its descriptor of the memory limit, as in fq_codel.
 //! - Flows do not appear as classes, and no filter chooses queues.
@@ -35,6 +35,7 @@ use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::flow::{FlowHasher, dissect, flow_hash};
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::segment::segment;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Options, ParseError, Style, Words};
@@ -148,6 +149,57 @@ impl<A: Arch> Cake<A> {
     /// The rate that the link is thought to have.
     fn capacity(&self) -> u64 {
         if self.params.autorate { self.arrivals.estimate } else { self.params.bandwidth }
+    }
+
+    /// Queues a packet that stays as it is.
+    fn queue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let now = cx.clock.now();
+        let found = dissect(packet.data());
+        if packet.hash() == 0 {
+            packet.set_hash(flow_hash(packet.data()));
+        }
+        let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
+        let hash = packet.hash();
+        if self.params.wash {
+            classify::wash(&mut packet, &found);
+            packet.set_hash(hash);
+        }
+        if packet.protocol_offsets().is_none() {
+            packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
+        }
+        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts);
+        let wire = self.params.link.wire(&packet);
+        self.sizes.see(&wire);
+        if self.params.autorate
+            && let Some(rate) = self.arrivals.see(wire.bytes, now)
+        {
+            if self.shaper.pace.is_unlimited() {
+                self.shaper.restart(now);
+            }
+            self.set_rate(rate);
+        }
+        if self.len == 0 {
+            self.shaper.wake(now);
+        }
+        let tin = &mut self.tins[number];
+        if tin.len == 0 {
+            tin.next = tin.next.max(fine(now));
+        }
+        let index = tin.of(&keys);
+        packet.set_queued(now);
+        self.len += 1;
+        self.bytes += packet.len() as u64;
+        tin.push(index, packet, now);
+        let own = number * QUEUES + index;
+        self.longest.set(own, tin.size_of(index));
+        if self.params.ack_filter != AckFilter::Off {
+            self.filter(number, index, cx);
+        }
+        self.memory_most = self.memory_most.max(self.memory());
+        if self.memory() > self.memory_limit && self.shed(own, now, cx) {
+            return Verdict::Congested;
+        }
+        Verdict::Success
     }
 
     /// Drops from the longest queue until the memory limit holds. Returns whether `own` lost one.
@@ -273,54 +325,18 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         self.handle = handle;
     }
 
-    fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        let now = cx.clock.now();
-        let found = dissect(packet.data());
-        if packet.hash() == 0 {
-            packet.set_hash(flow_hash(packet.data()));
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        if !self.params.split_gso || packet.segs() == 1 {
+            return self.queue(packet, cx);
         }
-        let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
-        let hash = packet.hash();
-        if self.params.wash {
-            classify::wash(&mut packet, &found);
-            packet.set_hash(hash);
-        }
-        if packet.protocol_offsets().is_none() {
-            packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
-        }
-        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts);
-        let wire = self.params.link.wire(&packet);
-        self.sizes.see(&wire);
-        if self.params.autorate
-            && let Some(rate) = self.arrivals.see(wire.bytes, now)
-        {
-            if self.shaper.pace.is_unlimited() {
-                self.shaper.restart(now);
+        let mut verdict = Verdict::Success;
+        let mut segments = segment(packet, cx);
+        while let Some(segment) = segments.pop_front() {
+            if self.queue(segment, cx) != Verdict::Success {
+                verdict = Verdict::Congested;
             }
-            self.set_rate(rate);
         }
-        if self.len == 0 {
-            self.shaper.wake(now);
-        }
-        let tin = &mut self.tins[number];
-        if tin.len == 0 {
-            tin.next = tin.next.max(fine(now));
-        }
-        let index = tin.of(&keys);
-        packet.set_queued(now);
-        self.len += 1;
-        self.bytes += packet.len() as u64;
-        tin.push(index, packet, now);
-        let own = number * QUEUES + index;
-        self.longest.set(own, tin.size_of(index));
-        if self.params.ack_filter != AckFilter::Off {
-            self.filter(number, index, cx);
-        }
-        self.memory_most = self.memory_most.max(self.memory());
-        if self.memory() > self.memory_limit && self.shed(own, now, cx) {
-            return Verdict::Congested;
-        }
-        Verdict::Success
+        verdict
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

@@ -1,4 +1,4 @@
-//! Copies of packets: netem's `duplicate`.
+//! Copies of packets: netem's `duplicate`; and of their parts: the segments of a GSO packet (`segment.rs`).
 //!
 //! A qdisc that has a packet copied keeps the packet and leaves the copy with its caller ([`Cx::duplicate`]). When the call
 //! is over, whoever owns the queue hands the copy to the root of the tree ([`Cx::enqueue_copies`]), so that all
@@ -11,6 +11,8 @@
 //! sender's limit is charged for it, and it is on no flow's count of what is outstanding. Its latency is not sampled. It is
 //! counted as created ([`DeviceStats::created`](crate::stats::device::DeviceStats::created)). One that there is no buffer for
 //! is counted as created, and as dropped with the reason `NOMEM`.
+
+use std::ops::Range;
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
@@ -46,7 +48,7 @@ impl<A: Arch> Cx<'_, A> {
             return false;
         }
         **created += 1;
-        match cache.copy(packet) {
+        match cache.copy(packet, packet.len(), 0..0) {
             Ok(copy) => copies.push_back(copy),
             Err(_) => {
                 self.drops.add(DropReason::NoMem, 1);
@@ -54,6 +56,29 @@ impl<A: Arch> Cx<'_, A> {
             }
         }
         true
+    }
+
+    /// Copies of a packet's first `head` bytes, each with one of `parts` of it behind them: all, or none without buffers for
+    /// all. They are the caller's to queue.
+    pub(crate) fn parts(
+        &mut self,
+        packet: &Packet<A>,
+        head: usize,
+        parts: impl Iterator<Item = Range<usize>>,
+    ) -> Option<PacketList<A>> {
+        let Copying { cache, created, .. } = &mut self.copying;
+        let mut list = PacketList::new();
+        for part in parts {
+            match cache.copy(packet, head, part) {
+                Ok(copy) => list.push_back(copy),
+                Err(_) => {
+                    cache.free(&mut list);
+                    return None;
+                }
+            }
+        }
+        **created += list.len() as u64;
+        Some(list)
     }
 
     /// Whether what is enqueued is a copy, which is not copied again.

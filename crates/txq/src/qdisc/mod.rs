@@ -33,6 +33,7 @@ mod pfifo;
 mod pfifo_fast;
 mod prio;
 mod rate;
+mod segment;
 mod tbf;
 mod timed;
 mod wheel;

@@ -10,7 +10,7 @@ use crate::txqueue::TxCounters;
 pub struct DeviceStats {
     /// Packets handed in; a GSO packet is one.
     pub accepted: u64,
-    /// Copies that qdiscs have had made of packets (netem's `duplicate`).
+    /// Packets that qdiscs have made: copies (netem's `duplicate`), and of a GSO packet that was cut the segments but one.
     pub created: u64,
     /// Packets that the driver took and did not drop.
     pub sent: u64,

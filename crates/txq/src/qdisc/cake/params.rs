@@ -143,7 +143,7 @@ pub(super) struct Params {
     pub(super) wash: bool,
     pub(super) ingress: bool,
     pub(super) ack_filter: AckFilter,
-    /// Said and shown: segments are counted one by one, but leave together.
+    /// Whether GSO packets are cut.
     pub(super) split_gso: bool,
     /// In microseconds.
     pub(super) rtt: u32,

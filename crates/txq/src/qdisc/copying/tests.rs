@@ -24,7 +24,7 @@ fn a_copy_is_alike_and_its_own() {
     packet.set_cookie(9);
     packet.set_gso(50, 2);
     packet.set_protocol_offsets(14, 34, 0x800);
-    let copy = cache.copy(&packet).unwrap();
+    let copy = cache.copy(&packet, 0, 0..packet.len()).unwrap();
     let seen = |p: &crate::packet::Packet| {
         let numbers = [p.hash(), p.priority(), p.mark(), p.departure() as u32, p.cookie() as u32, p.segs()];
         (p.data().to_vec(), numbers, p.gso(), p.protocol_offsets(), p.headroom())
@@ -49,10 +49,10 @@ fn a_copy_fits_or_is_refused() {
     let mut cache = pool(FreeMode::Defer, 4).cache("small", 0);
     // 256 bytes and 128 of headroom.
     for (len, headroom) in [(100, 284), (256, 128), (300, 84), (384, 0)] {
-        let copy = cache.copy(&big.alloc(len).unwrap()).unwrap();
+        let copy = cache.copy(&big.alloc(len).unwrap(), len, 0..0).unwrap();
         assert_eq!((copy.len(), copy.headroom()), (len, headroom));
     }
-    assert!(matches!(cache.copy(&big.alloc(385).unwrap()), Err(AllocError::TooLong { .. })));
+    assert!(matches!(cache.copy(&big.alloc(385).unwrap(), 385, 0..0), Err(AllocError::TooLong { .. })));
 }
 
 /// A sender that has all of its packets on their way may have them copied, and gets no credit for the copies.
@@ -67,8 +67,8 @@ fn a_copy_is_charged_to_nobody() {
             [sender.alloc(9).unwrap(), sender.alloc(9).unwrap()].into_iter().collect();
         let mut copies = PacketList::new();
         for packet in packets.iter() {
-            copies.push_back(sender.copy(packet).unwrap());
-            copies.push_back(sender.copy(packet).unwrap());
+            copies.push_back(sender.copy(packet, 9, 0..0).unwrap());
+            copies.push_back(sender.copy(packet, 9, 0..0).unwrap());
         }
         assert!(sender.alloc(9).is_err());
         let mut half = PacketList::new();

@@ -37,6 +37,33 @@ fn what_is_held_back_says_when_it_leaves() {
     assert_eq!(tbf.qdisc.next_event(), None);
 }
 
+/// A GSO packet that is longer than the bucket is cut; segments that are too long, too, are dropped.
+#[test]
+fn what_is_too_long_is_cut() {
+    let mut tbf = Virtual::new("tbf rate 8mbit burst 1000 limit 10000");
+    let mut frame = Vec::new();
+    let builder = etherparse::PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    builder.udp(5, 6).write(&mut frame, &[7; 1800]).unwrap();
+    for (size, segs, verdict, left) in [
+        (900, 2, Verdict::Success, vec![(0, 942), (0, 942)]),
+        (1000, 2, Verdict::Congested, vec![(1, 842)]),
+        (1700, 2, Verdict::Congested, vec![(2, 142)]),
+        (0, 1, Verdict::Drop, vec![]),
+    ] {
+        let mut packet = tbf.packet(frame.len(), 0);
+        packet.data_mut().copy_from_slice(&frame);
+        packet.set_gso(size, segs);
+        assert_eq!(tbf.with(|q, cx| q.enqueue(packet, cx)), verdict);
+        let mut out = Vec::new();
+        while tbf.qdisc.qlen() > 0 {
+            out.extend(tbf.dequeue(9));
+            tbf.now += 1_000_000;
+        }
+        assert_eq!(out, left);
+    }
+    assert_eq!((tbf.created, tbf.qdisc.stats().drops), (3, 3));
+}
+
 /// With a peak rate a burst leaves at that rate, packet by packet, and not at once.
 #[test]
 fn a_peak_rate_bounds_the_burst() {

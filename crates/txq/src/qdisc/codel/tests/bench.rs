@@ -23,6 +23,8 @@ pub(in crate::qdisc) struct Bench {
     pub(in crate::qdisc) to_free: PacketList,
     pub(in crate::qdisc) drops: DropCounts,
     pub(in crate::qdisc) numbers: u64,
+    /// Packets that the qdisc made.
+    pub(in crate::qdisc) created: u64,
 }
 
 impl Bench {
@@ -39,13 +41,13 @@ impl Bench {
             panic!("{text} holds no packets")
         };
         let (to_free, drops) = (PacketList::new(), DropCounts::default());
-        Self { qdisc, cache, now: 1000 * MS, to_free, drops, numbers: 0 }
+        Self { qdisc, cache, now: 1000 * MS, to_free, drops, numbers: 0, created: 0 }
     }
 
     pub(in crate::qdisc) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
-        let (mut copies, mut created) = (PacketList::new(), 0);
-        let copying = Copying::new(&mut self.cache, &mut copies, &mut created);
+        let mut copies = PacketList::new();
+        let copying = Copying::new(&mut self.cache, &mut copies, &mut self.created);
         let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
         f(&mut *self.qdisc, &mut cx)
     }
