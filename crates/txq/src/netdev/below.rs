@@ -62,7 +62,8 @@ impl<A: Arch> Shared<A> {
     ) -> Result<(Class, Handle, &'static str), ParseError> {
         let found = self.with_qdisc(tree, major, cx, |qdisc, _| {
             let classes = qdisc.classes().ok_or(())?;
-            let minors = classes.minors();
+            let mut minors = classes.minors();
+            minors.retain(|&minor| classes.find(minor).is_some());
             let leaf = classes.find(minor).map(|minor| {
                 let leaf = classes.leaf(minor).map(|(leaf, _)| (leaf.handle(), leaf.qdisc().kind()));
                 (minor, leaf)
@@ -81,7 +82,10 @@ impl<A: Arch> Shared<A> {
             Some((_, Ok((None, minors)))) => {
                 let names: Vec<_> = minors.iter().map(|minor| format!("{major}{minor:x}")).collect();
                 let error = ParseError::new("Error: Specified class not found.");
-                Err(error.with_remedy(format!("there are {}", names.join(", "))))
+                Err(error.with_remedy(match names.is_empty() {
+                    true => format!("qdisc {major} has no class that takes a qdisc"),
+                    false => format!("there are {}", names.join(", ")),
+                }))
             }
             Some((_, Ok((Some((minor, None)), _)))) => {
                 let error = ParseError::new("RTNETLINK answers: Invalid argument");

@@ -7,18 +7,24 @@
 //! (`cake/flows.rs`); COBALT drops from or marks queues that stand (`cake/cobalt.rs`), as `QDISC_CONGESTED` or `CAKE_FLOOD`.
 //! Beyond the memory limit the longest queue loses packets from its head, as `QDISC_OVERLIMIT`.
 //!
+//! A filter may say a packet's flow and hosts instead, by the minor and the major number of its class, from 1 to 1024
+//! (`classid 3:5`); its tin is said by a priority that is a class of this qdisc, or by its mark (`fwmark`).
+//!
 //! Source: Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", IEEE LANMAN 2018; RFC 8289. The kernel's counterpart is
 //! `sch_cake`. Differences:
 //! - CoDel's law has an exact root (`codel/law.rs`); bulk turns are exact to 2^-16 byte, where the kernel throws dice.
 //! - A GSO packet that cannot be cut (`segment.rs`), as that for whose segments there are no buffers, is not dropped with
 //!   `split-gso` but leaves whole. On the link it is counted segment by segment in any case.
-//! - `nat` is said and shown; there is no connection tracking whose addresses could be looked up.
+//! - `nat` is said and shown, and has no effect: there is no connection tracking whose addresses could be looked up. A
+//!   program that knows them can tell hosts and flows by a classifier of its own
+//!   ([`NetDev::add_classifier`](crate::NetDev::add_classifier)).
 //! - A packet takes its bytes and its descriptor of the memory limit, as in fq_codel.
-//! - Flows do not appear as classes, and no filter chooses queues.
+//! - What a flow's acknowledgements lose to the filter is not among the drops that `tc class show` tells of it.
 //! - A changed number of tins drops what the tins that are gone had queued.
 
 mod ack;
 mod autorate;
+mod classes;
 mod classify;
 mod cobalt;
 mod counters;
@@ -33,8 +39,10 @@ mod tins;
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
+use crate::filter::Filters;
 use crate::flow::{FlowHasher, dissect, flow_hash};
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::child::Classes;
 use crate::qdisc::segment::segment;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
@@ -44,7 +52,7 @@ use autorate::Arrivals;
 use cobalt::Random;
 use counters::Sizes;
 use flows::{MAX_CHARGE, Tin};
-use hash::{Keys, QUEUES};
+use hash::{Keys, QUEUES, Said};
 use longest::Longest;
 use params::{AckFilter, Params};
 use shaper::{Pace, Shaper, fine};
@@ -80,6 +88,7 @@ struct Cake<A: Arch> {
     sizes: Sizes,
     arrivals: Arrivals,
     stats: QdiscStats,
+    filters: Filters<A>,
     hosts: FlowHasher,
     random: Random,
     /// When the packet that was held back may leave.
@@ -103,6 +112,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         sizes: Sizes::NONE,
         arrivals: Arrivals::default(),
         stats: QdiscStats::default(),
+        filters: Filters::new(),
         hosts: FlowHasher::new(HOST_KEY, false),
         random: Random::new(),
         next: None,
@@ -160,6 +170,10 @@ impl<A: Arch> Cake<A> {
         }
         let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
         let hash = packet.hash();
+        let said = match self.filters.is_empty() {
+            true => Said::default(),
+            false => self.filters.classify(&packet).map_or_else(Said::default, Said::of),
+        };
         if self.params.wash {
             classify::wash(&mut packet, &found);
             packet.set_hash(hash);
@@ -167,7 +181,7 @@ impl<A: Arch> Cake<A> {
         if packet.protocol_offsets().is_none() {
             packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
         }
-        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts);
+        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts, said);
         let wire = self.params.link.wire(&packet);
         self.sizes.see(&wire);
         if self.params.autorate
@@ -388,6 +402,14 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
 
     fn next_event(&self) -> Option<Nanos> {
         self.next
+    }
+
+    fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
+        Some(self)
+    }
+
+    fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
+        (class == 0).then_some(&mut self.filters)
     }
 }
 

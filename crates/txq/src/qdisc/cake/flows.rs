@@ -48,6 +48,8 @@ struct Flow<A: Arch> {
     state: State,
     /// It has packets of more than one flow.
     shared: bool,
+    /// Packets dropped.
+    drops: u64,
 }
 
 impl<A: Arch> Linked for Flow<A> {
@@ -60,6 +62,20 @@ impl<A: Arch> Linked for Flow<A> {
 #[inline]
 fn size<A: Arch>(queue: &PacketList<A>) -> u64 {
     queue.bytes() + queue.len() as u64
+}
+
+/// A flow's counters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) drops: u64,
+    pub(super) backlog: u64,
+    pub(super) qlen: usize,
+    /// In bytes.
+    pub(super) deficit: i64,
+    /// Of CoDel's law.
+    pub(super) count: u32,
+    /// BLUE's, of 2^32.
+    pub(super) chance: u32,
 }
 
 /// Flows that are in a tin because of a host.
@@ -104,6 +120,7 @@ impl<A: Arch> Tin<A> {
             dst: NONE,
             state: State::Idle,
             shared: false,
+            drops: 0,
         };
         Self {
             share,
@@ -127,6 +144,24 @@ impl<A: Arch> Tin<A> {
     /// Flows that do not listen.
     pub(super) fn unresponsive(&self) -> usize {
         self.flows.iter().filter(|flow| flow.blue.is_active()).count()
+    }
+
+    /// The queues that have a flow: with packets, or on a list still.
+    pub(super) fn active(&self) -> impl Iterator<Item = usize> {
+        (0..QUEUES).filter(|&index| self.flows[index].state != State::Idle)
+    }
+
+    /// What is to be seen of a queue.
+    pub(super) fn look(&self, index: usize) -> Look {
+        let Flow { queue, law, blue, deficit, drops, .. } = &self.flows[index];
+        Look {
+            drops: *drops,
+            backlog: queue.bytes(),
+            qlen: queue.len(),
+            deficit: deficit >> FRACTION,
+            count: law.count(),
+            chance: blue.chance(),
+        }
     }
 
     /// How long a flow's queue is: its bytes, and one for each packet, so that only an empty one has none.
@@ -245,6 +280,8 @@ impl<A: Arch> Tin<A> {
             }
             let waited = law.ldelay;
             touched(index, size(queue));
+            let taken = before.0 - queue.len() - usize::from(packet.is_some());
+            self.flows[index].drops += taken as u64;
             self.settle(index, before);
             if let Some(packet) = packet {
                 let bytes = link.wire(&packet).bytes;
@@ -269,6 +306,7 @@ impl<A: Arch> Tin<A> {
         let flow = &mut self.flows[index];
         let mut packet = flow.queue.pop_front()?;
         packet.take_queued();
+        flow.drops += 1;
         flow.law.dropped(1);
         flow.blue.overflow(now, self.share.goal.target);
         self.len -= 1;

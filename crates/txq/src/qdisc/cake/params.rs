@@ -138,7 +138,7 @@ pub(super) struct Params {
     pub(super) autorate: bool,
     pub(super) diffserv: Diffserv,
     pub(super) flows: FlowMode,
-    /// Said and shown; there are no translations to look up.
+    /// Said and shown, without effect: there are no translations to look up.
     pub(super) nat: bool,
     pub(super) wash: bool,
     pub(super) ingress: bool,

@@ -1,5 +1,6 @@
 //! cake against tc, the paper and arithmetic, in virtual time.
 
+mod classes;
 mod frames;
 mod headers;
 mod random;

@@ -113,3 +113,23 @@ fn a_leaf_is_exchanged() {
     assert_eq!([tbf.enqueue(92, 0), tbf.enqueue(92, 0)], [Verdict::Success, Verdict::Drop]);
     assert_eq!(tbf.qdisc.stats().drops, 4);
 }
+
+/// What `tc -r` prints of the same.
+#[test]
+fn raw_numbers_are_ticks() {
+    for (text, shown) in [
+        ("rate 1mbit burst 10k limit 10k", "rate 1Mbit burst 10Kb [00138800] lat 0us limit 10Kb "),
+        (
+            "rate 1mbit burst 10k latency 5ms peakrate 2mbit mtu 2000",
+            "rate 1Mbit burst 10Kb [00138800] peakrate 2Mbit minburst 2000b [0001e848] lat 5ms limit 3250b ",
+        ),
+    ] {
+        let options =
+            Virtual::new(&format!("tbf {text}")).qdisc.options(Style { raw: true, ..Style::default() });
+        assert_eq!(options.text(), shown);
+        assert_eq!(options.json()["burst_raw"], "138800");
+    }
+    let details = Style { raw: true, details: true, ..Style::default() };
+    let text = Virtual::new("tbf rate 1mbit burst 10k limit 10k").qdisc.options(details).text().to_owned();
+    assert_eq!(text, "rate 1Mbit burst 10Kb/1 mpu 0b [00138800] lat 0us limit 10Kb linklayer ethernet ");
+}
