@@ -1,6 +1,7 @@
 //! Copies of packets (netem's `duplicate`) on a device: every one is sent, dropped or queued, and counted, whoever
 //! makes it.
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod device;
 
 use device::{Wires, assert_conserved, pool};

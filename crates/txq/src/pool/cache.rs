@@ -1,7 +1,6 @@
 //! A sender's own stock of buffers: what it allocates from and frees to without an atomic operation
 //! (`napi_skb_cache`, and DPDK's mempool cache).
 
-use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +14,7 @@ use crate::pool::Shared;
 use crate::pool::account::{Word, since};
 use crate::pool::home::Home;
 use crate::pool::retired::{Run, Sorted, retire};
-use crate::pool::slot::{Body, Slot};
+use crate::pool::slot::Slot;
 use crate::pool::store::FreeMode;
 
 /// Buffers that a cache holds at most (`NAPI_SKB_CACHE_SIZE`); fewer in a small pool, a 32nd of its buffers.
@@ -56,7 +55,7 @@ pub enum AllocError {
 
 /// One sender's stock. Dropping it gives every buffer it holds back to the pool.
 pub struct Cache<A: Arch = Native> {
-    shared: Arc<Shared<A>>,
+    pub(super) shared: Arc<Shared<A>>,
     home: NonNull<Home<A>>,
     /// Free buffers, the hottest last.
     pub(super) stack: Vec<NonNull<Slot<A>>>,
@@ -159,61 +158,6 @@ impl<A: Arch> Cache<A> {
             got += take;
         }
         Ok(got)
-    }
-
-    /// A copy of a packet, of this pool or another, with as much of its headroom as fits: of its first `head` bytes and of
-    /// `part` of its bytes behind them. It is out of a stock like any other, but counts for nobody: the limit is not
-    /// asked, and who frees it returns no credit.
-    ///
-    /// # Panics
-    /// The packet does not have these bytes.
-    pub(crate) fn copy(
-        &mut self,
-        of: &Packet<A>,
-        head: usize,
-        part: Range<usize>,
-    ) -> Result<Packet<A>, AllocError> {
-        let (head, part) = (&of.data()[..head], &of.data()[part]);
-        let len = head.len() + part.len();
-        let space = self.shared.room + usize::from(self.shared.headroom);
-        if len > space {
-            return Err(self.too_long(len));
-        }
-        if self.home().is_kicked() {
-            self.empty_inbox();
-        }
-        if self.stack.is_empty() {
-            self.restock()?;
-        }
-        let home = ptr::from_ref(self.shared.memory.homes.nobody(&self.shared.memory.store));
-        let slot = self.stack.pop().expect("restocked");
-        // SAFETY: a buffer on the stack is ours alone.
-        let s = unsafe { slot.as_ref() };
-        s.check.out(home);
-        of.body(|from| {
-            s.body.with_mut(|b| {
-                // SAFETY: as above.
-                let b = unsafe { &mut *b };
-                *b = Body {
-                    data: b.data,
-                    home,
-                    stamp: 0,
-                    off: from.off.min(u16::try_from(space - len).unwrap_or(u16::MAX)),
-                    reason: DropReason::NotSpecified,
-                    flags: from.flags & !Body::<A>::COUNTED,
-                    ..*from
-                };
-                b.len = len as u32;
-                // SAFETY: `off + len` is within this buffer, which is not the packet's.
-                unsafe {
-                    let data = b.data.add(b.off.into());
-                    ptr::copy_nonoverlapping(head.as_ptr(), data, head.len());
-                    ptr::copy_nonoverlapping(part.as_ptr(), data.add(head.len()), part.len());
-                }
-            });
-        });
-        // SAFETY: the one handle to this buffer.
-        Ok(unsafe { Packet::from_slot(slot) })
     }
 
     #[inline]
@@ -348,7 +292,7 @@ impl<A: Arch> Cache<A> {
 
     /// Gets buffers onto the empty stack: what came home, what is in stock, what others have.
     #[cold]
-    fn restock(&mut self) -> Result<(), AllocError> {
+    pub(super) fn restock(&mut self) -> Result<(), AllocError> {
         let word = self.home().account().read();
         if word.backlog() > 0 {
             self.empty_inbox();
@@ -377,7 +321,7 @@ impl<A: Arch> Cache<A> {
 
     /// Takes the buffers that others freed for us.
     #[cold]
-    fn empty_inbox(&mut self) -> Word {
+    pub(super) fn empty_inbox(&mut self) -> Word {
         // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
         let home = unsafe { self.home.as_ref() };
         if home.answer_kick() {
@@ -425,7 +369,7 @@ impl<A: Arch> Cache<A> {
     }
 
     #[cold]
-    fn too_long(&self, len: usize) -> AllocError {
+    pub(super) fn too_long(&self, len: usize) -> AllocError {
         AllocError::TooLong { pool: self.shared.name.clone(), len, room: self.shared.room }
     }
 }

@@ -154,8 +154,8 @@ pub trait Qdisc<A: Arch = Native>: Send {
         }
     }
 
-    /// Whether it has packets copied, for a kind that can do so. Of one tree, one qdisc may that does
-    /// ([`copying`](crate::qdisc::copying)).
+    /// Whether it has packets copied ([`Cx::duplicate`]), for a kind that can do so. One that does must be the only one of
+    /// its tree that could.
     fn copies(&self) -> Option<bool> {
         None
     }

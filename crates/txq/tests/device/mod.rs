@@ -47,7 +47,6 @@ impl Wire {
     }
 
     /// Gives up what is complete and was not reaped.
-    #[allow(dead_code, reason = "not all tests leave something")]
     pub(crate) fn forget(&mut self) {
         self.completing.clear();
     }

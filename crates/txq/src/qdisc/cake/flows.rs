@@ -8,6 +8,8 @@
 //! looking at each flow. So the rounds are a calendar: a flow that has spent its turn is put into the round in which it will
 //! have something to spend again, and rounds in which nobody has are skipped by looking for the next bit.
 
+mod look;
+
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
@@ -18,6 +20,8 @@ use crate::qdisc::cake::rounds::{Linked, List, NONE, ROUNDS, Rounds};
 use crate::qdisc::cake::shaper::{Fine, Link};
 use crate::qdisc::cake::tins::Share;
 use crate::qdisc::codel::law::{Counts, Law};
+
+pub(super) use look::Look;
 
 /// Bits of a fraction of a byte of a deficit.
 const FRACTION: u32 = 16;
@@ -62,20 +66,6 @@ impl<A: Arch> Linked for Flow<A> {
 #[inline]
 fn size<A: Arch>(queue: &PacketList<A>) -> u64 {
     queue.bytes() + queue.len() as u64
-}
-
-/// A flow's counters.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
-    pub(super) drops: u64,
-    pub(super) backlog: u64,
-    pub(super) qlen: usize,
-    /// In bytes.
-    pub(super) deficit: i64,
-    /// Of CoDel's law.
-    pub(super) count: u32,
-    /// BLUE's, of 2^32.
-    pub(super) chance: u32,
 }
 
 /// Flows that are in a tin because of a host.
@@ -144,24 +134,6 @@ impl<A: Arch> Tin<A> {
     /// Flows that do not listen.
     pub(super) fn unresponsive(&self) -> usize {
         self.flows.iter().filter(|flow| flow.blue.is_active()).count()
-    }
-
-    /// The queues that have a flow: with packets, or on a list still.
-    pub(super) fn active(&self) -> impl Iterator<Item = usize> {
-        (0..QUEUES).filter(|&index| self.flows[index].state != State::Idle)
-    }
-
-    /// What is to be seen of a queue.
-    pub(super) fn look(&self, index: usize) -> Look {
-        let Flow { queue, law, blue, deficit, drops, .. } = &self.flows[index];
-        Look {
-            drops: *drops,
-            backlog: queue.bytes(),
-            qlen: queue.len(),
-            deficit: deficit >> FRACTION,
-            count: law.count(),
-            chance: blue.chance(),
-        }
     }
 
     /// How long a flow's queue is: its bytes, and one for each packet, so that only an empty one has none.
