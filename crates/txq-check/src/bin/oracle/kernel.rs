@@ -40,7 +40,7 @@ pub(crate) fn missing() -> Option<String> {
 pub(crate) fn run(scripts: &[Script], deep: bool) -> Result<Outcome> {
     let folder = Folder::new()?;
     folder.fill(scripts)?;
-    let limit = Duration::from_secs(if deep { 1800 } else { 50 });
+    let limit = Duration::from_secs(if deep { 1800 } else { 90 });
     let console = boot(&folder.0, limit)?;
     let Ok(records) = fs::read_to_string(folder.0.join(RECORDS)) else {
         let last: Vec<_> = console.lines().rev().take(3).collect();
