@@ -67,6 +67,37 @@ fn a_copy_enters_at_the_root() {
     assert_conserved(&dev);
 }
 
+/// Where a batch is handed on by classes, what a copy interrupts keeps its place: each class's packets leave in order, and
+/// none is lost.
+#[test]
+fn a_batch_goes_on_where_a_copy_interrupted_it() {
+    const CLASSES: [u32; 10] = [1, 2, 2, 1, 2, 1, 1, 2, 2, 2];
+    let trees: [(&str, &[&str]); 3] = [
+        ("prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0", &[]),
+        ("drr", &["classid 1:1 drr", "classid 1:2 drr"]),
+        ("htb", &["classid 1:1 htb rate 8gbit", "classid 1:2 htb rate 8gbit"]),
+    ];
+    for (root, classes) in trees {
+        let wires = Wires::new(1, None);
+        let dev = builder(&wires).qdisc(&format!("handle 1: {root}")).build().unwrap();
+        classes.iter().for_each(|class| dev.add_class(&format!("parent 1: {class}")).unwrap());
+        dev.add_qdisc("parent 1:2 handle 2: netem duplicate 100%").unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let mut batch = packets(&mut sender, 0..10);
+        batch.for_each_mut(|packet| packet.set_priority(1 << 16 | CLASSES[packet.cookie() as usize]));
+        assert_eq!(sender.xmit_batch(&mut batch), Verdict::Success, "{root}");
+        while !dev.is_idle() {
+            worker.poll();
+        }
+        let sent = wires.at(0).sent();
+        let of = |class: u32| sent.iter().copied().filter(move |&n| CLASSES[n as usize] == class);
+        assert_eq!(of(1).collect::<Vec<_>>(), [0, 3, 5, 6], "{root}");
+        assert_eq!(of(2).collect::<Vec<_>>(), [1, 1, 2, 2, 4, 4, 7, 7, 8, 8, 9, 9], "{root}");
+        let stats = assert_conserved(&dev);
+        assert_eq!((stats.accepted, stats.created, stats.sent), (10, 6, 16), "{root}");
+    }
+}
+
 /// No buffer for a copy: it is created and dropped on paper.
 #[test]
 fn a_copy_without_a_buffer_is_counted() {
