@@ -85,6 +85,8 @@ pub(crate) struct Report {
 /// Sums over all devices.
 pub(crate) struct Totals {
     pub(crate) accepted: u64,
+    /// Copies that qdiscs made.
+    pub(crate) created: u64,
     pub(crate) sent: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) dropped: DropCounts,
@@ -110,6 +112,7 @@ impl Totals {
         }
         Self {
             accepted: sum(|s| s.accepted),
+            created: sum(|s| s.created),
             sent: sum(|s| s.sent),
             bytes_sent: sum(|s| s.bytes_sent),
             dropped,
@@ -120,9 +123,9 @@ impl Totals {
         }
     }
 
-    /// What is handed in and in none of the other counts: always 0, or the path has lost or made packets.
+    /// What is handed in or copied and in none of the other counts: always 0, or the path has lost or made packets.
     fn astray(&self) -> i128 {
-        i128::from(self.accepted)
+        i128::from(self.accepted) + i128::from(self.created)
             - i128::from(self.sent)
             - i128::from(self.dropped.total())
             - i128::from(self.queued)

@@ -72,6 +72,12 @@ pub struct DeviceInfo {
 pub trait Driver<A: Arch = Native>: Send {
     /// What it is.
     fn info(&self) -> DeviceInfo;
+    /// How long before its departure time ([`Packet::departure`](crate::packet::Packet::departure)) the device takes a packet
+    /// and keeps it, in nanoseconds; 0 for one that sends at once what it is given (`max_pacing_offload_horizon`). fq's
+    /// `offload_horizon` makes use of it.
+    fn pacing_horizon(&self) -> Nanos {
+        0
+    }
     /// Opens a txq, from 0 on, each once.
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>>;
 }

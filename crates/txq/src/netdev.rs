@@ -100,7 +100,7 @@ impl<A: Arch> NetDev<A> {
         &self.shared.pool
     }
 
-    /// The counters. At any time `accepted = sent + dropped + queued`.
+    /// The counters. At any time `accepted + created = sent + dropped + queued`.
     pub fn stats(&self) -> DeviceStats {
         self.shared.stats()
     }
@@ -126,10 +126,10 @@ impl<A: Arch> NetDev<A> {
         let idle = self.is_idle();
         let stats = self.stats();
         let accounted = stats.sent + stats.dropped.total() + stats.queued;
-        if stats.accepted != accounted {
+        if stats.accepted + stats.created != accounted {
             return Err(format!(
-                "accepted {} is not sent + dropped + queued {accounted}: {stats:?}",
-                stats.accepted
+                "accepted {} + created {} is not sent + dropped + queued {accounted}: {stats:?}",
+                stats.accepted, stats.created
             ));
         }
         if idle && self.is_idle() {

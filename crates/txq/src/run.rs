@@ -13,7 +13,7 @@ use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::{Root, Shared};
 use crate::packet::PacketList;
-use crate::qdisc::{Cx, Verdict};
+use crate::qdisc::Verdict;
 use crate::sync::contention::HandOff;
 use crate::txqueue::Transmitted;
 
@@ -22,7 +22,7 @@ mod gate;
 mod relay;
 mod unwind;
 
-pub(crate) use self::core::Core;
+pub(crate) use self::core::{Core, CoreCounters};
 pub(crate) use gate::Gate;
 pub(crate) use relay::forward;
 use unwind::{Back, Direct, InDriver, InQdisc};
@@ -129,16 +129,23 @@ fn admit<A: Arch>(
     }
     A::spend(Work::Enqueue(n as usize));
     core.touch_qdisc();
-    let before = cx.to_free.len();
     let mut in_qdisc = InQdisc { core, batch, back: Back::ToQdisc };
     let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;
-    let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut counters.drops };
-    let qdisc = qdisc.as_mut().expect("noqueue admits nothing");
+    let mut qcx = cx.for_qdisc(counters);
+    let qdisc = &mut **qdisc.as_mut().expect("noqueue admits nothing");
     let verdict = if n == 1 {
-        qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx)
+        let verdict = qdisc.enqueue(batch.pop_front().expect("one packet"), &mut qcx);
+        qcx.enqueue_copies(qdisc);
+        verdict
     } else {
-        qdisc.enqueue_batch(batch, &mut qcx);
-        match (cx.to_free.len() - before) as u64 {
+        let mut dropped = 0;
+        while !batch.is_empty() {
+            let before = qcx.to_free.len();
+            qdisc.enqueue_batch(batch, &mut qcx);
+            dropped += (qcx.to_free.len() - before) as u64;
+            qcx.enqueue_copies(qdisc);
+        }
+        match dropped {
             0 => Verdict::Success,
             dropped if dropped == n => Verdict::Drop,
             _ => Verdict::Congested,

@@ -166,7 +166,7 @@ fn shown_as_tc_shows_it() {
     for case in &CASES {
         for iec in [false, true] {
             let dev = builder(&format!("handle 1: mqprio {}", case.text)).unwrap();
-            let style = Style { iec, details: false };
+            let style = Style { iec, ..Style::default() };
             let shown = dev.qdiscs(style);
             assert_eq!(shown[0].options.json().to_string(), case.json, "as `tc -j qdisc show` printed it");
             std::fs::write(&file, message(case)).unwrap();

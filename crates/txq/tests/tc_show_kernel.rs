@@ -64,7 +64,7 @@ fn check(netns: &Netns, what: &str) -> QdiscStats {
     for iec in [&[][..], &["-iec"]] {
         for stats in [&[][..], &["-s"]] {
             for place in [&["qdisc", "show"][..], &["qdisc", "show", "dev", DEV]] {
-                let style = Style { iec: !iec.is_empty(), details: false };
+                let style = Style { iec: !iec.is_empty(), ..Style::default() };
                 let (text, json) = still(netns, &[iec, stats].concat(), place);
                 let qdiscs = infos(&json, style);
                 assert_eq!(show_text(&qdiscs, !stats.is_empty()), text, "{what}: text");

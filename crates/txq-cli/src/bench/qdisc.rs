@@ -117,7 +117,7 @@ fn work(lab: &Lab, time: Duration, text: &str, by: By, flows: u64, batch: u64) -
     }
     let before = resident();
     // A device of the usual size, whose queues hold all that is to be queued.
-    let env = Env { tx_queue_len: 1000 + buffers, mtu: 1514, txqs: 1 };
+    let env = Env { tx_queue_len: 1000 + buffers, mtu: 1514, txqs: 1, pacing_horizon: 0 };
     let mut qdisc = Alone::new(text, &env).map_err(refused(text))?;
     qdisc.enqueue(&mut packets, &mut cache);
     let memory = resident().zip(before).map(|(after, before)| after.saturating_sub(before));

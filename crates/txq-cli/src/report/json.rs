@@ -46,6 +46,7 @@ fn part(device: &Device, seconds: f64) -> Value {
 fn totals(object: &mut Map<String, Value>, all: &Totals, seconds: f64) {
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("accepted", json!(all.accepted));
+    put("copied", json!(all.created));
     put("sent", json!(all.sent));
     let dropped = all.dropped.iter().map(|(reason, packets)| (reason.name().to_owned(), json!(packets)));
     put("dropped", Value::Object(dropped.collect()));

@@ -90,8 +90,11 @@ fn sums(text: &mut String, all: &Totals, seconds: f64) {
         let _ = writeln!(text, "            waited {} times for a buffer", account.held);
     }
     let (accepted, sent, dropped, queued) = (all.accepted, all.sent, all.dropped.total(), all.queued);
-    let _ =
-        write!(text, "packets     accepted {accepted} = sent {sent} + dropped {dropped} + queued {queued}");
+    let _ = write!(text, "packets     accepted {accepted}");
+    if all.created > 0 {
+        let _ = write!(text, " + copied {}", all.created);
+    }
+    let _ = write!(text, " = sent {sent} + dropped {dropped} + queued {queued}");
     let _ = match all.astray() {
         0 => writeln!(text),
         astray => writeln!(text, " + ASTRAY {astray}: this is a bug of txq"),

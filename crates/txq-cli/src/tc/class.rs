@@ -130,7 +130,7 @@ impl<'a> Filter<'a> {
 /// Lists them; those of no device where none is named, as tc does.
 pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
-    let style = Style { iec: show.iec, details: show.details };
+    let style = Style { iec: show.iec, details: show.details, raw: show.raw };
     let mut listed = match filter.dev {
         Some(name) => listed(devices, name, |dev| dev.classes_info(style))?,
         None => Vec::new(),

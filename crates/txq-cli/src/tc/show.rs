@@ -90,7 +90,7 @@ fn handle(text: &str) -> Result<Handle, ParseError> {
 /// Lists them.
 pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
-    let style = Style { iec: show.iec, details: show.details };
+    let style = Style { iec: show.iec, details: show.details, raw: show.raw };
     let listed = match filter.dev {
         Some(name) => {
             let of = listed(devices, name, |dev| dev.qdiscs(style))?;

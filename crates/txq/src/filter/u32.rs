@@ -199,7 +199,8 @@ impl U32 {
     pub(super) fn rules(&self, style: Style) -> Vec<Options> {
         let table = self.printed_table();
         let mut head = Options::new(style);
-        head.put("fh", format!("{table:x}:"), format_args!("fh {table:x}:"));
+        let handle = format!("{table:x}:{}", raw(table, 0, style));
+        head.put("fh", handle.as_str(), format_args!("fh {handle}"));
         head.put("ht_divisor", 1, "ht divisor 1").end_blank();
         std::iter::once(head)
             .chain(self.rules.iter().map(|(&node, rule)| show(table, node, rule, style)))
@@ -219,9 +220,14 @@ fn word_at(data: &[u8], network: usize, offset: i32) -> Option<u32> {
     Some(u32::from_be_bytes(word))
 }
 
+/// The handle as one number, for who wants it.
+fn raw(table: u32, node: u32, style: Style) -> String {
+    if style.raw { format!("[{:08x}]", table << 20 | node) } else { String::new() }
+}
+
 fn show(table: u32, node: u32, rule: &Entry, style: Style) -> Options {
     let mut options = Options::new(style);
-    let handle = format!("{table:x}::{node:x}");
+    let handle = format!("{table:x}::{node:x}{}", raw(table, node, style));
     options.put("fh", handle.as_str(), format_args!("fh {handle}")).number("order", node.into());
     options.put("key_ht", format!("{table:x}"), format_args!("key ht {table:x}")).put("bkt", "0", "bkt 0");
     if let Some(class) = rule.class {

@@ -4,6 +4,7 @@ use super::tree::Tree;
 use super::{Root, Shared};
 use crate::arch::Arch;
 use crate::ctx::Ctx;
+use crate::qdisc::copying::Others;
 use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, ParseError, QdiscInfo, Style, Words};
 
@@ -61,7 +62,8 @@ impl<A: Arch> Shared<A> {
     ) -> Result<(Class, Handle, &'static str), ParseError> {
         let found = self.with_qdisc(tree, major, cx, |qdisc, _| {
             let classes = qdisc.classes().ok_or(())?;
-            let minors = classes.minors();
+            let mut minors = classes.minors();
+            minors.retain(|&minor| classes.find(minor).is_some());
             let leaf = classes.find(minor).map(|minor| {
                 let leaf = classes.leaf(minor).map(|(leaf, _)| (leaf.handle(), leaf.qdisc().kind()));
                 (minor, leaf)
@@ -80,7 +82,10 @@ impl<A: Arch> Shared<A> {
             Some((_, Ok((None, minors)))) => {
                 let names: Vec<_> = minors.iter().map(|minor| format!("{major}{minor:x}")).collect();
                 let error = ParseError::new("Error: Specified class not found.");
-                Err(error.with_remedy(format!("there are {}", names.join(", "))))
+                Err(error.with_remedy(match names.is_empty() {
+                    true => format!("qdisc {major} has no class that takes a qdisc"),
+                    false => format!("there are {}", names.join(", ")),
+                }))
             }
             Some((_, Ok((Some((minor, None)), _)))) => {
                 let error = ParseError::new("RTNETLINK answers: Invalid argument");
@@ -116,6 +121,21 @@ impl<A: Arch> Shared<A> {
         }
     }
 
+    /// The qdiscs of a class's tree that could copy packets, but for the class's own leaf.
+    pub(super) fn others(&self, tree: &Tree, class: Class, cx: &mut Ctx<'_, A>) -> Others {
+        let Some((index, ())) = self.with_qdisc(tree, class.parent, cx, |_, _| ()) else {
+            return Others::default();
+        };
+        let mut others = None;
+        for (root, own) in self.owned(tree).filter(|(root, _)| root.index == index) {
+            root.with_core(self, |core| {
+                let leaf = Some((class.parent, class.minor));
+                others = core.with_qdisc(cx, |qdisc, _| Others::of(qdisc, own, leaf));
+            });
+        }
+        others.unwrap_or_default()
+    }
+
     /// Calls `f` with a class's leaf.
     fn with_leaf<R>(
         &self,
@@ -144,8 +164,12 @@ impl<A: Arch> Shared<A> {
         words: &Words<'_>,
         cx: &mut Ctx<'_, A>,
     ) -> Result<(), ParseError> {
-        let change =
-            |leaf: &mut dyn Qdisc<A>, cx: &mut Cx<'_, A>| leaf.change(&mut words.clone(), &tree.env, cx);
+        let others = self.others(tree, class, cx);
+        let change = |leaf: &mut dyn Qdisc<A>, cx: &mut Cx<'_, A>| {
+            // What is below it stays.
+            cx.copying.others = others.and(Others::below(leaf, Handle::UNSPEC));
+            leaf.change(&mut words.clone(), &tree.env, cx)
+        };
         self.with_leaf(tree, class, cx, change).unwrap_or(Ok(()))
     }
 

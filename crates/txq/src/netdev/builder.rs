@@ -209,8 +209,12 @@ impl<A: Arch> Builder<A> {
         if let Some(bql) = &self.bql {
             bql.check()?;
         }
-        let env =
-            Env { tx_queue_len: self.tx_queue_len, mtu: info.mtu.saturating_add(HARD_HEADER), txqs: asked };
+        let env = Env {
+            tx_queue_len: self.tx_queue_len,
+            mtu: info.mtu.saturating_add(HARD_HEADER),
+            txqs: asked,
+            pacing_horizon: self.driver.pacing_horizon(),
+        };
         let mut tree = Tree::new(env, self.default_qdisc.clone());
         let plan = self.plan(&mut tree)?;
         let rule = A::AtomicU32::new(Rule::first(plan.shape).word());

@@ -14,6 +14,7 @@ use super::tree::{Plan, Tree, child};
 use super::{NetDev, Shared};
 use crate::arch::Arch;
 use crate::ctx::Ctx;
+use crate::qdisc::copying::Others;
 use crate::qdisc::{self, Built, Parent, Qdisc};
 use crate::run::Gate;
 use crate::tc::{Handle, Header, ParseError, Words};
@@ -235,6 +236,9 @@ impl<A: Arch> NetDev<A> {
             }
             Place::Class(class) => {
                 let qdisc = child(built)?;
+                if let Some(copies) = qdisc.copies() {
+                    self.shared.others(tree, class, cx).allow(copies)?;
+                }
                 let handle = tree.handle(asked, |tree, h| self.names(tree, h, cx));
                 self.shared.graft_leaf(tree, class, Some(qdisc), handle, cx);
             }
@@ -270,7 +274,10 @@ impl<A: Arch> NetDev<A> {
         let root = self.shared.root_of(txq);
         let mut changed = Ok(());
         self.shared.roots[root].with_core(&self.shared, |core| {
-            let done = core.with_qdisc(cx, |qdisc, cx| qdisc.change(&mut words.clone(), &tree.env, cx));
+            let done = core.with_qdisc(cx, |qdisc, cx| {
+                cx.copying.others = Others::below(qdisc, found.handle);
+                qdisc.change(&mut words.clone(), &tree.env, cx)
+            });
             changed = done.unwrap_or(Ok(()));
         });
         cx.free_dropped();

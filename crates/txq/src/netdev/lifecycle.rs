@@ -99,6 +99,14 @@ impl<A: Arch> NetDev<A> {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        let (horizon, needed) = (driver.pacing_horizon(), self.control(|tree, _| tree.env.pacing_horizon));
+        if horizon < needed {
+            let why = format!(
+                "driver \"{}\" takes packets {horizon} ns before their time: device \"{}\" needs at least {needed}",
+                info.name, ours.name
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let queues = (0..self.txqs()).map(|txq| driver.open(txq)).collect::<io::Result<Vec<_>>>()?;
         self.control(|_, cx| {
             let txqs = self.shared.txqs.iter();

@@ -240,6 +240,7 @@ impl<A: Arch> Shared<A> {
             root.with_core(self, |core| {
                 let c = core.counters();
                 taken += c.taken;
+                stats.created += c.created;
                 stats.sent += c.sent;
                 stats.bytes_sent += c.sent_bytes;
                 stats.dropped.merge(&c.drops);

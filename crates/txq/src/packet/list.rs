@@ -118,8 +118,7 @@ impl<A: Arch> PacketList<A> {
     pub fn push_front(&mut self, packet: Packet<A>) {
         let mut list = Self::new();
         list.push_back(packet);
-        list.append(self);
-        self.append(&mut list);
+        self.prepend(&mut list);
     }
 
     #[inline]
@@ -205,6 +204,12 @@ impl<A: Arch> PacketList<A> {
         self.segs += other.segs;
         self.stamped |= other.stamped;
         other.forget();
+    }
+
+    /// Moves all of `other` to the front.
+    pub(crate) fn prepend(&mut self, other: &mut PacketList<A>) {
+        other.append(self);
+        self.append(other);
     }
 
     /// Moves the first `n` packets to the end of `to`: at no cost per packet when it is all of them.

@@ -55,7 +55,7 @@ pub enum AllocError {
 
 /// One sender's stock. Dropping it gives every buffer it holds back to the pool.
 pub struct Cache<A: Arch = Native> {
-    shared: Arc<Shared<A>>,
+    pub(super) shared: Arc<Shared<A>>,
     home: NonNull<Home<A>>,
     /// Free buffers, the hottest last.
     pub(super) stack: Vec<NonNull<Slot<A>>>,
@@ -290,6 +290,16 @@ impl<A: Arch> Cache<A> {
         if self.out >= self.limit {
             return Err(AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 });
         }
+        if self.stack.is_empty() { self.restock() } else { Ok(()) }
+    }
+
+    /// Gets buffers onto the empty stack: what came home, what is in stock, what others have.
+    #[cold]
+    pub(super) fn restock(&mut self) -> Result<(), AllocError> {
+        let word = self.home().account().read();
+        if word.backlog() > 0 {
+            self.empty_inbox();
+        }
         if self.stack.is_empty() {
             let memory = &self.shared.memory;
             memory.store.take(&memory.slots, |slot| self.stack.push(slot));
@@ -314,7 +324,7 @@ impl<A: Arch> Cache<A> {
 
     /// Takes the buffers that others freed for us.
     #[cold]
-    fn empty_inbox(&mut self) -> Word {
+    pub(super) fn empty_inbox(&mut self) -> Word {
         // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
         let home = unsafe { self.home.as_ref() };
         if home.answer_kick() {
@@ -362,7 +372,7 @@ impl<A: Arch> Cache<A> {
     }
 
     #[cold]
-    fn too_long(&self, len: usize) -> AllocError {
+    pub(super) fn too_long(&self, len: usize) -> AllocError {
         AllocError::TooLong { pool: self.shared.name.clone(), len, room: self.shared.room }
     }
 }

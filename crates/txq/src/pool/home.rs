@@ -39,6 +39,8 @@ pub(crate) struct Home<A: Arch> {
     /// The number of freed packets at which the packets of a sender that is gone are all back.
     settled: A::AtomicU32,
     pub(super) store: Arc<Store<A>>,
+    /// Nobody ever lives here: the home of packets that count for no sender. What is freed goes to the store.
+    nobodys: bool,
     /// For messages only.
     name: Mutex<String>,
     /// The home made before this one. Never changes.
@@ -181,7 +183,7 @@ impl<A: Arch> Home<A> {
     /// the next one.
     fn occupy(&self) -> bool {
         let word = self.account().read();
-        if !word.vacant() || word.freed() != self.settled.load(Relaxed) {
+        if self.nobodys || !word.vacant() || word.freed() != self.settled.load(Relaxed) {
             return false;
         }
         let Some(word) = self.account().occupy() else { return false };
@@ -207,13 +209,22 @@ impl<A: Arch> Homes<A> {
 
     /// A vacant home, or a new one.
     pub(super) fn occupy(&self, name: &str, cpu: CpuId, store: &Arc<Store<A>>) -> &Home<A> {
-        let home = self.iter().find(|h| h.occupy()).unwrap_or_else(|| self.build(store));
+        let home = self.iter().find(|h| h.occupy()).unwrap_or_else(|| self.build(store, false));
         *home.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
         home.cpu.store(cpu, Relaxed);
         home
     }
 
-    fn build(&self, store: &Arc<Store<A>>) -> &Home<A> {
+    /// The home where nobody lives. Two threads may make one each, which does no harm.
+    pub(super) fn nobody(&self, store: &Arc<Store<A>>) -> &Home<A> {
+        self.iter().find(|h| h.nobodys).unwrap_or_else(|| {
+            let home = self.build(store, true);
+            *home.name.lock().unwrap_or_else(PoisonError::into_inner) = "copies".to_owned();
+            home
+        })
+    }
+
+    fn build(&self, store: &Arc<Store<A>>, nobodys: bool) -> &Home<A> {
         let mut newest = self.newest.load(Acquire);
         let home = Box::into_raw(Box::new(Home {
             front: CachePadded::new(Front { account: Account::new(), inbox: Inbox::new() }),
@@ -224,9 +235,14 @@ impl<A: Arch> Homes<A> {
             cpu: A::AtomicU32::new(0),
             settled: A::AtomicU32::new(0),
             store: store.clone(),
+            nobodys,
             name: Mutex::new(String::new()),
             next: newest,
         }));
+        if nobodys {
+            // SAFETY: not published yet.
+            unsafe { &*home }.vacate(0, 0);
+        }
         // AcqRel: releases this home, acquires the one that it links to.
         while let Err(now) = self.newest.compare_exchange(newest, home, AcqRel, Acquire) {
             newest = now;

@@ -29,6 +29,7 @@
 mod account;
 mod cache;
 pub(crate) mod check;
+mod copy;
 mod credit;
 mod depot;
 pub(crate) mod home;

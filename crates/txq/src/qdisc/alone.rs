@@ -6,7 +6,7 @@
 //! use txq::pool::{Pool, PoolConfig};
 //! use txq::qdisc::{Alone, Budget, Env};
 //!
-//! let env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
+//! let env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: 0 };
 //! let mut fq: Alone = Alone::new("handle 1: fq flow_limit 10", &env)?;
 //! let mut cache = Pool::new(&PoolConfig::default())?.cache("loop", 0);
 //! let mut batch = PacketList::new();
@@ -23,6 +23,7 @@ use crate::driver::Clock;
 use crate::drop::DropCounts;
 use crate::packet::PacketList;
 use crate::pool::Cache;
+use crate::qdisc::copying::Copying;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, build};
 use crate::tc::{Handle, ParseError};
 
@@ -31,6 +32,8 @@ pub struct Alone<A: Arch = Native> {
     qdisc: Box<dyn Qdisc<A>>,
     to_free: PacketList<A>,
     drops: DropCounts,
+    copies: PacketList<A>,
+    created: u64,
 }
 
 impl<A: Arch> Alone<A> {
@@ -45,12 +48,15 @@ impl<A: Arch> Alone<A> {
             return Err(error.with_remedy("it holds no packets: name a qdisc that does"));
         };
         qdisc.set_handle(header.handle.unwrap_or(Handle::UNSPEC));
-        Ok(Self { qdisc, to_free: PacketList::new(), drops: DropCounts::default() })
+        let (to_free, copies) = (PacketList::new(), PacketList::new());
+        Ok(Self { qdisc, to_free, drops: DropCounts::default(), copies, created: 0 })
     }
 
     /// Queues or drops each of `batch`. What is dropped goes back to `cache`.
     pub fn enqueue(&mut self, batch: &mut PacketList<A>, cache: &mut Cache<A>) {
-        self.with(cache, |qdisc, cx| qdisc.enqueue_batch(batch, cx));
+        while !batch.is_empty() {
+            self.with(cache, |qdisc, cx| qdisc.enqueue_batch(batch, cx));
+        }
     }
 
     /// Appends the packets that are next to `out`. What is dropped instead goes back to `cache`.
@@ -73,6 +79,11 @@ impl<A: Arch> Alone<A> {
         &self.drops
     }
 
+    /// Copies that it has had made of packets, from the cache of who called it.
+    pub fn created(&self) -> u64 {
+        self.created
+    }
+
     /// Calls `f` with the qdisc, to change it. The clock is read anew, once, if anybody asks.
     pub fn with<R>(
         &mut self,
@@ -80,8 +91,10 @@ impl<A: Arch> Alone<A> {
         f: impl FnOnce(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
     ) -> R {
         let mut clock = Clock::new();
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
+        let copying = Copying::new(cache, &mut self.copies, &mut self.created);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
         let result = f(&mut *self.qdisc, &mut cx);
+        cx.enqueue_copies(&mut *self.qdisc);
         if !self.to_free.is_empty() {
             cache.free(&mut self.to_free);
         }

@@ -7,21 +7,28 @@
 //! (`cake/flows.rs`); COBALT drops from or marks queues that stand (`cake/cobalt.rs`), as `QDISC_CONGESTED` or `CAKE_FLOOD`.
 //! Beyond the memory limit the longest queue loses packets from its head, as `QDISC_OVERLIMIT`.
 //!
+//! A filter may say a packet's flow and hosts instead, by the minor and the major number of its class, from 1 to 1024
+//! (`classid 3:5`); its tin is said by a priority that is a class of this qdisc, or by its mark (`fwmark`).
+//!
 //! Source: Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", IEEE LANMAN 2018; RFC 8289. The kernel's counterpart is
 //! `sch_cake`. Differences:
 //! - CoDel's law has an exact root (`codel/law.rs`); bulk turns are exact to 2^-16 byte, where the kernel throws dice.
-//! - A GSO packet is counted segment by segment on the link, with or without `split-gso`, and leaves whole: who queues it
-//!   here has no buffers to put its segments in.
-//! - `nat` is said and shown; there is no connection tracking whose addresses could be looked up.
+//! - A GSO packet that cannot be cut (`segment.rs`), as that for whose segments there are no buffers, is not dropped with
+//!   `split-gso` but leaves whole. On the link it is counted segment by segment in any case.
+//! - `nat` is said and shown, and has no effect: there is no connection tracking whose addresses could be looked up. A
+//!   program that knows them can tell hosts and flows by a classifier of its own
+//!   ([`NetDev::add_classifier`](crate::NetDev::add_classifier)).
 //! - A packet takes its bytes and its descriptor of the memory limit, as in fq_codel.
-//! - Flows do not appear as classes, and no filter chooses queues.
+//! - What a flow's acknowledgements lose to the filter is not among the drops that `tc class show` tells of it.
 //! - A changed number of tins drops what the tins that are gone had queued.
 
 mod ack;
 mod autorate;
+mod classes;
 mod classify;
 mod cobalt;
 mod counters;
+mod drops;
 mod flows;
 mod hash;
 mod longest;
@@ -33,9 +40,12 @@ mod tins;
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
+use crate::filter::Filters;
 use crate::flow::{FlowHasher, dissect, flow_hash};
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::child::Classes;
 use crate::qdisc::random::Rng;
+use crate::qdisc::segment::segment;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Options, ParseError, Style, Words};
@@ -43,7 +53,7 @@ use crate::tc::{Handle, Options, ParseError, Style, Words};
 use autorate::Arrivals;
 use counters::Sizes;
 use flows::{MAX_CHARGE, Tin};
-use hash::{Keys, QUEUES};
+use hash::{Keys, QUEUES, Said};
 use longest::Longest;
 use params::{AckFilter, Params};
 use shaper::{Pace, Shaper, fine};
@@ -79,6 +89,7 @@ struct Cake<A: Arch> {
     sizes: Sizes,
     arrivals: Arrivals,
     stats: QdiscStats,
+    filters: Filters<A>,
     hosts: FlowHasher,
     random: Rng,
     /// When the packet that was held back may leave.
@@ -102,6 +113,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         sizes: Sizes::NONE,
         arrivals: Arrivals::default(),
         stats: QdiscStats::default(),
+        filters: Filters::new(),
         hosts: FlowHasher::new(HOST_KEY, false),
         random: Rng::new(0),
         next: None,
@@ -146,42 +158,59 @@ impl<A: Arch> Cake<A> {
         self.bytes + self.len as u64 * DESCRIPTOR
     }
 
-    /// Drops from the longest queue until the memory limit holds. Returns whether `own` lost one.
-    #[cold]
-    fn shed(&mut self, own: usize, now: Nanos, cx: &mut Cx<'_, A>) -> bool {
-        let mut own_lost = false;
-        while self.memory() > self.memory_limit {
-            let queue = self.longest.find(own);
-            let (tin, index) = (&mut self.tins[queue / QUEUES], queue % QUEUES);
-            let Some(packet) = tin.overflow(index, now) else { break };
-            own_lost |= queue == own;
-            tin.stats.drops += 1;
-            self.longest.set(queue, tin.size_of(index));
-            self.len -= 1;
-            self.bytes -= packet.len() as u64;
-            self.stats.drops += 1;
-            if self.params.ingress {
-                self.shaper.lost(self.params.link.wire(&packet).bytes);
-            }
-            cx.drop(packet, DropReason::QdiscOverlimit);
+    /// Queues a packet that stays as it is.
+    fn queue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let now = cx.clock.now();
+        let found = dissect(packet.data());
+        if packet.hash() == 0 {
+            packet.set_hash(flow_hash(packet.data()));
         }
-        own_lost
-    }
-
-    /// Drops an acknowledgement that the last packet of the queue makes needless.
-    fn filter(&mut self, number: usize, index: usize, cx: &mut Cx<'_, A>) {
-        let keep = usize::from(self.params.ack_filter == AckFilter::On);
+        let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
+        let hash = packet.hash();
+        let said = match self.filters.is_empty() {
+            true => Said::default(),
+            false => self.filters.classify(&packet).map_or_else(Said::default, Said::of),
+        };
+        if self.params.wash {
+            classify::wash(&mut packet, &found);
+            packet.set_hash(hash);
+        }
+        if packet.protocol_offsets().is_none() {
+            packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
+        }
+        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts, said);
+        let wire = self.params.link.wire(&packet);
+        self.sizes.see(&wire);
+        if self.params.autorate
+            && let Some(rate) = self.arrivals.see(wire.bytes, now)
+        {
+            if self.shaper.pace.is_unlimited() {
+                self.shaper.restart(now);
+            }
+            self.set_rate(rate);
+        }
+        if self.len == 0 {
+            self.shaper.wake(now);
+        }
         let tin = &mut self.tins[number];
-        let queue = tin.queue_of(index);
-        let before = (queue.len(), queue.bytes());
-        let Some(packet) = ack::filter(queue, keep) else { return };
-        tin.settle(index, before);
-        tin.stats.ack_drops += 1;
-        self.longest.set(number * QUEUES + index, tin.size_of(index));
-        self.len -= 1;
-        self.bytes -= packet.len() as u64;
-        self.stats.drops += 1;
-        cx.drop(packet, DropReason::QdiscDrop);
+        if tin.len == 0 {
+            tin.next = tin.next.max(fine(now));
+        }
+        let index = tin.of(&keys);
+        packet.set_queued(now);
+        self.len += 1;
+        self.bytes += packet.len() as u64;
+        tin.push(index, packet, now);
+        let own = number * QUEUES + index;
+        self.longest.set(own, tin.size_of(index));
+        if self.params.ack_filter != AckFilter::Off {
+            self.filter(number, index, cx);
+        }
+        self.memory_most = self.memory_most.max(self.memory());
+        if self.memory() > self.memory_limit && self.shed(own, now, cx) {
+            return Verdict::Congested;
+        }
+        Verdict::Success
     }
 
     /// The tin that goes next; one has packets.
@@ -269,54 +298,18 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         self.handle = handle;
     }
 
-    fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        let now = cx.clock.now();
-        let found = dissect(packet.data());
-        if packet.hash() == 0 {
-            packet.set_hash(flow_hash(packet.data()));
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        if !self.params.split_gso || packet.segs() == 1 {
+            return self.queue(packet, cx);
         }
-        let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
-        let hash = packet.hash();
-        if self.params.wash {
-            classify::wash(&mut packet, &found);
-            packet.set_hash(hash);
-        }
-        if packet.protocol_offsets().is_none() {
-            packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
-        }
-        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts);
-        let wire = self.params.link.wire(&packet);
-        self.sizes.see(&wire);
-        if self.params.autorate
-            && let Some(rate) = self.arrivals.see(wire.bytes, now)
-        {
-            if self.shaper.pace.is_unlimited() {
-                self.shaper.restart(now);
+        let mut verdict = Verdict::Success;
+        let mut segments = segment(packet, cx);
+        while let Some(segment) = segments.pop_front() {
+            if self.queue(segment, cx) != Verdict::Success {
+                verdict = Verdict::Congested;
             }
-            self.set_rate(rate);
         }
-        if self.len == 0 {
-            self.shaper.wake(now);
-        }
-        let tin = &mut self.tins[number];
-        if tin.len == 0 {
-            tin.next = tin.next.max(fine(now));
-        }
-        let index = tin.of(&keys);
-        packet.set_queued(now);
-        self.len += 1;
-        self.bytes += packet.len() as u64;
-        tin.push(index, packet, now);
-        let own = number * QUEUES + index;
-        self.longest.set(own, tin.size_of(index));
-        if self.params.ack_filter != AckFilter::Off {
-            self.filter(number, index, cx);
-        }
-        self.memory_most = self.memory_most.max(self.memory());
-        if self.memory() > self.memory_limit && self.shed(own, now, cx) {
-            return Verdict::Congested;
-        }
-        Verdict::Success
+        verdict
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
@@ -368,6 +361,14 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
 
     fn next_event(&self) -> Option<Nanos> {
         self.next
+    }
+
+    fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
+        Some(self)
+    }
+
+    fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
+        (class == 0).then_some(&mut self.filters)
     }
 }
 

@@ -199,6 +199,9 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
             if let Some(id) = class {
                 self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
             }
+            if cx.has_copies() {
+                return runs.give_back(&mut run);
+            }
             while let Some(packet) = run.pop_front() {
                 let _ = self.refuse(packet, cx);
             }

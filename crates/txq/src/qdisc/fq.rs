@@ -24,7 +24,9 @@
 //!   `buckets` is what the flow table begins with; it grows with the flows.
 //! - A pause that took up to 1 ms too long is made good in full, so that a rate is kept by threads that sleep; Linux makes
 //!   good half a pause.
-//! - No socket tells a rate: `maxrate` is the only one. There is no `offload_horizon`, for no device paces.
+//! - No socket tells a rate: `maxrate` is the only one.
+//! - A packet that goes to the device before its time (`offload_horizon`, for devices that can keep it:
+//!   [`Driver::pacing_horizon`](crate::driver::Driver::pacing_horizon)) is told the time that its flow's rate gives it.
 
 #![forbid(unsafe_code)]
 
@@ -82,7 +84,7 @@ struct Fq<A: Arch> {
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
-    let params = Params::new(env).changed(words)?;
+    let params = Params::new(env).changed(words, env)?;
     let bands = Bands::new(&params.weights);
     Ok(Built::Qdisc(Box::new(Fq::<A> {
         params,
@@ -106,8 +108,15 @@ impl<A: Arch> Fq<A> {
         self.now
     }
 
+    /// What is due until then may leave now.
+    #[inline]
+    fn reach(&self, now: Nanos) -> Nanos {
+        now.saturating_add(self.params.offload_horizon())
+    }
+
     /// Whether a packet may go through the FIFO: it overtakes nothing, and there is nobody to be fair to.
     fn is_fast(&self, at: Nanos, now: Nanos) -> bool {
+        let now = self.reach(now);
         at <= now
             && self.params.maxrate == u32::MAX
             && (self.qlen() == 0
@@ -188,8 +197,8 @@ impl<A: Arch> Fq<A> {
 
     /// Gives flows whose time has come a turn.
     fn wake(&mut self, now: Nanos) {
-        while let Some((at, id)) = self.wheel.pop(now) {
-            self.xstats.waked(now - at);
+        while let Some((at, id)) = self.wheel.pop(self.reach(now)) {
+            self.xstats.waked(now.saturating_sub(at));
             self.table.flow_mut(id).ticket = None;
             self.bands.append(&mut self.table, id, Place::Old);
         }
@@ -205,7 +214,7 @@ impl<A: Arch> Fq<A> {
             let quantum = self.params.quantum.into();
             let turn = self.bands.turn(&mut self.table, quantum, &self.params.weights)?;
             match self.table.flow(turn.flow).due() {
-                Some(due) if due <= now => {
+                Some(due) if due <= self.reach(now) => {
                     if self.table.len > MANY {
                         self.table.touch_next(turn.flow);
                     }
@@ -247,12 +256,15 @@ impl<A: Arch> Fq<A> {
         self.band_pkts[self.params.band(&packet)] -= 1;
         self.bands.charge(turn.band, bytes as i64);
         if let Some(threshold) = self.params.ce_threshold()
-            && now - due > threshold
+            && now.saturating_sub(due) > threshold
         {
             self.xstats.ce_mark += u64::from(ecn::set_ce(&mut packet));
         }
+        if due > now {
+            packet.set_departure(due);
+        }
         if let Some(rate) = self.params.rate() {
-            self.pace(turn.flow, rate, bytes as u64, now);
+            self.pace(turn.flow, rate, bytes as u64, now.max(due));
         }
         Some(packet)
     }
@@ -339,8 +351,8 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         (self.queued, self.busy, self.band_pkts) = ((0, 0), 0, [0; BANDS]);
     }
 
-    fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        let params = self.params.changed(words)?;
+    fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        let params = self.params.changed(words, env)?;
         self.go_by(params, cx);
         Ok(())
     }
@@ -364,7 +376,8 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
 
     /// The first flow's time and the slack, in which others may become due, too.
     fn next_event(&self) -> Option<Nanos> {
-        self.wheel.next_time().map(|at| at.saturating_add(self.params.timer_slack.into()))
+        let at = self.wheel.next_time()?.saturating_sub(self.params.offload_horizon());
+        Some(at.saturating_add(self.params.timer_slack.into()))
     }
 }
 

@@ -244,6 +244,9 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
             if let Some(id) = class {
                 self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
             }
+            if cx.has_copies() {
+                return runs.give_back(&mut run);
+            }
             while let Some(packet) = run.pop_front() {
                 let _ = self.enqueue_direct(packet, cx);
             }

@@ -14,6 +14,7 @@ mod blackhole;
 mod cake;
 pub(crate) mod child;
 mod codel;
+pub(crate) mod copying;
 mod drr;
 mod ecn;
 mod etf;
@@ -34,6 +35,7 @@ mod prio;
 mod random;
 mod rate;
 mod runs;
+mod segment;
 mod tbf;
 mod timed;
 mod wheel;
@@ -45,6 +47,7 @@ use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::stats::QdiscStats;
 use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
+use copying::Copying;
 
 pub use alone::Alone;
 pub use child::{Child, Classes, Total};
@@ -68,6 +71,7 @@ pub struct Cx<'a, A: Arch = Native> {
     pub clock: &'a mut Clock<A>,
     pub(crate) to_free: &'a mut PacketList<A>,
     pub(crate) drops: &'a mut DropCounts,
+    pub(crate) copying: Copying<'a, A>,
 }
 
 impl<A: Arch> Cx<'_, A> {
@@ -156,11 +160,20 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Queues or drops one packet.
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict;
 
-    /// Queues or drops each of `batch`, in order, and leaves it empty.
+    /// Queues or drops each of `batch`, in order. It leaves the batch empty, or stops behind a packet that it has had
+    /// copied ([`Cx::duplicate`]), so that the copy is queued next.
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        while let Some(packet) = batch.pop_front() {
+        while !cx.has_copies()
+            && let Some(packet) = batch.pop_front()
+        {
             let _ = self.enqueue(packet, cx);
         }
+    }
+
+    /// Whether it has packets copied ([`Cx::duplicate`]), for a kind that can do so. One that does must be the only one of
+    /// its tree that could.
+    fn copies(&self) -> Option<bool> {
+        None
     }
 
     /// Appends the packets that are next to `out`, as long as [`Budget::is_left`].
@@ -254,6 +267,8 @@ pub struct Env {
     pub mtu: u32,
     /// Number of txqs.
     pub txqs: u16,
+    /// How long before its time the device takes a packet, in nanoseconds ([`Driver::pacing_horizon`](crate::driver::Driver::pacing_horizon)).
+    pub pacing_horizon: Nanos,
 }
 
 /// What a kind makes of a device's queues.

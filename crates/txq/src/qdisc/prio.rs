@@ -124,6 +124,9 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
         let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
         while let Some(band) = runs.next(&mut run, |packet| self.band(packet)) {
             self.bands[band].enqueue_batch(&mut run, &mut self.total, cx);
+            if cx.has_copies() {
+                return runs.give_back(&mut run);
+            }
         }
     }
 

@@ -40,6 +40,12 @@ impl<'b, A: Arch, K: PartialEq> Runs<'b, A, K> {
         }
         Some(class)
     }
+
+    /// Puts what is left of a run back where it was, in front of all that is still to come.
+    pub(super) fn give_back(self, run: &mut PacketList<A>) {
+        run.extend(self.ahead.map(|(packet, _)| packet));
+        self.batch.prepend(run);
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +73,28 @@ mod tests {
                 }
             }
             assert_eq!((seen.as_str(), asked), (classes, classes.len()));
+        }
+    }
+
+    /// A class takes one packet at a time and gives the rest of its run back.
+    #[test]
+    fn what_is_given_back_is_in_its_place() {
+        let mut bench = Virtual::new("pfifo");
+        for classes in ["a", "aaa", "ab", "aabbba", "abab", "abbbbbc"] {
+            let mut batch: PacketList = PacketList::new();
+            classes.bytes().for_each(|class| batch.push_back(bench.packet(64, class.into())));
+            let cookies: Vec<_> = batch.iter().map(|packet| packet.cookie()).collect();
+            let mut seen = Vec::new();
+            while !batch.is_empty() {
+                let (left, bytes) = (batch.len(), batch.bytes());
+                let (mut runs, mut run) = (Runs::new(&mut batch), PacketList::new());
+                runs.next(&mut run, |packet| packet.priority());
+                seen.extend(run.pop_front().map(|packet| packet.cookie()));
+                runs.give_back(&mut run);
+                assert!(run.is_empty());
+                assert_eq!((batch.len(), batch.bytes()), (left - 1, bytes - 64), "{classes}");
+            }
+            assert_eq!(seen, cookies, "{classes}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Tokens are time: a packet of `len` bytes costs as long as it takes at the rate, and the bucket holds as much as a burst
 //! takes. With a `peakrate` there is a second, small bucket that both must be paid from, so that a burst does not leave at the
-//! link's speed. A packet that is longer than the bucket can never leave and is dropped at once; the kernel cuts a GSO packet
-//! into its segments first, and here that is for the sender to do.
+//! link's speed. A packet that is longer than the bucket can never leave: a GSO packet is cut into its segments
+//! (`segment.rs`), and what is still too long is dropped at once.
 //!
 //! Packets wait in the qdisc of the one class, a bfifo of `limit` bytes unless another is put there.
 //!
@@ -14,6 +14,7 @@ use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
+use crate::qdisc::segment::segment;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc};
 use crate::stats::QdiscStats;
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
@@ -79,6 +80,25 @@ impl<A: Arch> Tbf<A> {
         Ok(())
     }
 
+    /// Queues the segments of a packet that is too long, or drops it where that is no help.
+    #[cold]
+    fn enqueue_cut(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        let mut segments = segment(packet, cx);
+        let (all, mut queued) = (segments.len(), 0);
+        while let Some(segment) = segments.pop_front() {
+            let verdict = match segment.len() as u64 > self.longest() {
+                true => self.refuse(segment, cx),
+                false => self.child.enqueue(segment, &mut self.total, cx),
+            };
+            queued += usize::from(verdict != Verdict::Drop);
+        }
+        match queued {
+            0 => Verdict::Drop,
+            n if n == all => Verdict::Success,
+            _ => Verdict::Congested,
+        }
+    }
+
     fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, DropReason::QdiscDrop);
@@ -98,7 +118,7 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         if packet.len() as u64 > self.longest() {
-            return self.refuse(packet, cx);
+            return if packet.segs() > 1 { self.enqueue_cut(packet, cx) } else { self.refuse(packet, cx) };
         }
         self.child.enqueue(packet, &mut self.total, cx)
     }

@@ -4,9 +4,9 @@ use super::*;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
 
 /// What a device of the usual size tells a qdisc.
-pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1 };
+pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: 0 };
 /// What one with a short queue does, so that limits are soon reached.
-pub(crate) const SMALL: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4 };
+pub(crate) const SMALL: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4, pacing_horizon: 0 };
 pub(crate) const MS: Nanos = 1_000_000;
 
 /// The qdisc that a text describes to a device.
@@ -26,6 +26,11 @@ pub(crate) struct Stand {
     pub(crate) to_free: PacketList,
     /// By reason.
     pub(crate) drops: DropCounts,
+    /// Copies and parts made of packets.
+    pub(crate) created: u64,
+    /// Bytes of the copies.
+    pub(crate) copied: u64,
+    copies: PacketList,
     /// How many packets there have been, so the next one's number.
     pub(crate) numbers: u64,
     env: Env,
@@ -36,15 +41,21 @@ impl Stand {
     pub(crate) fn new(text: &str, env: Env, buffers: u32, room: usize) -> Self {
         let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
-        let (to_free, drops) = (PacketList::new(), DropCounts::default());
+        let (to_free, copies, drops) = (PacketList::new(), PacketList::new(), DropCounts::default());
         let qdisc = try_build(text, &env).unwrap();
-        Self { qdisc, cache, now: 1000 * MS, to_free, drops, numbers: 0, env }
+        let (created, copied, numbers) = (0, 0, 0);
+        Self { qdisc, cache, now: 1000 * MS, to_free, drops, created, copied, copies, numbers, env }
     }
 
+    /// Calls `f` with the qdisc, and queues the copies that it leaves.
     pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops };
-        f(&mut *self.qdisc, &mut cx)
+        let copying = Copying::new(&mut self.cache, &mut self.copies, &mut self.created);
+        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
+        let result = f(&mut *self.qdisc, &mut cx);
+        self.copied += cx.copied_bytes();
+        cx.enqueue_copies(&mut *self.qdisc);
+        result
     }
 
     /// A packet that knows its number; they are counted from 0.
@@ -142,6 +153,14 @@ impl Virtual {
     pub(crate) fn enqueue(&mut self, bytes: usize, priority: u32) -> Verdict {
         let packet = self.packet(bytes, priority);
         self.with(|qdisc, cx| qdisc.enqueue(packet, cx))
+    }
+
+    /// Packets of these priorities, together, as whoever owns a queue hands them in.
+    pub(crate) fn enqueue_batch(&mut self, bytes: usize, priorities: std::ops::Range<u32>) {
+        let mut batch: PacketList = priorities.map(|priority| self.packet(bytes, priority)).collect();
+        while !batch.is_empty() {
+            self.with(|qdisc, cx| qdisc.enqueue_batch(&mut batch, cx));
+        }
     }
 
     /// Numbers and bytes of what leaves now.

@@ -7,7 +7,7 @@ use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::Root;
 use crate::packet::{Packet, PacketList};
-use crate::qdisc::{Budget, Cx, Qdisc};
+use crate::qdisc::{Budget, Qdisc};
 use crate::run::gate::Gate;
 use crate::run::unwind::{Back, InQdisc};
 use crate::run::{Driven, Going};
@@ -42,10 +42,12 @@ pub(crate) struct Core<A: Arch> {
 }
 
 /// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
-/// `taken = sent + drops + in_driver + held`.
+/// `taken + created = sent + drops + in_driver + held`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CoreCounters {
     pub(crate) taken: u64,
+    /// Copies that a qdisc has had made, and those that there was no memory for, which count as dropped, too.
+    pub(crate) created: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) drops: DropCounts,
@@ -255,10 +257,10 @@ impl<A: Arch> Core<A> {
     fn pull(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         self.touch_qdisc();
         if let Some(qdisc) = &mut self.qdisc {
-            let mut qcx =
-                Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+            let mut qcx = cx.for_qdisc(&mut self.counters);
             qdisc.dequeue_batch(budget, out, &mut qcx);
             A::spend(Work::Dequeue(out.len()));
+            qcx.enqueue_copies(&mut **qdisc);
         }
     }
 }

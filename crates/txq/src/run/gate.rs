@@ -73,7 +73,7 @@ impl<A: Arch> Core<A> {
     /// too: it belongs to what was queued.
     pub(crate) fn purge(&mut self, cx: &mut Ctx<'_, A>) {
         self.purges = self.purges.wrapping_add(1);
-        let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+        let mut qcx = cx.for_qdisc(&mut self.counters);
         if let Some(qdisc) = &mut self.qdisc {
             qdisc.reset(&mut qcx);
         }
@@ -97,7 +97,7 @@ impl<A: Arch> Core<A> {
 
     /// Tells the qdisc how long the device's queues are now.
     pub(crate) fn set_tx_queue_len(&mut self, packets: u32, cx: &mut Ctx<'_, A>) {
-        let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+        let mut qcx = cx.for_qdisc(&mut self.counters);
         if let Some(qdisc) = &mut self.qdisc {
             qdisc.set_tx_queue_len(packets, &mut qcx);
         }
@@ -109,7 +109,7 @@ impl<A: Arch> Core<A> {
         cx: &mut Ctx<'_, A>,
         f: impl FnOnce(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
     ) -> Option<R> {
-        let mut qcx = Cx { clock: &mut cx.clock, to_free: &mut cx.to_free, drops: &mut self.counters.drops };
+        let mut qcx = cx.for_qdisc(&mut self.counters);
         self.qdisc.as_mut().map(|qdisc| f(&mut **qdisc, &mut qcx))
     }
 

@@ -37,7 +37,9 @@ impl<A: Arch> Drop for InQdisc<'_, A> {
         // The qdisc's word for how many it has is taken, and the difference is lost.
         let counters = core.counters();
         let there = counters.sent + counters.drops.total() + counters.in_driver + counters.held;
-        core.counters.drops.add(DropReason::NotSpecified, counters.taken.saturating_sub(there));
+        core.counters
+            .drops
+            .add(DropReason::NotSpecified, (counters.taken + counters.created).saturating_sub(there));
     }
 }
 

@@ -4,11 +4,14 @@ use crate::bql::BqlState;
 use crate::drop::DropCounts;
 use crate::txqueue::TxCounters;
 
-/// What has become of a device's packets. At any time `accepted = sent + dropped.total() + queued`.
+/// What has become of a device's packets. At any time
+/// `accepted + created = sent + dropped.total() + queued`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceStats {
     /// Packets handed in; a GSO packet is one.
     pub accepted: u64,
+    /// Packets that qdiscs have made: copies (netem's `duplicate`), and of a GSO packet that was cut the segments but one.
+    pub created: u64,
     /// Packets that the driver took and did not drop.
     pub sent: u64,
     /// Their bytes.

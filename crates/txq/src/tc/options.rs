@@ -27,6 +27,8 @@ pub struct Style {
     pub iec: bool,
     /// Kinds write what they usually leave out (`tc -d`).
     pub details: bool,
+    /// Numbers as the kernel has them beside some of those for people (`tc -r`).
+    pub raw: bool,
 }
 
 /// Fields of one qdisc, in order. JSON values are plain numbers: bytes per second, bytes, microseconds.
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn iec_style_changes_rates_alone() {
-        let mut options = Options::new(Style { iec: true, details: false });
+        let mut options = Options::new(Style { iec: true, ..Style::default() });
         options.rate("rate", Rate(131_072)).size("burst", Size(10_240));
         assert_eq!(options.text(), "rate 1Mibit burst 10Kb");
     }

@@ -97,6 +97,12 @@ fn text_and_json_are_those_of_tc() {
     bench.delete("pref 1").unwrap();
     bench.add("pref 9 u32").unwrap();
     assert!(bench.text().contains("fh 803: ht"), "numbers go on");
+    let raw = crate::tc::Style { raw: true, ..Default::default() };
+    let text = crate::filter::filters_text(&bench.filters.info(None, raw), false);
+    assert!(
+        text.contains(" fh 803:[80300000] ht divisor 1 ") && text.contains(" fh 801::800[80100800] order"),
+        "{text}"
+    );
     bench.delete("").unwrap();
     bench.add("pref 9 u32").unwrap();
     assert!(bench.text().contains("fh 800: ht"));

@@ -25,6 +25,11 @@ pub(super) struct Blue {
 }
 
 impl Blue {
+    /// The probability, of 2^32.
+    pub(super) fn chance(self) -> u32 {
+        self.chance
+    }
+
     /// Whether the flow is known not to listen.
     pub(super) fn is_active(self) -> bool {
         self.chance > 0

@@ -8,6 +8,8 @@
 //! looking at each flow. So the rounds are a calendar: a flow that has spent its turn is put into the round in which it will
 //! have something to spend again, and rounds in which nobody has are skipped by looking for the next bit.
 
+mod look;
+
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
@@ -19,6 +21,8 @@ use crate::qdisc::cake::shaper::{Fine, Link};
 use crate::qdisc::cake::tins::Share;
 use crate::qdisc::codel::law::{Counts, Law};
 use crate::qdisc::random::Rng;
+
+pub(super) use look::Look;
 
 /// Bits of a fraction of a byte of a deficit.
 const FRACTION: u32 = 16;
@@ -49,6 +53,8 @@ struct Flow<A: Arch> {
     state: State,
     /// It has packets of more than one flow.
     shared: bool,
+    /// Packets dropped.
+    drops: u64,
 }
 
 impl<A: Arch> Linked for Flow<A> {
@@ -105,6 +111,7 @@ impl<A: Arch> Tin<A> {
             dst: NONE,
             state: State::Idle,
             shared: false,
+            drops: 0,
         };
         Self {
             share,
@@ -246,6 +253,8 @@ impl<A: Arch> Tin<A> {
             }
             let waited = law.ldelay;
             touched(index, size(queue));
+            let taken = before.0 - queue.len() - usize::from(packet.is_some());
+            self.flows[index].drops += taken as u64;
             self.settle(index, before);
             if let Some(packet) = packet {
                 let bytes = link.wire(&packet).bytes;
@@ -270,6 +279,7 @@ impl<A: Arch> Tin<A> {
         let flow = &mut self.flows[index];
         let mut packet = flow.queue.pop_front()?;
         packet.take_queued();
+        flow.drops += 1;
         flow.law.dropped(1);
         flow.blue.overflow(now, self.share.goal.target);
         self.len -= 1;

@@ -5,6 +5,7 @@
 //! become free and overtake its own packets.
 
 use crate::flow::{FlowHasher, FlowKeys, Hosts};
+use crate::tc::Handle;
 
 /// Queues of a tin, and hosts that it knows.
 pub(super) const QUEUES: usize = 1024;
@@ -85,6 +86,20 @@ impl FlowMode {
     ];
 }
 
+/// What a filter's class says of a packet: its minor number the flow, its major one both hosts, from 1 on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Said {
+    flow: Option<u32>,
+    host: Option<u32>,
+}
+
+impl Said {
+    pub(super) fn of(class: Handle) -> Self {
+        let number = |number: u16| u32::from(number).checked_sub(1).filter(|&n| n < QUEUES as u32);
+        Self { flow: number(class.minor()), host: number(class.major()) }
+    }
+}
+
 /// A packet's flow, and the hosts whose other flows it shares with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys {
@@ -94,15 +109,18 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Of a packet whose flow has `hash`.
+    /// Of a packet whose flow has `hash`, unless a filter has said otherwise.
     #[inline]
-    pub(super) fn new(mode: FlowMode, hash: u32, keys: &FlowKeys, hasher: &FlowHasher) -> Self {
-        let [src, dst] = [true, false].map(|src| move || hasher.hash(&host(keys, src)));
+    pub(super) fn new(mode: FlowMode, hash: u32, keys: &FlowKeys, hasher: &FlowHasher, said: Said) -> Self {
+        let hash = said.flow.unwrap_or(hash);
+        let [src, dst] =
+            [true, false].map(|src| move || said.host.unwrap_or_else(|| hasher.hash(&host(keys, src))));
         let flow = |flow| Self { flow, src: None, dst: None };
         match mode {
             FlowMode::Flowblind => flow(0),
             FlowMode::Srchost => flow(src()),
             FlowMode::Dsthost => flow(dst()),
+            FlowMode::Hosts if said.host.is_some() => flow(src()),
             FlowMode::Hosts => flow(hasher.hash(&FlowKeys { hosts: keys.hosts, ..FlowKeys::default() })),
             FlowMode::Flows => flow(hash),
             FlowMode::DualSrchost => Self { src: Some(src()), ..flow(hash) },

@@ -138,12 +138,12 @@ pub(super) struct Params {
     pub(super) autorate: bool,
     pub(super) diffserv: Diffserv,
     pub(super) flows: FlowMode,
-    /// Said and shown; there are no translations to look up.
+    /// Said and shown, without effect: there are no translations to look up.
     pub(super) nat: bool,
     pub(super) wash: bool,
     pub(super) ingress: bool,
     pub(super) ack_filter: AckFilter,
-    /// Said and shown: segments are counted one by one, but leave together.
+    /// Whether GSO packets are cut.
     pub(super) split_gso: bool,
     /// In microseconds.
     pub(super) rtt: u32,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::arch::{Arch, Nanos};
 use crate::qdisc::cake::Cake;
 use crate::qdisc::cake::counters::Sizes;
-use crate::qdisc::cake::flows::Tin;
+use crate::qdisc::cake::flows::{Look, Tin};
 use crate::qdisc::cake::hash::FlowMode;
 use crate::qdisc::cake::params::{AckFilter, Params};
 use crate::qdisc::cake::shaper::Cells;
@@ -104,6 +104,21 @@ pub(super) fn xstats<A: Arch>(cake: &Cake<A>, style: Style) -> Options {
     options.json_only("min_adj_size", adj_min).json_only("max_adj_size", adj_max);
     options.json_only("avg_hdr_offset", offset);
     options.json_only("tins", cake.tins.iter().map(tin).collect::<Vec<_>>());
+    options
+}
+
+/// A flow's counters. tc knows of no packets that it has sent.
+pub(super) fn flow(look: &Look, style: Style) -> Options {
+    let Look { drops, backlog, qlen, deficit, count, chance } = *look;
+    let mut options = Options::new(style);
+    options.text_only(format_args!(
+        " (dropped {drops}, overlimits 0 requeues 0) \n backlog {} {qlen}p requeues 0\n  deficit {deficit} count {count} \
+         blue_prob {chance}",
+        size(backlog),
+    ));
+    options.json_only("drops", drops).json_only("overlimits", 0).json_only("requeues", 0);
+    options.json_only("backlog", backlog).json_only("qlen", qlen);
+    options.json_only("deficit", deficit).json_only("count", count).json_only("blue_prob", chance);
     options
 }
 

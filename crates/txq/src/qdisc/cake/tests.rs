@@ -1,5 +1,6 @@
 //! cake against tc, the paper and arithmetic, in virtual time.
 
+mod classes;
 mod frames;
 mod headers;
 mod random;
@@ -82,7 +83,7 @@ fn links_are_paid_for() {
         }
     }
     // Each segment has headers of its own: 14 + 20 + 20 and 1000 of payload, 1092 with ethernet's 38.
-    let mut bench = Bench::new("cake bandwidth 8mbit ethernet");
+    let mut bench = Bench::new("cake bandwidth 8mbit ethernet no-split-gso");
     for _ in 0..2 {
         let mut packet = tcp(&mut bench, 1, 1000 + 54);
         packet.set_gso(500, 2);
@@ -90,6 +91,32 @@ fn links_are_paid_for() {
     }
     assert!(bench.dequeue().is_some() && bench.dequeue().is_none());
     assert_eq!(bench.qdisc.next_event(), Some(bench.now + 2 * (40 + 500 + 38) * 1000));
+}
+
+/// Cut, the segments of two flows take turns, and each is paid for by itself.
+#[test]
+fn segments_take_turns() {
+    let mut bench = Bench::with_room("cake bandwidth 8mbit ethernet besteffort flows", 3200);
+    for ack in 0..2 {
+        let mut packet = tcp(&mut bench, ack, 54 + 3000);
+        packet.set_hash(flow(ack));
+        packet.set_gso(1000, 3);
+        assert_eq!(bench.with(|q, cx| q.enqueue(packet, cx)), Verdict::Success);
+    }
+    assert_eq!((bench.qdisc.qlen(), bench.qdisc.stats().backlog, bench.created), (6, 6 * 1054, 4));
+    let mut hashes = Vec::new();
+    while bench.qdisc.qlen() > 0 {
+        let packet = bench.dequeue().expect("its time has come");
+        assert_eq!((packet.len(), packet.segs()), (1054, 1));
+        hashes.push(packet.hash());
+        if let Some(next) = Some(bench.now + (1054 - 14 + 38) * 1000).filter(|_| bench.qdisc.qlen() > 0) {
+            assert!(bench.dequeue().is_none());
+            assert_eq!(bench.qdisc.next_event(), Some(next));
+            bench.now = next;
+        }
+    }
+    assert_eq!(hashes, [1, 2, 1, 2, 1, 2]);
+    assert_eq!(bench.qdisc.stats().packets, 6);
 }
 
 /// Flows that want more than there is get the same, however much more they want.

@@ -89,6 +89,11 @@ pub(in crate::qdisc) struct Law {
 }
 
 impl Law {
+    /// Drops in a row that the next gap goes by.
+    pub(in crate::qdisc) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Takes the packet that is to be sent at `now`, and drops those that are not.
     #[inline]
     pub(in crate::qdisc) fn dequeue<A: Arch>(

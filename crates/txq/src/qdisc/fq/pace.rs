@@ -10,7 +10,7 @@ const MAX_PAUSE: Nanos = 1_000_000_000;
 const LATE: Nanos = 1_000_000;
 
 impl<A: Arch> Fq<A> {
-    /// Has a flow that has sent so many bytes pause, to keep to its rate.
+    /// Has a flow that has sent so many bytes pause, to keep to its rate: from `now` on, or from when the device sends them.
     pub(super) fn pace(&mut self, id: u32, rate: u32, bytes: u64, now: Nanos) {
         let flow = self.table.flow_mut(id);
         let bytes = if rate <= self.params.low_rate_threshold {

@@ -24,6 +24,7 @@ pub(super) static SYNTAX: Syntax = Syntax {
         "horizon",
         "horizon_cap",
         "horizon_drop",
+        "offload_horizon",
         "bands",
         "priomap",
         "weights",
@@ -38,6 +39,7 @@ pub(super) static SYNTAX: Syntax = Syntax {
             \t\t[ ce_threshold TIME ]\n\
             \t\t[ horizon TIME ]\n\
             \t\t[ horizon_{cap|drop} ]\n\
+            \t\t[ offload_horizon TIME ]\n\
             \t\t[ bands 3 priomap P0 ... P15 ] [ weights W0 W1 W2 ]",
     wording: Wording::Plain,
 };
@@ -73,6 +75,8 @@ pub(super) struct Params {
     pub(super) ce_threshold: Micros,
     pub(super) horizon: Micros,
     pub(super) horizon_drop: bool,
+    /// How long before its time a packet may go to the device.
+    offload_horizon: Micros,
     pub(super) priomap: [u8; 16],
     pub(super) weights: [u32; BANDS],
 }
@@ -94,13 +98,14 @@ impl Params {
             ce_threshold: Micros(u32::MAX),
             horizon: Micros(10_000_000),
             horizon_drop: true,
+            offload_horizon: Micros(0),
             priomap: PRIOMAP,
             weights: WEIGHTS,
         }
     }
 
     /// These with what `words` say instead.
-    pub(super) fn changed(&self, words: &mut Words<'_>) -> Result<Self, ParseError> {
+    pub(super) fn changed(&self, words: &mut Words<'_>, env: &Env) -> Result<Self, ParseError> {
         let mut p = self.clone();
         let mut options = words.options(&SYNTAX);
         let rate32 = "use a rate below 4294967295 bytes/s (34.3gbit), such as 10mbit";
@@ -141,6 +146,7 @@ impl Params {
                 "horizon" => p.horizon = options.value_micros(word)?,
                 "horizon_cap" => p.horizon_drop = false,
                 "horizon_drop" => p.horizon_drop = true,
+                "offload_horizon" => p.offload_horizon = options.value_micros(word)?,
                 "bands" => {
                     let bands = options.value(word)?;
                     if bands != "3" {
@@ -167,11 +173,11 @@ impl Params {
                 other => return Err(options.unknown(other)),
             }
         }
-        p.checked()
+        p.checked(env)
     }
 
     /// What the kernel refuses, although tc can say it.
-    fn checked(mut self) -> Result<Self, ParseError> {
+    fn checked(mut self, env: &Env) -> Result<Self, ParseError> {
         let refused = |message: &str, remedy: String| Err(ParseError::new(message).with_remedy(remedy));
         if !(1..=MAX_QUANTUM).contains(&self.quantum) {
             let remedy = format!("quantum is {}: use 1 to {MAX_QUANTUM}", self.quantum);
@@ -180,6 +186,14 @@ impl Params {
         if self.initial_quantum > i32::MAX as u32 {
             let remedy = format!("initial_quantum is {}: use at most {}", self.initial_quantum, i32::MAX);
             return refused("Error: integer out of range.", remedy);
+        }
+        if self.offload_horizon() > env.pacing_horizon {
+            let longest = Micros(u32::try_from(env.pacing_horizon / 1000).unwrap_or(u32::MAX));
+            let remedy = match longest.0 {
+                0 => "the device sends at once what it is given: leave offload_horizon away".into(),
+                _ => format!("the device takes packets {longest} before their time: use at most that"),
+            };
+            return refused("Error: sch_fq: invalid offload_horizon.", remedy);
         }
         // tc sends the logarithm of the number of buckets, rounded up.
         match self.buckets.checked_next_power_of_two() {
@@ -206,6 +220,11 @@ impl Params {
     #[inline]
     pub(super) fn horizon(&self) -> Nanos {
         nanos(self.horizon)
+    }
+
+    #[inline]
+    pub(super) fn offload_horizon(&self) -> Nanos {
+        nanos(self.offload_horizon)
     }
 
     #[inline]
@@ -244,7 +263,12 @@ impl Params {
         o.nanos("timer_slack", crate::tc::Nanos(self.timer_slack.into()));
         o.micros("horizon", self.horizon);
         let end = if self.horizon_drop { "horizon_drop" } else { "horizon_cap" };
-        o.put(end, serde_json::Value::Null, end).end_blank();
+        o.put(end, serde_json::Value::Null, end);
+        // tc 6.1 does not know it; later ones show it when it is set.
+        if self.offload_horizon.0 != 0 {
+            o.micros("offload_horizon", self.offload_horizon);
+        }
+        o.end_blank();
         o
     }
 }

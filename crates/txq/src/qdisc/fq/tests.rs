@@ -1,5 +1,6 @@
 //! fq by scripts whose answers are known, and under random ones (`random.rs`).
 
+mod early;
 mod random;
 mod text;
 
@@ -14,7 +15,11 @@ is_a_stand!(Bench, 0);
 
 impl Bench {
     fn new(options: &str) -> Self {
-        Self(Stand::new(&format!("fq {options}"), ENV, 8192, 9000))
+        Self::on(options, ENV)
+    }
+
+    fn on(options: &str, env: Env) -> Self {
+        Self(Stand::new(&format!("fq {options}"), env, 8192, 9000))
     }
 
     /// A packet of a flow that leaves so long after now, not before 0. Its cookie is flow and number.

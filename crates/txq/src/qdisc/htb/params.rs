@@ -220,6 +220,10 @@ impl ClassParams {
         if style.details {
             options.json_only("mpu", link.mpu).number("level", level.into());
         }
+        if style.raw {
+            let (buffer, cbuffer) = (self.rate.ticks, self.ceil.ticks);
+            options.text_only(format_args!("buffer [{buffer:08x}] cbuffer [{cbuffer:08x}]"));
+        }
         options.end_blank();
         options
     }

@@ -20,6 +20,7 @@ static SYNTAX: Syntax = Syntax {
         "loss",
         "ecn",
         "corrupt",
+        "duplicate",
         "reorder",
         "gap",
         "rate",
@@ -30,6 +31,7 @@ static SYNTAX: Syntax = Syntax {
             [ delay TIME [ JITTER [CORRELATION]]]\n                 \
             [ distribution {uniform|normal|pareto|paretonormal} ]\n                 \
             [ corrupt PERCENT [CORRELATION]]\n                 \
+            [ duplicate PERCENT [CORRELATION]]\n                 \
             [ loss random PERCENT [CORRELATION]]\n                 \
             [ loss state P13 [P31 [P32 [P23 P14]]]\n                 \
             [ loss gemodel PERCENT [R [1-H [1-K]]]\n                 \
@@ -59,6 +61,7 @@ pub(super) struct Params {
     /// Of random losses, also while another model is used.
     loss_correlation: Percent,
     pub(super) ecn: bool,
+    pub(super) duplicate: Odds,
     pub(super) corrupt: Odds,
     pub(super) reorder: Odds,
     /// Every so many packets one may overtake; 0 for none.
@@ -79,6 +82,7 @@ impl Default for Params {
             loss: Loss::default(),
             loss_correlation: Percent(0),
             ecn: false,
+            duplicate: Odds::default(),
             corrupt: Odds::default(),
             reorder: Odds::default(),
             gap: 0,
@@ -142,10 +146,7 @@ impl Params {
                 }
                 "corrupt" => params.corrupt = odds(&mut options, "corrupt", "corrupt")?,
                 "duplicate" => {
-                    if odds(&mut options, "duplicate", "duplicate")?.chance.0 > 0 {
-                        return Err(ParseError::new("RTNETLINK answers: Operation not supported")
-                            .with_remedy("netem cannot duplicate: a queue here cannot copy packets; leave duplicate away"));
-                    }
+                    params.duplicate = odds(&mut options, "duplicate", "duplicate")?;
                 }
                 "reorder" => {
                     params.reorder = odds(&mut options, "reorder", "reorder")?;
@@ -176,10 +177,12 @@ impl Params {
         Ok(params)
     }
 
-    /// What tc does not send stays as it was: the correlations, of which it sends all or none, and `reorder`.
+    /// What tc does not send stays as it was: `reorder`, and the correlations, of which it sends all or, where none but that of
+    /// `duplicate` is said, none.
     fn keep(&mut self, old: &Params, correlated: bool, reorder: bool) {
         if !correlated {
             (self.correlation, self.loss_correlation) = (old.correlation, old.loss_correlation);
+            self.duplicate.correlation = old.duplicate.correlation;
         }
         if let Loss::Random(loss) = &mut self.loss {
             if correlated {

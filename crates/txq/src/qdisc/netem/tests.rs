@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::qdisc::timed::tests::{Bench, MS, conserves, ops, try_build};
 
+mod copies;
 mod text;
 
 /// Sends packets of 100 bytes through a netem that loses some, one after the other: which ones are lost.
@@ -338,6 +339,7 @@ fn texts() -> BoxedStrategy<String> {
         (0u32..101, 0u32..101, 0u32..101).prop_map(|(a, b, c)| format!("loss state {a}% {b}% {c}% 50% 50%")),
         (0u32..101, 0u32..101).prop_map(|(a, b)| format!("loss gemodel {a}% {b}%")),
         (0u32..101).prop_map(|p| format!("corrupt {p}%")),
+        (0u32..101, 0u32..101).prop_map(|(p, c)| format!("duplicate {p}% {c}% loss 0% 0%")),
         (1u32..101, 0u32..5).prop_map(|(p, g)| format!("delay 1ms reorder {p}% gap {g}")),
         (0u64..u64::MAX / 8).prop_map(|r| format!("rate {r}")),
         (any::<i32>(), any::<u32>(), any::<i32>()).prop_map(|(p, c, o)| format!("rate 1mbit {p} {c} {o}")),

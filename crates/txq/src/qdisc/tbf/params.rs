@@ -144,6 +144,10 @@ impl Params {
             } else {
                 options.size(text_name, bucket.shown());
             }
+            if style.raw {
+                let ticks = bucket.time() >> 6;
+                options.put(&format!("{name}_raw"), format!("{ticks:x}"), format_args!("[{ticks:08x}]"));
+            }
         };
         cell(&mut options, "burst", "burst", bucket);
         if let Some(peak) = peak {
@@ -157,7 +161,8 @@ impl Params {
         let latency = peak.iter().map(late).fold(late(bucket), f64::max);
         if latency >= 0.0 {
             options.micros("lat", Micros(latency as u32));
-        } else {
+        }
+        if style.raw || latency < 0.0 {
             options.size("limit", Size(*limit));
         }
         if link.overhead > 0 {

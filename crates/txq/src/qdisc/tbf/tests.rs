@@ -37,6 +37,33 @@ fn what_is_held_back_says_when_it_leaves() {
     assert_eq!(tbf.qdisc.next_event(), None);
 }
 
+/// A GSO packet that is longer than the bucket is cut; segments that are too long, too, are dropped.
+#[test]
+fn what_is_too_long_is_cut() {
+    let mut tbf = Virtual::new("tbf rate 8mbit burst 1000 limit 10000");
+    let mut frame = Vec::new();
+    let builder = etherparse::PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    builder.udp(5, 6).write(&mut frame, &[7; 1800]).unwrap();
+    for (size, segs, verdict, left) in [
+        (900, 2, Verdict::Success, vec![(0, 942), (0, 942)]),
+        (1000, 2, Verdict::Congested, vec![(1, 842)]),
+        (1700, 2, Verdict::Congested, vec![(2, 142)]),
+        (0, 1, Verdict::Drop, vec![]),
+    ] {
+        let mut packet = tbf.packet(frame.len(), 0);
+        packet.data_mut().copy_from_slice(&frame);
+        packet.set_gso(size, segs);
+        assert_eq!(tbf.with(|q, cx| q.enqueue(packet, cx)), verdict);
+        let mut out = Vec::new();
+        while tbf.qdisc.qlen() > 0 {
+            out.extend(tbf.dequeue(9));
+            tbf.now += 1_000_000;
+        }
+        assert_eq!(out, left);
+    }
+    assert_eq!((tbf.created, tbf.qdisc.stats().drops), (3, 3));
+}
+
 /// With a peak rate a burst leaves at that rate, packet by packet, and not at once.
 #[test]
 fn a_peak_rate_bounds_the_burst() {
@@ -85,4 +112,24 @@ fn a_leaf_is_exchanged() {
     assert_eq!(tbf.drops.get(DropReason::QueuePurge), 3);
     assert_eq!([tbf.enqueue(92, 0), tbf.enqueue(92, 0)], [Verdict::Success, Verdict::Drop]);
     assert_eq!(tbf.qdisc.stats().drops, 4);
+}
+
+/// What `tc -r` prints of the same.
+#[test]
+fn raw_numbers_are_ticks() {
+    for (text, shown) in [
+        ("rate 1mbit burst 10k limit 10k", "rate 1Mbit burst 10Kb [00138800] lat 0us limit 10Kb "),
+        (
+            "rate 1mbit burst 10k latency 5ms peakrate 2mbit mtu 2000",
+            "rate 1Mbit burst 10Kb [00138800] peakrate 2Mbit minburst 2000b [0001e848] lat 5ms limit 3250b ",
+        ),
+    ] {
+        let options =
+            Virtual::new(&format!("tbf {text}")).qdisc.options(Style { raw: true, ..Style::default() });
+        assert_eq!(options.text(), shown);
+        assert_eq!(options.json()["burst_raw"], "138800");
+    }
+    let details = Style { raw: true, details: true, ..Style::default() };
+    let text = Virtual::new("tbf rate 1mbit burst 10k limit 10k").qdisc.options(details).text().to_owned();
+    assert_eq!(text, "rate 1Mbit burst 10Kb/1 mpu 0b [00138800] lat 0us limit 10Kb linklayer ethernet ");
 }

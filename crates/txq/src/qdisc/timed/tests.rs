@@ -89,11 +89,13 @@ pub(in crate::qdisc) fn ops(changes: BoxedStrategy<String>) -> impl Strategy<Val
     prop::collection::vec(op, 1..150)
 }
 
-/// Under any operations each packet is sent once, dropped once or queued, `qlen` and `backlog` are exact, and what is
+/// Under any operations each packet, and each copy of one, is sent once, dropped once or queued, `qlen` and `backlog` are exact, and what is
 /// queued leaves.
 pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
     let mut bench = Bench::new(text);
     let (mut sizes, mut segs) = (Vec::new(), Vec::new());
+    // Of packets and of copies.
+    let mut bytes_in = 0;
     let (mut sent, mut freed) = (Vec::new(), 0);
     for op in ops {
         match op {
@@ -103,9 +105,12 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
                 packet.set_departure(bench.now.saturating_add_signed(*after));
                 sizes.push(*bytes as u64);
                 segs.push(u64::from(*segments));
-                let before = bench.drops.total();
-                if bench.push(packet) == Verdict::Drop {
-                    assert_eq!(bench.drops.total(), before + 1);
+                let (dropped, created) = (bench.drops.total(), bench.created);
+                let verdict = bench.push(packet);
+                let copies = bench.created - created;
+                bytes_in += *bytes as u64 * (1 + copies);
+                if verdict == Verdict::Drop {
+                    assert_eq!((bench.drops.total() - dropped, copies), (1, 0), "no copy of what is dropped");
                 }
             }
             Op::Dequeue(packets, bytes) => {
@@ -129,12 +134,9 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
         sent.extend(gone.iter().map(Packet::cookie));
         // `sent` has what was freed, too: all that is no longer queued, each once.
         let stats = bench.qdisc.stats();
-        assert_eq!(sizes.len() as u64, sent.len() as u64 + stats.qlen);
+        assert_eq!(sizes.len() as u64 + bench.created, sent.len() as u64 + stats.qlen);
         assert_eq!(stats.qlen, bench.qdisc.qlen() as u64);
-        assert_eq!(
-            stats.backlog,
-            sizes.iter().sum::<u64>() - sent.iter().map(|&n| sizes[n as usize]).sum::<u64>()
-        );
+        assert_eq!(stats.backlog, bytes_in - sent.iter().map(|&n| sizes[n as usize]).sum::<u64>());
         assert_eq!(freed, bench.drops.total());
         assert_eq!(stats.drops, freed - bench.drops.get(DropReason::QueuePurge));
     }
@@ -142,6 +144,13 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
     sent.extend(bench.run().into_iter().map(|(_, number)| number));
     sent.extend(bench.to_free.iter().map(Packet::cookie));
     sent.sort_unstable();
+    let (mut copies, mut last) = (0, None);
+    sent.retain(|&number| {
+        let again = last.replace(number) == Some(number);
+        copies += u64::from(again);
+        !again
+    });
+    assert_eq!(copies, bench.created);
     assert_eq!(sent, (0..bench.numbers).collect::<Vec<_>>());
 }
 

@@ -63,19 +63,28 @@ proptest! {
         script in prop::collection::vec((0usize..1514, 0u32..40, 0u32..5, 0u64..20 * MS, texts()), 1..120),
     ) {
         let mut bench = Bench::new(&format!("cake {first}"));
-        let mut queued = BTreeMap::new();
+        let mut queued: BTreeMap<_, (usize, u64)> = BTreeMap::new();
+        let leave = |queued: &mut BTreeMap<u64, (usize, u64)>, packet: &Packet| {
+            let (segments, bytes) = queued.get_mut(&packet.cookie()).expect("was queued");
+            (*segments, *bytes) = (*segments - 1, *bytes - packet.len() as u64);
+        };
         for (bytes, number, what, wait, text) in script {
             let frame = Frame { len: bytes, ports: (number as u16, 9), tos: (number * 7) as u8, ..Frame::default() };
             let mut packet = frame.packet(&mut bench);
             packet.set_gso(100, 1 + what as u16 * number as u16);
-            queued.insert(packet.cookie(), bytes as u64);
+            let (cookie, created, backlog) = (packet.cookie(), bench.created, bench.qdisc.stats().backlog);
             let _ = bench.with(|q, cx| q.enqueue(packet, cx));
+            let segments = 1 + (bench.created - created) as usize;
+            let gone: u64 = bench.to_free.iter().map(|p| p.len() as u64).sum();
+            let all = bench.qdisc.stats().backlog + gone - backlog;
+            prop_assert!(all == bytes as u64 || segments > 1 && all > bytes as u64);
+            queued.insert(cookie, (segments, all));
             bench.now += wait;
             match what {
                 0 if number == 0 => bench.with(|q, cx| q.reset(cx)),
                 1 if number < 8 => bench.change(&text).unwrap(),
                 2..4 => match bench.dequeue() {
-                    Some(packet) => drop(queued.remove(&packet.cookie()).expect("was queued")),
+                    Some(packet) => leave(&mut queued, &packet),
                     None if bench.qdisc.qlen() > 0 => {
                         let next = bench.qdisc.next_event();
                         prop_assert!(next > Some(bench.now), "{next:?}");
@@ -85,10 +94,11 @@ proptest! {
                 _ => {}
             }
             for packet in std::mem::take(&mut bench.to_free).iter() {
-                queued.remove(&packet.cookie()).expect("was queued");
+                leave(&mut queued, packet);
             }
             let stats = bench.qdisc.stats();
-            prop_assert_eq!((stats.qlen, stats.backlog), (queued.len() as u64, queued.values().sum()));
+            let there = queued.values().fold((0, 0), |sum, &(segments, bytes)| (sum.0 + segments as u64, sum.1 + bytes));
+            prop_assert_eq!((stats.qlen, stats.backlog), there);
         }
         let _ = bench.shown();
     }

@@ -17,6 +17,10 @@ fn shown_as_tc_shows_it() {
     ] {
         assert_eq!(Bench::new(options).qdisc.options(Style::default()).text(), shown);
     }
+    let env = Env { pacing_horizon: 2_000_000, ..ENV };
+    let bench = Bench::on("offload_horizon 2ms", env);
+    assert_eq!(bench.qdisc.options(Style::default()).text(), format!("{defaults}offload_horizon 2ms "));
+    assert_eq!(bench.qdisc.options(Style::default()).json()["offload_horizon"], 2000);
     let bench = Bench::new("weights 16384 16384 16384");
     let text = bench.qdisc.options(Style::default()).text().to_owned();
     assert!(
@@ -58,6 +62,8 @@ fn errors_are_tcs() {
         ("bands 4", "Illegal \"bands\""),
         ("priomap 3", "Illegal \"priomap\""),
         ("weights 16383", "Illegal \"weights\""),
+        ("offload_horizon x", "Illegal \"offload_horizon\""),
+        ("offload_horizon 1us", "Error: sch_fq: invalid offload_horizon."),
     ] {
         let error = try_build(&format!("fq {options}"), &ENV).err().expect(options);
         assert_eq!(error.message(), expected, "{options}");

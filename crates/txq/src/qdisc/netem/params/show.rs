@@ -28,6 +28,7 @@ impl Params {
                 put_chain(&mut options, "gemodel", &["p", "r", "1-h", "1-k"], &chances);
             }
         }
+        put_odds(&mut options, "duplicate", "duplicate", self.duplicate);
         put_odds(&mut options, "reorder", "reorder", self.reorder);
         put_odds(&mut options, "corrupt", "corrupt", self.corrupt);
         if let Some(link) = &self.rate {

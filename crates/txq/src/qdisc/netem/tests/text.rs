@@ -119,7 +119,9 @@ fn errors_are_tcs() {
         ("slot 1ms packets x", "Illegal \"slot packets\""),
         ("slot distribution normal 1ms", INCOMPLETE),
         ("slot distribution normal x 1ms", "Illegal \"slot delay\""),
-        ("duplicate 1%", "RTNETLINK answers: Operation not supported"),
+        ("duplicate", INCOMPLETE),
+        ("duplicate x", "Illegal \"duplicate\""),
+        ("duplicate 1% 101%", "Illegal \"duplicate\""),
     ] {
         assert_eq!(try_build(&format!("netem {text}")).err().expect(text).message(), message, "{text}");
     }

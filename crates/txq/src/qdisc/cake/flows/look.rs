@@ -1,0 +1,39 @@
+//! What is to be seen of a tin's flows.
+
+use super::{FRACTION, Flow, State, Tin};
+use crate::arch::Arch;
+use crate::qdisc::cake::hash::QUEUES;
+
+/// A flow's counters.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::qdisc::cake) struct Look {
+    pub(in crate::qdisc::cake) drops: u64,
+    pub(in crate::qdisc::cake) backlog: u64,
+    pub(in crate::qdisc::cake) qlen: usize,
+    /// In bytes.
+    pub(in crate::qdisc::cake) deficit: i64,
+    /// Of CoDel's law.
+    pub(in crate::qdisc::cake) count: u32,
+    /// BLUE's, of 2^32.
+    pub(in crate::qdisc::cake) chance: u32,
+}
+
+impl<A: Arch> Tin<A> {
+    /// The queues that have a flow: with packets, or on a list still.
+    pub(in crate::qdisc::cake) fn active(&self) -> impl Iterator<Item = usize> {
+        (0..QUEUES).filter(|&index| self.flows[index].state != State::Idle)
+    }
+
+    /// What is to be seen of a queue.
+    pub(in crate::qdisc::cake) fn look(&self, index: usize) -> Look {
+        let Flow { queue, law, blue, deficit, drops, .. } = &self.flows[index];
+        Look {
+            drops: *drops,
+            backlog: queue.bytes(),
+            qlen: queue.len(),
+            deficit: deficit >> FRACTION,
+            count: law.count(),
+            chance: blue.chance(),
+        }
+    }
+}
