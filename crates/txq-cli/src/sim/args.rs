@@ -3,15 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use txq_sim::scenario::Change;
 
 use crate::span::Span;
 use crate::within::Within;
 
 /// The commands, for who names none.
-pub(crate) const COMMANDS: &str = "machines, calibrate or host";
+pub(crate) const COMMANDS: &str = "run, published, explain, fit, machines, calibrate or host";
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
+  txq sim run p0-pinned                          busylock and llist with 240 senders on 480 CPUs
+  txq sim published                              all published results beside simulated ones
+  txq sim explain p1 --point before              where a packet's time goes there
   txq sim machines                               the machines that can be simulated
   txq sim machines epyc-9b45 > mine.toml         one of their files, to make another of it
   txq sim calibrate --out mine.toml              this machine's own";
@@ -24,6 +28,9 @@ pub(crate) struct SimArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
+    /// Run a scenario and report as its results were published.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
     /// List the machines that can be simulated, or print the file of one.
     #[command(after_help = MACHINES_EXAMPLES)]
     Machines(MachinesArgs),
@@ -33,6 +40,53 @@ pub(crate) enum SimCommand {
     /// Measure on this machine what a simulation of it is compared with.
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),
+}
+
+/// What is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScenarioArgs {
+    /// A scenario that is built in, or a file
+    pub(crate) scenario: String,
+    /// A field of the scenario and the value that it shall have instead, by its TOML path; any number of times
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) set: Vec<Change>,
+    #[command(flatten)]
+    pub(crate) host: RunsArgs,
+}
+
+/// How it is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunsArgs {
+    /// Points that run side by side [default: as many as there are CPUs]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<Within<1, 1024>>,
+    /// No progress on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  txq sim run p0-unpinned                        all of its points
+  txq sim run p0-pinned --point after --set workload.senders=64
+  txq sim run p2 --lock-stat                     the locks as /proc/lock_stat has them
+  txq sim run ./mine.toml --json | jq -r '[.point, .figures.mpps, .hash] | @tsv'
+
+Built in are p0-unpinned, p0-pinned, p1, p2, p3-pktgen, p3-wrk and p4. Equal points have equal hashes, on every machine.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) what: ScenarioArgs,
+    /// Only this point of the scenario; any number of times
+    #[arg(long = "point", value_name = "NAME")]
+    pub(crate) points: Vec<String>,
+    /// Locks as /proc/lock_stat shows them, in place of perf's table
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) lock_stat: bool,
+    /// One JSON object for each point, a line each
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const MACHINES_EXAMPLES: &str = "\
