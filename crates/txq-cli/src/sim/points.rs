@@ -5,8 +5,10 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use anyhow::{anyhow, bail};
+use txq::stats::contention::ContentionReport;
+use txq::sync::contention::Site;
 use txq_sim::compare::{self, Row};
-use txq_sim::run::{self, Report};
+use txq_sim::run::{self, Report, RunError};
 use txq_sim::scenario::{Change, Rule, Scenario, Setup};
 
 use super::args::RunsArgs;
@@ -24,6 +26,11 @@ impl<'a> Job<'a> {
     pub(super) fn new(scenario: &'a Scenario, point: &str, changes: &[Change]) -> anyhow::Result<Self> {
         let setup = scenario.setup(point, changes)?;
         Ok(Self { scenario, point: point.to_owned(), setup })
+    }
+
+    /// What it is called in messages.
+    fn name(&self) -> String {
+        format!("{} \"{}\"", self.scenario.name, self.point)
     }
 
     /// The points of a scenario that are asked for, or all of them.
@@ -55,19 +62,32 @@ impl Point<'_> {
         self.report.figures.get(name).copied()
     }
 
+    /// Who waited for whom, without whoever read the counters.
+    pub(super) fn contention(&self) -> ContentionReport {
+        let mut report = self.report.contention.clone();
+        report.sites.retain(|row| row.site != Site::Control);
+        report
+    }
+
     /// The hash, as it is printed.
     pub(super) fn hash(&self) -> String {
         format!("{:016x}", self.report.hash)
     }
 }
 
-/// Runs all jobs; the points come in the same order.
+/// Runs all jobs; the points come in the same order. The first that fails ends it.
 pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs) -> anyhow::Result<Vec<Point<'a>>> {
+    each(jobs, args, true).into_iter().collect()
+}
+
+/// Runs all jobs, those after one that fails too unless it `ends`.
+pub(super) fn each<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, ends: bool) -> Vec<anyhow::Result<Point<'a>>> {
     let threads = args.threads.map_or_else(cpus, |threads| threads.size()).min(jobs.len().max(1));
     let mut tell = Tell::new(args.quiet, 0);
-    tell.say(&format!("{} points, {threads} at a time", jobs.len()));
-    let mut reports: Vec<Option<Report>> = jobs.iter().map(|_| None).collect();
-    let mut failed = Ok(());
+    if jobs.len() > 1 {
+        tell.say(&format!("{} points, {threads} at a time", jobs.len()));
+    }
+    let mut reports: Vec<Option<Result<Report, RunError>>> = jobs.iter().map(|_| None).collect();
     let next = AtomicUsize::new(0);
     let (send, receive) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -77,6 +97,10 @@ pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs) -> anyhow::Result<Vec
                 while let Some((at, job)) = index(next).and_then(|at| jobs.get(at).map(|job| (at, job))) {
                     let began = Instant::now();
                     let report = run::run(&job.setup);
+                    if ends && report.is_err() {
+                        // Nobody begins another point.
+                        next.store(jobs.len(), Ordering::Relaxed);
+                    }
                     if send.send((at, report, began.elapsed())).is_err() {
                         return;
                     }
@@ -85,33 +109,23 @@ pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs) -> anyhow::Result<Vec
         }
         drop(send);
         for (done, (at, report, took)) in receive.into_iter().enumerate() {
-            let job = &jobs[at];
-            match report {
-                Ok(report) => {
-                    let mpps = report.figures.get("mpps").copied().unwrap_or_default();
-                    let (done, all, took) = (done + 1, jobs.len(), took.as_secs_f64());
-                    let (scenario, point) = (&job.scenario.name, &job.point);
-                    tell.say(&format!(
-                        "{done}/{all} {scenario} {point}: {} Mpps, in {took:.1} s",
-                        number(mpps)
-                    ));
-                    reports[at] = Some(report);
-                }
-                Err(error) => {
-                    // Nobody begins another point.
-                    next.store(jobs.len(), Ordering::Relaxed);
-                    failed = Err(anyhow!("{} \"{}\": {error}", job.scenario.name, job.point));
-                }
-            }
+            let (done, all, took) = (done + 1, jobs.len(), took.as_secs_f64());
+            let what = match &report {
+                Ok(report) => format!("{} Mpps", number(report.figures.get("mpps").copied().unwrap_or(0.0))),
+                Err(error) => error.to_string(),
+            };
+            let name = jobs[at].name();
+            tell.say(&format!("{done}/{all} {name}: {what}, in {took:.1} s"));
+            reports[at] = Some(report);
         }
     });
     tell.end();
-    failed?;
     let points = jobs.into_iter().zip(reports).filter_map(|(job, report)| {
-        let Job { scenario, point: name, setup } = job;
-        report.map(|report| Point { scenario, name, setup, report })
+        let failed = |error| anyhow!("{}: {error}", job.name());
+        let report = report?.map_err(failed);
+        Some(report.map(|report| Point { scenario: job.scenario, name: job.point, setup: job.setup, report }))
     });
-    Ok(points.collect())
+    points.collect()
 }
 
 fn index(next: &AtomicUsize) -> Option<usize> {
@@ -122,13 +136,17 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// What was published of the points of a scenario that were run, beside what was simulated. What needs another point that was not
-/// run is left out.
+/// What was published of a scenario beside what was simulated. Points that were not run have nothing to say.
+pub(super) fn all_rows(scenario: &Scenario, points: &[Point<'_>]) -> Vec<Row> {
+    let own = points.iter().filter(|point| std::ptr::eq(point.scenario, scenario));
+    let figures = own.map(|point| (point.name.clone(), point.report.figures.clone())).collect();
+    compare::rows(scenario, &figures)
+}
+
+/// The same without what needs a point that was not run.
 pub(super) fn rows(scenario: &Scenario, points: &[Point<'_>]) -> Vec<Row> {
-    let own = || points.iter().filter(|point| point.scenario.name == scenario.name);
-    let figures = own().map(|point| (point.name.clone(), point.report.figures.clone())).collect();
-    let was_run = |name: &str| own().any(|point| point.name == name);
-    let rows = compare::rows(scenario, &figures).into_iter().zip(&scenario.published);
+    let was_run = |name: &str| points.iter().any(|point| point.name == name);
+    let rows = all_rows(scenario, points).into_iter().zip(&scenario.published);
     let comparable = rows.filter(|(_, p)| {
         let first = scenario.published.iter().find(|q| q.figure == p.figure && q.over == p.over);
         let base = p.rule != Rule::Direction || first.is_none_or(|first| was_run(&first.variant));

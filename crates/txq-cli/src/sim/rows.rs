@@ -14,7 +14,7 @@ pub(super) fn table(rows: &[Row], scenarios: bool) -> String {
     }
     let cells = rows.iter().map(|row| {
         let or_dash = |value: Option<f64>| value.map_or_else(|| "-".into(), number);
-        let deviation = row.deviation.map_or_else(|| "-".into(), |part| format!("{:+.1} %", part * 100.0));
+        let deviation = row.deviation.map_or_else(|| "-".into(), deviation);
         let mut cells = vec![
             row.variant.clone(),
             row.figure.clone(),
@@ -33,6 +33,11 @@ pub(super) fn table(rows: &[Row], scenarios: bool) -> String {
     let mut text = String::new();
     align(&mut text, heads, cells.collect());
     text + "\n" + &count(rows) + "\n"
+}
+
+/// In percent, or as a factor where that reads better.
+fn deviation(part: f64) -> String {
+    if part < 4.0 { format!("{:+.1} %", part * 100.0) } else { format!("x {}", number(part + 1.0)) }
 }
 
 /// How many predictions hold.

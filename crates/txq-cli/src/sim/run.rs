@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 use txq_sim::ledger::{Ledger, Phase};
-use txq_sim::scenario::Scenario;
+use txq_sim::scenario::{Change, Scenario};
 
 use super::args::RunArgs;
 use super::points::{self, Job, Point};
@@ -27,8 +27,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     report::write(&text)
 }
 
-/// What a point is, of a scenario that may have been changed, in a few lines.
-pub(super) fn head(scenario: &Scenario, points: &[Point<'_>], changes: &[String]) -> String {
+/// What is simulated, in a few lines.
+pub(super) fn head(scenario: &Scenario, points: &[Point<'_>], changes: &[Change]) -> String {
     let mut text = format!("{}: {}\n", scenario.name, scenario.title);
     if !scenario.source.is_empty() {
         let _ = writeln!(text, "published in {}", scenario.source);
@@ -39,19 +39,19 @@ pub(super) fn head(scenario: &Scenario, points: &[Point<'_>], changes: &[String]
         let _ = writeln!(text, "{machine}, {cpus} CPUs; {time} ms after {warmup} ms of warm-up");
     }
     if !changes.is_empty() {
+        let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
         let _ = writeln!(text, "changed: {}", changes.join(", "));
     }
     text
 }
 
 fn text(scenario: &Scenario, points: &[Point<'_>], args: &RunArgs) -> String {
-    let changes: Vec<_> = args.what.set.iter().map(ToString::to_string).collect();
-    let mut text = head(scenario, points, &changes) + "\n" + &tables::sums(points);
+    let mut text = head(scenario, points, &args.what.set) + "\n" + &tables::sums(points);
     for point in points {
         let (ms, cpus) = (point.report.seconds * 1e3, point.report.cpus);
         let _ = writeln!(text, "\n{}: locks that were waited for in {ms} ms, on {cpus} CPUs\n", point.name);
         let table = if args.lock_stat { lock_stat::table } else { perf::table };
-        text += &table(&point.report.contention);
+        text += &table(&point.contention());
     }
     text = text + "\n" + &tables::xmit_times(scenario, points) + "\n" + &tables::interrupts(points);
     let rows = points::rows(scenario, points);

@@ -90,7 +90,9 @@ pub(super) fn interrupts(points: &[Point<'_>]) -> String {
     row("in interrupts".into(), true, &|point| point.report.interrupts.total().total());
     for phase in Phase::ALL {
         let of = |point: &Point<'_>| *point.report.interrupts.of(phase);
-        row(format!("  {}", phase.name()), false, &|point| of(point).total());
+        // What an interrupt does before it begins with anything: it is woken, and looks around.
+        let name = if phase == Phase::Private { "its own" } else { phase.name() };
+        row(format!("  {name}"), false, &|point| of(point).total());
         row("    lines that come".into(), false, &|point| of(point).lines);
         row("    waits".into(), false, &|point| of(point).waits);
     }
