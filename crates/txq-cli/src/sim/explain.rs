@@ -18,6 +18,8 @@ use budget::Budget;
 
 /// Less than this of a packet's time is not told, in nanoseconds.
 const LITTLE: f64 = 0.05;
+/// Nor is in a comparison what is less than this part of the larger of both.
+const DIFFERENCE: f64 = 0.005;
 
 /// Runs the points and tells where their time went.
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
@@ -86,6 +88,11 @@ fn difference(first: &Point<'_>, second: &Point<'_>) -> String {
     let budgets = [first, second].map(Budget::of);
     let mut rows = Vec::new();
     let mut most: Option<(f64, String)> = None;
+    let all = |at: usize| {
+        let report = &[first, second][at].report;
+        budgets[at].each(report.senders.total().total() + report.interrupts.total().total())
+    };
+    let least_told = all(0).into_iter().chain(all(1)).fold(0.0, f64::max) * DIFFERENCE;
     let sides: [(&str, fn(&Point<'_>) -> Ledger); 2] =
         [("senders", |point| point.report.senders), ("interrupts", |point| point.report.interrupts)];
     for (who, ledger) in sides {
@@ -95,7 +102,7 @@ fn difference(first: &Point<'_>, second: &Point<'_>) -> String {
             for (part, of) in parts {
                 let each = |at: usize, point: &Point<'_>| budgets[at].each(of(ledger(point).of(phase)));
                 let Some((a, b)) = each(0, first).zip(each(1, second)) else { continue };
-                if a.max(b) < LITTLE {
+                if a.max(b) < least_told {
                     continue;
                 }
                 let what = format!("{who}: {}, {part}", name(who, phase));
@@ -107,8 +114,11 @@ fn difference(first: &Point<'_>, second: &Point<'_>) -> String {
         }
     }
     let heads = vec![String::new(), first.name.clone(), second.name.clone(), "difference".into()];
-    let mut text = "\nboth, in nanoseconds a packet\n\n".to_owned();
-    align(&mut text, heads, rows);
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text.push_str("\nboth, in nanoseconds a packet\n\n");
+        align(&mut text, heads, rows);
+    }
     let [a, b] = budgets.map(|budget| budget.mpps);
     let _ = write!(text, "\n\"{}\" sends {} Mpps, \"{}\" {}", second.name, number(b), first.name, number(a));
     if a > 0.0 {

@@ -107,7 +107,7 @@ fn distribution(variant: &str, published: &Log2, simulated: &Log2) -> Panel {
 fn svg(scenario: &Scenario, panels: &[Panel]) -> Result<String, Failed> {
     let need = |panel: &Panel| {
         let longest = panel.places.iter().map(|(name, ..)| name.chars().count() as u32).max().unwrap_or(0);
-        SIDES + panel.places.len() as u32 * (longest + 2) * LETTER
+        SIDES + panel.places.len() as u32 * (longest + 1) * LETTER
     };
     let width = panels.iter().map(need).max().unwrap_or(0).max(PANEL.0);
     let columns = COLUMNS.min(panels.len()).max(1);

@@ -1,4 +1,5 @@
-//! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock; the
+//! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or CPUs
+//! spin for one; the
 //! completion CPUs are busy; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
 
 use txq::sync::contention::Lock;
@@ -12,6 +13,7 @@ use crate::span::Human;
 /// Shares of the time from which something is what holds the rest up.
 const LINK: f64 = 0.97;
 const WAITS: f64 = 0.25;
+const SPINNING: f64 = 0.5;
 const INTERRUPTS: f64 = 0.9;
 const CPUS: f64 = 0.97;
 const ASLEEP: f64 = 0.4;
@@ -27,8 +29,15 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     if gbit > 0.0 && wire >= LINK * gbit * 1e3 {
         return format!("The link is full: frames take {:.1} of its {gbit} Gbit/s.", wire / 1e3);
     }
+    let used = report.used.busy + report.used.spinning;
+    let all = used + report.used.idle;
     if share(senders.waits, budget.senders_whole) >= WAITS {
-        return waiting(point, budget);
+        let part = percent(senders.waits, budget.senders_whole);
+        return waiting(point, budget, &format!("Senders wait {part} of their time"));
+    }
+    if share(report.used.spinning, all) >= SPINNING {
+        let part = percent(report.used.spinning, all);
+        return waiting(point, budget, &format!("CPUs spin {part} of their time"));
     }
     if share(interrupts.total(), budget.interrupts_whole) >= INTERRUPTS {
         let most = largest(&report.interrupts);
@@ -42,10 +51,9 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
             of(spent.waits)
         );
     }
-    let used = report.used.busy + report.used.spinning;
     let most = largest(&report.senders);
     let own = phrase(most, "senders' private work");
-    if share(used, used + report.used.idle) >= CPUS {
+    if share(used, all) >= CPUS {
         let part = percent(report.senders.of(most).total(), used);
         return format!("No CPU is idle: {part} of their time is {own}.");
     }
@@ -68,21 +76,17 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     )
 }
 
-/// Senders wait: for what, and what its holder does meanwhile.
-fn waiting(point: &Point<'_>, budget: &Budget) -> String {
+/// `who` waits: for what, and what its holder does meanwhile.
+fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     let report = &point.report;
-    let part = percent(report.senders.total().waits, budget.senders_whole);
     let most = Phase::ALL.into_iter().max_by_key(|&phase| report.senders.of(phase).waits);
     if let Some(phase @ (Phase::Alloc | Phase::Free)) = most {
-        return format!(
-            "Senders wait {part} of their time, most of it for the memory pool's lists: {}.",
-            phase.name()
-        );
+        return format!("{who}, most of it for the memory pool's lists: {}.", phase.name());
     }
     let contention = point.contention();
     let locks = Lock::ALL.map(|lock| (lock, contention.of_lock(lock)));
     let Some((lock, stats)) = locks.iter().max_by_key(|(_, stats)| stats.wait.total) else {
-        return format!("Senders wait {part} of their time.");
+        return format!("{who}.");
     };
     let held = match stats.hold.count {
         0 => String::new(),
@@ -103,7 +107,7 @@ fn waiting(point: &Point<'_>, budget: &Budget) -> String {
         }
         _ => String::new(),
     };
-    format!("Senders wait {part} of their time, most of it for the {}{held}{under}.", lock.name())
+    format!("{who}, most of it for the {}{held}{under}.", lock.name())
 }
 
 /// The phase that takes most.
