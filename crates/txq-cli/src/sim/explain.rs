@@ -6,7 +6,7 @@ mod budget;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use txq_sim::ledger::{Ledger, Phase, Spent};
+use txq_sim::ledger::Phase;
 use txq_sim::scenario::Scenario;
 
 use super::args::ExplainArgs;
@@ -93,15 +93,21 @@ fn difference(first: &Point<'_>, second: &Point<'_>) -> String {
         budgets[at].each(report.senders.total().total() + report.interrupts.total().total())
     };
     let least_told = all(0).into_iter().chain(all(1)).fold(0.0, f64::max) * DIFFERENCE;
-    let sides: [(&str, fn(&Point<'_>) -> Ledger); 2] =
-        [("senders", |point| point.report.senders), ("interrupts", |point| point.report.interrupts)];
-    for (who, ledger) in sides {
+    let reports = [&first.report, &second.report];
+    let sides = [
+        ("senders", reports.map(|report| report.senders)),
+        ("interrupts", reports.map(|report| report.interrupts)),
+    ];
+    for (who, ledgers) in sides {
         for phase in Phase::ALL {
-            let parts: [(&str, fn(&Spent) -> u64); 3] =
-                [("work", |s| s.work), ("lines", |s| s.lines), ("waits", |s| s.waits)];
-            for (part, of) in parts {
-                let each = |at: usize, point: &Point<'_>| budgets[at].each(of(ledger(point).of(phase)));
-                let Some((a, b)) = each(0, first).zip(each(1, second)) else { continue };
+            let spent = ledgers.map(|ledger| *ledger.of(phase));
+            let parts = [
+                ("work", spent.map(|s| s.work)),
+                ("lines", spent.map(|s| s.lines)),
+                ("waits", spent.map(|s| s.waits)),
+            ];
+            for (part, [a, b]) in parts {
+                let Some((a, b)) = budgets[0].each(a).zip(budgets[1].each(b)) else { continue };
                 if a.max(b) < least_told {
                     continue;
                 }
