@@ -85,8 +85,10 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     }
     let contention = point.contention();
     let locks = Lock::ALL.map(|lock| (lock, contention.of_lock(lock)));
-    let Some((lock, stats)) = locks.iter().max_by_key(|(_, stats)| stats.wait.total) else {
-        return format!("{who}.");
+    let most =
+        locks.iter().filter(|(_, stats)| stats.wait.total > 0).max_by_key(|(_, stats)| stats.wait.total);
+    let Some((lock, stats)) = most else {
+        return format!("{who}, and no wait for a lock has ended.");
     };
     let held = match stats.hold.count {
         0 => String::new(),
