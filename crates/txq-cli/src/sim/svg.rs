@@ -14,6 +14,7 @@ use txq_sim::scenario::Scenario;
 
 use super::points::Point;
 use crate::bars;
+use crate::bench::number;
 use crate::failure::Refused;
 
 /// A panel's least width and its height, in pixels, and how many stand side by side.
@@ -153,6 +154,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel) -> Result<(), Failed> {
         .x_labels(2 * panel.places.len() + 1)
         .x_label_formatter(&name)
         .y_labels(5)
+        .y_label_formatter(&|y| if y.fract() == 0.0 { format!("{y}") } else { number(*y) })
         .light_line_style(WHITE)
         .draw()
         .map_err(failed)?;
