@@ -2,8 +2,15 @@
 
 mod args;
 mod calibrate;
+mod explain;
+mod fit;
 mod host;
 mod machines;
+mod points;
+mod published;
+mod rows;
+mod run;
+mod svg;
 
 pub(crate) use args::{COMMANDS, EXAMPLES, SimArgs};
 
@@ -12,6 +19,10 @@ use args::SimCommand;
 /// Does what the command line asks for.
 pub(crate) fn sim(args: &SimArgs) -> anyhow::Result<()> {
     match &args.command {
+        SimCommand::Run(args) => run::run(args),
+        SimCommand::Published(args) => published::published(args),
+        SimCommand::Explain(args) => explain::explain(args),
+        SimCommand::Fit(args) => fit::fit(args),
         SimCommand::Machines(args) => machines::machines(args),
         SimCommand::Calibrate(args) => calibrate::calibrate(args),
         SimCommand::Host(args) => host::host(args),

@@ -91,6 +91,7 @@ pub mod machine;
 mod os;
 mod prices;
 mod queue;
+pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod sim;

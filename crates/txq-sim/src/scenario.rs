@@ -12,7 +12,7 @@ mod vary;
 use std::path::Path;
 
 use serde::Deserialize;
-use toml::Table;
+use toml::{Table, Value};
 
 pub use error::ScenarioError;
 pub use setup::Setup;
@@ -169,6 +169,17 @@ impl Scenario {
         Setup::of(table).map_err(wrong)
     }
 
+    /// What the file has in a field of a point, if it says anything of it.
+    pub fn field(&self, point: &str, path: &str) -> Option<&Value> {
+        let variant = self.variants.iter().find(|variant| variant.name == point);
+        if let Some(value) = variant.and_then(|variant| variant.change.get(path)) {
+            return Some(value);
+        }
+        let mut names = path.split('.');
+        let first = self.setup.get(names.next()?);
+        names.try_fold(first?, |value, name| value.get(name))
+    }
+
     /// What the file's syntax does not tell: names that name nothing, and points that cannot be.
     fn check(&self) -> Result<(), String> {
         let points = self.points();
@@ -193,7 +204,7 @@ impl Scenario {
                 return Err(format!("a fit from {} to {}: use a lesser number first", fit.from, fit.to));
             }
             let mut table = self.setup.clone();
-            set(&mut table, &fit.field, toml::Value::Float(fit.from))?;
+            set(&mut table, &fit.field, Value::Float(fit.from))?;
         }
         for point in points {
             self.setup(point, &[]).map_err(|error| format!("\"{point}\": {error}"))?;

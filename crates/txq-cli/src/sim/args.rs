@@ -3,15 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use txq_sim::scenario::Change;
 
 use crate::span::Span;
 use crate::within::Within;
 
 /// The commands, for who names none.
-pub(crate) const COMMANDS: &str = "machines, calibrate or host";
+pub(crate) const COMMANDS: &str = "run, published, explain, fit, machines, calibrate or host";
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
+  txq sim run p0-pinned                          busylock and llist with 240 senders on 480 CPUs
+  txq sim published                              all published results beside simulated ones
+  txq sim explain p1 --point before              where a packet's time goes there
   txq sim machines                               the machines that can be simulated
   txq sim machines epyc-9b45 > mine.toml         one of their files, to make another of it
   txq sim calibrate --out mine.toml              this machine's own";
@@ -24,6 +28,18 @@ pub(crate) struct SimArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
+    /// Run a scenario and report as its results were published.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Run all scenarios that are built in and compare them with what was published.
+    #[command(after_help = PUBLISHED_EXAMPLES)]
+    Published(PublishedArgs),
+    /// Tell where the time of a packet goes, and what holds a scenario up.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
+    /// Find the value of the one field of a scenario that was fitted.
+    #[command(after_help = FIT_EXAMPLES)]
+    Fit(FitArgs),
     /// List the machines that can be simulated, or print the file of one.
     #[command(after_help = MACHINES_EXAMPLES)]
     Machines(MachinesArgs),
@@ -33,6 +49,117 @@ pub(crate) enum SimCommand {
     /// Measure on this machine what a simulation of it is compared with.
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),
+}
+
+/// What is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ScenarioArgs {
+    /// A scenario that is built in, or a file
+    pub(crate) scenario: String,
+    /// A field of the scenario and the value that it shall have instead, by its TOML path; any number of times
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub(crate) set: Vec<Change>,
+    #[command(flatten)]
+    pub(crate) host: RunsArgs,
+}
+
+/// How it is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunsArgs {
+    /// Points that run side by side [default: as many as there are CPUs]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<Within<1, 1024>>,
+    /// No progress on stderr
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  txq sim run p0-unpinned                        all of its points
+  txq sim run p0-pinned --point after --set workload.senders=64
+  txq sim run p2 --lock-stat                     the locks as /proc/lock_stat has them
+  txq sim run ./mine.toml --json | jq -r '[.point, .figures.mpps, .hash] | @tsv'
+
+Built in are p0-unpinned, p0-pinned, p1, p2, p3-pktgen, p3-wrk and p4. Equal points have equal hashes in equal
+builds, each time and on every machine.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) what: ScenarioArgs,
+    /// Only this point of the scenario; any number of times
+    #[arg(long = "point", value_name = "NAME")]
+    pub(crate) points: Vec<String>,
+    /// Locks as /proc/lock_stat shows them, in place of perf's table
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) lock_stat: bool,
+    /// One JSON object for each point, a line each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const PUBLISHED_EXAMPLES: &str = "\
+Examples:
+  txq sim published                              one table, in a minute or a few
+  txq sim published --scenario p0-pinned --scenario p1
+  txq sim published --svg drawings               a drawing of each scenario in drawings/
+  txq sim published --json | jq -c 'select(.holds | not)'
+
+A figure holds by its rule: 25 % is no farther off than that, order is within a factor of the square root of ten, direction is
+to the same side of the scenario's first variant, bucket is the same power of two or a neighbour of it.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PublishedArgs {
+    /// Only this scenario, by its name or its file; any number of times
+    #[arg(long = "scenario", value_name = "NAME")]
+    pub(crate) scenarios: Vec<String>,
+    /// Where to put a drawing of each scenario: a folder, which is made if there is none
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+    /// One JSON object for each figure, a line each
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) host: RunsArgs,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  txq sim explain p0-pinned                      both variants, and what differs
+  txq sim explain p1 --point before
+  txq sim explain p0-pinned --point after --set tune.access.other_socket=400
+
+Work is instructions and lines that the core had, lines are those that had to come from another core or from memory, waits
+are for locks and other words that somebody else had to write. Times are of all senders and of all interrupts, a packet.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) what: ScenarioArgs,
+    /// Only this point of the scenario; any number of times
+    #[arg(long = "point", value_name = "NAME")]
+    pub(crate) points: Vec<String>,
+    /// One JSON object for each point, a line each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const FIT_EXAMPLES: &str = "\
+Examples:
+  txq sim fit p0-pinned
+  txq sim fit p1 --set milliseconds=5            for a first look
+  txq sim fit p4 --json | jq .value
+
+Of each scenario at most one field is fitted, to one published figure; its [fit] says which. Values are tried by bisection.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct FitArgs {
+    #[command(flatten)]
+    pub(crate) what: ScenarioArgs,
+    /// One JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const MACHINES_EXAMPLES: &str = "\
