@@ -18,7 +18,6 @@ use std::cell::Cell;
 use corosensei::Yielder;
 
 use crate::cache::{Answer, Kind, Lines, NONE};
-use crate::ledger::Phase;
 use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
@@ -367,24 +366,6 @@ pub(crate) unsafe fn finish(e: *mut Engine) {
     unsafe {
         sync(e);
         (*e).end_task();
-    }
-}
-
-impl Engine {
-    /// Work, in the time of the task that runs.
-    #[inline]
-    pub(crate) fn spend(&mut self, time: Picos) {
-        self.now += time;
-        self.me().spent().work += time;
-    }
-
-    /// The task does something else from now on.
-    #[inline]
-    pub(crate) fn begin(&mut self, phase: Phase) {
-        self.me().phase = phase;
-        if phase == Phase::Private {
-            self.leave_path();
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{CpuUse, Mode};
 use crate::cache::NONE;
 use crate::engine::Engine;
+use crate::ledger::Phase;
 use crate::machine::Picos;
 
 impl Engine {
@@ -46,6 +47,25 @@ impl Engine {
             let thread = &mut self.tasks[c.current as usize];
             thread.busy += c.used.busy - before.busy;
             thread.spinning += c.used.spinning - before.spinning;
+        }
+    }
+}
+
+/// What a task does with its time.
+impl Engine {
+    /// Work, in the time of the task that runs.
+    #[inline]
+    pub(crate) fn spend(&mut self, time: Picos) {
+        self.now += time;
+        self.me().spent().work += time;
+    }
+
+    /// The task does something else from now on.
+    #[inline]
+    pub(crate) fn begin(&mut self, phase: Phase) {
+        self.me().phase = phase;
+        if phase == Phase::Private {
+            self.leave_path();
         }
     }
 }
