@@ -60,6 +60,7 @@ pub(crate) use native::{Native, native};
 pub(crate) use overload::Load;
 pub(crate) use plan::Suite;
 pub(crate) use report::{align, number};
+pub(crate) use svg::COLOURS;
 pub(crate) use tell::Tell;
 
 /// The suite of single qdiscs.

@@ -4,6 +4,10 @@ mod args;
 mod calibrate;
 mod host;
 mod machines;
+mod merge;
+mod outcome;
+mod plot;
+mod sweep;
 
 pub(crate) use args::{COMMANDS, EXAMPLES, SimArgs};
 
@@ -14,6 +18,8 @@ pub(crate) fn sim(args: &SimArgs) -> anyhow::Result<()> {
     match &args.command {
         SimCommand::Machines(args) => machines::machines(args),
         SimCommand::Calibrate(args) => calibrate::calibrate(args),
+        SimCommand::Sweep(args) => sweep::sweep(args),
+        SimCommand::Merge(args) => merge::merge(args),
         SimCommand::Host(args) => host::host(args),
     }
 }

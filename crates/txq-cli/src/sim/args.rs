@@ -1,5 +1,7 @@
 //! The command line of `txq sim`.
 
+mod sweeps;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -7,14 +9,17 @@ use clap::Subcommand;
 use crate::span::Span;
 use crate::within::Within;
 
+pub(crate) use sweeps::{MergeArgs, Results, SweepArgs};
+
 /// The commands, for who names none.
-pub(crate) const COMMANDS: &str = "machines, calibrate or host";
+pub(crate) const COMMANDS: &str = "machines, calibrate, sweep, merge or host";
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   txq sim machines                               the machines that can be simulated
   txq sim machines epyc-9b45 > mine.toml         one of their files, to make another of it
-  txq sim calibrate --out mine.toml              this machine's own";
+  txq sim calibrate --out mine.toml              this machine's own
+  txq sim sweep p0-pinned --vary workload.senders=1..480*2";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimArgs {
@@ -30,6 +35,12 @@ pub(crate) enum SimCommand {
     /// Measure what this machine's cache lines, memory, clock and threads cost, and write its file.
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArgs),
+    /// Run a scenario at many points that differ in some fields.
+    #[command(after_help = sweeps::SWEEP_EXAMPLES)]
+    Sweep(SweepArgs),
+    /// Put the parts of a sweep together.
+    #[command(after_help = sweeps::MERGE_EXAMPLES)]
+    Merge(MergeArgs),
     /// Measure on this machine what a simulation of it is compared with.
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),

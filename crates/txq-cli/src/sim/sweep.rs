@@ -1,0 +1,85 @@
+//! `txq sim sweep`: a scenario at many points.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use txq_sim::compare::Figures;
+use txq_sim::run;
+use txq_sim::scenario::{Scenario, Setup};
+use txq_sim::sweep::{Line, Sweep};
+
+use super::args::SweepArgs;
+use super::outcome::Outcome;
+use crate::bench::Tell;
+use crate::span::Human;
+use crate::stop::Signals;
+
+/// Runs the points, and prints what came of them.
+pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
+    let scenario = Scenario::open(&args.scenario)?;
+    let first = scenario.points()[0].to_owned();
+    let point = args.point.as_deref().unwrap_or(&first);
+    let sweep = Sweep::new(&scenario, point, args.set.clone(), args.vary.clone())?;
+    let outcome = Outcome::open(&args.results)?;
+    outcome.check(&args.vary)?;
+    let threads = args.threads.map(|threads| threads.size());
+    outcome.take(|outcome| {
+        points(&sweep, (args.shard.0, args.shard.1), threads, args.quiet, |line| outcome.line(line))
+    })
+}
+
+/// A simulated point's figures.
+pub(super) fn figures(setup: &Setup) -> Result<Figures, String> {
+    run::run(setup).map(|report| report.figures).map_err(|error| error.to_string())
+}
+
+/// Runs a part of a sweep with progress on stderr, until a signal comes or `done` fails.
+pub(super) fn points(
+    sweep: &Sweep<'_>,
+    part: (usize, usize),
+    threads: Option<usize>,
+    quiet: bool,
+    mut done: impl FnMut(Line) -> anyhow::Result<()> + Send,
+) -> anyhow::Result<()> {
+    let signals = Signals::catch()?;
+    let all = sweep.shard(part.0, part.1).len();
+    let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()));
+    let mut tell = Tell::new(quiet, all);
+    tell.say(&progress(0, all, Duration::ZERO));
+    let (start, mut ready, mut failed) = (Instant::now(), 0, None);
+    sweep.run(part, threads, figures, |line| {
+        ready += 1;
+        tell.say(&progress(ready, all, start.elapsed()));
+        match done(line) {
+            Ok(()) => signals.seen().is_none(),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        }
+    });
+    tell.end();
+    failed.map_or(Ok(()), Err)
+}
+
+/// How far it is, and how long it takes if the other points take as long.
+fn progress(done: usize, all: usize, took: Duration) -> String {
+    let line = format!("{done}/{all} points");
+    if done == 0 || done == all {
+        return line;
+    }
+    let left = took.as_nanos() * (all - done) as u128 / done as u128;
+    format!("{line}, about {} left", Human(u64::try_from(left).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_that_of_the_points_left() {
+        assert_eq!(progress(0, 5, Duration::ZERO), "0/5 points");
+        assert_eq!(progress(2, 5, Duration::from_secs(4)), "2/5 points, about 6.00 s left");
+        assert_eq!(progress(5, 5, Duration::from_secs(4)), "5/5 points");
+    }
+}
