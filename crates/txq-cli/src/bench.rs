@@ -56,7 +56,7 @@ use plan::Plan;
 use rig::Rig;
 use svg::Drawing;
 
-pub(crate) use native::{Native, native};
+pub(crate) use native::{NATIVE, Native, Point, native};
 pub(crate) use overload::Load;
 pub(crate) use plan::Suite;
 pub(crate) use report::{align, number};

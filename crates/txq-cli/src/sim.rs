@@ -6,6 +6,7 @@ mod host;
 mod machines;
 mod merge;
 mod outcome;
+mod plan;
 mod plot;
 mod sweep;
 
@@ -20,6 +21,7 @@ pub(crate) fn sim(args: &SimArgs) -> anyhow::Result<()> {
         SimCommand::Calibrate(args) => calibrate::calibrate(args),
         SimCommand::Sweep(args) => sweep::sweep(args),
         SimCommand::Merge(args) => merge::merge(args),
+        SimCommand::Plan(args) => plan::plan(args),
         SimCommand::Host(args) => host::host(args),
     }
 }

@@ -238,7 +238,7 @@ fn machines_of_sim() {
         let file = folder.file("bad.toml", good.replacen(from, to, 1));
         refused(&txq(&["sim", "machines", &file]), INPUT, parts);
     }
-    refused(&txq(&["sim"]), INPUT, &["use machines, calibrate, sweep, merge or host"]);
+    refused(&txq(&["sim"]), INPUT, &["use machines, calibrate, sweep, merge, plan or host"]);
     refused(&txq(&["sim", "machines", "epyc"]), INPUT, &["no machine \"epyc\"", "epyc-9b45"]);
     refused(&txq(&["sim", "machines", "/nonexistent/x"]), INPUT, &["/nonexistent/x", "No such file"]);
     refused(&txq(&["sim", "calibrate", "--fill", "epyc"]), INPUT, &["no machine \"epyc\""]);

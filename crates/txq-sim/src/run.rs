@@ -114,7 +114,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     workload::spawn(setup, &mut world, &dev, &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
-    let watch = Watch::spawn(&mut world, &dev, begin, end);
+    let watch = Watch::spawn(&mut world, &dev, begin, end, setup.path.recorded);
     world.advance(begin);
     let before = read(&mut world, &done, begin);
     let mut runnable = 0;
@@ -175,18 +175,18 @@ struct Seen {
 
 impl Watch {
     /// Reads at `begin` and at `end`, and has contention recorded in between. It is on the last CPU for that moment.
-    fn spawn(world: &mut World, dev: &Rc<NetDev<Sim>>, begin: Picos, end: Picos) -> Self {
+    fn spawn(world: &mut World, dev: &Rc<NetDev<Sim>>, begin: Picos, end: Picos, recorded: bool) -> Self {
         let watch = Self(Rc::default(), Rc::default());
         let cpu = Some(world.cpus() - 1);
         let task = Task { name: "irq watch".into(), cpu, urgent: true, start: begin, at: None };
         let (readings, contention, dev) = (watch.0.clone(), watch.1.clone(), dev.clone());
         world.spawn(task, move || {
             let read = || readings.borrow_mut().push((dev.stats(), dev.xmit_times()));
-            dev.set_contention(true);
+            dev.set_contention(recorded);
             read();
             sim::sleep_until(end);
             read();
-            *contention.borrow_mut() = dev.contention();
+            *contention.borrow_mut() = Some(dev.contention().unwrap_or_default());
             loop {
                 sim::sleep_until(Picos::MAX / 2);
             }
@@ -259,7 +259,7 @@ fn build(setup: &Setup, card: Card, cpus: u32) -> Result<NetDev<Sim>, Box<dyn st
         .affinity(&affinity)
         .completions(if inline { Reapers::Inline } else { Reapers::Worker })
         .watchdog_timeo(None)
-        .xmit_times(true);
+        .xmit_times(setup.path.recorded);
     if !setup.device.bql {
         builder = builder.bql(None);
     }

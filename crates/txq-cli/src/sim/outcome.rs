@@ -50,7 +50,7 @@ impl<'a> Outcome<'a> {
     pub(super) fn take(mut self, run: impl FnOnce(&mut Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         run(&mut self)?;
         self.lines.sort_by_key(|line| line.index);
-        if !self.args.json && !self.lines.is_empty() {
+        if !self.args.json && self.lines.iter().any(|line| line.error.is_none()) {
             report::write(&tables(&self.lines, &self.args.figure))?;
         }
         self.end()
