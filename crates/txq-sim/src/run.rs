@@ -77,14 +77,29 @@ struct Reading {
     done: u64,
 }
 
-/// Runs a point.
+/// Runs a point, with recording who waits for whom.
+///
+/// # Errors
+/// As [`measure`].
+///
+/// # Panics
+/// As [`measure`].
+pub fn run(setup: &Setup) -> Result<Report, RunError> {
+    once(setup, true)
+}
+
+/// Runs a point once, without recording: what it does, and not who waits for whom.
 ///
 /// # Errors
 /// When the machine, the qdisc or the discipline cannot be.
 ///
 /// # Panics
 /// When packets were lost: the data plane has an error then.
-pub fn run(setup: &Setup) -> Result<Report, RunError> {
+pub fn measure(setup: &Setup) -> Result<Report, RunError> {
+    once(setup, false)
+}
+
+fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?;
     let mut world = World::new(&machine, setup.seed);
@@ -101,7 +116,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     // Whoever answers is made before the device, which talks to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
-    let dev = Rc::new(build(setup, card, cpus).map_err(|e| failed(&e))?);
+    let dev = Rc::new(build(setup, card, cpus, record).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
         let cpu = irq_cpu(device.completions, txq, device.txqs, cpus);
         let task = Task { name: format!("irq {txq}"), cpu: Some(cpu), urgent: true, ..Task::default() };
@@ -114,7 +129,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     workload::spawn(setup, &mut world, &dev, &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
-    let watch = Watch::spawn(&mut world, &dev, begin, end, setup.path.recorded);
+    let watch = Watch::spawn(&mut world, &dev, begin, end, record);
     world.advance(begin);
     let before = read(&mut world, &done, begin);
     let mut runnable = 0;
@@ -175,14 +190,14 @@ struct Seen {
 
 impl Watch {
     /// Reads at `begin` and at `end`, and has contention recorded in between. It is on the last CPU for that moment.
-    fn spawn(world: &mut World, dev: &Rc<NetDev<Sim>>, begin: Picos, end: Picos, recorded: bool) -> Self {
+    fn spawn(world: &mut World, dev: &Rc<NetDev<Sim>>, begin: Picos, end: Picos, record: bool) -> Self {
         let watch = Self(Rc::default(), Rc::default());
         let cpu = Some(world.cpus() - 1);
         let task = Task { name: "irq watch".into(), cpu, urgent: true, start: begin, at: None };
         let (readings, contention, dev) = (watch.0.clone(), watch.1.clone(), dev.clone());
         world.spawn(task, move || {
             let read = || readings.borrow_mut().push((dev.stats(), dev.xmit_times()));
-            dev.set_contention(recorded);
+            dev.set_contention(record);
             read();
             sim::sleep_until(end);
             read();
@@ -232,7 +247,12 @@ fn minus(after: &Log2, before: &Log2) -> Log2 {
 }
 
 /// The device, on the card.
-fn build(setup: &Setup, card: Card, cpus: u32) -> Result<NetDev<Sim>, Box<dyn std::error::Error>> {
+fn build(
+    setup: &Setup,
+    card: Card,
+    cpus: u32,
+    record: bool,
+) -> Result<NetDev<Sim>, Box<dyn std::error::Error>> {
     let txqs = setup.device.txqs;
     let pool = PoolConfig {
         name: "sim".into(),
@@ -259,7 +279,7 @@ fn build(setup: &Setup, card: Card, cpus: u32) -> Result<NetDev<Sim>, Box<dyn st
         .affinity(&affinity)
         .completions(if inline { Reapers::Inline } else { Reapers::Worker })
         .watchdog_timeo(None)
-        .xmit_times(setup.path.recorded);
+        .xmit_times(record);
     if !setup.device.bql {
         builder = builder.bql(None);
     }

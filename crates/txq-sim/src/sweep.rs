@@ -2,7 +2,7 @@
 //!
 //! Each combination is a point with a number, the same on every machine, so a sweep can be spread: shard `I` of `N` runs
 //! the points whose number is `I` modulo `N`, and [`merge`] puts the parts together. Points are independent, and run side
-//! by side on the host's CPUs. A point that cannot be run, for not every discipline takes every qdisc, has what is wrong in
+//! by side on the host's CPUs. A point that cannot be run, as with a qdisc that does not exist, has what is wrong in
 //! the place of its figures, and the others are run all the same.
 
 use std::str::FromStr;

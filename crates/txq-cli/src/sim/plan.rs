@@ -13,7 +13,7 @@ use txq_sim::scenario::{Change, Scenario};
 use txq_sim::sweep::{Axis, Line, Sweep};
 
 use super::args::PlanArgs;
-use super::sweep::points;
+use super::sweep::{plain, points};
 use crate::bench::{align, number};
 use crate::rate::{Rate, metric};
 use crate::report;
@@ -44,7 +44,7 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
     for (base, axes) in grid(args, topology.cpus()) {
         let sweep = Sweep::new(&scenario, "plan", base, axes)?;
         let threads = args.threads.map(|threads| threads.size());
-        points(&sweep, (0, 1), threads, args.quiet, |line| {
+        points(&sweep, plain, (0, 1), threads, args.quiet, |line| {
             lines.push(line);
             Ok(())
         })?;

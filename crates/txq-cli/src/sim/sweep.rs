@@ -24,32 +24,41 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     outcome.check(&args.vary)?;
     let threads = args.threads.map(|threads| threads.size());
     outcome.take(|outcome| {
-        points(&sweep, (args.shard.0, args.shard.1), threads, args.quiet, |line| outcome.line(line))
+        points(&sweep, all, (args.shard.0, args.shard.1), threads, args.quiet, |line| outcome.line(line))
     })
 }
 
-/// A simulated point's figures.
-pub(super) fn figures(setup: &Setup) -> Result<Figures, String> {
+/// Runs a point, for its figures.
+pub(super) type Run = fn(&Setup) -> Result<Figures, String>;
+
+/// All figures of a point.
+fn all(setup: &Setup) -> Result<Figures, String> {
     run::run(setup).map(|report| report.figures).map_err(|error| error.to_string())
 }
 
-/// Runs a part of a sweep with progress on stderr, until a signal comes or `done` fails.
+/// Those of a point in which nobody records who waits for whom.
+pub(super) fn plain(setup: &Setup) -> Result<Figures, String> {
+    run::measure(setup).map(|report| report.figures).map_err(|error| error.to_string())
+}
+
+/// Runs a part of a sweep, each point by `run`, with progress on stderr, until a signal comes or `done` fails.
 pub(super) fn points(
     sweep: &Sweep<'_>,
+    run: Run,
     part: (usize, usize),
     threads: Option<usize>,
     quiet: bool,
     mut done: impl FnMut(Line) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
-    let all = sweep.shard(part.0, part.1).len();
+    let of = sweep.shard(part.0, part.1).len();
     let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()));
-    let mut tell = Tell::new(quiet, all);
-    tell.say(&progress(0, all, Duration::ZERO));
+    let mut tell = Tell::new(quiet, of);
+    tell.say(&progress(0, of, Duration::ZERO));
     let (start, mut ready, mut failed) = (Instant::now(), 0, None);
-    sweep.run(part, threads, figures, |line| {
+    sweep.run(part, threads, run, |line| {
         ready += 1;
-        tell.say(&progress(ready, all, start.elapsed()));
+        tell.say(&progress(ready, of, start.elapsed()));
         match done(line) {
             Ok(()) => signals.seen().is_none(),
             Err(error) => {

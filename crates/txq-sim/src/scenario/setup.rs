@@ -103,9 +103,6 @@ pub struct Way {
     pub max_burst: u32,
     /// The default limit of qdiscs, in packets.
     pub txqueuelen: u32,
-    /// Whether waits for locks and the times of xmit are recorded, which reads the clock often. Without it their figures are
-    /// those of nothing.
-    pub recorded: bool,
 }
 
 impl Default for Way {
@@ -118,7 +115,6 @@ impl Default for Way {
             defer_max: txq::pool::DEFER_MAX,
             max_burst: 1000,
             txqueuelen: 1000,
-            recorded: true,
         }
     }
 }

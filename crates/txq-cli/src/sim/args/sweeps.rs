@@ -14,14 +14,15 @@ Examples:
   txq sim sweep p0-pinned --vary device.txqs=1,2,4,8 --vary steering=near,far,hash --set milliseconds=2
   txq sim sweep p0-pinned --vary workload.senders=1..480*2 \\
       --vary path.discipline=spinlock,busylock,llist,lockless,combine --svg who-wins.svg
-                                                 the disciplines side by side; lockless says that it does not take fq
+                                                 the disciplines side by side
   txq sim sweep p0-pinned --vary seed=1..20+1 --shard 1/2 --out one.jsonl
   txq sim sweep p0-pinned --vary seed=1..20+1 --shard 2/2 --out two.jsonl
   txq sim merge one.jsonl two.jsonl              on two machines, and together
 
 Values are a list, of which each may be a range with both ends: 1..480*2 doubles, 10..50+10 adds. Paths are those of a
 scenario's file below [setup]; txq sim sweep ./mine.toml takes one's own. Points differ in nothing but what is varied, and a
-point's result is the same wherever and whenever it is run. Not every point can be: its row says why, and the others go on.
+point's result is the same wherever and whenever it is run. Where a point cannot be, as with a qdisc that does not exist, its row says why, and the others go
+on.
 
 The drawing is of one figure, mpps if nothing is said, over the first that is varied, with a curve for each combination of
 the others. A signal ends the sweep after the points that have begun; what there is by then is printed.";

@@ -5,14 +5,13 @@
 //! measurement, one sender through `spinlock`: the simulated atomics' part of it is taken off, and the rest is the same for each
 //! of a packet's steps. Two senders, and the other disciplines, are predicted.
 
-use toml::Table;
+use toml::{Table, Value};
 use txq_sim::Prices;
 use txq_sim::machine::Machine;
-use txq_sim::scenario::Setup;
-use txq_sim::scenario::setup::{Completions, Device, Steering, Way, Workload};
+use txq_sim::scenario::{Setup, set};
 
 use crate::bench::NATIVE;
-use crate::sim::sweep::figures;
+use crate::sim::sweep::plain;
 
 /// The machine whose fields are all replaced.
 const BASE: &str = "vm-2";
@@ -54,41 +53,35 @@ impl Simulated {
         line_ns: Option<f64>,
     ) -> anyhow::Result<f64> {
         let setup = self.setup(discipline, threads, line_ns)?;
-        let figures = figures(&setup).map_err(anyhow::Error::msg)?;
+        let figures = plain(&setup).map_err(anyhow::Error::msg)?;
         Ok(1e3 / figures.get("mpps").copied().unwrap_or_default())
     }
 
     fn setup(&self, discipline: &str, threads: u64, line_ns: Option<f64>) -> anyhow::Result<Setup> {
-        Ok(Setup {
-            machine: BASE.into(),
-            tune: Table::try_from(near(&self.machine, threads as u32, line_ns))?,
-            seed: 1,
-            milliseconds: TIME.0,
-            warmup: TIME.1,
-            device: Device {
-                gbit: 0.0,
-                txqs: 1,
-                ring: NATIVE.ring,
-                coalesce_us: 0.0,
-                completions: Completions::Inline,
-                bql: true,
-            },
-            path: Way {
-                qdisc: NATIVE.qdisc.into(),
-                discipline: discipline.into(),
-                recorded: false,
-                ..Way::default()
-            },
-            steering: Steering::Near,
-            workload: Workload::UdpStream {
-                senders: threads as u32,
-                bytes: NATIVE.bytes,
-                credit: NATIVE.limit,
-                private: 0.0,
-                pinned: true,
-            },
-            prices: self.prices.clone(),
-        })
+        let mut table = Table::new();
+        let text = |text: &str| Value::String(text.to_owned());
+        let whole = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
+        for (path, value) in [
+            ("machine", text(BASE)),
+            ("tune", Value::Table(Table::try_from(near(&self.machine, threads as u32, line_ns))?)),
+            ("milliseconds", Value::Float(TIME.0)),
+            ("warmup", Value::Float(TIME.1)),
+            ("device.ring", whole(NATIVE.ring.into())),
+            ("device.coalesce_us", Value::Float(0.0)),
+            ("device.completions", text("inline")),
+            ("path.qdisc", text(NATIVE.qdisc)),
+            ("path.discipline", text(discipline)),
+            ("workload.kind", text("udp-stream")),
+            ("workload.senders", whole(threads)),
+            ("workload.bytes", whole(NATIVE.bytes.into())),
+            ("workload.credit", whole(NATIVE.limit)),
+            ("workload.private", Value::Float(0.0)),
+            ("workload.pinned", Value::Boolean(true)),
+        ] {
+            set(&mut table, path, value).map_err(anyhow::Error::msg)?;
+        }
+        let setup = Setup::of(table).map_err(anyhow::Error::msg)?;
+        Ok(Setup { prices: self.prices.clone(), ..setup })
     }
 }
 
