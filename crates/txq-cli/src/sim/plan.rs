@@ -1,4 +1,6 @@
 //! `txq sim plan`: how few txqs, and which discipline and steering, reach a rate.
+//!
+//! Senders are the kernel's own, pinned to CPUs in turn, and completions come in interrupts that are spread over all CPUs.
 
 mod scale;
 mod ways;
@@ -24,6 +26,8 @@ use ways::{Way, advice};
 const SHOWN: usize = 15;
 /// The part of the time that goes before, unmeasured.
 const WARM_UP: f64 = 0.5;
+/// For how long who waits for a lock keeps its CPU, in nanoseconds: the kernel does not take it away.
+const SPIN: f64 = 1e8;
 /// How a txq may be chosen.
 const STEERING: [&str; 3] = ["near", "far", "hash"];
 
@@ -67,8 +71,8 @@ fn scenario(args: &PlanArgs, topology: &Topology) -> String {
     let milliseconds = args.time.0.as_secs_f64() * 1e3;
     let topology = Table::try_from(topology).map(|table| table.to_string()).unwrap_or_default();
     format!(
-        "name = \"plan\"\ntitle = \"a plan\"\n[setup]\nmachine = {}\nmilliseconds = {milliseconds:?}\nwarmup = {:?}\n\
-         [setup.tune.topology]\n{topology}\n[setup.device]\ncompletions = \"spread\"\n\
+        "name = \"plan\"\ntitle = \"a plan\"\n[setup]\nmachine = {}\nkernel = true\nmilliseconds = {milliseconds:?}\nwarmup = {:?}\n\
+         [setup.tune.topology]\n{topology}\n[setup.tune.os]\nspin = {SPIN:?}\n[setup.device]\ncompletions = \"spread\"\n\
          [setup.path]\nqdisc = \"mq\"\ndefault_qdisc = {}\n\
          [setup.workload]\nkind = \"udp-stream\"\nsenders = {}\nbytes = {}\ncredit = 256\nprivate = {}\npinned = true\n",
         text(&args.machine),

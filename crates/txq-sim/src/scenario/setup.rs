@@ -22,6 +22,9 @@ pub struct Setup {
     /// What goes before, unmeasured, in milliseconds.
     #[serde(default)]
     pub warmup: f64,
+    /// Whether it is the kernel itself that sends, from whose data plane nobody takes the CPU; else a program's threads do.
+    #[serde(default)]
+    pub kernel: bool,
     /// The network card.
     pub device: Device,
     /// What is between the senders and the card.
