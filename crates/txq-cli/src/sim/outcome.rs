@@ -19,6 +19,16 @@ use crate::report;
 /// The figures of a table, beside the one that was asked for.
 const FIGURES: [&str; 5] = ["mpps", "cpu_ns_per_packet", "spinning_percent", "drops_percent", "xmit_mode_ns"];
 
+impl Results {
+    /// Refuses curves that would be dots.
+    pub(super) fn check(&self, axes: &[Axis]) -> anyhow::Result<()> {
+        if self.svg.is_some() && axes.first().is_none_or(|axis| axis.values.len() < 2) {
+            bail!("--svg draws curves over what is varied first: give it more than one value");
+        }
+        Ok(())
+    }
+}
+
 /// Where results go.
 pub(super) struct Outcome<'a> {
     args: &'a Results,
@@ -36,14 +46,6 @@ impl<'a> Outcome<'a> {
             out.set_len(0).map_err(|error| cannot(args.out.as_deref(), &error))?;
         }
         Ok(Self { args, out, svg, lines: Vec::new() })
-    }
-
-    /// Refuses curves that would be dots.
-    pub(super) fn check(&self, axes: &[Axis]) -> anyhow::Result<()> {
-        if self.svg.is_some() && axes.first().is_none_or(|axis| axis.values.len() < 2) {
-            bail!("--svg draws curves over what is varied first: give it more than one value");
-        }
-        Ok(())
     }
 
     /// Calls `run`, which gives every line to this, and then prints and draws, whatever became of `run`.

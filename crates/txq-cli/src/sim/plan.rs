@@ -6,6 +6,7 @@ mod scale;
 mod ways;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::json;
@@ -19,6 +20,7 @@ use super::sweep::{plain, points};
 use crate::bench::{align, number};
 use crate::rate::{Rate, metric};
 use crate::report;
+use crate::span::Human;
 use scale::scaled;
 use ways::{Way, advice};
 
@@ -26,6 +28,9 @@ use ways::{Way, advice};
 const SHOWN: usize = 15;
 /// The part of the time that goes before, unmeasured.
 const WARM_UP: f64 = 0.5;
+/// What may be simulated for each way.
+const SHORTEST: Duration = Duration::from_micros(10);
+const LONGEST: Duration = Duration::from_secs(10);
 /// For how long who waits for a lock keeps its CPU, in nanoseconds: the kernel does not take it away.
 const SPIN: f64 = 1e8;
 /// How a txq may be chosen.
@@ -40,6 +45,10 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
             bail!("--rate {}: a plan is for a rate, such as 20mpps or 100gbit", args.rate)
         }
     };
+    if !(SHORTEST..=LONGEST).contains(&args.time.0) {
+        let time = Human(u64::try_from(args.time.0.as_nanos()).unwrap_or(u64::MAX));
+        bail!("--time {time}: too short or too long to simulate: use 10us to 10s");
+    }
     let machine = Machine::find(&args.machine)?;
     let topology = scaled(&machine.topology, args.cpus.get() as u32);
     let text = scenario(args, &topology);

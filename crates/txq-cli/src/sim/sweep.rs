@@ -20,8 +20,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     let first = scenario.points()[0].to_owned();
     let point = args.point.as_deref().unwrap_or(&first);
     let sweep = Sweep::new(&scenario, point, args.set.clone(), args.vary.clone())?;
+    args.results.check(&args.vary)?;
     let outcome = Outcome::open(&args.results)?;
-    outcome.check(&args.vary)?;
     let threads = args.threads.map(|threads| threads.size());
     outcome.take(|outcome| {
         points(&sweep, all, (args.shard.0, args.shard.1), threads, args.quiet, |line| outcome.line(line))
