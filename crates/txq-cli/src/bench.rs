@@ -56,10 +56,11 @@ use plan::Plan;
 use rig::Rig;
 use svg::Drawing;
 
-pub(crate) use native::{Native, native};
+pub(crate) use native::{NATIVE, Native, Point, native};
 pub(crate) use overload::Load;
 pub(crate) use plan::Suite;
 pub(crate) use report::{align, number};
+pub(crate) use svg::COLOURS;
 pub(crate) use tell::Tell;
 
 /// The suite of single qdiscs.

@@ -6,11 +6,16 @@ mod explain;
 mod fit;
 mod host;
 mod machines;
+mod merge;
+mod outcome;
+mod plan;
+mod plot;
 mod points;
 mod published;
 mod rows;
 mod run;
 mod svg;
+mod sweep;
 
 pub(crate) use args::{COMMANDS, EXAMPLES, SimArgs};
 
@@ -25,6 +30,9 @@ pub(crate) fn sim(args: &SimArgs) -> anyhow::Result<()> {
         SimCommand::Fit(args) => fit::fit(args),
         SimCommand::Machines(args) => machines::machines(args),
         SimCommand::Calibrate(args) => calibrate::calibrate(args),
+        SimCommand::Sweep(args) => sweep::sweep(args),
+        SimCommand::Merge(args) => merge::merge(args),
+        SimCommand::Plan(args) => plan::plan(args),
         SimCommand::Host(args) => host::host(args),
     }
 }

@@ -238,7 +238,11 @@ fn machines_of_sim() {
         let file = folder.file("bad.toml", good.replacen(from, to, 1));
         refused(&txq(&["sim", "machines", &file]), INPUT, parts);
     }
-    refused(&txq(&["sim"]), INPUT, &["use run, published, explain, fit, machines, calibrate or host"]);
+    refused(
+        &txq(&["sim"]),
+        INPUT,
+        &["use run, published, explain, fit, sweep, merge, plan, host, machines or calibrate"],
+    );
     refused(&txq(&["sim", "machines", "epyc"]), INPUT, &["no machine \"epyc\"", "epyc-9b45"]);
     refused(&txq(&["sim", "machines", "/nonexistent/x"]), INPUT, &["/nonexistent/x", "No such file"]);
     refused(&txq(&["sim", "calibrate", "--fill", "epyc"]), INPUT, &["no machine \"epyc\""]);

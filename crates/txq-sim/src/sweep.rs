@@ -2,21 +2,22 @@
 //!
 //! Each combination is a point with a number, the same on every machine, so a sweep can be spread: shard `I` of `N` runs
 //! the points whose number is `I` modulo `N`, and [`merge`] puts the parts together. Points are independent, and run side
-//! by side on the host's CPUs.
+//! by side on the host's CPUs. A point that cannot be run, as with a qdisc that does not exist, has what is wrong in
+//! the place of its figures, and the others are run all the same.
 
-use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use crate::compare::Figures;
 use crate::scenario::{Change, Scenario, ScenarioError, Setup, value_of};
 
+mod line;
 mod merge;
 
+pub use line::{Fields, Line};
 pub use merge::{MergeError, merge};
 
 /// Points of a sweep, at most: more is a mistake, or a job for several sweeps.
@@ -85,23 +86,6 @@ pub struct Sweep<'a> {
     axes: Vec<Axis>,
 }
 
-/// The result of a point: a JSON line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// The scenario's name.
-    pub scenario: String,
-    /// The variant that was varied.
-    pub variant: String,
-    /// Points of the whole sweep.
-    pub of: usize,
-    /// The point's number, from 0.
-    pub index: usize,
-    /// Its values, by the fields' paths.
-    pub at: BTreeMap<String, Value>,
-    /// What came out.
-    pub figures: Figures,
-}
-
 impl<'a> Sweep<'a> {
     /// A sweep over `axes`, the last of which changes fastest, from a variant with `base` changed.
     ///
@@ -118,6 +102,10 @@ impl<'a> Sweep<'a> {
         if !scenario.points().contains(&point) {
             let known = scenario.points().join(", ");
             return Err(wrong(format!("there is no variant \"{point}\": use one of {known}")));
+        }
+        let twice = |(n, axis): (usize, &Axis)| sweep.axes[..n].iter().any(|other| other.path == axis.path);
+        if let Some((_, axis)) = sweep.axes.iter().enumerate().find(|axis| twice(*axis)) {
+            return Err(wrong(format!("{} is varied twice: give it all its values at once", axis.path)));
         }
         let size = sweep.axes.iter().try_fold(1_usize, |n, axis| n.checked_mul(axis.values.len()));
         if size.is_none_or(|n| n > MAX_POINTS) {
@@ -159,34 +147,35 @@ impl<'a> Sweep<'a> {
         self.scenario.setup(&self.point, &changes)
     }
 
+    /// The numbers of the points of shard `shard` (from 0) of `shards`.
+    pub fn shard(&self, shard: usize, shards: usize) -> Vec<usize> {
+        (shard..self.len()).step_by(shards.max(1)).collect()
+    }
+
     /// Runs shard `shard` (from 0) of `shards` on `threads` threads of the host. `done` gets each line when it is there, in
-    /// any order.
-    ///
-    /// # Errors
-    /// The first that `run` returned; points that have begun are finished before.
-    pub fn run<E: From<ScenarioError> + Send>(
+    /// any order; when it returns false, no other point is begun.
+    pub fn run(
         &self,
         (shard, shards): (usize, usize),
         threads: usize,
-        run: impl Fn(&Setup) -> Result<Figures, E> + Sync,
-        done: impl FnMut(Line) + Send,
-    ) -> Result<(), E> {
-        let own: Vec<usize> = (shard..self.len()).step_by(shards.max(1)).collect();
-        let (next, failed, done) = (AtomicUsize::new(0), Mutex::new(None), Mutex::new(done));
-        let point = |index: usize| -> Result<Line, E> {
-            let figures = run(&self.setup(index)?)?;
-            let at = self.changes(index).into_iter().map(|change| (change.path, change.value)).collect();
-            let (scenario, variant) = (self.scenario.name.clone(), self.point.clone());
-            Ok(Line { scenario, variant, of: self.len(), index, at, figures })
-        };
+        run: impl Fn(&Setup) -> Result<Figures, String> + Sync,
+        done: impl FnMut(Line) -> bool + Send,
+    ) {
+        let own = self.shard(shard, shards);
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(done));
+        let fields = |changes: Vec<Change>| Fields(changes.into_iter().map(|c| (c.path, c.value)).collect());
         let work = || {
             while let Some(&index) = own.get(next.fetch_add(1, Ordering::Relaxed)) {
-                match point(index) {
-                    Ok(line) => (done.lock().expect("nobody panics with it"))(line),
-                    Err(error) => {
-                        next.store(own.len(), Ordering::Relaxed);
-                        failed.lock().expect("nobody panics with it").get_or_insert(error);
-                    }
+                let setup = self.setup(index).map_err(|error| error.to_string());
+                let (figures, error) = match setup.and_then(|setup| run(&setup)) {
+                    Ok(figures) => (figures, None),
+                    Err(error) => (Figures::new(), Some(error)),
+                };
+                let (scenario, variant) = (self.scenario.name.clone(), self.point.clone());
+                let (set, at) = (fields(self.base.clone()), fields(self.changes(index)));
+                let line = Line { scenario, variant, of: self.len(), index, set, at, figures, error };
+                if !(done.lock().unwrap_or_else(PoisonError::into_inner))(line) {
+                    next.store(own.len(), Ordering::Relaxed);
                 }
             }
         };
@@ -195,7 +184,6 @@ impl<'a> Sweep<'a> {
                 scope.spawn(work);
             }
         });
-        failed.into_inner().expect("nobody panics with it").map_or(Ok(()), Err)
     }
 }
 

@@ -16,13 +16,28 @@ use txq_sim::calibrate::line_way;
 use super::case::{Case, Key};
 use super::lab::{Lab, refused};
 use super::plan::case;
-use super::rig::{Queue, Rig};
+use super::rig::{self, Queue, Rig};
 use super::tell::Tell;
 
 /// The qdisc that is sent through.
 const QDISC: &str = "pfifo";
 /// How long a line's way is measured each time.
 const WAY: Duration = Duration::from_millis(5);
+
+/// What a simulation needs to know of it, to do the same.
+pub(crate) struct Same {
+    pub(crate) qdisc: &'static str,
+    /// Bytes of a packet.
+    pub(crate) bytes: u32,
+    /// Packets of a sender on their way, at most.
+    pub(crate) limit: u64,
+    /// Packets that the device's ring holds.
+    pub(crate) ring: u32,
+}
+
+/// This is it.
+pub(crate) const NATIVE: Same =
+    Same { qdisc: QDISC, bytes: rig::LEN as u32, limit: rig::SNDBUF, ring: rig::RING };
 
 /// What one discipline costs.
 #[derive(Clone, Debug, PartialEq)]

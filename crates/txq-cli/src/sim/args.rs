@@ -1,5 +1,8 @@
 //! The command line of `txq sim`.
 
+mod plan;
+mod sweeps;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -8,8 +11,12 @@ use txq_sim::scenario::Change;
 use crate::span::Span;
 use crate::within::Within;
 
+pub(crate) use plan::PlanArgs;
+pub(crate) use sweeps::{MergeArgs, Results, SweepArgs};
+
 /// The commands, for who names none.
-pub(crate) const COMMANDS: &str = "run, published, explain, fit, machines, calibrate or host";
+pub(crate) const COMMANDS: &str =
+    "run, published, explain, fit, sweep, merge, plan, host, machines or calibrate";
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +25,10 @@ Examples:
   txq sim explain p1 --point before              where a packet's time goes there
   txq sim machines                               the machines that can be simulated
   txq sim machines epyc-9b45 > mine.toml         one of their files, to make another of it
-  txq sim calibrate --out mine.toml              this machine's own";
+  txq sim calibrate --out mine.toml              this machine's own
+  txq sim sweep p0-pinned --vary workload.senders=1..480*2
+  txq sim plan --cpus 64 --senders 200 --rate 20mpps
+  txq sim host                                   how near the simulator comes to this machine";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SimArgs {
@@ -46,7 +56,16 @@ pub(crate) enum SimCommand {
     /// Measure what this machine's cache lines, memory, clock and threads cost, and write its file.
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArgs),
-    /// Measure on this machine what a simulation of it is compared with.
+    /// Run a scenario at many points that differ in some fields.
+    #[command(after_help = sweeps::SWEEP_EXAMPLES)]
+    Sweep(SweepArgs),
+    /// Put the parts of a sweep together.
+    #[command(after_help = sweeps::MERGE_EXAMPLES)]
+    Merge(MergeArgs),
+    /// Find how few txqs, and which discipline and steering, reach a rate.
+    #[command(after_help = plan::PLAN_EXAMPLES)]
+    Plan(PlanArgs),
+    /// Compare the simulator with the machine that it runs on.
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),
 }
@@ -217,13 +236,23 @@ pub(crate) struct CalibrateArgs {
 const HOST_EXAMPLES: &str = "\
 Examples:
   txq sim host                                   every discipline with 1 and 2 senders, in half a minute
-  txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .ns_per_packet]'
+  txq sim host --machine mine.toml               with what txq sim calibrate measured before
+  txq sim host --duration 100ms --repeat 3 --json | jq -c '[.discipline, .threads, .deviation]'
 
-Senders stay on a CPU each and send single packets of 120 bytes through one txq with a pfifo to a device without a wire. The
-last column is the way of a cache line between the two CPUs at that time, which a hypervisor that moves them changes.";
+Senders stay on a CPU each and send single packets of 120 bytes through one txq with a pfifo to a device without a wire; the
+simulated ones do the same with the same code. These are measured for the simulation, and nothing else is:
+  the machine    txq sim calibrate measures it, now or before (--machine)
+  a line's way   between the two CPUs, before and after each native measurement, for a hypervisor that moves virtual CPUs
+                 changes it; each measurement is simulated with its own, and with a hold in proportion
+  prices         what the plain code of each step of a packet costs, the same for each, so that one sender through spinlock
+                 takes the time that it took natively; this row is no prediction
+A deviation is the middle of those of the repetitions.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {
+    /// This machine as txq sim calibrate wrote it: a name or a path [default: measured now]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) machine: Option<String>,
     /// How long to measure each configuration: 1s, 300ms
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub(crate) duration: Span,

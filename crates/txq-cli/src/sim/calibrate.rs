@@ -53,7 +53,7 @@ fn cannot(out: &Path, error: &std::io::Error) -> anyhow::Error {
 }
 
 /// What the system refused is told apart from what the user got wrong.
-fn failure(error: CalibrateError) -> anyhow::Error {
+pub(super) fn failure(error: CalibrateError) -> anyhow::Error {
     match error {
         CalibrateError::Refused { .. } | CalibrateError::Topology(_) => Refused(error.to_string()).into(),
         other => other.into(),

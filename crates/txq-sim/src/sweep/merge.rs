@@ -54,7 +54,8 @@ pub enum MergeError {
 /// the same.
 pub fn merge<'a>(parts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Line>, MergeError> {
     let mut all: Vec<Option<Line>> = Vec::new();
-    let mut of_all: Option<(String, String, usize)> = None;
+    // What the lines of one sweep have in common.
+    let mut of_all: Option<Line> = None;
     for (file, text) in parts {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let (file, number) = (file.to_owned(), number + 1);
@@ -62,9 +63,8 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<
                 Ok(parsed) => parsed,
                 Err(source) => return Err(MergeError::Line { file, line: number, source }),
             };
-            let key = (parsed.scenario.clone(), parsed.variant.clone(), parsed.of);
             let index = parsed.index;
-            if of_all.get_or_insert_with(|| key.clone()) != &key || index >= parsed.of {
+            if !alike(of_all.get_or_insert_with(|| parsed.clone()), &parsed) || index >= parsed.of {
                 return Err(MergeError::Other { file, line: number });
             }
             all.resize(all.len().max(index + 1), None);
@@ -73,11 +73,17 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<
             }
         }
     }
-    let (_, _, of) = of_all.ok_or(MergeError::Nothing)?;
+    let of = of_all.ok_or(MergeError::Nothing)?.of;
     all.resize(of, None);
     let missing = all.iter().filter(|line| line.is_none()).count();
     match all.iter().position(Option::is_none) {
         Some(first) => Err(MergeError::Missing { missing, of, first }),
         None => Ok(all.into_iter().flatten().collect()),
     }
+}
+
+/// Whether two lines are of one sweep.
+fn alike(a: &Line, b: &Line) -> bool {
+    let key = |line: &Line| (line.scenario.clone(), line.variant.clone(), line.of, line.set.clone());
+    key(a) == key(b) && a.at.paths().eq(b.at.paths())
 }

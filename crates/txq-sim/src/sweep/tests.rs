@@ -8,7 +8,7 @@ fn axes(texts: &[&str]) -> Vec<Axis> {
 }
 
 /// Figures that tell which point they are of.
-fn figures(setup: &Setup) -> Result<Figures, ScenarioError> {
+fn figures(setup: &Setup) -> Result<Figures, String> {
     let Workload::UdpStream { senders, .. } = setup.workload else { panic!("another scenario") };
     Ok(Figures::from([("is".to_owned(), f64::from(senders) + setup.device.gbit / 1000.0)]))
 }
@@ -39,21 +39,27 @@ fn shards_are_the_whole_in_any_order_of_threads() {
     let mut parts = Vec::new();
     for shard in 0..3 {
         let mut text = String::new();
-        let add = |line: Line| text += &(serde_json::to_string(&line).unwrap() + "\n");
-        sweep.run((shard, 3), 2, figures, add).unwrap();
+        let add = |line: Line| {
+            text += &(serde_json::to_string(&line).unwrap() + "\n");
+            true
+        };
+        sweep.run((shard, 3), 2, figures, add);
         parts.push(text);
     }
     let named: Vec<(&str, &str)> = parts.iter().map(|text| ("part", text.as_str())).collect();
     let whole = merge(named.iter().copied()).unwrap();
     let is: Vec<f64> = whole.iter().map(|line| line.figures["is"]).collect();
     assert_eq!(is, [1.01, 1.1, 2.01, 2.1, 4.01, 4.1, 8.01, 8.1, 16.01, 16.1]);
-    assert_eq!(whole[3].at["workload.senders"], Value::Integer(2));
+    assert_eq!(whole[3].at.get("workload.senders"), Some(&Value::Integer(2)));
+    assert_eq!(whole[3].at.paths().collect::<Vec<_>>(), ["workload.senders", "device.gbit"]);
     let missing = merge(named[1..].iter().copied()).unwrap_err().to_string();
     assert_eq!(missing, "4 of 10 points are missing, the first is 0: run their shards");
     // Twice the same is fine.
     assert_eq!(merge(named.iter().chain(&named).copied()).unwrap(), whole);
     let other = parts[0].replace("1.01", "7.0");
     assert!(matches!(merge([("a", &*parts[0]), ("b", &*other)]), Err(MergeError::Differs { index: 0, .. })));
+    let set = parts[0].replace("\"warmup\":0", "\"warmup\":1");
+    assert!(matches!(merge([("a", &*parts[0]), ("b", &*set)]), Err(MergeError::Other { line: 1, .. })));
     assert!(matches!(merge([("a", "{}")]), Err(MergeError::Line { .. })));
 }
 
@@ -64,18 +70,36 @@ fn a_sweep_that_cannot_be_is_refused_before_it_runs() {
         Sweep::new(&scenario, point, Vec::new(), axes(texts)).unwrap_err().to_string()
     };
     assert!(refused("after", &["workload.senders=1,0"]).contains("workload.senders is 0"));
+    assert!(refused("after", &["seed=1", "seed=2"]).contains("seed is varied twice"));
     assert!(refused("later", &["seed=1"]).contains("there is no variant \"later\""));
     assert!(refused("after", &["seed=1..1000+1", "warmup=1..1000+1"]).contains("100000 points"));
 }
 
 #[test]
-fn the_first_error_ends_it() {
+fn a_point_that_cannot_be_run_is_a_line_and_the_others_are_run() {
+    let scenario = Scenario::open("p0-pinned").unwrap();
+    let sweep = Sweep::new(&scenario, "after", Vec::new(), axes(&["seed=1..5+1"])).unwrap();
+    let run = |setup: &Setup| if setup.seed == 3 { Err("not this one".to_owned()) } else { figures(setup) };
+    let mut lines = Vec::new();
+    sweep.run((0, 1), 1, run, |line| {
+        lines.push(line);
+        true
+    });
+    let errors: Vec<Option<&str>> = lines.iter().map(|line| line.error.as_deref()).collect();
+    assert_eq!(errors, [None, None, Some("not this one"), None, None]);
+    assert!(lines[2].figures.is_empty() && !lines[3].figures.is_empty());
+    let text: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+    assert_eq!(merge([("all", &*text)]).unwrap(), lines);
+}
+
+#[test]
+fn who_gets_the_lines_ends_it() {
     let scenario = Scenario::open("p0-pinned").unwrap();
     let sweep = Sweep::new(&scenario, "after", Vec::new(), axes(&["seed=1..50+1"])).unwrap();
     let mut lines = 0;
-    let run = |setup: &Setup| {
-        if setup.seed == 3 { Scenario::open("nothing").map(|_| Figures::new()) } else { Ok(Figures::new()) }
-    };
-    assert!(sweep.run((0, 1), 1, run, |_| lines += 1).is_err());
-    assert_eq!(lines, 2);
+    sweep.run((0, 1), 1, figures, |_| {
+        lines += 1;
+        lines < 3
+    });
+    assert_eq!(lines, 3);
 }
