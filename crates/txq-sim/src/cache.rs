@@ -4,7 +4,8 @@
 //! *transfer*. A line serves its transfers one after the other, in the order in which they were asked for: that is the
 //! throughput of a contended line. A transfer takes what the distance to who has the line says. Transfers to who only reads
 //! overlap: the next one begins [`Line::read_gap`](crate::machine::Line::read_gap) later. After one to a writer the
-//! next begins not before the line has been there for [`Line::hold`](crate::machine::Line::hold).
+//! next begins not before the line has been there for [`Line::hold`](crate::machine::Line::hold), which is a part of its way: a
+//! contended line changes hands once in a way.
 //!
 //! Until the next transfer begins, who has the line hits. Without that a compare-and-swap that fails would find its line
 //! gone when it tries again, for ever; real cores finish the second try first.
@@ -220,7 +221,8 @@ impl Lines {
             self.queue(index, task, Transfer { from: line.owner, start, next: NONE });
         }
         // The way was measured with two CPUs that want the line all the time: the hold is a part of it.
-        let cost = if start > now { cost.saturating_sub(self.costs.hold) } else { cost };
+        let held = line.exclusive && start > now;
+        let cost = if held { cost.saturating_sub(self.costs.hold) } else { cost };
         let complete = start + cost + extra;
         if kind == Kind::Load && line.owner != NONE {
             if line.exclusive {

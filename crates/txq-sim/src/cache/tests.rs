@@ -60,15 +60,15 @@ fn readers_share_and_a_writer_pays_for_the_farthest() {
     assert_eq!(b.at(7000, 1, Load), miss(7020));
 }
 
-/// Four ask at once: each begins when the one before has had the line for the hold window.
+/// Four ask at once: each begins when the one before has had the line for the hold window, and arrives a way after it.
 #[test]
 fn a_contended_line_serves_in_order() {
     let mut b = Bench::new();
     b.at(0, 0, Store);
     assert_eq!(b.at(1000, 1, Rmw), miss(1025));
-    assert_eq!(b.at(1000, 2, Rmw), miss(1025 + 20 + 50));
-    assert_eq!(b.at(1000, 4, Rmw), miss(1095 + 20 + 185));
-    assert_eq!(b.at(1001, 0, Rmw), miss(1300 + 20 + 185));
+    assert_eq!(b.at(1000, 2, Rmw), miss(1025 + 50));
+    assert_eq!(b.at(1000, 4, Rmw), miss(1075 + 185));
+    assert_eq!(b.at(1001, 0, Rmw), miss(1260 + 185));
 }
 
 /// Readers follow each other by the read gap, though each waits for as long as the way is.
@@ -87,13 +87,13 @@ fn the_hold_window_lets_a_second_try_hit() {
     let mut b = Bench::new();
     b.at(0, 0, Store);
     assert_eq!(b.at(1000, 1, Rmw), miss(1025));
-    assert_eq!(b.at(1001, 2, Rmw), miss(1045 + 50));
-    assert_eq!(b.at(1002, 3, Rmw), miss(1115 + 25));
+    assert_eq!(b.at(1001, 2, Rmw), miss(1025 + 50));
+    assert_eq!(b.at(1002, 3, Rmw), miss(1075 + 25));
     assert_eq!(b.at(1025, 1, Rmw), hit(5));
     assert_eq!(b.at(1044, 1, Store), hit(1));
     // From 1045 on it is on its way to CPU 2; CPU 1 queues behind 3.
-    assert_eq!(b.at(1045, 1, Store), miss(1160 + 45));
-    assert_eq!(b.at(1095, 2, Store), hit(1));
+    assert_eq!(b.at(1045, 1, Store), miss(1100 + 45));
+    assert_eq!(b.at(1094, 2, Store), hit(1));
 }
 
 #[test]
