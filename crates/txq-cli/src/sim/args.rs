@@ -245,7 +245,8 @@ simulated ones do the same with the same code. These are measured for the simula
   a line's way   between the two CPUs, before and after each native measurement, for a hypervisor that moves virtual CPUs
                  changes it; each measurement is simulated with its own, and with a hold in proportion
   prices         what the plain code of each step of a packet costs, the same for each, so that one sender through spinlock
-                 takes the time that it took natively; this row is no prediction
+                 takes the time that it took natively; where the atomics alone take longer, a hit is made cheaper in place
+                 of that; this row is no prediction
 A deviation is the middle of those of the repetitions.";
 
 #[derive(Debug, clap::Args)]

@@ -118,9 +118,11 @@ fn table(rows: &[Row], simulated: &Simulated, args: &HostArgs) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{each} for each measurement, {} of each; single packets through a pfifo; {} ns for each step of a packet\n",
+        "{each} for each measurement, {} of each; single packets through a pfifo\n\
+         prices: {} ns for each step of a packet, {} ns for a hit\n",
         args.repeat,
-        number(simulated.price())
+        number(simulated.price()),
+        number(simulated.hit())
     );
     let heads =
         ["discipline", "senders", "native ns", "from .. to", "a line's way", "simulated ns", "deviation"];

@@ -83,7 +83,7 @@ fn scenario(args: &PlanArgs, topology: &Topology) -> String {
         "name = \"plan\"\ntitle = \"a plan\"\n[setup]\nmachine = {}\nkernel = true\nmilliseconds = {milliseconds:?}\nwarmup = {:?}\n\
          [setup.tune.topology]\n{topology}\n[setup.tune.os]\nspin = {SPIN:?}\n[setup.device]\ncompletions = \"spread\"\n\
          [setup.path]\nqdisc = \"mq\"\ndefault_qdisc = {}\n\
-         [setup.workload]\nkind = \"udp-stream\"\nsenders = {}\nbytes = {}\ncredit = 256\nprivate = {}\npinned = true\n",
+         [setup.workload]\nkind = \"udp-stream\"\nsenders = {}\nbytes = {}\ncredit = 166\nprivate = {}\npinned = true\n",
         text(&args.machine),
         milliseconds * WARM_UP,
         text(&args.qdisc),

@@ -125,10 +125,10 @@ fn places(steps: &[String]) -> Vec<f64> {
     if numbers.len() < steps.len() || numbers.iter().any(|n| !n.is_finite()) {
         return count();
     }
-    // They grow by a factor if each but the last, which may be a bound, is at least one and a half times that before.
-    let before_last = &numbers[..numbers.len().saturating_sub(1)];
-    let grow =
-        numbers.len() > 2 && before_last.windows(2).all(|pair| pair[0] > 0.0 && pair[1] >= 1.5 * pair[0]);
+    // They grow by factors if steps become longer, that to the last apart, which may be a bound.
+    let sure = if numbers.len() > 3 { &numbers[..numbers.len() - 1] } else { &numbers[..] };
+    let longer = sure.windows(3).all(|three| three[2] - three[1] > 1.2 * (three[1] - three[0]));
+    let grow = sure.len() > 2 && longer && numbers[0] > 0.0;
     match grow && numbers.is_sorted() {
         true => numbers.iter().map(|n| n.log2()).collect(),
         false => numbers,
@@ -148,6 +148,7 @@ mod tests {
         assert_eq!(of("1 2 4 8 12"), [0.0, 1.0, 2.0, 3.0, 12_f64.log2()]);
         assert_eq!(of("10 20 30 40"), [10.0, 20.0, 30.0, 40.0]);
         assert_eq!(of("near far hash"), [0.0, 1.0, 2.0]);
+        assert_eq!(of("1 4 16"), [0.0, 2.0, 4.0]);
         assert_eq!(of("0 1 2 4"), [0.0, 1.0, 2.0, 4.0]);
         assert_eq!(of("5"), [5.0]);
     }

@@ -19,8 +19,8 @@ interrupt, a ring and its memory; of as many, those cost less that take less CPU
 
 The machine is scaled to the CPUs that are asked for: complexes keep their cores and cores their threads, as far as that comes
 out even. Give a machine like yours: txq sim machines lists some, txq sim calibrate measures one. What is found depends on
---private most of all; txq bench path and the socket's own cost tell what it is. Leave a margin: simulated throughput was within
-25 % of what was measured (txq sim host).";
+--private most of all; txq bench path and the socket's own cost tell what it is. Leave a margin: txq sim host tells how far
+simulated times are from this machine's own, which is farthest where few senders share one txq.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArgs {

@@ -21,8 +21,8 @@ Examples:
 
 Values are a list, of which each may be a range with both ends: 1..480*2 doubles, 10..50+10 adds. Paths are those of a
 scenario's file below [setup]; txq sim sweep ./mine.toml takes one's own. Points differ in nothing but what is varied, and a
-point's result is the same wherever and whenever it is run. Where a point cannot be, as with a qdisc that does not exist, its row says why, and the others go
-on.
+point's result is the same wherever and whenever it is run. Where a point cannot be, as with a qdisc that does not exist, its
+row says why, and the others go on.
 
 The drawing is of one figure, mpps if nothing is said, over the first that is varied, with a curve for each combination of
 the others. A signal ends the sweep after the points that have begun; what there is by then is printed.";

@@ -7,7 +7,7 @@ use txq_sim::sweep::Line;
 use crate::bench::number;
 use crate::sim::outcome::plain;
 
-/// The margin that a simulation's own error asks for.
+/// The margin that is told to be enough: as far as simulated throughput may be from the published one.
 const ENOUGH: f64 = 0.25;
 
 /// A way to reach a rate, or not.
