@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::{Load, Suite};
 use crate::rate::Rate;
+use crate::sim::{self, SimArgs};
 use crate::span::Span;
 use crate::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
@@ -27,6 +28,7 @@ Examples:
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
   txq bench                                      how fast this machine is at it, in a minute of tables
+  txq sim machines                               machines of hundreds of CPUs to simulate it on
 
 Exit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system refused.";
 
@@ -56,6 +58,9 @@ pub(crate) enum Command {
     /// Measure what the path costs on this machine, and what others cost beside it.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// The path on simulated machines of hundreds of CPUs.
+    #[command(after_help = sim::EXAMPLES)]
+    Sim(SimArgs),
 }
 
 const RUN_EXAMPLES: &str = "\

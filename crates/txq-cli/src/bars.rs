@@ -24,7 +24,7 @@ pub(crate) fn text(name: &str, log2: &Log2) -> String {
 }
 
 /// A power of two in the largest unit that divides it.
-fn bound(value: u128) -> String {
+pub(crate) fn bound(value: u128) -> String {
     let unit = (value.trailing_zeros() / 10) as usize;
     let suffix = ["", "K", "M", "G", "T", "P", "E"][unit];
     format!("{}{suffix}", value >> (10 * unit))

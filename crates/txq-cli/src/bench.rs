@@ -28,6 +28,7 @@ mod free;
 mod kernel;
 mod lab;
 mod meter;
+mod native;
 mod offer;
 mod overload;
 mod path;
@@ -54,10 +55,13 @@ use lab::Lab;
 use plan::Plan;
 use rig::Rig;
 use svg::Drawing;
-use tell::Tell;
 
+pub(crate) use native::{NATIVE, Native, Point, native};
 pub(crate) use overload::Load;
 pub(crate) use plan::Suite;
+pub(crate) use report::{align, number};
+pub(crate) use svg::COLOURS;
+pub(crate) use tell::Tell;
 
 /// The suite of single qdiscs.
 const QDISC: &str = "qdisc";

@@ -1,10 +1,10 @@
 //! `txq contention`: who waits for whom in a run, in the tables that people know from `perf lock contention` and
 //! `/proc/lock_stat`.
 
-mod json;
-mod lock_stat;
+pub(crate) mod json;
+pub(crate) mod lock_stat;
 mod meet;
-mod perf;
+pub(crate) mod perf;
 
 use txq::stats::contention::ContentionReport;
 

@@ -50,9 +50,12 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprintln!(
-            "txq: no command: use run, replay, daemon, tc, dev, contention, hist or bench, or --help to see more"
-        );
+        let text = error.render().to_string();
+        let (of, commands) = match text.contains("Usage: txq sim ") {
+            true => (" of txq sim", crate::sim::COMMANDS),
+            false => ("", "run, replay, daemon, tc, dev, contention, hist, bench or sim"),
+        };
+        eprintln!("txq: no command{of}: use {commands}, or --help to see more");
         return ExitCode::from(BAD_INPUT);
     }
     let text = error.render().to_string();

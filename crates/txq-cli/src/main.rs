@@ -2,7 +2,7 @@
 //!
 //! `txq run` sends made-up traffic as a TOML file describes, `txq replay` sends a capture. Both end in the same report:
 //! what became of every packet, how long it took and what it cost. `txq contention` and `txq hist` look into such a run,
-//! `txq bench` measures the path itself.
+//! `txq bench` measures the path itself, `txq sim` has it on machines that are simulated.
 //!
 //! `txq tc` and `txq dev` speak to the devices of a running `txq daemon` or `txq run`.
 
@@ -29,6 +29,7 @@ mod replay;
 mod report;
 mod run;
 mod session;
+mod sim;
 mod span;
 mod stop;
 mod tc;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Contention(args) => contention::contention(args),
         Command::Hist(args) => hist::hist(args),
         Command::Bench(args) => bench::bench(args),
+        Command::Sim(args) => sim::sim(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

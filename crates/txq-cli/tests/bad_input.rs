@@ -226,6 +226,62 @@ fn captures_that_are_none() {
 }
 
 #[test]
+fn machines_of_sim() {
+    let folder = Folder::new();
+    let (_, good) = txq_machine();
+    for (from, to, parts) in [
+        ("rmw", "rwm", &["unknown field `rwm`", "txq sim machines NAME"][..]),
+        ("sockets = 2", "sockets = 0", &["bad.toml: topology.sockets = 0", "1 to 4096"]),
+        ("hold = 20.0", "hold = nan", &["bad.toml: line.hold = NaN", "use 0 to 100000 ns"]),
+        ("cores = 8", "cores = 800", &["more than 4096 CPUs"]),
+    ] {
+        let file = folder.file("bad.toml", good.replacen(from, to, 1));
+        refused(&txq(&["sim", "machines", &file]), INPUT, parts);
+    }
+    refused(
+        &txq(&["sim"]),
+        INPUT,
+        &["use run, published, explain, fit, sweep, merge, plan, host, machines or calibrate"],
+    );
+    refused(&txq(&["sim", "machines", "epyc"]), INPUT, &["no machine \"epyc\"", "epyc-9b45"]);
+    refused(&txq(&["sim", "machines", "/nonexistent/x"]), INPUT, &["/nonexistent/x", "No such file"]);
+    refused(&txq(&["sim", "calibrate", "--fill", "epyc"]), INPUT, &["no machine \"epyc\""]);
+    refused(
+        &txq(&["sim", "calibrate", "--out", "/nonexistent/x"]),
+        INPUT,
+        &["--out /nonexistent/x", "can be written"],
+    );
+    refused(&txq(&["sim", "calibrate", "--rounds", "0"]), INPUT, &["use 1 to 1000"]);
+    refused(&txq(&["sim", "host", "--duration", "5"]), INPUT, &["has no unit"]);
+}
+
+/// A machine that is built in, and its file.
+fn txq_machine() -> (&'static str, String) {
+    let name = "epyc-9b45";
+    (name, txq(&["sim", "machines", name]).stdout)
+}
+
+#[test]
+fn a_machine_is_measured_and_read_again() {
+    let folder = Folder::new();
+    let out = folder.path("mine.toml").display().to_string();
+    let ended =
+        txq(&["sim", "calibrate", "--out", &out, "--duration", "200ms", "--rounds", "1", "--name", "mine"]);
+    assert!(ended.status.success() && ended.stdout.is_empty(), "{}", ended.stderr);
+    assert!(ended.stderr.contains("making room"), "progress: {}", ended.stderr);
+    let printed = txq(&["sim", "machines", &out]);
+    assert_eq!(printed.stdout, fs::read_to_string(&out).expect("the file"), "{}", printed.stderr);
+    let line = txq(&["sim", "machines", &out, "--json"]).stdout;
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(line["name"], "mine");
+    assert!(line["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{line}");
+    assert!(line["access"]["rmw"].as_f64().is_some_and(|rmw| rmw > 0.0), "{line}");
+    let (name, _) = txq_machine();
+    let all = txq(&["sim", "machines"]).stdout;
+    assert!(all.lines().any(|line| line.starts_with(name) && line.contains(" 512 ")), "{all}");
+}
+
+#[test]
 fn a_bad_qdisc_leaves_no_file() {
     let folder = Folder::new();
     let file = folder.file("one.pcap", pcap());

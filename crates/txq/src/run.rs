@@ -8,7 +8,7 @@
 
 use std::mem;
 
-use crate::arch::{Arch, Nanos};
+use crate::arch::{Access, Arch, Nanos, Work};
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::{Root, Shared};
@@ -127,6 +127,8 @@ fn admit<A: Arch>(
         driven.batch.append(batch);
         return (Verdict::Success, run_batch(owner, root, &mut driven, cx));
     }
+    A::spend(Work::Enqueue(n as usize));
+    core.touch_qdisc();
     let mut in_qdisc = InQdisc { core, batch, back: Back::ToQdisc };
     let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;
     let mut qcx = cx.for_qdisc(counters);
@@ -169,6 +171,7 @@ pub(crate) fn turn<A: Arch>(
     let unwound = Unwound { dev: cx.dev, root: root.index };
     // Dropped before `unwound`: the worker must not come while it still has the queue.
     let mut owner = owner;
+    A::touch(owner.core(), Access::Write);
     let mut quota = QUOTA.max(share);
     let mut verdict = None;
     let mut end = None;
@@ -286,6 +289,7 @@ fn run_batch<A: Arch>(
         mem::forget(in_driver);
         return Going::Gone;
     }
+    A::touch(owner.core(), Access::Write);
     owner.core().returned(root, driven, cx)
 }
 

@@ -11,16 +11,18 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::arch::{Arch, Atomic, Event, Nanos};
 use crate::sync::bits::Bits;
 use crate::sync::spinlock::SpinLock;
+use crate::sync::words::Words;
 
 /// No time is set.
 const NEVER: Nanos = Nanos::MAX;
 
-/// One worker's inbox.
+/// One worker's inbox, on lines of its own.
+#[repr(align(128))]
 pub(crate) struct Schedule<A: Arch> {
     run: Bits<A>,
     reap: Bits<A>,
     /// When to run each queue again.
-    timers: Box<[A::AtomicU64]>,
+    timers: Words<A>,
     pub(crate) event: A::Event,
     /// Called in place of the event where a program's own loop drives the worker.
     hook: SpinLock<A, Option<Box<dyn Fn() + Send + Sync>>>,
@@ -32,7 +34,7 @@ impl<A: Arch> Schedule<A> {
         Self {
             run: Bits::new(roots),
             reap: Bits::new(txqs),
-            timers: (0..roots).map(|_| A::AtomicU64::new(NEVER)).collect(),
+            timers: Words::new(roots, NEVER),
             event: A::Event::new(),
             hook: SpinLock::new(None),
             hooked: A::AtomicU32::new(0),
@@ -55,7 +57,7 @@ impl<A: Arch> Schedule<A> {
 
     /// Has the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`).
     pub(crate) fn run_at(&self, root: usize, at: Nanos) {
-        let timer = &self.timers[root];
+        let timer = self.timers.at(root);
         let mut set = timer.load(Relaxed);
         while at < set {
             match timer.compare_exchange_weak(set, at, Release, Relaxed) {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, CpuId, Nanos, Native};
+use crate::arch::{Access, Arch, Atomic, CpuId, Nanos, Native, Work};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::netdev::{Rule, Sampling, Shared};
@@ -16,6 +16,7 @@ use crate::pool::{AllocError, Cache};
 use crate::qdisc::Verdict;
 use crate::stats::log2::Log2;
 use crate::steering::{Here, Steer};
+use crate::sync::words::Words;
 
 mod flow;
 
@@ -31,19 +32,18 @@ pub(crate) struct SenderCounters<A: Arch> {
     /// Packets handed in. On a line of its own: its sender writes it at every call.
     pub(crate) submitted: CachePadded<A::AtomicU64>,
     /// How many calls of xmit took how long, by [`Log2`]'s buckets; none where that is not measured.
-    times: Box<[A::AtomicU64]>,
+    times: Words<A>,
 }
 
 impl<A: Arch> SenderCounters<A> {
     fn new(times: bool) -> Self {
         let buckets = if times { Log2::BUCKETS } else { 0 };
-        let times = (0..buckets).map(|_| A::AtomicU64::new(0)).collect();
-        Self { submitted: CachePadded::new(A::AtomicU64::new(0)), times }
+        Self { submitted: CachePadded::new(A::AtomicU64::new(0)), times: Words::new(buckets, 0) }
     }
 
     /// A call of xmit took `time`.
     fn took(&self, time: Nanos) {
-        let bucket = &self.times[Log2::index(time)];
+        let bucket = self.times.at(Log2::index(time));
         bucket.store(bucket.load(Relaxed) + 1, Relaxed);
     }
 
@@ -126,6 +126,7 @@ impl<A: Arch> Sender<A> {
     pub fn packet(&mut self, bytes: &[u8]) -> Result<Packet<A>, AllocError> {
         let mut packet = self.cache.alloc(bytes.len())?;
         packet.data_mut().copy_from_slice(bytes);
+        A::touch(packet.data(), Access::Write);
         Ok(packet)
     }
 
@@ -188,6 +189,7 @@ impl<A: Arch> Sender<A> {
     /// What every call begins with. False when no packet is left to send.
     #[inline]
     fn begin(&mut self, batch: &mut PacketList<A>) -> bool {
+        A::spend(Work::Xmit);
         let nested = A::in_driver(|depth| depth.get()) > 0;
         // From within a driver the wait could be for the caller itself; the old queues hand on.
         if self.rule != self.dev.rule() && !nested {

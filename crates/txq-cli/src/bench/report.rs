@@ -173,13 +173,13 @@ fn details(text: &mut String, rows: &[&Row]) {
 }
 
 /// Three digits, as far as they are behind the point.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     format!("{value:.digits$}")
 }
 
 /// Columns as wide as need be, the first to the left and the others to the right.
-pub(super) fn align(text: &mut String, heads: Vec<String>, rows: Vec<Vec<String>>) {
+pub(crate) fn align(text: &mut String, heads: Vec<String>, rows: Vec<Vec<String>>) {
     let width = |column: usize| {
         let cells = rows.iter().chain([&heads]).map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)

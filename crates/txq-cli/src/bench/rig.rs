@@ -30,7 +30,9 @@ use crate::stop::Stop;
 /// Bytes of a packet: what the published measurements send.
 pub(super) const LEN: usize = 120;
 /// Packets that a sender may have on their way: what a socket's default send buffer holds of small packets.
-const SNDBUF: u64 = 128;
+pub(super) const SNDBUF: u64 = 128;
+/// Packets that the device's ring holds.
+pub(super) const RING: u32 = 1024;
 /// And where batches are so large that it must have more: less than a queue holds, so that one sender drops nothing.
 const QUEUE: u64 = 900;
 /// Buffers that senders without a bound share: more than the queue, the ring and what waits for the owner hold together.
@@ -96,7 +98,7 @@ impl Rig {
 
     /// The device, with a worker for somebody to run.
     fn device(&self) -> anyhow::Result<(NetDev, Vec<Counter>)> {
-        let null = Null { ring: 1024, inline: !self.apart, ..Null::new(self.txqs) };
+        let null = Null { ring: RING, inline: !self.apart, ..Null::new(self.txqs) };
         let device = Counted::new(null);
         let counters = device.counters();
         let (each, all) = if self.open.is_some() { (0, OPEN_POOL) } else { (self.limit, 4096) };

@@ -16,7 +16,7 @@ const PANEL: (u32, u32) = (680, 360);
 const NAMES: u32 = 180;
 const COLUMNS: usize = 2;
 /// Colours that tell from each other without green and red.
-const COLOURS: [RGBColor; 8] = [
+pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),

@@ -7,7 +7,8 @@ use super::case::Key;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-pub(super) struct Tell {
+/// The line, one of `all` that are to come.
+pub(crate) struct Tell {
     quiet: bool,
     terminal: bool,
     all: usize,
@@ -16,20 +17,15 @@ pub(super) struct Tell {
 }
 
 impl Tell {
-    pub(super) fn new(quiet: bool, all: usize) -> Self {
+    pub(crate) fn new(quiet: bool, all: usize) -> Self {
         Self { quiet, terminal: io::stderr().is_terminal(), all, done: 0, last: None }
     }
 
     /// Tells what is measured next.
     pub(super) fn next(&mut self, key: &Key) {
-        self.done += 1;
-        let recent = !self.terminal && self.last.is_some_and(|last| last.elapsed() < EVERY);
-        if self.quiet || recent {
-            return;
-        }
-        self.last = Some(Instant::now());
         let threads = if key.threads == 1 { "thread" } else { "threads" };
         let qdisc = key.qdisc.as_deref().unwrap_or_default();
+        self.done += 1;
         let line = format!(
             "{}/{} {}: {} {qdisc}{}, {} {threads}, batch {}",
             self.done,
@@ -40,6 +36,16 @@ impl Tell {
             key.threads,
             key.batch
         );
+        self.say(&line);
+    }
+
+    /// Tells something, unless it told something just now.
+    pub(crate) fn say(&mut self, line: &str) {
+        let recent = !self.terminal && self.last.is_some_and(|last| last.elapsed() < EVERY);
+        if self.quiet || recent {
+            return;
+        }
+        self.last = Some(Instant::now());
         // Progress that nobody reads any more is no failure.
         let _ = match self.terminal {
             true => write!(io::stderr(), "\r\x1b[K{line}"),
@@ -48,7 +54,7 @@ impl Tell {
     }
 
     /// Clears the line.
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         if self.terminal && self.last.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }

@@ -28,7 +28,8 @@ pub(super) fn line(report: &Report, all: &ContentionReport) -> Value {
     Value::Object(object)
 }
 
-fn recorded(object: &mut Map<String, Value>, report: &ContentionReport) {
+/// What was recorded, into the fields of `object`.
+pub(crate) fn recorded(object: &mut Map<String, Value>, report: &ContentionReport) {
     object.insert("sites".into(), report.sites.iter().map(site).collect());
     let retries = Retry::ALL.map(|retry| (retry.name().to_owned(), json!(report.retries[retry as usize])));
     object.insert("retries".into(), Value::Object(retries.into_iter().collect()));

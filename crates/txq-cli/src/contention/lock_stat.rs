@@ -28,7 +28,7 @@ const COLUMNS: [&str; 12] = [
 ];
 const HIDDEN: &str = "[<0000000000000000>]";
 
-pub(super) fn table(report: &ContentionReport) -> String {
+pub(crate) fn table(report: &ContentionReport) -> String {
     let line = |c: &str| c.repeat(NAME + 1 + COLUMNS.len() * (CELL + 1));
     let mut text = format!("lock_stat version 0.4\n{}\n", line("-"));
     let _ = writeln!(text, "{:>NAME$} {}", "class name", cells(&COLUMNS.map(str::to_owned)));

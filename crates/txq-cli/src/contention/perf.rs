@@ -8,7 +8,7 @@ use txq::stats::contention::ContentionReport;
 /// The header, with perf's widths.
 pub(super) const HEADER: &str = " contended   total wait     max wait     avg wait         type   caller";
 
-pub(super) fn table(report: &ContentionReport) -> String {
+pub(crate) fn table(report: &ContentionReport) -> String {
     let mut rows: Vec<_> = report.sites.iter().filter(|row| row.stats.contended > 0).collect();
     rows.sort_by_key(|row| Reverse(row.stats.wait.total));
     let mut text = format!("{HEADER}\n\n");

@@ -13,6 +13,7 @@ mod native;
 
 pub use native::{Native, NativeCell, NativeEvent};
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 
 /// Nanoseconds on the clock of the `Arch`; natively `CLOCK_MONOTONIC`, the clock of departure times (`SO_TXTIME`'s
@@ -52,8 +53,47 @@ pub trait Arch: Sized + Send + Sync + 'static {
     fn in_driver<R>(f: impl FnOnce(&std::cell::Cell<u32>) -> R) -> R {
         f(&std::cell::Cell::new(0))
     }
+    /// A number that nobody can guess, to choose a secret with; in a simulation one that the seed makes.
+    fn random() -> u64 {
+        RandomState::new().hash_one(0)
+    }
     /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
     fn work(_ns: u64) {}
+    /// Plain work of the data plane, for which only a simulator knows a price.
+    #[inline(always)]
+    fn spend(_what: Work) {}
+    /// Plain memory that the caller reads or writes, and that another CPU may have written last. Only a simulator has its
+    /// lines moved.
+    #[inline(always)]
+    fn touch<T: ?Sized>(_at: &T, _how: Access) {}
+}
+
+/// What the data plane does in plain code. The numbers are of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Buffers are taken from a sender's own stock.
+    Alloc(usize),
+    /// Buffers are freed.
+    Free(usize),
+    /// A call of xmit.
+    Xmit,
+    /// Packets go into the qdisc.
+    Enqueue(usize),
+    /// Packets come out of the qdisc.
+    Dequeue(usize),
+    /// A call of the driver with packets.
+    Drive(usize),
+    /// Completed packets are taken from the driver.
+    Reap(usize),
+}
+
+/// How memory is touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written, and perhaps read.
+    Write,
 }
 
 /// An atomic integer, with the methods and orderings of `std::sync::atomic`.

@@ -17,7 +17,7 @@ use crate::sync::spinlock::{Held, SpinLock};
 
 /// One txq without a queue.
 pub(crate) struct NoQueue<A: Arch> {
-    core: SpinLock<A, Core<A>>,
+    core: CachePadded<SpinLock<A, Core<A>>>,
     /// The thread that has the core (`xmit_lock_owner`), written by it alone.
     owner: CachePadded<A::AtomicU64>,
     txq: u16,
@@ -40,7 +40,11 @@ impl<T: Atomic<u64>> Drop for Owned<'_, T> {
 
 impl<A: Arch> NoQueue<A> {
     pub(crate) fn new(core: Core<A>, txq: u16) -> Self {
-        Self { core: SpinLock::new(core), owner: CachePadded::new(A::AtomicU64::new(NOBODY)), txq }
+        Self {
+            core: CachePadded::new(SpinLock::new(core)),
+            owner: CachePadded::new(A::AtomicU64::new(NOBODY)),
+            txq,
+        }
     }
 
     /// Calls `f` with the core, unless that would wait for ever: while this thread has it already, for its driver sends
@@ -103,6 +107,6 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
     }
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
-        f(Lock::Root, &self.core);
+        f(Lock::Root, &*self.core);
     }
 }

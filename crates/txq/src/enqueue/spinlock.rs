@@ -5,6 +5,8 @@
 //! ([`SpinLock`]). When its holder, or the next in line, is preempted, all senders wait until it runs again: the bound
 //! of a sender's wait is the scheduler's, once for each thread in front of it.
 
+use crossbeam_utils::CachePadded;
+
 use crate::arch::Arch;
 use crate::ctx::Ctx;
 use crate::enqueue::Discipline;
@@ -16,11 +18,11 @@ use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::{Held, SpinLock};
 
 struct Spinlock<A: Arch> {
-    root: SpinLock<A, Core<A>>,
+    root: CachePadded<SpinLock<A, Core<A>>>,
 }
 
 pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipline<A>> {
-    Box::new(Spinlock { root: SpinLock::new(core) })
+    Box::new(Spinlock { root: CachePadded::new(SpinLock::new(core)) })
 }
 
 /// Whoever holds a root lock. Nobody leaves anything for it (the defaults of [`Owner`]): the others wait.
@@ -56,6 +58,6 @@ impl<A: Arch> Discipline<A> for Spinlock<A> {
     }
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
-        f(Lock::Root, &self.root);
+        f(Lock::Root, &*self.root);
     }
 }

@@ -27,7 +27,8 @@ use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::txqueue::{TxQueue, Watchdog};
 
-/// A qdisc that senders reach, and the way in (`struct Qdisc` at the root of a `netdev_queue`).
+/// A qdisc that senders reach, and the way in (`struct Qdisc` at the root of a `netdev_queue`). On lines of its own.
+#[repr(align(128))]
 pub(crate) struct Root<A: Arch> {
     pub(crate) index: usize,
     /// The txq that all its packets go to; `None` where it serves all txqs.

@@ -19,7 +19,8 @@ use crate::arch::{Arch, Atomic};
 use crate::packet::PacketList;
 use crate::pool::slot::Body;
 
-/// Packets outstanding, and one for the handle while there is one.
+/// Packets outstanding, and one for the handle while there is one. On a line of its own: other CPUs end the packets.
+#[repr(align(64))]
 pub(crate) struct Count<A: Arch>(A::AtomicU64);
 
 /// A flow's handle on its count.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use thiserror::Error;
 
-use crate::arch::{Arch, Atomic, CellApi, CpuId, Native};
+use crate::arch::{Arch, Atomic, CellApi, CpuId, Native, Work};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
@@ -118,6 +118,7 @@ impl<A: Arch> Cache<A> {
             self.refill()?;
         }
         let slot = self.stack.pop().expect("refilled");
+        A::spend(Work::Alloc(1));
         self.out += 1;
         Ok(self.hand_out(slot, len as u32))
     }
@@ -157,6 +158,7 @@ impl<A: Arch> Cache<A> {
             self.out += take as i64;
             got += take;
         }
+        A::spend(Work::Alloc(got));
         Ok(got)
     }
 
@@ -189,6 +191,7 @@ impl<A: Arch> Cache<A> {
     /// Frees a list: our own buffers to the stack, others as the pool's [`FreeMode`] says. Credit for them returns to
     /// their senders in any case.
     pub fn free(&mut self, list: &mut PacketList<A>) {
+        A::spend(Work::Free(list.len()));
         if self.home().is_kicked() {
             self.empty_inbox();
         }

@@ -197,6 +197,7 @@ impl<A: Arch> Home<A> {
 }
 
 /// All homes of a pool: a list that only grows.
+#[repr(align(128))]
 pub(super) struct Homes<A: Arch> {
     newest: A::AtomicPtr<Home<A>>,
 }

@@ -4,7 +4,7 @@
 //!   Cache (a sender)  --alloc-->  Packet  --xmit, completion on any CPU-->  freed
 //!     ^   ^                                                                   |
 //!     |   +------- inbox of the sender's home (push / take all) <-------------+
-//!     +----------- depot (batches of 32, lock-free stack) <--- spills, what is too much, senders that ended
+//!     +--------- depots (batches of 32, lock-free stacks) <--- spills, what is too much, senders that ended
 //! ```
 //!
 //! A sender allocates from its own cache without an atomic operation. A packet that another thread frees ends there and
@@ -89,8 +89,9 @@ pub struct PoolConfig {
     /// turns deferring off.
     pub defer_max: u32,
     /// The CPUs of each NUMA node ([`Topology::nodes`](crate::topology::Topology::nodes)): each node frees to an inbox
-    /// of its own, so that two of them do not pass one cache line back and forth. Empty for one node; CPUs of none
-    /// count as the first's.
+    /// of its own, so that two of them do not pass one cache line back and forth; and each eight CPUs have a depot of their
+    /// own, for where many allocate at once one word is not enough. Empty for one node and one depot; CPUs of none count as
+    /// the first's.
     pub nodes: Vec<CpuMask>,
 }
 

@@ -31,6 +31,9 @@ pub enum FreeMode {
     Keep,
 }
 
+/// CPUs that share a depot: so few that they seldom meet there, and so many that it is seldom empty.
+const CPUS: usize = 8;
+
 /// All that a pool's threads share, but for the homes.
 pub(crate) struct Store<A: Arch> {
     mode: FreeMode,
@@ -42,31 +45,18 @@ pub(crate) struct Store<A: Arch> {
     nodes: usize,
     /// Exchanges that failed.
     pub(super) retries: Arc<Retries<A>>,
-    /// The stock under [`FreeMode::Defer`].
-    depot: Depot<A>,
-    /// The stock under the others: linked by `next` through the buffers, as an allocator's free list is.
-    locked: CachePadded<SpinLock<A, Locked<A>>>,
+    /// The stock under [`FreeMode::Defer`]: a depot for each few neighbouring CPUs. Who finds its own empty takes from others.
+    depots: Box<[Depot<A>]>,
+    /// The stock under the others.
+    locked: CachePadded<SpinLock<A, Locked>>,
 }
 
-struct Locked<A: Arch> {
-    list: *mut Slot<A>,
+/// Batches, one below the other, as an allocator's list of slabs: under the lock no buffer is looked at but the first of each.
+struct Locked {
+    /// Index plus one of the first buffer of the top batch, 0 when there is none.
+    top: u32,
     /// As [`Depot::close`] does.
     closed: bool,
-}
-
-// SAFETY: the list owns its buffers.
-unsafe impl<A: Arch> Send for Locked<A> {}
-
-impl<A: Arch> Locked<A> {
-    /// Takes a run, unless the list is closed.
-    fn put(&mut self, run: &mut Run<A>) -> bool {
-        if !self.closed {
-            run.link_to(self.list);
-            self.list = run.head();
-            run.forget();
-        }
-        !self.closed
-    }
 }
 
 impl<A: Arch> Store<A> {
@@ -76,15 +66,16 @@ impl<A: Arch> Store<A> {
             cpus.iter().for_each(|cpu| node_of[cpu] = node as u16);
         }
         let retries = Arc::new(Retries::new());
+        let depots = node_of.len().div_ceil(CPUS).max(1);
         Self {
             mode,
             size: Size::new(max),
             defer_max: A::AtomicU32::new(defer_max),
             node_of: node_of.into(),
             nodes: nodes.len().max(1),
-            depot: Depot::new(retries.clone()),
+            depots: (0..depots).map(|_| Depot::new(retries.clone())).collect(),
             retries,
-            locked: CachePadded::new(SpinLock::new(Locked { list: ptr::null_mut(), closed: false })),
+            locked: CachePadded::new(SpinLock::new(Locked { top: 0, closed: false })),
         }
     }
 
@@ -117,22 +108,38 @@ impl<A: Arch> Store<A> {
         self.node_of(A::cpu())
     }
 
+    /// The depot of the CPU that runs the caller. Who is on another CPU meanwhile uses it all the same.
+    #[inline]
+    fn depot_here(&self) -> usize {
+        match self.depots.len() {
+            1 => 0,
+            n => A::cpu() as usize / CPUS % n,
+        }
+    }
+
     /// Puts free buffers into the stock.
     pub(super) fn stock(&self, buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
         let (mut run, bulk) = (Run::new(), self.size.bulk());
+        let mut depot = 0;
         for slot in buffers {
             run.push(slot);
             if self.mode == FreeMode::Defer && run.len() as usize == bulk {
-                self.put(&mut run);
+                self.put_at(depot, &mut run);
+                depot = (depot + 1) % self.depots.len();
             }
         }
         if run.len() > 0 {
-            self.put(&mut run);
+            self.put_at(depot, &mut run);
         }
     }
 
     /// Puts a run into the stock. Nothing of the pool is touched after its last buffer is there.
     pub(super) fn put(&self, run: &mut Run<A>) {
+        self.put_at(self.depot_here(), run);
+    }
+
+    /// Puts a run into the stock, at one of the depots.
+    fn put_at(&self, here: usize, run: &mut Run<A>) {
         if self.mode != FreeMode::Defer {
             return self.put_locked(run);
         }
@@ -141,7 +148,7 @@ impl<A: Arch> Store<A> {
             // SAFETY: a run's buffers are ours until they are pushed, and end in null.
             let rest = unsafe { self.cut(batch) };
             // SAFETY: as above; descriptors live as long as the pool.
-            while !batch.is_null() && !self.depot.push(unsafe { &*batch }) {
+            while !batch.is_null() && !self.depots[here].push(unsafe { &*batch }) {
                 // SAFETY: as above.
                 batch = unsafe { self.park(batch) };
             }
@@ -150,9 +157,58 @@ impl<A: Arch> Store<A> {
     }
 
     fn put_locked(&self, run: &mut Run<A>) {
-        while run.len() > 0 && !self.locked.with(|held| held.data().put(run)) {
-            // SAFETY: a run's buffers are ours, and end in null.
-            *run = unsafe { Run::of(self.park(run.take())) };
+        while run.len() > 0
+            && let Some(top) = NonNull::new(run.take())
+        {
+            // SAFETY: a run's buffers are ours until they are in the stock; descriptors live as long as the pool.
+            let (top, bottom) = unsafe { (top.as_ref(), self.heap(top)) };
+            let put = self.locked.with(|held| {
+                let stock = held.data();
+                if !stock.closed {
+                    bottom.below.store(stock.top, Relaxed);
+                    stock.top = top.index + 1;
+                }
+                !stock.closed
+            });
+            if put {
+                return;
+            }
+            // SAFETY: as above; the run ends in null again.
+            *run = unsafe { Run::of(self.park(self.join(top, bottom))) };
+        }
+    }
+
+    /// Cuts a run into batches, each the one below of the one before, and returns the first buffer of the last.
+    ///
+    /// # Safety
+    /// As for [`cut`](Self::cut).
+    unsafe fn heap<'s>(&self, first: NonNull<Slot<A>>) -> &'s Slot<A> {
+        let mut batch = first;
+        // SAFETY: the caller's promise.
+        while let Some(rest) = NonNull::new(unsafe { self.cut(batch.as_ptr()) }) {
+            // SAFETY: as above.
+            unsafe { batch.as_ref().below.store(rest.as_ref().index + 1, Relaxed) };
+            batch = rest;
+        }
+        // SAFETY: as above.
+        unsafe { batch.as_ref() }
+    }
+
+    /// Makes one run again of what [`heap`](Self::heap) has cut.
+    ///
+    /// # Safety
+    /// As for [`cut`](Self::cut), of all batches.
+    unsafe fn join(&self, top: &Slot<A>, bottom: &Slot<A>) -> *mut Slot<A> {
+        let slots = ptr::from_ref(top).wrapping_sub(top.index as usize);
+        let (mut whole, mut batch) = (Run::new(), ptr::from_ref(top));
+        loop {
+            // SAFETY: a batch's buffers are the caller's, and end in null.
+            whole.append(unsafe { Run::of(batch.cast_mut()) });
+            if ptr::eq(batch, bottom) {
+                return whole.take();
+            }
+            // SAFETY: all but the last have one below, in the same row of descriptors.
+            batch = unsafe { slots.add((*batch).below.load(Relaxed) as usize - 1) };
         }
     }
 
@@ -168,7 +224,7 @@ impl<A: Arch> Store<A> {
 
     fn close(&self, closed: bool) {
         match self.mode {
-            FreeMode::Defer => self.depot.close(closed),
+            FreeMode::Defer => self.depots.iter().for_each(|depot| depot.close(closed)),
             FreeMode::Shared | FreeMode::Keep => self.locked.with(|held| held.data().closed = closed),
         }
     }
@@ -208,12 +264,15 @@ impl<A: Arch> Store<A> {
     /// `keep`.
     pub(super) fn take(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) {
         let (mut taken, bulk) = (0, self.size.bulk());
+        let here = self.depot_here();
         while taken < bulk {
             let mut slot = match self.mode {
                 FreeMode::Defer => {
-                    self.depot.pop(slots).map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
+                    let (before, from_here) = self.depots.split_at(here);
+                    let first = from_here.iter().chain(before).find_map(|depot| depot.pop(slots));
+                    first.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
                 }
-                FreeMode::Shared | FreeMode::Keep => self.take_locked(),
+                FreeMode::Shared | FreeMode::Keep => self.take_locked(slots),
             };
             if slot.is_null() {
                 return;
@@ -227,15 +286,14 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    fn take_locked(&self) -> *mut Slot<A> {
+    fn take_locked(&self, slots: &[Slot<A>]) -> *mut Slot<A> {
         self.locked.with(|held| {
-            let list = held.data();
-            let first = list.list;
-            if !first.is_null() {
-                // SAFETY: the list owns its buffers, and ends in null.
-                list.list = unsafe { self.cut(first) };
-            }
-            first
+            let stock = held.data();
+            let Some(first) = (stock.top as usize).checked_sub(1).and_then(|index| slots.get(index)) else {
+                return ptr::null_mut();
+            };
+            stock.top = first.below.load(Relaxed);
+            ptr::from_ref(first).cast_mut()
         })
     }
 

@@ -115,7 +115,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         stats: QdiscStats::default(),
         filters: Filters::new(),
         hosts: FlowHasher::new(HOST_KEY, false),
-        random: Rng::new(Some(0)),
+        random: Rng::new(0),
         next: None,
     };
     cake.arrivals.estimate = cake.params.bandwidth;

@@ -38,8 +38,6 @@ mod params;
 mod show;
 mod table;
 
-use std::hash::{BuildHasher, RandomState};
-
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::flow::{FlowHasher, dissect};
@@ -87,12 +85,11 @@ struct Fq<A: Arch> {
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let params = Params::new(env).changed(words, env)?;
-    let random = RandomState::new();
     let bands = Bands::new(&params.weights);
     Ok(Built::Qdisc(Box::new(Fq::<A> {
         params,
         now: 0,
-        hasher: FlowHasher::new([random.hash_one(1), random.hash_one(2)], false),
+        hasher: FlowHasher::new([A::random(), A::random()], false),
         fifo: PacketList::new(),
         table: Table::new(),
         bands,

@@ -93,7 +93,7 @@ struct Counts {
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
     let params = Params::parse(words, &Params::default())?;
-    let state = State::new(Rng::new(params.seed));
+    let state = State::new(Rng::new(params.seed.unwrap_or_else(A::random)));
     Ok(Built::Qdisc(Box::new(Netem::<A> {
         params,
         state,
@@ -258,8 +258,8 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
         let mut params = Params::parse(words, &self.params)?;
         cx.copying.others.allow(params.duplicate.chance.0 > 0)?;
         let rng = match params.seed {
-            Some(seed) => Rng::new(Some(seed)),
-            None => std::mem::replace(&mut self.state.rng, Rng::new(Some(0))),
+            Some(seed) => Rng::new(seed),
+            None => std::mem::replace(&mut self.state.rng, Rng::new(0)),
         };
         params.seed = params.seed.or(self.params.seed);
         self.state = State::new(rng);

@@ -1,14 +1,12 @@
 //! Random numbers, for what a qdisc decides by chance.
 
-use std::hash::{BuildHasher, RandomState};
-
 /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub(super) struct Rng(u64);
 
 impl Rng {
-    /// The same numbers for the same seed; without one, others each time.
-    pub(super) fn new(seed: Option<u64>) -> Self {
-        Self(seed.unwrap_or_else(|| RandomState::new().hash_one(0)))
+    /// The same numbers for the same seed.
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
     }
 
     pub(super) fn next(&mut self) -> u32 {

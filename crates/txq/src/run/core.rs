@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::arch::Arch;
+use crate::arch::{Access, Arch, Work};
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::Root;
@@ -245,11 +245,21 @@ impl<A: Arch> Core<A> {
         self.requeued.append(&mut one);
     }
 
+    /// The qdisc is about to be used.
+    #[inline(always)]
+    pub(super) fn touch_qdisc(&self) {
+        if let Some(qdisc) = &self.qdisc {
+            A::touch(&**qdisc, Access::Write);
+        }
+    }
+
     /// Dequeues from the qdisc itself.
     fn pull(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        self.touch_qdisc();
         if let Some(qdisc) = &mut self.qdisc {
             let mut qcx = cx.for_qdisc(&mut self.counters);
             qdisc.dequeue_batch(budget, out, &mut qcx);
+            A::spend(Work::Dequeue(out.len()));
             qcx.enqueue_copies(&mut **qdisc);
         }
     }

@@ -8,19 +8,20 @@
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use crate::arch::{Arch, Atomic};
+use crate::sync::words::Words;
 
 /// The numbers.
-pub struct Bits<A: Arch>(Box<[A::AtomicU64]>);
+pub struct Bits<A: Arch>(Words<A>);
 
 impl<A: Arch> Bits<A> {
     /// An empty set of numbers below `n`.
     pub fn new(n: usize) -> Self {
-        Self((0..n.div_ceil(64)).map(|_| A::AtomicU64::new(0)).collect())
+        Self(Words::new(n.div_ceil(64), 0))
     }
 
     /// Adds `i`, and tells whether its word was empty. Release: what makes `i` worth a visit comes before.
     pub fn set(&self, i: usize) -> bool {
-        self.0[i / 64].fetch_or(1 << (i % 64), AcqRel) == 0
+        self.0.at(i / 64).fetch_or(1 << (i % 64), AcqRel) == 0
     }
 
     /// Takes all, and calls `f` with each. Acquire: what made them worth a visit.

@@ -7,3 +7,4 @@ pub mod llist;
 pub mod rcu;
 pub mod spinlock;
 pub mod spsc;
+pub(crate) mod words;

@@ -16,6 +16,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use crossbeam_utils::CachePadded;
+
 use crate::arch::{Arch, Atomic, AtomicPtr};
 use crate::sync::spinlock::SpinLock;
 
@@ -29,14 +31,15 @@ struct Control<A: Arch, T: 'static> {
     /// Replaced versions that a reader may still hold, oldest first.
     old: Vec<*mut Version<T>>,
     /// What each reader says: the number of its version.
-    readers: Vec<Arc<A::AtomicU64>>,
+    readers: Vec<Arc<CachePadded<A::AtomicU64>>>,
     newest: u64,
 }
 
 // SAFETY: the pointers in `old` own their versions, as boxes would.
 unsafe impl<A: Arch, T: Send> Send for Control<A, T> {}
 
-/// The replaceable value.
+/// The replaceable value, on lines of its own.
+#[repr(align(128))]
 pub struct Rcu<A: Arch, T: 'static> {
     current: A::AtomicPtr<Version<T>>,
     control: SpinLock<A, Control<A, T>>,
@@ -83,7 +86,7 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
             let version = self.current.load(Acquire);
             // SAFETY: see above; the current version is alive.
             let number = unsafe { (*version).number };
-            let says = Arc::new(A::AtomicU64::new(number));
+            let says = Arc::new(CachePadded::new(A::AtomicU64::new(number)));
             held.data().readers.push(says.clone());
             Reader { rcu: self.clone(), says, version }
         })
@@ -119,7 +122,7 @@ impl<A: Arch, T: 'static> Drop for Rcu<A, T> {
 /// One thread's view of an [`Rcu`].
 pub struct Reader<A: Arch, T: Send + Sync + 'static> {
     rcu: Arc<Rcu<A, T>>,
-    says: Arc<A::AtomicU64>,
+    says: Arc<CachePadded<A::AtomicU64>>,
     version: *const Version<T>,
 }
 

@@ -12,8 +12,14 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CellApi};
 
+/// Slots that lie together, on lines of their own.
+#[repr(align(128))]
+struct Block<A: Arch, T>([A::Cell<MaybeUninit<T>>; BLOCK]);
+/// Slots of a block, a power of two.
+const BLOCK: usize = 16;
+
 struct Ring<A: Arch, T> {
-    slots: Box<[A::Cell<MaybeUninit<T>>]>,
+    blocks: Box<[Block<A, T>]>,
     mask: u32,
     /// Next slot to fill. Written by the producer; everything before it is filled.
     head: CachePadded<A::AtomicU32>,
@@ -27,6 +33,21 @@ unsafe impl<A: Arch, T: Send> Send for Ring<A, T> {}
 // SAFETY: as above.
 unsafe impl<A: Arch, T: Send> Sync for Ring<A, T> {}
 
+impl<A: Arch, T> Block<A, T> {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| A::Cell::new(MaybeUninit::uninit())))
+    }
+}
+
+impl<A: Arch, T> Ring<A, T> {
+    /// The slot at a cursor.
+    #[inline]
+    fn slot(&self, at: u32) -> &A::Cell<MaybeUninit<T>> {
+        let i = (at & self.mask) as usize;
+        &self.blocks[i / BLOCK].0[i % BLOCK]
+    }
+}
+
 /// A ring for `capacity` values, rounded up to a power of two.
 ///
 /// # Panics
@@ -35,7 +56,7 @@ pub fn ring<A: Arch, T: Send>(capacity: u32) -> (Producer<A, T>, Consumer<A, T>)
     assert!((1..=1 << 30).contains(&capacity), "a ring of {capacity} slots: use 1 to 2^30");
     let size = capacity.next_power_of_two();
     let ring = Arc::new(Ring {
-        slots: (0..size).map(|_| A::Cell::new(MaybeUninit::uninit())).collect(),
+        blocks: (0..(size as usize).div_ceil(BLOCK)).map(|_| Block::new()).collect(),
         mask: size - 1,
         head: CachePadded::new(A::AtomicU32::new(0)),
         tail: CachePadded::new(A::AtomicU32::new(0)),
@@ -70,7 +91,7 @@ impl<A: Arch, T: Send> Producer<A, T> {
                 return Err(value);
             }
         }
-        let slot = &self.ring.slots[(self.head & self.ring.mask) as usize];
+        let slot = self.ring.slot(self.head);
         // SAFETY: the slot is empty and the producer's until `publish`.
         slot.with_mut(|s| unsafe { (*s).write(value) });
         self.head = self.head.wrapping_add(1);
@@ -97,7 +118,7 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         if !self.refresh() {
             return None;
         }
-        let slot = &self.ring.slots[(self.tail & self.ring.mask) as usize];
+        let slot = self.ring.slot(self.tail);
         // SAFETY: the slot is filled and the consumer's until `publish`, which needs `&mut self`.
         Some(slot.with(|s| unsafe { (*s).assume_init_ref() }))
     }
@@ -108,7 +129,7 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         if !self.refresh() {
             return None;
         }
-        let slot = &self.ring.slots[(self.tail & self.ring.mask) as usize];
+        let slot = self.ring.slot(self.tail);
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the slot is filled, and the cursor has moved on, so the value is read once.
         Some(slot.with(|s| unsafe { (*s).assume_init_read() }))
@@ -140,7 +161,7 @@ impl<A: Arch, T> Drop for Ring<A, T> {
         let (head, mut tail) = (self.head.load(Relaxed), self.tail.load(Relaxed));
         while tail != head {
             // SAFETY: both sides are gone and have published, so exactly these slots are filled.
-            self.slots[(tail & self.mask) as usize].with_mut(|s| unsafe { (*s).assume_init_drop() });
+            self.slot(tail).with_mut(|s| unsafe { (*s).assume_init_drop() });
             tail = tail.wrapping_add(1);
         }
     }

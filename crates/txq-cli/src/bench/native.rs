@@ -1,0 +1,138 @@
+//! What the simulator is compared with on this machine: the time of a packet, for each enqueue discipline, with one sender
+//! and with two.
+//!
+//! It is the suite `crowd` with senders pinned to a CPU each: single packets of 120 bytes through one txq with a `pfifo`, a
+//! device without a wire that completes at once, 128 packets of a sender on their way at most. With one sender that is also
+//! the suite `path` with a batch of 1. `pfifo` is the qdisc that works least, so that what is left is the discipline itself.
+//!
+//! With two senders the time of a packet is above all that of cache lines on their way, which differs fourfold on a virtual
+//! machine whose CPUs the hypervisor moves. So the way of a line is measured before and after each measurement, and goes with
+//! it: a simulation takes it for its own.
+
+use std::time::Duration;
+
+use txq_sim::calibrate::line_way;
+
+use super::case::{Case, Key};
+use super::lab::{Lab, refused};
+use super::plan::case;
+use super::rig::{self, Queue, Rig};
+use super::tell::Tell;
+
+/// The qdisc that is sent through.
+const QDISC: &str = "pfifo";
+/// How long a line's way is measured each time.
+const WAY: Duration = Duration::from_millis(5);
+
+/// What a simulation needs to know of it, to do the same.
+pub(crate) struct Same {
+    pub(crate) qdisc: &'static str,
+    /// Bytes of a packet.
+    pub(crate) bytes: u32,
+    /// Packets of a sender on their way, at most.
+    pub(crate) limit: u64,
+    /// Packets that the device's ring holds.
+    pub(crate) ring: u32,
+}
+
+/// This is it.
+pub(crate) const NATIVE: Same =
+    Same { qdisc: QDISC, bytes: rig::LEN as u32, limit: rig::SNDBUF, ring: rig::RING };
+
+/// What one discipline costs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Native {
+    pub(crate) discipline: String,
+    /// Senders, each on a CPU of its own.
+    pub(crate) threads: u64,
+    /// The measurements, at least one, from the fastest to the slowest.
+    pub(crate) points: Vec<Point>,
+}
+
+/// One measurement, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    /// Wall time by packets.
+    pub(crate) ns_per_packet: f64,
+    /// CPU time of all threads by packets.
+    pub(crate) cpu_ns_per_packet: f64,
+    /// The way of a line between the senders' CPUs, the mean of before and after; `None` with one CPU.
+    pub(crate) line_ns: Option<f64>,
+}
+
+impl Native {
+    /// The middle one by wall time.
+    pub(crate) fn median(&self) -> &Point {
+        &self.points[self.points.len() / 2]
+    }
+}
+
+/// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs. A
+/// signal ends it; what was measured by then is what comes out.
+pub(crate) fn native(time: Duration, repeat: usize, quiet: bool) -> anyhow::Result<Vec<Native>> {
+    let lab = Lab::new(true)?;
+    let threads = 1..=lab.cpus.len().min(2) as u64;
+    let rigs = txq::enqueue::names().into_iter().flat_map(|discipline| {
+        threads.clone().map(move |threads| Rig::new(discipline, Queue::Text(QDISC.into()), threads, 1))
+    });
+    let key = || Key { suite: "crowd", qdisc: Some(QDISC.into()), ..Key::default() };
+    let cases: Vec<Case> = rigs.map(|rig| case(key(), rig)).collect();
+    let mut points: Vec<Vec<Point>> = vec![Vec::with_capacity(repeat); cases.len()];
+    let mut tell = Tell::new(quiet, cases.len() * repeat);
+    'all: for _ in 0..repeat {
+        for (case, points) in cases.iter().zip(&mut points) {
+            tell.next(&case.key);
+            let before = way(&lab)?;
+            let sample = (case.run)(&lab, time)?;
+            let after = way(&lab)?;
+            if lab.signals.seen().is_some() {
+                break 'all;
+            }
+            if let Some((ns_per_packet, cpu_ns_per_packet)) =
+                sample.ns_per_packet.zip(sample.cpu_ns_per_packet)
+            {
+                let line_ns = before.zip(after).map(|(before, after)| (before + after) / 2.0);
+                points.push(Point { ns_per_packet, cpu_ns_per_packet, line_ns });
+            }
+        }
+    }
+    tell.end();
+    let rows = cases.iter().zip(points).map(|(case, mut points)| {
+        points.sort_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet));
+        let discipline = case.key.discipline.clone().unwrap_or_default();
+        Native { discipline, threads: case.key.threads, points }
+    });
+    Ok(rows.filter(|row| !row.points.is_empty()).collect())
+}
+
+/// The way of a line between the CPUs of the first two senders.
+fn way(lab: &Lab) -> anyhow::Result<Option<f64>> {
+    match lab.cpus[..] {
+        [a, b, ..] => line_way(a, b, WAY).map_err(refused("a cache line cannot be watched")),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_discipline_is_measured_with_one_sender_and_with_two() {
+        let rows = native(Duration::from_millis(10), 3, true).unwrap();
+        let cpus = std::thread::available_parallelism().unwrap().get().min(2);
+        let known = txq::enqueue::names();
+        assert_eq!(rows.len(), known.len() * cpus);
+        for (index, row) in rows.iter().enumerate() {
+            let expected = (known[index / cpus], (index % cpus + 1) as u64);
+            assert_eq!((row.discipline.as_str(), row.threads), expected);
+            assert_eq!(row.points.len(), 3);
+            assert!(row.points.is_sorted_by_key(|point| point.ns_per_packet));
+            assert_eq!(row.median(), &row.points[1]);
+            for point in &row.points {
+                assert!(point.ns_per_packet > 1.0 && point.cpu_ns_per_packet > 1.0, "{row:?}");
+                assert_eq!(point.line_ns.is_some_and(|way| way > 1.0), cpus > 1, "{row:?}");
+            }
+        }
+    }
+}

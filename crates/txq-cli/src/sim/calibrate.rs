@@ -1,0 +1,61 @@
+//! `txq sim calibrate`: this machine's own file.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
+use txq_sim::calibrate::{CalibrateError, Settings};
+use txq_sim::machine::Machine;
+
+use super::args::CalibrateArgs;
+use crate::bench::Tell;
+use crate::failure::Refused;
+use crate::report;
+
+/// Measures, and writes the file.
+pub(crate) fn calibrate(args: &CalibrateArgs) -> anyhow::Result<()> {
+    let fill = match &args.fill {
+        Some(name) => Some((name.clone(), Machine::find(name)?)),
+        None => None,
+    };
+    if let Some(out) = &args.out {
+        check(out)?;
+    }
+    let settings = Settings {
+        time: args.duration.0,
+        rounds: args.rounds.get() as u32,
+        name: args.name.clone(),
+        fill,
+        ..Settings::default()
+    };
+    let mut tell = Tell::new(args.quiet, 0);
+    let calibrated = txq_sim::calibrate::calibrate(&settings, &mut |what| tell.say(what));
+    tell.end();
+    let text = calibrated.map_err(failure)?.to_toml();
+    match &args.out {
+        Some(out) => fs::write(out, text).map_err(|error| cannot(out, &error)),
+        None => report::write(&text),
+    }
+}
+
+/// Refuses before anything is measured what cannot be written afterwards. A file that is there stays what it is meanwhile.
+fn check(out: &Path) -> anyhow::Result<()> {
+    let new = !out.exists();
+    OpenOptions::new().append(true).create(true).open(out).map_err(|error| cannot(out, &error))?;
+    if new {
+        // Nothing is left behind if the measurement fails.
+        let _ = fs::remove_file(out);
+    }
+    Ok(())
+}
+
+fn cannot(out: &Path, error: &std::io::Error) -> anyhow::Error {
+    anyhow::anyhow!("--out {}: {error}; name a file that can be written", out.display())
+}
+
+/// What the system refused is told apart from what the user got wrong.
+pub(super) fn failure(error: CalibrateError) -> anyhow::Error {
+    match error {
+        CalibrateError::Refused { .. } | CalibrateError::Topology(_) => Refused(error.to_string()).into(),
+        other => other.into(),
+    }
+}

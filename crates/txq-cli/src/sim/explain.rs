@@ -1,0 +1,160 @@
+//! `txq sim explain`: where the time of a packet goes, and what holds it up.
+
+mod bottleneck;
+mod budget;
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use txq_sim::ledger::Phase;
+use txq_sim::scenario::Scenario;
+
+use super::args::ExplainArgs;
+use super::points::{self, Job, Point};
+use super::run;
+use crate::bench::{align, number};
+use crate::report;
+use budget::Budget;
+
+/// Less than this of a packet's time is not told, in nanoseconds.
+const LITTLE: f64 = 0.05;
+/// Nor is in a comparison what is less than this part of the larger of both.
+const DIFFERENCE: f64 = 0.005;
+
+/// Runs the points and tells where their time went.
+pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
+    let scenario = Scenario::open(&args.what.scenario)?;
+    let jobs = Job::all(&scenario, &args.points, &args.what.set)?;
+    let points = points::run(jobs, &args.what.host)?;
+    let text = match args.json {
+        true => points.iter().map(|point| line(point).to_string() + "\n").collect(),
+        false => text(&scenario, &points, args),
+    };
+    report::write(&text)
+}
+
+fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String {
+    let mut text = run::head(scenario, points, &args.what.set);
+    for point in points {
+        let budget = Budget::of(point);
+        let (mpps, hash) = (number(budget.mpps), point.hash());
+        let _ = writeln!(text, "\n{}: {mpps} Mpps, hash {hash}; nanoseconds a packet\n", point.name);
+        text += &table(point, &budget);
+        let _ = writeln!(text, "\n{}", bottleneck::sentence(point, &budget));
+    }
+    if let [first, second] = points {
+        text += &difference(first, second);
+    }
+    text
+}
+
+/// The phases of the senders and of the interrupts.
+fn table(point: &Point<'_>, budget: &Budget) -> String {
+    let mut rows = Vec::new();
+    let report = &point.report;
+    let sides = [
+        ("senders", &report.senders, budget.senders_whole, "asleep, or without a CPU"),
+        ("interrupts", &report.interrupts, budget.interrupts_whole, "idle"),
+    ];
+    for (who, ledger, whole, rest) in sides {
+        rows.push(budget.row(who, &ledger.total(), whole));
+        for phase in Phase::ALL {
+            let spent = ledger.of(phase);
+            if budget.each(spent.total()).is_some_and(|ns| ns >= LITTLE) {
+                rows.push(budget.row(&format!("  {}", name(who, phase)), spent, whole));
+            }
+        }
+        let left = whole.saturating_sub(ledger.total().total());
+        let mut row = vec![format!("  {rest}"), String::new(), String::new(), String::new()];
+        row.extend([budget.time(left), budget::percent(left, whole)]);
+        rows.push(row);
+    }
+    let used = report.used;
+    let all = used.busy + used.spinning + used.idle;
+    let mut text = String::new();
+    align(&mut text, ["", "work", "lines", "waits", "all", "share"].map(str::to_owned).to_vec(), rows);
+    let [busy, spinning, idle] = [used.busy, used.spinning, used.idle].map(|t| budget::percent(t, all));
+    let _ = writeln!(text, "\nCPUs: {busy} at work, {spinning} spinning, {idle} idle");
+    text
+}
+
+/// What an interrupt does on its own is not a sender's private work.
+fn name(who: &str, phase: Phase) -> &'static str {
+    if who == "interrupts" && phase == Phase::Private { "its own" } else { phase.name() }
+}
+
+/// What one of two has that the other has not.
+fn difference(first: &Point<'_>, second: &Point<'_>) -> String {
+    let budgets = [first, second].map(Budget::of);
+    let mut rows = Vec::new();
+    let mut most: Option<(f64, String)> = None;
+    let all = |at: usize| {
+        let report = &[first, second][at].report;
+        budgets[at].each(report.senders.total().total() + report.interrupts.total().total())
+    };
+    let least_told = all(0).into_iter().chain(all(1)).fold(0.0, f64::max) * DIFFERENCE;
+    let reports = [&first.report, &second.report];
+    let sides = [
+        ("senders", reports.map(|report| report.senders)),
+        ("interrupts", reports.map(|report| report.interrupts)),
+    ];
+    for (who, ledgers) in sides {
+        for phase in Phase::ALL {
+            let spent = ledgers.map(|ledger| *ledger.of(phase));
+            let parts = [
+                ("work", spent.map(|s| s.work)),
+                ("lines", spent.map(|s| s.lines)),
+                ("waits", spent.map(|s| s.waits)),
+            ];
+            for (part, [a, b]) in parts {
+                let Some((a, b)) = budgets[0].each(a).zip(budgets[1].each(b)) else { continue };
+                if a.max(b) < least_told {
+                    continue;
+                }
+                let what = format!("{who}: {}, {part}", name(who, phase));
+                rows.push(vec![what.clone(), tenth(a), tenth(b), format!("{:+.1}", b - a)]);
+                if most.as_ref().is_none_or(|(least, _)| b - a < *least) {
+                    most = Some((b - a, what));
+                }
+            }
+        }
+    }
+    let heads = vec![String::new(), first.name.clone(), second.name.clone(), "difference".into()];
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text.push_str("\nboth, in nanoseconds a packet\n\n");
+        align(&mut text, heads, rows);
+    }
+    let [a, b] = budgets.map(|budget| budget.mpps);
+    let _ = write!(text, "\n\"{}\" sends {} Mpps, \"{}\" {}", second.name, number(b), first.name, number(a));
+    if a > 0.0 {
+        let _ = write!(text, " ({:+.0} %)", 100.0 * (b / a - 1.0));
+    }
+    if let Some((least, what)) = most.filter(|(least, _)| *least < 0.0) {
+        let _ = write!(text, "; it saves most at {what}: {} ns a packet", tenth(-least));
+    }
+    text + ".\n"
+}
+
+fn tenth(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+/// A point as one JSON object.
+fn line(point: &Point<'_>) -> Value {
+    let budget = Budget::of(point);
+    let report = &point.report;
+    let left = budget.senders_whole.saturating_sub(report.senders.total().total());
+    json!({
+        "scenario": point.scenario.name,
+        "point": point.name,
+        "hash": point.hash(),
+        "mpps": budget.mpps,
+        "packets": budget.packets,
+        "senders_ps": run::ledger(&report.senders),
+        "senders_away_ps": left,
+        "interrupts_ps": run::ledger(&report.interrupts),
+        "cpus_ps": { "busy": report.used.busy, "spinning": report.used.spinning, "idle": report.used.idle },
+        "bottleneck": bottleneck::sentence(point, &budget),
+    })
+}

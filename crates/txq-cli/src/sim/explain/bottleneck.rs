@@ -1,0 +1,122 @@
+//! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or CPUs
+//! spin for one; the
+//! completion CPUs are busy; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
+
+use txq::sync::contention::Lock;
+use txq_sim::ledger::{Ledger, Phase};
+use txq_sim::scenario::setup::Workload;
+
+use super::super::points::Point;
+use super::budget::{Budget, percent, share};
+use crate::span::Human;
+
+/// Shares of the time from which something is what holds the rest up.
+const LINK: f64 = 0.97;
+const WAITS: f64 = 0.25;
+const SPINNING: f64 = 0.5;
+const INTERRUPTS: f64 = 0.9;
+const CPUS: f64 = 0.97;
+const ASLEEP: f64 = 0.4;
+/// What an Ethernet frame takes on the wire beside itself, in bits.
+const WIRE: f64 = 24.0 * 8.0;
+
+/// The sentence.
+pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
+    let report = &point.report;
+    let (senders, interrupts) = (report.senders.total(), report.interrupts.total());
+    let gbit = point.setup.device.gbit;
+    let wire = point.figure("mbps").unwrap_or_default() + budget.mpps * WIRE;
+    if gbit > 0.0 && wire >= LINK * gbit * 1e3 {
+        return format!("The link is full: frames take {:.1} of its {gbit} Gbit/s.", wire / 1e3);
+    }
+    let used = report.used.busy + report.used.spinning;
+    let all = used + report.used.idle;
+    if share(senders.waits, budget.senders_whole) >= WAITS {
+        let part = percent(senders.waits, budget.senders_whole);
+        return waiting(point, budget, &format!("Senders wait {part} of their time"));
+    }
+    if share(report.used.spinning, all) >= SPINNING {
+        let part = percent(report.used.spinning, all);
+        return waiting(point, budget, &format!("CPUs spin {part} of their time"));
+    }
+    if share(interrupts.total(), budget.interrupts_whole) >= INTERRUPTS {
+        let most = largest(&report.interrupts);
+        let spent = report.interrupts.of(most);
+        let of = |time| percent(time, budget.interrupts_whole);
+        return format!(
+            "The completion CPUs have no time left: {} of it is {}, {} lines that come from elsewhere and {} waits.",
+            of(spent.total()),
+            phrase(most, "interrupts' own work"),
+            of(spent.lines),
+            of(spent.waits)
+        );
+    }
+    let most = largest(&report.senders);
+    let own = phrase(most, "senders' private work");
+    if share(used, all) >= CPUS {
+        let part = percent(report.senders.of(most).total(), used);
+        return format!("No CPU is idle: {part} of their time is {own}.");
+    }
+    let away = budget.senders_whole.saturating_sub(senders.total());
+    if share(away, budget.senders_whole) >= ASLEEP {
+        let until = match point.setup.workload {
+            Workload::TcpRr { .. } => "an answer comes or a CPU is theirs",
+            _ => "packets that are on their way are done",
+        };
+        let (away, busy) =
+            (percent(away, budget.senders_whole), percent(interrupts.total(), budget.interrupts_whole));
+        return format!("Senders sleep {away} of their time until {until}; completion CPUs are busy {busy}.");
+    }
+    let (part, lines) = (report.senders.of(most).total(), report.senders.of(most).lines);
+    let of = |time| percent(time, budget.senders_whole);
+    format!(
+        "Senders are busy: {} of their time is {own}, {} lines that come from elsewhere.",
+        of(part),
+        of(lines)
+    )
+}
+
+/// `who` waits: for what, and what its holder does meanwhile.
+fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
+    let report = &point.report;
+    let most = Phase::ALL.into_iter().max_by_key(|&phase| report.senders.of(phase).waits);
+    if let Some(phase @ (Phase::Alloc | Phase::Free)) = most {
+        return format!("{who}, most of it for the memory pool's lists: {}.", phase.name());
+    }
+    let contention = point.contention();
+    let locks = Lock::ALL.map(|lock| (lock, contention.of_lock(lock)));
+    let most =
+        locks.iter().filter(|(_, stats)| stats.wait.total > 0).max_by_key(|(_, stats)| stats.wait.total);
+    let Some((lock, stats)) = most else {
+        return format!("{who}, and no wait for a lock has ended.");
+    };
+    let held = match stats.hold.count {
+        0 => String::new(),
+        _ => format!(": its holder keeps it {}", Human(stats.hold.mean())),
+    };
+    let both = |of: fn(&Ledger, Phase) -> u64| {
+        let ledgers = [&report.senders, &report.interrupts];
+        let queue = [Phase::Enqueue, Phase::Dequeue];
+        ledgers.iter().flat_map(|ledger| queue.map(|phase| of(ledger, phase))).sum::<u64>()
+    };
+    let (all, lines) = (both(|l, p| l.of(p).total()), both(|l, p| l.of(p).lines));
+    let under = match budget.each(all).zip(budget.each(lines)) {
+        Some((all, lines)) if matches!(lock, Lock::Root | Lock::Busy) => {
+            let [all, lines] = [all, lines].map(|ns| Human(ns.round() as u64));
+            format!(
+                "; enqueue and dequeue take {all} a packet, of which {lines} are lines that come from other CPUs"
+            )
+        }
+        _ => String::new(),
+    };
+    format!("{who}, most of it for the {}{held}{under}.", lock.name())
+}
+
+/// The phase that takes most.
+fn largest(ledger: &Ledger) -> Phase {
+    Phase::ALL.into_iter().max_by_key(|&phase| ledger.of(phase).total()).unwrap_or(Phase::Private)
+}
+
+fn phrase(phase: Phase, private: &'static str) -> &'static str {
+    if phase == Phase::Private { private } else { phase.name() }
+}

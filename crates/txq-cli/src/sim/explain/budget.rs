@@ -1,0 +1,66 @@
+//! The time that there was, and what a packet's share of it is.
+
+use txq_sim::Picos;
+use txq_sim::ledger::Spent;
+use txq_sim::scenario::setup::Workload;
+
+use super::super::points::Point;
+
+/// A point's time. Times are in picoseconds.
+pub(super) struct Budget {
+    pub(super) mpps: f64,
+    pub(super) packets: f64,
+    /// The time of all senders, whatever they did.
+    pub(super) senders_whole: Picos,
+    /// The time of all interrupts' CPUs.
+    pub(super) interrupts_whole: Picos,
+}
+
+impl Budget {
+    pub(super) fn of(point: &Point<'_>) -> Self {
+        let seconds = point.report.seconds;
+        let time = (seconds * 1e12) as Picos;
+        let mpps = point.figure("mpps").unwrap_or_default();
+        let senders = match point.setup.workload {
+            Workload::UdpStream { senders: n, .. }
+            | Workload::TcpRr { pairs: n, .. }
+            | Workload::Pktgen { threads: n, .. }
+            | Workload::Proxy { connections: n, .. } => n,
+        };
+        Self {
+            mpps,
+            packets: (mpps * 1e6 * seconds).round(),
+            senders_whole: time.saturating_mul(senders.into()),
+            interrupts_whole: time.saturating_mul(point.report.interrupted.into()),
+        }
+    }
+
+    /// Nanoseconds a packet, if there were packets.
+    pub(super) fn each(&self, time: Picos) -> Option<f64> {
+        (self.packets > 0.0).then(|| time as f64 / 1e3 / self.packets)
+    }
+
+    /// The same as it is printed.
+    pub(super) fn time(&self, time: Picos) -> String {
+        self.each(time).map_or_else(|| "-".into(), super::tenth)
+    }
+
+    /// A line of a table: what took the time, all of it, and its share of `whole`.
+    pub(super) fn row(&self, name: &str, spent: &Spent, whole: Picos) -> Vec<String> {
+        let times = [spent.work, spent.lines, spent.waits, spent.total()].map(|time| self.time(time));
+        let mut row = vec![name.to_owned()];
+        row.extend(times);
+        row.push(percent(spent.total(), whole));
+        row
+    }
+}
+
+/// A part of a whole, which may be nothing.
+pub(super) fn share(part: Picos, whole: Picos) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The same as it is printed.
+pub(super) fn percent(part: Picos, whole: Picos) -> String {
+    format!("{:.1} %", 100.0 * share(part, whole))
+}

@@ -1,0 +1,216 @@
+//! What came of a sweep: JSON lines as they come, and tables and curves when all are there.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{anyhow, bail};
+use toml::Value;
+use txq_sim::sweep::{Axis, Line};
+
+use super::args::Results;
+use super::plot::{Curve, Plot};
+use crate::bench::{align, number};
+use crate::failure::Refused;
+use crate::report;
+
+/// The figures of a table, beside the one that was asked for.
+const FIGURES: [&str; 5] = ["mpps", "cpu_ns_per_packet", "spinning_percent", "drops_percent", "xmit_mode_ns"];
+
+impl Results {
+    /// Refuses curves that would be dots.
+    pub(super) fn check(&self, axes: &[Axis]) -> anyhow::Result<()> {
+        if self.svg.is_some() && axes.first().is_none_or(|axis| axis.values.len() < 2) {
+            bail!("--svg draws curves over what is varied first: give it more than one value");
+        }
+        Ok(())
+    }
+}
+
+/// Where results go.
+pub(super) struct Outcome<'a> {
+    args: &'a Results,
+    out: Option<File>,
+    svg: Option<File>,
+    lines: Vec<Line>,
+}
+
+impl<'a> Outcome<'a> {
+    /// Opens what is to be written before anything is run.
+    pub(super) fn open(args: &'a Results) -> anyhow::Result<Self> {
+        let out = args.out.as_deref().map(open).transpose()?;
+        let svg = args.svg.as_deref().map(open).transpose()?;
+        if let Some(out) = &out {
+            out.set_len(0).map_err(|error| cannot(args.out.as_deref(), &error))?;
+        }
+        Ok(Self { args, out, svg, lines: Vec::new() })
+    }
+
+    /// Calls `run`, which gives every line to this, and then prints and draws, whatever became of `run`.
+    pub(super) fn take(mut self, run: impl FnOnce(&mut Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        run(&mut self)?;
+        self.lines.sort_by_key(|line| line.index);
+        if !self.args.json && self.lines.iter().any(|line| line.error.is_none()) {
+            report::write(&tables(&self.lines, &self.args.figure))?;
+        }
+        self.end()
+    }
+
+    /// A result, when it is there.
+    pub(super) fn line(&mut self, line: Line) -> anyhow::Result<()> {
+        let text = serde_json::to_string(&line)? + "\n";
+        if let Some(out) = &mut self.out {
+            out.write_all(text.as_bytes()).map_err(|error| cannot(self.args.out.as_deref(), &error))?;
+        }
+        if self.args.json {
+            report::write(&text)?;
+        }
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn end(mut self) -> anyhow::Result<()> {
+        let figure = self.args.figure.as_str();
+        let good: Vec<&Line> = self.lines.iter().filter(|line| line.error.is_none()).collect();
+        if let (true, Some(line)) = (good.is_empty(), self.lines.first()) {
+            bail!("no point could be run; the first: {}", line.error.as_deref().unwrap_or_default());
+        }
+        if !good.is_empty() && good.iter().all(|line| !line.figures.contains_key(figure)) {
+            let known: BTreeSet<&str> =
+                good.iter().flat_map(|line| line.figures.keys().map(String::as_str)).collect();
+            let known = Vec::from_iter(known).join(", ");
+            bail!("--figure {figure}: no point has such a figure: use one of {known}");
+        }
+        let Some(svg) = &mut self.svg else { return Ok(()) };
+        let text = plot(&self.lines, figure)
+            .draw()
+            .map_err(|error| anyhow!("the curves cannot be drawn: {error}"))?;
+        let written = svg.set_len(0).and_then(|()| svg.write_all(text.as_bytes()));
+        written.map_err(|error| cannot(self.args.svg.as_deref(), &error))
+    }
+}
+
+/// A file to be written; what is in it stays until there is something to replace it with.
+fn open(path: &Path) -> anyhow::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    file.map_err(|error| cannot(Some(path), &error))
+}
+
+fn cannot(path: Option<&Path>, error: &std::io::Error) -> anyhow::Error {
+    let path = path.unwrap_or(Path::new("the file")).display();
+    Refused(format!("{path} cannot be written: {error}")).into()
+}
+
+/// A value as it was given.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// The values of a point but for the first, in one word for each.
+fn others(line: &Line) -> String {
+    line.at.0.iter().skip(1).map(|(_, value)| plain(value)).collect::<Vec<_>>().join(", ")
+}
+
+/// What is there, each once, in the order in which it comes.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut once = Vec::new();
+    all.for_each(|one| {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+    });
+    once
+}
+
+/// All points, and one figure of them side by side.
+fn tables(lines: &[Line], figure: &str) -> String {
+    let Some(first) = lines.first() else { return String::new() };
+    let mut text = format!("{}, {}", first.scenario, first.variant);
+    for (path, value) in &first.set.0 {
+        let _ = write!(text, ", {path}={}", plain(value));
+    }
+    let _ = match lines.len() == first.of {
+        true => writeln!(text, ": {} points\n", first.of),
+        false => writeln!(text, ": {} of {} points\n", lines.len(), first.of),
+    };
+    points(&mut text, lines, figure);
+    if first.at.0.len() > 1 {
+        side_by_side(&mut text, lines, figure);
+    }
+    text
+}
+
+/// A row for each point. What could not be run says why.
+fn points(text: &mut String, lines: &[Line], figure: &str) {
+    let more = (!FIGURES.contains(&figure)).then_some(figure);
+    let known = |name: &&str| lines.iter().any(|line| line.figures.contains_key(*name));
+    let names: Vec<&str> = FIGURES.into_iter().chain(more).filter(known).collect();
+    let heads = lines[0].at.paths().chain(names.iter().copied()).map(str::to_owned).collect();
+    let cells = lines.iter().map(|line| {
+        let values = line.at.0.iter().map(|(_, value)| plain(value));
+        values.chain(names.iter().map(|name| cell(line, name))).collect()
+    });
+    let mut table = String::new();
+    align(&mut table, heads, cells.collect());
+    let errors = lines.iter().map(|line| line.error.as_deref());
+    for (row, error) in table.lines().zip([None].into_iter().chain(errors)) {
+        let _ = match error {
+            Some(error) => writeln!(text, "{row}  {error}"),
+            None => writeln!(text, "{row}"),
+        };
+    }
+}
+
+fn cell(line: &Line, figure: &str) -> String {
+    line.figures.get(figure).map_or_else(|| "-".into(), |&value| number(value))
+}
+
+/// One figure: a row for each value of the first that is varied, a column for each combination of the others.
+fn side_by_side(text: &mut String, lines: &[Line], figure: &str) {
+    let path = lines[0].at.0[0].0.clone();
+    let _ = writeln!(text, "\n{figure}\n");
+    let columns = distinct(lines.iter().map(others));
+    let rows = distinct(lines.iter().map(|line| &line.at.0[0].1));
+    let cells = rows.iter().map(|value| {
+        let row: Vec<&Line> = lines.iter().filter(|line| line.at.0[0].1 == **value).collect();
+        let find = |column: &String| row.iter().find(|line| others(line) == *column);
+        let mut cells = vec![plain(value)];
+        cells.extend(
+            columns.iter().map(|column| find(column).map_or_else(String::new, |line| cell(line, figure))),
+        );
+        let value = |line: &&&Line| line.figures.get(figure).copied();
+        let with = row.iter().filter(|line| value(line).is_some());
+        let highest = with.max_by(|a, b| value(a).unwrap_or(0.0).total_cmp(&value(b).unwrap_or(0.0)));
+        cells.push(highest.map_or_else(|| "-".into(), |line| others(line)));
+        cells
+    });
+    let cells = cells.collect();
+    let mut heads = vec![path];
+    heads.extend(columns);
+    heads.push("highest".into());
+    align(text, heads, cells);
+}
+
+/// One figure over the first that is varied.
+fn plot(lines: &[Line], figure: &str) -> Plot {
+    let Some(first) = lines.first() else { return Plot::default() };
+    let values = distinct(lines.iter().map(|line| &line.at.0[0].1));
+    let step = |line: &Line| values.iter().position(|value| **value == line.at.0[0].1).unwrap_or(0);
+    let curve = |name: String| {
+        let own = lines.iter().filter(|line| others(line) == name);
+        let at = own.filter_map(|line| Some((step(line), *line.figures.get(figure)?))).collect();
+        Curve { name, at }
+    };
+    Plot {
+        title: format!("{}, {}", first.scenario, first.variant),
+        over: first.at.0[0].0.clone(),
+        figure: figure.to_owned(),
+        steps: values.iter().map(|value| plain(value)).collect(),
+        curves: distinct(lines.iter().map(others)).into_iter().map(curve).collect(),
+    }
+}

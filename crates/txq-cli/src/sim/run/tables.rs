@@ -1,0 +1,105 @@
+//! The tables of a run, variants side by side.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use txq::stats::log2::Log2;
+use txq_sim::ledger::Phase;
+use txq_sim::report::xmit_times;
+use txq_sim::scenario::Scenario;
+
+use super::super::points::Point;
+use crate::bars;
+use crate::bench::{align, number};
+
+/// A share of the interrupts' time that is too small to be told, in percent.
+const LITTLE: f64 = 0.05;
+
+/// A line for each point: what came through, and what vmstat would have shown. All that is simulated is done in the kernel
+/// where it was measured, so no time is a user's.
+pub(super) fn sums(points: &[Point<'_>]) -> String {
+    let transactions = points.iter().any(|point| point.figure("ktps").is_some_and(|k| k > 0.0));
+    let mut heads = vec!["", "Mpps", "Mbit/s"];
+    if transactions {
+        heads.push("k/s done");
+    }
+    heads.extend(["dropped", "CPU ns a packet", "r", "cs", "us", "sy", "id", "hash"]);
+    let cells = points.iter().map(|point| {
+        let figure = |name: &str| point.figure(name).map_or_else(|| "-".into(), number);
+        let mut cells = vec![point.name.clone(), figure("mpps"), figure("mbps")];
+        if transactions {
+            cells.push(figure("ktps"));
+        }
+        let dropped = point.figure("drops_percent").map_or_else(|| "-".into(), |d| format!("{d:.1} %"));
+        let busy = point.figure("system_cpu_percent").unwrap_or_default();
+        let whole = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.0}"));
+        cells.extend([dropped, figure("cpu_ns_per_packet")]);
+        cells.extend([whole(point.figure("runnable")), whole(point.figure("switches_per_s"))]);
+        cells.extend([
+            "0".into(),
+            whole(Some(busy.round())),
+            whole(Some(100.0 - busy.round())),
+            point.hash(),
+        ]);
+        cells
+    });
+    let mut text = String::new();
+    align(&mut text, heads.into_iter().map(str::to_owned).collect(), cells.collect());
+    text
+}
+
+/// How many calls of xmit took how long, and the same where it was published.
+pub(super) fn xmit_times(scenario: &Scenario, points: &[Point<'_>]) -> String {
+    let mut columns: Vec<(String, Log2)> =
+        points.iter().map(|point| (point.name.clone(), point.report.xmit)).collect();
+    for point in points {
+        if let Some(times) = xmit_times::published(&scenario.name, &point.name) {
+            columns.push((format!("published: {}", point.name), times));
+        }
+    }
+    let mut buckets: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for (at, (_, times)) in columns.iter().enumerate() {
+        for bucket in times.buckets() {
+            buckets.entry(bucket.min).or_insert_with(|| vec![0; columns.len()])[at] = bucket.count;
+        }
+    }
+    let mut text = "calls of xmit by the time they took: from so many ns to twice as many\n\n".to_owned();
+    let heads = std::iter::once("from".to_owned()).chain(columns.into_iter().map(|(name, _)| name));
+    let cells = buckets.into_iter().map(|(min, counts)| {
+        let from = if min == 0 { "0".into() } else { bars::bound(min.into()) };
+        std::iter::once(from).chain(counts.iter().map(u64::to_string)).collect()
+    });
+    align(&mut text, heads.collect(), cells.collect());
+    text
+}
+
+/// What the CPUs of interrupts do, in percent of such a CPU's time: a phase, and what of it are lines on their way and waits.
+pub(super) fn interrupts(points: &[Point<'_>]) -> String {
+    let percent = |point: &Point<'_>, time: u64| {
+        let whole = point.report.seconds * 1e12 * f64::from(point.report.interrupted);
+        100.0 * time as f64 / whole
+    };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = |name: String, always: bool, time: &dyn Fn(&Point<'_>) -> u64| {
+        let shares: Vec<f64> = points.iter().map(|point| percent(point, time(point))).collect();
+        if always || shares.iter().any(|share| *share >= LITTLE) {
+            let cells = shares.iter().map(|share| format!("{share:.1} %"));
+            rows.push(std::iter::once(name).chain(cells).collect());
+        }
+    };
+    row("in interrupts".into(), true, &|point| point.report.interrupts.total().total());
+    for phase in Phase::ALL {
+        let of = |point: &Point<'_>| *point.report.interrupts.of(phase);
+        // What an interrupt does before it begins with anything: it is woken, and looks around.
+        let name = if phase == Phase::Private { "its own" } else { phase.name() };
+        row(format!("  {name}"), false, &|point| of(point).total());
+        row("    lines that come".into(), false, &|point| of(point).lines);
+        row("    waits".into(), false, &|point| of(point).waits);
+    }
+    let mut text = String::new();
+    let many = points.iter().map(|point| point.report.interrupted).max().unwrap_or_default();
+    let _ = writeln!(text, "where the time of a completion CPU goes, of {many}\n");
+    let heads = std::iter::once(String::new()).chain(points.iter().map(|point| point.name.clone()));
+    align(&mut text, heads.collect(), rows);
+    text
+}

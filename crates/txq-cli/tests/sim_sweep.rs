@@ -1,0 +1,250 @@
+//! `txq sim sweep`, `merge` and `plan` from outside: parts that are the whole, tables, curves, and what is refused.
+
+#[path = "../../../tests/support/process.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod process;
+#[path = "../../../tests/support/tempdir.rs"]
+mod tempdir;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use process::{Finished, Running};
+use serde_json::Value;
+use tempdir::TempDir;
+
+const INPUT: i32 = 1;
+const SYSTEM: i32 = 2;
+/// A small machine for a short time.
+const SMALL: &str =
+    "p0-pinned --set machine=desktop-16 --set milliseconds=0.2 --set warmup=0.05 --set device.txqs=4";
+const SENDERS: &str = "--vary workload.senders=1..8*2";
+
+/// `txq sim` with these words, in a folder.
+fn sim(folder: &TempDir, words: &str) -> Finished {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    command.arg("sim").args(words.split_whitespace()).current_dir(folder.path());
+    Running::start(&mut command).finish(Duration::from_secs(20))
+}
+
+#[track_caller]
+fn good(ended: Finished) -> Finished {
+    assert!(ended.status.success(), "{}: {}{}", ended.status, ended.stdout, ended.stderr);
+    ended
+}
+
+/// A line that says `parts`, perhaps one of usage, and the right code.
+#[track_caller]
+fn refused(ended: &Finished, code: i32, parts: &[&str]) {
+    assert_eq!(ended.status.code(), Some(code), "{}: {}{}", ended.status, ended.stdout, ended.stderr);
+    assert_eq!(ended.stdout, "");
+    let line = ended.stderr.lines().find(|line| line.starts_with("txq: ")).expect("an error");
+    parts.iter().for_each(|part| assert!(line.contains(part), "no {part:?} in {line}"));
+}
+
+#[track_caller]
+fn read(folder: &TempDir, name: &str) -> String {
+    fs::read_to_string(folder.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[track_caller]
+fn rows(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
+
+#[test]
+fn the_parts_of_a_sweep_are_the_whole() {
+    let folder = TempDir::new();
+    let two = "--vary path.discipline=spinlock,combine --quiet";
+    let whole = good(sim(&folder, &format!("sweep {SMALL} {SENDERS} {two} --out whole --svg whole.svg")));
+    assert_eq!(whole.stderr, "");
+    for (part, options) in [("1/3", "--out one"), ("2/3", "--json --threads 1"), ("3/3", "--out three")] {
+        let ended = good(sim(&folder, &format!("sweep {SMALL} {SENDERS} {two} --shard {part} {options}")));
+        if part == "2/3" {
+            assert_eq!(rows(&ended.stdout).len(), 3);
+            fs::write(folder.path().join("two"), ended.stdout).expect("a file");
+        } else {
+            assert!(ended.stdout.contains(" of 8 points"), "{}", ended.stdout);
+        }
+    }
+    let merged = good(sim(&folder, "merge three one two --out merged --svg merged.svg"));
+    assert_eq!(merged.stdout, whole.stdout);
+    assert_eq!(read(&folder, "merged.svg"), read(&folder, "whole.svg"));
+    let mut lines: Vec<Value> = rows(&read(&folder, "whole"));
+    lines.sort_by_key(|line| line["index"].as_u64());
+    assert_eq!(rows(&read(&folder, "merged")), lines);
+    assert_eq!(rows(&good(sim(&folder, "merge one two three --json")).stdout), lines);
+    // And it is a result: eight senders send more than one.
+    let mpps = |index: usize| lines[index]["figures"]["mpps"].as_f64().expect("a figure");
+    assert!(mpps(7) > 2.0 * mpps(1) && mpps(1) > 0.0, "{} {}", mpps(7), mpps(1));
+    assert_eq!(lines[7]["at"].to_string(), r#"{"workload.senders":8,"path.discipline":"combine"}"#);
+
+    refused(&sim(&folder, "merge one three"), INPUT, &["3 of 8 points are missing, the first is 1"]);
+    fs::write(folder.path().join("other"), read(&folder, "one").replace("0.05", "0.06")).expect("a file");
+    refused(&sim(&folder, "merge two other three"), INPUT, &["other:1: a point of another sweep"]);
+    fs::write(folder.path().join("none"), "not JSON").expect("a file");
+    refused(&sim(&folder, "merge none"), INPUT, &["none:1: ", "txq sim sweep"]);
+    refused(&sim(&folder, "merge nowhere"), INPUT, &["nowhere cannot be read", "No such file"]);
+}
+
+#[test]
+fn tables_and_curves_show_one_beside_the_other() {
+    let folder = TempDir::new();
+    let words = format!(
+        "sweep {SMALL} {SENDERS} --vary path.discipline=spinlock,llist,lockless --svg curves.svg --figure cpu_ns_per_packet"
+    );
+    let ended = good(sim(&folder, &words));
+    for part in [
+        "p0-pinned, before, machine=desktop-16, milliseconds=0.2, warmup=0.05, device.txqs=4: 12 points",
+        "workload.senders  path.discipline",
+        "\ncpu_ns_per_packet\n\nworkload.senders  spinlock",
+        "highest",
+    ] {
+        assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
+    }
+    assert!(ended.stderr.starts_with("0/12 points"), "{:?}", ended.stderr);
+    let svg = read(&folder, "curves.svg");
+    for part in
+        ["p0-pinned, before", "cpu_ns_per_packet", "workload.senders", "spinlock", "llist", "lockless"]
+    {
+        assert!(svg.contains(&format!("\n{part}\n")), "no {part:?} in {svg}");
+    }
+    // The first three colours: each is a curve and the stroke beside its name.
+    for colour in ["#0072B2", "#D55E00", "#009E73"] {
+        let strokes = svg.split("<polyline").filter(|rest| rest.contains(&format!("stroke=\"{colour}\"")));
+        assert_eq!(strokes.count(), 2, "{svg}");
+    }
+}
+
+#[test]
+fn a_point_that_cannot_be_says_so_in_its_row() {
+    let folder = TempDir::new();
+    let words = |qdiscs: &str| {
+        format!("sweep {SMALL} --set workload.senders=4 --vary path.default_qdisc={qdiscs} --quiet")
+    };
+    let ended = good(sim(&folder, &(words("fq,nonesuch,pfifo") + " --out all")));
+    let row =
+        |name: &str| ended.stdout.lines().find(|line| line.starts_with(name)).expect("a row").to_owned();
+    assert!(
+        row("nonesuch").contains("  -  ") && row("nonesuch").contains("Specified qdisc"),
+        "{}",
+        row("nonesuch")
+    );
+    assert!(!row("pfifo").contains("-  "), "{}", row("pfifo"));
+    // Lines come as points are done.
+    for line in rows(&read(&folder, "all")) {
+        assert_eq!(line["error"].is_null(), line["at"]["path.default_qdisc"] != "nonesuch", "{line}");
+    }
+    assert_eq!(good(sim(&folder, "merge all")).stdout, ended.stdout);
+    refused(&sim(&folder, &words("nonesuch,nothing")), INPUT, &["no point could be run", "nonesuch"]);
+}
+
+#[test]
+fn what_is_wrong_is_refused_before_anything_runs() {
+    let folder = TempDir::new();
+    for (words, parts) in [
+        ("p9 --vary seed=1,2", &["\"p9\" is no file", "p0-pinned"][..]),
+        ("p0-pinned", &["--vary"]),
+        ("p0-pinned --vary seed", &["not PATH=VALUE,VALUE"]),
+        ("p0-pinned --vary seed=1..5", &["write 1..480*2"]),
+        ("p0-pinned --vary seed=1,2 --vary seed=3", &["seed is varied twice"]),
+        ("p0-pinned --vary workload.senders=4,0", &["workload.senders is 0: use 1 to 16384"]),
+        ("p0-pinned --vary workload.colour=1", &["unknown field `colour`"]),
+        ("p0-pinned --vary seed=1,2 --point later", &["no variant \"later\": use one of before, after"]),
+        ("p0-pinned --vary seed=1,2 --set seed", &["not PATH=VALUE"]),
+        ("p0-pinned --vary seed=1,2 --shard 0/2", &["write 1/3"]),
+        ("p0-pinned --vary seed=1,2 --threads 0", &["use 1 to 4096"]),
+        ("p0-pinned --vary seed=1 --svg x.svg", &["--svg draws curves", "more than one value"]),
+    ] {
+        refused(&sim(&folder, &format!("sweep {words}")), INPUT, parts);
+    }
+    let nowhere = "sweep p0-pinned --vary seed=1,2 --out /nonexistent/x";
+    refused(&sim(&folder, nowhere), SYSTEM, &["/nonexistent/x cannot be written"]);
+    let unknown = sim(&folder, &format!("sweep {SMALL} --vary seed=1,2 --figure colour --quiet --json"));
+    assert_eq!(unknown.status.code(), Some(INPUT));
+    assert!(
+        unknown.stderr.contains("--figure colour") && unknown.stderr.contains("mpps"),
+        "{}",
+        unknown.stderr
+    );
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0, "a file was left behind");
+}
+
+const PLAN: &str = "plan --cpus 4 --senders 4 --machine desktop-16 --time 200us --quiet --qdisc pfifo";
+
+#[test]
+fn a_plan_has_the_cheapest_first() {
+    let folder = TempDir::new();
+    let all = rows(&good(sim(&folder, &format!("{PLAN} --rate 0.2mpps --json"))).stdout);
+    // One txq and each discipline; 2 and 4 txqs, and with each of three ways to choose one.
+    assert_eq!(all.len(), 5 + 2 * 5 * 3);
+    let meets = |row: &Value| row["meets"].as_bool().expect("a truth");
+    assert!(all.is_sorted_by_key(|row| !meets(row)) && meets(&all[0]), "{all:?}");
+    let cost = |row: &Value| (row["txqs"].as_u64(), row["cpu_ns_per_packet"].as_f64());
+    let order: Vec<_> = all.iter().filter(|row| meets(row)).map(cost).collect();
+    assert!(order.is_sorted(), "{order:?}");
+    for row in &all {
+        let number = |key: &str| row[key].as_f64().expect("a number");
+        assert!((number("mpps") / number("asked_mpps") - 1.0 - number("margin")).abs() < 1e-9, "{row}");
+    }
+
+    let table = good(sim(&folder, &format!("{PLAN} --rate 0.2mpps"))).stdout;
+    for part in [
+        "desktop-16, scaled from 32 CPUs to 4 (",
+        ": 1 x 1 x 1 x 2 x 2)",
+        "\nUse ",
+        " to spare",
+        "and 20 more",
+    ] {
+        assert!(table.contains(part), "no {part:?} in {table}");
+    }
+    let table = good(sim(&folder, &format!("{PLAN} --rate 100gbit --bytes 60 --all"))).stdout;
+    assert!(
+        table.contains("\nNothing reaches 208 Mpps; ") && table.contains("own work allows 2.00 Mpps"),
+        "{table}"
+    );
+    assert_eq!(table.lines().filter(|line| line.contains(" %")).count(), 35 + 1, "{table}");
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_refused() {
+    let folder = TempDir::new();
+    for (words, parts) in [
+        ("--rate max", &["--rate max", "20mpps"][..]),
+        ("--rate 5", &["has no unit"]),
+        ("--rate 1mpps --cpus 0", &["use 1 to 4096"]),
+        ("--rate 1mpps --qdisc nonesuch", &["there is no way", "nonesuch"]),
+        ("--rate 1mpps --machine nowhere", &["no machine \"nowhere\""]),
+        ("--rate 1mpps --time 1ns", &["--time 1 ns: ", "use 10us to 10s"]),
+    ] {
+        let mut of = PLAN.to_owned();
+        for option in
+            ["--cpus", "--qdisc", "--machine", "--time"].iter().filter(|&&option| words.contains(option))
+        {
+            let at = of.find(option).expect("an option");
+            let end = of[at..].match_indices(' ').nth(1).map_or(of.len(), |(end, _)| at + end);
+            of.replace_range(at..end, "");
+        }
+        refused(&sim(&folder, &format!("{of} {words}")), INPUT, parts);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_sweep_and_prints_what_there_is() {
+    let folder = TempDir::new();
+    let out: PathBuf = folder.path().join("out");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    let words =
+        format!("sim sweep {SMALL} --vary seed=1..2000+1 --threads 1 --quiet --out {}", out.display());
+    let running = Running::start(command.args(words.split_whitespace()));
+    let start = std::time::Instant::now();
+    while fs::read_to_string(&out).map_or(0, |text| text.lines().count()) < 2 {
+        assert!(start.elapsed() < Duration::from_secs(20), "no point is done");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    running.signal(libc::SIGINT);
+    let ended = good(running.finish(Duration::from_secs(20)));
+    assert!(ended.stdout.contains(" of 2000 points"), "{}", ended.stdout);
+}

@@ -1,0 +1,208 @@
+//! Atomics: an access is ordered and charged for, and then has its effect on one of std's.
+
+use std::sync::atomic::{self, Ordering, Ordering::SeqCst};
+
+use txq::arch::{Atomic, AtomicPtr};
+
+use crate::cache::Kind;
+use crate::engine::{self, engine};
+
+/// The line of an address.
+pub(super) fn line<T: ?Sized>(at: *const T) -> u64 {
+    at.addr() as u64 >> 6
+}
+
+/// An access to an atomic, and then `f`, its effect.
+#[inline]
+pub(super) fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
+    let e = engine();
+    if e.is_null() {
+        return f();
+    }
+    // SAFETY: the engine whose task calls; `f` is an atomic's own operation and does not come back here.
+    unsafe {
+        engine::access(e, key, kind);
+        let r = f();
+        if kind != Kind::Load {
+            engine::written(e);
+        }
+        r
+    }
+}
+
+/// Waits by `look`, which loads and judges; `None` is for when the deadline, if there is one, has passed.
+fn wait<T>(spin: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let e = engine();
+    let mut deadline = None;
+    loop {
+        if let Some(value) = look() {
+            return Some(value);
+        }
+        if e.is_null() {
+            assert!(spin, "nobody else runs who could end this wait");
+            return None;
+        }
+        // SAFETY: the engine whose task calls; no reference to it is alive over the park.
+        unsafe {
+            if spin && deadline.is_none() {
+                deadline = Some((*e).now + (*e).os.spin);
+            }
+            if engine::park(e, deadline) {
+                return None;
+            }
+        }
+    }
+}
+
+macro_rules! atomic {
+    ($name:ident, $int:ty) => {
+        /// An atomic of the simulated machine.
+        #[derive(Debug)]
+        #[repr(transparent)]
+        pub struct $name(atomic::$name);
+
+        impl $name {
+            #[inline]
+            fn exchange(&self, current: $int, new: $int) -> Result<$int, $int> {
+                let e = engine();
+                if e.is_null() {
+                    return self.0.compare_exchange(current, new, SeqCst, SeqCst);
+                }
+                // SAFETY: the engine whose task calls.
+                unsafe {
+                    engine::access(e, line(self), Kind::Rmw);
+                    let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
+                    if result.is_ok() {
+                        engine::written(e);
+                    }
+                    result
+                }
+            }
+        }
+
+        impl Atomic<$int> for $name {
+            fn new(value: $int) -> Self {
+                Self(atomic::$name::new(value))
+            }
+            #[inline]
+            fn load(&self, _: Ordering) -> $int {
+                access(line(self), Kind::Load, || self.0.load(SeqCst))
+            }
+            #[inline]
+            fn store(&self, value: $int, _: Ordering) {
+                access(line(self), Kind::Store, || self.0.store(value, SeqCst));
+            }
+            #[inline]
+            fn swap(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.swap(value, SeqCst))
+            }
+            #[inline]
+            fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$int, $int> {
+                self.exchange(current, new)
+            }
+            #[inline]
+            fn compare_exchange_weak(
+                &self,
+                current: $int,
+                new: $int,
+                _: Ordering,
+                _: Ordering,
+            ) -> Result<$int, $int> {
+                self.exchange(current, new)
+            }
+            #[inline]
+            fn fetch_add(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.fetch_add(value, SeqCst))
+            }
+            #[inline]
+            fn fetch_or(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.fetch_or(value, SeqCst))
+            }
+            #[inline]
+            fn fetch_and(&self, value: $int, _: Ordering) -> $int {
+                access(line(self), Kind::Rmw, || self.0.fetch_and(value, SeqCst))
+            }
+            fn wait_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> $int {
+                let look = || Some(self.load(order)).filter(|value| ok(*value));
+                wait(false, look).expect("it has no deadline")
+            }
+            fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
+                wait(true, || Some(self.load(order)).filter(|value| ok(*value)))
+            }
+        }
+    };
+}
+
+atomic!(AtomicU32, u32);
+atomic!(AtomicU64, u64);
+
+/// An atomic pointer of the simulated machine.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Ptr<T>(atomic::AtomicPtr<T>);
+
+impl<T> Ptr<T> {
+    #[inline]
+    fn exchange(&self, current: *mut T, new: *mut T) -> Result<*mut T, *mut T> {
+        let e = engine();
+        if e.is_null() {
+            return self.0.compare_exchange(current, new, SeqCst, SeqCst);
+        }
+        // SAFETY: the engine whose task calls.
+        unsafe {
+            engine::access(e, line(self), Kind::Rmw);
+            let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
+            if result.is_ok() {
+                engine::written(e);
+            }
+            result
+        }
+    }
+}
+
+impl<T: 'static> AtomicPtr<T> for Ptr<T> {
+    fn new(ptr: *mut T) -> Self {
+        Self(atomic::AtomicPtr::new(ptr))
+    }
+    #[inline]
+    fn load(&self, _: Ordering) -> *mut T {
+        access(line(self), Kind::Load, || self.0.load(SeqCst))
+    }
+    #[inline]
+    fn store(&self, ptr: *mut T, _: Ordering) {
+        access(line(self), Kind::Store, || self.0.store(ptr, SeqCst));
+    }
+    #[inline]
+    fn swap(&self, ptr: *mut T, _: Ordering) -> *mut T {
+        access(line(self), Kind::Rmw, || self.0.swap(ptr, SeqCst))
+    }
+    #[inline]
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.exchange(current, new)
+    }
+    #[inline]
+    fn compare_exchange_weak(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.exchange(current, new)
+    }
+    fn wait_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> *mut T {
+        wait(false, || Some(self.load(order)).filter(|ptr| ok(*ptr))).expect("it has no deadline")
+    }
+}

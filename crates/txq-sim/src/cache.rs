@@ -1,0 +1,354 @@
+//! Cache lines and what coherence has an access pay.
+//!
+//! A line is modified by one core, or shared by some, or in memory. Who needs it in another way than it has it asks for a
+//! *transfer*. A line serves its transfers one after the other, in the order in which they were asked for: that is the
+//! throughput of a contended line. A transfer takes what the distance to who has the line says. Transfers to who only reads
+//! overlap: the next one begins [`Line::read_gap`](crate::machine::Line::read_gap) later. After one to a writer the
+//! next begins not before the line has been there for [`Line::hold`](crate::machine::Line::hold), which is a part of its way: a
+//! contended line changes hands once in a way.
+//!
+//! Until the next transfer begins, who has the line hits. Without that a compare-and-swap that fails would find its line
+//! gone when it tries again, for ever; real cores finish the second try first.
+//!
+//! What this leaves out: caches are as large as need be, nothing is prefetched, a store waits for its line (there is no
+//! store buffer), transfers of different lines do not get in each other's way, and two threads of a core do not slow each
+//! other down.
+
+use crate::machine::{Access, Machine, Picos, picos};
+use crate::topology::{Distance, Topology};
+
+mod table;
+
+use table::Table;
+
+/// Nobody, and no line.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What is done to a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Load,
+    Store,
+    /// A read-modify-write.
+    Rmw,
+}
+
+/// What an access has to pay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// So long, and nobody else is concerned.
+    Hit(Picos),
+    /// It is complete at this time.
+    Miss(Picos),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    /// When the next transfer may begin.
+    free_at: Picos,
+    /// The CPU that has it, or will have it when all transfers are done, if it is exclusive.
+    owner: u32,
+    exclusive: bool,
+    /// Transfers that have not begun and end an exclusive possession: the tasks that asked for them.
+    first: u32,
+    last: u32,
+    /// The tasks that wait for a write.
+    waits_first: u32,
+    waits_last: u32,
+}
+
+const FRESH: Line = Line {
+    free_at: 0,
+    owner: NONE,
+    exclusive: false,
+    first: NONE,
+    last: NONE,
+    waits_first: NONE,
+    waits_last: NONE,
+};
+
+/// A task's transfer that ends another CPU's possession, as long as it has not begun. A task has one at a time.
+#[derive(Debug, Clone, Copy)]
+struct Transfer {
+    /// Who has the line until then.
+    from: u32,
+    start: Picos,
+    next: u32,
+}
+
+/// A waiting task's neighbours on the line's list.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    line: u32,
+    prev: u32,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Costs {
+    hit: Picos,
+    rmw: Picos,
+    /// By [`Distance`].
+    transfer: [Picos; 6],
+    memory: Picos,
+    hold: Picos,
+    read_gap: Picos,
+}
+
+/// All lines that were touched, numbered in that order.
+pub(crate) struct Lines {
+    table: Table,
+    lines: Vec<Line>,
+    /// For each line the cores that share it, in `words` words.
+    sharers: Vec<u64>,
+    words: usize,
+    transfers: Vec<Transfer>,
+    waits: Vec<Wait>,
+    topology: Topology,
+    costs: Costs,
+}
+
+impl Lines {
+    pub(crate) fn new(machine: &Machine) -> Self {
+        let Access { hit, rmw, same_core, same_complex, same_die, same_socket, other_socket, memory, .. } =
+            machine.access;
+        let topology = Topology::new(&machine.topology);
+        Self {
+            table: Table::new(),
+            lines: Vec::new(),
+            sharers: Vec::new(),
+            words: topology.cores().div_ceil(64) as usize,
+            transfers: Vec::new(),
+            waits: Vec::new(),
+            topology,
+            costs: Costs {
+                hit: picos(hit),
+                rmw: picos(rmw),
+                transfer: [hit, same_core, same_complex, same_die, same_socket, other_socket].map(picos),
+                memory: picos(memory),
+                hold: picos(machine.line.hold),
+                read_gap: picos(machine.line.read_gap),
+            },
+        }
+    }
+
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// There is one more task.
+    pub(crate) fn add_task(&mut self) {
+        self.transfers.push(Transfer { from: NONE, start: 0, next: NONE });
+        self.waits.push(Wait { line: NONE, prev: NONE, next: NONE });
+    }
+
+    /// The line with the key, which is new if it was not asked for before.
+    #[inline]
+    pub(crate) fn find(&mut self, key: u64) -> u32 {
+        let new = self.lines.len() as u32;
+        let found = self.table.find_or(key, new);
+        if found == new {
+            self.lines.push(FRESH);
+            self.sharers.resize(self.sharers.len() + self.words, 0);
+        }
+        found
+    }
+
+    /// Whether `cpu` has the line to itself and nobody has asked for it: nobody else is concerned by what it does.
+    #[inline]
+    pub(crate) fn is_private(&self, line: u32, cpu: u32) -> bool {
+        let line = &self.lines[line as usize];
+        line.exclusive && line.owner == cpu && line.first == NONE
+    }
+
+    /// The costs of a hit.
+    #[inline]
+    pub(crate) fn hit(&self, kind: Kind) -> Picos {
+        if kind == Kind::Rmw { self.costs.rmw } else { self.costs.hit }
+    }
+
+    /// Forgets transfers that have begun.
+    #[inline]
+    pub(crate) fn settle(&mut self, line: u32, now: Picos) {
+        let line = &mut self.lines[line as usize];
+        while line.first != NONE && self.transfers[line.first as usize].start <= now {
+            line.first = self.transfers[line.first as usize].next;
+        }
+    }
+
+    /// An access by a task on a CPU.
+    pub(crate) fn access(&mut self, index: u32, cpu: u32, task: u32, now: Picos, kind: Kind) -> Answer {
+        self.settle(index, now);
+        let line = self.lines[index as usize];
+        // Who has it exclusively at this moment.
+        let holder = match line.first {
+            NONE if line.exclusive => line.owner,
+            NONE => NONE,
+            first => self.transfers[first as usize].from,
+        };
+        let extra = if kind == Kind::Rmw { self.costs.rmw } else { 0 };
+        if holder == cpu {
+            return Answer::Hit(self.hit(kind));
+        }
+        if holder != NONE && self.topology.distance(holder, cpu) == Distance::Core {
+            if line.first == NONE {
+                self.lines[index as usize].owner = cpu;
+            }
+            return Answer::Hit(self.costs.transfer[Distance::Core as usize] + extra);
+        }
+        let shares = !line.exclusive && self.shares(index, cpu);
+        if kind == Kind::Load && shares {
+            return Answer::Hit(self.costs.hit);
+        }
+        let start = now.max(line.free_at);
+        let cost = if line.exclusive {
+            self.costs.transfer[self.topology.distance(line.owner, cpu) as usize]
+        } else if line.owner == NONE {
+            self.costs.memory
+        } else if kind == Kind::Load {
+            self.costs.transfer[self.nearest(index, cpu) as usize]
+        } else {
+            match self.farthest(index, cpu) {
+                // It was shared by this core alone.
+                Distance::Same => {
+                    self.own(index, cpu);
+                    return Answer::Hit(self.hit(kind));
+                }
+                distance => self.costs.transfer[distance as usize],
+            }
+        };
+        if line.exclusive && start > now {
+            self.queue(index, task, Transfer { from: line.owner, start, next: NONE });
+        }
+        // The way was measured with two CPUs that want the line all the time: the hold is a part of it.
+        let held = line.exclusive && start > now;
+        let cost = if held { cost.saturating_sub(self.costs.hold) } else { cost };
+        let complete = start + cost + extra;
+        if kind == Kind::Load && line.owner != NONE {
+            if line.exclusive {
+                self.clear(index);
+                self.share(index, line.owner);
+                self.lines[index as usize].exclusive = false;
+            }
+            self.share(index, cpu);
+            self.lines[index as usize].free_at = start + self.costs.read_gap;
+        } else {
+            self.own(index, cpu);
+            self.lines[index as usize].free_at = complete + self.costs.hold;
+        }
+        Answer::Miss(complete)
+    }
+
+    fn own(&mut self, line: u32, cpu: u32) {
+        let line = &mut self.lines[line as usize];
+        line.owner = cpu;
+        line.exclusive = true;
+    }
+
+    fn queue(&mut self, line: u32, task: u32, transfer: Transfer) {
+        self.transfers[task as usize] = transfer;
+        let line = &mut self.lines[line as usize];
+        match line.first {
+            NONE => line.first = task,
+            _ => self.transfers[line.last as usize].next = task,
+        }
+        line.last = task;
+    }
+
+    fn set(&self, line: u32) -> &[u64] {
+        let from = line as usize * self.words;
+        &self.sharers[from..from + self.words]
+    }
+
+    fn clear(&mut self, line: u32) {
+        let from = line as usize * self.words;
+        self.sharers[from..from + self.words].fill(0);
+    }
+
+    fn share(&mut self, line: u32, cpu: u32) {
+        let core = self.topology.place(cpu).core;
+        self.sharers[line as usize * self.words + core as usize / 64] |= 1 << (core % 64);
+    }
+
+    fn shares(&self, line: u32, cpu: u32) -> bool {
+        let core = self.topology.place(cpu).core;
+        self.set(line)[core as usize / 64] >> (core % 64) & 1 != 0
+    }
+
+    /// How many of the cores that share the line are in a range.
+    fn count(&self, line: u32, cores: std::ops::Range<u32>) -> u32 {
+        let set = self.set(line);
+        (cores.start / 64..cores.end.div_ceil(64))
+            .map(|word| {
+                let (from, to) = (cores.start.max(word * 64), cores.end.min(word * 64 + 64));
+                let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
+                (set[word as usize] & mask).count_ones()
+            })
+            .sum()
+    }
+
+    /// How far the nearest core is that shares the line.
+    fn nearest(&self, line: u32, cpu: u32) -> Distance {
+        let shares = |distance: &Distance| self.count(line, self.topology.within(cpu, *distance)) > 0;
+        use Distance::{Complex, Die, Socket};
+        [Complex, Die, Socket].into_iter().find(shares).unwrap_or(Distance::Far)
+    }
+
+    /// How far the farthest core is that shares the line.
+    fn farthest(&self, line: u32, cpu: u32) -> Distance {
+        let all = self.count(line, 0..self.topology.cores());
+        let shares = |distance: Distance| self.count(line, self.topology.within(cpu, distance)) == all;
+        if shares(Distance::Core) {
+            Distance::Same
+        } else if shares(Distance::Complex) {
+            Distance::Complex
+        } else if shares(Distance::Die) {
+            Distance::Die
+        } else if shares(Distance::Socket) {
+            Distance::Socket
+        } else {
+            Distance::Far
+        }
+    }
+}
+
+/// Who waits for a write.
+impl Lines {
+    /// The task waits from now on.
+    pub(crate) fn wait(&mut self, line: u32, task: u32) {
+        let at = &mut self.lines[line as usize];
+        self.waits[task as usize] = Wait { line, prev: at.waits_last, next: NONE };
+        match at.waits_last {
+            NONE => at.waits_first = task,
+            last => self.waits[last as usize].next = task,
+        }
+        at.waits_last = task;
+    }
+
+    /// The task waits no longer.
+    pub(crate) fn unwait(&mut self, task: u32) {
+        let Wait { line, prev, next } = self.waits[task as usize];
+        if line == NONE {
+            return;
+        }
+        let at = &mut self.lines[line as usize];
+        match prev {
+            NONE => at.waits_first = next,
+            prev => self.waits[prev as usize].next = next,
+        }
+        match next {
+            NONE => at.waits_last = prev,
+            next => self.waits[next as usize].prev = prev,
+        }
+        self.waits[task as usize].line = NONE;
+    }
+
+    /// The task that has waited for the longest.
+    #[inline]
+    pub(crate) fn first_waiter(&self, line: u32) -> u32 {
+        self.lines[line as usize].waits_first
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+use crate::testing::machine;
+
+/// CPUs of the test machine: 0 and 8 share a core, 1 is in the complex of 0, 2 in its die, 4 in the other socket.
+struct Bench {
+    lines: Lines,
+    line: u32,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut lines = Lines::new(&machine());
+        (0..16).for_each(|_| lines.add_task());
+        let line = lines.find(7);
+        Self { lines, line }
+    }
+
+    /// An access by the CPU's own task.
+    fn at(&mut self, now: Picos, cpu: u32, kind: Kind) -> Answer {
+        self.lines.access(self.line, cpu, cpu, now * 1000, kind)
+    }
+}
+
+fn hit(ns: Picos) -> Answer {
+    Answer::Hit(ns * 1000)
+}
+
+fn miss(ns: Picos) -> Answer {
+    Answer::Miss(ns * 1000)
+}
+
+use Kind::{Load, Rmw, Store};
+
+#[test]
+fn an_access_pays_for_the_distance() {
+    let mut b = Bench::new();
+    assert_eq!(b.at(0, 0, Store), miss(90));
+    assert_eq!(b.at(1000, 0, Load), hit(1));
+    assert_eq!(b.at(1001, 0, Rmw), hit(5));
+    assert_eq!(b.at(2000, 8, Store), hit(4));
+    assert_eq!(b.at(3000, 0, Rmw), hit(4 + 5));
+    assert_eq!(b.at(4000, 1, Store), miss(4020));
+    assert_eq!(b.at(5000, 2, Store), miss(5045));
+    assert_eq!(b.at(6000, 4, Rmw), miss(6000 + 180 + 5));
+}
+
+#[test]
+fn readers_share_and_a_writer_pays_for_the_farthest() {
+    let mut b = Bench::new();
+    b.at(0, 0, Store);
+    assert_eq!(b.at(1000, 1, Load), miss(1020));
+    assert_eq!(b.at(2000, 0, Load), hit(1));
+    assert_eq!(b.at(2000, 1, Load), hit(1));
+    assert_eq!(b.at(2000, 9, Load), hit(1), "the other thread of a core that has it");
+    // From CPU 1, which is near, though 0 had it first.
+    assert_eq!(b.at(3000, 4, Load), miss(3180));
+    assert_eq!(b.at(4000, 5, Load), miss(4020));
+    assert_eq!(b.at(5000, 0, Store), miss(5180));
+    assert_eq!(b.at(6000, 0, Store), hit(1));
+    assert_eq!(b.at(7000, 1, Load), miss(7020));
+}
+
+/// Four ask at once: each begins when the one before has had the line for the hold window, and arrives a way after it.
+#[test]
+fn a_contended_line_serves_in_order() {
+    let mut b = Bench::new();
+    b.at(0, 0, Store);
+    assert_eq!(b.at(1000, 1, Rmw), miss(1025));
+    assert_eq!(b.at(1000, 2, Rmw), miss(1025 + 50));
+    assert_eq!(b.at(1000, 4, Rmw), miss(1075 + 185));
+    assert_eq!(b.at(1001, 0, Rmw), miss(1260 + 185));
+}
+
+/// Readers follow each other by the read gap, though each waits for as long as the way is.
+#[test]
+fn reads_overlap() {
+    let mut b = Bench::new();
+    b.at(0, 0, Store);
+    assert_eq!(b.at(1000, 4, Load), miss(1180));
+    assert_eq!(b.at(1000, 2, Load), miss(1008 + 45));
+    assert_eq!(b.at(1000, 3, Load), miss(1016 + 20));
+}
+
+/// Who has the line hits until the next transfer begins, and not longer.
+#[test]
+fn the_hold_window_lets_a_second_try_hit() {
+    let mut b = Bench::new();
+    b.at(0, 0, Store);
+    assert_eq!(b.at(1000, 1, Rmw), miss(1025));
+    assert_eq!(b.at(1001, 2, Rmw), miss(1025 + 50));
+    assert_eq!(b.at(1002, 3, Rmw), miss(1075 + 25));
+    assert_eq!(b.at(1025, 1, Rmw), hit(5));
+    assert_eq!(b.at(1044, 1, Store), hit(1));
+    // From 1045 on it is on its way to CPU 2; CPU 1 queues behind 3.
+    assert_eq!(b.at(1045, 1, Store), miss(1100 + 45));
+    assert_eq!(b.at(1094, 2, Store), hit(1));
+}
+
+#[test]
+fn waiters_stand_in_line() {
+    let mut b = Bench::new();
+    let line = b.line;
+    for task in [3, 5, 7] {
+        b.lines.wait(line, task);
+    }
+    b.lines.unwait(5);
+    b.lines.unwait(5);
+    assert_eq!(b.lines.first_waiter(line), 3);
+    b.lines.unwait(3);
+    assert_eq!(b.lines.first_waiter(line), 7);
+    b.lines.unwait(7);
+    assert_eq!(b.lines.first_waiter(line), NONE);
+}
+
+/// Numbers are given in the order of the first touch, whatever the keys are, and last while the table grows.
+#[test]
+fn lines_are_numbered_by_their_first_touch() {
+    let mut lines = Lines::new(&machine());
+    let key = |i: u64| i.wrapping_mul(0xDEAD_BEEF_1234_5677) >> 3;
+    assert!((0..50_000).all(|i| lines.find(key(u64::from(i))) == i));
+    assert!((0..50_000).all(|i| lines.find(key(u64::from(i))) == i));
+}

@@ -1,0 +1,149 @@
+//! What a line costs that two CPUs share: one way of it between them, and how long it stays when both want it.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::host::Class;
+use super::sample::{Samples, middle_of, middle_one};
+use super::{CalibrateError, pin};
+
+/// Alone on its line, and on the one that a prefetcher fetches with it.
+#[repr(align(128))]
+struct Alone<T>(T);
+
+/// Whose turn it is, and the end.
+const PING: u32 = 0;
+const PONG: u32 = 1;
+const END: u32 = 2;
+/// Round trips of a chunk.
+const TRIPS: u32 = 200;
+/// A line's way is shorter on every machine, in nanoseconds.
+const LONGEST_WAY: f64 = 5000.0;
+/// How long is tried to see one.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// Additions of a chunk.
+const ADDS: u32 = 2000;
+
+/// A line's way between two CPUs of a class.
+pub(super) fn ping_pong(
+    class: Class,
+    a: u32,
+    b: u32,
+    time: Duration,
+    samples: &mut Samples,
+) -> Result<(), CalibrateError> {
+    samples.add(class.field(), way(a, b, time)?);
+    Ok(())
+}
+
+/// Two CPUs exchange a value in turn; one way is half a round trip. Where other programs want the CPUs, too, one waits for the
+/// other's turn at them instead: then it is measured again, and after a while there is nothing.
+pub(super) fn way(a: u32, b: u32, time: Duration) -> Result<Option<f64>, CalibrateError> {
+    let start = Instant::now();
+    loop {
+        let way = exchange(a, b, time)?.filter(|&way| way < LONGEST_WAY);
+        if way.is_some() || start.elapsed() > PATIENCE.max(time) {
+            return Ok(way);
+        }
+    }
+}
+
+fn exchange(a: u32, b: u32, time: Duration) -> Result<Option<f64>, CalibrateError> {
+    let turn = Alone(AtomicU32::new(PING));
+    beside(
+        (a, b),
+        || {
+            middle_of(time, 2 * TRIPS, || {
+                for _ in 0..TRIPS {
+                    if !take(&turn.0, PING, PONG) {
+                        break;
+                    }
+                }
+            })
+        },
+        || while take(&turn.0, PONG, PING) {},
+        || turn.0.store(END, Ordering::Relaxed),
+    )
+}
+
+/// Waits for `from` and puts `to` there; tells whether it did so, or it is the end.
+fn take(turn: &AtomicU32, from: u32, to: u32) -> bool {
+    loop {
+        match turn.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(END) => return false,
+            // No PAUSE: on some CPUs it lasts longer than the line's way, and would be measured with it.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Two CPUs add to the same number as fast as they can: how often one adds before the line goes to the other, `stay`. An
+/// addition that does not follow on its thread's last one has found the line new.
+pub(super) fn contended(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
+    let number = Alone(AtomicU64::new(0));
+    let end = Alone(AtomicU32::new(PING));
+    let stay = beside(
+        (a, b),
+        || {
+            let start = Instant::now();
+            let (mut stays, mut last) = (Vec::new(), 0);
+            while start.elapsed() < time {
+                let mut arrivals = 0_u32;
+                for _ in 0..ADDS {
+                    let found = number.0.fetch_add(1, Ordering::AcqRel);
+                    arrivals += u32::from(found != last);
+                    last = found + 1;
+                }
+                if arrivals > 0 {
+                    stays.push(f64::from(ADDS) / f64::from(arrivals));
+                }
+            }
+            middle_one(stays)
+        },
+        || {
+            while end.0.load(Ordering::Relaxed) != END {
+                for _ in 0..64 {
+                    number.0.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+        },
+        || end.0.store(END, Ordering::Relaxed),
+    )?;
+    samples.add("stay", stay);
+    Ok(())
+}
+
+/// Runs two things on a CPU each. When the first is through, or one of them could not begin, `end` tells the other.
+fn beside<T: Send>(
+    (a, b): (u32, u32),
+    first: impl FnOnce() -> Option<T> + Send,
+    second: impl FnOnce() + Send,
+    end: impl Fn() + Sync,
+) -> Result<Option<T>, CalibrateError> {
+    let ready = AtomicU32::new(0);
+    let end = &end;
+    let ready = &ready;
+    thread::scope(|scope| {
+        let other = thread::Builder::new().spawn_scoped(scope, move || {
+            let pinned = pin::pin_to(b);
+            if pinned.is_err() {
+                end();
+            }
+            ready.store(1, Ordering::Release);
+            pinned.map(|()| second())
+        });
+        let other = other.map_err(CalibrateError::thread)?;
+        let took = pin::on(a, || {
+            while ready.load(Ordering::Acquire) == 0 {
+                spin_loop();
+            }
+            Ok(first())
+        });
+        end();
+        pin::join(other)?;
+        took
+    })
+}

@@ -1,0 +1,384 @@
+//! The engine: tasks that take turns by their virtual clocks, so that all accesses happen in the order of virtual time.
+//!
+//! A task is a coroutine with a clock of its own. Plain work only advances that clock. Before an access the task gives
+//! its turn to whoever has an event to come that is earlier ([`sync`]); then it asks for the line and is told when the access
+//! is complete; and if others have events before that, it gives its turn away once more. So the value of an atomic is read or
+//! written when the access is complete and no event is earlier: the order of effects is the order of time. A task that has
+//! its lines and is the earliest goes on without any switch.
+//!
+//! One exception is made for memory that its users take turns at by a protocol (cells, plain memory): as long as a CPU has
+//! such a line to itself, nobody else is concerned, and no turn is given away for it.
+//!
+//! Everything here is on one OS thread. The engine is reached by a raw pointer; no reference to it lives while a task gives its
+//! turn away, for the next one makes its own.
+
+use std::any::Any;
+use std::cell::Cell;
+
+use corosensei::Yielder;
+
+use crate::cache::{Answer, Kind, Lines, NONE};
+use crate::machine::{Machine, Picos};
+use crate::os::{Cpu, OsCosts, State, Thread};
+use crate::prices::PriceList;
+use crate::queue::{Event, Queue, Target};
+
+mod fire;
+
+thread_local! {
+    /// The engine whose task runs on this thread; null when none does.
+    static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// The engine whose task calls; null when no task does.
+#[inline]
+pub(crate) fn engine() -> *mut Engine {
+    ENGINE.get()
+}
+
+/// While it lives, the thread's tasks are an engine's.
+pub(crate) struct Entered;
+
+impl Entered {
+    pub(crate) fn new(engine: *mut Engine) -> Self {
+        assert!(ENGINE.get().is_null(), "a task of one world cannot run another");
+        ENGINE.set(engine);
+        Self
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        ENGINE.set(std::ptr::null_mut());
+    }
+}
+
+/// The payload that ends a task when its world's time is over.
+pub(crate) struct Ended;
+
+pub(crate) struct Engine {
+    /// The clock of the task that runs.
+    pub(crate) now: Picos,
+    /// The task that runs goes on without a look at others until its clock is here.
+    pub(crate) horizon: Picos,
+    /// The task that runs.
+    pub(crate) current: u32,
+    /// Its CPU.
+    pub(crate) cpu: u32,
+    /// The line of its last access.
+    line: u32,
+    pub(crate) hash: u64,
+    pub(crate) accesses: u64,
+    pub(crate) switches: u64,
+    pub(crate) migrations: u64,
+    pub(crate) queue: Queue,
+    /// Taken from the queue by the task that has given its turn away.
+    next: Option<Event>,
+    pub(crate) lines: Lines,
+    pub(crate) tasks: Vec<Thread>,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) os: OsCosts,
+    pub(crate) prices: PriceList,
+    /// CPUs that no task has.
+    pub(crate) idle: u32,
+    /// Tasks that wait for a CPU.
+    pub(crate) waiting: u32,
+    pub(crate) random: u64,
+    /// What happens counts.
+    pub(crate) counting: bool,
+    /// The time is over: tasks end where they can.
+    pub(crate) ending: bool,
+    /// What a task has panicked with.
+    pub(crate) panic: Option<Box<dyn Any + Send>>,
+}
+
+impl Engine {
+    pub(crate) fn new(machine: &Machine, prices: PriceList, seed: u64) -> Self {
+        let lines = Lines::new(machine);
+        let cpus = lines.topology().cpus();
+        Self {
+            now: 0,
+            horizon: 0,
+            current: NONE,
+            cpu: 0,
+            line: NONE,
+            hash: 0xCBF2_9CE4_8422_2325,
+            accesses: 0,
+            switches: 0,
+            migrations: 0,
+            queue: Queue::default(),
+            next: None,
+            lines,
+            tasks: Vec::new(),
+            cpus: (0..cpus).map(|_| Cpu::new()).collect(),
+            os: OsCosts::new(&machine.os),
+            prices,
+            idle: cpus,
+            waiting: 0,
+            random: seed,
+            counting: true,
+            ending: false,
+            panic: None,
+        }
+    }
+
+    /// Puts an event. The task that runs must look before its clock is there.
+    pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {
+        self.horizon = self.horizon.min(at);
+        self.queue.put(at, target)
+    }
+
+    /// The next event.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Event> {
+        self.next.take().or_else(|| self.queue.take())
+    }
+
+    /// The task has its turn.
+    #[inline]
+    pub(crate) fn turn(&mut self, task: u32, now: Picos) {
+        let cpu = self.tasks[task as usize].cpu;
+        (self.current, self.cpu, self.now) = (task, cpu, now);
+        self.look();
+    }
+
+    /// How far the task that runs may go.
+    #[inline]
+    fn look(&mut self) {
+        let resched = self.cpus[self.cpu as usize].resched;
+        self.horizon = if resched { 0 } else { self.queue.first() };
+    }
+
+    /// An access is complete.
+    #[inline]
+    fn note(&mut self, line: u32) {
+        self.accesses += 1;
+        let what = self.now ^ u64::from(line) << 44 ^ u64::from(self.current) << 24;
+        self.hash = (self.hash.rotate_left(5) ^ what).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+
+    pub(crate) fn me(&mut self) -> &mut Thread {
+        &mut self.tasks[self.current as usize]
+    }
+}
+
+/// Gives the turn away, and comes back when something has given it back.
+///
+/// # Safety
+/// `e` is the engine whose task calls, and no reference to it is alive.
+unsafe fn switch(e: *mut Engine) {
+    // SAFETY: as the caller promises; the reference ends with the statement. The yielder is that of the coroutine that
+    // calls, which lives as long as that does.
+    unsafe {
+        let yielder: *const Yielder<(), ()> = (*e).me().yielder;
+        (*yielder).suspend(());
+    }
+}
+
+/// Gives the turn away until `at`, which is not before the first event.
+///
+/// # Safety
+/// As [`switch`].
+unsafe fn switch_until(e: *mut Engine, at: Picos, state: State) {
+    // SAFETY: the reference ends before the switch.
+    let eng = unsafe { &mut *e };
+    let task = eng.current;
+    let (event, seq) = eng.queue.replace_first(at, Target::Task(task));
+    eng.next = Some(event);
+    let me = eng.me();
+    (me.due, me.due_at, me.state) = (seq, at, state);
+    // SAFETY: as the caller promises.
+    unsafe { switch(e) };
+}
+
+/// Lets everybody go first whose event is not later than the task's clock.
+///
+/// # Safety
+/// As [`switch`].
+#[inline]
+pub(crate) unsafe fn sync(e: *mut Engine) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if (*e).now >= (*e).horizon {
+            sync_slow(e);
+        }
+    }
+}
+
+/// # Safety
+/// As [`switch`].
+unsafe fn sync_slow(e: *mut Engine) {
+    loop {
+        // SAFETY: the reference ends before each switch.
+        let eng = unsafe { &mut *e };
+        if eng.cpus[eng.cpu as usize].resched {
+            if eng.give_cpu() {
+                // SAFETY: as the caller promises.
+                unsafe { switch(e) };
+            } else {
+                eng.look();
+            }
+        } else if eng.now >= eng.queue.first() {
+            let now = eng.now;
+            // It is the first when it comes back: others of the same time come after it.
+            // SAFETY: as the caller promises; a new reference, after the switch.
+            let eng = unsafe {
+                switch_until(e, now, State::Running);
+                &mut *e
+            };
+            if !eng.cpus[eng.cpu as usize].resched {
+                return;
+            }
+        } else {
+            return eng.look();
+        }
+    }
+}
+
+/// An access to the line with the key, up to its effect, which the caller has happen next.
+///
+/// # Safety
+/// As [`switch`].
+#[inline]
+pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
+    // SAFETY: as the caller promises.
+    unsafe { sync(e) };
+    // SAFETY: the reference ends before the switch.
+    let eng = unsafe { &mut *e };
+    let line = eng.lines.find(key);
+    let (cpu, task) = (eng.cpu, eng.current);
+    match eng.lines.access(line, cpu, task, eng.now, kind) {
+        Answer::Hit(cost) => eng.spend(cost),
+        Answer::Miss(at) => {
+            let time = at - eng.now;
+            eng.me().spent().lines += time;
+            if at >= eng.queue.first() {
+                // SAFETY: as the caller promises.
+                unsafe { switch_until(e, at, State::InFlight) };
+            }
+            // SAFETY: a new reference, after the switch.
+            let eng = unsafe { &mut *e };
+            eng.now = at;
+            eng.me().state = State::Running;
+            eng.lines.settle(line, at);
+        }
+    }
+    // SAFETY: as above.
+    let eng = unsafe { &mut *e };
+    eng.line = line;
+    eng.note(line);
+}
+
+/// An access to memory whose users take turns.
+///
+/// # Safety
+/// As [`switch`].
+#[inline]
+pub(crate) unsafe fn access_cell(e: *mut Engine, key: u64, kind: Kind) {
+    // SAFETY: the reference ends before `access`.
+    let eng = unsafe { &mut *e };
+    let line = eng.lines.find(key);
+    if eng.lines.is_private(line, eng.cpu) {
+        let cost = eng.lines.hit(kind);
+        eng.spend(cost);
+        return eng.note(line);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { access(e, key, kind) };
+}
+
+/// The last access has written: who waits for the line looks again.
+///
+/// # Safety
+/// As [`switch`].
+#[inline]
+pub(crate) unsafe fn written(e: *mut Engine) {
+    // SAFETY: no switch here.
+    let eng = unsafe { &mut *e };
+    let line = eng.line;
+    while eng.lines.first_waiter(line) != NONE {
+        let (task, now) = (eng.lines.first_waiter(line), eng.now);
+        eng.lines.unwait(task);
+        eng.stop_waiting(task, now);
+    }
+}
+
+/// Waits until somebody writes to the line of the last access, and if there is a deadline for no longer than that. Tells
+/// whether it has passed.
+///
+/// # Safety
+/// As [`switch`].
+pub(crate) unsafe fn park(e: *mut Engine, deadline: Option<Picos>) -> bool {
+    // SAFETY: the reference ends before the switch.
+    let eng = unsafe { &mut *e };
+    let (task, line) = (eng.current, eng.line);
+    if deadline.is_some_and(|at| at <= eng.now) {
+        return true;
+    }
+    let began = eng.now;
+    eng.lines.wait(line, task);
+    eng.start_waiting(deadline);
+    // SAFETY: as the caller promises.
+    unsafe { switch(e) };
+    // SAFETY: a new reference, after the switch.
+    let eng = unsafe { &mut *e };
+    let time = eng.now - began;
+    eng.me().spent().waits += time;
+    eng.me().expired
+}
+
+/// Sleeps until it is woken, and if there is a deadline for no longer than that. Ends the task if its world's time is over.
+///
+/// # Safety
+/// As [`switch`].
+pub(crate) unsafe fn sleep(e: *mut Engine, deadline: Option<Picos>) {
+    // SAFETY: the reference ends before each switch.
+    unsafe {
+        end_here(e);
+        sync(e);
+        if deadline.is_some_and(|at| at <= (*e).now) {
+            return;
+        }
+        (*e).start_sleep(deadline);
+        switch(e);
+        end_here(e);
+    }
+}
+
+/// Ends the task if its world's time is over and it has not begun to end. Its destructors run as tasks do.
+///
+/// # Safety
+/// As [`switch`]; and what is called from here must be where a task may end: it holds no lock and is in no driver.
+pub(crate) unsafe fn end_here(e: *mut Engine) {
+    // SAFETY: the reference ends before the unwinding begins.
+    let eng = unsafe { &mut *e };
+    if eng.ending && !std::mem::replace(&mut eng.me().unwinds, true) {
+        std::panic::resume_unwind(Box::new(Ended));
+    }
+}
+
+/// The task is done.
+///
+/// # Safety
+/// As [`switch`]; the caller's coroutine returns next.
+pub(crate) unsafe fn finish(e: *mut Engine) {
+    // SAFETY: no reference is alive over the switch.
+    unsafe {
+        sync(e);
+        (*e).end_task();
+    }
+}
+
+/// A number that looks random (SplitMix64).
+pub(crate) fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+/// Nanoseconds as machine files have them, kept for what is asked for at run time.
+pub(crate) fn from_nanos(ns: u64) -> Picos {
+    ns.saturating_mul(1000)
+}

@@ -1,0 +1,47 @@
+//! What an event comes to.
+
+use super::Engine;
+use crate::os::{Mode, State};
+use crate::queue::{Event, Target};
+
+impl Engine {
+    /// Has an event happen, and tells which task has its turn now.
+    pub(crate) fn fire(&mut self, event: Event) -> Option<u32> {
+        let now = event.at;
+        match event.target {
+            Target::Task(task) => {
+                let thread = &mut self.tasks[task as usize];
+                if thread.due != event.seq {
+                    return None;
+                }
+                thread.due = 0;
+                match thread.state {
+                    State::Running | State::InFlight => return Some(task),
+                    State::Parked => {
+                        thread.expired = true;
+                        thread.state = State::Running;
+                        let cpu = thread.cpu;
+                        self.lines.unwait(task);
+                        self.set_mode(cpu, Mode::Busy, now);
+                        return Some(task);
+                    }
+                    State::Yielded => {
+                        thread.expired = true;
+                        self.lines.unwait(task);
+                        self.rejoin(task, now);
+                    }
+                    State::Sleeping => {
+                        thread.expired = true;
+                        self.wake_up(task, now);
+                    }
+                    State::Ready | State::Done => {}
+                }
+            }
+            Target::Wake(task) => self.wake_up(task, now),
+            Target::Tick(cpu) => self.tick(cpu, event.seq, now),
+            Target::Move(task) => self.rehome(task, now),
+            Target::Stop => {}
+        }
+        None
+    }
+}

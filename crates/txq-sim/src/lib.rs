@@ -1,0 +1,109 @@
+//! txq's data plane on a simulated machine of hundreds of CPUs.
+//!
+//! Nobody has 480 hardware threads to try a queue on. This crate has them: what runs is the code of the crate `txq`, not a
+//! model of it, for its data plane is generic over an [`Arch`](txq::arch::Arch), and [`Sim`] is one whose atomics, cells and
+//! packets cost what cache coherence would have them cost, on a virtual clock. The same seed gives the same result, bit for
+//! bit, on every machine; [`Outcome::hash`] says so.
+//!
+//! # The idea, in one example
+//!
+//! Two tasks on two sockets add to one word. Alone, a task has the word's line and pays for a read-modify-write only. Together
+//! they pass the line back and forth, and each addition waits for it.
+//!
+//! ```
+//! use std::sync::{Arc, atomic::Ordering::Relaxed};
+//! use txq::arch::{Arch, Atomic};
+//! use txq_sim::{Machine, Picos, Sim, Task, World, sim};
+//!
+//! # let text = r#"
+//! # name = "two sockets"
+//! # topology = { sockets = 2, dies = 1, complexes = 1, cores = 4, threads = 2 }
+//! # line = { hold = 20.0, read_gap = 8.0 }
+//! # os = { clock = 20.0, switch = 1000.0, wake = 500.0, wakeup = 2000.0, slice = 3e6, spin = 1000.0 }
+//! # [access]
+//! # hit = 1.0
+//! # rmw = 5.0
+//! # same_core = 4.0
+//! # same_complex = 45.0
+//! # same_die = 45.0
+//! # same_socket = 45.0
+//! # other_socket = 180.0
+//! # memory = 90.0
+//! # other_memory = 150.0
+//! # "#;
+//! # let machine: Machine = toml::from_str(text).unwrap();
+//! // One thread of each core comes first: CPUs 0 to 3 are in the first socket, 4 to 7 in the second.
+//! fn additions(machine: &Machine, cpus: &[u32]) -> u64 {
+//!     let mut world = World::new(machine, 1);
+//!     let word = Arc::new(<Sim as Arch>::AtomicU64::new(0));
+//!     for &cpu in cpus {
+//!         let word = word.clone();
+//!         world.spawn(Task { cpu: Some(cpu), ..Task::default() }, move || {
+//!             while !sim::is_ending() {
+//!                 word.fetch_add(1, Relaxed);
+//!             }
+//!         });
+//!     }
+//!     let millisecond: Picos = 1_000_000_000;
+//!     world.run(millisecond).accesses
+//! }
+//! assert!(additions(&machine, &[0]) > 190_000);
+//! assert!(additions(&machine, &[0, 4]) < 30_000);
+//! ```
+//!
+//! # A whole device
+//!
+//! Make the world first, then the device in it (`Builder::<Sim>::new(..).build()`), its senders and its workers; all that costs
+//! nothing. Move each sender and each worker into a task: [`World::spawn`]. A worker's task is `worker.run()`. A sender's is a
+//! loop of [`sim::work`], what the program does for a packet, and `alloc`, `xmit`, `wait_credit`. [`World::run`] gives times
+//! and counts of accesses; the device is there afterwards with all its counters and reports. `examples/p0.rs` is such a program.
+//!
+//! # What costs what
+//!
+//! | what | where |
+//! |---|---|
+//! | an atomic, a cell: the line's state and way | `cache.rs`, by [`machine::Access`] and [`machine::Line`] |
+//! | a wait: nothing but time; the CPU spins | `engine.rs`, `os.rs` |
+//! | a sleep, a wake-up, a time slice, a move to another CPU | `os.rs`, by [`machine::Os`] |
+//! | plain code: its price by kind of work | [`Prices`], where `txq` calls [`Arch::spend`](txq::arch::Arch::spend) |
+//! | plain memory: the lines of a queue's state, of a packet's bytes | where `txq` calls [`Arch::touch`](txq::arch::Arch::touch) |
+//! | a task's own work | [`sim::work`] |
+//!
+//! # What it is not
+//!
+//! Not a check of memory orderings: values are sequentially consistent (the models in `txq-check` check them). Not a model of
+//! cycles: no caches that are too small, no bandwidth, no prefetching, no store buffers, no two threads that share a core's
+//! units. What it shows are ratios, and who waits where; how far a claim depends on a cost, one sees by changing the cost.
+//!
+//! # Rules for what runs in it
+//!
+//! Nothing may depend on addresses, on the real time, on threads, or on the order of a hash map. Atomics of different owners lie
+//! on lines of their own (`CachePadded`), which is a good idea anyway: else the allocator decides who shares a line with whom.
+
+mod arch;
+mod cache;
+pub mod calibrate;
+pub mod compare;
+pub mod device;
+mod engine;
+pub mod ledger;
+pub mod machine;
+mod os;
+mod prices;
+mod queue;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod sim;
+pub mod sweep;
+#[cfg(test)]
+mod testing;
+pub mod topology;
+mod workload;
+mod world;
+
+pub use arch::Sim;
+pub use machine::{Machine, Picos};
+pub use os::CpuUse;
+pub use prices::Prices;
+pub use world::{Outcome, Task, TaskUse, World};

@@ -1,0 +1,95 @@
+//! Which numbers a machine may have.
+//!
+//! The bounds are far beyond every real machine. They are there so that whatever a file says, virtual time goes on and does
+//! not overflow, and so that swapped lines and forgotten units are found before a simulation is believed.
+
+use super::{Machine, MachineError};
+
+/// The most CPUs of a machine.
+pub const MAX_CPUS: u32 = 4096;
+
+/// The least time of what a program can do again and again: a picosecond, so that time goes on.
+const LEAST: f64 = 0.001;
+/// The longest time of an access: 0.1 ms.
+const ACCESS: f64 = 1e5;
+/// The longest time of what the operating system does: 10 s.
+const OS: f64 = 1e10;
+/// The shortest time slice: 1 us.
+const SLICE: f64 = 1e3;
+
+impl Machine {
+    /// Tells whether it can be simulated; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// When a number is out of its bounds, or nearer memory is slower than farther one.
+    pub fn check(&self, file: &str) -> Result<(), MachineError> {
+        let wrong = |field, value, remedy: String| {
+            Err(MachineError::Field { file: file.to_owned(), field, value, remedy })
+        };
+        let t = &self.topology;
+        for (field, count) in [
+            ("topology.sockets", t.sockets),
+            ("topology.dies", t.dies),
+            ("topology.complexes", t.complexes),
+            ("topology.cores", t.cores),
+            ("topology.threads", t.threads),
+        ] {
+            if !(1..=MAX_CPUS).contains(&count) {
+                return wrong(field, count.into(), format!("use a whole number from 1 to {MAX_CPUS}"));
+            }
+        }
+        if t.cpus() > MAX_CPUS {
+            let remedy = format!(
+                "with {} sockets x {} dies x {} complexes x {} cores x {} threads there are more than {MAX_CPUS} CPUs; use fewer",
+                t.sockets, t.dies, t.complexes, t.cores, t.threads
+            );
+            return wrong("topology.sockets", t.sockets.into(), remedy);
+        }
+        for (field, value, low, high) in self.times() {
+            // A NaN is in no range.
+            if !(low..=high).contains(&value) {
+                return wrong(field, value, format!("use {low} to {high} ns"));
+            }
+        }
+        let a = &self.access;
+        for (near, least, far, value) in [
+            ("access.hit", a.hit, "access.rmw", a.rmw),
+            ("access.hit", a.hit, "access.same_core", a.same_core),
+            ("access.same_core", a.same_core, "access.same_complex", a.same_complex),
+            ("access.same_complex", a.same_complex, "access.same_die", a.same_die),
+            ("access.same_die", a.same_die, "access.same_socket", a.same_socket),
+            ("access.same_socket", a.same_socket, "access.other_socket", a.other_socket),
+            ("access.hit", a.hit, "access.memory", a.memory),
+            ("access.memory", a.memory, "access.other_memory", a.other_memory),
+        ] {
+            if value < least {
+                return wrong(far, value, format!("use at least {least} ns, which is {near}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every time with its name and bounds, in nanoseconds.
+    fn times(&self) -> [(&'static str, f64, f64, f64); 17] {
+        let (a, l, o) = (&self.access, &self.line, &self.os);
+        [
+            ("access.hit", a.hit, LEAST, ACCESS),
+            ("access.rmw", a.rmw, LEAST, ACCESS),
+            ("access.same_core", a.same_core, LEAST, ACCESS),
+            ("access.same_complex", a.same_complex, LEAST, ACCESS),
+            ("access.same_die", a.same_die, LEAST, ACCESS),
+            ("access.same_socket", a.same_socket, LEAST, ACCESS),
+            ("access.other_socket", a.other_socket, LEAST, ACCESS),
+            ("access.memory", a.memory, LEAST, ACCESS),
+            ("access.other_memory", a.other_memory, LEAST, ACCESS),
+            ("line.hold", l.hold, 0.0, ACCESS),
+            ("line.read_gap", l.read_gap, 0.0, ACCESS),
+            ("os.clock", o.clock, LEAST, OS),
+            ("os.switch", o.switch, 0.0, OS),
+            ("os.wake", o.wake, 0.0, OS),
+            ("os.wakeup", o.wakeup, 0.0, OS),
+            ("os.slice", o.slice, SLICE, OS),
+            ("os.spin", o.spin, 0.0, OS),
+        ]
+    }
+}

@@ -1,0 +1,358 @@
+//! The operating system: which task has which CPU.
+//!
+//! A CPU has at most one task; others wait in its queue. A task gives its CPU away when it sleeps, when its slice is over and
+//! others wait, and when it has spun for [`Os::spin`](crate::machine::Os::spin) and others wait, as a native waiter does with
+//! `sched_yield`. It comes back when what it waits for is written.
+//!
+//! A pinned task stays on its CPU. Another one, when it wakes up, goes to an idle CPU as near as can be to where it was;
+//! a CPU that becomes idle takes a task from the longest queue; and tasks are moved at random now and then, if the
+//! [`World`](crate::World) says so.
+//!
+//! Times are accounted as `busy`, `spinning` (a task waits for a line to be written) and `idle`.
+//!
+//! What this leaves out: there are no priorities, who wakes up does not push anybody off a CPU before its slice is over,
+//! a tick costs nothing, and a CPU that is slow to wake from a deep sleep is as slow always.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use corosensei::Yielder;
+
+use crate::cache::NONE;
+use crate::engine::Engine;
+use crate::ledger::{Ledger, Phase, Spent};
+use crate::machine::{self, Picos, picos};
+use crate::queue::Target;
+
+mod account;
+mod place;
+mod preempt;
+#[cfg(test)]
+mod tests;
+
+/// What an operating system's work costs.
+pub(crate) struct OsCosts {
+    pub(crate) clock: Picos,
+    pub(crate) switch: Picos,
+    pub(crate) wake: Picos,
+    pub(crate) wakeup: Picos,
+    pub(crate) slice: Picos,
+    pub(crate) spin: Picos,
+    /// How often a task that is not pinned is moved; 0 for never.
+    pub(crate) rehome: Picos,
+    /// Whether it is the kernel itself that sends: nobody takes the CPU from a task that is in the data plane.
+    pub(crate) kernel: bool,
+}
+
+impl OsCosts {
+    pub(crate) fn new(os: &machine::Os) -> Self {
+        let machine::Os { clock, switch, wake, wakeup, slice, spin } = *os;
+        let [clock, switch, wake, wakeup, slice, spin] =
+            [clock, switch, wake, wakeup, slice, spin].map(picos);
+        Self { clock, switch, wake, wakeup, slice: slice.max(1), spin, rehome: 0, kernel: false }
+    }
+}
+
+/// What a task is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Waits for a CPU.
+    Ready,
+    /// Has a CPU; its next event can be put off.
+    Running,
+    /// Has a CPU, and an access is under way.
+    InFlight,
+    /// Has a CPU and waits for a line to be written.
+    Parked,
+    /// Waits for that without a CPU.
+    Yielded,
+    Sleeping,
+    Done,
+}
+
+/// A task, as the operating system sees it.
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    pub(crate) pinned: Option<u32>,
+    /// The CPU that it has or had last.
+    pub(crate) cpu: u32,
+    pub(crate) state: State,
+    /// The event that it waits for, and its time; 0 for none.
+    pub(crate) due: u64,
+    pub(crate) due_at: Picos,
+    /// Its clock, when it has neither an event nor a turn.
+    pub(crate) clock: Picos,
+    /// Work that is left of what it did when it lost its CPU.
+    rest: Picos,
+    /// A wait has ended by its deadline.
+    pub(crate) expired: bool,
+    /// It ends because its world does.
+    pub(crate) unwinds: bool,
+    pub(crate) random: u64,
+    /// Driver calls that it is inside of. In a box, for its address must last.
+    pub(crate) in_driver: Box<Cell<u32>>,
+    pub(crate) yielder: *const Yielder<(), ()>,
+    pub(crate) busy: Picos,
+    pub(crate) spinning: Picos,
+    /// It goes before all that are not, and takes the CPU from them: an interrupt's work.
+    pub(crate) urgent: bool,
+    pub(crate) phase: Phase,
+    pub(crate) ledger: Ledger,
+}
+
+impl Thread {
+    pub(crate) fn new(name: String, pinned: Option<u32>, cpu: u32, seed: u64) -> Self {
+        Self {
+            name,
+            pinned,
+            cpu,
+            state: State::Sleeping,
+            due: 0,
+            due_at: 0,
+            clock: 0,
+            rest: 0,
+            expired: false,
+            unwinds: false,
+            random: seed,
+            in_driver: Box::default(),
+            yielder: std::ptr::null(),
+            busy: 0,
+            spinning: 0,
+            urgent: false,
+            phase: Phase::Private,
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// Where its time goes at this moment.
+    #[inline]
+    pub(crate) fn spent(&mut self) -> &mut Spent {
+        self.ledger.at(self.phase)
+    }
+}
+
+/// What a CPU does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Idle,
+    Busy,
+    Spinning,
+}
+
+/// What a CPU, or all, did for how long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuUse {
+    /// A task worked.
+    pub busy: Picos,
+    /// A task waited for a line to be written.
+    pub spinning: Picos,
+    /// There was no task.
+    pub idle: Picos,
+}
+
+pub(crate) struct Cpu {
+    /// The task that has it.
+    current: u32,
+    /// Those that wait for it.
+    ready: VecDeque<u32>,
+    /// Tasks that gave it away while they wait for a line.
+    yielded: u32,
+    slice_end: Picos,
+    /// The event that ends the slice, 0 for none.
+    tick: u64,
+    tick_at: Picos,
+    /// The task shall give it away as soon as it can.
+    pub(crate) resched: bool,
+    /// The task that had it last, interrupts apart, if it did not go to sleep.
+    last: u32,
+    /// It shall do so when it leaves the data plane.
+    pending: bool,
+    mode: Mode,
+    since: Picos,
+    used: CpuUse,
+    /// What of it tasks were charged for.
+    charged: CpuUse,
+}
+
+impl Cpu {
+    pub(crate) fn new() -> Self {
+        Self {
+            current: NONE,
+            ready: VecDeque::new(),
+            yielded: 0,
+            slice_end: 0,
+            tick: 0,
+            tick_at: 0,
+            resched: false,
+            pending: false,
+            last: NONE,
+            mode: Mode::Idle,
+            since: 0,
+            used: CpuUse::default(),
+            charged: CpuUse::default(),
+        }
+    }
+}
+
+/// Who has a CPU.
+impl Engine {
+    /// The CPU's task leaves it, and the next one comes.
+    fn leave(&mut self, cpu: u32, now: Picos) {
+        self.settle(cpu, now);
+        let c = &mut self.cpus[cpu as usize];
+        c.current = NONE;
+        (c.resched, c.pending) = (false, false);
+        self.idle += 1;
+        self.dispatch(cpu, now);
+    }
+
+    /// A task for a CPU that has none.
+    fn dispatch(&mut self, cpu: u32, now: Picos) {
+        let next = self.cpus[cpu as usize].ready.pop_front().or_else(|| self.pull(cpu));
+        if let Some(task) = next {
+            self.waiting -= 1;
+            return self.start(task, cpu, now, now + self.os.switch);
+        }
+        // Those that gave it away look and yield in turn.
+        let spins = self.cpus[cpu as usize].yielded > 0;
+        self.set_mode(cpu, if spins { Mode::Spinning } else { Mode::Idle }, now);
+    }
+
+    /// A task that waits for another CPU and need not, from the longest queue.
+    fn pull(&mut self, cpu: u32) -> Option<u32> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let tasks = &self.tasks;
+        let free = |&task: &u32| tasks[task as usize].pinned.is_none();
+        let queues = self.cpus.iter_mut().enumerate().filter(|(_, c)| c.ready.iter().any(free));
+        let (_, longest) = queues.max_by_key(|(i, c)| (c.ready.len(), usize::MAX - i))?;
+        let at = longest.ready.iter().position(free)?;
+        let task = longest.ready.remove(at)?;
+        self.migrations += u64::from(self.tasks[task as usize].cpu != cpu);
+        Some(task)
+    }
+
+    /// The task has the CPU, from `at` on.
+    fn start(&mut self, task: u32, cpu: u32, now: Picos, at: Picos) {
+        // An interrupt does not switch to another task, and who goes on after it has not been switched from.
+        if !self.tasks[task as usize].urgent {
+            let c = &mut self.cpus[cpu as usize];
+            self.switches += u64::from(c.last != task);
+            c.last = task;
+        }
+        self.idle -= 1;
+        let idle = self.cpus[cpu as usize].mode == Mode::Idle;
+        // A wake-up is no work; a switch is.
+        self.set_mode(cpu, Mode::Busy, if idle { at.max(now) } else { now });
+        let c = &mut self.cpus[cpu as usize];
+        c.charged = c.used;
+        c.current = task;
+        c.slice_end = at + self.os.slice;
+        let slice_end = c.slice_end;
+        let crowded = !c.ready.is_empty();
+        let thread = &mut self.tasks[task as usize];
+        let from = at.max(thread.clock) + std::mem::take(&mut thread.rest);
+        (thread.cpu, thread.state, thread.due_at) = (cpu, State::Running, from);
+        let due = self.put(from, Target::Task(task));
+        self.tasks[task as usize].due = due;
+        if crowded {
+            self.arm(cpu, slice_end);
+        }
+    }
+
+    /// The task can go on as soon as there is a CPU for it, `latency` after now.
+    fn ready(&mut self, task: u32, now: Picos, latency: Picos) {
+        let cpu = self.place(task);
+        let had = self.tasks[task as usize].cpu;
+        self.migrations += u64::from(cpu != had);
+        self.tasks[task as usize].cpu = cpu;
+        if self.cpus[cpu as usize].current == NONE {
+            return self.start(task, cpu, now, now + latency);
+        }
+        let thread = &mut self.tasks[task as usize];
+        thread.state = State::Ready;
+        let urgent = thread.urgent;
+        let c = &mut self.cpus[cpu as usize];
+        let current = c.current as usize;
+        if urgent && !self.tasks[current].urgent {
+            c.ready.push_front(task);
+            c.slice_end = now;
+        } else {
+            c.ready.push_back(task);
+        }
+        self.waiting += 1;
+        self.wanted(cpu, now);
+    }
+}
+
+/// Waiting and sleeping.
+impl Engine {
+    /// The task that runs waits for a line.
+    pub(crate) fn start_waiting(&mut self, deadline: Option<Picos>) {
+        let (task, cpu, now) = (self.current, self.cpu, self.now);
+        let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
+        let me = self.me();
+        (me.state, me.clock, me.due, me.expired) = (State::Parked, now, due, false);
+        self.set_mode(cpu, Mode::Spinning, now);
+        if !self.cpus[cpu as usize].ready.is_empty() {
+            self.wanted(cpu, now);
+        }
+    }
+
+    /// The line was written.
+    pub(crate) fn stop_waiting(&mut self, task: u32, now: Picos) {
+        let thread = &mut self.tasks[task as usize];
+        if thread.state == State::Yielded {
+            return self.rejoin(task, now);
+        }
+        thread.state = State::Running;
+        let (cpu, at) = (thread.cpu, now.max(thread.clock));
+        thread.due_at = at;
+        let due = self.put(at, Target::Task(task));
+        self.tasks[task as usize].due = due;
+        self.set_mode(cpu, Mode::Busy, at);
+    }
+
+    /// A task that gave its CPU away has something to do again.
+    pub(crate) fn rejoin(&mut self, task: u32, now: Picos) {
+        let thread = &mut self.tasks[task as usize];
+        thread.due = 0;
+        let cpu = thread.cpu as usize;
+        self.cpus[cpu].yielded -= 1;
+        self.ready(task, now, self.os.switch);
+        let c = &self.cpus[cpu];
+        if c.current == NONE && c.yielded == 0 {
+            self.set_mode(cpu as u32, Mode::Idle, now);
+        }
+    }
+
+    /// The task that runs sleeps.
+    pub(crate) fn start_sleep(&mut self, deadline: Option<Picos>) {
+        let (task, cpu, now) = (self.current, self.cpu, self.now);
+        let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
+        let me = self.me();
+        (me.state, me.clock, me.due, me.expired) = (State::Sleeping, now, due, false);
+        if self.cpus[cpu as usize].last == task {
+            self.cpus[cpu as usize].last = NONE;
+        }
+        self.leave(cpu, now);
+    }
+
+    /// A sleeper wakes up.
+    pub(crate) fn wake_up(&mut self, task: u32, now: Picos) {
+        if self.tasks[task as usize].state == State::Sleeping {
+            let thread = &mut self.tasks[task as usize];
+            thread.due = 0;
+            // An interrupt needs no scheduler.
+            let latency = if thread.urgent { self.os.switch / 2 } else { self.os.wakeup };
+            self.ready(task, now, latency);
+        }
+    }
+
+    pub(crate) fn end_task(&mut self) {
+        let (cpu, now) = (self.cpu, self.now);
+        self.me().state = State::Done;
+        self.leave(cpu, now);
+    }
+}

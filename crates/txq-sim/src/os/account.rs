@@ -1,0 +1,71 @@
+//! What each CPU and each task did for how long.
+
+use super::{CpuUse, Mode};
+use crate::cache::NONE;
+use crate::engine::Engine;
+use crate::ledger::Phase;
+use crate::machine::Picos;
+
+impl Engine {
+    /// The CPU does something else from now on.
+    pub(crate) fn set_mode(&mut self, cpu: u32, mode: Mode, now: Picos) {
+        let c = &mut self.cpus[cpu as usize];
+        let time = now.saturating_sub(c.since);
+        c.since = c.since.max(now);
+        match std::mem::replace(&mut c.mode, mode) {
+            Mode::Idle => c.used.idle += time,
+            Mode::Busy => c.used.busy += time,
+            Mode::Spinning => c.used.spinning += time,
+        }
+    }
+
+    /// What was done until `now` does not count.
+    pub(crate) fn forget_uses(&mut self, now: Picos) {
+        let _ = self.uses(now);
+        self.cpus.iter_mut().for_each(|c| (c.used, c.charged) = Default::default());
+        self.tasks.iter_mut().for_each(|t| (t.busy, t.spinning) = (0, 0));
+        (self.switches, self.migrations) = (0, 0);
+    }
+
+    /// What each CPU did until `now`.
+    pub(crate) fn uses(&mut self, now: Picos) -> Vec<CpuUse> {
+        (0..self.cpus.len())
+            .map(|cpu| {
+                self.settle(cpu as u32, now);
+                self.cpus[cpu].used
+            })
+            .collect()
+    }
+
+    /// What the CPU did until `now` is added up, for it and for the task that has it.
+    pub(super) fn settle(&mut self, cpu: u32, now: Picos) {
+        let mode = self.cpus[cpu as usize].mode;
+        self.set_mode(cpu, mode, now);
+        let c = &mut self.cpus[cpu as usize];
+        let before = std::mem::replace(&mut c.charged, c.used);
+        if c.current != NONE {
+            let thread = &mut self.tasks[c.current as usize];
+            thread.busy += c.used.busy - before.busy;
+            thread.spinning += c.used.spinning - before.spinning;
+        }
+    }
+}
+
+/// What a task does with its time.
+impl Engine {
+    /// Work, in the time of the task that runs.
+    #[inline]
+    pub(crate) fn spend(&mut self, time: Picos) {
+        self.now += time;
+        self.me().spent().work += time;
+    }
+
+    /// The task does something else from now on.
+    #[inline]
+    pub(crate) fn begin(&mut self, phase: Phase) {
+        self.me().phase = phase;
+        if phase == Phase::Private {
+            self.leave_path();
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The figures of a report, under the names that scenarios use.
+
+use txq::stats::contention::LockStats;
+use txq::sync::contention::{Lock, Site};
+
+use super::Report;
+use crate::compare::Figures;
+use crate::ledger::{Phase, Spent};
+
+/// CPUs on which contention is counted where it was published, for one second.
+const WATCHED: f64 = 8.0;
+
+/// How the names of figures begin that come from recording.
+pub(super) const BY_RECORD: [&str; 5] = ["enqueue_", "retake_", "root_", "run_waiters", "xmit_mode"];
+
+/// What was counted in the time that was measured.
+pub(super) struct Counts {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    /// The part of all packets that was dropped.
+    pub(super) lost: f64,
+    pub(super) switches: u64,
+    /// Transactions, or requests.
+    pub(super) done: u64,
+    /// Tasks that have a CPU or wait for one.
+    pub(super) runnable: f64,
+}
+
+/// The figures.
+pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
+    let mut figures = Figures::new();
+    let mut put = |name: &str, value: f64| {
+        // What is no number has not been measured: a mean of nothing.
+        if value.is_finite() {
+            figures.insert(name.to_owned(), value);
+        }
+    };
+    let seconds = report.seconds;
+    put("mpps", counts.packets as f64 / seconds / 1e6);
+    put("mbps", counts.bytes as f64 * 8.0 / seconds / 1e6);
+    put("drops_percent", 100.0 * counts.lost);
+    put("ktps", counts.done as f64 / seconds / 1e3);
+    put("kreq", counts.done as f64 / seconds / 1e3);
+    put("switches_per_s", counts.switches as f64 / seconds);
+    put("runnable", counts.runnable);
+    let all = report.used.busy + report.used.spinning + report.used.idle;
+    let used = (report.used.busy + report.used.spinning) as f64;
+    put("system_cpu_percent", 100.0 * used / all as f64);
+    put("spinning_percent", 100.0 * report.used.spinning as f64 / all as f64);
+    put("cpu_ns_per_packet", used / 1e3 / counts.packets as f64);
+    locks(report, &mut put);
+    interrupts(report, &mut put);
+    let mode = report.xmit.buckets().max_by_key(|bucket| (bucket.count, std::cmp::Reverse(bucket.min)));
+    put("xmit_mode_ns", mode.map_or(f64::NAN, |bucket| bucket.min as f64));
+    figures
+}
+
+/// Waits by site, as perf told them of eight CPUs; and the root lock as lock_stat told of it.
+fn locks(report: &Report, put: &mut impl FnMut(&str, f64)) {
+    let share = WATCHED / f64::from(report.cpus) / report.whole;
+    let sites = [(Site::Enqueue, "enqueue"), (Site::Retake, "retake")];
+    for (site, name) in sites {
+        let mut stats = LockStats::default();
+        report.contention.sites.iter().filter(|s| s.site == site).for_each(|s| stats.merge(&s.stats));
+        put(&format!("{name}_contended"), stats.contended as f64 * share);
+        put(&format!("{name}_wait_total_ms"), stats.wait.total as f64 / 1e6 * share);
+        put(&format!("{name}_wait_avg_us"), stats.wait.total as f64 / 1e3 / stats.wait.count as f64);
+        put(&format!("{name}_wait_max_us"), stats.wait.max as f64 / 1e3);
+    }
+    let root = report.contention.of_lock(Lock::Root);
+    put("root_contended_percent", 100.0 * root.contended as f64 / root.acquisitions as f64);
+    put("root_wait_avg_us", root.wait.total as f64 / 1e3 / root.wait.count as f64);
+    put("root_hold_avg_us", root.hold.total as f64 / 1e3 / root.hold.count as f64);
+    let at = |wanted: &[Site]| {
+        let sites =
+            report.contention.sites.iter().filter(|s| s.lock == Lock::Root && wanted.contains(&s.site));
+        100.0 * sites.map(|s| s.stats.contended).sum::<u64>() as f64 / root.contended as f64
+    };
+    put("enqueue_waiters_percent", at(&[Site::Enqueue]));
+    put("run_waiters_percent", at(&[Site::Retake, Site::Worker]));
+}
+
+/// What the CPUs of interrupts do, in percent of one such CPU's time.
+fn interrupts(report: &Report, put: &mut impl FnMut(&str, f64)) {
+    let whole = report.seconds * 1e12 * f64::from(report.interrupted);
+    let mut percent = |name: &str, time: u64| put(name, 100.0 * time as f64 / whole);
+    let free = report.interrupts.of(Phase::Free);
+    percent("softirq_percent", report.interrupts.total().total());
+    percent("alloc_lock_percent", free.waits);
+    percent("slow_free_percent", free.lines);
+    percent("free_work_percent", free.work);
+    for phase in Phase::ALL {
+        let Spent { work, lines, waits } = *report.interrupts.of(phase);
+        percent(&format!("irq_{}_percent", phase.name().replace(' ', "_")), work + lines + waits);
+    }
+}

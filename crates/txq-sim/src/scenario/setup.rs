@@ -1,0 +1,249 @@
+//! One point: everything that a simulation is made of.
+
+use serde::Deserialize;
+use toml::Table;
+
+use crate::prices::Prices;
+
+/// One point of a scenario. Times are in the units that their names say; nanoseconds where nothing is said.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// The machine's name, or its file.
+    pub machine: String,
+    /// What differs from the machine's file, by its fields: `tune.access.other_socket = 200`.
+    #[serde(default)]
+    pub tune: Table,
+    /// What every choice by chance begins from.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// How long is measured, in milliseconds of virtual time.
+    pub milliseconds: f64,
+    /// What goes before, unmeasured, in milliseconds.
+    #[serde(default)]
+    pub warmup: f64,
+    /// Whether it is the kernel itself that sends, from whose data plane nobody takes the CPU; else a program's threads do.
+    #[serde(default)]
+    pub kernel: bool,
+    /// The network card.
+    pub device: Device,
+    /// What is between the senders and the card.
+    pub path: Way,
+    /// Which CPU uses which txq.
+    #[serde(default)]
+    pub steering: Steering,
+    /// Who sends what.
+    pub workload: Workload,
+    /// What the plain work on a packet costs.
+    #[serde(default)]
+    pub prices: Prices,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// The network card.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Device {
+    /// Gbit/s of the link, which all txqs share; 0 for no limit.
+    pub gbit: f64,
+    /// Its txqs.
+    pub txqs: u16,
+    /// Descriptors of each txq.
+    pub ring: u32,
+    /// How long the card waits before it interrupts, in microseconds (`ethtool -C DEV tx-usecs`).
+    pub coalesce_us: f64,
+    /// Who reaps completions.
+    pub completions: Completions,
+    /// Whether the bytes on a ring are limited ([`txq::bql`]).
+    pub bql: bool,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self {
+            gbit: 0.0,
+            txqs: 1,
+            ring: 1024,
+            coalesce_us: 20.0,
+            completions: Completions::Spread,
+            bql: true,
+        }
+    }
+}
+
+/// Who reaps completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Completions {
+    /// Who sends.
+    Inline,
+    /// The interrupts of txq `n` go to CPU `n`: those of the first socket, as drivers set them up.
+    First,
+    /// The interrupts of txqs are spread over all CPUs.
+    Spread,
+    /// All interrupts go to CPU 0.
+    One,
+}
+
+/// What is between the senders and the card.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Way {
+    /// The root qdisc, in tc's words.
+    pub qdisc: String,
+    /// The qdisc of each txq under mq, in tc's words.
+    pub default_qdisc: String,
+    /// How concurrent senders reach a qdisc.
+    pub discipline: String,
+    /// Where memory goes that another CPU frees: `defer`, `keep` or `shared`.
+    pub pool: Pool,
+    /// Buffers that may wait for each sender.
+    pub defer_max: u32,
+    /// Packets that may wait on a defer list (`net.core.qdisc_max_burst`).
+    pub max_burst: u32,
+    /// The default limit of qdiscs, in packets.
+    pub txqueuelen: u32,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self {
+            qdisc: "mq".into(),
+            default_qdisc: "pfifo_fast".into(),
+            discipline: "spinlock".into(),
+            pool: Pool::Defer,
+            defer_max: txq::pool::DEFER_MAX,
+            max_burst: 1000,
+            txqueuelen: 1000,
+        }
+    }
+}
+
+/// Where memory goes that another CPU frees ([`txq::pool::FreeMode`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pool {
+    /// To the CPU that allocated it.
+    Defer,
+    /// To the cache of the CPU that frees it.
+    Keep,
+    /// To one list for all.
+    Shared,
+}
+
+/// Which CPU uses which txq.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Steering {
+    /// The flow's hash chooses, wherever the sender is.
+    Hash,
+    /// Neighbouring cores share a txq: `core * txqs / cores`.
+    #[default]
+    Near,
+    /// CPU `n` uses txq `n % txqs`, so that those who share one are far from each other.
+    Far,
+}
+
+/// Who sends what.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, tag = "kind", rename_all = "kebab-case")]
+pub enum Workload {
+    /// Senders of datagrams, each as fast as it can (`netperf -t UDP_STREAM`).
+    UdpStream {
+        /// How many.
+        senders: u32,
+        /// Bytes of a frame.
+        bytes: u32,
+        /// Packets that a sender may have on their way (its send buffer). It sleeps then.
+        credit: u64,
+        /// Work of the sender on each packet before it is handed in: system call, socket, headers.
+        private: f64,
+        /// Whether each sender stays on a CPU of its own.
+        pinned: bool,
+    },
+    /// Pairs that send a request and wait for its answer (`netperf -t TCP_RR`).
+    TcpRr {
+        /// How many.
+        pairs: u32,
+        /// Bytes of a frame.
+        bytes: u32,
+        /// Work on each transaction: both system calls, TCP, both ways through the stack.
+        private: f64,
+        /// From the wire's end of a request until its answer interrupts a CPU, in microseconds.
+        round_trip_us: f64,
+    },
+    /// Packets into the queue layer from a thread that does nothing else (`pktgen`, `xmit_mode queue_xmit`).
+    Pktgen {
+        /// Threads, each on a CPU of its own.
+        threads: u32,
+        /// Bytes of a frame.
+        bytes: u32,
+        /// Work on each packet.
+        private: f64,
+    },
+    /// Requests through a proxy, each of which passes the egress layer several times (`wrk`).
+    Proxy {
+        /// Requests under way at a time.
+        connections: u32,
+        /// Bytes of a frame.
+        bytes: u32,
+        /// Times that a request or its answer passes the egress layer.
+        passes: u32,
+        /// Work of a request between two passes.
+        private: f64,
+    },
+}
+
+impl Setup {
+    /// The point that a table describes.
+    ///
+    /// # Errors
+    /// Names the field and what it may be.
+    pub fn of(table: Table) -> Result<Self, String> {
+        let setup: Self = table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        setup.check()?;
+        Ok(setup)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: f64, least: f64, most: f64| {
+            let text = || format!("{name} is {value}: use {least} to {most}");
+            (least..=most).contains(&value).then_some(()).ok_or_else(text)
+        };
+        within("milliseconds", self.milliseconds, 0.01, 10_000.0)?;
+        within("warmup", self.warmup, 0.0, 10_000.0)?;
+        within("device.gbit", self.device.gbit, 0.0, 100_000.0)?;
+        within("device.txqs", self.device.txqs.into(), 1.0, 4096.0)?;
+        within("device.ring", self.device.ring.into(), 16.0, 65_536.0)?;
+        within("device.coalesce_us", self.device.coalesce_us, 0.0, 100_000.0)?;
+        for (name, price) in self.prices.all() {
+            within(&format!("prices.{name}"), price, 0.0, 1e6)?;
+        }
+        let many = |name: &str, value: u32| within(&format!("workload.{name}"), value.into(), 1.0, 16_384.0);
+        let bytes = |value: u32| within("workload.bytes", value.into(), 14.0, 1514.0);
+        let work = |value: f64| within("workload.private", value, 0.0, 1e7);
+        match &self.workload {
+            Workload::UdpStream { senders, bytes: b, credit, private, .. } => {
+                many("senders", *senders)?;
+                within("workload.credit", *credit as f64, 1.0, 1e6)?;
+                bytes(*b).and(work(*private))
+            }
+            Workload::TcpRr { pairs, bytes: b, private, round_trip_us } => {
+                many("pairs", *pairs)?;
+                within("workload.round_trip_us", *round_trip_us, 0.0, 1e6)?;
+                bytes(*b).and(work(*private))
+            }
+            Workload::Pktgen { threads, bytes: b, private } => {
+                many("threads", *threads).and(bytes(*b)).and(work(*private))
+            }
+            Workload::Proxy { connections, bytes: b, passes, private } => {
+                many("connections", *connections)?;
+                many("passes", *passes)?;
+                bytes(*b).and(work(*private))
+            }
+        }
+    }
+}

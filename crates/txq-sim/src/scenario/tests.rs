@@ -1,0 +1,65 @@
+//! Every scenario that is built in can be run, and wrong ones are refused by name.
+
+use super::*;
+use setup::{Pool, Workload};
+
+#[test]
+fn all_that_are_built_in_can_be_read_and_have_something_to_compare_with() {
+    for name in Scenario::names() {
+        let scenario = Scenario::open(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(scenario.name, name);
+        assert!(!scenario.published.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_variant_differs_in_what_it_changes_and_in_nothing_else() {
+    let p1 = Scenario::open("p1").unwrap();
+    let [before, mut after] = ["before", "after"].map(|point| p1.setup(point, &[]).unwrap());
+    assert_eq!((before.path.pool, after.path.pool), (Pool::Keep, Pool::Defer));
+    after.path.pool = Pool::Keep;
+    assert_eq!(before, after);
+}
+
+#[test]
+fn only_before_is_fitted_to() {
+    for name in Scenario::names() {
+        let scenario = Scenario::open(name).unwrap();
+        let Some(fit) = &scenario.fit else { continue };
+        assert_eq!(fit.variant, scenario.points()[0], "{name}: the first variant is the one before");
+        assert!(fit.field == "workload.private", "{name}");
+    }
+}
+
+#[test]
+fn a_field_is_changed_by_its_path() {
+    let p0 = Scenario::open("p0-pinned").unwrap();
+    let changes = ["workload.senders=64", "steering=near", "tune.access.other_socket=99.5"];
+    let changes: Vec<Change> = changes.iter().map(|text| text.parse().unwrap()).collect();
+    let setup = p0.setup("after", &changes).unwrap();
+    let Workload::UdpStream { senders, .. } = setup.workload else { panic!() };
+    assert_eq!((senders, setup.steering), (64, setup::Steering::Near));
+    assert_eq!(setup.tune["access"]["other_socket"].as_float(), Some(99.5));
+    assert_eq!(changes[0].to_string(), "workload.senders=64");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let p0 = Scenario::open("p0-pinned").unwrap();
+    let refused = |change: &str| p0.setup("before", &[change.parse().unwrap()]).unwrap_err().to_string();
+    assert_eq!(refused("workload.senders=0"), "p0-pinned: workload.senders is 0: use 1 to 16384");
+    assert_eq!(
+        refused("seed.x=1"),
+        "p0-pinned: missing field `milliseconds`"
+            .replace("missing field `milliseconds`", "invalid type: map, expected u64")
+    );
+    assert!(
+        refused("workload.colour=red").contains("unknown field `colour`"),
+        "{}",
+        refused("workload.colour=red")
+    );
+    assert_eq!(refused("machine.x=1"), "p0-pinned: \"machine\" in \"machine.x\" is a string, not a table");
+    assert!("senders".parse::<Change>().unwrap_err().contains("PATH=VALUE"));
+    let nobody = Scenario::open("p9").unwrap_err().to_string();
+    assert!(nobody.contains("p0-unpinned, p0-pinned"), "{nobody}");
+}

@@ -1,0 +1,128 @@
+//! Where each CPU is, and how far one is from another.
+
+use std::ops::Range;
+
+use crate::machine;
+
+/// How far apart two CPUs are: what a line pays from one to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Distance {
+    /// The same hardware thread.
+    Same,
+    /// The other thread of a core.
+    Core,
+    /// Another core of the complex, which shares a last-level cache.
+    Complex,
+    /// Another complex of the die.
+    Die,
+    /// Another die of the socket.
+    Socket,
+    /// Another socket.
+    Far,
+}
+
+/// Where a CPU is. Each number counts through the whole machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The core.
+    pub core: u32,
+    /// The complex.
+    pub complex: u32,
+    /// The die.
+    pub die: u32,
+    /// The socket, which is a NUMA node.
+    pub socket: u32,
+}
+
+/// All CPUs of a machine.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    places: Box<[Place]>,
+    cores: u32,
+    /// Cores of a complex, a die, a socket.
+    sizes: [u32; 3],
+}
+
+impl Topology {
+    /// Of a machine's description, each number of which is at least 1.
+    pub fn new(machine: &machine::Topology) -> Self {
+        let n = |count: u32| count.max(1);
+        let complex = n(machine.cores);
+        let die = complex * n(machine.complexes);
+        let socket = die * n(machine.dies);
+        let cores = socket * n(machine.sockets);
+        let place = |cpu: u32| {
+            let core = cpu % cores;
+            Place { core, complex: core / complex, die: core / die, socket: core / socket }
+        };
+        let places = (0..cores * n(machine.threads)).map(place).collect();
+        Self { places, cores, sizes: [complex, die, socket] }
+    }
+
+    /// How many CPUs there are.
+    pub fn cpus(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> u32 {
+        self.cores
+    }
+
+    /// Where a CPU is.
+    pub fn place(&self, cpu: u32) -> Place {
+        self.places[cpu as usize]
+    }
+
+    /// How far apart two CPUs are.
+    pub fn distance(&self, a: u32, b: u32) -> Distance {
+        let (p, q) = (self.place(a), self.place(b));
+        if p.core == q.core {
+            if a == b { Distance::Same } else { Distance::Core }
+        } else if p.complex == q.complex {
+            Distance::Complex
+        } else if p.die == q.die {
+            Distance::Die
+        } else if p.socket == q.socket {
+            Distance::Socket
+        } else {
+            Distance::Far
+        }
+    }
+
+    /// The cores that are at most `distance` from a CPU; beyond a socket, all.
+    pub fn within(&self, cpu: u32, distance: Distance) -> Range<u32> {
+        let core = self.place(cpu).core;
+        let size = match distance {
+            Distance::Same | Distance::Core => 1,
+            Distance::Complex => self.sizes[0],
+            Distance::Die => self.sizes[1],
+            Distance::Socket => self.sizes[2],
+            Distance::Far => self.cores,
+        };
+        let first = core - core % size;
+        first..first + size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two sockets of two dies of two complexes of three cores of two threads.
+    #[test]
+    fn each_distance_is_where_linux_numbers_it() {
+        let t = Topology::new(&machine::Topology { sockets: 2, dies: 2, complexes: 2, cores: 3, threads: 2 });
+        assert_eq!((t.cpus(), t.cores()), (48, 24));
+        use Distance::*;
+        let of =
+            [(0, Same), (24, Core), (2, Complex), (26, Complex), (3, Die), (6, Socket), (12, Far), (47, Far)];
+        for (cpu, distance) in of {
+            assert_eq!(t.distance(0, cpu), distance, "{cpu}");
+            assert_eq!(t.distance(cpu, 0), distance, "{cpu}");
+            assert!(t.within(0, distance).contains(&t.place(cpu).core));
+        }
+        assert_eq!(t.within(16, Die), 12..18);
+    }
+}

@@ -1,0 +1,33 @@
+//! Requests that pass the egress layer several times on their way through a proxy in containers: `wrk`.
+//!
+//! A task is a connection with one request under way; what client, proxy and server do of it between two passes is its private
+//! work. Requests wait for each other where they do in the kernel: for CPUs, and in the egress layer.
+
+use txq::Sender;
+use txq::arch::Arch;
+
+use super::{Done, send, work};
+use crate::arch::Sim;
+
+/// A connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Proxy {
+    pub(super) number: u32,
+    pub(super) bytes: usize,
+    pub(super) passes: u32,
+    pub(super) private: f64,
+}
+
+impl Proxy {
+    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
+        loop {
+            for _ in 0..self.passes {
+                work(self.private / f64::from(self.passes));
+                while !send(sender, self.number, self.bytes) {
+                    Sim::relax();
+                }
+            }
+            done.one();
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Pairs that send a request and wait for its answer: `netperf -t TCP_RR`.
+
+use txq::Sender;
+
+use super::{Done, answers, send, work};
+use crate::arch::Sim;
+
+/// The part of a transaction's work that the answer's interrupt does: the way up through the stack, and the wake-up.
+pub(super) const ANSWER: f64 = 0.4;
+
+/// A pair.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pair {
+    pub(super) number: u32,
+    pub(super) bytes: usize,
+    pub(super) private: f64,
+}
+
+impl Pair {
+    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
+        loop {
+            work(self.private * (1.0 - ANSWER));
+            if send(sender, self.number, self.bytes) {
+                answers::wait(self.number);
+                done.one();
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The same world gives the same outcome: again, on another thread, and with another heap. Seen when it was broken: a row of
+//! atomics that the allocator may put on any line.
+
+use std::thread;
+
+#[allow(dead_code, reason = "each test needs a part of it")]
+mod support;
+
+use support::{Case, MS, P0, run};
+
+/// What is left of a program's past: blocks of odd sizes, every other one freed.
+fn litter(seed: usize) -> Vec<Vec<u8>> {
+    let mut blocks: Vec<_> = (0..5000).map(|i| vec![0; 1 + (i * 7919 + seed * 104_729) % 1500]).collect();
+    let mut n = seed;
+    blocks.retain(|_| {
+        n += 1;
+        n.is_multiple_of(2)
+    });
+    blocks
+}
+
+#[test]
+fn equal_worlds_have_equal_outcomes() {
+    for discipline in txq::enqueue::names() {
+        for (pinned, qdisc) in [(true, "pfifo_fast"), (false, "fq")] {
+            let case = Case { discipline, qdisc, pinned, senders: 48, txqs: 6, time: MS / 5, ..P0 };
+            let first = run(&case);
+            assert!(first.sent > 200, "{discipline}: {}", first.sent);
+            for seed in 0..3 {
+                let again = thread::spawn(move || {
+                    let _litter = litter(seed);
+                    run(&case)
+                });
+                let again = again.join().expect("it ran before");
+                assert!(
+                    first.outcome == again.outcome,
+                    "{discipline} {qdisc}: other hashes, or only other times"
+                );
+                assert_eq!(first.sent, again.sent);
+            }
+        }
+    }
+}

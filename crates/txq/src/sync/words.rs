@@ -1,0 +1,34 @@
+//! A row of 64-bit words on cache lines of their own: what lies beside it in memory does not disturb it, and which words share
+//! a line does not depend on where the row lies.
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic};
+
+/// Words of a block.
+const BLOCK: usize = 16;
+
+/// The row.
+pub(crate) struct Words<A: Arch> {
+    blocks: Box<[CachePadded<[A::AtomicU64; BLOCK]>]>,
+    len: usize,
+}
+
+impl<A: Arch> Words<A> {
+    /// `len` words that hold `value`.
+    pub(crate) fn new(len: usize, value: u64) -> Self {
+        let block = |_| CachePadded::new(std::array::from_fn(|_| A::AtomicU64::new(value)));
+        Self { blocks: (0..len.div_ceil(BLOCK)).map(block).collect(), len }
+    }
+
+    /// The word with a number.
+    #[inline]
+    pub(crate) fn at(&self, i: usize) -> &A::AtomicU64 {
+        &self.blocks[i / BLOCK][i % BLOCK]
+    }
+
+    /// All of them, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &A::AtomicU64> {
+        self.blocks.iter().flat_map(|block| block.iter()).take(self.len)
+    }
+}
