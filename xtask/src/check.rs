@@ -42,7 +42,7 @@ pub(crate) fn run(checker: Checker, deep: bool, long: bool, filter: Option<&str>
         Checker::Loom => models("under_loom", deep),
         Checker::Shuttle => models("under_shuttle", deep),
         Checker::Miri => miri(deep),
-        Checker::Tsan => tsan(),
+        Checker::Tsan => tsan(deep),
         Checker::Fuzz => fuzz(deep),
         Checker::Chaos => chaos(deep),
         Checker::Mutants => run_release("mutants"),
@@ -83,15 +83,17 @@ fn miri(deep: bool) -> Result<()> {
     crate::run(command.args(filters).env("MIRIFLAGS", seeds))
 }
 
-fn tsan() -> Result<()> {
+fn tsan(deep: bool) -> Result<()> {
     if !has_nightly(&["--version"]) {
         println!("SKIP tsan: there is no nightly toolchain");
         return Ok(());
     }
     let target = "x86_64-unknown-linux-gnu";
-    let tests =
-        ["--lib", "--test", "path", "--test", "disciplines", "--test", "lifecycle", "--test", "chaos"];
     let mut command = cargo(true, &["test", "-p", "txq"]);
+    let mut tests = vec!["--lib", "--test", "path", "--test", "disciplines"];
+    if deep {
+        tests.extend(["--test", "lifecycle", "--test", "chaos"]);
+    }
     // The sanitizer's allocator touches every page that it is asked for; and a qdisc's own tests have one thread.
     let skip = ["--skip", "pages_are_touched_when_they_are_used", "--skip", "qdisc::"];
     command.args(tests).args(["--target", target, "--"]).args(skip);

@@ -27,6 +27,7 @@ warmup = 0.05
 
 [setup.device]
 txqs = 1
+bql = false
 
 [setup.path]
 qdisc = "pfifo"

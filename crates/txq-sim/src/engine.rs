@@ -300,6 +300,9 @@ pub(crate) unsafe fn written(e: *mut Engine) {
         let (task, now) = (eng.lines.first_waiter(line), eng.now);
         eng.lines.unwait(task);
         eng.stop_waiting(task, now);
+        if eng.os.sleeping {
+            eng.spend(eng.os.wake);
+        }
     }
 }
 

@@ -88,6 +88,7 @@ pub mod device;
 mod engine;
 pub mod ledger;
 pub mod machine;
+mod one_by_one;
 mod os;
 mod prices;
 mod queue;

@@ -42,6 +42,8 @@ pub(crate) struct OsCosts {
     pub(crate) rehome: Picos,
     /// Whether it is the kernel itself that sends: nobody takes the CPU from a task that is in the data plane.
     pub(crate) kernel: bool,
+    /// Whether who waits for a lock sleeps: the real-time kernel's locks.
+    pub(crate) sleeping: bool,
 }
 
 impl OsCosts {
@@ -49,7 +51,17 @@ impl OsCosts {
         let machine::Os { clock, switch, wake, wakeup, slice, spin } = *os;
         let [clock, switch, wake, wakeup, slice, spin] =
             [clock, switch, wake, wakeup, slice, spin].map(picos);
-        Self { clock, switch, wake, wakeup, slice: slice.max(1), spin, rehome: 0, kernel: false }
+        Self {
+            clock,
+            switch,
+            wake,
+            wakeup,
+            slice: slice.max(1),
+            spin,
+            rehome: 0,
+            kernel: false,
+            sleeping: false,
+        }
     }
 }
 
@@ -214,7 +226,7 @@ impl Engine {
             return self.start(task, cpu, now, now + self.os.switch);
         }
         // Those that gave it away look and yield in turn.
-        let spins = self.cpus[cpu as usize].yielded > 0;
+        let spins = self.cpus[cpu as usize].yielded > 0 && !self.os.sleeping;
         self.set_mode(cpu, if spins { Mode::Spinning } else { Mode::Idle }, now);
     }
 
@@ -294,6 +306,11 @@ impl Engine {
         let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
         let me = self.me();
         (me.state, me.clock, me.due, me.expired) = (State::Parked, now, due, false);
+        if self.os.sleeping {
+            self.me().state = State::Yielded;
+            self.cpus[cpu as usize].yielded += 1;
+            return self.leave(cpu, now);
+        }
         self.set_mode(cpu, Mode::Spinning, now);
         if !self.cpus[cpu as usize].ready.is_empty() {
             self.wanted(cpu, now);
@@ -320,7 +337,8 @@ impl Engine {
         thread.due = 0;
         let cpu = thread.cpu as usize;
         self.cpus[cpu].yielded -= 1;
-        self.ready(task, now, self.os.switch);
+        let latency = if self.os.sleeping { self.os.wakeup } else { self.os.switch };
+        self.ready(task, now, latency);
         let c = &self.cpus[cpu];
         if c.current == NONE && c.yielded == 0 {
             self.set_mode(cpu as u32, Mode::Idle, now);

@@ -17,6 +17,7 @@ use crate::compare::Figures;
 use crate::device::{Card, Counted};
 use crate::ledger::Ledger;
 use crate::machine::{Machine, Picos, Topology};
+use crate::one_by_one::OneByOne;
 use crate::os::CpuUse;
 use crate::scenario::setup::{Completions, Pool, Setup, Steering};
 use crate::workload::{self, Done};
@@ -114,6 +115,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
     world.kernel(setup.kernel);
+    world.sleeping_locks(setup.sleeping_locks);
     if !setup.workload.is_pinned() {
         world.rehome(REHOME);
     }
@@ -253,7 +255,6 @@ fn build(
     let affinity: Vec<usize> = (0..usize::from(txqs)).collect();
     let inline = setup.device.completions == Completions::Inline;
     let mut builder = Builder::<Sim>::new(Box::new(card))
-        .qdisc(&setup.path.qdisc)
         .default_qdisc(&setup.path.default_qdisc)
         .discipline(&setup.path.discipline)
         .tx_queue_len(setup.path.txqueuelen)
@@ -265,6 +266,10 @@ fn build(
         .watchdog_timeo(None)
         .contention(record)
         .xmit_times(record);
+    builder = match setup.path.one_by_one {
+        true => builder.custom_qdisc(OneByOne::new(setup.path.txqueuelen)),
+        false => builder.qdisc(&setup.path.qdisc),
+    };
     if !setup.device.bql {
         builder = builder.bql(None);
     }

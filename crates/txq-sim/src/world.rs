@@ -124,6 +124,11 @@ impl World {
         self.engine.os.kernel = kernel;
     }
 
+    /// Whether who waits for a lock, or for any other word, sleeps until it is written: the real-time kernel's locks.
+    pub fn sleeping_locks(&mut self, sleeping: bool) {
+        self.engine.os.sleeping = sleeping;
+    }
+
     /// How many CPUs there are.
     pub fn cpus(&self) -> u32 {
         self.engine.lines.topology().cpus()

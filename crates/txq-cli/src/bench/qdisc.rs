@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use txq::packet::PacketList;
 use txq::pool::{Cache, Pool, PoolConfig};
 use txq::qdisc::{Alone, Budget, Env};
+use txq::tc::{Handle, Words};
 
 use super::case::{Case, Key, Row, Sample};
 use super::dpdk::Sched;
@@ -31,18 +32,27 @@ enum By {
     Hash,
     /// The priority modulo 16.
     Priority,
+    /// The priority is the class: `1:1` and so on.
+    Class,
 }
+
+/// A class: the minor number of the one above, 0 for the qdisc, its own, and its words.
+type Class = (u16, u16, &'static str);
 
 /// A qdisc, and the flows that it is measured with.
 struct Subject {
     name: &'static str,
     text: fn(u64) -> String,
+    classes: fn(u64) -> Vec<Class>,
     by: By,
     flows: &'static [u64],
 }
 
 fn subjects() -> Vec<Subject> {
-    let subject = |name, text, by, flows| Subject { name, text, by, flows };
+    fn none(_: u64) -> Vec<Class> {
+        Vec::new()
+    }
+    let subject = |name, text, by, flows| Subject { name, text, classes: none, by, flows };
     let many = &[10, 64, 1024, 4096, 65_536, 1_000_000][..];
     vec![
         subject("pfifo", |_| "pfifo".into(), By::Priority, &[1]),
@@ -55,7 +65,25 @@ fn subjects() -> Vec<Subject> {
             By::Hash,
             &[10, 64, 1024, 4096],
         ),
+        subject("cake", |_| "cake unlimited memlimit 256mb".into(), By::Hash, &[10, 64, 1024]),
+        Subject {
+            classes: |flows| (1..=flows as u16).map(|class| (0, class, "")).collect(),
+            ..subject("drr", |_| "handle 1: drr".into(), By::Class, &[10, 64, 1024, 4096])
+        },
+        Subject { classes: htb, ..subject("htb", |_| "handle 1: htb".into(), By::Class, &[10, 64, 1024]) },
     ]
+}
+
+/// Leaves that are over their own rate and borrow, from 32 classes that borrow from one: three levels, none of which holds
+/// anything back.
+fn htb(leaves: u64) -> Vec<Class> {
+    const ROOT: u16 = 0xffff;
+    const INNER: u16 = 0xf000;
+    const BORROWS: &str = "rate 1mbit ceil 100gbit burst 1mb cburst 100mb";
+    let root = (0, ROOT, "rate 100gbit ceil 100gbit burst 100mb cburst 100mb");
+    let inner = (0..32).map(|n| (ROOT, INNER + n, BORROWS));
+    let leaves = (1..=leaves as u16).map(|n| (INNER + n % 32, n, BORROWS));
+    std::iter::once(root).chain(inner).chain(leaves).collect()
 }
 
 /// All configurations; with `--flows`, those numbers of flows for all.
@@ -67,8 +95,14 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
         for flows in plan.flows(subject.flows) {
             for batch in plan.batches(&[32]) {
                 let key = Key { qdisc: Some(subject.name.into()), ..key(flows, batch) };
-                let (text, by) = (subject.text, subject.by);
-                let run = Box::new(move |lab: &Lab, time| measure(lab, time, &text(flows), by, flows, batch));
+                let (text, classes, by) = (subject.text, subject.classes, subject.by);
+                let run = Box::new(move |lab: &Lab, time| {
+                    measure(
+                        lab,
+                        time,
+                        &Filled { text: text(flows), classes: classes(flows), by, flows, batch },
+                    )
+                });
                 cases.push(Case { key, run });
             }
         }
@@ -88,19 +122,29 @@ fn key(flows: u64, batch: u64) -> Key {
     Key { suite: super::QDISC, flows: Some(flows), batch, threads: 1, ..Key::default() }
 }
 
-fn measure(lab: &Lab, time: Duration, text: &str, by: By, flows: u64, batch: u64) -> anyhow::Result<Sample> {
+/// A qdisc, its classes, and what is queued there.
+struct Filled {
+    text: String,
+    classes: Vec<Class>,
+    by: By,
+    flows: u64,
+    batch: u64,
+}
+
+fn measure(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     // A thread of its own, as the main one must not stay on a CPU.
     let seen = std::thread::scope(|scope| {
         let work = scope.spawn(|| {
             pin_to(lab.cpu(0))?;
-            work(lab, time, text, by, flows, batch)
+            work(lab, time, filled)
         });
         super::rig::join(work)
     })?;
     Ok(seen)
 }
 
-fn work(lab: &Lab, time: Duration, text: &str, by: By, flows: u64, batch: u64) -> anyhow::Result<Sample> {
+fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
+    let &Filled { ref text, ref classes, by, flows, batch } = filled;
     let queued = (flows * EACH).max(batch * 4);
     let buffers = u32::try_from(queued)? + 64;
     let pool = Pool::new(&PoolConfig { buffers, room: LEN, headroom: 0, ..PoolConfig::default() })?;
@@ -112,13 +156,21 @@ fn work(lab: &Lab, time: Duration, text: &str, by: By, flows: u64, batch: u64) -
         match by {
             By::Hash => packet.set_hash((flow as u32 + 1).wrapping_mul(0x9e37_79b1) | 1),
             By::Priority => packet.set_priority((flow % 16) as u32),
+            By::Class => packet.set_priority(Handle::new(1, (flow + 1) as u16).0),
         }
         packets.push_back(packet);
     }
     let before = resident();
     // A device of the usual size, whose queues hold all that is to be queued.
     let env = Env { tx_queue_len: 1000 + buffers, mtu: 1514, txqs: 1, pacing_horizon: 0 };
-    let mut qdisc = Alone::new(text, &env).map_err(refused(text))?;
+    let mut qdisc: Alone = Alone::new(text, &env).map_err(refused(text))?;
+    qdisc.with(&mut cache, |qdisc, cx| {
+        let mut add = |&(parent, minor, words): &Class| match qdisc.classes() {
+            Some(all) => all.add(parent, minor, &mut Words::split(words), &env, cx),
+            None => Ok(()),
+        };
+        classes.iter().try_for_each(&mut add).map_err(refused(text))
+    })?;
     qdisc.enqueue(&mut packets, &mut cache);
     let memory = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
     turn(&mut qdisc, &mut cache, batch, Instant::now() + time / 8);

@@ -25,6 +25,9 @@ pub struct Setup {
     /// Whether it is the kernel itself that sends, from whose data plane nobody takes the CPU; else a program's threads do.
     #[serde(default)]
     pub kernel: bool,
+    /// Whether who waits for a lock sleeps, as in the real-time kernel.
+    #[serde(default)]
+    pub sleeping_locks: bool,
     /// The network card.
     pub device: Device,
     /// What is between the senders and the card.
@@ -96,6 +99,9 @@ pub struct Way {
     pub qdisc: String,
     /// The qdisc of each txq under mq, in tc's words.
     pub default_qdisc: String,
+    /// Whether the root qdisc is a fifo that gives one packet at a time, as all qdiscs did before Linux 3.18; `qdisc` says nothing
+    /// then.
+    pub one_by_one: bool,
     /// How concurrent senders reach a qdisc.
     pub discipline: String,
     /// Where memory goes that another CPU frees: `defer`, `keep` or `shared`.
@@ -113,6 +119,7 @@ impl Default for Way {
         Self {
             qdisc: "mq".into(),
             default_qdisc: "pfifo_fast".into(),
+            one_by_one: false,
             discipline: "spinlock".into(),
             pool: Pool::Defer,
             defer_max: txq::pool::DEFER_MAX,

@@ -47,8 +47,8 @@ pub(crate) struct Store<A: Arch> {
     pub(super) retries: Arc<Retries<A>>,
     /// The stock under [`FreeMode::Defer`]: a depot for each few neighbouring CPUs. Who finds its own empty takes from others.
     depots: Box<[Depot<A>]>,
-    /// The stock under the others.
-    locked: CachePadded<SpinLock<A, Locked>>,
+    /// The stock under the others, of each node. Who finds its own empty takes from others.
+    locked: Box<[CachePadded<SpinLock<A, Locked>>]>,
 }
 
 /// Batches, one below the other, as an allocator's list of slabs: under the lock no buffer is looked at but the first of each.
@@ -57,6 +57,10 @@ struct Locked {
     top: u32,
     /// As [`Depot::close`] does.
     closed: bool,
+}
+
+impl Locked {
+    const NEW: Self = Self { top: 0, closed: false };
 }
 
 impl<A: Arch> Store<A> {
@@ -75,7 +79,7 @@ impl<A: Arch> Store<A> {
             nodes: nodes.len().max(1),
             depots: (0..depots).map(|_| Depot::new(retries.clone())).collect(),
             retries,
-            locked: CachePadded::new(SpinLock::new(Locked { top: 0, closed: false })),
+            locked: (0..nodes.len().max(1)).map(|_| CachePadded::new(SpinLock::new(Locked::NEW))).collect(),
         }
     }
 
@@ -162,7 +166,7 @@ impl<A: Arch> Store<A> {
         {
             // SAFETY: a run's buffers are ours until they are in the stock; descriptors live as long as the pool.
             let (top, bottom) = unsafe { (top.as_ref(), self.heap(top)) };
-            let put = self.locked.with(|held| {
+            let put = self.locked[self.locked_here()].with(|held| {
                 let stock = held.data();
                 if !stock.closed {
                     bottom.below.store(stock.top, Relaxed);
@@ -225,7 +229,9 @@ impl<A: Arch> Store<A> {
     fn close(&self, closed: bool) {
         match self.mode {
             FreeMode::Defer => self.depots.iter().for_each(|depot| depot.close(closed)),
-            FreeMode::Shared | FreeMode::Keep => self.locked.with(|held| held.data().closed = closed),
+            FreeMode::Shared | FreeMode::Keep => {
+                self.locked.iter().for_each(|stock| stock.with(|held| held.data().closed = closed))
+            }
         }
     }
 
@@ -286,8 +292,23 @@ impl<A: Arch> Store<A> {
         }
     }
 
+    /// The stock of the node that runs the caller.
+    fn locked_here(&self) -> usize {
+        match self.locked.len() {
+            1 => 0,
+            _ => self.node_here(),
+        }
+    }
+
     fn take_locked(&self, slots: &[Slot<A>]) -> *mut Slot<A> {
-        self.locked.with(|held| {
+        let (before, from_here) = self.locked.split_at(self.locked_here());
+        let mut stocks = from_here.iter().chain(before);
+        let first = stocks.find_map(|stock| NonNull::new(Self::take_top(stock, slots)));
+        first.map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    fn take_top(stock: &SpinLock<A, Locked>, slots: &[Slot<A>]) -> *mut Slot<A> {
+        stock.with(|held| {
             let stock = held.data();
             let Some(first) = (stock.top as usize).checked_sub(1).and_then(|index| slots.get(index)) else {
                 return ptr::null_mut();
