@@ -52,7 +52,7 @@ pub struct Report {
     pub contention: ContentionReport,
     /// How long calls of xmit took, in nanoseconds.
     pub xmit: Log2,
-    /// Where the senders' time went, all together.
+    /// Where the senders' time went, all together, and that of the softirqs that run their queues on for them.
     pub senders: Ledger,
     /// Where the interrupts' time went, all together.
     pub interrupts: Ledger,
@@ -60,7 +60,7 @@ pub struct Report {
     pub interrupted: u32,
     /// What all CPUs did, in picoseconds.
     pub used: CpuUse,
-    /// Of all accesses: equal for equal points, always and everywhere.
+    /// Of all accesses: equal for equal points in equal builds, always and everywhere. The checks of debug builds access more.
     pub hash: u64,
     /// Accesses to lines, the warm-up's included.
     pub accesses: u64,
