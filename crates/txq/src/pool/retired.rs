@@ -1,5 +1,6 @@
 //! Buffers on their way home: no packets any more, not yet in anybody's stock.
 
+use std::mem;
 use std::ptr::{self, NonNull};
 
 use crate::arch::{Arch, CellApi};
@@ -59,6 +60,22 @@ impl<A: Arch> Run<A> {
         }
         self.tail = run.tail;
         self.len += run.len;
+    }
+
+    /// Takes the first `n` buffers off, or all if they are no more. `n` is not 0.
+    pub(super) fn split(&mut self, n: u32) -> Run<A> {
+        if self.len <= n {
+            return mem::replace(self, Run::new());
+        }
+        let (head, mut tail) = (self.head, self.head);
+        for _ in 0..n {
+            // SAFETY: the run owns its buffers, and there are more than `n`: each of these has a valid `next`.
+            let next = unsafe { (*self.head).next.with(|n| *n) };
+            tail = self.head;
+            self.head = next;
+        }
+        self.len -= n;
+        Run { head, tail, len: n }
     }
 
     /// Calls `f` with each buffer, which is the caller's from then on.

@@ -1,5 +1,6 @@
 //! The buffers that are in nobody's cache and in nobody's inbox, and the rule by which freed ones get anywhere.
 
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +25,7 @@ pub enum FreeMode {
     #[default]
     Defer,
     /// To one list under one lock, as if there were nothing but an allocator's slow path. A thread takes the lock once
-    /// for each list of packets that it frees, and once for each 32 buffers that it allocates.
+    /// for each 32 buffers that it frees at a time, and for each 32 that it allocates.
     Shared,
     /// Into the cache of the thread that frees, as Linux did before that commit. A full cache gives 32 buffers at a
     /// time to the list of [`FreeMode::Shared`], and an empty one takes as many from there.
@@ -48,19 +49,60 @@ pub(crate) struct Store<A: Arch> {
     /// The stock under [`FreeMode::Defer`]: a depot for each few neighbouring CPUs. Who finds its own empty takes from others.
     depots: Box<[Depot<A>]>,
     /// The stock under the others, of each node. Who finds its own empty takes from others.
-    locked: Box<[CachePadded<SpinLock<A, Locked>>]>,
+    locked: Box<[Stock<A>]>,
 }
 
-/// Batches, one below the other, as an allocator's list of slabs: under the lock no buffer is looked at but the first of each.
-struct Locked {
+/// A node's part of the stock.
+type Stock<A> = CachePadded<SpinLock<A, Locked<A>>>;
+
+/// Batches, one below the other, as an allocator's list of slabs: under the lock no buffer is looked at but the first and
+/// the last of each.
+struct Locked<A: Arch> {
     /// Index plus one of the first buffer of the top batch, 0 when there is none.
     top: u32,
+    /// What came in runs that are shorter than a batch, until it is one.
+    rest: Run<A>,
     /// As [`Depot::close`] does.
     closed: bool,
 }
 
-impl Locked {
-    const NEW: Self = Self { top: 0, closed: false };
+// SAFETY: `rest` owns its buffers, and so do the batches below `top`.
+unsafe impl<A: Arch> Send for Locked<A> {}
+
+impl<A: Arch> Locked<A> {
+    const fn new() -> Self {
+        Self { top: 0, rest: Run::new(), closed: false }
+    }
+
+    /// Takes a run of a batch's length at most, unless the stock is closed.
+    fn put(&mut self, run: &mut Run<A>, bulk: u32) -> bool {
+        if !self.closed {
+            let short = run.len() < bulk;
+            if short {
+                self.rest.append(mem::replace(run, Run::new()));
+            }
+            let batch = if short { &mut self.rest } else { run };
+            if batch.len() >= bulk {
+                // SAFETY: a run that is not empty begins with a buffer of its own; descriptors live as long as the pool.
+                let first = unsafe { &*batch.take() };
+                first.below.store(self.top, Relaxed);
+                self.top = first.index + 1;
+            }
+        }
+        !self.closed
+    }
+
+    /// A batch, or what there is of one: the first buffer, from which the others hang, up to a null.
+    fn take(&mut self, slots: &[Slot<A>]) -> *mut Slot<A> {
+        match (self.top as usize).checked_sub(1).and_then(|index| slots.get(index)) {
+            Some(first) => {
+                self.top = first.below.load(Relaxed);
+                ptr::from_ref(first).cast_mut()
+            }
+            None if self.rest.len() > 0 => self.rest.take(),
+            None => ptr::null_mut(),
+        }
+    }
 }
 
 impl<A: Arch> Store<A> {
@@ -79,7 +121,7 @@ impl<A: Arch> Store<A> {
             nodes: nodes.len().max(1),
             depots: (0..depots).map(|_| Depot::new(retries.clone())).collect(),
             retries,
-            locked: (0..nodes.len().max(1)).map(|_| CachePadded::new(SpinLock::new(Locked::NEW))).collect(),
+            locked: (0..nodes.len().max(1)).map(|_| CachePadded::new(SpinLock::new(Locked::new()))).collect(),
         }
     }
 
@@ -112,108 +154,60 @@ impl<A: Arch> Store<A> {
         self.node_of(A::cpu())
     }
 
-    /// The depot of the CPU that runs the caller. Who is on another CPU meanwhile uses it all the same.
+    /// The part of the stock for the CPU that runs the caller. Who is on another CPU meanwhile uses it all the same.
     #[inline]
-    fn depot_here(&self) -> usize {
-        match self.depots.len() {
-            1 => 0,
-            n => A::cpu() as usize / CPUS % n,
+    fn here(&self) -> usize {
+        match (self.mode, self.depots.len(), self.locked.len()) {
+            (FreeMode::Defer, 1, _) | (FreeMode::Shared | FreeMode::Keep, _, 1) => 0,
+            (FreeMode::Defer, n, _) => A::cpu() as usize / CPUS % n,
+            (FreeMode::Shared | FreeMode::Keep, ..) => self.node_here(),
         }
     }
 
-    /// Puts free buffers into the stock.
+    /// Puts free buffers into the stock, into all of its depots alike.
     pub(super) fn stock(&self, buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
         let (mut run, bulk) = (Run::new(), self.size.bulk());
-        let mut depot = 0;
+        let mut here = self.here();
         for slot in buffers {
             run.push(slot);
             if self.mode == FreeMode::Defer && run.len() as usize == bulk {
-                self.put_at(depot, &mut run);
-                depot = (depot + 1) % self.depots.len();
+                self.put_at(here, &mut run);
+                here = (here + 1) % self.depots.len();
             }
         }
-        if run.len() > 0 {
-            self.put_at(depot, &mut run);
-        }
+        self.put_at(here, &mut run);
     }
 
     /// Puts a run into the stock. Nothing of the pool is touched after its last buffer is there.
     pub(super) fn put(&self, run: &mut Run<A>) {
-        self.put_at(self.depot_here(), run);
+        self.put_at(self.here(), run);
     }
 
-    /// Puts a run into the stock, at one of the depots.
+    /// Puts a run into a part of the stock.
     fn put_at(&self, here: usize, run: &mut Run<A>) {
+        let bulk = self.size.bulk() as u32;
+        while run.len() > 0 {
+            let mut batch = run.split(bulk);
+            while batch.len() > 0 && !self.push(here, &mut batch, bulk) {
+                // SAFETY: a run's buffers are ours until they are in the stock; what is taken of it ends in null.
+                batch = unsafe { Run::of(self.park(batch.take())) };
+            }
+        }
+    }
+
+    /// Puts a batch into a part of the stock, unless it is closed.
+    #[inline]
+    fn push(&self, here: usize, batch: &mut Run<A>, bulk: u32) -> bool {
         if self.mode != FreeMode::Defer {
-            return self.put_locked(run);
+            return self.locked[here].with(|held| held.data().put(batch, bulk));
         }
-        let mut batch = run.take();
-        while !batch.is_null() {
-            // SAFETY: a run's buffers are ours until they are pushed, and end in null.
-            let rest = unsafe { self.cut(batch) };
-            // SAFETY: as above; descriptors live as long as the pool.
-            while !batch.is_null() && !self.depots[here].push(unsafe { &*batch }) {
-                // SAFETY: as above.
-                batch = unsafe { self.park(batch) };
-            }
-            batch = rest;
+        batch.link_to(ptr::null_mut());
+        // SAFETY: the first buffer of a run that is not empty; descriptors live as long as the pool.
+        let pushed = self.depots[here].push(unsafe { &*batch.head() });
+        if pushed {
+            batch.forget();
         }
-    }
-
-    fn put_locked(&self, run: &mut Run<A>) {
-        while run.len() > 0
-            && let Some(top) = NonNull::new(run.take())
-        {
-            // SAFETY: a run's buffers are ours until they are in the stock; descriptors live as long as the pool.
-            let (top, bottom) = unsafe { (top.as_ref(), self.heap(top)) };
-            let put = self.locked[self.locked_here()].with(|held| {
-                let stock = held.data();
-                if !stock.closed {
-                    bottom.below.store(stock.top, Relaxed);
-                    stock.top = top.index + 1;
-                }
-                !stock.closed
-            });
-            if put {
-                return;
-            }
-            // SAFETY: as above; the run ends in null again.
-            *run = unsafe { Run::of(self.park(self.join(top, bottom))) };
-        }
-    }
-
-    /// Cuts a run into batches, each the one below of the one before, and returns the first buffer of the last.
-    ///
-    /// # Safety
-    /// As for [`cut`](Self::cut).
-    unsafe fn heap<'s>(&self, first: NonNull<Slot<A>>) -> &'s Slot<A> {
-        let mut batch = first;
-        // SAFETY: the caller's promise.
-        while let Some(rest) = NonNull::new(unsafe { self.cut(batch.as_ptr()) }) {
-            // SAFETY: as above.
-            unsafe { batch.as_ref().below.store(rest.as_ref().index + 1, Relaxed) };
-            batch = rest;
-        }
-        // SAFETY: as above.
-        unsafe { batch.as_ref() }
-    }
-
-    /// Makes one run again of what [`heap`](Self::heap) has cut.
-    ///
-    /// # Safety
-    /// As for [`cut`](Self::cut), of all batches.
-    unsafe fn join(&self, top: &Slot<A>, bottom: &Slot<A>) -> *mut Slot<A> {
-        let slots = ptr::from_ref(top).wrapping_sub(top.index as usize);
-        let (mut whole, mut batch) = (Run::new(), ptr::from_ref(top));
-        loop {
-            // SAFETY: a batch's buffers are the caller's, and end in null.
-            whole.append(unsafe { Run::of(batch.cast_mut()) });
-            if ptr::eq(batch, bottom) {
-                return whole.take();
-            }
-            // SAFETY: all but the last have one below, in the same row of descriptors.
-            batch = unsafe { slots.add((*batch).below.load(Relaxed) as usize - 1) };
-        }
+        pushed
     }
 
     /// Parks what has to be, and returns the rest.
@@ -270,15 +264,11 @@ impl<A: Arch> Store<A> {
     /// `keep`.
     pub(super) fn take(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) {
         let (mut taken, bulk) = (0, self.size.bulk());
-        let here = self.depot_here();
+        let here = self.here();
         while taken < bulk {
             let mut slot = match self.mode {
-                FreeMode::Defer => {
-                    let (before, from_here) = self.depots.split_at(here);
-                    let first = from_here.iter().chain(before).find_map(|depot| depot.pop(slots));
-                    first.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
-                }
-                FreeMode::Shared | FreeMode::Keep => self.take_locked(slots),
+                FreeMode::Defer => self.pop(here, slots),
+                FreeMode::Shared | FreeMode::Keep => self.take_locked(here, slots),
             };
             if slot.is_null() {
                 return;
@@ -292,47 +282,18 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    /// The stock of the node that runs the caller.
-    fn locked_here(&self) -> usize {
-        match self.locked.len() {
-            1 => 0,
-            _ => self.node_here(),
-        }
+    /// A batch of this depot, or else of another.
+    fn pop(&self, here: usize, slots: &[Slot<A>]) -> *mut Slot<A> {
+        let (before, from_here) = self.depots.split_at(here);
+        let first = from_here.iter().chain(before).find_map(|depot| depot.pop(slots));
+        first.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
     }
 
-    fn take_locked(&self, slots: &[Slot<A>]) -> *mut Slot<A> {
-        let (before, from_here) = self.locked.split_at(self.locked_here());
-        let mut stocks = from_here.iter().chain(before);
-        let first = stocks.find_map(|stock| NonNull::new(Self::take_top(stock, slots)));
+    /// A batch of this node, or else of another.
+    fn take_locked(&self, here: usize, slots: &[Slot<A>]) -> *mut Slot<A> {
+        let (before, from_here) = self.locked.split_at(here);
+        let take = |stock: &Stock<A>| NonNull::new(stock.with(|held| held.data().take(slots)));
+        let first = from_here.iter().chain(before).find_map(take);
         first.map_or(ptr::null_mut(), NonNull::as_ptr)
-    }
-
-    fn take_top(stock: &SpinLock<A, Locked>, slots: &[Slot<A>]) -> *mut Slot<A> {
-        stock.with(|held| {
-            let stock = held.data();
-            let Some(first) = (stock.top as usize).checked_sub(1).and_then(|index| slots.get(index)) else {
-                return ptr::null_mut();
-            };
-            stock.top = first.below.load(Relaxed);
-            ptr::from_ref(first).cast_mut()
-        })
-    }
-
-    /// Cuts a list behind as many buffers as move at a time, and returns the rest.
-    ///
-    /// # Safety
-    /// The buffers from `first` on are the caller's, and the last one's `next` is null.
-    unsafe fn cut(&self, first: *mut Slot<A>) -> *mut Slot<A> {
-        let mut last = first;
-        for _ in 1..self.size.bulk() {
-            // SAFETY: the caller's promise.
-            let next = unsafe { (*last).next.with(|n| *n) };
-            if next.is_null() {
-                return next;
-            }
-            last = next;
-        }
-        // SAFETY: as above.
-        unsafe { (*last).next.with_mut(|n| ptr::replace(n, ptr::null_mut())) }
     }
 }

@@ -182,6 +182,48 @@ fn every_node_comes_home() {
     assert_quiet(&pool);
 }
 
+/// The stock has a part for each node, or for each few CPUs, and each buffer in it is there for all: also while the pool
+/// shrinks and grows again.
+#[test]
+fn the_parts_of_the_stock_are_one_stock() {
+    for free in MODES {
+        let nodes: Vec<CpuMask> = (0..3).map(|node| (node * 8..node * 8 + 8).collect()).collect();
+        let pool = with::<Native>(|c| (c.nodes, c.free, c.buffers) = (nodes, free, 512));
+        let mut sender = pool.cache("sender", 23);
+        let mut all = take(&mut sender, 512);
+        pool.cache("far", 0).free(&mut all);
+        assert_quiet(&pool);
+        let out = take(&mut sender, 100);
+        pool.resize(64).unwrap();
+        drop((out, sender));
+        assert_eq!((pool.buffers(), pool.parked()), (64, 448), "{free:?}");
+        assert_quiet(&pool);
+        pool.resize(512).unwrap();
+        assert_quiet(&pool);
+    }
+}
+
+/// What is freed packet by packet is a batch in the stock as what is freed together, and costs who takes it as little.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has weak exchanges fail at random, which are then counted twice")]
+fn single_packets_make_batches() {
+    let costs = [true, false].map(|singly| {
+        let pool = with::<Counting>(|c| (c.free, c.buffers) = (FreeMode::Shared, 4096));
+        let (mut sender, mut other) = (pool.cache("sender", 0), pool.cache("other", 0));
+        let mut out = take(&mut sender, 32);
+        while singly && let Some(packet) = out.pop_front() {
+            other.free(&mut PacketList::from_iter([packet]));
+        }
+        other.free(&mut out);
+        assert!(sender.stack.is_empty());
+        let (cost, packet) = operations(|| sender.alloc(8).unwrap());
+        assert_eq!(sender.stack.len(), 31);
+        drop(packet);
+        cost
+    });
+    assert_eq!(costs[0], costs[1]);
+}
+
 /// (T26) What is freed after its sender is gone is there for all at once.
 #[test]
 fn nobody_defers_to_a_sender_that_is_gone() {
