@@ -60,13 +60,23 @@ const TOUCHED: usize = 2;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sim;
 
-/// An access to memory whose users take turns.
+/// A load of memory whose users take turns.
 #[inline]
-fn cell(key: u64, kind: Kind) {
+fn load(key: u64) {
     let e = engine();
     if !e.is_null() {
         // SAFETY: the engine whose task calls.
-        unsafe { engine::access_cell(e, key, kind) };
+        unsafe { engine::load_cell(e, key) };
+    }
+}
+
+/// A store to such memory.
+#[inline]
+fn store(key: u64) {
+    let e = engine();
+    if !e.is_null() {
+        // SAFETY: the engine whose task calls.
+        unsafe { engine::store(e, key) };
     }
 }
 
@@ -81,12 +91,12 @@ impl<T> CellApi<T> for SimCell<T> {
     }
     #[inline]
     fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        cell(line(self), Kind::Load);
+        load(line(self));
         f(self.0.get())
     }
     #[inline]
     fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        cell(line(self), Kind::Store);
+        store(line(self));
         f(self.0.get())
     }
 }
@@ -174,7 +184,11 @@ impl Arch for Sim {
     type Event = Sleep;
 
     fn fence(_: Ordering) {
-        spend(|e| e.lines.hit(Kind::Rmw));
+        let e = engine();
+        if !e.is_null() {
+            // SAFETY: the engine whose task calls; the reference ends here.
+            unsafe { (*e).fence() };
+        }
     }
 
     fn cpu() -> CpuId {
@@ -253,12 +267,12 @@ impl Arch for Sim {
         if engine().is_null() {
             return;
         }
-        let kind = if how == Access::Read { Kind::Load } else { Kind::Store };
+        let access = if how == Access::Read { load } else { store };
         let from = std::ptr::from_ref(at).addr();
         for i in 0..size_of_val(at).div_ceil(64).min(TOUCHED) {
             let at = (from + 64 * i) as u64;
             // What does not begin with a line is counted as if it did: its lines are its own, whatever lies beside it.
-            cell(if from.is_multiple_of(64) { at >> 6 } else { 1 << 63 | at }, kind);
+            access(if from.is_multiple_of(64) { at >> 6 } else { 1 << 63 | at });
         }
     }
 }

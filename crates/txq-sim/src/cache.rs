@@ -10,8 +10,11 @@
 //! Until the next transfer begins, who has the line hits. Without that a compare-and-swap that fails would find its line
 //! gone when it tries again, for ever; real cores finish the second try first.
 //!
-//! What this leaves out: caches are as large as need be, nothing is prefetched, a store waits for its line (there is no
-//! store buffer), transfers of different lines do not get in each other's way, and two threads of a core do not slow each
+//! A store need not wait for its line (`stores.rs`), so that a CPU may have asked for some that it does not
+//! have yet. What it has written there it can read and write again.
+//!
+//! What this leaves out: caches are as large as need be, nothing is prefetched, a load waits for its line before anything
+//! else is done, transfers of different lines do not get in each other's way, and two threads of a core do not slow each
 //! other down.
 
 use crate::machine::{Access, Machine, Picos, picos};
@@ -49,7 +52,7 @@ struct Line {
     /// The CPU that has it, or will have it when all transfers are done, if it is exclusive.
     owner: u32,
     exclusive: bool,
-    /// Transfers that have not begun and end an exclusive possession: the tasks that asked for them.
+    /// Transfers that have not begun and end an exclusive possession.
     first: u32,
     last: u32,
     /// The tasks that wait for a write.
@@ -67,12 +70,13 @@ const FRESH: Line = Line {
     waits_last: NONE,
 };
 
-/// A task's transfer that ends another CPU's possession, as long as it has not begun. A task has one at a time.
+/// A transfer that ends another CPU's possession, as long as it has not begun.
 #[derive(Debug, Clone, Copy)]
 struct Transfer {
     /// Who has the line until then.
     from: u32,
     start: Picos,
+    /// The one after it; of one that is not in use, another such one.
     next: u32,
 }
 
@@ -103,6 +107,8 @@ pub(crate) struct Lines {
     sharers: Vec<u64>,
     words: usize,
     transfers: Vec<Transfer>,
+    /// The first of them that is not in use.
+    unused: u32,
     waits: Vec<Wait>,
     topology: Topology,
     costs: Costs,
@@ -119,6 +125,7 @@ impl Lines {
             sharers: Vec::new(),
             words: topology.cores().div_ceil(64) as usize,
             transfers: Vec::new(),
+            unused: NONE,
             waits: Vec::new(),
             topology,
             costs: Costs {
@@ -138,7 +145,6 @@ impl Lines {
 
     /// There is one more task.
     pub(crate) fn add_task(&mut self) {
-        self.transfers.push(Transfer { from: NONE, start: 0, next: NONE });
         self.waits.push(Wait { line: NONE, prev: NONE, next: NONE });
     }
 
@@ -172,12 +178,14 @@ impl Lines {
     pub(crate) fn settle(&mut self, line: u32, now: Picos) {
         let line = &mut self.lines[line as usize];
         while line.first != NONE && self.transfers[line.first as usize].start <= now {
-            line.first = self.transfers[line.first as usize].next;
+            let begun = &mut self.transfers[line.first as usize];
+            let next = std::mem::replace(&mut begun.next, self.unused);
+            self.unused = std::mem::replace(&mut line.first, next);
         }
     }
 
-    /// An access by a task on a CPU.
-    pub(crate) fn access(&mut self, index: u32, cpu: u32, task: u32, now: Picos, kind: Kind) -> Answer {
+    /// An access by a CPU.
+    pub(crate) fn access(&mut self, index: u32, cpu: u32, now: Picos, kind: Kind) -> Answer {
         self.settle(index, now);
         let line = self.lines[index as usize];
         // Who has it exclusively at this moment.
@@ -187,7 +195,9 @@ impl Lines {
             first => self.transfers[first as usize].from,
         };
         let extra = if kind == Kind::Rmw { self.costs.rmw } else { 0 };
-        if holder == cpu {
+        // What it has stored to before the line is there, it knows.
+        let asked = line.exclusive && line.owner == cpu && kind != Kind::Rmw;
+        if holder == cpu || asked {
             return Answer::Hit(self.hit(kind));
         }
         if holder != NONE && self.topology.distance(holder, cpu) == Distance::Core {
@@ -218,7 +228,7 @@ impl Lines {
             }
         };
         if line.exclusive && start > now {
-            self.queue(index, task, Transfer { from: line.owner, start, next: NONE });
+            self.queue(index, Transfer { from: line.owner, start, next: NONE });
         }
         // The way was measured with two CPUs that want the line all the time: the hold is a part of it.
         let held = line.exclusive && start > now;
@@ -245,14 +255,24 @@ impl Lines {
         line.exclusive = true;
     }
 
-    fn queue(&mut self, line: u32, task: u32, transfer: Transfer) {
-        self.transfers[task as usize] = transfer;
+    fn queue(&mut self, line: u32, transfer: Transfer) {
+        let at = match self.unused {
+            NONE => {
+                self.transfers.push(transfer);
+                self.transfers.len() as u32 - 1
+            }
+            unused => {
+                self.unused = self.transfers[unused as usize].next;
+                self.transfers[unused as usize] = transfer;
+                unused
+            }
+        };
         let line = &mut self.lines[line as usize];
         match line.first {
-            NONE => line.first = task,
-            _ => self.transfers[line.last as usize].next = task,
+            NONE => line.first = at,
+            _ => self.transfers[line.last as usize].next = at,
         }
-        line.last = task;
+        line.last = at;
     }
 
     fn set(&self, line: u32) -> &[u64] {

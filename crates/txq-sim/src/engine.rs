@@ -79,6 +79,8 @@ pub(crate) struct Engine {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) os: OsCosts,
     pub(crate) prices: PriceList,
+    /// Lines that a core can wait for while it goes on.
+    pub(crate) stores: u32,
     /// CPUs that no task has.
     pub(crate) idle: u32,
     /// Tasks that wait for a CPU.
@@ -113,6 +115,7 @@ impl Engine {
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             os: OsCosts::new(&machine.os),
             prices,
+            stores: machine.line.stores,
             idle: cpus,
             waiting: 0,
             random: seed,
@@ -152,9 +155,33 @@ impl Engine {
     /// An access is complete.
     #[inline]
     fn note(&mut self, line: u32) {
+        self.line = line;
         self.accesses += 1;
         let what = self.now ^ u64::from(line) << 44 ^ u64::from(self.current) << 24;
         self.hash = (self.hash.rotate_left(5) ^ what).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+
+    /// The task waits for lines until then.
+    #[inline]
+    fn spend_on_lines(&mut self, until: Picos) {
+        if until > self.now {
+            let time = until - self.now;
+            self.me().spent().lines += time;
+            self.now = until;
+        }
+    }
+
+    /// The task waits until its stores are done.
+    #[inline]
+    fn drain(&mut self) {
+        let done = self.me().stores.done();
+        self.spend_on_lines(done);
+    }
+
+    /// A full fence.
+    pub(crate) fn fence(&mut self) {
+        self.drain();
+        self.spend(self.lines.hit(Kind::Rmw));
     }
 
     pub(crate) fn me(&mut self) -> &mut Thread {
@@ -242,12 +269,16 @@ unsafe fn sync_slow(e: *mut Engine) {
 #[inline]
 pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     // SAFETY: as the caller promises.
-    unsafe { sync(e) };
+    unsafe {
+        if kind == Kind::Rmw {
+            (*e).drain();
+        }
+        sync(e);
+    }
     // SAFETY: the reference ends before the switch.
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
-    let (cpu, task) = (eng.cpu, eng.current);
-    match eng.lines.access(line, cpu, task, eng.now, kind) {
+    match eng.lines.access(line, eng.cpu, eng.now, kind) {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             let time = at - eng.now;
@@ -265,26 +296,54 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     }
     // SAFETY: as above.
     let eng = unsafe { &mut *e };
-    eng.line = line;
     eng.note(line);
 }
 
-/// An access to memory whose users take turns.
+/// A load of memory whose users take turns.
 ///
 /// # Safety
 /// As [`switch`].
 #[inline]
-pub(crate) unsafe fn access_cell(e: *mut Engine, key: u64, kind: Kind) {
+pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
     // SAFETY: the reference ends before `access`.
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
     if eng.lines.is_private(line, eng.cpu) {
-        let cost = eng.lines.hit(kind);
-        eng.spend(cost);
+        eng.spend(eng.lines.hit(Kind::Load));
         return eng.note(line);
     }
     // SAFETY: as the caller promises.
-    unsafe { access(e, key, kind) };
+    unsafe { access(e, key, Kind::Load) };
+}
+
+/// A store that the task does not wait for, if there is room for it.
+///
+/// # Safety
+/// As [`switch`].
+#[inline]
+pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
+    // SAFETY: the reference ends before `sync`.
+    let eng = unsafe { &mut *e };
+    let line = eng.lines.find(key);
+    let hit = eng.lines.hit(Kind::Store);
+    if eng.lines.is_private(line, eng.cpu) {
+        eng.spend(hit);
+        return eng.note(line);
+    }
+    // SAFETY: as the caller promises; a new reference, after the switches.
+    let eng = unsafe {
+        sync(e);
+        &mut *e
+    };
+    match eng.lines.access(line, eng.cpu, eng.now, Kind::Store) {
+        Answer::Hit(cost) => eng.spend(cost),
+        Answer::Miss(at) => {
+            eng.spend(hit);
+            let room = eng.me().stores.add(at);
+            eng.spend_on_lines(room);
+        }
+    }
+    eng.note(line);
 }
 
 /// The last access has written: who waits for the line looks again.

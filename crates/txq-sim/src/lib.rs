@@ -18,7 +18,7 @@
 //! # let text = r#"
 //! # name = "two sockets"
 //! # topology = { sockets = 2, dies = 1, complexes = 1, cores = 4, threads = 2 }
-//! # line = { hold = 20.0, read_gap = 8.0 }
+//! # line = { hold = 20.0, read_gap = 8.0, stores = 16 }
 //! # os = { clock = 20.0, switch = 1000.0, wake = 500.0, wakeup = 2000.0, slice = 3e6, spin = 1000.0 }
 //! # [access]
 //! # hit = 1.0
@@ -72,7 +72,7 @@
 //! # What it is not
 //!
 //! Not a check of memory orderings: values are sequentially consistent (the models in `txq-check` check them). Not a model of
-//! cycles: no caches that are too small, no bandwidth, no prefetching, no store buffers, no two threads that share a core's
+//! cycles: no caches that are too small, no bandwidth, no prefetching, no two threads that share a core's
 //! units. What it shows are ratios, and who waits where; how far a claim depends on a cost, one sees by changing the cost.
 //!
 //! # Rules for what runs in it
@@ -96,6 +96,7 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod sim;
+mod stores;
 pub mod sweep;
 #[cfg(test)]
 mod testing;

@@ -168,7 +168,7 @@ pub struct Access {
     pub other_memory: f64,
 }
 
-/// What a line does between accesses, in nanoseconds.
+/// What a line does between accesses, in nanoseconds, and how many a core can ask for.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
@@ -176,6 +176,8 @@ pub struct Line {
     pub hold: f64,
     /// Between two CPUs that read the same line.
     pub read_gap: f64,
+    /// Lines that a core can wait for while it goes on, because it only writes to them: its line fill buffers.
+    pub stores: u32,
 }
 
 /// What the operating system's work costs, in nanoseconds.

@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::ledger::{Ledger, Phase, Spent};
 use crate::machine::{self, Picos, picos};
 use crate::queue::Target;
+use crate::stores::Stores;
 
 mod account;
 mod place;
@@ -101,6 +102,7 @@ pub(crate) struct Thread {
     /// It ends because its world does.
     pub(crate) unwinds: bool,
     pub(crate) random: u64,
+    pub(crate) stores: Stores,
     /// Driver calls that it is inside of. In a box, for its address must last.
     pub(crate) in_driver: Box<Cell<u32>>,
     pub(crate) yielder: *const Yielder<(), ()>,
@@ -113,7 +115,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    pub(crate) fn new(name: String, pinned: Option<u32>, cpu: u32, seed: u64) -> Self {
+    pub(crate) fn new(name: String, pinned: Option<u32>, cpu: u32, seed: u64, stores: Stores) -> Self {
         Self {
             name,
             pinned,
@@ -126,6 +128,7 @@ impl Thread {
             expired: false,
             unwinds: false,
             random: seed,
+            stores,
             in_driver: Box::default(),
             yielder: std::ptr::null(),
             busy: 0,

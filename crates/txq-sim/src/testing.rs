@@ -18,7 +18,7 @@ pub(crate) fn machine() -> Machine {
             memory: 90.0,
             other_memory: 140.0,
         },
-        line: Line { hold: 20.0, read_gap: 8.0 },
+        line: Line { hold: 20.0, read_gap: 8.0, stores: 0 },
         os: Os { clock: 20.0, switch: 1000.0, wake: 500.0, wakeup: 3000.0, slice: 1_000_000.0, spin: 1000.0 },
     }
 }

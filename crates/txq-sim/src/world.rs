@@ -14,6 +14,7 @@ use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
 use crate::prices::{PriceList, Prices};
 use crate::queue::{Event, Target};
+use crate::stores::Stores;
 
 /// Bytes of a task's stack; memory only where it is used.
 const STACK: usize = 256 * 1024;
@@ -148,7 +149,7 @@ impl World {
         let seed = random(&mut eng.random);
         let cpu = task.cpu.or(task.at).unwrap_or((seed % u64::from(cpus)) as u32);
         eng.lines.add_task();
-        let mut thread = Thread::new(task.name, task.cpu, cpu, seed);
+        let mut thread = Thread::new(task.name, task.cpu, cpu, seed, Stores::new(eng.stores));
         thread.urgent = task.urgent;
         thread.due = eng.put(task.start, Target::Task(id));
         eng.tasks.push(thread);

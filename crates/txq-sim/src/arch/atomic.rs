@@ -30,6 +30,39 @@ pub(super) fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
     }
 }
 
+/// A store, whose task goes on at once if nothing that it has written before must be seen by who sees it.
+#[inline]
+fn store(key: u64, order: Ordering, f: impl FnOnce()) {
+    let e = engine();
+    if e.is_null() || order != Ordering::Relaxed {
+        return access(key, Kind::Store, f);
+    }
+    // SAFETY: as in `access`.
+    unsafe {
+        engine::store(e, key);
+        f();
+        engine::written(e);
+    }
+}
+
+/// A compare-and-exchange `f`, which writes nothing when the value is another.
+#[inline]
+fn exchange<T>(key: u64, f: impl FnOnce() -> Result<T, T>) -> Result<T, T> {
+    let e = engine();
+    if e.is_null() {
+        return f();
+    }
+    // SAFETY: as in `access`.
+    unsafe {
+        engine::access(e, key, Kind::Rmw);
+        let result = f();
+        if result.is_ok() {
+            engine::written(e);
+        }
+        result
+    }
+}
+
 /// Waits by `look`, which loads and judges; `None` is for when the deadline, if there is one, has passed.
 fn wait<T>(spin: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let e = engine();
@@ -64,19 +97,7 @@ macro_rules! atomic {
         impl $name {
             #[inline]
             fn exchange(&self, current: $int, new: $int) -> Result<$int, $int> {
-                let e = engine();
-                if e.is_null() {
-                    return self.0.compare_exchange(current, new, SeqCst, SeqCst);
-                }
-                // SAFETY: the engine whose task calls.
-                unsafe {
-                    engine::access(e, line(self), Kind::Rmw);
-                    let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
-                    if result.is_ok() {
-                        engine::written(e);
-                    }
-                    result
-                }
+                exchange(line(self), || self.0.compare_exchange(current, new, SeqCst, SeqCst))
             }
         }
 
@@ -89,8 +110,8 @@ macro_rules! atomic {
                 access(line(self), Kind::Load, || self.0.load(SeqCst))
             }
             #[inline]
-            fn store(&self, value: $int, _: Ordering) {
-                access(line(self), Kind::Store, || self.0.store(value, SeqCst));
+            fn store(&self, value: $int, order: Ordering) {
+                store(line(self), order, || self.0.store(value, SeqCst));
             }
             #[inline]
             fn swap(&self, value: $int, _: Ordering) -> $int {
@@ -150,19 +171,7 @@ pub struct Ptr<T>(atomic::AtomicPtr<T>);
 impl<T> Ptr<T> {
     #[inline]
     fn exchange(&self, current: *mut T, new: *mut T) -> Result<*mut T, *mut T> {
-        let e = engine();
-        if e.is_null() {
-            return self.0.compare_exchange(current, new, SeqCst, SeqCst);
-        }
-        // SAFETY: the engine whose task calls.
-        unsafe {
-            engine::access(e, line(self), Kind::Rmw);
-            let result = self.0.compare_exchange(current, new, SeqCst, SeqCst);
-            if result.is_ok() {
-                engine::written(e);
-            }
-            result
-        }
+        exchange(line(self), || self.0.compare_exchange(current, new, SeqCst, SeqCst))
     }
 }
 
@@ -175,8 +184,8 @@ impl<T: 'static> AtomicPtr<T> for Ptr<T> {
         access(line(self), Kind::Load, || self.0.load(SeqCst))
     }
     #[inline]
-    fn store(&self, ptr: *mut T, _: Ordering) {
-        access(line(self), Kind::Store, || self.0.store(ptr, SeqCst));
+    fn store(&self, ptr: *mut T, order: Ordering) {
+        store(line(self), order, || self.0.store(ptr, SeqCst));
     }
     #[inline]
     fn swap(&self, ptr: *mut T, _: Ordering) -> *mut T {

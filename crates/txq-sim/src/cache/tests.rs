@@ -17,7 +17,7 @@ impl Bench {
 
     /// An access by the CPU's own task.
     fn at(&mut self, now: Picos, cpu: u32, kind: Kind) -> Answer {
-        self.lines.access(self.line, cpu, cpu, now * 1000, kind)
+        self.lines.access(self.line, cpu, now * 1000, kind)
     }
 }
 

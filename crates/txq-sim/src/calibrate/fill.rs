@@ -95,7 +95,8 @@ pub(super) fn machine(
     };
     let hold = filling.set("line.hold", hold);
     let read_gap = filling.or_filled("line.read_gap", other.line.read_gap);
-    let line = Line { hold, read_gap };
+    filling.notes.insert("line.stores", format!("not measured; that of {}", fill.0));
+    let line = Line { hold, read_gap, stores: other.line.stores };
 
     let doublings = topology.cpus().clamp(1, SLICE.1).ilog2();
     let slice = SLICE.0 * f64::from(1 + doublings);

@@ -47,6 +47,7 @@ impl Calibrated {
         ];
         self.table(&mut text, &access);
         self.table(&mut text, &[("line.hold", l.hold), ("line.read_gap", l.read_gap)]);
+        let _ = writeln!(text, "stores = {} # {}", l.stores, self.note("line.stores"));
         let os = [
             ("os.clock", o.clock),
             ("os.switch", o.switch),
@@ -66,10 +67,13 @@ impl Calibrated {
             if index == 0 {
                 let _ = writeln!(text, "\n[{table}]");
             }
-            let note = self.notes.get(field).map(String::as_str).unwrap_or("not said");
-            // A comment ends with its line, whatever a file was called that is named in it.
-            let note = note.replace(char::is_control, "?");
-            let _ = writeln!(text, "{name} = {value:?} # {note}");
+            let _ = writeln!(text, "{name} = {value:?} # {}", self.note(field));
         }
+    }
+
+    /// A comment on a field. It ends with its line, whatever a file was called that is named in it.
+    fn note(&self, field: &str) -> String {
+        let note = self.notes.get(field).map(String::as_str).unwrap_or("not said");
+        note.replace(char::is_control, "?")
     }
 }

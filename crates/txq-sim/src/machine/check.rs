@@ -8,6 +8,8 @@ use super::{Machine, MachineError};
 /// The most CPUs of a machine.
 pub const MAX_CPUS: u32 = 4096;
 
+/// The most lines that a core can wait for while it goes on.
+const MAX_STORES: u32 = 256;
 /// The least time of what a program can do again and again: a picosecond, so that time goes on.
 const LEAST: f64 = 0.001;
 /// The longest time of an access: 0.1 ms.
@@ -44,6 +46,10 @@ impl Machine {
                 t.sockets, t.dies, t.complexes, t.cores, t.threads
             );
             return wrong("topology.sockets", t.sockets.into(), remedy);
+        }
+        if self.line.stores > MAX_STORES {
+            let remedy = format!("use a whole number from 0 to {MAX_STORES}");
+            return wrong("line.stores", self.line.stores.into(), remedy);
         }
         for (field, value, low, high) in self.times() {
             // A NaN is in no range.

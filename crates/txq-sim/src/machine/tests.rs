@@ -23,6 +23,7 @@ other_memory = 200
 [line]
 hold = 20
 read_gap = 8
+stores = 16
 [os]
 clock = 20
 switch = 1100
@@ -124,6 +125,7 @@ fn times_have_bounds() {
         ("memory = 120", "memory = nan", format!("access.memory = NaN: {access}")),
         ("memory = 120", "memory = inf", format!("access.memory = inf: {access}")),
         ("other_socket = 197", "other_socket = 1e9", format!("access.other_socket = 1000000000: {access}")),
+        ("stores = 16", "stores = 300", "line.stores = 300: use a whole number from 0 to 256".into()),
         ("hold = 20", "hold = -0.1", "line.hold = -0.1: use 0 to 100000 ns".into()),
         ("clock = 20", "clock = 0", "os.clock = 0: use 0.001 to 10000000000 ns".into()),
         ("slice = 3000000", "slice = 3", "os.slice = 3: use 1000 to 10000000000 ns".into()),

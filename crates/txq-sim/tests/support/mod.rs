@@ -36,7 +36,7 @@ pub(crate) fn machine() -> Machine {
             memory: 90.0,
             other_memory: 150.0,
         },
-        line: Line { hold: 20.0, read_gap: 8.0 },
+        line: Line { hold: 20.0, read_gap: 8.0, stores: 16 },
         os: Os { clock: 20.0, switch: 1000.0, wake: 500.0, wakeup: 2000.0, slice: 3_000_000.0, spin: 1000.0 },
     }
 }
