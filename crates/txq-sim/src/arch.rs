@@ -7,14 +7,17 @@
 //! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value is another.
 
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
-use txq::arch::{Access, Arch, CellApi, CpuId, Event, Nanos, Work};
+use txq::arch::{Arch, CellApi, CpuId, Event, Memory, Nanos, Work};
 
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
+use crate::footprint::Footprint;
 use crate::ledger::Phase;
 use crate::machine::Picos;
+use crate::workload::flow_of;
 
 mod atomic;
 
@@ -53,8 +56,6 @@ pub(crate) fn end(now: Picos) {
 
 /// What `relax` waits for: natively a short sleep.
 const RELAX: Nanos = 50_000;
-/// Lines of an object that a touch stands for at most: of a large one not all are used at a time.
-const TOUCHED: usize = 2;
 
 /// The machine that is simulated.
 #[derive(Debug, Clone, Copy, Default)]
@@ -263,16 +264,73 @@ impl Arch for Sim {
     }
 
     #[inline]
-    fn touch<T: ?Sized>(at: &T, how: Access) {
-        if engine().is_null() {
+    fn touch<T: ?Sized>(at: &T, what: Memory) {
+        let e = engine();
+        if !e.is_null() {
+            // Lines of its own, as many as the scenario says, whatever lies beside it.
+            let first = 1 << 63 | std::ptr::from_ref(at).addr() as u64;
+            // SAFETY: the engine whose task calls.
+            unsafe {
+                let lines = u64::from((*e).footprint.of(what));
+                engine::update(e, first..first + lines);
+            }
+        }
+    }
+
+    #[inline]
+    fn classify<'p, T: ?Sized>(qdisc: &T, frames: impl Iterator<Item = &'p [u8]>) {
+        let e = engine();
+        if e.is_null() {
             return;
         }
-        let access = if how == Access::Read { load } else { store };
-        let from = std::ptr::from_ref(at).addr();
-        for i in 0..size_of_val(at).div_ceil(64).min(TOUCHED) {
-            let at = (from + 64 * i) as u64;
-            // What does not begin with a line is counted as if it did: its lines are its own, whatever lies beside it.
-            access(if from.is_multiple_of(64) { at >> 6 } else { 1 << 63 | at });
+        // SAFETY: the engine whose task calls.
+        let Footprint { flow: of_flow, sender, .. } = unsafe { (*e).footprint };
+        if of_flow == 0 && sender == 0 {
+            return;
+        }
+        let qdisc = (std::ptr::from_ref(qdisc).addr() as u64) << 14;
+        for flow in frames.filter_map(flow_of).map(u64::from) {
+            // SAFETY: as above. One after the other: the flow is found by what the sender is.
+            unsafe {
+                engine::read(e, sender_lines(flow, sender));
+                let first = 1 << 63 | qdisc | flow << 4;
+                engine::update(e, first..first + u64::from(of_flow));
+            }
+        }
+    }
+}
+
+/// Lines of a sender that its packets' qdisc reads.
+fn sender_lines(flow: u64, lines: u32) -> Range<u64> {
+    let first = 1 << 62 | flow << 4;
+    first..first + u64::from(lines)
+}
+
+/// A sender has written a packet's bytes, and notes that it is on its way.
+pub(crate) fn write_packet(packet: &[u8], flow: u32) {
+    let e = engine();
+    if !e.is_null() {
+        let first = line(packet.as_ptr());
+        // SAFETY: the engine whose task calls.
+        unsafe {
+            for key in first..first + packet.len().div_ceil(64) as u64 {
+                engine::store(e, key);
+            }
+            let lines = (*e).footprint.sender;
+            engine::update(e, sender_lines(flow.into(), lines));
+        }
+    }
+}
+
+/// A driver reads of a packet what the queue layer did not.
+pub(crate) fn read_packet(packet: &[u8]) {
+    let e = engine();
+    if !e.is_null() {
+        let first = line(packet.as_ptr());
+        // SAFETY: the engine whose task calls.
+        unsafe {
+            let lines = u64::from((*e).footprint.packet);
+            engine::read(e, first..first + lines);
         }
     }
 }

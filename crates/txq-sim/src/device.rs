@@ -13,6 +13,8 @@ use txq::arch::{Arch, Nanos};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::{Packet, PacketList};
 
+use crate::arch::read_packet;
+
 /// What a packet takes on an Ethernet wire beside itself, in bytes: preamble 8, frame check sequence 4, gap 12.
 const WIRE: u64 = 24;
 /// Picoseconds in a nanosecond.
@@ -145,6 +147,7 @@ impl<A: Arch> Transmit<A> for Tx<A> {
                 batch.push_front(packet);
                 return Status::Busy { retry: None };
             }
+            read_packet(packet.data());
             let at = self.done_at(&packet, now);
             self.ring.lock().push_back((packet, at));
         }

@@ -14,10 +14,12 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::ops::Range;
 
 use corosensei::Yielder;
 
 use crate::cache::{Answer, Kind, Lines, NONE};
+use crate::footprint::Footprint;
 use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
@@ -81,6 +83,7 @@ pub(crate) struct Engine {
     pub(crate) prices: PriceList,
     /// Lines that a core can wait for while it goes on.
     pub(crate) stores: u32,
+    pub(crate) footprint: Footprint,
     /// CPUs that no task has.
     pub(crate) idle: u32,
     /// Tasks that wait for a CPU.
@@ -116,6 +119,7 @@ impl Engine {
             os: OsCosts::new(&machine.os),
             prices,
             stores: machine.line.stores,
+            footprint: Footprint::default(),
             idle: cpus,
             waiting: 0,
             random: seed,
@@ -314,6 +318,42 @@ pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
     }
     // SAFETY: as the caller promises.
     unsafe { access(e, key, Kind::Load) };
+}
+
+/// Loads of plain memory that is used in turns: addresses that are known at once, so that the lines come at the same time.
+///
+/// # Safety
+/// As [`switch`].
+#[inline]
+pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
+    // SAFETY: as the caller promises; a new reference, after the switches.
+    let eng = unsafe {
+        sync(e);
+        &mut *e
+    };
+    let mut until = eng.now;
+    for key in keys {
+        let line = eng.lines.find(key);
+        match eng.lines.access(line, eng.cpu, eng.now, Kind::Load) {
+            Answer::Hit(cost) => eng.spend(cost),
+            Answer::Miss(at) => until = until.max(at),
+        }
+        eng.note(line);
+    }
+    eng.spend_on_lines(until);
+}
+
+/// The same, and then stores to them.
+///
+/// # Safety
+/// As [`switch`].
+#[inline]
+pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        read(e, keys.clone());
+        keys.for_each(|key| store(e, key));
+    }
 }
 
 /// A store that the task does not wait for, if there is room for it.

@@ -66,7 +66,7 @@
 //! | a wait: nothing but time; the CPU spins | `engine.rs`, `os.rs` |
 //! | a sleep, a wake-up, a time slice, a move to another CPU | `os.rs`, by [`machine::Os`] |
 //! | plain code: its price by kind of work | [`Prices`], where `txq` calls [`Arch::spend`](txq::arch::Arch::spend) |
-//! | plain memory: the lines of a queue's state, of a packet's bytes | where `txq` calls [`Arch::touch`](txq::arch::Arch::touch) |
+//! | plain memory: the lines of a queue, a qdisc, a ring: [`Footprint`](footprint::Footprint) | where `txq` calls [`Arch::touch`](txq::arch::Arch::touch) |
 //! | a task's own work | [`sim::work`] |
 //!
 //! # What it is not
@@ -86,6 +86,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod device;
 mod engine;
+pub mod footprint;
 pub mod ledger;
 pub mod machine;
 mod one_by_one;

@@ -114,6 +114,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?;
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
+    world.footprint(setup.lines);
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
     if !setup.workload.is_pinned() {

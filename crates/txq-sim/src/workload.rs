@@ -12,7 +12,7 @@ use std::rc::Rc;
 use txq::packet::PacketList;
 use txq::{NetDev, Sender};
 
-use crate::arch::Sim;
+use crate::arch::{Sim, write_packet};
 use crate::machine::Picos;
 use crate::scenario::setup::{Device, Setup, Workload};
 use crate::sim;
@@ -155,6 +155,7 @@ fn send(sender: &mut Sender<Sim>, flow: u32, bytes: usize) -> bool {
     let header = frame(flow);
     let n = header.len().min(data.len());
     data[..n].copy_from_slice(&header[..n]);
+    write_packet(data, flow);
     // What becomes of it is counted where it happens.
     let _verdict = sender.xmit(packet);
     true
@@ -176,7 +177,7 @@ fn frame(flow: u32) -> [u8; 42] {
 }
 
 /// The flow of a frame.
-fn flow_of(frame: &[u8]) -> Option<u32> {
+pub(crate) fn flow_of(frame: &[u8]) -> Option<u32> {
     let address = frame.get(26..30)?;
     Some(u32::from_be_bytes(address.try_into().ok()?) & 0x00FF_FFFF)
 }

@@ -9,6 +9,7 @@ use corosensei::{Coroutine, Yielder};
 
 use crate::arch;
 use crate::engine::{Ended, Engine, Entered, engine, finish, random};
+use crate::footprint::Footprint;
 use crate::ledger::Ledger;
 use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
@@ -107,6 +108,11 @@ impl World {
     /// What plain code costs.
     pub fn prices(&mut self, prices: &Prices) {
         self.engine.prices = PriceList::new(prices);
+    }
+
+    /// How many lines the data plane's plain state has.
+    pub fn footprint(&mut self, footprint: Footprint) {
+        self.engine.footprint = footprint;
     }
 
     /// What CPUs and tasks do before a time does not count.

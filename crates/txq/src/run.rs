@@ -8,7 +8,7 @@
 
 use std::mem;
 
-use crate::arch::{Access, Arch, Nanos, Work};
+use crate::arch::{Arch, Memory, Nanos, Work};
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::{Root, Shared};
@@ -129,6 +129,7 @@ fn admit<A: Arch>(
     }
     A::spend(Work::Enqueue(n as usize));
     core.touch_qdisc();
+    core.touch_flows(batch);
     let mut in_qdisc = InQdisc { core, batch, back: Back::ToQdisc };
     let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;
     let mut qcx = cx.for_qdisc(counters);
@@ -171,7 +172,7 @@ pub(crate) fn turn<A: Arch>(
     let unwound = Unwound { dev: cx.dev, root: root.index };
     // Dropped before `unwound`: the worker must not come while it still has the queue.
     let mut owner = owner;
-    A::touch(owner.core(), Access::Write);
+    A::touch(owner.core(), Memory::Queue);
     let mut quota = QUOTA.max(share);
     let mut verdict = None;
     let mut end = None;
@@ -289,7 +290,7 @@ fn run_batch<A: Arch>(
         mem::forget(in_driver);
         return Going::Gone;
     }
-    A::touch(owner.core(), Access::Write);
+    A::touch(owner.core(), Memory::Queue);
     owner.core().returned(root, driven, cx)
 }
 

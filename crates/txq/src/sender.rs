@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Access, Arch, Atomic, CpuId, Nanos, Native, Work};
+use crate::arch::{Arch, Atomic, CpuId, Nanos, Native, Work};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::netdev::{Rule, Sampling, Shared};
@@ -126,7 +126,6 @@ impl<A: Arch> Sender<A> {
     pub fn packet(&mut self, bytes: &[u8]) -> Result<Packet<A>, AllocError> {
         let mut packet = self.cache.alloc(bytes.len())?;
         packet.data_mut().copy_from_slice(bytes);
-        A::touch(packet.data(), Access::Write);
         Ok(packet)
     }
 

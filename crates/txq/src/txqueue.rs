@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Access, Arch, Atomic, Nanos, Work};
+use crate::arch::{Arch, Atomic, Memory, Nanos, Work};
 use crate::bql::{self, Attr, BqlConfig, BqlError, BqlState};
 use crate::ctx::Ctx;
 use crate::driver::{Complete, DriverQueue, Status, Transmit, TxCx};
@@ -251,7 +251,7 @@ impl<A: Arch> TxQueue<A> {
             });
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
             A::spend(Work::Drive(batch.len()));
-            A::touch(&*side.driver, Access::Write);
+            A::touch(&*side.driver, Memory::Driver);
             status = InDriver::<A>::enter(|| side.driver.start_xmit(batch, &mut tx));
             if !rest.is_empty() {
                 batch.append(&mut rest);

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use toml::Table;
 
+use crate::footprint::{Footprint, MOST};
 use crate::prices::Prices;
 
 /// One point of a scenario. Times are in the units that their names say; nanoseconds where nothing is said.
@@ -40,6 +41,9 @@ pub struct Setup {
     /// What the plain work on a packet costs.
     #[serde(default)]
     pub prices: Prices,
+    /// How many lines its plain state has.
+    #[serde(default)]
+    pub lines: Footprint,
 }
 
 fn one() -> u64 {
@@ -228,6 +232,9 @@ impl Setup {
         within("device.coalesce_us", self.device.coalesce_us, 0.0, 100_000.0)?;
         for (name, price) in self.prices.all() {
             within(&format!("prices.{name}"), price, 0.0, 1e6)?;
+        }
+        for (name, lines) in self.lines.all() {
+            within(&format!("lines.{name}"), lines.into(), 0.0, MOST.into())?;
         }
         let many = |name: &str, value: u32| within(&format!("workload.{name}"), value.into(), 1.0, 16_384.0);
         let bytes = |value: u32| within("workload.bytes", value.into(), 14.0, 1514.0);

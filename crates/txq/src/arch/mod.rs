@@ -62,10 +62,14 @@ pub trait Arch: Sized + Send + Sync + 'static {
     /// Plain work of the data plane, for which only a simulator knows a price.
     #[inline(always)]
     fn spend(_what: Work) {}
-    /// Plain memory that the caller reads or writes, and that another CPU may have written last. Only a simulator has its
-    /// lines moved.
+    /// Plain memory that the caller is about to read and write, and that another CPU may have written last. Only a simulator
+    /// has its lines moved.
     #[inline(always)]
-    fn touch<T: ?Sized>(_at: &T, _how: Access) {}
+    fn touch<T: ?Sized>(_at: &T, _what: Memory) {}
+    /// A qdisc is about to put packets to their flows: what it keeps of a flow is memory of that kind, and so is what it reads
+    /// of who sent the packet.
+    #[inline(always)]
+    fn classify<'p, T: ?Sized>(_qdisc: &T, _frames: impl Iterator<Item = &'p [u8]>) {}
 }
 
 /// What the data plane does in plain code. The numbers are of packets.
@@ -87,13 +91,15 @@ pub enum Work {
     Reap(usize),
 }
 
-/// How memory is touched.
+/// Plain memory that goes from CPU to CPU with the lock, or the turn, that it is used under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// It is read.
-    Read,
-    /// It is written, and perhaps read.
-    Write,
+pub enum Memory {
+    /// What a queue is, its qdisc apart.
+    Queue,
+    /// A qdisc.
+    Qdisc,
+    /// A driver's side of a ring.
+    Driver,
 }
 
 /// An atomic integer, with the methods and orderings of `std::sync::atomic`.

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::arch::{Access, Arch, Work};
+use crate::arch::{Arch, Memory, Work};
 use crate::ctx::Ctx;
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::Root;
@@ -249,7 +249,15 @@ impl<A: Arch> Core<A> {
     #[inline(always)]
     pub(super) fn touch_qdisc(&self) {
         if let Some(qdisc) = &self.qdisc {
-            A::touch(&**qdisc, Access::Write);
+            A::touch(&**qdisc, Memory::Qdisc);
+        }
+    }
+
+    /// The qdisc is about to take packets.
+    #[inline(always)]
+    pub(super) fn touch_flows(&self, batch: &PacketList<A>) {
+        if let Some(qdisc) = &self.qdisc {
+            A::classify(&**qdisc, batch.iter().map(|packet| packet.data()));
         }
     }
 

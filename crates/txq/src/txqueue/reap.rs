@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::{DoneSide, REAP, Standstill, TxQueue, TxTimeout, Watchdog};
-use crate::arch::{Access, Arch, Atomic, Nanos, Work};
+use crate::arch::{Arch, Atomic, Memory, Nanos, Work};
 use crate::bql;
 use crate::ctx::Ctx;
 use crate::driver::Clock;
@@ -70,7 +70,7 @@ impl<A: Arch> TxQueue<A> {
         let next = self.done.try_with_at(Site::Reap, |held| {
             let DoneSide { driver, bql, to_completion, .. } = held.data();
             let polled = Polled { txq: self, dev: cx.dev, bql: bql.as_mut(), done: &mut done };
-            A::touch(&**driver, Access::Write);
+            A::touch(&**driver, Memory::Driver);
             let next = driver.poll(REAP, polled.done, &mut cx.clock);
             A::spend(Work::Reap(polled.done.len()));
             if polled.done.stamped() {
