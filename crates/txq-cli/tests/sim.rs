@@ -250,6 +250,8 @@ fn explain_accounts_for_all_of_the_time() {
     for part in [
         "\nbefore: ",
         "\n  private work ",
+        "\nsoftirqs ",
+        "\ninterrupts ",
         "\n  asleep, or without a CPU ",
         "\n  idle ",
         "\nCPUs: ",
@@ -271,6 +273,14 @@ fn explain_accounts_for_all_of_the_time() {
         // Six senders; what was begun before the time that is measured, or ends after it, counts where it ends.
         assert!((1_100_000_000..=1_300_000_000).contains(&all), "{all} ps in {line}");
         assert!(line["bottleneck"].as_str().is_some_and(|sentence| sentence.ends_with('.')), "{line}");
+        for side in ["senders_ps", "softirqs_ps", "interrupts_ps"] {
+            let private = &line[side]["private_work"]["work"];
+            assert_eq!(
+                private.as_u64().is_some_and(|ps| ps > 1_000_000),
+                side == "senders_ps",
+                "{side}: {line}"
+            );
+        }
         let cpus: u64 =
             line["cpus_ps"].as_object().unwrap().values().map(|time| time.as_u64().unwrap()).sum();
         assert_eq!(cpus, 32 * 200_000_000, "{line}");

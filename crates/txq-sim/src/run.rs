@@ -52,8 +52,10 @@ pub struct Report {
     pub contention: ContentionReport,
     /// How long calls of xmit took, in nanoseconds.
     pub xmit: Log2,
-    /// Where the senders' time went, all together, and that of the softirqs that run their queues on for them.
+    /// Where the senders' time went, all together.
     pub senders: Ledger,
+    /// Where the time of the softirqs went that run queues on for senders, all together. There is one for each txq.
+    pub softirqs: Ledger,
     /// Where the interrupts' time went, all together.
     pub interrupts: Ledger,
     /// How many interrupts' tasks there are.
@@ -74,6 +76,7 @@ struct Reading {
     used: CpuUse,
     switches: u64,
     senders: Ledger,
+    softirqs: Ledger,
     interrupts: Ledger,
     done: u64,
 }
@@ -175,6 +178,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
         contention,
         xmit: minus(&after.xmit, &before.xmit),
         senders: after.senders.since(&before.senders),
+        softirqs: after.softirqs.since(&before.softirqs),
         interrupts: after.interrupts.since(&before.interrupts),
         interrupted: device.txqs.into(),
         used: CpuUse {
@@ -204,9 +208,13 @@ fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: 
         used.spinning += cpu.spinning;
         used.idle += cpu.idle;
     }
-    let (mut senders, mut interrupts) = (Ledger::default(), Ledger::default());
+    let [mut senders, mut softirqs, mut interrupts] = [Ledger::default(); 3];
     for (name, ledger) in world.ledgers() {
-        let of = if name.starts_with("irq") { &mut interrupts } else { &mut senders };
+        let of = match name.split(' ').next() {
+            Some("irq") => &mut interrupts,
+            Some("softirq") => &mut softirqs,
+            _ => &mut senders,
+        };
         of.add(&ledger);
     }
     let switches = world.switches();
@@ -216,6 +224,7 @@ fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: 
         used,
         switches,
         senders,
+        softirqs,
         interrupts,
         done: done.get(),
     }

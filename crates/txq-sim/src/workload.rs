@@ -48,7 +48,7 @@ impl Workload {
     }
 
     /// Tasks that send.
-    pub(crate) fn senders(&self) -> u32 {
+    pub fn senders(&self) -> u32 {
         match *self {
             Self::UdpStream { senders, .. } => senders,
             Self::TcpRr { pairs, .. } => pairs,

@@ -95,7 +95,7 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
         _ => format!(": its holder keeps it {}", Human(stats.hold.mean())),
     };
     let both = |of: fn(&Ledger, Phase) -> u64| {
-        let ledgers = [&report.senders, &report.interrupts];
+        let ledgers = [&report.senders, &report.softirqs, &report.interrupts];
         let queue = [Phase::Enqueue, Phase::Dequeue];
         ledgers.iter().flat_map(|ledger| queue.map(|phase| of(ledger, phase))).sum::<u64>()
     };
