@@ -7,6 +7,7 @@
 //! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value is another.
 
 use std::cell::{Cell, UnsafeCell};
+use std::fmt::Display;
 use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
 use txq::arch::{Access, Arch, CellApi, CpuId, Event, Nanos, Work};
@@ -14,6 +15,7 @@ use txq::arch::{Access, Arch, CellApi, CpuId, Event, Nanos, Work};
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
 use crate::ledger::Phase;
+use crate::lines;
 use crate::machine::Picos;
 
 mod atomic;
@@ -246,6 +248,10 @@ impl Arch for Sim {
                 eng.spend(eng.prices.of(what));
             }
         }
+    }
+
+    fn name<T: ?Sized>(at: &T, what: impl Display) {
+        lines::name(at, what);
     }
 
     #[inline]

@@ -18,6 +18,7 @@ use std::cell::Cell;
 use corosensei::Yielder;
 
 use crate::cache::{Answer, Kind, Lines, NONE};
+use crate::lines::Watch;
 use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
@@ -90,6 +91,8 @@ pub(crate) struct Engine {
     pub(crate) ending: bool,
     /// What a task has panicked with.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
+    /// What each line costs, if that is asked for.
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 impl Engine {
@@ -119,6 +122,7 @@ impl Engine {
             counting: true,
             ending: false,
             panic: None,
+            watch: None,
         }
     }
 
@@ -247,7 +251,11 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
     let (cpu, task) = (eng.cpu, eng.current);
-    match eng.lines.access(line, cpu, task, eng.now, kind) {
+    let answer = eng.lines.access(line, cpu, task, eng.now, kind);
+    if eng.watch.is_some() {
+        eng.watch_access(key, line, answer);
+    }
+    match answer {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             let time = at - eng.now;
@@ -280,6 +288,9 @@ pub(crate) unsafe fn access_cell(e: *mut Engine, key: u64, kind: Kind) {
     let line = eng.lines.find(key);
     if eng.lines.is_private(line, eng.cpu) {
         let cost = eng.lines.hit(kind);
+        if eng.watch.is_some() {
+            eng.watch_access(key, line, Answer::Hit(cost));
+        }
         eng.spend(cost);
         return eng.note(line);
     }
@@ -327,6 +338,9 @@ pub(crate) unsafe fn park(e: *mut Engine, deadline: Option<Picos>) -> bool {
     let eng = unsafe { &mut *e };
     let time = eng.now - began;
     eng.me().spent().waits += time;
+    if eng.watch.is_some() {
+        eng.watch_wait(line, time);
+    }
     eng.me().expired
 }
 

@@ -87,6 +87,7 @@ pub mod compare;
 pub mod device;
 mod engine;
 pub mod ledger;
+pub mod lines;
 pub mod machine;
 mod one_by_one;
 mod os;

@@ -16,6 +16,7 @@ use crate::arch::Sim;
 use crate::compare::Figures;
 use crate::device::{Card, Counted};
 use crate::ledger::Ledger;
+use crate::lines::LineUse;
 use crate::machine::{Machine, Picos, Topology};
 use crate::one_by_one::OneByOne;
 use crate::os::CpuUse;
@@ -62,6 +63,8 @@ pub struct Report {
     pub interrupted: u32,
     /// What all CPUs did, in picoseconds.
     pub used: CpuUse,
+    /// What cache lines cost, the most expensive ones first, if that was [asked for](explain).
+    pub lines: Vec<LineUse>,
     /// Of all accesses: equal for equal points in equal builds, always and everywhere. The checks of debug builds access more.
     pub hash: u64,
     /// Accesses to lines, the warm-up's included.
@@ -90,8 +93,32 @@ struct Reading {
 /// # Panics
 /// As [`measure`].
 pub fn run(setup: &Setup) -> Result<Report, RunError> {
-    let recorded = once(setup, true)?;
-    let plain = once(setup, false)?;
+    twice(setup, Look::Not)
+}
+
+/// As [`run`], and counts what cache lines cost, which takes more time but changes nothing.
+///
+/// # Errors
+/// As [`measure`].
+///
+/// # Panics
+/// As [`measure`].
+pub fn explain(setup: &Setup) -> Result<Report, RunError> {
+    twice(setup, Look::AtLines)
+}
+
+/// What is looked at beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Not,
+    /// Who waits for whom: the data plane records it.
+    AtWaits,
+    AtLines,
+}
+
+fn twice(setup: &Setup, look: Look) -> Result<Report, RunError> {
+    let recorded = once(setup, Look::AtWaits)?;
+    let plain = once(setup, look)?;
     let mut figures = recorded.figures;
     let by_record = |name: &str| figures::BY_RECORD.iter().any(|prefix| name.starts_with(prefix));
     figures.retain(|name, _| by_record(name));
@@ -109,16 +136,19 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
 /// # Panics
 /// When packets were lost: the data plane has an error then.
 pub fn measure(setup: &Setup) -> Result<Report, RunError> {
-    once(setup, false)
+    once(setup, Look::Not)
 }
 
-fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
+fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?;
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
+    if look == Look::AtLines {
+        world.name_lines();
+    }
     if !setup.workload.is_pinned() {
         world.rehome(REHOME);
     }
@@ -132,7 +162,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     // Whoever answers is made before the device, which talks to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
-    let dev = Rc::new(build(setup, card, &machine.topology, record).map_err(|e| failed(&e))?);
+    let dev = Rc::new(build(setup, card, &machine.topology, look == Look::AtWaits).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
         // A queue is run on by whatever CPU has time, as a softirq is by the CPU that raised it.
         let task = Task { name: format!("softirq {txq}"), urgent: setup.kernel, ..Task::default() };
@@ -153,12 +183,16 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     let end = begin + (setup.milliseconds * MS) as Picos;
     world.advance(begin);
     let before = read(&mut world, &dev, &sent, &done, begin);
+    if look == Look::AtLines {
+        world.watch_lines(begin);
+    }
     let mut runnable = 0;
     for sample in 1..=SAMPLES {
         world.advance(begin + (end - begin) * sample / SAMPLES);
         runnable += world.runnable();
     }
     let after = read(&mut world, &dev, &sent, &done, end);
+    let lines = world.line_uses(end);
     let outcome = world.run(end);
     if let Some(task) = outcome.stuck.first() {
         return Err(RunError(format!(
@@ -186,6 +220,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
             spinning: after.used.spinning - before.used.spinning,
             idle: after.used.idle - before.used.idle,
         },
+        lines,
         hash: outcome.hash,
         accesses: outcome.accesses,
     };

@@ -2,6 +2,7 @@
 
 mod bottleneck;
 mod budget;
+mod lines;
 
 use std::fmt::Write;
 
@@ -28,7 +29,7 @@ const AWAY: &str = "asleep, or without a CPU";
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let scenario = Scenario::open(&args.what.scenario)?;
     let jobs = Job::all(&scenario, &args.points, &args.what.set)?;
-    let points = points::run(jobs, &args.what.host)?;
+    let points = points::run_by(jobs, &args.what.host, txq_sim::run::explain)?;
     let text = match args.json {
         true => points.iter().map(|point| line(point).to_string() + "\n").collect(),
         false => text(&scenario, &points, args),
@@ -43,6 +44,7 @@ fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String
         let (mpps, hash) = (number(budget.mpps), point.hash());
         let _ = writeln!(text, "\n{}: {mpps} Mpps, hash {hash}; nanoseconds a packet\n", point.name);
         text += &table(point, &budget);
+        text = text + "\n" + &lines::table(point, &budget);
         let _ = writeln!(text, "\n{}", bottleneck::sentence(point, &budget));
     }
     if let [first, second] = points {
@@ -156,6 +158,7 @@ fn line(point: &Point<'_>) -> Value {
         "senders_away_ps": left,
         "softirqs_ps": run::ledger(&report.softirqs),
         "interrupts_ps": run::ledger(&report.interrupts),
+        "lines": report.lines,
         "cpus_ps": { "busy": report.used.busy, "spinning": report.used.spinning, "idle": report.used.idle },
         "bottleneck": bottleneck::sentence(point, &budget),
     })

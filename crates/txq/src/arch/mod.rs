@@ -13,6 +13,7 @@ mod native;
 
 pub use native::{Native, NativeCell, NativeEvent};
 
+use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 
@@ -66,6 +67,10 @@ pub trait Arch: Sized + Send + Sync + 'static {
     /// lines moved.
     #[inline(always)]
     fn touch<T: ?Sized>(_at: &T, _how: Access) {}
+    /// Says what lies somewhere, for a simulator's report of what each cache line costs. Of two that overlap the smaller one
+    /// counts. A part is named once, where it has come to stay, and never on a packet's way.
+    #[inline(always)]
+    fn name<T: ?Sized>(_at: &T, _what: impl Display) {}
 }
 
 /// What the data plane does in plain code. The numbers are of packets.

@@ -37,8 +37,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
-use crate::enqueue::Discipline;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::{DRIVEN, Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
@@ -297,5 +297,11 @@ impl<A: Arch> Discipline<A> for Llist<A> {
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.root);
+    }
+
+    fn name_lines(&self) {
+        A::name(&self.defer, "llist head");
+        self.root.name_lines(ROOT_LOCK, QUEUE);
+        A::name(&self.driven, DRIVEN);
     }
 }

@@ -1,6 +1,5 @@
 //! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or CPUs
-//! spin for one; the
-//! completion CPUs are busy; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
+//! spin for one; a cache line is on its way all of the time; the completion CPUs are busy; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
 
 use txq::sync::contention::Lock;
 use txq_sim::ledger::{Ledger, Phase};
@@ -8,6 +7,7 @@ use txq_sim::scenario::setup::Workload;
 
 use super::super::points::Point;
 use super::budget::{Budget, percent, share};
+use super::lines;
 use crate::span::Human;
 
 /// Shares of the time from which something is what holds the rest up.
@@ -17,6 +17,7 @@ const SPINNING: f64 = 0.5;
 const INTERRUPTS: f64 = 0.9;
 const CPUS: f64 = 0.97;
 const ASLEEP: f64 = 0.4;
+const LINE: f64 = 0.9;
 /// What an Ethernet frame takes on the wire beside itself, in bits.
 const WIRE: f64 = 24.0 * 8.0;
 
@@ -39,16 +40,24 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
         let part = percent(report.used.spinning, all);
         return waiting(point, budget, &format!("CPUs spin {part} of their time"));
     }
+    if let Some((line, of)) = lines::saturated(report, LINE) {
+        let each = of.transfers as f64 / budget.packets.max(1.0);
+        return format!(
+            "One cache line never rests: {line} is on its way {:.1} % of the time, {each:.1} times a packet.",
+            100.0 * of.busiest
+        );
+    }
     if share(interrupts.total(), budget.interrupts_whole) >= INTERRUPTS {
         let most = largest(&report.interrupts);
         let spent = report.interrupts.of(most);
         let of = |time| percent(time, budget.interrupts_whole);
         return format!(
-            "The completion CPUs have no time left: {} of it is {}, {} lines that come from elsewhere and {} waits.",
+            "The completion CPUs have no time left: {} of it is {}, {} lines that come from elsewhere and {} waits{}.",
             of(spent.total()),
             phrase(most, "interrupts' own work"),
             of(spent.lines),
-            of(spent.waits)
+            of(spent.waits),
+            lines::mostly(report)
         );
     }
     let most = largest(&report.senders);
@@ -67,12 +76,13 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
             (percent(away, budget.senders_whole), percent(interrupts.total(), budget.interrupts_whole));
         return format!("Senders sleep {away} of their time until {until}; completion CPUs are busy {busy}.");
     }
-    let (part, lines) = (report.senders.of(most).total(), report.senders.of(most).lines);
+    let spent = report.senders.of(most);
     let of = |time| percent(time, budget.senders_whole);
     format!(
-        "Senders are busy: {} of their time is {own}, {} lines that come from elsewhere.",
-        of(part),
-        of(lines)
+        "Senders are busy: {} of their time is {own}, {} lines that come from elsewhere{}.",
+        of(spent.total()),
+        of(spent.lines),
+        lines::mostly(report)
     )
 }
 
@@ -81,7 +91,8 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     let report = &point.report;
     let most = Phase::ALL.into_iter().max_by_key(|&phase| report.senders.of(phase).waits);
     if let Some(phase @ (Phase::Alloc | Phase::Free)) = most {
-        return format!("{who}, most of it for the memory pool's lists: {}.", phase.name());
+        let what = lines::waited(report).unwrap_or_else(|| "the memory pool's lists".into());
+        return format!("{who}, most of it for {what}: {}.", phase.name());
     }
     let contention = point.contention();
     let locks = Lock::ALL.map(|lock| (lock, contention.of_lock(lock)));
