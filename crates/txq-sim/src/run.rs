@@ -21,7 +21,7 @@ use crate::machine::{Machine, Picos, Topology};
 use crate::one_by_one::OneByOne;
 use crate::os::CpuUse;
 use crate::scenario::setup::{Completions, Pool, Setup, Steering};
-use crate::workload::{self, Done};
+use crate::workload::{self, Done, Load};
 use crate::world::{Task, World};
 
 /// Picoseconds in a millisecond.
@@ -82,6 +82,7 @@ struct Reading {
     softirqs: Ledger,
     interrupts: Ledger,
     done: u64,
+    late: (u64, Picos),
 }
 
 /// Runs a point, twice: as it is for what it does, and with recording for who waits for whom. Recording is not free, as it is
@@ -141,6 +142,7 @@ pub fn measure(setup: &Setup) -> Result<Report, RunError> {
 
 fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
+    let load = Load::of(setup).map_err(|e| failed(&e))?;
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?;
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
@@ -162,7 +164,8 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     // Whoever answers is made before the device, which talks to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
-    let dev = Rc::new(build(setup, card, &machine.topology, look == Look::AtWaits).map_err(|e| failed(&e))?);
+    let dev =
+        Rc::new(build(setup, &load, card, &machine.topology, look == Look::AtWaits).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
         // A queue is run on by whatever CPU has time, as a softirq is by the CPU that raised it.
         let task = Task { name: format!("softirq {txq}"), urgent: setup.kernel, ..Task::default() };
@@ -178,7 +181,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     if let Some(answers) = answers {
         answers.spawn(&mut world);
     }
-    workload::spawn(setup, &mut world, &dev, &done);
+    workload::spawn(setup, &load, &mut world, &dev, &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
     world.advance(begin);
@@ -230,6 +233,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         lost,
         switches: after.switches - before.switches,
         done: after.done - before.done,
+        late: (after.late.0 - before.late.0, after.late.1 - before.late.1),
         runnable: runnable as f64 / SAMPLES as f64,
     };
     report.figures = figures::of(&report, &counts);
@@ -262,6 +266,7 @@ fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: 
         softirqs,
         interrupts,
         done: done.get(),
+        late: done.late(),
     }
 }
 
@@ -278,6 +283,7 @@ fn minus(after: &Log2, before: &Log2) -> Log2 {
 /// The device, on the card.
 fn build(
     setup: &Setup,
+    load: &Load,
     card: Card,
     topology: &Topology,
     record: bool,
@@ -286,7 +292,7 @@ fn build(
     let pool = PoolConfig {
         name: "sim".into(),
         buffers: setup.workload.buffers(&setup.device),
-        room: setup.workload.bytes() as usize,
+        room: load.room as usize,
         free: match setup.path.pool {
             Pool::Defer => FreeMode::Defer,
             Pool::Keep => FreeMode::Keep,

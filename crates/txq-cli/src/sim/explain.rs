@@ -44,7 +44,8 @@ fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String
         let (mpps, hash) = (number(budget.mpps), point.hash());
         let _ = writeln!(text, "\n{}: {mpps} Mpps, hash {hash}; nanoseconds a packet\n", point.name);
         text += &table(point, &budget);
-        text = text + "\n" + &lines::table(point, &budget);
+        text = text + "\ncache lines; accesses, transfers and nanoseconds are a packet's\n\n";
+        text += &lines::table(point, &budget);
         let _ = writeln!(text, "\n{}", bottleneck::sentence(point, &budget));
     }
     if let [first, second] = points {

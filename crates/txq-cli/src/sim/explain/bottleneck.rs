@@ -1,7 +1,8 @@
 //! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or CPUs
-//! spin for one; a cache line is on its way all of the time; the completion CPUs are busy; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
+//! spin for one; a cache line is on its way all of the time; the completion CPUs are busy, or the softirqs; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
 
 use txq::sync::contention::Lock;
+use txq_sim::Picos;
 use txq_sim::ledger::{Ledger, Phase};
 use txq_sim::scenario::setup::Workload;
 
@@ -15,6 +16,7 @@ const LINK: f64 = 0.97;
 const WAITS: f64 = 0.25;
 const SPINNING: f64 = 0.5;
 const INTERRUPTS: f64 = 0.9;
+const SOFTIRQS: f64 = 0.9;
 const CPUS: f64 = 0.97;
 const ASLEEP: f64 = 0.4;
 const LINE: f64 = 0.9;
@@ -48,17 +50,13 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
         );
     }
     if share(interrupts.total(), budget.interrupts_whole) >= INTERRUPTS {
-        let most = largest(&report.interrupts);
-        let spent = report.interrupts.of(most);
-        let of = |time| percent(time, budget.interrupts_whole);
-        return format!(
-            "The completion CPUs have no time left: {} of it is {}, {} lines that come from elsewhere and {} waits{}.",
-            of(spent.total()),
-            phrase(most, "interrupts' own work"),
-            of(spent.lines),
-            of(spent.waits),
-            lines::mostly(report)
-        );
+        let of = spent_all(&report.interrupts, budget.interrupts_whole, "interrupts' own work");
+        return format!("The completion CPUs have no time left: {of}{}.", lines::mostly(report));
+    }
+    if share(report.softirqs.total().total(), budget.softirqs_whole) >= SOFTIRQS {
+        let of = spent_all(&report.softirqs, budget.softirqs_whole, "softirqs' own work");
+        let who = "The softirqs, which run the queues on for senders, have no time left";
+        return format!("{who}: {of}{}.", lines::mostly(report));
     }
     let most = largest(&report.senders);
     let own = phrase(most, "senders' private work");
@@ -70,6 +68,7 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     if share(away, budget.senders_whole) >= ASLEEP {
         let until = match point.setup.workload {
             Workload::TcpRr { .. } => "an answer comes or a CPU is theirs",
+            Workload::Trace { speed, .. } if speed > 0.0 => "the next packet of the capture is due",
             _ => "packets that are on their way are done",
         };
         let (away, busy) =
@@ -121,6 +120,20 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
         _ => String::new(),
     };
     format!("{who}, most of it for the {}{held}{under}.", lock.name())
+}
+
+/// What most of somebody's time is, all of which is taken.
+fn spent_all(ledger: &Ledger, whole: Picos, own: &'static str) -> String {
+    let most = largest(ledger);
+    let spent = ledger.of(most);
+    let of = |time| percent(time, whole);
+    format!(
+        "{} of it is {}, {} lines that come from elsewhere and {} waits",
+        of(spent.total()),
+        phrase(most, own),
+        of(spent.lines),
+        of(spent.waits)
+    )
 }
 
 /// The phase that takes most.
