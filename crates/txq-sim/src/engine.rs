@@ -91,7 +91,6 @@ pub(crate) struct Engine {
     pub(crate) ending: bool,
     /// What a task has panicked with.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
-    /// What each line costs, if that is asked for.
     pub(crate) watch: Option<Box<Watch>>,
 }
 

@@ -55,12 +55,14 @@ type Uses = [Use; Phase::ALL.len()];
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     kind: Kind,
+    /// It was used since the counting began.
+    counts: bool,
     /// When its last transfer ends, and how long there was one.
     until: Picos,
     busy: Picos,
 }
 
-const UNSEEN: Seen = Seen { kind: Kind::NONE, until: 0, busy: 0 };
+const UNSEEN: Seen = Seen { kind: Kind::NONE, counts: false, until: 0, busy: 0 };
 
 /// What is counted.
 pub(crate) struct Watch {
@@ -74,7 +76,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Counts from now on.
+    /// Counts from a time on.
     fn new(names: Names, tasks: usize, from: Picos) -> Self {
         let uses = vec![Uses::default(); names.kinds()];
         Self { names, from, uses, lines: Vec::new(), last: vec![Kind::NONE; tasks] }
@@ -104,7 +106,7 @@ impl Watch {
     fn report(&self, now: Picos) -> Vec<LineUse> {
         let time = now.saturating_sub(self.from).max(1) as f64;
         let mut lines = vec![(0_u64, 0); self.uses.len()];
-        for seen in self.lines.iter().filter(|seen| seen.kind != Kind::NONE) {
+        for seen in self.lines.iter().filter(|seen| seen.counts) {
             let (count, busy) = &mut lines[seen.kind.index()];
             (*count, *busy) = (*count + 1, seen.busy.max(*busy));
         }
@@ -141,9 +143,9 @@ impl Watch {
 }
 
 impl Engine {
-    /// Counts lines from `now` on, by the names that were given.
-    pub(crate) fn watch_lines(&mut self, now: Picos) {
-        self.watch = Some(Box::new(Watch::new(names::take(), self.tasks.len(), now)));
+    /// Counts lines from a time on, by the names that were given until now.
+    pub(crate) fn watch_lines(&mut self, from: Picos) {
+        self.watch = Some(Box::new(Watch::new(names::take(), self.tasks.len(), from)));
     }
 
     /// What was counted until `now`.
@@ -158,8 +160,14 @@ impl Engine {
         let (now, task) = (self.now, self.current);
         let phase = self.tasks[task as usize].phase;
         let Some(watch) = &mut self.watch else { return };
+        let counts = now >= watch.from;
         let seen = watch.seen(key, line, phase);
         let kind = seen.kind;
+        if !counts {
+            watch.whose(kind, task);
+            return;
+        }
+        seen.counts = true;
         let mut time = 0;
         if let Answer::Miss(at) = answer {
             time = at.saturating_sub(now);
@@ -177,12 +185,12 @@ impl Engine {
     #[cold]
     #[inline(never)]
     pub(crate) fn watch_wait(&mut self, line: u32, time: Picos) {
-        let task = self.current;
+        let (now, task) = (self.now, self.current);
         let phase = self.tasks[task as usize].phase;
-        let Some(watch) = &mut self.watch else { return };
-        // A wait that began before the counting is of a line that was not seen yet.
-        let kind = watch.lines.get(line as usize).map_or(Kind::NONE, |seen| seen.kind);
-        let kind = if kind == Kind::NONE { Kind::unnamed(phase) } else { watch.whose(kind, task) };
+        let Some(watch) = self.watch.as_mut().filter(|watch| now >= watch.from) else { return };
+        // The task has just looked at it.
+        let kind = watch.lines.get(line as usize).map_or(Kind::unnamed(phase), |seen| seen.kind);
+        let kind = watch.whose(kind, task);
         watch.uses[kind.index()][phase as usize].waits += time;
     }
 }

@@ -184,11 +184,11 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     workload::spawn(setup, &load, &mut world, &dev, &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
-    world.advance(begin);
-    let before = read(&mut world, &dev, &sent, &done, begin);
     if look == Look::AtLines {
         world.watch_lines(begin);
     }
+    world.advance(begin);
+    let before = read(&mut world, &dev, &sent, &done, begin);
     let mut runnable = 0;
     for sample in 1..=SAMPLES {
         world.advance(begin + (end - begin) * sample / SAMPLES);

@@ -256,9 +256,9 @@ impl World {
         lines::ask();
     }
 
-    /// Counts what each cache line costs, from `now` on, where the world stands. It takes time, but none of the world's.
-    pub fn watch_lines(&mut self, now: Picos) {
-        self.engine.watch_lines(now);
+    /// Counts what each cache line costs from a time on: before anything runs. It takes time, but none of the world's.
+    pub fn watch_lines(&mut self, from: Picos) {
+        self.engine.watch_lines(from);
     }
 
     /// What cache lines cost until `now`, by what lies on them, the most expensive ones first. Empty if nobody
