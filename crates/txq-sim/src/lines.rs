@@ -133,7 +133,8 @@ impl Watch {
                     transfers: all.transfers,
                     time: all.time,
                     waits: all.waits,
-                    busiest: busy as f64 / time,
+                    // A transfer may end after the time.
+                    busiest: (busy as f64 / time).min(1.0),
                 }
             })
             .collect();

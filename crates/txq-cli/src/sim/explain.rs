@@ -44,7 +44,7 @@ fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String
         let (mpps, hash) = (number(budget.mpps), point.hash());
         let _ = writeln!(text, "\n{}: {mpps} Mpps, hash {hash}; nanoseconds a packet\n", point.name);
         text += &table(point, &budget);
-        text = text + "\ncache lines; accesses, transfers and nanoseconds are a packet's\n\n";
+        text += "\ncache lines; accesses, transfers and nanoseconds are a packet's\n\n";
         text += &lines::table(point, &budget);
         let _ = writeln!(text, "\n{}", bottleneck::sentence(point, &budget));
     }
@@ -89,9 +89,13 @@ fn table(point: &Point<'_>, budget: &Budget) -> String {
     text
 }
 
-/// What an interrupt or a softirq does on its own is not a sender's private work.
+/// What an interrupt or a softirq does on its own is not a sender's private work, and a softirq's way to a queue not xmit.
 fn name(who: &str, phase: Phase) -> &'static str {
-    if who != "senders" && phase == Phase::Private { "its own" } else { phase.name() }
+    match (who, phase) {
+        ("softirqs", Phase::Xmit) => "to the queue",
+        ("softirqs" | "interrupts", Phase::Private) => "its own",
+        _ => phase.name(),
+    }
 }
 
 /// What one of two has that the other has not.

@@ -82,6 +82,8 @@ pub enum Work {
     Free(usize),
     /// A call of xmit.
     Xmit,
+    /// A worker goes to a queue, to run it.
+    Run,
     /// Packets go into the qdisc.
     Enqueue(usize),
     /// Packets come out of the qdisc.

@@ -42,7 +42,7 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
         let part = percent(report.used.spinning, all);
         return waiting(point, budget, &format!("CPUs spin {part} of their time"));
     }
-    if let Some((line, of)) = lines::saturated(report, LINE) {
+    if let Some((line, of)) = lines::saturated(&report.lines, LINE) {
         let each = of.transfers as f64 / budget.packets.max(1.0);
         return format!(
             "One cache line never rests: {line} is on its way {:.1} % of the time, {each:.1} times a packet.",
@@ -50,16 +50,16 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
         );
     }
     if share(interrupts.total(), budget.interrupts_whole) >= INTERRUPTS {
-        let of = spent_all(&report.interrupts, budget.interrupts_whole, "interrupts' own work");
-        return format!("The completion CPUs have no time left: {of}{}.", lines::mostly(report));
+        let of = spent_all("interrupts", &report.interrupts, budget.interrupts_whole);
+        return format!("The completion CPUs have no time left: {of}{}.", lines::mostly(&report.lines));
     }
     if share(report.softirqs.total().total(), budget.softirqs_whole) >= SOFTIRQS {
-        let of = spent_all(&report.softirqs, budget.softirqs_whole, "softirqs' own work");
+        let of = spent_all("softirqs", &report.softirqs, budget.softirqs_whole);
         let who = "The softirqs, which run the queues on for senders, have no time left";
-        return format!("{who}: {of}{}.", lines::mostly(report));
+        return format!("{who}: {of}{}.", lines::mostly(&report.lines));
     }
     let most = largest(&report.senders);
-    let own = phrase(most, "senders' private work");
+    let own = phrase("senders", most);
     if share(used, all) >= CPUS {
         let part = percent(report.senders.of(most).total(), used);
         return format!("No CPU is idle: {part} of their time is {own}.");
@@ -81,7 +81,7 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
         "Senders are busy: {} of their time is {own}, {} lines that come from elsewhere{}.",
         of(spent.total()),
         of(spent.lines),
-        lines::mostly(report)
+        lines::mostly(&report.lines)
     )
 }
 
@@ -90,7 +90,7 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     let report = &point.report;
     let most = Phase::ALL.into_iter().max_by_key(|&phase| report.senders.of(phase).waits);
     if let Some(phase @ (Phase::Alloc | Phase::Free)) = most {
-        let what = lines::waited(report).unwrap_or_else(|| "the memory pool's lists".into());
+        let what = lines::waited(&report.lines).unwrap_or_else(|| "the memory pool's lists".into());
         return format!("{who}, most of it for {what}: {}.", phase.name());
     }
     let contention = point.contention();
@@ -123,14 +123,14 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
 }
 
 /// What most of somebody's time is, all of which is taken.
-fn spent_all(ledger: &Ledger, whole: Picos, own: &'static str) -> String {
+fn spent_all(who: &str, ledger: &Ledger, whole: Picos) -> String {
     let most = largest(ledger);
     let spent = ledger.of(most);
     let of = |time| percent(time, whole);
     format!(
         "{} of it is {}, {} lines that come from elsewhere and {} waits",
         of(spent.total()),
-        phrase(most, own),
+        phrase(who, most),
         of(spent.lines),
         of(spent.waits)
     )
@@ -141,6 +141,10 @@ fn largest(ledger: &Ledger) -> Phase {
     Phase::ALL.into_iter().max_by_key(|&phase| ledger.of(phase).total()).unwrap_or(Phase::Private)
 }
 
-fn phrase(phase: Phase, private: &'static str) -> &'static str {
-    if phase == Phase::Private { private } else { phase.name() }
+fn phrase(who: &str, phase: Phase) -> String {
+    match (who, phase) {
+        ("softirqs", Phase::Xmit) => "on the way to a queue".into(),
+        (_, Phase::Private) => format!("{who}' {} work", if who == "senders" { "private" } else { "own" }),
+        _ => phase.name().into(),
+    }
 }

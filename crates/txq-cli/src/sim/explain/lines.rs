@@ -1,7 +1,6 @@
 //! Which cache lines cost the most, by what lies on them.
 
 use txq_sim::lines::LineUse;
-use txq_sim::run::Report;
 
 use super::super::points::Point;
 use super::budget::{Budget, percent, share};
@@ -77,27 +76,60 @@ fn phrase(line: &LineUse) -> String {
 }
 
 /// The line that is on its way for most of the time, if that is nearly all of it.
-pub(super) fn saturated(report: &Report, nearly: f64) -> Option<(String, &LineUse)> {
-    let busiest = report.lines.iter().max_by(|a, b| a.busiest.total_cmp(&b.busiest))?;
+pub(super) fn saturated(lines: &[LineUse], nearly: f64) -> Option<(String, &LineUse)> {
+    let busiest = lines.iter().max_by(|a, b| a.busiest.total_cmp(&b.busiest))?;
     let name = match (&busiest.name, busiest.lines) {
         (Some(name), 0 | 1) => format!("\"{name}\""),
-        (Some(name), n) => format!("one of {n} with \"{name}\""),
+        (Some(name), n) => format!("one of the {n} of \"{name}\""),
         (None, _) => format!("one without a name that is used in {}", busiest.phase.name()),
     };
     (busiest.busiest >= nearly).then_some((name, busiest))
 }
 
 /// What most of the time that lines take is for, where that is one thing: the end of a sentence.
-pub(super) fn mostly(report: &Report) -> String {
-    let all = report.lines.iter().map(|line| line.time).sum();
-    let most = report.lines.iter().max_by_key(|line| line.time).filter(|line| share(line.time, all) >= WORTH);
+pub(super) fn mostly(lines: &[LineUse]) -> String {
+    let all = lines.iter().map(|line| line.time).sum();
+    let most = lines.iter().max_by_key(|line| line.time).filter(|line| share(line.time, all) >= WORTH);
     most.map_or_else(String::new, |line| {
         format!("; of what all lines take, {} is {}", percent(line.time, all), phrase(line))
     })
 }
 
 /// What most of the waits are for.
-pub(super) fn waited(report: &Report) -> Option<String> {
-    let most = report.lines.iter().max_by_key(|line| line.waits).filter(|line| line.waits > 0)?;
+pub(super) fn waited(lines: &[LineUse]) -> Option<String> {
+    let most = lines.iter().max_by_key(|line| line.waits).filter(|line| line.waits > 0)?;
     Some(phrase(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txq_sim::ledger::Phase;
+
+    fn line(name: Option<&str>, lines: u64, time: u64, waits: u64, busiest: f64) -> LineUse {
+        let name = name.map(str::to_owned);
+        LineUse { name, phase: Phase::Xmit, lines, accesses: 9, transfers: 3, time, waits, busiest }
+    }
+
+    #[test]
+    fn a_line_that_never_rests_is_named() {
+        let lines = [line(Some("llist head"), 30, 500, 0, 0.5), line(None, 7, 100, 0, 0.93)];
+        assert!(saturated(&lines, 0.95).is_none());
+        let told = |lines: &[LineUse]| saturated(lines, 0.9).map(|(name, line)| (name, line.busiest));
+        assert_eq!(told(&lines), Some(("one without a name that is used in xmit".into(), 0.93)));
+        let told = |n| told(&[line(Some("root lock"), n, 1, 1, 0.95)]).map(|(name, _)| name);
+        assert_eq!(told(1).as_deref(), Some("\"root lock\""));
+        assert_eq!(told(30).as_deref(), Some("one of the 30 of \"root lock\""));
+    }
+
+    #[test]
+    fn what_takes_most_is_told_where_it_is_one_thing() {
+        let lines = [line(Some("BQL"), 1, 400, 7, 0.1), line(None, 50, 600, 3, 0.1)];
+        let most = "what has no name and is used in xmit, which is 50 lines";
+        assert_eq!(mostly(&lines), format!("; of what all lines take, 60.0 % is {most}"));
+        assert_eq!(waited(&lines).as_deref(), Some("\"BQL\", which is one line"));
+        let many: Vec<_> = (0..5).map(|_| line(None, 1, 100, 0, 0.1)).collect();
+        assert_eq!((mostly(&many).as_str(), waited(&many)), ("", None));
+        assert_eq!((mostly(&[]).as_str(), waited(&[])), ("", None));
+    }
 }
