@@ -250,9 +250,14 @@ fn explain_accounts_for_all_of_the_time() {
     for part in [
         "\nbefore: ",
         "\n  private work ",
+        "\nsoftirqs ",
+        "\ninterrupts ",
         "\n  asleep, or without a CPU ",
         "\n  idle ",
         "\nCPUs: ",
+        "\nwhat lies there ",
+        "\nroot lock ",
+        "\npacket: descriptor ",
         "\nSenders wait ",
         "most of it for the root lock: its holder keeps it ",
         " are lines that come from other CPUs.\n",
@@ -271,10 +276,97 @@ fn explain_accounts_for_all_of_the_time() {
         // Six senders; what was begun before the time that is measured, or ends after it, counts where it ends.
         assert!((1_100_000_000..=1_300_000_000).contains(&all), "{all} ps in {line}");
         assert!(line["bottleneck"].as_str().is_some_and(|sentence| sentence.ends_with('.')), "{line}");
+        for side in ["senders_ps", "softirqs_ps", "interrupts_ps"] {
+            let private = &line[side]["private_work"]["work"];
+            assert_eq!(
+                private.as_u64().is_some_and(|ps| ps > 1_000_000),
+                side == "senders_ps",
+                "{side}: {line}"
+            );
+        }
+        let of = |name: &str| {
+            let lines = line["lines"].as_array().expect("lines");
+            let found = lines.iter().find(|line| line["name"] == name);
+            found.unwrap_or_else(|| panic!("no {name} in {line}")).clone()
+        };
+        let (lock, packets) = (of("root lock"), of("packet: descriptor"));
+        assert_eq!(lock["lines"], 1, "of one txq: {lock}");
+        assert!(lock["transfers"].as_u64() <= lock["accesses"].as_u64(), "{lock}");
+        assert!(packets["lines"].as_u64().is_some_and(|lines| lines > 6 * 64), "two lines each: {packets}");
+        let waited = line["senders_ps"]["xmit"]["waits"].as_u64().expect("a time");
+        let at_lock = lock["waits"].as_u64().expect("a time");
+        assert!(at_lock > 0 && at_lock >= waited, "that is what they wait for: {at_lock} of {waited}");
         let cpus: u64 =
             line["cpus_ps"].as_object().unwrap().values().map(|time| time.as_u64().unwrap()).sum();
         assert_eq!(cpus, 32 * 200_000_000, "{line}");
     }
+}
+
+#[test]
+fn to_explain_changes_nothing() {
+    let tiny = Tiny::new();
+    let hashes = |command: &str| -> Vec<Value> {
+        lines(&[command, &tiny.file, "--json"]).into_iter().map(|line| line["hash"].clone()).collect()
+    };
+    assert_eq!(hashes("run"), hashes("explain"));
+}
+
+/// A capture in the folder of `tiny`, whose frames of 1000 bytes are 2 us from each other, of ten flows; the first 60 of each
+/// were captured.
+fn capture(tiny: &Tiny, name: &str, frames: u32) {
+    let mut bytes = Vec::new();
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    bytes.extend(words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1]));
+    for n in 0..frames {
+        bytes.extend(words(&[0, 2 * n, 60, 1000]));
+
+        let builder =
+            etherparse::PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 64);
+        let mut frame = Vec::new();
+        builder.udp(1024 + (n % 10) as u16, 9).write(&mut frame, &[0; 18]).expect("a frame");
+        bytes.extend(frame);
+    }
+    fs::write(tiny.folder.path().join(name), bytes).expect("a capture");
+}
+
+#[test]
+fn a_capture_is_sent_at_its_times_or_faster() {
+    let tiny = Tiny::new();
+    capture(&tiny, "x.pcap", 50);
+    let (before, _) = TINY.split_once("[setup.workload]").expect("its place");
+    let trace = "[setup.workload]\nkind = \"trace\"\nfile = \"x.pcap\"\nsenders = 3\n";
+    let path = tiny.folder.path().join("trace.toml");
+    fs::write(&path, format!("{before}{trace}")).expect("a file");
+    let file = path.display().to_string();
+    let figures = |set: &str| lines(&["run", &file, "--json", "--set", set])[0]["figures"].clone();
+    // A packet in 2 us; the capture is over and begins again twice in the time that is measured.
+    for (speed, mpps) in [("1", 0.5), ("2", 1.0), ("0.5", 0.25)] {
+        let figures = figures(&format!("workload.speed={speed}"));
+        assert!((figures["mpps"].as_f64().unwrap() / mpps - 1.0).abs() < 0.05, "{speed}: {figures}");
+        let bits = figures["mbps"].as_f64().unwrap() / figures["mpps"].as_f64().unwrap();
+        assert!((bits - 8000.0).abs() < 1e-6, "as long as on the wire: {figures}");
+        assert!(figures["late_avg_us"].as_f64().is_some_and(|late| late < 20.0), "{figures}");
+    }
+    let fast = figures("workload.speed=0");
+    assert!(fast["mpps"].as_f64().is_some_and(|mpps| mpps > 1.5), "{fast}");
+    assert!(fast["late_avg_us"].is_null(), "nothing is due then: {fast}");
+    let said = good(&["explain", &file]).stdout;
+    assert!(said.contains("until the next packet of the capture is due; "), "{said}");
+    let missing = format!("{}/none.pcap\" cannot be read", tiny.folder.path().display());
+    refused(&["run", &file, "--set", "workload.file=none.pcap"], &["workload.file: capture \"", &missing]);
+    refused(
+        &["run", &file, "--set", "workload.file=trace.toml"],
+        &["trace.toml\" is not a capture: it begins"],
+    );
+    capture(&tiny, "empty.pcap", 0);
+    refused(&["run", &file, "--set", "workload.file=empty.pcap"], &["holds no frame: use another one"]);
+    let whole = fs::read(tiny.folder.path().join("x.pcap")).expect("a capture");
+    fs::write(tiny.folder.path().join("cut.pcap"), &whole[..whole.len() - 5]).expect("a capture");
+    refused(
+        &["run", &file, "--set", "workload.file=cut.pcap"],
+        &["cut.pcap\", frame 50 at byte ", "the file ends within it", "`editcap -r`"],
+    );
+    refused(&["run", &file, "--set", "workload.speed=-1"], &["workload.speed is -1: use 0 to 1000000"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value is another.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ops::Range;
+use std::fmt::Display;
 use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
 use txq::arch::{Arch, CellApi, CpuId, Event, Memory, Nanos, Work};
@@ -15,7 +15,9 @@ use txq::arch::{Arch, CellApi, CpuId, Event, Memory, Nanos, Work};
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
 use crate::footprint::Footprint;
+use crate::keys;
 use crate::ledger::Phase;
+use crate::lines;
 use crate::machine::Picos;
 use crate::workload::flow_of;
 
@@ -263,17 +265,16 @@ impl Arch for Sim {
         }
     }
 
+    fn name<T: ?Sized>(at: &T, what: impl Display) {
+        lines::name(at, what);
+    }
+
     #[inline]
     fn touch<T: ?Sized>(at: &T, what: Memory) {
         let e = engine();
         if !e.is_null() {
-            // Lines of its own, as many as the scenario says, whatever lies beside it.
-            let first = 1 << 63 | std::ptr::from_ref(at).addr() as u64;
             // SAFETY: the engine whose task calls.
-            unsafe {
-                let lines = u64::from((*e).footprint.of(what));
-                engine::update(e, first..first + lines);
-            }
+            unsafe { engine::update(e, keys::object(at, (*e).footprint.of(what))) };
         }
     }
 
@@ -288,36 +289,25 @@ impl Arch for Sim {
         if of_flow == 0 && sender == 0 {
             return;
         }
-        let qdisc = (std::ptr::from_ref(qdisc).addr() as u64) << 14;
-        for flow in frames.filter_map(flow_of).map(u64::from) {
+        for flow in frames.filter_map(flow_of) {
             // SAFETY: as above. One after the other: the flow is found by what the sender is.
             unsafe {
-                engine::read(e, sender_lines(flow, sender));
-                let first = 1 << 63 | qdisc | flow << 4;
-                engine::update(e, first..first + u64::from(of_flow));
+                engine::read(e, keys::sender(flow, sender));
+                engine::update(e, keys::flow(qdisc, flow, of_flow));
             }
         }
     }
-}
-
-/// Lines of a sender that its packets' qdisc reads.
-fn sender_lines(flow: u64, lines: u32) -> Range<u64> {
-    let first = 1 << 62 | flow << 4;
-    first..first + u64::from(lines)
 }
 
 /// A sender has written a packet's bytes, and notes that it is on its way.
 pub(crate) fn write_packet(packet: &[u8], flow: u32) {
     let e = engine();
     if !e.is_null() {
-        let first = line(packet.as_ptr());
         // SAFETY: the engine whose task calls.
         unsafe {
-            for key in first..first + packet.len().div_ceil(64) as u64 {
-                engine::store(e, key);
-            }
-            let lines = (*e).footprint.sender;
-            engine::update(e, sender_lines(flow.into(), lines));
+            keys::lines(packet.as_ptr(), packet.len().div_ceil(64) as u32)
+                .for_each(|key| engine::store(e, key));
+            engine::update(e, keys::sender(flow, (*e).footprint.sender));
         }
     }
 }
@@ -326,11 +316,7 @@ pub(crate) fn write_packet(packet: &[u8], flow: u32) {
 pub(crate) fn read_packet(packet: &[u8]) {
     let e = engine();
     if !e.is_null() {
-        let first = line(packet.as_ptr());
         // SAFETY: the engine whose task calls.
-        unsafe {
-            let lines = u64::from((*e).footprint.packet);
-            engine::read(e, first..first + lines);
-        }
+        unsafe { engine::read(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) };
     }
 }

@@ -20,6 +20,7 @@ use corosensei::Yielder;
 
 use crate::cache::{Answer, Kind, Lines, NONE};
 use crate::footprint::Footprint;
+use crate::lines::Watch;
 use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
@@ -95,6 +96,7 @@ pub(crate) struct Engine {
     pub(crate) ending: bool,
     /// What a task has panicked with.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 impl Engine {
@@ -126,6 +128,7 @@ impl Engine {
             counting: true,
             ending: false,
             panic: None,
+            watch: None,
         }
     }
 
@@ -282,7 +285,11 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     // SAFETY: the reference ends before the switch.
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
-    match eng.lines.access(line, eng.cpu, eng.now, kind) {
+    let answer = eng.lines.access(line, eng.cpu, eng.now, kind);
+    if eng.watch.is_some() {
+        eng.watch_access(key, line, answer);
+    }
+    match answer {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             let time = at - eng.now;
@@ -313,7 +320,11 @@ pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
     if eng.lines.is_private(line, eng.cpu) {
-        eng.spend(eng.lines.hit(Kind::Load));
+        let cost = eng.lines.hit(Kind::Load);
+        if eng.watch.is_some() {
+            eng.watch_access(key, line, Answer::Hit(cost));
+        }
+        eng.spend(cost);
         return eng.note(line);
     }
     // SAFETY: as the caller promises.
@@ -334,7 +345,11 @@ pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
     let mut until = eng.now;
     for key in keys {
         let line = eng.lines.find(key);
-        match eng.lines.access(line, eng.cpu, eng.now, Kind::Load) {
+        let answer = eng.lines.access(line, eng.cpu, eng.now, Kind::Load);
+        if eng.watch.is_some() {
+            eng.watch_access(key, line, answer);
+        }
+        match answer {
             Answer::Hit(cost) => eng.spend(cost),
             Answer::Miss(at) => until = until.max(at),
         }
@@ -367,6 +382,9 @@ pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
     let line = eng.lines.find(key);
     let hit = eng.lines.hit(Kind::Store);
     if eng.lines.is_private(line, eng.cpu) {
+        if eng.watch.is_some() {
+            eng.watch_access(key, line, Answer::Hit(hit));
+        }
         eng.spend(hit);
         return eng.note(line);
     }
@@ -375,7 +393,13 @@ pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
         sync(e);
         &mut *e
     };
-    match eng.lines.access(line, eng.cpu, eng.now, Kind::Store) {
+    let answer = eng.lines.access(line, eng.cpu, eng.now, Kind::Store);
+    if eng.watch.is_some() {
+        // Nobody waits for it.
+        let hidden = if let Answer::Miss(_) = answer { Answer::Hit(hit) } else { answer };
+        eng.watch_access(key, line, hidden);
+    }
+    match answer {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             eng.spend(hit);
@@ -426,6 +450,9 @@ pub(crate) unsafe fn park(e: *mut Engine, deadline: Option<Picos>) -> bool {
     let eng = unsafe { &mut *e };
     let time = eng.now - began;
     eng.me().spent().waits += time;
+    if eng.watch.is_some() {
+        eng.watch_wait(line, time);
+    }
     eng.me().expired
 }
 

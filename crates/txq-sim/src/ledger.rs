@@ -16,7 +16,7 @@ pub enum Phase {
     Private,
     /// Buffers are allocated.
     Alloc,
-    /// A packet is steered, and brought to its queue.
+    /// A packet is steered, and brought to its queue; or a worker goes to a queue.
     Xmit,
     /// Into the qdisc.
     Enqueue,
@@ -61,7 +61,7 @@ impl Phase {
         match work {
             Work::Alloc(_) => Self::Alloc,
             Work::Free(_) => Self::Free,
-            Work::Xmit => Self::Xmit,
+            Work::Xmit | Work::Run => Self::Xmit,
             Work::Enqueue(_) => Self::Enqueue,
             Work::Dequeue(_) => Self::Dequeue,
             Work::Drive(_) => Self::Drive,

@@ -86,6 +86,7 @@ impl PriceList {
             Work::Alloc(n) => (self.alloc, n),
             Work::Free(n) => (self.free, n),
             Work::Xmit => (self.xmit, 1),
+            Work::Run => return 0,
             Work::Enqueue(n) => (self.enqueue, n),
             Work::Dequeue(n) => (self.dequeue, n),
             Work::Drive(n) => return self.doorbell + self.drive * n as Picos,

@@ -16,11 +16,12 @@ use crate::arch::Sim;
 use crate::compare::Figures;
 use crate::device::{Card, Counted};
 use crate::ledger::Ledger;
+use crate::lines::LineUse;
 use crate::machine::{Machine, Picos, Topology};
 use crate::one_by_one::OneByOne;
 use crate::os::CpuUse;
 use crate::scenario::setup::{Completions, Pool, Setup, Steering};
-use crate::workload::{self, Done};
+use crate::workload::{self, Done, Load};
 use crate::world::{Task, World};
 
 /// Picoseconds in a millisecond.
@@ -52,14 +53,18 @@ pub struct Report {
     pub contention: ContentionReport,
     /// How long calls of xmit took, in nanoseconds.
     pub xmit: Log2,
-    /// Where the senders' time went, all together, and that of the softirqs that run their queues on for them.
+    /// Where the senders' time went, all together.
     pub senders: Ledger,
+    /// Where the time of the softirqs went that run queues on for senders, all together. There is one for each txq.
+    pub softirqs: Ledger,
     /// Where the interrupts' time went, all together.
     pub interrupts: Ledger,
     /// How many interrupts' tasks there are.
     pub interrupted: u32,
     /// What all CPUs did, in picoseconds.
     pub used: CpuUse,
+    /// What cache lines cost, the most expensive ones first, if that was [asked for](explain).
+    pub lines: Vec<LineUse>,
     /// Of all accesses: equal for equal points in equal builds, always and everywhere. The checks of debug builds access more.
     pub hash: u64,
     /// Accesses to lines, the warm-up's included.
@@ -74,8 +79,10 @@ struct Reading {
     used: CpuUse,
     switches: u64,
     senders: Ledger,
+    softirqs: Ledger,
     interrupts: Ledger,
     done: u64,
+    late: (u64, Picos),
 }
 
 /// Runs a point, twice: as it is for what it does, and with recording for who waits for whom. Recording is not free, as it is
@@ -87,8 +94,32 @@ struct Reading {
 /// # Panics
 /// As [`measure`].
 pub fn run(setup: &Setup) -> Result<Report, RunError> {
-    let recorded = once(setup, true)?;
-    let plain = once(setup, false)?;
+    twice(setup, Look::Not)
+}
+
+/// As [`run`], and counts what cache lines cost, which takes more time but changes nothing.
+///
+/// # Errors
+/// As [`measure`].
+///
+/// # Panics
+/// As [`measure`].
+pub fn explain(setup: &Setup) -> Result<Report, RunError> {
+    twice(setup, Look::AtLines)
+}
+
+/// What is looked at beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Not,
+    /// Who waits for whom: the data plane records it.
+    AtWaits,
+    AtLines,
+}
+
+fn twice(setup: &Setup, look: Look) -> Result<Report, RunError> {
+    let recorded = once(setup, Look::AtWaits)?;
+    let plain = once(setup, look)?;
     let mut figures = recorded.figures;
     let by_record = |name: &str| figures::BY_RECORD.iter().any(|prefix| name.starts_with(prefix));
     figures.retain(|name, _| by_record(name));
@@ -106,17 +137,21 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
 /// # Panics
 /// When packets were lost: the data plane has an error then.
 pub fn measure(setup: &Setup) -> Result<Report, RunError> {
-    once(setup, false)
+    once(setup, Look::Not)
 }
 
-fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
+fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
+    let load = Load::of(setup).map_err(|e| failed(&e))?;
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?;
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
     world.footprint(setup.lines);
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
+    if look == Look::AtLines {
+        world.name_lines();
+    }
     if !setup.workload.is_pinned() {
         world.rehome(REHOME);
     }
@@ -130,7 +165,8 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     // Whoever answers is made before the device, which talks to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
-    let dev = Rc::new(build(setup, card, &machine.topology, record).map_err(|e| failed(&e))?);
+    let dev =
+        Rc::new(build(setup, &load, card, &machine.topology, look == Look::AtWaits).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
         // A queue is run on by whatever CPU has time, as a softirq is by the CPU that raised it.
         let task = Task { name: format!("softirq {txq}"), urgent: setup.kernel, ..Task::default() };
@@ -146,9 +182,12 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
     if let Some(answers) = answers {
         answers.spawn(&mut world);
     }
-    workload::spawn(setup, &mut world, &dev, &done);
+    workload::spawn(setup, &load, &mut world, &dev, &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
+    if look == Look::AtLines {
+        world.watch_lines(begin);
+    }
     world.advance(begin);
     let before = read(&mut world, &dev, &sent, &done, begin);
     let mut runnable = 0;
@@ -157,6 +196,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
         runnable += world.runnable();
     }
     let after = read(&mut world, &dev, &sent, &done, end);
+    let lines = world.line_uses(end);
     let outcome = world.run(end);
     if let Some(task) = outcome.stuck.first() {
         return Err(RunError(format!(
@@ -176,6 +216,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
         contention,
         xmit: minus(&after.xmit, &before.xmit),
         senders: after.senders.since(&before.senders),
+        softirqs: after.softirqs.since(&before.softirqs),
         interrupts: after.interrupts.since(&before.interrupts),
         interrupted: device.txqs.into(),
         used: CpuUse {
@@ -183,6 +224,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
             spinning: after.used.spinning - before.used.spinning,
             idle: after.used.idle - before.used.idle,
         },
+        lines,
         hash: outcome.hash,
         accesses: outcome.accesses,
     };
@@ -192,6 +234,7 @@ fn once(setup: &Setup, record: bool) -> Result<Report, RunError> {
         lost,
         switches: after.switches - before.switches,
         done: after.done - before.done,
+        late: (after.late.0 - before.late.0, after.late.1 - before.late.1),
         runnable: runnable as f64 / SAMPLES as f64,
     };
     report.figures = figures::of(&report, &counts);
@@ -205,9 +248,13 @@ fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: 
         used.spinning += cpu.spinning;
         used.idle += cpu.idle;
     }
-    let (mut senders, mut interrupts) = (Ledger::default(), Ledger::default());
+    let [mut senders, mut softirqs, mut interrupts] = [Ledger::default(); 3];
     for (name, ledger) in world.ledgers() {
-        let of = if name.starts_with("irq") { &mut interrupts } else { &mut senders };
+        let of = match name.split(' ').next() {
+            Some("irq") => &mut interrupts,
+            Some("softirq") => &mut softirqs,
+            _ => &mut senders,
+        };
         of.add(&ledger);
     }
     let switches = world.switches();
@@ -217,8 +264,10 @@ fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: 
         used,
         switches,
         senders,
+        softirqs,
         interrupts,
         done: done.get(),
+        late: done.late(),
     }
 }
 
@@ -235,6 +284,7 @@ fn minus(after: &Log2, before: &Log2) -> Log2 {
 /// The device, on the card.
 fn build(
     setup: &Setup,
+    load: &Load,
     card: Card,
     topology: &Topology,
     record: bool,
@@ -243,7 +293,7 @@ fn build(
     let pool = PoolConfig {
         name: "sim".into(),
         buffers: setup.workload.buffers(&setup.device),
-        room: setup.workload.bytes() as usize,
+        room: load.room as usize,
         free: match setup.path.pool {
             Pool::Defer => FreeMode::Defer,
             Pool::Keep => FreeMode::Keep,

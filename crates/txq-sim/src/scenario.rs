@@ -9,13 +9,14 @@ mod error;
 pub mod setup;
 mod vary;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::{Table, Value};
 
 pub use error::ScenarioError;
 pub use setup::Setup;
+use setup::Workload;
 pub(crate) use vary::value_of;
 pub use vary::{Change, set};
 
@@ -40,6 +41,9 @@ pub struct Scenario {
     pub published: Vec<Published>,
     /// What was fitted.
     pub fit: Option<Fit>,
+    /// The folder of its file, which other files' paths are relative to.
+    #[serde(skip)]
+    folder: PathBuf,
 }
 
 /// A point of a scenario.
@@ -140,7 +144,8 @@ impl Scenario {
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
         let wrong =
             |source: toml::de::Error| ScenarioError::Toml { file: file.to_owned(), source: Box::new(source) };
-        let scenario: Scenario = toml::from_str(text).map_err(wrong)?;
+        let mut scenario: Scenario = toml::from_str(text).map_err(wrong)?;
+        scenario.folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
         scenario.check().map_err(|why| ScenarioError::Wrong { file: file.to_owned(), why })?;
         Ok(scenario)
     }
@@ -166,7 +171,11 @@ impl Scenario {
         for change in changes {
             set(&mut table, &change.path, change.value.clone()).map_err(wrong)?;
         }
-        Setup::of(table).map_err(wrong)
+        let mut setup = Setup::of(table).map_err(wrong)?;
+        if let Workload::Trace { file, .. } = &mut setup.workload {
+            *file = self.folder.join(&*file);
+        }
+        Ok(setup)
     }
 
     /// What the file has in a field of a point, if it says anything of it.

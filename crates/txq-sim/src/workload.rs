@@ -4,6 +4,7 @@ mod answers;
 mod pktgen;
 mod proxy;
 mod rr;
+mod trace;
 mod udp;
 
 use std::cell::Cell;
@@ -19,38 +20,45 @@ use crate::sim;
 use crate::world::{Task, World};
 
 pub(crate) use answers::Answers;
+use trace::Trace;
+pub(crate) use trace::TraceError;
 
 /// Buffers of a pool, at most.
 const MOST_BUFFERS: u32 = 1 << 20;
 
-/// Transactions or requests that are done, of all tasks. It costs nothing: nobody counts so in what is simulated.
+/// Transactions or requests that are done, and how late packets are, of all tasks. It costs nothing: nobody counts so in what is simulated.
 #[derive(Debug, Default)]
-pub(crate) struct Done(Cell<u64>);
+pub(crate) struct Done {
+    done: Cell<u64>,
+    /// Packets that had a time, and how late they were handed in, all together.
+    late: Cell<(u64, Picos)>,
+}
 
 impl Done {
     pub(crate) fn get(&self) -> u64 {
-        self.0.get()
+        self.done.get()
+    }
+
+    /// Packets that had a time to be handed in at, and how late they were, all together.
+    pub(crate) fn late(&self) -> (u64, Picos) {
+        self.late.get()
     }
 
     fn one(&self) {
-        self.0.set(self.0.get() + 1);
+        self.done.set(self.done.get() + 1);
+    }
+
+    fn handed_in(&self, late: Picos) {
+        let (packets, all) = self.late.get();
+        self.late.set((packets + 1, all + late));
     }
 }
 
 impl Workload {
-    pub(crate) fn bytes(&self) -> u32 {
-        match *self {
-            Self::UdpStream { bytes, .. }
-            | Self::TcpRr { bytes, .. }
-            | Self::Pktgen { bytes, .. }
-            | Self::Proxy { bytes, .. } => bytes,
-        }
-    }
-
     /// Tasks that send.
-    pub(crate) fn senders(&self) -> u32 {
+    pub fn senders(&self) -> u32 {
         match *self {
-            Self::UdpStream { senders, .. } => senders,
+            Self::UdpStream { senders, .. } | Self::Trace { senders, .. } => senders,
             Self::TcpRr { pairs, .. } => pairs,
             Self::Pktgen { threads, .. } => threads,
             Self::Proxy { connections, .. } => connections,
@@ -60,7 +68,7 @@ impl Workload {
     /// Whether its tasks stay where they are.
     pub(crate) fn is_pinned(&self) -> bool {
         match *self {
-            Self::UdpStream { pinned, .. } => pinned,
+            Self::UdpStream { pinned, .. } | Self::Trace { pinned, .. } => pinned,
             Self::Pktgen { .. } => true,
             Self::TcpRr { .. } | Self::Proxy { .. } => false,
         }
@@ -69,13 +77,39 @@ impl Workload {
     /// As many buffers as can be in use: what senders may have on their way, their stocks, and what rings and queues keep.
     pub(crate) fn buffers(&self, device: &Device) -> u32 {
         let credit = match *self {
-            Self::UdpStream { credit, .. } => u32::try_from(credit).unwrap_or(MOST_BUFFERS),
+            Self::UdpStream { credit, .. } | Self::Trace { credit, .. } => {
+                u32::try_from(credit).unwrap_or(MOST_BUFFERS)
+            }
             Self::Pktgen { .. } => 2 * device.ring,
             Self::TcpRr { .. } | Self::Proxy { .. } => 4,
         };
         let tasks = self.senders() + u32::from(device.txqs);
         let stock = (2 * txq::pool::CACHE_SIZE) as u32 + 2 * txq::pool::DEFER_MAX;
         self.senders().saturating_mul(credit).saturating_add(tasks.saturating_mul(stock)).min(MOST_BUFFERS)
+    }
+}
+
+/// What is sent, read before anything is made.
+pub(crate) struct Load {
+    /// The longest packet, in bytes.
+    pub(crate) room: u32,
+    trace: Option<Rc<Trace>>,
+}
+
+impl Load {
+    pub(crate) fn of(setup: &Setup) -> Result<Self, TraceError> {
+        let (room, trace) = match &setup.workload {
+            &(Workload::UdpStream { bytes, .. }
+            | Workload::TcpRr { bytes, .. }
+            | Workload::Pktgen { bytes, .. }
+            | Workload::Proxy { bytes, .. }) => (bytes, None),
+            Workload::Trace { file, .. } => {
+                let trace = Trace::open(file)?;
+                trace.check_memory(file, setup.workload.buffers(&setup.device))?;
+                (trace.longest(), Some(Rc::new(trace)))
+            }
+        };
+        Ok(Self { room, trace })
     }
 }
 
@@ -91,18 +125,19 @@ pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
 
 /// Makes the tasks that send. Their handles are made before the world runs, and have buffers: they have been at work for a
 /// while.
-pub(crate) fn spawn(setup: &Setup, world: &mut World, dev: &Rc<NetDev<Sim>>, done: &Rc<Done>) {
+pub(crate) fn spawn(setup: &Setup, load: &Load, world: &mut World, dev: &Rc<NetDev<Sim>>, done: &Rc<Done>) {
     let (cpus, of) = (world.cpus(), setup.workload.senders());
     let handle = |n: u32, stock: u64| {
         sim::on_cpu(n % cpus, || {
             let mut sender = dev.sender(&format!("sender {n}"));
             let mut list = PacketList::new();
             // Those that find none in the pool begin without.
-            let _ = sender.alloc_batch(stock as usize, setup.workload.bytes() as usize, &mut list);
+            let _ = sender.alloc_batch(stock as usize, load.room as usize, &mut list);
             drop(list);
             sender
         })
     };
+    let mut dealt = load.trace.as_ref().map(|trace| trace.deal(of)).unwrap_or_default().into_iter();
     for n in 0..of {
         let done = done.clone();
         match setup.workload {
@@ -126,6 +161,13 @@ pub(crate) fn spawn(setup: &Setup, world: &mut World, dev: &Rc<NetDev<Sim>>, don
                 let mut sender = handle(n, 8);
                 let proxy = proxy::Proxy { number: n, bytes: bytes as usize, passes, private };
                 world.spawn(task("request", n, of, cpus, false), move || proxy.run(&mut sender, &done));
+            }
+            Workload::Trace { speed, credit, private, pinned, .. } => {
+                let (Some(trace), Some(frames)) = (load.trace.clone(), dealt.next()) else { continue };
+                let mut sender = handle(n, credit);
+                sender.set_limit(credit);
+                let replay = trace::Replay { trace, frames, speed, private };
+                world.spawn(task("trace", n, of, cpus, pinned), move || replay.run(&mut sender, &done));
             }
         }
     }

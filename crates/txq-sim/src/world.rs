@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, Yielder};
 
 use crate::arch;
 use crate::engine::{Ended, Engine, Entered, engine, finish, random};
 use crate::footprint::Footprint;
 use crate::ledger::Ledger;
+use crate::lines::{self, LineUse};
 use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
 use crate::prices::{PriceList, Prices};
@@ -101,6 +102,7 @@ impl World {
     /// A machine without tasks. `seed` is where all that looks random comes from.
     pub fn new(machine: &Machine, seed: u64) -> Self {
         arch::begin(seed);
+        lines::forget();
         let prices = PriceList::new(&Prices::default());
         Self { engine: Box::new(Engine::new(machine, prices, seed)), tasks: Vec::new(), warm_up: 0 }
     }
@@ -163,6 +165,7 @@ impl World {
         let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             DefaultStack::new(STACK).unwrap_or_else(|e| panic!("no memory for a task's stack: {e}"))
         });
+        lines::name_stack(stack.limit().get(), stack.base().get());
         self.tasks.push(Some(Coroutine::with_stack(stack, move |yielder, ()| body(yielder, f))));
     }
 
@@ -253,6 +256,22 @@ impl World {
     /// Where the time of each task went, by its name.
     pub fn ledgers(&self) -> Vec<(&str, Ledger)> {
         self.engine.tasks.iter().map(|t| (t.name.as_str(), t.ledger)).collect()
+    }
+
+    /// Has the data plane name its parts from now on, for [`watch_lines`](World::watch_lines): before the device is made.
+    pub fn name_lines(&mut self) {
+        lines::ask();
+    }
+
+    /// Counts what each cache line costs from a time on: before anything runs. It takes time, but none of the world's.
+    pub fn watch_lines(&mut self, from: Picos) {
+        self.engine.watch_lines(from);
+    }
+
+    /// What cache lines cost until `now`, by what lies on them, the most expensive ones first. Empty if nobody
+    /// [watched](World::watch_lines) them.
+    pub fn line_uses(&self, now: Picos) -> Vec<LineUse> {
+        self.engine.line_uses(now)
     }
 
     /// Has events happen until a time; tells whether there are some that are later.

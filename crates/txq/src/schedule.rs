@@ -41,6 +41,15 @@ impl<A: Arch> Schedule<A> {
         }
     }
 
+    /// Names its lines, which are `who`'s ([`Arch::name`]).
+    pub(crate) fn name_lines(&self, who: &str) {
+        A::name(self, format_args!("{who}: hooks"));
+        self.run.name_lines(format_args!("{who}: queues to run"));
+        self.reap.name_lines(format_args!("{who}: txqs to reap"));
+        self.timers.name_lines(format_args!("{who}: timers"));
+        A::name(&self.event, format_args!("{who}: sleep"));
+    }
+
     /// Has the worker run a queue (`__netif_schedule`).
     pub(crate) fn run(&self, root: usize) {
         if self.run.set(root) {

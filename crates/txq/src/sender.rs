@@ -41,6 +41,12 @@ impl<A: Arch> SenderCounters<A> {
         Self { submitted: CachePadded::new(A::AtomicU64::new(0)), times: Words::new(buckets, 0) }
     }
 
+    /// Names its lines ([`Arch::name`]).
+    fn name_lines(&self) {
+        A::name(&self.submitted, "sender: packets handed in");
+        self.times.name_lines("sender: times of xmit");
+    }
+
     /// A call of xmit took `time`.
     fn took(&self, time: Nanos) {
         let bucket = self.times.at(Log2::index(time));
@@ -84,6 +90,7 @@ impl<A: Arch> Sender<A> {
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
         let counters = Arc::new(SenderCounters::new(dev.xmit_times));
+        counters.name_lines();
         dev.register(&counters);
         let rule = dev.rule();
         let split = (0..txqs).map(|_| PacketList::new()).collect();

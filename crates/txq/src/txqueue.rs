@@ -149,6 +149,8 @@ impl<A: Arch> TxQueue<A> {
         let config = setup.bql.filter(|_| queue.ring.is_some() && queue.done.bql());
         let issued = Issued { packets: A::AtomicU32::new(0), bytes: bql::Producer::new() };
         let completed = Completed { packets: A::AtomicU32::new(0), adj_limit: A::AtomicU32::new(0) };
+        A::name(&*queue.tx, "driver: ring");
+        A::name(&*queue.done, "driver: completions");
         let bql =
             config.map(|config| bql::Consumer::new(&config, &issued.bytes, &completed.adj_limit, setup.now));
         let tx = TxSide {
@@ -178,6 +180,16 @@ impl<A: Arch> TxQueue<A> {
             tx: CachePadded::new(SpinLock::new(tx)),
             done: CachePadded::new(SpinLock::new(done)),
         }
+    }
+
+    /// Names its lines ([`Arch::name`]).
+    pub(crate) fn name_lines(&self) {
+        A::name(self, "txq: ring and who reaps");
+        A::name(&self.state, "txq: whether it is stopped");
+        A::name(&self.issued, "BQL: what was issued");
+        A::name(&self.completed, "BQL: what has completed");
+        self.tx.name_lines("tx lock", "driver: counters");
+        self.done.name_lines("completion lock", "driver: counters");
     }
 
     /// Whether it is stopped (`netif_xmit_stopped`).

@@ -16,7 +16,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
-use crate::arch::{Arch, Event, Nanos, Native};
+use crate::arch::{Arch, Event, Nanos, Native, Work};
 use crate::ctx::Ctx;
 use crate::netdev::Shared;
 use crate::pool::Cache;
@@ -80,6 +80,7 @@ impl<A: Arch> Worker<A> {
         due.reverse();
         while let Some(root) = due.pop() {
             let root = &dev.roots[root];
+            A::spend(Work::Run);
             root.discipline.run(root, &mut cx);
             cx.clock.advance();
         }

@@ -150,7 +150,8 @@ Examples:
   txq sim explain p0-pinned --point after --set tune.access.other_socket=400
 
 Work is instructions and lines that the core had, lines are those that had to come from another core or from memory, waits
-are for locks and other words that somebody else had to write. Times are of all senders and of all interrupts, a packet.";
+are for locks and other words that somebody else had to write. Times are a packet's, of all senders, of all softirqs, which run
+queues on for senders, and of all interrupts.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {

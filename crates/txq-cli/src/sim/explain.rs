@@ -2,11 +2,13 @@
 
 mod bottleneck;
 mod budget;
+mod lines;
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use txq_sim::ledger::Phase;
+use txq_sim::Picos;
+use txq_sim::ledger::{Ledger, Phase};
 use txq_sim::scenario::Scenario;
 
 use super::args::ExplainArgs;
@@ -20,12 +22,14 @@ use budget::Budget;
 const LITTLE: f64 = 0.05;
 /// Nor is in a comparison what is less than this part of the larger of both.
 const DIFFERENCE: f64 = 0.005;
+/// What the time of a thread was that is told nowhere else.
+const AWAY: &str = "asleep, or without a CPU";
 
 /// Runs the points and tells where their time went.
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let scenario = Scenario::open(&args.what.scenario)?;
     let jobs = Job::all(&scenario, &args.points, &args.what.set)?;
-    let points = points::run(jobs, &args.what.host)?;
+    let points = points::run_by(jobs, &args.what.host, txq_sim::run::explain)?;
     let text = match args.json {
         true => points.iter().map(|point| line(point).to_string() + "\n").collect(),
         false => text(&scenario, &points, args),
@@ -40,6 +44,8 @@ fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String
         let (mpps, hash) = (number(budget.mpps), point.hash());
         let _ = writeln!(text, "\n{}: {mpps} Mpps, hash {hash}; nanoseconds a packet\n", point.name);
         text += &table(point, &budget);
+        text += "\ncache lines; accesses, transfers and nanoseconds are a packet's\n\n";
+        text += &lines::table(point, &budget);
         let _ = writeln!(text, "\n{}", bottleneck::sentence(point, &budget));
     }
     if let [first, second] = points {
@@ -48,15 +54,20 @@ fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String
     text
 }
 
-/// The phases of the senders and of the interrupts.
+/// Who spends time: what each did, all of the time that each had, and what the rest of it was.
+fn sides<'p>(point: &'p Point<'_>, budget: &Budget) -> [(&'static str, &'p Ledger, Picos, &'static str); 3] {
+    let report = &point.report;
+    [
+        ("senders", &report.senders, budget.senders_whole, AWAY),
+        ("softirqs", &report.softirqs, budget.softirqs_whole, AWAY),
+        ("interrupts", &report.interrupts, budget.interrupts_whole, "idle"),
+    ]
+}
+
+/// The phases of the senders, of the softirqs that run queues on for them, and of the interrupts.
 fn table(point: &Point<'_>, budget: &Budget) -> String {
     let mut rows = Vec::new();
-    let report = &point.report;
-    let sides = [
-        ("senders", &report.senders, budget.senders_whole, "asleep, or without a CPU"),
-        ("interrupts", &report.interrupts, budget.interrupts_whole, "idle"),
-    ];
-    for (who, ledger, whole, rest) in sides {
+    for (who, ledger, whole, rest) in sides(point, budget) {
         rows.push(budget.row(who, &ledger.total(), whole));
         for phase in Phase::ALL {
             let spent = ledger.of(phase);
@@ -69,7 +80,7 @@ fn table(point: &Point<'_>, budget: &Budget) -> String {
         row.extend([budget.time(left), budget::percent(left, whole)]);
         rows.push(row);
     }
-    let used = report.used;
+    let used = point.report.used;
     let all = used.busy + used.spinning + used.idle;
     let mut text = String::new();
     align(&mut text, ["", "work", "lines", "waits", "all", "share"].map(str::to_owned).to_vec(), rows);
@@ -78,9 +89,13 @@ fn table(point: &Point<'_>, budget: &Budget) -> String {
     text
 }
 
-/// What an interrupt does on its own is not a sender's private work.
+/// What an interrupt or a softirq does on its own is not a sender's private work, and a softirq's way to a queue not xmit.
 fn name(who: &str, phase: Phase) -> &'static str {
-    if who == "interrupts" && phase == Phase::Private { "its own" } else { phase.name() }
+    match (who, phase) {
+        ("softirqs", Phase::Xmit) => "to the queue",
+        ("softirqs" | "interrupts", Phase::Private) => "its own",
+        _ => phase.name(),
+    }
 }
 
 /// What one of two has that the other has not.
@@ -88,19 +103,12 @@ fn difference(first: &Point<'_>, second: &Point<'_>) -> String {
     let budgets = [first, second].map(Budget::of);
     let mut rows = Vec::new();
     let mut most: Option<(f64, String)> = None;
-    let all = |at: usize| {
-        let report = &[first, second][at].report;
-        budgets[at].each(report.senders.total().total() + report.interrupts.total().total())
-    };
+    let both = [sides(first, &budgets[0]), sides(second, &budgets[1])];
+    let all = |at: usize| budgets[at].each(both[at].iter().map(|side| side.1.total().total()).sum());
     let least_told = all(0).into_iter().chain(all(1)).fold(0.0, f64::max) * DIFFERENCE;
-    let reports = [&first.report, &second.report];
-    let sides = [
-        ("senders", reports.map(|report| report.senders)),
-        ("interrupts", reports.map(|report| report.interrupts)),
-    ];
-    for (who, ledgers) in sides {
+    for ((who, ledger, ..), (_, other, ..)) in both[0].iter().zip(&both[1]) {
         for phase in Phase::ALL {
-            let spent = ledgers.map(|ledger| *ledger.of(phase));
+            let spent = [ledger, other].map(|ledger| *ledger.of(phase));
             let parts = [
                 ("work", spent.map(|s| s.work)),
                 ("lines", spent.map(|s| s.lines)),
@@ -153,7 +161,9 @@ fn line(point: &Point<'_>) -> Value {
         "packets": budget.packets,
         "senders_ps": run::ledger(&report.senders),
         "senders_away_ps": left,
+        "softirqs_ps": run::ledger(&report.softirqs),
         "interrupts_ps": run::ledger(&report.interrupts),
+        "lines": report.lines,
         "cpus_ps": { "busy": report.used.busy, "spinning": report.used.spinning, "idle": report.used.idle },
         "bottleneck": bottleneck::sentence(point, &budget),
     })

@@ -77,11 +77,23 @@ impl Point<'_> {
 
 /// Runs all jobs; the points come in the same order. The first that fails ends it.
 pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs) -> anyhow::Result<Vec<Point<'a>>> {
-    each(jobs, args, true).into_iter().collect()
+    run_by(jobs, args, run::run)
+}
+
+/// How a point is run.
+type How = fn(&Setup) -> Result<Report, RunError>;
+
+/// The same, each point in another way.
+pub(super) fn run_by<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, how: How) -> anyhow::Result<Vec<Point<'a>>> {
+    each_by(jobs, args, true, how).into_iter().collect()
 }
 
 /// Runs all jobs, those after one that fails too unless it `ends`.
 pub(super) fn each<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, ends: bool) -> Vec<anyhow::Result<Point<'a>>> {
+    each_by(jobs, args, ends, run::run)
+}
+
+fn each_by<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, ends: bool, how: How) -> Vec<anyhow::Result<Point<'a>>> {
     let threads = args.threads.map_or_else(cpus, |threads| threads.size()).min(jobs.len().max(1));
     let mut tell = Tell::new(args.quiet, 0);
     if jobs.len() > 1 {
@@ -96,7 +108,7 @@ pub(super) fn each<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, ends: bool) -> Vec<a
             scope.spawn(move || {
                 while let Some((at, job)) = index(next).and_then(|at| jobs.get(at).map(|job| (at, job))) {
                     let began = Instant::now();
-                    let report = run::run(&job.setup);
+                    let report = how(&job.setup);
                     if ends && report.is_err() {
                         // Nobody begins another point.
                         next.store(jobs.len(), Ordering::Relaxed);

@@ -76,6 +76,7 @@ fn line(point: &Point<'_>) -> Value {
     sites::recorded(&mut object, &report.contention);
     object.insert("xmit_ns".into(), bars::json(&report.xmit));
     object.insert("senders_ps".into(), ledger(&report.senders));
+    object.insert("softirqs_ps".into(), ledger(&report.softirqs));
     object.insert("interrupts_ps".into(), ledger(&report.interrupts));
     object.insert("published".into(), json!(points::rows(point.scenario, std::slice::from_ref(point))));
     Value::Object(object)

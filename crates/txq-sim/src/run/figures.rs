@@ -6,6 +6,7 @@ use txq::sync::contention::{Lock, Site};
 use super::Report;
 use crate::compare::Figures;
 use crate::ledger::{Phase, Spent};
+use crate::machine::Picos;
 
 /// CPUs on which contention is counted where it was published, for one second.
 const WATCHED: f64 = 8.0;
@@ -22,6 +23,8 @@ pub(super) struct Counts {
     pub(super) switches: u64,
     /// Transactions, or requests.
     pub(super) done: u64,
+    /// Packets that had a time to be handed in at, and how late they were, all together.
+    pub(super) late: (u64, Picos),
     /// Tasks that have a CPU or wait for one.
     pub(super) runnable: f64,
 }
@@ -41,6 +44,7 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     put("drops_percent", 100.0 * counts.lost);
     put("ktps", counts.done as f64 / seconds / 1e3);
     put("kreq", counts.done as f64 / seconds / 1e3);
+    put("late_avg_us", counts.late.1 as f64 / 1e6 / counts.late.0 as f64);
     put("switches_per_s", counts.switches as f64 / seconds);
     put("runnable", counts.runnable);
     let all = report.used.busy + report.used.spinning + report.used.idle;

@@ -1,5 +1,7 @@
 //! One point: everything that a simulation is made of.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use toml::Table;
 
@@ -206,6 +208,33 @@ pub enum Workload {
         /// Work of a request between two passes.
         private: f64,
     },
+    /// The packets of a capture, over and over (`tcpreplay`): its sizes, its flows, its times.
+    Trace {
+        /// The capture, pcap or pcapng. Where it is relative, it is so to the scenario's file.
+        file: PathBuf,
+        /// How many times as fast as it was captured; 0 for as fast as it goes.
+        #[serde(default = "as_captured")]
+        speed: f64,
+        /// How many send it. A flow has one sender, so that it keeps its order.
+        senders: u32,
+        /// Packets that a sender may have on their way. It sleeps then.
+        #[serde(default = "credit")]
+        credit: u64,
+        /// Work of the sender on each packet before it is handed in.
+        #[serde(default)]
+        private: f64,
+        /// Whether each sender stays on a CPU of its own.
+        #[serde(default)]
+        pinned: bool,
+    },
+}
+
+fn as_captured() -> f64 {
+    1.0
+}
+
+fn credit() -> u64 {
+    128
 }
 
 impl Setup {
@@ -257,6 +286,12 @@ impl Setup {
                 many("connections", *connections)?;
                 many("passes", *passes)?;
                 bytes(*b).and(work(*private))
+            }
+            Workload::Trace { speed, senders, credit, private, .. } => {
+                many("senders", *senders)?;
+                within("workload.speed", *speed, 0.0, 1e6)?;
+                within("workload.credit", *credit as f64, 1.0, 1e6)?;
+                work(*private)
             }
         }
     }

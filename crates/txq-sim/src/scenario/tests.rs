@@ -1,7 +1,7 @@
 //! Every scenario that is built in can be run, and wrong ones are refused by name.
 
 use super::*;
-use setup::{Pool, Workload};
+use setup::Pool;
 
 #[test]
 fn all_that_are_built_in_can_be_read_and_have_something_to_compare_with() {

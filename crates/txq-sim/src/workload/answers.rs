@@ -9,10 +9,10 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use txq::arch::{Event, Nanos};
+use txq::arch::{Arch, Event, Nanos};
 
 use super::flow_of;
-use crate::arch::Sleep;
+use crate::arch::{Sim, Sleep};
 use crate::device::OnWire;
 use crate::machine::Picos;
 use crate::sim;
@@ -51,7 +51,9 @@ pub(crate) struct Answers {
 impl Answers {
     /// For so many pairs, with an rx queue on each CPU. `cost` and `round_trip` are nanoseconds.
     pub(super) fn new(pairs: u32, cpus: u32, cost: f64, round_trip: f64) -> Self {
-        PAIRS.set((0..pairs).map(|_| Arc::new(Sleep::new())).collect());
+        let pairs: Vec<_> = (0..pairs).map(|_| Arc::new(Sleep::new())).collect();
+        pairs.iter().for_each(|pair| Sim::name(&**pair, "pair: sleep"));
+        PAIRS.set(pairs);
         let queues = (0..cpus).map(|_| RxQueue::default()).collect();
         Self { queues, cost: (cost * 1e3) as Picos, round_trip: round_trip as Nanos }
     }

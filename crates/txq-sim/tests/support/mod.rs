@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use txq::NetDev;
-use txq::arch::{Access, Arch};
+use txq::arch::Arch;
 use txq::cpumask::CpuMask;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::netdev::Builder;
@@ -179,7 +179,6 @@ pub(crate) fn run(case: &Case) -> Ran {
                 match sender.alloc(64) {
                     Ok(mut packet) => {
                         packet.data_mut()[..6].copy_from_slice(&[2; 6]);
-                        Sim::touch(packet.data(), Access::Write);
                         let _ = sender.xmit(packet);
                     }
                     Err(_) => drop(sender.wait_credit(None)),

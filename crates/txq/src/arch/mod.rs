@@ -13,6 +13,7 @@ mod native;
 
 pub use native::{Native, NativeCell, NativeEvent};
 
+use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 
@@ -70,6 +71,10 @@ pub trait Arch: Sized + Send + Sync + 'static {
     /// of who sent the packet.
     #[inline(always)]
     fn classify<'p, T: ?Sized>(_qdisc: &T, _frames: impl Iterator<Item = &'p [u8]>) {}
+    /// Says what lies somewhere, for a simulator's report of what each cache line costs. Of two that overlap the smaller one
+    /// counts. A part is named once, where it has come to stay, and never on a packet's way.
+    #[inline(always)]
+    fn name<T: ?Sized>(_at: &T, _what: impl Display) {}
 }
 
 /// What the data plane does in plain code. The numbers are of packets.
@@ -81,6 +86,8 @@ pub enum Work {
     Free(usize),
     /// A call of xmit.
     Xmit,
+    /// A worker goes to a queue, to run it.
+    Run,
     /// Packets go into the qdisc.
     Enqueue(usize),
     /// Packets come out of the qdisc.

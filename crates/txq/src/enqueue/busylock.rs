@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
-use crate::enqueue::Discipline;
+use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
@@ -94,5 +94,11 @@ impl<A: Arch> Discipline<A> for Busylock<A> {
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.root);
         f(Lock::Busy, &*self.busy);
+    }
+
+    fn name_lines(&self) {
+        A::name(&self.busy, "busylock");
+        self.root.name_lines(ROOT_LOCK, QUEUE);
+        A::name(&self.running, "busylock: whether the queue runs");
     }
 }

@@ -37,8 +37,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use crate::ctx::Ctx;
-use crate::enqueue::Discipline;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::{DRIVEN, Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
@@ -226,6 +226,12 @@ impl<A: Arch> Discipline<A> for Combine<A> {
 
     /// There is none.
     fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
+
+    fn name_lines(&self) {
+        A::name(&self.defer, "combine's word");
+        A::name(&self.owned, QUEUE);
+        A::name(&self.driven, DRIVEN);
+    }
 }
 
 /// Who has the qdisc, for one turn; or has let go of it and is in the driver.

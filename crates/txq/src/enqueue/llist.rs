@@ -37,8 +37,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
-use crate::enqueue::Discipline;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::{DRIVEN, Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
@@ -53,6 +53,13 @@ struct Llist<A: Arch> {
     root: CachePadded<SpinLock<A, Owned<A>>>,
     /// What came back from the driver. For who is in the driver; and once `returned` is 1, for who has the root lock.
     driven: CachePadded<A::Cell<Driven<A>>>,
+    /// 1 when there is something in `driven`. On a line of its own: with the list's, each owner that looks here would take it
+    /// from a sender between its reading of the head and its exchange.
+    returned: CachePadded<A::AtomicU32>,
+    /// 1 when packets have been left to the worker: by a sender that did not get the lock, or by an owner whose turn was
+    /// over. A sender that comes first goes on in its place: else all would wait, and drop, until the worker has a CPU.
+    /// Each sender looks here and few write, so that senders have its line with them.
+    open: CachePadded<A::AtomicU32>,
     max_burst: u32,
 }
 
@@ -61,11 +68,6 @@ struct Defer<A: Arch> {
     list: LList<A, Slot<A>>,
     /// Packets pushed since the owner last reset it, those that found the list empty excepted (`defer_count`).
     count: A::AtomicU32,
-    /// 1 when packets have been left to the worker: by a sender that did not get the lock, or by an owner whose turn was
-    /// over. A sender that comes first goes on in its place: else all would wait, and drop, until the worker has a CPU.
-    open: A::AtomicU32,
-    /// 1 when there is something in `driven`.
-    returned: A::AtomicU32,
 }
 
 /// What the root lock guards.
@@ -83,9 +85,11 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
     let [count, open, returned] = [(); 3].map(|()| A::AtomicU32::new(0));
     let owned = Owned { core, intake: Intake::new() };
     Box::new(Llist {
-        defer: CachePadded::new(Defer { list: LList::new(), count, open, returned }),
+        defer: CachePadded::new(Defer { list: LList::new(), count }),
         root: CachePadded::new(SpinLock::new(owned)),
         driven: CachePadded::new(A::Cell::new(Driven::new())),
+        returned: CachePadded::new(returned),
+        open: CachePadded::new(open),
         max_burst,
     })
 }
@@ -107,27 +111,27 @@ impl<A: Arch> Owns<'_, A> {
     /// Comes back from the driver. Takes the lock, and true; or leaves what it brings to who has the lock.
     #[cold]
     fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
-        let Llist { root, driven: cell, defer, .. } = self.way;
+        let Llist { root, driven: cell, returned, .. } = self.way;
         // SAFETY: we are in the driver still, for those who have the lock, as long as `returned` is 0.
         cell.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
         // Release: the cell, to who loads this with the lock held.
-        defer.returned.store(1, Release);
+        returned.store(1, Release);
         loop {
             // Store `returned`, or release the lock, before try the lock or load `returned`: pairs with the fence in `leave`.
             A::fence(SeqCst);
-            if defer.returned.load(Relaxed) == 0 {
+            if returned.load(Relaxed) == 0 {
                 return false;
             }
             self.root = root.try_lock_at(Site::Retake);
             match &self.root {
                 None => return false,
-                Some(_) if defer.returned.load(Acquire) != 0 => break,
+                Some(_) if returned.load(Acquire) != 0 => break,
                 // Who had the lock before us has seen to it; another may have come back while we had it.
                 Some(_) => self.root = None,
             }
         }
         // What we find may be what another has brought since: it is all the same to the queue.
-        defer.returned.store(0, Relaxed);
+        returned.store(0, Relaxed);
         // SAFETY: `returned` was 1 and we have the lock.
         cell.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
         true
@@ -153,8 +157,8 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         let Owned { core, intake } = self.owned();
         let take = intake.is_empty() && !took;
         // Acquire: what is in the cell.
-        if core.is_running() && way.defer.returned.load(Acquire) != 0 {
-            way.defer.returned.store(0, Relaxed);
+        if core.is_running() && way.returned.load(Acquire) != 0 {
+            way.returned.store(0, Relaxed);
             // SAFETY: `returned` was 1 and we have the lock.
             way.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
@@ -201,9 +205,9 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         if left && !tired {
             return false;
         }
-        let Llist { defer, root, .. } = self.way;
+        let Llist { root, returned, open, .. } = self.way;
         if left {
-            defer.open.store(1, Relaxed);
+            open.store(1, Relaxed);
         }
         if !self.core().is_running() {
             return !left;
@@ -212,7 +216,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         self.root = None;
         // Release the lock before load `returned`: pairs with the fence in `come_back`.
         A::fence(SeqCst);
-        if defer.returned.load(Relaxed) == 0 {
+        if returned.load(Relaxed) == 0 {
             return !left;
         }
         if tired {
@@ -230,10 +234,10 @@ impl<A: Arch> Llist<A> {
     #[inline]
     fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         // The lock says who has the queue; this only says that asking for it is worth while.
-        if self.defer.open.load(Relaxed) != 0
+        if self.open.load(Relaxed) != 0
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
-            self.defer.open.store(0, Relaxed);
+            self.open.store(0, Relaxed);
             let _ = self.turn(held, root, 0, cx);
         }
     }
@@ -271,7 +275,7 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         if let Some(held) = self.root.try_lock_soon_at(Site::Enqueue) {
             return self.turn(held, root, n as usize, cx);
         }
-        self.defer.open.store(1, Relaxed);
+        self.open.store(1, Relaxed);
         cx.dev.hand_over(root.index);
         Verdict::Success
     }
@@ -297,5 +301,13 @@ impl<A: Arch> Discipline<A> for Llist<A> {
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.root);
+    }
+
+    fn name_lines(&self) {
+        A::name(&self.defer, "llist head");
+        self.root.name_lines(ROOT_LOCK, QUEUE);
+        A::name(&self.driven, DRIVEN);
+        A::name(&self.returned, "llist: whether a driver came back");
+        A::name(&self.open, "llist: whether the queue was left open");
     }
 }

@@ -24,8 +24,8 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
-use crate::enqueue::Discipline;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::{Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::{BANDS, Verdict};
@@ -201,6 +201,14 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
 
     /// There is none.
     fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
+
+    fn name_lines(&self) {
+        self.lists.name_lines();
+        A::name(&self.state, "lockless: what was missed");
+        A::name(&self.token, "lockless: token");
+        A::name(&self.owned, QUEUE);
+        A::name(&*self.refused, "lockless: packets refused");
+    }
 }
 
 /// What the token guards.

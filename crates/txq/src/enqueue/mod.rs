@@ -54,7 +54,15 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     /// Calls `f` with each lock of the discipline, for its record. Who has a lock in this way is no owner, and does not see
     /// what others leave for one: [`visit`](Discipline::visit) the queue afterwards.
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
+
+    /// Names its lines ([`Arch::name`]).
+    fn name_lines(&self);
 }
+
+/// What senders and owners share is called so ([`Arch::name`]), whatever the discipline.
+const ROOT_LOCK: &str = "root lock";
+const QUEUE: &str = "queue's state";
+const DRIVEN: &str = "what comes back from the driver";
 
 /// A discipline by its name.
 pub(crate) struct Kind<A: Arch> {

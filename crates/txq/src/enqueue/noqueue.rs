@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
-use crate::enqueue::Discipline;
+use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
@@ -108,5 +108,10 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.core);
+    }
+
+    fn name_lines(&self) {
+        self.core.name_lines(ROOT_LOCK, QUEUE);
+        A::name(&self.owner, "noqueue: owner");
     }
 }

@@ -9,7 +9,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::Arch;
 use crate::ctx::Ctx;
-use crate::enqueue::Discipline;
+use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
@@ -59,5 +59,9 @@ impl<A: Arch> Discipline<A> for Spinlock<A> {
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.root);
+    }
+
+    fn name_lines(&self) {
+        self.root.name_lines(ROOT_LOCK, QUEUE);
     }
 }

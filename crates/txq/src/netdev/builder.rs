@@ -282,6 +282,7 @@ impl<A: Arch> Builder<A> {
             pool,
         };
         let dev = NetDev { shared: Arc::new(shared), threads: Vec::new() };
+        dev.shared.name_lines();
         if self.contention {
             dev.set_contention(true);
         }

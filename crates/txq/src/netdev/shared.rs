@@ -113,6 +113,22 @@ pub(super) struct Senders<A: Arch> {
 }
 
 impl<A: Arch> Shared<A> {
+    /// Names its lines ([`Arch::name`]).
+    pub(super) fn name_lines(&self) {
+        A::name(self, "device: setup");
+        A::name(&self.rule, "device: which queues are in force");
+        A::name(&self.lost, "device: counters");
+        A::name(&*self.steering, "device: steering map");
+        self.retries.name_lines("device: failed attempts");
+        for root in &self.roots {
+            A::name(root, "queue: setup");
+            root.discipline.name_lines();
+        }
+        self.txqs.iter().for_each(TxQueue::name_lines);
+        let who = (0..).map(|index| if index < self.workers { "softirq" } else { "interrupt" });
+        self.sched.iter().zip(who).for_each(|(sched, who)| sched.name_lines(who));
+    }
+
     /// The schedule of the worker that looks after a queue: that of its txq, or of txq 0 where it serves all.
     fn sched_of_root(&self, root: usize) -> &Schedule<A> {
         &self.sched[self.affinity[usize::from(self.roots[root].txq.unwrap_or(0))]]

@@ -290,13 +290,12 @@ impl<A: Arch> Cache<A> {
         if self.out >= self.limit {
             return Err(AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 });
         }
-        if self.stack.is_empty() { self.restock() } else { Ok(()) }
+        if self.stack.is_empty() { self.restock(word) } else { Ok(()) }
     }
 
-    /// Gets buffers onto the empty stack: what came home, what is in stock, what others have.
+    /// Gets buffers onto the empty stack: what came home by `word`, which was read just now, what is in stock, what others have.
     #[cold]
-    pub(super) fn restock(&mut self) -> Result<(), AllocError> {
-        let word = self.home().account().read();
+    pub(super) fn restock(&mut self, word: Word) -> Result<(), AllocError> {
         if word.backlog() > 0 {
             self.empty_inbox();
         }

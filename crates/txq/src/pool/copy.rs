@@ -32,7 +32,7 @@ impl<A: Arch> Cache<A> {
             self.empty_inbox();
         }
         if self.stack.is_empty() {
-            self.restock()?;
+            self.restock(self.home().account().read())?;
         }
         let home = ptr::from_ref(self.shared.memory.homes.nobody(&self.shared.memory.store));
         let slot = self.stack.pop().expect("restocked");

@@ -63,6 +63,15 @@ impl<A: Arch> Home<A> {
         self.cpu.load(Relaxed)
     }
 
+    /// Names its lines ([`Arch::name`]).
+    fn name_lines(&self) {
+        A::name(self, "pool: a sender's home");
+        A::name(&self.front, "pool: a sender's inbox");
+        self.others.iter().for_each(|inbox| A::name(inbox, "pool: a sender's inbox"));
+        A::name(&self.kicked, "pool: a sender's kick");
+        A::name(&self.event, "pool: a sender's sleep");
+    }
+
     pub(crate) fn name(&self) -> String {
         self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -239,9 +248,11 @@ impl<A: Arch> Homes<A> {
             name: Mutex::new(String::new()),
             next: newest,
         }));
+        // SAFETY: not published yet.
+        let fresh = unsafe { &*home };
+        fresh.name_lines();
         if nobodys {
-            // SAFETY: not published yet.
-            unsafe { &*home }.vacate(0, 0);
+            fresh.vacate(0, 0);
         }
         // AcqRel: releases this home, acquires the one that it links to.
         while let Err(now) = self.newest.compare_exchange(newest, home, AcqRel, Acquire) {

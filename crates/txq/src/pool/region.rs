@@ -5,7 +5,9 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
@@ -92,6 +94,12 @@ impl Region {
 
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// All of it, without a look at what is in it.
+    pub(super) fn bytes(&self) -> &[MaybeUninit<u8>] {
+        // SAFETY: as long as the region, and mapped or allocated to this length at least.
+        unsafe { slice::from_raw_parts(self.base.as_ptr().cast(), self.len) }
     }
 
     /// What it really lies in: never `Auto`.

@@ -59,6 +59,12 @@ impl<A: Arch> Size<A> {
         Self { max, told: CachePadded::new(told), parking: CachePadded::new(SpinLock::new(parking)) }
     }
 
+    /// Names its lines ([`Arch::name`]).
+    pub(super) fn name_lines(&self) {
+        A::name(&self.told, "pool: its size");
+        self.parking.name_lines("pool: parking lock", "pool: what is parked");
+    }
+
     /// What the pool shall have.
     #[inline]
     pub(super) fn get(&self) -> u32 {

@@ -125,6 +125,15 @@ impl<A: Arch> Store<A> {
         }
     }
 
+    /// Names its lines ([`Arch::name`]).
+    pub(super) fn name_lines(&self) {
+        A::name(self, "pool: setup");
+        self.size.name_lines();
+        self.retries.name_lines("pool: failed attempts");
+        self.depots.iter().for_each(|depot| A::name(depot, "pool: a depot's head"));
+        self.locked.iter().for_each(|stock| stock.name_lines("pool: the stock's lock", "pool: the stock"));
+    }
+
     #[inline]
     pub(super) fn mode(&self) -> FreeMode {
         self.mode

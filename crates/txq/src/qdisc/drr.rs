@@ -18,7 +18,7 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::minors::Minors;
 use crate::qdisc::noop::Noop;
-use crate::qdisc::runs::Runs;
+use crate::qdisc::runs;
 use crate::qdisc::wheel::{Ticket, Wheel};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::stats::QdiscStats;
@@ -194,18 +194,10 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
-        while let Some(class) = runs.next(&mut run, |packet| self.classify(packet)) {
-            if let Some(id) = class {
-                self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
-            }
-            if cx.has_copies() {
-                return runs.give_back(&mut run);
-            }
-            while let Some(packet) = run.pop_front() {
-                let _ = self.refuse(packet, cx);
-            }
-        }
+        let put = |drr: &mut Self, id, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
+            drr.with_leaf(id, |leaf, total| leaf.enqueue_batch(run, total, cx));
+        };
+        runs::enqueue(self, batch, cx, Self::classify, put, Self::refuse);
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

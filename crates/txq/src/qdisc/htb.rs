@@ -24,7 +24,7 @@ use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::{Classes, Total};
 use crate::qdisc::minors::Minors;
-use crate::qdisc::runs::Runs;
+use crate::qdisc::runs;
 use crate::qdisc::wheel::Wheel;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
@@ -239,18 +239,10 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
-        while let Some(class) = runs.next(&mut run, |packet| self.classify(packet)) {
-            if let Some(id) = class {
-                self.with_leaf(id, |leaf, total| leaf.enqueue_batch(&mut run, total, cx));
-            }
-            if cx.has_copies() {
-                return runs.give_back(&mut run);
-            }
-            while let Some(packet) = run.pop_front() {
-                let _ = self.enqueue_direct(packet, cx);
-            }
-        }
+        let put = |htb: &mut Self, id, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
+            htb.with_leaf(id, |leaf, total| leaf.enqueue_batch(run, total, cx));
+        };
+        runs::enqueue(self, batch, cx, Self::classify, put, Self::enqueue_direct);
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

@@ -2,6 +2,7 @@
 
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::{Cx, Verdict};
 
 /// What is left of a batch.
 pub(super) struct Runs<'b, A: Arch, K> {
@@ -45,6 +46,30 @@ impl<'b, A: Arch, K: PartialEq> Runs<'b, A, K> {
     pub(super) fn give_back(self, run: &mut PacketList<A>) {
         run.extend(self.ahead.map(|(packet, _)| packet));
         self.batch.prepend(run);
+    }
+}
+
+/// Hands a batch to a qdisc with classes: each run to `put`, by its class, and what has no class or is left of a run to `refuse`,
+/// one by one. After a packet that is to be copied the rest stays in the batch.
+pub(super) fn enqueue<A: Arch, Q>(
+    qdisc: &mut Q,
+    batch: &mut PacketList<A>,
+    cx: &mut Cx<'_, A>,
+    classify: impl Fn(&Q, &Packet<A>) -> Option<u32>,
+    put: impl Fn(&mut Q, u32, &mut PacketList<A>, &mut Cx<'_, A>),
+    refuse: impl Fn(&mut Q, Packet<A>, &mut Cx<'_, A>) -> Verdict,
+) {
+    let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
+    while let Some(class) = runs.next(&mut run, |packet| classify(qdisc, packet)) {
+        if let Some(id) = class {
+            put(qdisc, id, &mut run, cx);
+        }
+        if cx.has_copies() {
+            return runs.give_back(&mut run);
+        }
+        while let Some(packet) = run.pop_front() {
+            let _ = refuse(qdisc, packet, cx);
+        }
     }
 }
 

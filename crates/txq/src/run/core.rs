@@ -60,6 +60,9 @@ pub(crate) struct CoreCounters {
 
 impl<A: Arch> Core<A> {
     pub(crate) fn new(qdisc: Option<Box<dyn Qdisc<A>>>, gate: Gate) -> Self {
+        if let Some(qdisc) = &qdisc {
+            A::name(&**qdisc, format_args!("{}'s state", qdisc.kind()));
+        }
         Self {
             qdisc,
             requeued: PacketList::new(),

@@ -5,6 +5,7 @@
 //! and tells anew. There is no list, and so no link that could be read after its node may be used again
 //! (the kernel's run queue is a list, and must read `next_sched` before it clears `SCHED`).
 
+use std::fmt::Display;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use crate::arch::{Arch, Atomic};
@@ -17,6 +18,11 @@ impl<A: Arch> Bits<A> {
     /// An empty set of numbers below `n`.
     pub fn new(n: usize) -> Self {
         Self(Words::new(n.div_ceil(64), 0))
+    }
+
+    /// Names its lines ([`Arch::name`]).
+    pub(crate) fn name_lines(&self, what: impl Display) {
+        self.0.name_lines(what);
     }
 
     /// Adds `i`, and tells whether its word was empty. Release: what makes `i` worth a visit comes before.

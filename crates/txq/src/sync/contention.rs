@@ -186,6 +186,11 @@ impl<A: Arch> Retries<A> {
         Self(CachePadded::new(Counts { on: A::AtomicU32::new(0), counts }))
     }
 
+    /// Names its line ([`Arch::name`]).
+    pub(crate) fn name_lines(&self, what: &str) {
+        A::name(&self.0, what);
+    }
+
     /// An attempt has failed. Who calls this has just missed its word's cache line, which dwarfs the look at the switch.
     #[cold]
     pub fn note(&self, retry: Retry) {

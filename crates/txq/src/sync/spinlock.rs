@@ -65,6 +65,12 @@ impl<A: Arch, T> SpinLock<A, T> {
         }
     }
 
+    /// Names its line, and what it guards ([`Arch::name`]).
+    pub(crate) fn name_lines(&self, lock: &str, data: &str) {
+        A::name(self, lock);
+        A::name(&self.data, data);
+    }
+
     /// Waits for the lock and calls `f` while holding it, as [`Site::Control`]. The lock is released also when `f` panics.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> R {

@@ -1,6 +1,8 @@
 //! A row of 64-bit words on cache lines of their own: what lies beside it in memory does not disturb it, and which words share
 //! a line does not depend on where the row lies.
 
+use std::fmt::Display;
+
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic};
@@ -19,6 +21,11 @@ impl<A: Arch> Words<A> {
     pub(crate) fn new(len: usize, value: u64) -> Self {
         let block = |_| CachePadded::new(std::array::from_fn(|_| A::AtomicU64::new(value)));
         Self { blocks: (0..len.div_ceil(BLOCK)).map(block).collect(), len }
+    }
+
+    /// Names its lines ([`Arch::name`]).
+    pub(crate) fn name_lines(&self, what: impl Display) {
+        A::name(&*self.blocks, what);
     }
 
     /// The word with a number.

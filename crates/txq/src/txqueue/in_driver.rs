@@ -10,8 +10,8 @@ pub(super) struct InDriver<A: Arch> {
 }
 
 impl<A: Arch> InDriver<A> {
-    #[inline]
     /// Calls `f`, which calls the driver.
+    #[inline]
     pub(super) fn enter<R>(f: impl FnOnce() -> R) -> R {
         let before = A::in_driver(|depth| depth.replace(depth.get() + 1));
         let _in_driver = Self { before, arch: std::marker::PhantomData };

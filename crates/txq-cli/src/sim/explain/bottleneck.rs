@@ -1,13 +1,14 @@
 //! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or CPUs
-//! spin for one; the
-//! completion CPUs are busy; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
+//! spin for one; a cache line is on its way all of the time; the completion CPUs are busy, or the softirqs; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
 
 use txq::sync::contention::Lock;
+use txq_sim::Picos;
 use txq_sim::ledger::{Ledger, Phase};
 use txq_sim::scenario::setup::Workload;
 
 use super::super::points::Point;
 use super::budget::{Budget, percent, share};
+use super::lines;
 use crate::span::Human;
 
 /// Shares of the time from which something is what holds the rest up.
@@ -15,8 +16,10 @@ const LINK: f64 = 0.97;
 const WAITS: f64 = 0.25;
 const SPINNING: f64 = 0.5;
 const INTERRUPTS: f64 = 0.9;
+const SOFTIRQS: f64 = 0.9;
 const CPUS: f64 = 0.97;
 const ASLEEP: f64 = 0.4;
+const LINE: f64 = 0.9;
 /// What an Ethernet frame takes on the wire beside itself, in bits.
 const WIRE: f64 = 24.0 * 8.0;
 
@@ -39,20 +42,24 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
         let part = percent(report.used.spinning, all);
         return waiting(point, budget, &format!("CPUs spin {part} of their time"));
     }
-    if share(interrupts.total(), budget.interrupts_whole) >= INTERRUPTS {
-        let most = largest(&report.interrupts);
-        let spent = report.interrupts.of(most);
-        let of = |time| percent(time, budget.interrupts_whole);
+    if let Some((line, of)) = lines::saturated(&report.lines, LINE) {
+        let each = of.transfers as f64 / budget.packets.max(1.0);
         return format!(
-            "The completion CPUs have no time left: {} of it is {}, {} lines that come from elsewhere and {} waits.",
-            of(spent.total()),
-            phrase(most, "interrupts' own work"),
-            of(spent.lines),
-            of(spent.waits)
+            "One cache line never rests: {line} is on its way {:.1} % of the time, {each:.1} times a packet.",
+            100.0 * of.busiest
         );
     }
+    if share(interrupts.total(), budget.interrupts_whole) >= INTERRUPTS {
+        let of = spent_all("interrupts", &report.interrupts, budget.interrupts_whole);
+        return format!("The completion CPUs have no time left: {of}{}.", lines::mostly(&report.lines));
+    }
+    if share(report.softirqs.total().total(), budget.softirqs_whole) >= SOFTIRQS {
+        let of = spent_all("softirqs", &report.softirqs, budget.softirqs_whole);
+        let who = "The softirqs, which run the queues on for senders, have no time left";
+        return format!("{who}: {of}{}.", lines::mostly(&report.lines));
+    }
     let most = largest(&report.senders);
-    let own = phrase(most, "senders' private work");
+    let own = phrase("senders", most);
     if share(used, all) >= CPUS {
         let part = percent(report.senders.of(most).total(), used);
         return format!("No CPU is idle: {part} of their time is {own}.");
@@ -61,18 +68,20 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     if share(away, budget.senders_whole) >= ASLEEP {
         let until = match point.setup.workload {
             Workload::TcpRr { .. } => "an answer comes or a CPU is theirs",
+            Workload::Trace { speed, .. } if speed > 0.0 => "the next packet of the capture is due",
             _ => "packets that are on their way are done",
         };
         let (away, busy) =
             (percent(away, budget.senders_whole), percent(interrupts.total(), budget.interrupts_whole));
         return format!("Senders sleep {away} of their time until {until}; completion CPUs are busy {busy}.");
     }
-    let (part, lines) = (report.senders.of(most).total(), report.senders.of(most).lines);
+    let spent = report.senders.of(most);
     let of = |time| percent(time, budget.senders_whole);
     format!(
-        "Senders are busy: {} of their time is {own}, {} lines that come from elsewhere.",
-        of(part),
-        of(lines)
+        "Senders are busy: {} of their time is {own}, {} lines that come from elsewhere{}.",
+        of(spent.total()),
+        of(spent.lines),
+        lines::mostly(&report.lines)
     )
 }
 
@@ -81,7 +90,8 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     let report = &point.report;
     let most = Phase::ALL.into_iter().max_by_key(|&phase| report.senders.of(phase).waits);
     if let Some(phase @ (Phase::Alloc | Phase::Free)) = most {
-        return format!("{who}, most of it for the memory pool's lists: {}.", phase.name());
+        let what = lines::waited(&report.lines).unwrap_or_else(|| "the memory pool's lists".into());
+        return format!("{who}, most of it for {what}: {}.", phase.name());
     }
     let contention = point.contention();
     let locks = Lock::ALL.map(|lock| (lock, contention.of_lock(lock)));
@@ -95,7 +105,7 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
         _ => format!(": its holder keeps it {}", Human(stats.hold.mean())),
     };
     let both = |of: fn(&Ledger, Phase) -> u64| {
-        let ledgers = [&report.senders, &report.interrupts];
+        let ledgers = [&report.senders, &report.softirqs, &report.interrupts];
         let queue = [Phase::Enqueue, Phase::Dequeue];
         ledgers.iter().flat_map(|ledger| queue.map(|phase| of(ledger, phase))).sum::<u64>()
     };
@@ -112,11 +122,29 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     format!("{who}, most of it for the {}{held}{under}.", lock.name())
 }
 
+/// What most of somebody's time is, all of which is taken.
+fn spent_all(who: &str, ledger: &Ledger, whole: Picos) -> String {
+    let most = largest(ledger);
+    let spent = ledger.of(most);
+    let of = |time| percent(time, whole);
+    format!(
+        "{} of it is {}, {} lines that come from elsewhere and {} waits",
+        of(spent.total()),
+        phrase(who, most),
+        of(spent.lines),
+        of(spent.waits)
+    )
+}
+
 /// The phase that takes most.
 fn largest(ledger: &Ledger) -> Phase {
     Phase::ALL.into_iter().max_by_key(|&phase| ledger.of(phase).total()).unwrap_or(Phase::Private)
 }
 
-fn phrase(phase: Phase, private: &'static str) -> &'static str {
-    if phase == Phase::Private { private } else { phase.name() }
+fn phrase(who: &str, phase: Phase) -> String {
+    match (who, phase) {
+        ("softirqs", Phase::Xmit) => "on the way to a queue".into(),
+        (_, Phase::Private) => format!("{who}' {} work", if who == "senders" { "private" } else { "own" }),
+        _ => phase.name().into(),
+    }
 }

@@ -2,7 +2,6 @@
 
 use txq_sim::Picos;
 use txq_sim::ledger::Spent;
-use txq_sim::scenario::setup::Workload;
 
 use super::super::points::Point;
 
@@ -12,6 +11,8 @@ pub(super) struct Budget {
     pub(super) packets: f64,
     /// The time of all senders, whatever they did.
     pub(super) senders_whole: Picos,
+    /// The time of all softirqs, one for each txq, whatever they did.
+    pub(super) softirqs_whole: Picos,
     /// The time of all interrupts' CPUs.
     pub(super) interrupts_whole: Picos,
 }
@@ -21,16 +22,11 @@ impl Budget {
         let seconds = point.report.seconds;
         let time = (seconds * 1e12) as Picos;
         let mpps = point.figure("mpps").unwrap_or_default();
-        let senders = match point.setup.workload {
-            Workload::UdpStream { senders: n, .. }
-            | Workload::TcpRr { pairs: n, .. }
-            | Workload::Pktgen { threads: n, .. }
-            | Workload::Proxy { connections: n, .. } => n,
-        };
         Self {
             mpps,
             packets: (mpps * 1e6 * seconds).round(),
-            senders_whole: time.saturating_mul(senders.into()),
+            senders_whole: time.saturating_mul(point.setup.workload.senders().into()),
+            softirqs_whole: time.saturating_mul(point.setup.device.txqs.into()),
             interrupts_whole: time.saturating_mul(point.report.interrupted.into()),
         }
     }

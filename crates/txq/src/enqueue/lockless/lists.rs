@@ -45,6 +45,12 @@ impl<A: Arch> Lists<A> {
         Self { bands: array::from_fn(|_| band()), rule: CachePadded::new(rule) }
     }
 
+    /// Names its lines ([`Arch::name`]).
+    pub(super) fn name_lines(&self) {
+        A::name(&self.bands, "lockless: a band's list");
+        A::name(&self.rule, "lockless: the bands' rule");
+    }
+
     /// Puts a batch on the lists of its bands, and what has no room there on `refused`.
     pub(super) fn put(&self, batch: &mut PacketList<A>, refused: &mut PacketList<A>, retries: &Retries<A>) {
         let map = self.rule.map.load(Relaxed);

@@ -1,0 +1,89 @@
+//! What the lines are called that are no addresses of this program: those of memory that stands for other memory.
+//!
+//! A line's key is its address by 64; these begin with a bit that no such key has.
+
+use std::ops::Range;
+
+/// What a key is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// The line itself.
+    Line,
+    /// What lies at an address of this program.
+    Object(u64),
+    /// A flow, to its qdisc.
+    Flow,
+    /// A sender, to its packets' qdisc.
+    Sender,
+}
+
+const OBJECT: u64 = 0b10 << 62;
+const FLOW: u64 = 0b11 << 62;
+const SENDER: u64 = 0b01 << 62;
+/// Lines that each may have, as a power of two.
+const LINES: u32 = 4;
+/// Flows of a qdisc, likewise.
+const FLOWS: u32 = 14;
+
+/// Lines of an object, whatever lies beside it: as many at most as it has bytes.
+pub(crate) fn object<T: ?Sized>(at: &T, lines: u32) -> Range<u64> {
+    many(OBJECT | std::ptr::from_ref(at).addr() as u64, lines)
+}
+
+/// Lines of a flow, to a qdisc.
+pub(crate) fn flow<T: ?Sized>(qdisc: &T, flow: u32, lines: u32) -> Range<u64> {
+    let qdisc = (std::ptr::from_ref(qdisc).addr() as u64) >> LINES;
+    many(FLOW | (qdisc << FLOWS | u64::from(flow) & ((1 << FLOWS) - 1)) << LINES, lines)
+}
+
+/// Lines of a sender.
+pub(crate) fn sender(flow: u32, lines: u32) -> Range<u64> {
+    many(SENDER | u64::from(flow) << LINES, lines)
+}
+
+/// Lines from an address of this program on.
+pub(crate) fn lines(at: *const u8, lines: u32) -> Range<u64> {
+    many(at.addr() as u64 >> 6, lines)
+}
+
+fn many(first: u64, lines: u32) -> Range<u64> {
+    first..first + u64::from(lines)
+}
+
+/// What a key is of.
+pub(crate) fn of(key: u64) -> Of {
+    match key >> 62 {
+        0b10 => Of::Object(key & !OBJECT),
+        0b11 => Of::Flow,
+        0b01 => Of::Sender,
+        _ => Of::Line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_says_what_it_is_of() {
+        let object = Box::new([0_u64; 4]);
+        let at = std::ptr::from_ref(&*object).addr() as u64;
+        assert_eq!(of(super::object(&*object, 3).start + 2), Of::Object(at + 2));
+        assert_eq!(of(flow(&*object, 16_383, 16).end - 1), Of::Flow);
+        assert_eq!(of(sender(u32::MAX >> 8, 16).end - 1), Of::Sender);
+        assert_eq!(of(lines(object.as_ptr().cast(), 1).start), Of::Line);
+    }
+
+    #[test]
+    fn what_differs_has_other_keys() {
+        let qdiscs = [[0_u64; 2]; 2];
+        let mut all: Vec<u64> =
+            (0..40).flat_map(|n| qdiscs.iter().flat_map(move |q| flow(q, n, 16))).collect();
+        all.extend((0..40).flat_map(|n| sender(n, 16)));
+        all.extend(qdiscs.iter().flat_map(|q| object(q, 16)));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

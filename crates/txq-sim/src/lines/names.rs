@@ -1,0 +1,138 @@
+//! What lies where: the names that the data plane gives while it is built.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+
+use crate::keys::{self, Of};
+use crate::ledger::Phase;
+
+/// Names that begin before an address and are looked at whether they reach it: more than a part has parts.
+const NESTED: usize = 64;
+/// Bytes of a line, as a power of two.
+const LINE: u32 = 6;
+/// What stands for memory that is not there.
+const FLOW: &str = "qdisc: a flow";
+const SENDER: &str = "sender: its socket";
+
+/// What lies on a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind(u16);
+
+impl Kind {
+    pub(super) const NONE: Self = Self(u16::MAX);
+    /// A task's stack.
+    pub(super) const STACK: Self = Self(Phase::ALL.len() as u16);
+    const FIRST_NAME: u16 = Self::STACK.0 + 1;
+
+    /// Something without a name that was used in a phase first.
+    pub(super) fn unnamed(phase: Phase) -> Self {
+        Self(phase as u16)
+    }
+
+    pub(super) fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// The names that were given.
+#[derive(Default)]
+pub(super) struct Names {
+    texts: Vec<String>,
+    known: HashMap<String, Kind>,
+    /// By where they begin, and of those that begin at one place the longest first: the end, inverted.
+    spans: BTreeMap<(u64, u64), Kind>,
+}
+
+impl Names {
+    pub(super) fn kind(&mut self, text: String) -> Kind {
+        let new = Kind(Kind::FIRST_NAME + self.texts.len() as u16);
+        *self.known.entry(text).or_insert_with_key(|text| {
+            self.texts.push(text.clone());
+            new
+        })
+    }
+
+    pub(super) fn put(&mut self, at: usize, bytes: usize, kind: Kind) {
+        let (from, to) = (at as u64, (at + bytes) as u64);
+        self.spans.insert((from, !to), kind);
+    }
+
+    /// The name of an address: the innermost.
+    fn at(&self, address: u64) -> Option<Kind> {
+        let before = self.spans.range(..=(address, u64::MAX)).rev().take(NESTED);
+        before.into_iter().find(|((_, end), _)| !end > address).map(|(_, kind)| *kind)
+    }
+
+    /// The kind of the line with a key, which is used in a phase.
+    pub(super) fn of(&self, key: u64, phase: Phase) -> Kind {
+        let found = match keys::of(key) {
+            Of::Object(at) => self.at(at),
+            Of::Flow => self.known.get(FLOW).copied(),
+            Of::Sender => self.known.get(SENDER).copied(),
+            Of::Line => {
+                let (from, to) = (key << LINE, (key + 1) << LINE);
+                let within = || self.spans.range((from, 0)..(to, 0)).next().map(|(_, kind)| *kind);
+                self.at(from).or_else(within)
+            }
+        };
+        found.unwrap_or(Kind::unnamed(phase))
+    }
+
+    /// How many kinds there are.
+    pub(super) fn kinds(&self) -> usize {
+        usize::from(Kind::FIRST_NAME) + self.texts.len()
+    }
+
+    /// What a kind is called in reports: a name, or the phase that stands for one.
+    pub(super) fn told(&self, kind: usize) -> (Option<String>, Option<Phase>) {
+        match kind.checked_sub(usize::from(Kind::FIRST_NAME)) {
+            Some(name) => (self.texts.get(name).cloned(), None),
+            None if kind == Kind::STACK.index() => (Some("stacks of tasks".into()), None),
+            None => (None, Phase::ALL.get(kind).copied()),
+        }
+    }
+}
+
+thread_local! {
+    /// Of the world that this thread makes; none where nobody asks for them.
+    static NAMES: RefCell<Option<Names>> = const { RefCell::new(None) };
+}
+
+/// Names are wanted from now on.
+pub(crate) fn ask() {
+    NAMES.set(Some(Names::default()));
+}
+
+/// They are not.
+pub(crate) fn forget() {
+    NAMES.set(None);
+}
+
+/// The names that were given since they were asked for.
+pub(super) fn take() -> Names {
+    let mut names = NAMES.take().unwrap_or_default();
+    for text in [FLOW, SENDER] {
+        names.kind(text.to_owned());
+    }
+    names
+}
+
+/// Something lies there.
+pub(crate) fn name<T: ?Sized>(at: &T, what: impl Display) {
+    NAMES.with_borrow_mut(|names| {
+        if let Some(names) = names {
+            let kind = names.kind(what.to_string());
+            names.put(std::ptr::from_ref(at).addr(), size_of_val(at), kind);
+        }
+    });
+}
+
+/// A task's stack lies there.
+pub(crate) fn name_stack(from: usize, to: usize) {
+    NAMES.with_borrow_mut(|names| {
+        if let Some(names) = names {
+            names.put(from, to.saturating_sub(from), Kind::STACK);
+        }
+    });
+}

@@ -1,0 +1,150 @@
+//! Lines by their names, and what is counted of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use txq::arch::{Arch, Atomic, Memory, Work};
+use txq::sync::spinlock::SpinLock;
+
+use super::*;
+use crate::arch::Sim;
+use crate::sim;
+use crate::testing::machine;
+use crate::world::{Outcome, Task, World};
+
+/// A line of its own.
+#[repr(align(128))]
+struct Word(<Sim as Arch>::AtomicU64);
+
+impl Word {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(<Sim as Arch>::AtomicU64::new(0)))
+    }
+}
+
+fn on(cpu: u32) -> Task {
+    Task { cpu: Some(cpu), ..Task::default() }
+}
+
+const END: Picos = 100_000_000;
+
+/// Two tasks on two sockets: what `f` makes for each.
+fn two<F: FnOnce() + 'static>(watch: bool, mut f: impl FnMut() -> F) -> (Vec<LineUse>, Outcome) {
+    let machine = machine();
+    let mut world = World::new(&machine, 1);
+    if watch {
+        world.name_lines();
+    }
+    for cpu in [0, 4] {
+        world.spawn(on(cpu), f());
+    }
+    if watch {
+        world.watch_lines(0);
+    }
+    world.advance(END);
+    (world.line_uses(END), world.run(END))
+}
+
+fn of<'u>(uses: &'u [LineUse], name: Option<&str>) -> &'u LineUse {
+    uses.iter().find(|line| line.name.as_deref() == name).unwrap_or_else(|| panic!("no {name:?} in {uses:?}"))
+}
+
+#[test]
+fn a_line_has_the_name_of_the_smallest_thing_that_was_named_there() {
+    let memory = vec![0_u64; 512];
+    let at = |byte: usize| memory.as_ptr().addr().next_multiple_of(128) + byte;
+    let mut names = Names::default();
+    let [all, part, tail] = ["all", "part", "tail"].map(|text| names.kind(text.into()));
+    assert_eq!(names.kind("part".into()), part);
+    names.put(at(0), 1024, all);
+    names.put(at(0), 128, part);
+    names.put(at(1040), 8, tail);
+    let line = |byte| names.of(at(byte) as u64 >> 6, Phase::Free);
+    assert_eq!([0, 64, 128, 960, 1024].map(line), [part, part, all, all, tail]);
+    let address = |byte| names.of(at(byte) as u64 | 1 << 63, Phase::Free);
+    assert_eq!([8, 136, 1047].map(address), [part, all, tail]);
+    // A line is what lies on it, an address only what is there.
+    assert_eq!(address(1030), Kind::unnamed(Phase::Free));
+    assert_eq!(line(1088), Kind::unnamed(Phase::Free));
+    assert_eq!(names.told(part.index()), (Some("part".into()), None));
+    assert_eq!(names.told(Kind::unnamed(Phase::Free).index()), (None, Some(Phase::Free)));
+}
+
+#[test]
+fn a_word_of_two_sockets_is_told_by_its_name_and_changes_nothing() {
+    let word = Word::new();
+    let body = |word: Arc<Word>| {
+        move || {
+            Sim::spend(Work::Enqueue(1));
+            while !sim::is_ending() {
+                word.0.fetch_add(1, Relaxed);
+            }
+        }
+    };
+    let (uses, watched) = two(true, || {
+        Sim::name(&*word, "word");
+        body(word.clone())
+    });
+    let line = of(&uses, Some("word"));
+    assert_eq!((line.lines, line.phase, line.waits), (1, Phase::Enqueue, 0));
+    assert!(line.accesses >= line.transfers && line.transfers > 200, "{line:?}");
+    // Somebody has it on its way nearly always, and both wait for that.
+    assert!((0.8..=1.0).contains(&line.busiest), "{line:?}");
+    assert!((END..=2 * END).contains(&line.time), "{line:?}");
+    let again = Word::new();
+    let (none, plain) = two(false, || body(again.clone()));
+    assert!(none.is_empty(), "nobody asked");
+    assert_eq!((watched.hash, watched.accesses), (plain.hash, plain.accesses));
+    let unnamed = Word::new();
+    let (uses, _) = two(true, || body(unnamed.clone()));
+    assert_eq!(of(&uses, None).phase, Phase::Enqueue, "by the phase, for want of a name");
+}
+
+#[test]
+fn plain_memory_is_told_by_its_name() {
+    let memory = Arc::new([0_u8; 100]);
+    let (uses, _) = two(true, || {
+        Sim::name(&*memory, "memory");
+        let memory = memory.clone();
+        move || {
+            while !sim::is_ending() {
+                Sim::touch(&*memory, Memory::Qdisc);
+                sim::work(100_000);
+            }
+        }
+    });
+    let line = of(&uses, Some("memory"));
+    assert!(line.lines == 2 && line.transfers > 100, "{line:?}");
+}
+
+/// Waiters wait on their own stacks, and that is the lock's.
+#[test]
+fn who_waits_in_a_lock_s_queue_waits_for_the_lock() {
+    #[repr(align(128))]
+    struct Lock(SpinLock<Sim, u64>);
+    let lock = Arc::new(Lock(SpinLock::new(0)));
+    let machine = machine();
+    let mut world = World::new(&machine, 1);
+    world.name_lines();
+    Sim::name(&*lock, "lock");
+    for cpu in 0..4 {
+        let lock = lock.clone();
+        world.spawn(on(cpu), move || {
+            while !sim::is_ending() {
+                lock.0.with(|held| {
+                    *held.data() += 1;
+                    Sim::work(500);
+                });
+            }
+        });
+    }
+    world.watch_lines(0);
+    world.advance(END);
+    let uses = world.line_uses(END);
+    let line = of(&uses, Some("lock"));
+    assert_eq!(line.lines, 1, "places in the queue are no lines of the lock");
+    // Three of four wait at any time.
+    assert!((2 * END..=3 * END).contains(&line.waits), "{line:?}");
+    assert!(uses.iter().all(|other| other.name == line.name || other.waits == 0), "{uses:?}");
+    world.run(END);
+}

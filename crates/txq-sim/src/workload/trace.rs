@@ -1,0 +1,244 @@
+//! The packets of a capture: `tcpreplay`, from several threads.
+//!
+//! A packet has the length that it had on the wire, and the bytes that its headers are in, as far as they were captured. A flow
+//! is one sender's, by the hash of its addresses and ports, so that its packets keep their order. A sender sleeps until its next
+//! packet is due; it is called late by what a wake-up takes, and then hands in all that is due. When the capture is over
+//! it begins again, after a gap that is its mean one.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use thiserror::Error;
+use txq::Sender;
+use txq::arch::Arch;
+use txq::flow::flow_hash;
+use txq::xps::reciprocal_scale;
+use txq_device::capture::{Capture, CaptureError};
+
+use super::{BEGINNING, Done, work};
+use crate::arch::Sim;
+use crate::machine::Picos;
+use crate::sim;
+
+/// Bytes of a packet that are kept: its headers.
+const HEAD: usize = 128;
+/// An Ethernet header.
+const LEAST: u32 = 14;
+/// The longest packet that offloads make, with its Ethernet header.
+const MOST: u32 = 65_549;
+/// Memory of a pool, at most.
+const MEMORY: u64 = 4 << 30;
+/// Picoseconds in a nanosecond.
+const PICOS: f64 = 1000.0;
+
+/// A capture that cannot be sent.
+#[derive(Debug, Error)]
+pub(crate) enum TraceError {
+    /// It cannot be read.
+    #[error("workload.file: {0}")]
+    Capture(#[from] CaptureError),
+    /// There is nothing in it.
+    #[error("workload.file: capture \"{name}\" holds no frame: use another one")]
+    Empty { name: String },
+    /// A frame that no card sends.
+    #[error(
+        "workload.file: capture \"{name}\", frame {frame}: {bytes} bytes on the wire, and {MOST} are the most: \
+         `editcap \"{name}\" OUT {frame}` copies all others"
+    )]
+    Long { name: String, frame: usize, bytes: u32 },
+    /// The pool would be too large.
+    #[error(
+        "workload.file: capture \"{name}\" has frames of {bytes} bytes, and {buffers} buffers for such take more than \
+         {} GiB: use fewer senders, a smaller credit, or a capture that was made with the card's offloads off",
+        MEMORY >> 30
+    )]
+    Memory { name: String, bytes: u32, buffers: u32 },
+}
+
+/// A packet.
+#[derive(Debug)]
+struct Frame {
+    /// When, in nanoseconds after the first.
+    at: u64,
+    bytes: u32,
+    /// What is kept of its bytes: from where, and how many.
+    head: usize,
+    kept: usize,
+    hash: u32,
+}
+
+/// A capture, as far as it matters here.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    frames: Vec<Frame>,
+    heads: Vec<u8>,
+}
+
+impl Trace {
+    pub(super) fn open(file: &Path) -> Result<Self, TraceError> {
+        Self::of(&Capture::open(file)?)
+    }
+
+    fn of(capture: &Capture) -> Result<Self, TraceError> {
+        let mut trace = Self { frames: Vec::new(), heads: Vec::new() };
+        for (before, frame) in capture.frames().enumerate() {
+            let frame = frame?;
+            let (name, bytes) = (capture.name(), frame.wire_len.max(LEAST));
+            if bytes > MOST {
+                return Err(TraceError::Long { name: name.to_owned(), frame: before + 1, bytes });
+            }
+            let kept = &frame.data[..frame.data.len().min(HEAD)];
+            let head = trace.heads.len();
+            trace.heads.extend_from_slice(kept);
+            let hash = flow_hash(frame.data);
+            trace.frames.push(Frame { at: frame.at, bytes, head, kept: kept.len(), hash });
+        }
+        match trace.frames.is_empty() {
+            true => Err(TraceError::Empty { name: capture.name().to_owned() }),
+            false => Ok(trace),
+        }
+    }
+
+    /// Refuses what there is no memory for.
+    pub(super) fn check_memory(&self, file: &Path, buffers: u32) -> Result<(), TraceError> {
+        let bytes = self.longest();
+        match u64::from(bytes) * u64::from(buffers) > MEMORY {
+            true => Err(TraceError::Memory { name: file.display().to_string(), bytes, buffers }),
+            false => Ok(()),
+        }
+    }
+
+    /// The longest packet.
+    pub(super) fn longest(&self) -> u32 {
+        self.frames.iter().map(|frame| frame.bytes).max().unwrap_or(LEAST)
+    }
+
+    /// The packets of each sender, in their order.
+    pub(super) fn deal(&self, senders: u32) -> Vec<Vec<u32>> {
+        let mut dealt = vec![Vec::new(); senders as usize];
+        for (number, frame) in (0..).zip(&self.frames) {
+            dealt[reciprocal_scale(frame.hash, senders) as usize].push(number);
+        }
+        dealt
+    }
+
+    /// Nanoseconds after which it begins again: its length, and a gap.
+    fn pass(&self) -> f64 {
+        let span = self.frames.iter().map(|frame| frame.at).max().unwrap_or(0) as f64;
+        span + span / (self.frames.len() - 1).max(1) as f64
+    }
+}
+
+/// A sender.
+pub(super) struct Replay {
+    pub(super) trace: Rc<Trace>,
+    /// Its packets.
+    pub(super) frames: Vec<u32>,
+    pub(super) speed: f64,
+    pub(super) private: f64,
+}
+
+impl Replay {
+    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
+        if self.frames.is_empty() {
+            return;
+        }
+        let length = self.trace.pass();
+        for pass in 0_u64.. {
+            for &number in &self.frames {
+                let frame = &self.trace.frames[number as usize];
+                let due = self.due(pass as f64 * length + frame.at as f64);
+                if let Some(due) = due
+                    && due > sim::now()
+                {
+                    sim::sleep_until(due);
+                }
+                work(self.private);
+                if let Some(due) = due {
+                    done.handed_in(sim::now().saturating_sub(due));
+                }
+                while !self.send(sender, frame) {
+                    if !sender.wait_credit(None) {
+                        // There is credit, so it is the pool that has nothing.
+                        Sim::relax();
+                    }
+                }
+            }
+        }
+    }
+
+    /// When a packet is due, if its time matters.
+    fn due(&self, nanos: f64) -> Option<Picos> {
+        (self.speed > 0.0).then(|| BEGINNING + (nanos * PICOS / self.speed) as Picos)
+    }
+
+    fn send(&self, sender: &mut Sender<Sim>, frame: &Frame) -> bool {
+        sim::enter();
+        let Ok(mut packet) = sender.alloc(frame.bytes as usize) else { return false };
+        let head = &self.trace.heads[frame.head..frame.head + frame.kept];
+        let data = packet.data_mut();
+        let n = data.len().min(HEAD);
+        // What was not captured is not what another packet left there.
+        data[..n].fill(0);
+        let n = n.min(head.len());
+        data[..n].copy_from_slice(&head[..n]);
+        // What becomes of it is counted where it happens.
+        let _verdict = sender.xmit(packet);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A capture of frames: when, in microseconds, the source's port, the length on the wire, and how much was captured.
+    fn capture(frames: &[(u32, u16, u32, usize)]) -> Capture {
+        let mut bytes = Vec::new();
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        bytes.extend(words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1]));
+        for &(at, port, len, captured) in frames {
+            bytes.extend(words(&[at / 1_000_000, at % 1_000_000, captured as u32, len]));
+            let mut frame = crate::workload::frame(port.into()).to_vec();
+            frame.resize(captured, 0xFF);
+            bytes.extend(frame);
+        }
+        Capture::from_bytes("x.pcap", bytes).expect("a capture")
+    }
+
+    #[test]
+    fn a_flow_is_one_sender_s_and_in_order() {
+        let frames: Vec<_> = (0..400).map(|n| (n * 10, (n % 40) as u16, 60 + n, 60)).collect();
+        let trace = Trace::of(&capture(&frames)).unwrap();
+        let dealt = trace.deal(3);
+        assert_eq!(dealt.iter().map(Vec::len).sum::<usize>(), 400);
+        for (number, share) in dealt.iter().enumerate() {
+            assert!(share.len() > 20, "sender {number} has {}", share.len());
+            assert!(share.is_sorted());
+            let others = dealt.iter().enumerate().filter(|(other, _)| *other != number);
+            let theirs: Vec<_> = others.flat_map(|(_, share)| share).map(|n| n % 40).collect();
+            assert!(share.iter().all(|n| !theirs.contains(&(n % 40))), "a flow of two senders");
+        }
+        assert_eq!(trace.longest(), 459, "the length on the wire, whatever was captured");
+        assert_eq!(trace.frames[1].at, 10_000);
+        assert_eq!(trace.pass(), 400.0 * 10_000.0);
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_named() {
+        let said = |frames: &[_]| Trace::of(&capture(frames)).unwrap_err().to_string();
+        let empty = said(&[]);
+        assert_eq!(empty, "workload.file: capture \"x.pcap\" holds no frame: use another one");
+        let long = said(&[(0, 1, 60, 60), (1, 1, 70_000, 60)]);
+        assert!(
+            long.contains("frame 2: 70000 bytes on the wire, and 65549 are the most: `editcap"),
+            "{long}"
+        );
+        // A runt is sent as long as its header.
+        let trace = Trace::of(&capture(&[(0, 1, 4, 4)])).unwrap();
+        assert_eq!((trace.longest(), trace.pass()), (14, 0.0));
+        let large = trace.check_memory(Path::new("x.pcap"), u32::MAX).unwrap_err().to_string();
+        assert!(large.contains("more than 4 GiB: use fewer senders"), "{large}");
+        trace.check_memory(Path::new("x.pcap"), 1000).unwrap();
+    }
+}
