@@ -55,25 +55,31 @@ impl Names {
 
     pub(super) fn put(&mut self, at: usize, bytes: usize, kind: Kind) {
         let (from, to) = (at as u64, (at + bytes) as u64);
-        self.spans.insert((from, !to), kind);
+        // What guards nothing has nothing there.
+        if to > from {
+            self.spans.insert((from, !to), kind);
+        }
     }
 
-    /// The name of an address: the innermost.
-    fn at(&self, address: u64) -> Option<Kind> {
+    /// What an address belongs to, the smallest of it, and how long that is.
+    fn at(&self, address: u64) -> Option<(u64, Kind)> {
         let before = self.spans.range(..=(address, u64::MAX)).rev().take(NESTED);
-        before.into_iter().find(|((_, end), _)| !end > address).map(|(_, kind)| *kind)
+        let mut around = before.map(|((from, end), kind)| (*from, !end, *kind));
+        around.find(|(_, end, _)| *end > address).map(|(from, end, kind)| (end - from, kind))
     }
 
     /// The kind of the line with a key, which is used in a phase.
     pub(super) fn of(&self, key: u64, phase: Phase) -> Kind {
         let found = match keys::of(key) {
-            Of::Object(at) => self.at(at),
+            Of::Object(at) => self.at(at).map(|(_, kind)| kind),
             Of::Flow => self.known.get(FLOW).copied(),
             Of::Sender => self.known.get(SENDER).copied(),
             Of::Line => {
                 let (from, to) = (key << LINE, (key + 1) << LINE);
-                let within = || self.spans.range((from, 0)..(to, 0)).next().map(|(_, kind)| *kind);
-                self.at(from).or_else(within)
+                // A word of a lock that lies behind what it guards, on the same line, is what the line is fought for.
+                let within =
+                    self.spans.range((from, 0)..(to, 0)).map(|((from, end), kind)| (!end - from, *kind));
+                self.at(from).into_iter().chain(within).min_by_key(|(bytes, _)| *bytes).map(|(_, kind)| kind)
             }
         };
         found.unwrap_or(Kind::unnamed(phase))

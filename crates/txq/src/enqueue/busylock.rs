@@ -97,7 +97,7 @@ impl<A: Arch> Discipline<A> for Busylock<A> {
     }
 
     fn name_lines(&self) {
-        A::name(&self.busy, "busylock");
+        self.busy.name_lines("busylock", "busylock");
         self.root.name_lines(ROOT_LOCK, QUEUE);
         A::name(&self.running, "busylock: whether the queue runs");
     }

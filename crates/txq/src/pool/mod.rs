@@ -166,13 +166,6 @@ struct Memory<A: Arch> {
 }
 
 impl<A: Arch> Memory<A> {
-    /// Names its lines ([`Arch::name`]).
-    fn name_lines(&self) {
-        A::name(&*self.slots, "packet: descriptor");
-        A::name(self.region.bytes(), "packet: data");
-        self.store.name_lines();
-    }
-
     /// Brings to the stock what waits for senders, who may not call for long.
     fn empty_inboxes(&self) {
         for home in self.homes.iter().filter(|h| h.account().read().backlog() > 0) {
@@ -252,7 +245,9 @@ impl<A: Arch> Pool<A> {
         }
         // From the last to the first, so that the last ones are parked, and the stock hands out the lowest addresses first.
         shared.memory.store.stock(shared.memory.slots.iter().rev().map(NonNull::from));
-        shared.memory.name_lines();
+        A::name(&*shared.memory.slots, "packet: descriptor");
+        A::name(shared.memory.region.bytes(), "packet: data");
+        shared.memory.store.name_lines();
         Ok(Self(Arc::new(shared)))
     }
 

@@ -65,9 +65,11 @@ impl<A: Arch, T> SpinLock<A, T> {
         }
     }
 
-    /// Names its line, and what it guards ([`Arch::name`]).
+    /// Names its words, and what it guards ([`Arch::name`]).
     pub(crate) fn name_lines(&self, lock: &str, data: &str) {
-        A::name(self, lock);
+        A::name(&self.locked, lock);
+        A::name(&self.tail, lock);
+        A::name(&self.record, lock);
         A::name(&self.data, data);
     }
 
