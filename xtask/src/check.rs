@@ -148,7 +148,7 @@ fn program(bin: &str, release: bool) -> Result<String> {
     }
     let said = String::from_utf8(out.stdout)?;
     let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let program = messages.filter_map(|message| Some(message["executable"].as_str()?.to_owned())).last();
+    let program = messages.filter_map(|message| Some(message["executable"].as_str()?.to_owned())).next_back();
     program.with_context(|| format!("cargo names no program {bin}"))
 }
 
