@@ -2,7 +2,9 @@
 //! TSan races of real threads, the fuzzer bad input, chaos what happens when everything happens, the mutants tests that
 //! cannot fail, the oracle what Linux does otherwise.
 
-use anyhow::{Result, bail};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use crate::{cargo, root};
@@ -109,7 +111,12 @@ fn fuzz(deep: bool) -> Result<()> {
     }
     let time = format!("-max_total_time={}", if deep { 600 } else { 5 });
     FUZZ_TARGETS.into_iter().try_for_each(|target| {
-        crate::run(&mut cargo(true, &["fuzz", "run", target, "--", &time, "-verbosity=0"]))
+        let mut command = cargo(true, &["fuzz", "run", target, "--", &time, "-verbosity=0"]);
+        if !deep {
+            // For a few seconds, better optimised code takes longer to make than it saves.
+            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        }
+        crate::run(&mut command)
     })
 }
 
@@ -121,12 +128,28 @@ fn chaos(deep: bool) -> Result<()> {
 
 /// It is built as the tests build it: the kernel takes the time.
 fn oracle(deep: bool, long: bool, filter: Option<&str>) -> Result<()> {
-    let mut command = cargo(false, &["run", "--quiet", "-p", "txq-check", "--bin", "oracle", "--"]);
+    let mut command = Command::new(program("oracle", false)?);
     crate::run(command.args(deep.then_some("--deep")).args(long.then_some("--long")).args(filter))
 }
 
 fn run_release(bin: &str) -> Result<()> {
-    crate::run(&mut cargo(false, &["run", "--release", "-p", "txq-check", "--bin", bin]))
+    crate::run(&mut Command::new(program(bin, true)?))
+}
+
+/// Builds a program of txq-check. The dependencies have the features that the whole workspace wants: with those of one
+/// package only, all would be compiled once more.
+fn program(bin: &str, release: bool) -> Result<String> {
+    let format = "--message-format=json-render-diagnostics";
+    let mut command = cargo(false, &["build", "--quiet", "--workspace", format, "--bin", bin]);
+    command.args(release.then_some("--release")).current_dir(root()).stderr(Stdio::inherit());
+    let out = command.output()?;
+    if !out.status.success() {
+        bail!("{bin} does not build");
+    }
+    let said = String::from_utf8(out.stdout)?;
+    let messages = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let program = messages.filter_map(|message| Some(message["executable"].as_str()?.to_owned())).next_back();
+    program.with_context(|| format!("cargo names no program {bin}"))
 }
 
 fn has_nightly(args: &[&str]) -> bool {

@@ -35,7 +35,7 @@ struct Mutant {
     old: String,
     /// What to put there.
     new: String,
-    /// The model test that must fail: a file in `tests`.
+    /// The model test that must fail: a file in `tests`, or `PROGRAM/MODULE` for a part of one.
     test: String,
     /// Which of its tests, if not all.
     filter: Option<String>,
@@ -130,7 +130,7 @@ impl Lab {
         tests.dedup();
         for test in tests {
             let program = self.build(test)?.map_err(|e| format!("test {test} does not build:\n{e}"))?;
-            if let Some(failure) = self.fails(&program, None)? {
+            if let Some(failure) = self.fails(&program, test, None)? {
                 return Err(format!("test {test} fails with nothing broken: {failure}").into());
             }
         }
@@ -149,7 +149,7 @@ impl Lab {
         fs::write(&path, sound.replacen(&mutant.old, &mutant.new, 1))?;
         let fate = match self.build(&mutant.test)? {
             Err(e) => Fate::Invalid(format!("it does not build: {e}")),
-            Ok(program) => match self.fails(&program, mutant.filter.as_deref())? {
+            Ok(program) => match self.fails(&program, &mutant.test, mutant.filter.as_deref())? {
                 Some(message) => Fate::Caught(message),
                 None => Fate::Survived,
             },
@@ -161,8 +161,9 @@ impl Lab {
     /// Builds a test and returns its program, or what the compiler says.
     fn build(&self, test: &str) -> Result<std::result::Result<PathBuf, String>> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["test", "-p", "txq-check", "--no-run", "--color", "never", "--test", test]);
+        cargo.args(["test", "-p", "txq-check", "--no-run", "--color", "never", "--test"]);
         let out = cargo
+            .arg(test.split_once('/').map_or(test, |(program, _)| program))
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -180,11 +181,20 @@ impl Lab {
     }
 
     /// Runs a test; if it fails, returns with what message.
-    fn fails(&self, program: &Path, filter: Option<&str>) -> Result<Option<String>> {
+    fn fails(&self, program: &Path, test: &str, filter: Option<&str>) -> Result<Option<String>> {
         let output = self.target.join("output");
         let file = File::create(&output)?;
+        let list = Command::new(program).args(["--list", "--format=terse"]).args(filter).output()?;
+        let list = String::from_utf8(list.stdout)?;
+        let module = test.split_once('/').map_or_else(String::new, |(_, module)| format!("{module}::"));
+        let names: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+        let names: Vec<_> = names.into_iter().filter(|name| name.starts_with(&module)).collect();
+        if names.is_empty() {
+            return Err(format!("no test of {test} is named as {filter:?}").into());
+        }
         let mut child = Command::new(program)
-            .args(filter)
+            .args(names)
+            .arg("--exact")
             .args(["--nocapture", "--test-threads=1"])
             .env("RUST_BACKTRACE", "0")
             .current_dir(&self.tree)

@@ -5,9 +5,7 @@
 //! that hands on to itself, "doubled or out of order"; an old queue that is not run after the change, a model that
 //! never ends.
 
-mod device;
-
-use device::{Device, Record, assert_conserved, assert_order, packets};
+use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::enqueue;
 use txq_check::{Model, Shuttle};
 

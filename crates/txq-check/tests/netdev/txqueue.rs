@@ -7,9 +7,7 @@
 //! reap is not scheduled or its notification is left out, a model that never ends ("Model exceeded maximum number of
 //! branches", "exceeded max_steps"), for it waits for a packet that stays.
 
-mod device;
-
-use device::{Device, Record, assert_conserved, assert_order, packets};
+use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::Sender;
 use txq::bql::BqlConfig;
 use txq::netdev::{Builder, Completions, NetDev};

@@ -11,9 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-mod device;
-
-use device::{Device, Record, assert_conserved, assert_order, packets};
+use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::drop::DropReason;
 use txq::enqueue;
 use txq::packet::PacketList;
