@@ -11,7 +11,7 @@ use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
 use txq::arch::{Access, Arch, CellApi, CpuId, Event, Nanos, Work};
 
-use crate::cache::Kind;
+use crate::cache::{Kind, OBJECT};
 use crate::engine::{self, Engine, engine, from_nanos};
 use crate::ledger::Phase;
 use crate::machine::Picos;
@@ -258,7 +258,7 @@ impl Arch for Sim {
         for i in 0..size_of_val(at).div_ceil(64).min(TOUCHED) {
             let at = (from + 64 * i) as u64;
             // What does not begin with a line is counted as if it did: its lines are its own, whatever lies beside it.
-            cell(if from.is_multiple_of(64) { at >> 6 } else { 1 << 63 | at }, kind);
+            cell(if from.is_multiple_of(64) { at >> 6 } else { OBJECT | at }, kind);
         }
     }
 }

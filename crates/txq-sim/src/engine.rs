@@ -153,7 +153,7 @@ impl Engine {
     #[inline]
     fn note(&mut self, line: u32) {
         self.accesses += 1;
-        let what = self.now ^ u64::from(line) << 44 ^ u64::from(self.current) << 24;
+        let what = self.now ^ u64::from(self.lines.number(line)) << 44 ^ u64::from(self.current) << 24;
         self.hash = (self.hash.rotate_left(5) ^ what).wrapping_mul(0x517C_C1B7_2722_0A95);
     }
 
