@@ -79,6 +79,8 @@ pub(crate) struct Engine {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) os: OsCosts,
     pub(crate) prices: PriceList,
+    /// CPUs whose tasks shall give them away.
+    pub(crate) rescheds: u32,
     /// CPUs that no task has.
     pub(crate) idle: u32,
     /// Tasks that wait for a CPU.
@@ -113,6 +115,7 @@ impl Engine {
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             os: OsCosts::new(&machine.os),
             prices,
+            rescheds: 0,
             idle: cpus,
             waiting: 0,
             random: seed,
@@ -145,7 +148,7 @@ impl Engine {
     /// How far the task that runs may go.
     #[inline]
     fn look(&mut self) {
-        let resched = self.cpus[self.cpu as usize].resched;
+        let resched = self.resched(self.cpu);
         self.horizon = if resched { 0 } else { self.queue.first() };
     }
 
@@ -211,7 +214,7 @@ unsafe fn sync_slow(e: *mut Engine) {
     loop {
         // SAFETY: the reference ends before each switch.
         let eng = unsafe { &mut *e };
-        if eng.cpus[eng.cpu as usize].resched {
+        if eng.resched(eng.cpu) {
             if eng.give_cpu() {
                 // SAFETY: as the caller promises.
                 unsafe { switch(e) };
@@ -226,7 +229,7 @@ unsafe fn sync_slow(e: *mut Engine) {
                 switch_until(e, now, State::Running);
                 &mut *e
             };
-            if !eng.cpus[eng.cpu as usize].resched {
+            if !eng.resched(eng.cpu) {
                 return;
             }
         } else {
