@@ -116,7 +116,10 @@ fn waiters_stand_in_line() {
 #[test]
 fn lines_are_numbered_by_their_first_touch() {
     let mut lines = Lines::new(&machine());
-    let key = |i: u64| i.wrapping_mul(0xDEAD_BEEF_1234_5677) >> 3;
-    assert!((0..50_000).all(|i| lines.find(key(u64::from(i))) == i));
-    assert!((0..50_000).all(|i| lines.find(key(u64::from(i))) == i));
+    let mut number = |i: u64| {
+        let line = lines.find(i.wrapping_mul(0xDEAD_BEEF_1234_5677) >> 3);
+        lines.number(line)
+    };
+    assert!((0..50_000).all(|i| number(u64::from(i)) == i));
+    assert!((0..50_000).all(|i| number(u64::from(i)) == i));
 }
