@@ -17,6 +17,7 @@ use std::cell::Cell;
 
 use corosensei::Yielder;
 
+use crate::ahead::{fetch, fetch_stack};
 use crate::cache::{Answer, Kind, Lines, NONE};
 use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
@@ -76,6 +77,8 @@ pub(crate) struct Engine {
     next: Option<Event>,
     pub(crate) lines: Lines,
     pub(crate) tasks: Vec<Thread>,
+    /// Where each task's stack ended when it gave its turn away.
+    pub(crate) tops: Vec<usize>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) os: OsCosts,
     pub(crate) prices: PriceList,
@@ -112,6 +115,7 @@ impl Engine {
             next: None,
             lines,
             tasks: Vec::new(),
+            tops: Vec::new(),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             os: OsCosts::new(&machine.os),
             prices,
@@ -143,6 +147,10 @@ impl Engine {
         let cpu = self.tasks[task as usize].cpu;
         (self.current, self.cpu, self.now) = (task, cpu, now);
         self.look();
+        if let Some(next) = self.queue.first_task() {
+            fetch(&raw const self.tasks[next as usize] as usize);
+            fetch_stack(self.tops[next as usize]);
+        }
     }
 
     /// How far the task that runs may go.
@@ -174,6 +182,9 @@ unsafe fn switch(e: *mut Engine) {
     // calls, which lives as long as that does.
     unsafe {
         let yielder: *const Yielder<(), ()> = (*e).me().yielder;
+        let top = 0_u8;
+        let current = (*e).current as usize;
+        (&mut (*e).tops)[current] = (&raw const top).addr();
         (*yielder).suspend(());
     }
 }

@@ -98,6 +98,13 @@ impl Queue {
         at(self.first)
     }
 
+    /// The task whose event is the earliest.
+    #[inline]
+    pub(crate) fn first_task(&self) -> Option<u32> {
+        let low = self.first as u64;
+        (low >> INDEX & 3 == 0).then_some((low & ((1 << INDEX) - 1)) as u32)
+    }
+
     /// Puts an event, and tells its number.
     #[inline]
     pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {

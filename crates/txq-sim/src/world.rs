@@ -152,6 +152,7 @@ impl World {
         thread.urgent = task.urgent;
         thread.due = eng.put(task.start, Target::Task(id));
         eng.tasks.push(thread);
+        eng.tops.push(0);
         eng.plan_move(id, task.start);
         let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             DefaultStack::new(STACK).unwrap_or_else(|e| panic!("no memory for a task's stack: {e}"))
