@@ -3,6 +3,15 @@
 /// Lines of a stack that a task uses as it goes on.
 const LINES: usize = 8;
 
+/// What is known of a task that does not run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ahead {
+    /// Where its stack ended when it gave its turn away.
+    pub(crate) top: usize,
+    /// The line of its last access or its next one.
+    pub(crate) line: u32,
+}
+
 /// Has the host fetch the line at an address, if it can be told to. Any address will do.
 #[inline]
 pub(crate) fn fetch(at: usize) {

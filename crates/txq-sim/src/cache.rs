@@ -14,6 +14,7 @@
 //! store buffer), transfers of different lines do not get in each other's way, and two threads of a core do not slow each
 //! other down.
 
+use crate::ahead::fetch;
 use crate::machine::{Access, Machine, Picos, picos};
 use crate::topology::{Distance, Topology};
 
@@ -153,19 +154,31 @@ impl Lines {
         self.waits.push(Wait { line: NONE, prev: NONE, next: NONE });
     }
 
-    /// The place of the line with the key, which is new if it was not asked for before.
+    /// The place of the line with the key. It need not have been accessed before.
     #[inline]
     pub(crate) fn find(&mut self, key: u64) -> u32 {
         let found = self.table.find(key);
         if found >= self.lines.len() {
             self.add_page();
         }
-        let line = &mut self.lines[found];
+        found as u32
+    }
+
+    /// The line is accessed: it has a number from now on.
+    #[inline]
+    pub(crate) fn touch(&mut self, line: u32) {
+        let line = &mut self.lines[line as usize];
         if line.number == NONE {
             line.number = self.touched;
             self.touched += 1;
         }
-        found as u32
+    }
+
+    /// Fetches what is known of the line.
+    #[inline]
+    pub(crate) fn fetch(&self, line: u32) {
+        fetch(self.lines.as_ptr().wrapping_add(line as usize).addr());
+        fetch(self.sharers.as_ptr().wrapping_add(line as usize * self.words).addr());
     }
 
     #[cold]

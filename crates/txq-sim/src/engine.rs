@@ -17,7 +17,7 @@ use std::cell::Cell;
 
 use corosensei::Yielder;
 
-use crate::ahead::{fetch, fetch_stack};
+use crate::ahead::{Ahead, fetch, fetch_stack};
 use crate::cache::{Answer, Kind, Lines, NONE};
 use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
@@ -77,8 +77,8 @@ pub(crate) struct Engine {
     next: Option<Event>,
     pub(crate) lines: Lines,
     pub(crate) tasks: Vec<Thread>,
-    /// Where each task's stack ended when it gave its turn away.
-    pub(crate) tops: Vec<usize>,
+    /// What each task that does not run will need.
+    pub(crate) ahead: Vec<Ahead>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) os: OsCosts,
     pub(crate) prices: PriceList,
@@ -115,7 +115,7 @@ impl Engine {
             next: None,
             lines,
             tasks: Vec::new(),
-            tops: Vec::new(),
+            ahead: Vec::new(),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             os: OsCosts::new(&machine.os),
             prices,
@@ -149,7 +149,9 @@ impl Engine {
         self.look();
         if let Some(next) = self.queue.first_task() {
             fetch(&raw const self.tasks[next as usize] as usize);
-            fetch_stack(self.tops[next as usize]);
+            let ahead = self.ahead[next as usize];
+            self.lines.fetch(ahead.line);
+            fetch_stack(ahead.top);
         }
     }
 
@@ -184,7 +186,7 @@ unsafe fn switch(e: *mut Engine) {
         let yielder: *const Yielder<(), ()> = (*e).me().yielder;
         let top = 0_u8;
         let current = (*e).current as usize;
-        (&mut (*e).tops)[current] = (&raw const top).addr();
+        (&mut (*e).ahead)[current].top = (&raw const top).addr();
         (*yielder).suspend(());
     }
 }
@@ -255,11 +257,16 @@ unsafe fn sync_slow(e: *mut Engine) {
 /// As [`switch`].
 #[inline]
 pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
-    // SAFETY: as the caller promises.
-    unsafe { sync(e) };
+    // SAFETY: as the caller promises; the references end before `sync`.
+    let line = unsafe {
+        let (line, task) = ((*e).lines.find(key), (*e).current as usize);
+        (&mut (*e).ahead)[task].line = line;
+        sync(e);
+        line
+    };
     // SAFETY: the reference ends before the switch.
     let eng = unsafe { &mut *e };
-    let line = eng.lines.find(key);
+    eng.lines.touch(line);
     let (cpu, task) = (eng.cpu, eng.current);
     match eng.lines.access(line, cpu, task, eng.now, kind) {
         Answer::Hit(cost) => eng.spend(cost),
@@ -292,6 +299,7 @@ pub(crate) unsafe fn access_cell(e: *mut Engine, key: u64, kind: Kind) {
     // SAFETY: the reference ends before `access`.
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
+    eng.lines.touch(line);
     if eng.lines.is_private(line, eng.cpu) {
         let cost = eng.lines.hit(kind);
         eng.spend(cost);

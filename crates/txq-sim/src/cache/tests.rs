@@ -118,6 +118,7 @@ fn lines_are_numbered_by_their_first_touch() {
     let mut lines = Lines::new(&machine());
     let mut number = |i: u64| {
         let line = lines.find(i.wrapping_mul(0xDEAD_BEEF_1234_5677) >> 3);
+        lines.touch(line);
         lines.number(line)
     };
     assert!((0..50_000).all(|i| number(u64::from(i)) == i));
