@@ -157,6 +157,8 @@ impl Lines {
     /// The place of the line with the key. It need not have been accessed before.
     #[inline]
     pub(crate) fn find(&mut self, key: u64) -> u32 {
+        // The memory itself is needed next, and the host can fetch both at a time.
+        fetch(if key & OBJECT == 0 { key << 6 } else { key & !OBJECT } as usize);
         let found = self.table.find(key);
         if found >= self.lines.len() {
             self.add_page();

@@ -86,8 +86,8 @@ pub(crate) struct Engine {
     pub(crate) rescheds: u32,
     /// CPUs that no task has.
     pub(crate) idle: u32,
-    /// Tasks that wait for a CPU.
-    pub(crate) waiting: u32,
+    /// Tasks that wait for a CPU and are not pinned.
+    pub(crate) roaming: u32,
     pub(crate) random: u64,
     /// What happens counts.
     pub(crate) counting: bool,
@@ -121,7 +121,7 @@ impl Engine {
             prices,
             rescheds: 0,
             idle: cpus,
-            waiting: 0,
+            roaming: 0,
             random: seed,
             counting: true,
             ending: false,

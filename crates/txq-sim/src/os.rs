@@ -224,7 +224,7 @@ impl Engine {
     fn dispatch(&mut self, cpu: u32, now: Picos) {
         let next = self.cpus[cpu as usize].ready.pop_front().or_else(|| self.pull(cpu));
         if let Some(task) = next {
-            self.waiting -= 1;
+            self.waits(task, false);
             return self.start(task, cpu, now, now + self.os.switch);
         }
         // Those that gave it away look and yield in turn.
@@ -232,9 +232,16 @@ impl Engine {
         self.set_mode(cpu, if spins { Mode::Spinning } else { Mode::Idle }, now);
     }
 
+    /// The task waits for a CPU, or does no longer.
+    fn waits(&mut self, task: u32, waits: bool) {
+        if self.tasks[task as usize].pinned.is_none() {
+            self.roaming = if waits { self.roaming + 1 } else { self.roaming - 1 };
+        }
+    }
+
     /// A task that waits for another CPU and need not, from the longest queue.
     fn pull(&mut self, cpu: u32) -> Option<u32> {
-        if self.waiting == 0 {
+        if self.roaming == 0 {
             return None;
         }
         let tasks = &self.tasks;
@@ -295,7 +302,7 @@ impl Engine {
         } else {
             c.ready.push_back(task);
         }
-        self.waiting += 1;
+        self.waits(task, true);
         self.wanted(cpu, now);
     }
 }

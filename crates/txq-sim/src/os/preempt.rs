@@ -87,7 +87,7 @@ impl Engine {
     pub(super) fn requeue(&mut self, task: u32, cpu: u32) {
         self.tasks[task as usize].state = State::Ready;
         self.cpus[cpu as usize].ready.push_back(task);
-        self.waiting += 1;
+        self.waits(task, true);
     }
 
     /// The task that runs gives its CPU to another, as it was told to, unless nobody wants it any more. Then it gives its
