@@ -17,7 +17,7 @@ use std::cell::Cell;
 
 use corosensei::Yielder;
 
-use crate::ahead::{Ahead, fetch, fetch_stack};
+use crate::ahead::Ahead;
 use crate::cache::{Answer, Kind, Lines, NONE};
 use crate::machine::{Machine, Picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
@@ -139,27 +139,6 @@ impl Engine {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Event> {
         self.next.take().or_else(|| self.queue.take())
-    }
-
-    /// The task has its turn.
-    #[inline]
-    pub(crate) fn turn(&mut self, task: u32, now: Picos) {
-        let cpu = self.tasks[task as usize].cpu;
-        (self.current, self.cpu, self.now) = (task, cpu, now);
-        self.look();
-        if let Some(next) = self.queue.first_task() {
-            fetch(&raw const self.tasks[next as usize] as usize);
-            let ahead = self.ahead[next as usize];
-            self.lines.fetch(ahead.line);
-            fetch_stack(ahead.top);
-        }
-    }
-
-    /// How far the task that runs may go.
-    #[inline]
-    fn look(&mut self) {
-        let resched = self.resched(self.cpu);
-        self.horizon = if resched { 0 } else { self.queue.first() };
     }
 
     /// An access is complete.

@@ -28,9 +28,9 @@ fn page(key: u64) -> (u64, usize) {
     let (page, place) = if key & OBJECT == 0 {
         (key >> BITS, key)
     } else if key.is_multiple_of(APART) {
-        (OBJECT | (key & !OBJECT) / APART >> BITS, key / APART)
+        (OBJECT | ((key & !OBJECT) / APART) >> BITS, key / APART)
     } else {
-        (OBJECT | ODD | (key & !OBJECT) >> BITS, key)
+        (OBJECT | ODD | ((key & !OBJECT) >> BITS), key)
     };
     (page, place as usize % LINES)
 }
