@@ -97,7 +97,7 @@ mod tests {
     fn each_key_has_a_place_of_its_own_and_keeps_it() {
         let mut table = Table::new();
         let lines = (0..10_000).map(|i| (0x7F00_0000_0000_u64 >> 6) + i * 37);
-        let objects = (0..10_000).map(|i| OBJECT | (0x7F00_0000_0000_u64 + i * 24 + i % 7));
+        let objects = (0..10_000).map(|i| OBJECT | (0x7F00_0000_0000_u64 + i * 5));
         let keys: Vec<u64> = lines.chain(objects).collect();
         let mut of = HashMap::new();
         for &key in &keys {
