@@ -20,13 +20,13 @@
 use crate::machine::{Access, Machine, Picos, picos};
 use crate::topology::{Distance, Topology};
 
+mod place;
 mod table;
 
 use table::Table;
 
 /// Nobody, and no line.
 pub(crate) const NONE: u32 = u32::MAX;
-
 /// What is done to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -45,7 +45,9 @@ pub(crate) enum Answer {
     Miss(Picos),
 }
 
+/// Two of them are in a line of the host.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
 struct Line {
     /// When the next transfer may begin.
     free_at: Picos,
@@ -55,9 +57,10 @@ struct Line {
     /// Transfers that have not begun and end an exclusive possession.
     first: u32,
     last: u32,
-    /// The tasks that wait for a write.
+    /// The task that has waited for a write for the longest.
     waits_first: u32,
-    waits_last: u32,
+    /// In the order of their first accesses.
+    number: u32,
 }
 
 const FRESH: Line = Line {
@@ -67,8 +70,10 @@ const FRESH: Line = Line {
     first: NONE,
     last: NONE,
     waits_first: NONE,
-    waits_last: NONE,
+    number: NONE,
 };
+
+const _: () = assert!(size_of::<Line>() == 32);
 
 /// A transfer that ends another CPU's possession, as long as it has not begun.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +89,7 @@ struct Transfer {
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     line: u32,
+    /// The first one's is the last.
     prev: u32,
     next: u32,
 }
@@ -99,10 +105,12 @@ struct Costs {
     read_gap: Picos,
 }
 
-/// All lines that were touched, numbered in that order.
+/// All lines that were touched, at the places that the table says.
 pub(crate) struct Lines {
     table: Table,
     lines: Vec<Line>,
+    /// How many were touched.
+    touched: u32,
     /// For each line the cores that share it, in `words` words.
     sharers: Vec<u64>,
     words: usize,
@@ -122,6 +130,7 @@ impl Lines {
         Self {
             table: Table::new(),
             lines: Vec::new(),
+            touched: 0,
             sharers: Vec::new(),
             words: topology.cores().div_ceil(64) as usize,
             transfers: Vec::new(),
@@ -146,18 +155,6 @@ impl Lines {
     /// There is one more task.
     pub(crate) fn add_task(&mut self) {
         self.waits.push(Wait { line: NONE, prev: NONE, next: NONE });
-    }
-
-    /// The line with the key, which is new if it was not asked for before.
-    #[inline]
-    pub(crate) fn find(&mut self, key: u64) -> u32 {
-        let new = self.lines.len() as u32;
-        let found = self.table.find_or(key, new);
-        if found == new {
-            self.lines.push(FRESH);
-            self.sharers.resize(self.sharers.len() + self.words, 0);
-        }
-        found
     }
 
     /// Whether `cpu` has the line to itself and nobody has asked for it: nobody else is concerned by what it does.
@@ -337,12 +334,18 @@ impl Lines {
     /// The task waits from now on.
     pub(crate) fn wait(&mut self, line: u32, task: u32) {
         let at = &mut self.lines[line as usize];
-        self.waits[task as usize] = Wait { line, prev: at.waits_last, next: NONE };
-        match at.waits_last {
-            NONE => at.waits_first = task,
-            last => self.waits[last as usize].next = task,
-        }
-        at.waits_last = task;
+        let prev = match at.waits_first {
+            NONE => {
+                at.waits_first = task;
+                task
+            }
+            first => {
+                let last = std::mem::replace(&mut self.waits[first as usize].prev, task);
+                self.waits[last as usize].next = task;
+                last
+            }
+        };
+        self.waits[task as usize] = Wait { line, prev, next: NONE };
     }
 
     /// The task waits no longer.
@@ -351,14 +354,15 @@ impl Lines {
         if line == NONE {
             return;
         }
-        let at = &mut self.lines[line as usize];
-        match prev {
-            NONE => at.waits_first = next,
-            prev => self.waits[prev as usize].next = next,
+        let first = &mut self.lines[line as usize].waits_first;
+        if *first == task {
+            *first = next;
+        } else {
+            self.waits[prev as usize].next = next;
         }
-        match next {
-            NONE => at.waits_last = prev,
-            next => self.waits[next as usize].prev = prev,
+        let (first, after) = (*first, if next == NONE { *first } else { next });
+        if first != NONE {
+            self.waits[after as usize].prev = prev;
         }
         self.waits[task as usize].line = NONE;
     }

@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use corosensei::Yielder;
 
+use crate::ahead::Ahead;
 use crate::cache::{Answer, Kind, Lines, NONE};
 use crate::footprint::Footprint;
 use crate::lines::Watch;
@@ -79,16 +80,20 @@ pub(crate) struct Engine {
     next: Option<Event>,
     pub(crate) lines: Lines,
     pub(crate) tasks: Vec<Thread>,
+    /// What each task that does not run will need.
+    pub(crate) ahead: Vec<Ahead>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) os: OsCosts,
     pub(crate) prices: PriceList,
     /// Lines that a core can wait for while it goes on.
     pub(crate) stores: u32,
     pub(crate) footprint: Footprint,
+    /// CPUs whose tasks shall give them away.
+    pub(crate) rescheds: u32,
     /// CPUs that no task has.
     pub(crate) idle: u32,
-    /// Tasks that wait for a CPU.
-    pub(crate) waiting: u32,
+    /// Tasks that wait for a CPU and are not pinned.
+    pub(crate) roaming: u32,
     pub(crate) random: u64,
     /// What happens counts.
     pub(crate) counting: bool,
@@ -117,13 +122,15 @@ impl Engine {
             next: None,
             lines,
             tasks: Vec::new(),
+            ahead: Vec::new(),
             cpus: (0..cpus).map(|_| Cpu::new()).collect(),
             os: OsCosts::new(&machine.os),
             prices,
             stores: machine.line.stores,
             footprint: Footprint::default(),
+            rescheds: 0,
             idle: cpus,
-            waiting: 0,
+            roaming: 0,
             random: seed,
             counting: true,
             ending: false,
@@ -144,27 +151,12 @@ impl Engine {
         self.next.take().or_else(|| self.queue.take())
     }
 
-    /// The task has its turn.
-    #[inline]
-    pub(crate) fn turn(&mut self, task: u32, now: Picos) {
-        let cpu = self.tasks[task as usize].cpu;
-        (self.current, self.cpu, self.now) = (task, cpu, now);
-        self.look();
-    }
-
-    /// How far the task that runs may go.
-    #[inline]
-    fn look(&mut self) {
-        let resched = self.cpus[self.cpu as usize].resched;
-        self.horizon = if resched { 0 } else { self.queue.first() };
-    }
-
     /// An access is complete.
     #[inline]
     fn note(&mut self, line: u32) {
         self.line = line;
         self.accesses += 1;
-        let what = self.now ^ u64::from(line) << 44 ^ u64::from(self.current) << 24;
+        let what = self.now ^ u64::from(self.lines.number(line)) << 44 ^ u64::from(self.current) << 24;
         self.hash = (self.hash.rotate_left(5) ^ what).wrapping_mul(0x517C_C1B7_2722_0A95);
     }
 
@@ -205,6 +197,9 @@ unsafe fn switch(e: *mut Engine) {
     // calls, which lives as long as that does.
     unsafe {
         let yielder: *const Yielder<(), ()> = (*e).me().yielder;
+        let top = 0_u8;
+        let current = (*e).current as usize;
+        (&mut (*e).ahead)[current].top = (&raw const top).addr();
         (*yielder).suspend(());
     }
 }
@@ -245,7 +240,7 @@ unsafe fn sync_slow(e: *mut Engine) {
     loop {
         // SAFETY: the reference ends before each switch.
         let eng = unsafe { &mut *e };
-        if eng.cpus[eng.cpu as usize].resched {
+        if eng.resched(eng.cpu) {
             if eng.give_cpu() {
                 // SAFETY: as the caller promises.
                 unsafe { switch(e) };
@@ -260,7 +255,7 @@ unsafe fn sync_slow(e: *mut Engine) {
                 switch_until(e, now, State::Running);
                 &mut *e
             };
-            if !eng.cpus[eng.cpu as usize].resched {
+            if !eng.resched(eng.cpu) {
                 return;
             }
         } else {
@@ -275,16 +270,19 @@ unsafe fn sync_slow(e: *mut Engine) {
 /// As [`switch`].
 #[inline]
 pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
-    // SAFETY: as the caller promises.
-    unsafe {
+    // SAFETY: as the caller promises; the references end before `sync`.
+    let line = unsafe {
         if kind == Kind::Rmw {
             (*e).drain();
         }
+        let (line, task) = ((*e).lines.find(key), (*e).current as usize);
+        (&mut (*e).ahead)[task].line = line;
         sync(e);
-    }
+        line
+    };
     // SAFETY: the reference ends before the switch.
     let eng = unsafe { &mut *e };
-    let line = eng.lines.find(key);
+    eng.lines.touch(line);
     let answer = eng.lines.access(line, eng.cpu, eng.now, kind);
     if eng.watch.is_some() {
         eng.watch_access(key, line, answer);
@@ -319,6 +317,7 @@ pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
     // SAFETY: the reference ends before `access`.
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
+    eng.lines.touch(line);
     if eng.lines.is_private(line, eng.cpu) {
         let cost = eng.lines.hit(Kind::Load);
         if eng.watch.is_some() {
@@ -345,6 +344,7 @@ pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
     let mut until = eng.now;
     for key in keys {
         let line = eng.lines.find(key);
+        eng.lines.touch(line);
         let answer = eng.lines.access(line, eng.cpu, eng.now, Kind::Load);
         if eng.watch.is_some() {
             eng.watch_access(key, line, answer);
@@ -380,6 +380,7 @@ pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
     // SAFETY: the reference ends before `sync`.
     let eng = unsafe { &mut *e };
     let line = eng.lines.find(key);
+    eng.lines.touch(line);
     let hit = eng.lines.hit(Kind::Store);
     if eng.lines.is_private(line, eng.cpu) {
         if eng.watch.is_some() {

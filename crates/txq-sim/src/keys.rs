@@ -25,9 +25,10 @@ const LINES: u32 = 4;
 /// Flows of a qdisc, likewise.
 const FLOWS: u32 = 14;
 
-/// Lines of an object, whatever lies beside it: as many at most as it has bytes.
+/// Lines of an object, whatever lies beside it. Objects are as far apart as allocators have them.
 pub(crate) fn object<T: ?Sized>(at: &T, lines: u32) -> Range<u64> {
-    many(OBJECT | std::ptr::from_ref(at).addr() as u64, lines)
+    let at = std::ptr::from_ref(at).addr() as u64;
+    many(OBJECT | at & !((1 << LINES) - 1), lines)
 }
 
 /// Lines of a flow, to a qdisc.
@@ -53,7 +54,7 @@ fn many(first: u64, lines: u32) -> Range<u64> {
 /// What a key is of.
 pub(crate) fn of(key: u64) -> Of {
     match key >> 62 {
-        0b10 => Of::Object(key & !OBJECT),
+        0b10 => Of::Object(key & !OBJECT & !((1 << LINES) - 1)),
         0b11 => Of::Flow,
         0b01 => Of::Sender,
         _ => Of::Line,
@@ -68,7 +69,7 @@ mod tests {
     fn a_key_says_what_it_is_of() {
         let object = Box::new([0_u64; 4]);
         let at = std::ptr::from_ref(&*object).addr() as u64;
-        assert_eq!(of(super::object(&*object, 3).start + 2), Of::Object(at + 2));
+        assert_eq!(of(super::object(&*object, 3).start + 2), Of::Object(at));
         assert_eq!(of(flow(&*object, 16_383, 16).end - 1), Of::Flow);
         assert_eq!(of(sender(u32::MAX >> 8, 16).end - 1), Of::Sender);
         assert_eq!(of(lines(object.as_ptr().cast(), 1).start), Of::Line);

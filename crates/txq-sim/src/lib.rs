@@ -80,6 +80,7 @@
 //! Nothing may depend on addresses, on the real time, on threads, or on the order of a hash map. Atomics of different owners lie
 //! on lines of their own (`CachePadded`), which is a good idea anyway: else the allocator decides who shares a line with whom.
 
+mod ahead;
 mod arch;
 mod cache;
 pub mod calibrate;

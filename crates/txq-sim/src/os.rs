@@ -83,35 +83,36 @@ pub(crate) enum State {
     Done,
 }
 
-/// A task, as the operating system sees it.
+/// A task, as the operating system sees it. What each event needs comes first, in one line of the host.
+#[repr(C, align(64))]
 pub(crate) struct Thread {
-    pub(crate) name: String,
-    pub(crate) pinned: Option<u32>,
-    /// The CPU that it has or had last.
-    pub(crate) cpu: u32,
-    pub(crate) state: State,
     /// The event that it waits for, and its time; 0 for none.
     pub(crate) due: u64,
     pub(crate) due_at: Picos,
     /// Its clock, when it has neither an event nor a turn.
     pub(crate) clock: Picos,
-    /// Work that is left of what it did when it lost its CPU.
-    rest: Picos,
+    pub(crate) yielder: *const Yielder<(), ()>,
+    pub(crate) random: u64,
+    /// The CPU that it has or had last.
+    pub(crate) cpu: u32,
+    pub(crate) state: State,
+    pub(crate) phase: Phase,
     /// A wait has ended by its deadline.
     pub(crate) expired: bool,
     /// It ends because its world does.
     pub(crate) unwinds: bool,
-    pub(crate) random: u64,
+    /// It goes before all that are not, and takes the CPU from them: an interrupt's work.
+    pub(crate) urgent: bool,
+    pub(crate) ledger: Ledger,
+    /// Work that is left of what it did when it lost its CPU.
+    rest: Picos,
     pub(crate) stores: Stores,
     /// Driver calls that it is inside of. In a box, for its address must last.
     pub(crate) in_driver: Box<Cell<u32>>,
-    pub(crate) yielder: *const Yielder<(), ()>,
     pub(crate) busy: Picos,
     pub(crate) spinning: Picos,
-    /// It goes before all that are not, and takes the CPU from them: an interrupt's work.
-    pub(crate) urgent: bool,
-    pub(crate) phase: Phase,
-    pub(crate) ledger: Ledger,
+    pub(crate) pinned: Option<u32>,
+    pub(crate) name: String,
 }
 
 impl Thread {
@@ -177,7 +178,7 @@ pub(crate) struct Cpu {
     tick: u64,
     tick_at: Picos,
     /// The task shall give it away as soon as it can.
-    pub(crate) resched: bool,
+    resched: bool,
     /// The task that had it last, interrupts apart, if it did not go to sleep.
     last: u32,
     /// It shall do so when it leaves the data plane.
@@ -214,9 +215,10 @@ impl Engine {
     /// The CPU's task leaves it, and the next one comes.
     fn leave(&mut self, cpu: u32, now: Picos) {
         self.settle(cpu, now);
+        self.set_resched(cpu, false);
         let c = &mut self.cpus[cpu as usize];
         c.current = NONE;
-        (c.resched, c.pending) = (false, false);
+        c.pending = false;
         self.idle += 1;
         self.dispatch(cpu, now);
     }
@@ -225,7 +227,7 @@ impl Engine {
     fn dispatch(&mut self, cpu: u32, now: Picos) {
         let next = self.cpus[cpu as usize].ready.pop_front().or_else(|| self.pull(cpu));
         if let Some(task) = next {
-            self.waiting -= 1;
+            self.waits(task, false);
             return self.start(task, cpu, now, now + self.os.switch);
         }
         // Those that gave it away look and yield in turn.
@@ -233,9 +235,16 @@ impl Engine {
         self.set_mode(cpu, if spins { Mode::Spinning } else { Mode::Idle }, now);
     }
 
+    /// The task waits for a CPU, or does no longer.
+    fn waits(&mut self, task: u32, waits: bool) {
+        if self.tasks[task as usize].pinned.is_none() {
+            self.roaming = if waits { self.roaming + 1 } else { self.roaming - 1 };
+        }
+    }
+
     /// A task that waits for another CPU and need not, from the longest queue.
     fn pull(&mut self, cpu: u32) -> Option<u32> {
-        if self.waiting == 0 {
+        if self.roaming == 0 {
             return None;
         }
         let tasks = &self.tasks;
@@ -296,7 +305,7 @@ impl Engine {
         } else {
             c.ready.push_back(task);
         }
-        self.waiting += 1;
+        self.waits(task, true);
         self.wanted(cpu, now);
     }
 }

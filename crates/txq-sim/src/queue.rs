@@ -1,10 +1,16 @@
 //! The events to come, in the order of their times.
 //!
-//! A heap of four children to a node: half as deep as a binary one, and the children of a node share a cache line. Who
-//! gives a CPU's turn away puts its own next event in the place of the earliest and takes that, in one walk down
-//! ([`Queue::replace_first`]); taking and putting one after the other would be two.
+//! Most come within a microsecond or two: they are in a [`Wheel`], where one is put and taken in a few steps however many
+//! there are. What is later, or finds no room there, is in a [`Heap`]; it stays there until its time has come. The next event
+//! is the earlier one of the two first ones.
 //!
 //! Events of the same time come in the order in which they were put.
+
+mod heap;
+mod wheel;
+
+use heap::Heap;
+use wheel::Wheel;
 
 use crate::machine::Picos;
 
@@ -34,6 +40,8 @@ pub(crate) enum Target {
 
 /// Time, number and target in one integer that compares as events do.
 type Key = u128;
+/// After all events.
+const LAST: Key = Key::MAX;
 const TARGET: u32 = 24;
 const INDEX: u32 = 22;
 /// The index of no task.
@@ -63,90 +71,79 @@ fn event(key: Key) -> Event {
     Event { at: (key >> 64) as u64, seq: low >> TARGET, target }
 }
 
-/// The heap.
-#[derive(Debug, Default)]
+/// The time of an event.
+fn at(key: Key) -> Picos {
+    (key >> 64) as u64
+}
+
+#[derive(Debug)]
 pub(crate) struct Queue {
-    heap: Vec<Key>,
+    /// The earliest event; [`LAST`] when there is none.
+    first: Key,
+    wheel: Wheel,
+    heap: Heap,
     seq: u64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { first: LAST, wheel: Wheel::new(), heap: Heap::default(), seq: 0 }
+    }
 }
 
 impl Queue {
     /// The time of the earliest event; the end of time when there is none.
     #[inline]
     pub(crate) fn first(&self) -> Picos {
-        self.heap.first().map_or(Picos::MAX, |key| (key >> 64) as u64)
+        at(self.first)
     }
 
-    fn next(&mut self, at: Picos, target: Target) -> Event {
-        self.seq += 1;
-        Event { at, seq: self.seq, target }
+    /// The task whose event is the earliest.
+    #[inline]
+    pub(crate) fn first_task(&self) -> Option<u32> {
+        let low = self.first as u64;
+        (low >> INDEX & 3 == 0).then_some((low & ((1 << INDEX) - 1)) as u32)
     }
 
     /// Puts an event, and tells its number.
+    #[inline]
     pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {
-        let event = self.next(at, target);
-        let key = key(event);
-        let mut i = self.heap.len();
-        self.heap.push(key);
-        while i > 0 {
-            let parent = (i - 1) / 4;
-            if self.heap[parent] <= key {
-                break;
-            }
-            self.heap[i] = self.heap[parent];
-            i = parent;
+        self.seq += 1;
+        let key = key(Event { at, seq: self.seq, target });
+        if !self.wheel.put(key) {
+            self.heap.put(key);
         }
-        self.heap[i] = key;
-        event.seq
+        self.first = self.first.min(key);
+        self.seq
     }
 
     /// Whether nothing is to come.
     pub(crate) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.first == LAST
     }
 
     /// Takes the earliest event.
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<Event> {
-        let first = *self.heap.first()?;
-        let last = self.heap.pop()?;
-        if !self.heap.is_empty() {
-            self.sift(last);
+        let first = self.first;
+        if first == LAST {
+            return None;
         }
+        if self.wheel.first() == first {
+            self.wheel.take();
+        } else {
+            self.heap.take();
+        }
+        self.wheel.turn(at(first));
+        self.first = self.wheel.first().min(self.heap.first());
         Some(event(first))
     }
 
-    /// Takes the earliest event and puts another. Returns it, and the number of the other.
+    /// Takes the earliest event, which there is, and puts another. Returns it, and the number of the other.
     #[inline]
     pub(crate) fn replace_first(&mut self, at: Picos, target: Target) -> (Event, u64) {
-        let event_put = self.next(at, target);
-        let first = self.heap[0];
-        self.sift(key(event_put));
-        (event(first), event_put.seq)
-    }
-
-    /// Puts `key` where it belongs, from the top down, over the first.
-    #[inline]
-    fn sift(&mut self, key: Key) {
-        let heap = &mut self.heap[..];
-        let (mut i, n) = (0, heap.len());
-        loop {
-            let child = 4 * i + 1;
-            if child >= n {
-                break;
-            }
-            let (mut least, mut at) = (heap[child], child);
-            for (c, &k) in heap.iter().enumerate().take((child + 4).min(n)).skip(child + 1) {
-                if k < least {
-                    (least, at) = (k, c);
-                }
-            }
-            if key <= least {
-                break;
-            }
-            heap[i] = least;
-            i = at;
-        }
-        heap[i] = key;
+        let first = self.take().expect("there is an event");
+        (first, self.put(at, target))
     }
 }
 
@@ -154,18 +151,25 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Against a sorted list, with times that are often equal.
+    /// Against a sorted list, with times that are often equal, and steps of which some leave the wheel.
     #[test]
     fn events_come_by_time_and_then_by_number() {
         let mut queue = Queue::default();
         let mut list: Vec<(Picos, u64, u32)> = Vec::new();
-        let mut x = 1u64;
+        let (mut x, mut now) = (1u64, 0);
         for i in 0..20_000u32 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = x >> 58;
+            // Now and then one that is too late for the wheel, or of the past.
+            let at = match i % 16 {
+                0 => x >> 40,
+                1 => now / 2,
+                2 => now + (x >> 43),
+                _ => now + (x >> 58),
+            };
             if i % 3 == 0 && !list.is_empty() {
                 let (first, seq) = queue.replace_first(at, Target::Task(i));
                 list.sort_unstable();
+                now = now.max(first.at);
                 assert_eq!(
                     (first.at, first.seq, first.target),
                     (list[0].0, list[0].1, Target::Task(list[0].2))
@@ -176,9 +180,16 @@ mod tests {
             } else if let Some(event) = queue.take() {
                 list.sort_unstable();
                 let (at, seq, task) = list.remove(0);
+                now = now.max(at);
                 assert_eq!(event, Event { at, seq, target: Target::Task(task) });
             }
         }
         assert!(list.len() > 1000);
+        while let Some(event) = queue.take() {
+            list.sort_unstable();
+            let (at, seq, task) = list.remove(0);
+            assert_eq!(event, Event { at, seq, target: Target::Task(task) });
+        }
+        assert!(list.is_empty() && queue.is_empty());
     }
 }

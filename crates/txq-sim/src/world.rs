@@ -7,6 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, Yielder};
 
+use crate::ahead::Ahead;
 use crate::arch;
 use crate::engine::{Ended, Engine, Entered, engine, finish, random};
 use crate::footprint::Footprint;
@@ -161,6 +162,7 @@ impl World {
         thread.urgent = task.urgent;
         thread.due = eng.put(task.start, Target::Task(id));
         eng.tasks.push(thread);
+        eng.ahead.push(Ahead::default());
         eng.plan_move(id, task.start);
         let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             DefaultStack::new(STACK).unwrap_or_else(|e| panic!("no memory for a task's stack: {e}"))

@@ -1,58 +1,98 @@
-//! Which line has which number: a hash table that only grows. It is never walked, so where things lie in it, which depends
-//! on addresses, is nowhere seen.
+//! Where the lines of a key are: a hash table of pages, each of which has [`LINES`] places side by side.
+//!
+//! What a program uses lies together, so there are few pages, which the host has in its caches, and the lines of an object
+//! are neighbours, as they are in the machine that is simulated. The table only grows, and it is never walked: where things
+//! lie in it, which depends on addresses, is nowhere seen.
 
-/// A key that no line has.
+/// Lines of a page.
+pub(super) const LINES: usize = 64;
+/// A page that there is not.
 const EMPTY: u64 = u64::MAX;
 
 pub(super) struct Table {
-    /// Key and number.
+    /// Page and number.
     slots: Box<[(u64, u32)]>,
     used: usize,
 }
 
+/// A key's page, and its place there.
+#[inline]
+fn page(key: u64) -> (u64, usize) {
+    (key / LINES as u64, key as usize % LINES)
+}
+
 impl Table {
     pub(super) fn new() -> Self {
-        Self { slots: vec![(EMPTY, 0); 1 << 14].into(), used: 0 }
+        Self { slots: vec![(EMPTY, 0); 1 << 12].into(), used: 0 }
     }
 
     #[inline]
-    fn place(&self, key: u64) -> usize {
+    fn slot(&self, page: u64) -> usize {
         // Fibonacci hashing: addresses differ in their low bits, the product in its high ones.
-        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.slots.len().trailing_zeros())) as usize
+        (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.slots.len().trailing_zeros())) as usize
     }
 
-    /// The number of `key`, which becomes `new` if it has none yet.
+    /// The place of `key`. Pages are numbered in the order in which they are asked for.
     #[inline]
-    pub(super) fn find_or(&mut self, key: u64, new: u32) -> u32 {
-        let mut i = self.place(key);
+    pub(super) fn find(&mut self, key: u64) -> usize {
+        let (page, place) = page(key);
+        let mut i = self.slot(page);
         loop {
-            let (k, number) = self.slots[i];
-            if k == key {
-                return number;
+            let (p, number) = self.slots[i];
+            if p == page {
+                return number as usize * LINES + place;
             }
-            if k == EMPTY {
-                break;
+            if p == EMPTY {
+                return self.add(i, page) * LINES + place;
             }
             i = (i + 1) & (self.slots.len() - 1);
         }
-        self.slots[i] = (key, new);
+    }
+
+    #[cold]
+    fn add(&mut self, slot: usize, page: u64) -> usize {
+        let number = self.used;
+        self.slots[slot] = (page, number as u32);
         self.used += 1;
         if self.used * 2 > self.slots.len() {
             self.grow();
         }
-        new
+        number
     }
 
-    #[cold]
     fn grow(&mut self) {
         let larger = vec![(EMPTY, 0); self.slots.len() * 2].into();
         let old = std::mem::replace(&mut self.slots, larger);
-        for &(key, number) in old.iter().filter(|(key, _)| *key != EMPTY) {
-            let mut i = self.place(key);
+        for &(page, number) in old.iter().filter(|(page, _)| *page != EMPTY) {
+            let mut i = self.slot(page);
             while self.slots[i].0 != EMPTY {
                 i = (i + 1) & (self.slots.len() - 1);
             }
-            self.slots[i] = (key, number);
+            self.slots[i] = (page, number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// Lines and what is not one side by side, and so many that the table grows.
+    #[test]
+    fn each_key_has_a_place_of_its_own_and_keeps_it() {
+        let mut table = Table::new();
+        let lines = (0..10_000).map(|i| (0x7F00_0000_0000_u64 >> 6) + i * 37);
+        let objects = (0..10_000).map(|i| 1 << 63 | (0x7F00_0000_0000_u64 + i * 5));
+        let keys: Vec<u64> = lines.chain(objects).collect();
+        let mut of = HashMap::new();
+        for &key in &keys {
+            let before = of.insert(table.find(key), key);
+            assert!(before.is_none_or(|other| other == key), "{before:x?} and {key:x}");
+        }
+        assert!(table.used * 2 <= table.slots.len() && table.slots.len() > 1 << 12);
+        assert!(keys.iter().all(|&key| of[&table.find(key)] == key));
+        // The lines of an object are neighbours.
+        assert_eq!(table.find(0x1001), table.find(0x1000) + 1);
     }
 }

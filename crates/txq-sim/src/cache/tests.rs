@@ -112,11 +112,31 @@ fn waiters_stand_in_line() {
     assert_eq!(b.lines.first_waiter(line), NONE);
 }
 
+/// Whoever leaves, in the middle or at an end, the others keep their order, and who comes is the last.
+#[test]
+fn waiters_leave_and_come() {
+    let mut b = Bench::new();
+    for leaves in [&[2, 3][..], &[3, 2], &[1, 3], &[3], &[2], &[1]] {
+        (1..=3).for_each(|task| b.lines.wait(b.line, task));
+        leaves.iter().for_each(|&task| b.lines.unwait(task));
+        b.lines.wait(b.line, 4);
+        for task in (1..=4).filter(|task| !leaves.contains(task)) {
+            assert_eq!(b.lines.first_waiter(b.line), task, "without {leaves:?}");
+            b.lines.unwait(task);
+        }
+        assert_eq!(b.lines.first_waiter(b.line), NONE);
+    }
+}
+
 /// Numbers are given in the order of the first touch, whatever the keys are, and last while the table grows.
 #[test]
 fn lines_are_numbered_by_their_first_touch() {
     let mut lines = Lines::new(&machine());
-    let key = |i: u64| i.wrapping_mul(0xDEAD_BEEF_1234_5677) >> 3;
-    assert!((0..50_000).all(|i| lines.find(key(u64::from(i))) == i));
-    assert!((0..50_000).all(|i| lines.find(key(u64::from(i))) == i));
+    let mut number = |i: u64| {
+        let line = lines.find(i.wrapping_mul(0xDEAD_BEEF_1234_5677) >> 3);
+        lines.touch(line);
+        lines.number(line)
+    };
+    assert!((0..50_000).all(|i| number(u64::from(i)) == i));
+    assert!((0..50_000).all(|i| number(u64::from(i)) == i));
 }

@@ -1,10 +1,33 @@
-//! What an event comes to.
+//! What an event comes to, and whose turn it is then.
 
 use super::Engine;
+use crate::ahead::{fetch, fetch_stack};
+use crate::machine::Picos;
 use crate::os::{Mode, State};
 use crate::queue::{Event, Target};
 
 impl Engine {
+    /// The task has its turn.
+    #[inline]
+    pub(crate) fn turn(&mut self, task: u32, now: Picos) {
+        let cpu = self.tasks[task as usize].cpu;
+        (self.current, self.cpu, self.now) = (task, cpu, now);
+        self.look();
+        if let Some(next) = self.queue.first_task() {
+            fetch(&raw const self.tasks[next as usize] as usize);
+            let ahead = self.ahead[next as usize];
+            self.lines.fetch(ahead.line);
+            fetch_stack(ahead.top);
+        }
+    }
+
+    /// How far the task that runs may go.
+    #[inline]
+    pub(super) fn look(&mut self) {
+        let resched = self.resched(self.cpu);
+        self.horizon = if resched { 0 } else { self.queue.first() };
+    }
+
     /// Has an event happen, and tells which task has its turn now.
     pub(crate) fn fire(&mut self, event: Event) -> Option<u32> {
         let now = event.at;

@@ -58,16 +58,28 @@ impl Engine {
                 self.requeue(task, cpu);
                 self.leave(cpu, now);
             }
-            State::InFlight if over => self.cpus[cpu as usize].resched = true,
+            State::InFlight if over => self.set_resched(cpu, true),
             _ => self.wanted(cpu, now),
         }
+    }
+
+    /// Whether the CPU's task shall give it away as soon as it can.
+    #[inline]
+    pub(crate) fn resched(&self, cpu: u32) -> bool {
+        // Hardly ever is there one, and a look at a CPU is one at memory.
+        self.rescheds > 0 && self.cpus[cpu as usize].resched
+    }
+
+    pub(super) fn set_resched(&mut self, cpu: u32, resched: bool) {
+        let before = std::mem::replace(&mut self.cpus[cpu as usize].resched, resched);
+        self.rescheds = self.rescheds + u32::from(resched) - u32::from(before);
     }
 
     /// The task that runs leaves the data plane. Who waits for its CPU gets it now.
     pub(crate) fn leave_path(&mut self) {
         let c = &mut self.cpus[self.cpu as usize];
         if std::mem::take(&mut c.pending) {
-            c.resched = true;
+            self.set_resched(self.cpu, true);
             self.horizon = 0;
         }
     }
@@ -75,14 +87,14 @@ impl Engine {
     pub(super) fn requeue(&mut self, task: u32, cpu: u32) {
         self.tasks[task as usize].state = State::Ready;
         self.cpus[cpu as usize].ready.push_back(task);
-        self.waiting += 1;
+        self.waits(task, true);
     }
 
     /// The task that runs gives its CPU to another, as it was told to, unless nobody wants it any more. Then it gives its
     /// turn away.
     pub(crate) fn give_cpu(&mut self) -> bool {
         let (task, cpu, now) = (self.current, self.cpu, self.now);
-        self.cpus[cpu as usize].resched = false;
+        self.set_resched(cpu, false);
         if self.cpus[cpu as usize].ready.is_empty() {
             return false;
         }

@@ -30,7 +30,9 @@ const HELD: u32 = 1;
 /// The lock is recorded.
 const RECORD: u32 = 2;
 
-/// A waiter's place in the queue, on its own stack while it waits.
+/// A waiter's place in the queue, on its own stack while it waits. It has a line of its own: else the stack's frames, which
+/// are other ones in each build, say what it shares a line with.
+#[repr(align(64))]
 struct Node<A: Arch> {
     /// Written once by the waiter behind, read by this one when it leaves the queue.
     next: A::AtomicPtr<Node<A>>,
