@@ -228,7 +228,13 @@ impl Engine {
         let next = self.cpus[cpu as usize].ready.pop_front().or_else(|| self.pull(cpu));
         if let Some(task) = next {
             self.waits(task, false);
-            return self.start(task, cpu, now, now + self.os.switch);
+            // Who goes on after an interrupt was not switched from, and an interrupt needs no scheduler.
+            let cost = match self.tasks[task as usize].urgent {
+                true => self.os.switch / 2,
+                false if self.cpus[cpu as usize].last == task => 0,
+                false => self.os.switch,
+            };
+            return self.start(task, cpu, now, now + cost);
         }
         // Those that gave it away look and yield in turn.
         let spins = self.cpus[cpu as usize].yielded > 0 && !self.os.sleeping;

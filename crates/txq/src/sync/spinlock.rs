@@ -41,6 +41,10 @@ struct Node<A: Arch> {
 }
 
 /// Data that one thread at a time may use, in the order in which they asked.
+///
+/// The fields lie as they are written: the lock's words are together on the line that it begins with, wherever else what is
+/// guarded ends.
+#[repr(C)]
 pub struct SpinLock<A: Arch, T> {
     /// [`FREE`], or a sum of [`HELD`] and [`RECORD`].
     locked: A::AtomicU32,
