@@ -12,7 +12,8 @@ use crate::machine::Picos;
 const WATCHED: f64 = 8.0;
 
 /// How the names of figures begin that come from recording.
-pub(super) const BY_RECORD: [&str; 5] = ["enqueue_", "retake_", "root_", "run_waiters", "xmit_mode"];
+pub(super) const BY_RECORD: [&str; 6] =
+    ["enqueue_", "retake_", "path_", "root_", "run_waiters", "xmit_mode"];
 
 /// What was counted in the time that was measured.
 pub(super) struct Counts {
@@ -59,13 +60,15 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     figures
 }
 
-/// Waits by site, as perf told them of eight CPUs; and the root lock as lock_stat told of it.
+/// Waits by site, and on a packet's whole path, as perf told them of eight CPUs; and the root lock as lock_stat told of it.
 fn locks(report: &Report, put: &mut impl FnMut(&str, f64)) {
     let share = WATCHED / f64::from(report.cpus) / report.whole;
-    let sites = [(Site::Enqueue, "enqueue"), (Site::Retake, "retake")];
-    for (site, name) in sites {
+    let (enqueue, retake, worker) = (Site::Enqueue, Site::Retake, Site::Worker);
+    let whole: &[Site] = &[enqueue, retake, worker];
+    for (sites, name) in [(&[enqueue][..], "enqueue"), (&[retake], "retake"), (whole, "path")] {
         let mut stats = LockStats::default();
-        report.contention.sites.iter().filter(|s| s.site == site).for_each(|s| stats.merge(&s.stats));
+        let here = report.contention.sites.iter().filter(|s| sites.contains(&s.site));
+        here.for_each(|s| stats.merge(&s.stats));
         put(&format!("{name}_contended"), stats.contended as f64 * share);
         put(&format!("{name}_wait_total_ms"), stats.wait.total as f64 / 1e6 * share);
         put(&format!("{name}_wait_avg_us"), stats.wait.total as f64 / 1e3 / stats.wait.count as f64);
