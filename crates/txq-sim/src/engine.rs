@@ -14,12 +14,11 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ops::Range;
 
 use corosensei::Yielder;
 
 use crate::ahead::Ahead;
-use crate::cache::{Answer, Kind, Lines, NONE};
+use crate::cache::{Lines, NONE};
 use crate::footprint::Footprint;
 use crate::lines::Watch;
 use crate::machine::{Machine, Picos};
@@ -27,7 +26,10 @@ use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
 use crate::queue::{Event, Queue, Target};
 
+mod access;
 mod fire;
+
+pub(crate) use access::{access, load_cell, read, store, update, written};
 
 thread_local! {
     /// The engine whose task runs on this thread; null when none does.
@@ -160,29 +162,6 @@ impl Engine {
         self.hash = (self.hash.rotate_left(5) ^ what).wrapping_mul(0x517C_C1B7_2722_0A95);
     }
 
-    /// The task waits for lines until then.
-    #[inline]
-    fn spend_on_lines(&mut self, until: Picos) {
-        if until > self.now {
-            let time = until - self.now;
-            self.me().spent().lines += time;
-            self.now = until;
-        }
-    }
-
-    /// The task waits until its stores are done.
-    #[inline]
-    fn drain(&mut self) {
-        let done = self.me().stores.done();
-        self.spend_on_lines(done);
-    }
-
-    /// A full fence.
-    pub(crate) fn fence(&mut self) {
-        self.drain();
-        self.spend(self.lines.hit(Kind::Rmw));
-    }
-
     pub(crate) fn me(&mut self) -> &mut Thread {
         &mut self.tasks[self.current as usize]
     }
@@ -260,172 +239,6 @@ unsafe fn sync_slow(e: *mut Engine) {
             }
         } else {
             return eng.look();
-        }
-    }
-}
-
-/// An access to the line with the key, up to its effect, which the caller has happen next.
-///
-/// # Safety
-/// As [`switch`].
-#[inline]
-pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
-    // SAFETY: as the caller promises; the references end before `sync`.
-    let line = unsafe {
-        if kind == Kind::Rmw {
-            (*e).drain();
-        }
-        let (line, task) = ((*e).lines.find(key), (*e).current as usize);
-        (&mut (*e).ahead)[task].line = line;
-        sync(e);
-        line
-    };
-    // SAFETY: the reference ends before the switch.
-    let eng = unsafe { &mut *e };
-    eng.lines.touch(line);
-    let answer = eng.lines.access(line, eng.cpu, eng.now, kind);
-    if eng.watch.is_some() {
-        eng.watch_access(key, line, answer);
-    }
-    match answer {
-        Answer::Hit(cost) => eng.spend(cost),
-        Answer::Miss(at) => {
-            let time = at - eng.now;
-            eng.me().spent().lines += time;
-            if at >= eng.queue.first() {
-                // SAFETY: as the caller promises.
-                unsafe { switch_until(e, at, State::InFlight) };
-            }
-            // SAFETY: a new reference, after the switch.
-            let eng = unsafe { &mut *e };
-            eng.now = at;
-            eng.me().state = State::Running;
-            eng.lines.settle(line, at);
-        }
-    }
-    // SAFETY: as above.
-    let eng = unsafe { &mut *e };
-    eng.note(line);
-}
-
-/// A load of memory whose users take turns.
-///
-/// # Safety
-/// As [`switch`].
-#[inline]
-pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
-    // SAFETY: the reference ends before `access`.
-    let eng = unsafe { &mut *e };
-    let line = eng.lines.find(key);
-    eng.lines.touch(line);
-    if eng.lines.is_private(line, eng.cpu) {
-        let cost = eng.lines.hit(Kind::Load);
-        if eng.watch.is_some() {
-            eng.watch_access(key, line, Answer::Hit(cost));
-        }
-        eng.spend(cost);
-        return eng.note(line);
-    }
-    // SAFETY: as the caller promises.
-    unsafe { access(e, key, Kind::Load) };
-}
-
-/// Loads of plain memory that is used in turns: addresses that are known at once, so that the lines come at the same time.
-///
-/// # Safety
-/// As [`switch`].
-#[inline]
-pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
-    // SAFETY: as the caller promises; a new reference, after the switches.
-    let eng = unsafe {
-        sync(e);
-        &mut *e
-    };
-    let mut until = eng.now;
-    for key in keys {
-        let line = eng.lines.find(key);
-        eng.lines.touch(line);
-        let answer = eng.lines.access(line, eng.cpu, eng.now, Kind::Load);
-        if eng.watch.is_some() {
-            eng.watch_access(key, line, answer);
-        }
-        match answer {
-            Answer::Hit(cost) => eng.spend(cost),
-            Answer::Miss(at) => until = until.max(at),
-        }
-        eng.note(line);
-    }
-    eng.spend_on_lines(until);
-}
-
-/// The same, and then stores to them.
-///
-/// # Safety
-/// As [`switch`].
-#[inline]
-pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        read(e, keys.clone());
-        keys.for_each(|key| store(e, key));
-    }
-}
-
-/// A store that the task does not wait for, if there is room for it.
-///
-/// # Safety
-/// As [`switch`].
-#[inline]
-pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
-    // SAFETY: the reference ends before `sync`.
-    let eng = unsafe { &mut *e };
-    let line = eng.lines.find(key);
-    eng.lines.touch(line);
-    let hit = eng.lines.hit(Kind::Store);
-    if eng.lines.is_private(line, eng.cpu) {
-        if eng.watch.is_some() {
-            eng.watch_access(key, line, Answer::Hit(hit));
-        }
-        eng.spend(hit);
-        return eng.note(line);
-    }
-    // SAFETY: as the caller promises; a new reference, after the switches.
-    let eng = unsafe {
-        sync(e);
-        &mut *e
-    };
-    let answer = eng.lines.access(line, eng.cpu, eng.now, Kind::Store);
-    if eng.watch.is_some() {
-        // Nobody waits for it.
-        let hidden = if let Answer::Miss(_) = answer { Answer::Hit(hit) } else { answer };
-        eng.watch_access(key, line, hidden);
-    }
-    match answer {
-        Answer::Hit(cost) => eng.spend(cost),
-        Answer::Miss(at) => {
-            eng.spend(hit);
-            let room = eng.me().stores.add(at);
-            eng.spend_on_lines(room);
-        }
-    }
-    eng.note(line);
-}
-
-/// The last access has written: who waits for the line looks again.
-///
-/// # Safety
-/// As [`switch`].
-#[inline]
-pub(crate) unsafe fn written(e: *mut Engine) {
-    // SAFETY: no switch here.
-    let eng = unsafe { &mut *e };
-    let line = eng.line;
-    while eng.lines.first_waiter(line) != NONE {
-        let (task, now) = (eng.lines.first_waiter(line), eng.now);
-        eng.lines.unwait(task);
-        eng.stop_waiting(task, now);
-        if eng.os.sleeping {
-            eng.spend(eng.os.wake);
         }
     }
 }

@@ -12,8 +12,7 @@ use crate::machine::Picos;
 const WATCHED: f64 = 8.0;
 
 /// How the names of figures begin that come from recording.
-pub(super) const BY_RECORD: [&str; 6] =
-    ["enqueue_", "retake_", "path_", "root_", "run_waiters", "xmit_mode"];
+pub(super) const BY_RECORD: [&str; 6] = ["enqueue_", "retake_", "path_", "root_", "run_waiters", "xmit_mode"];
 
 /// What was counted in the time that was measured.
 pub(super) struct Counts {
