@@ -18,7 +18,7 @@
 //! The root lock is still a lock, and its holder can be preempted, which the kernel's cannot. Who waited for it then would
 //! wait for the scheduler, with everything that depends on it: the list behind a sender that has the duty, the driver behind
 //! an owner that comes back from it. So nobody waits for longer than a holder that runs needs. A sender that does not get the
-//! lock leaves its duty to the worker, and the list [`open`](Defer::open): who comes first of the two goes on. An owner that
+//! lock leaves its duty to the worker, and the list [`open`](Llist::open): who comes first of the two goes on. An owner that
 //! comes back from the driver and finds the lock taken leaves what it brings in [`Llist::driven`], and goes: the holder goes on
 //! in its place. Holder and comer must not miss each other: the comer stores `returned` and then tries the lock, the holder
 //! releases the lock and then loads `returned`, each with a full fence between, in [`Owns::come_back`] and `leave`, which
