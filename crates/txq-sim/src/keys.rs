@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(crate) enum Of {
     /// The line itself.
     Line,
-    /// What lies at an address of this program.
+    /// What lies at an address of this program: not where it begins, for that is not kept, but a few bytes behind.
     Object(u64),
     /// A flow, to its qdisc.
     Flow,
@@ -54,7 +54,7 @@ fn many(first: u64, lines: u32) -> Range<u64> {
 /// What a key is of.
 pub(crate) fn of(key: u64) -> Of {
     match key >> 62 {
-        0b10 => Of::Object(key & !OBJECT & !((1 << LINES) - 1)),
+        0b10 => Of::Object(key & !OBJECT | ((1 << LINES) - 1)),
         0b11 => Of::Flow,
         0b01 => Of::Sender,
         _ => Of::Line,
@@ -69,7 +69,7 @@ mod tests {
     fn a_key_says_what_it_is_of() {
         let object = Box::new([0_u64; 4]);
         let at = std::ptr::from_ref(&*object).addr() as u64;
-        assert_eq!(of(super::object(&*object, 3).start + 2), Of::Object(at));
+        assert_eq!(of(super::object(&*object, 3).start + 2), Of::Object(at + 15));
         assert_eq!(of(flow(&*object, 16_383, 16).end - 1), Of::Flow);
         assert_eq!(of(sender(u32::MAX >> 8, 16).end - 1), Of::Sender);
         assert_eq!(of(lines(object.as_ptr().cast(), 1).start), Of::Line);

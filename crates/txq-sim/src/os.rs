@@ -184,10 +184,23 @@ pub(crate) struct Cpu {
     /// It shall do so when it leaves the data plane.
     pending: bool,
     mode: Mode,
+    /// What it did is counted until then, which may be a time to come: a wake-up that is under way.
     since: Picos,
+    /// What it did last before that.
+    did: Mode,
     used: CpuUse,
     /// What of it tasks were charged for.
     charged: CpuUse,
+}
+
+impl CpuUse {
+    fn of(&mut self, mode: Mode) -> &mut Picos {
+        match mode {
+            Mode::Idle => &mut self.idle,
+            Mode::Busy => &mut self.busy,
+            Mode::Spinning => &mut self.spinning,
+        }
+    }
 }
 
 impl Cpu {
@@ -204,6 +217,7 @@ impl Cpu {
             last: NONE,
             mode: Mode::Idle,
             since: 0,
+            did: Mode::Idle,
             used: CpuUse::default(),
             charged: CpuUse::default(),
         }

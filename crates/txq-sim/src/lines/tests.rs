@@ -58,12 +58,12 @@ fn a_line_has_the_name_of_the_smallest_thing_that_was_named_there() {
     assert_eq!(names.kind("part".into()), part);
     names.put(at(0), 1024, all);
     names.put(at(0), 128, part);
-    names.put(at(1040), 8, tail);
+    names.put(at(1040), 16, tail);
     names.put(at(600), 8, tail);
     let line = |byte| names.of(at(byte) as u64 >> 6, Phase::Free);
     assert_eq!([0, 64, 128, 576, 960, 1024].map(line), [part, part, all, tail, all, tail]);
     let address = |byte| names.of(at(byte) as u64 | 1 << 63, Phase::Free);
-    assert_eq!([16, 144, 592, 1040].map(address), [part, all, all, tail]);
+    assert_eq!([16, 144, 576, 1040].map(address), [part, all, all, tail]);
     // A line is what lies on it, an address only what is there.
     assert_eq!(address(1056), Kind::unnamed(Phase::Free));
     assert_eq!(line(1088), Kind::unnamed(Phase::Free));

@@ -11,18 +11,21 @@ impl Engine {
     pub(crate) fn set_mode(&mut self, cpu: u32, mode: Mode, now: Picos) {
         let c = &mut self.cpus[cpu as usize];
         let time = now.saturating_sub(c.since);
-        c.since = c.since.max(now);
-        match std::mem::replace(&mut c.mode, mode) {
-            Mode::Idle => c.used.idle += time,
-            Mode::Busy => c.used.busy += time,
-            Mode::Spinning => c.used.spinning += time,
+        let did = std::mem::replace(&mut c.mode, mode);
+        if time > 0 {
+            (c.since, c.did) = (now, did);
+            *c.used.of(did) += time;
         }
     }
 
     /// What was done until `now` does not count.
     pub(crate) fn forget_uses(&mut self, now: Picos) {
         let _ = self.uses(now);
-        self.cpus.iter_mut().for_each(|c| (c.used, c.charged) = Default::default());
+        for c in &mut self.cpus {
+            c.used = CpuUse::default();
+            *c.used.of(c.did) = c.since.saturating_sub(now);
+            c.charged = c.used;
+        }
         self.tasks.iter_mut().for_each(|t| (t.busy, t.spinning) = (0, 0));
         (self.switches, self.migrations) = (0, 0);
     }
@@ -32,7 +35,11 @@ impl Engine {
         (0..self.cpus.len())
             .map(|cpu| {
                 self.settle(cpu as u32, now);
-                self.cpus[cpu].used
+                let c = &self.cpus[cpu];
+                let mut used = c.used;
+                // What is counted already of the time to come.
+                *used.of(c.did) -= c.since.saturating_sub(now);
+                used
             })
             .collect()
     }
