@@ -253,11 +253,12 @@ impl Arch for Sim {
     }
 
     #[inline]
-    fn spend(what: Work) {
+    fn spend(what: impl FnOnce() -> Work) {
         let e = engine();
         if !e.is_null() {
             // SAFETY: the engine whose task calls; the reference ends here.
             unsafe {
+                let what = what();
                 let eng = &mut *e;
                 eng.begin(Phase::of(what));
                 eng.spend(eng.prices.of(what));
@@ -270,16 +271,18 @@ impl Arch for Sim {
     }
 
     #[inline]
-    fn touch<T: ?Sized>(at: &T, what: Memory) {
+    fn touch<'m, T: ?Sized + 'm>(at: impl FnOnce() -> &'m T, what: Memory) {
         let e = engine();
         if !e.is_null() {
             // SAFETY: the engine whose task calls.
-            unsafe { engine::update(e, keys::object(at, (*e).footprint.of(what))) };
+            unsafe { engine::update(e, keys::object(at(), (*e).footprint.of(what))) };
         }
     }
 
     #[inline]
-    fn classify<'p, T: ?Sized>(qdisc: &T, frames: impl Iterator<Item = &'p [u8]>) {
+    fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
+        qdisc_and_frames: impl FnOnce() -> (&'p T, F),
+    ) {
         let e = engine();
         if e.is_null() {
             return;
@@ -289,6 +292,7 @@ impl Arch for Sim {
         if of_flow == 0 && sender == 0 {
             return;
         }
+        let (qdisc, frames) = qdisc_and_frames();
         for flow in frames.filter_map(flow_of) {
             // SAFETY: as above. One after the other: the flow is found by what the sender is.
             unsafe {

@@ -127,9 +127,9 @@ fn admit<A: Arch>(
         driven.batch.append(batch);
         return (Verdict::Success, run_batch(owner, root, &mut driven, cx));
     }
-    A::spend(Work::Enqueue(n as usize));
-    core.touch_qdisc();
-    core.touch_flows(batch);
+    A::spend(move || Work::Enqueue(n as usize));
+    A::touch(|| core.qdisc(), Memory::Qdisc);
+    A::classify(|| (core.qdisc(), batch.iter().map(|packet| packet.data())));
     let mut in_qdisc = InQdisc { core, batch, back: Back::ToQdisc };
     let InQdisc { core: Core { qdisc, counters, .. }, batch, .. } = &mut in_qdisc;
     let mut qcx = cx.for_qdisc(counters);
@@ -172,7 +172,7 @@ pub(crate) fn turn<A: Arch>(
     let unwound = Unwound { dev: cx.dev, root: root.index };
     // Dropped before `unwound`: the worker must not come while it still has the queue.
     let mut owner = owner;
-    A::touch(owner.core(), Memory::Queue);
+    A::touch(|| owner.core(), Memory::Queue);
     let mut quota = QUOTA.max(share);
     let mut verdict = None;
     let mut end = None;
@@ -290,7 +290,7 @@ fn run_batch<A: Arch>(
         mem::forget(in_driver);
         return Going::Gone;
     }
-    A::touch(owner.core(), Memory::Queue);
+    A::touch(|| owner.core(), Memory::Queue);
     owner.core().returned(root, driven, cx)
 }
 

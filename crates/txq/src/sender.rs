@@ -195,7 +195,7 @@ impl<A: Arch> Sender<A> {
     /// What every call begins with. False when no packet is left to send.
     #[inline]
     fn begin(&mut self, batch: &mut PacketList<A>) -> bool {
-        A::spend(Work::Xmit);
+        A::spend(|| Work::Xmit);
         let nested = A::in_driver(|depth| depth.get()) > 0;
         // From within a driver the wait could be for the caller itself; the old queues hand on.
         if self.rule != self.dev.rule() && !nested {

@@ -262,8 +262,8 @@ impl<A: Arch> TxQueue<A> {
                 self.issued.bytes.queued(batch.bytes() as u32, last as u32, &mut cx.clock)
             });
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
-            A::spend(Work::Drive(batch.len()));
-            A::touch(&*side.driver, Memory::Driver);
+            A::spend(|| Work::Drive(batch.len()));
+            A::touch(|| &*side.driver, Memory::Driver);
             status = InDriver::<A>::enter(|| side.driver.start_xmit(batch, &mut tx));
             if !rest.is_empty() {
                 batch.append(&mut rest);

@@ -80,7 +80,7 @@ impl<A: Arch> Worker<A> {
         due.reverse();
         while let Some(root) = due.pop() {
             let root = &dev.roots[root];
-            A::spend(Work::Run);
+            A::spend(|| Work::Run);
             root.discipline.run(root, &mut cx);
             cx.clock.advance();
         }

@@ -109,7 +109,7 @@ fn plain_memory_is_told_by_its_name() {
         let memory = memory.clone();
         move || {
             while !sim::is_ending() {
-                Sim::touch(&*memory, Memory::Qdisc);
+                Sim::touch(|| &*memory, Memory::Qdisc);
                 sim::work(100_000);
             }
         }

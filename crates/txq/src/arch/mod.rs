@@ -61,16 +61,22 @@ pub trait Arch: Sized + Send + Sync + 'static {
     /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
     fn work(_ns: u64) {}
     /// Plain work of the data plane, for which only a simulator knows a price.
+    ///
+    /// This and the next two take closures, so that natively nothing is worked out for them. What is worked out before a
+    /// call of nothing leaves a trace: a length that is read for it is kept in a register until it is read again.
     #[inline(always)]
-    fn spend(_what: Work) {}
+    fn spend(_what: impl FnOnce() -> Work) {}
     /// Plain memory that the caller is about to read and write, and that another CPU may have written last. Only a simulator
     /// has its lines moved.
     #[inline(always)]
-    fn touch<T: ?Sized>(_at: &T, _what: Memory) {}
-    /// A qdisc is about to put packets to their flows: what it keeps of a flow is memory of that kind, and so is what it reads
-    /// of who sent the packet.
+    fn touch<'m, T: ?Sized + 'm>(_at: impl FnOnce() -> &'m T, _what: Memory) {}
+    /// A qdisc is about to put packets, the frames, to their flows: what it keeps of a flow is memory of that kind, and so is
+    /// what it reads of who sent the packet.
     #[inline(always)]
-    fn classify<'p, T: ?Sized>(_qdisc: &T, _frames: impl Iterator<Item = &'p [u8]>) {}
+    fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
+        _qdisc_and_frames: impl FnOnce() -> (&'p T, F),
+    ) {
+    }
     /// Says what lies somewhere, for a simulator's report of what each cache line costs. Of two that overlap the smaller one
     /// counts. A part is named once, where it has come to stay, and never on a packet's way.
     #[inline(always)]

@@ -118,7 +118,7 @@ impl<A: Arch> Cache<A> {
             self.refill()?;
         }
         let slot = self.stack.pop().expect("refilled");
-        A::spend(Work::Alloc(1));
+        A::spend(|| Work::Alloc(1));
         self.out += 1;
         Ok(self.hand_out(slot, len as u32))
     }
@@ -158,7 +158,7 @@ impl<A: Arch> Cache<A> {
             self.out += take as i64;
             got += take;
         }
-        A::spend(Work::Alloc(got));
+        A::spend(move || Work::Alloc(got));
         Ok(got)
     }
 
@@ -191,7 +191,7 @@ impl<A: Arch> Cache<A> {
     /// Frees a list: our own buffers to the stack, others as the pool's [`FreeMode`] says. Credit for them returns to
     /// their senders in any case.
     pub fn free(&mut self, list: &mut PacketList<A>) {
-        A::spend(Work::Free(list.len()));
+        A::spend(|| Work::Free(list.len()));
         if self.home().is_kicked() {
             self.empty_inbox();
         }

@@ -248,29 +248,18 @@ impl<A: Arch> Core<A> {
         self.requeued.append(&mut one);
     }
 
-    /// The qdisc is about to be used.
-    #[inline(always)]
-    pub(super) fn touch_qdisc(&self) {
-        if let Some(qdisc) = &self.qdisc {
-            A::touch(&**qdisc, Memory::Qdisc);
-        }
-    }
-
-    /// The qdisc is about to take packets.
-    #[inline(always)]
-    pub(super) fn touch_flows(&self, batch: &PacketList<A>) {
-        if let Some(qdisc) = &self.qdisc {
-            A::classify(&**qdisc, batch.iter().map(|packet| packet.data()));
-        }
+    /// The qdisc of a queue that has one.
+    pub(super) fn qdisc(&self) -> &dyn Qdisc<A> {
+        &**self.qdisc.as_ref().expect("noqueue has no qdisc")
     }
 
     /// Dequeues from the qdisc itself.
     fn pull(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
-        self.touch_qdisc();
         if let Some(qdisc) = &mut self.qdisc {
+            A::touch(|| &**qdisc, Memory::Qdisc);
             let mut qcx = cx.for_qdisc(&mut self.counters);
             qdisc.dequeue_batch(budget, out, &mut qcx);
-            A::spend(Work::Dequeue(out.len()));
+            A::spend(|| Work::Dequeue(out.len()));
             qcx.enqueue_copies(&mut **qdisc);
         }
     }

@@ -70,9 +70,9 @@ impl<A: Arch> TxQueue<A> {
         let next = self.done.try_with_at(Site::Reap, |held| {
             let DoneSide { driver, bql, to_completion, .. } = held.data();
             let polled = Polled { txq: self, dev: cx.dev, bql: bql.as_mut(), done: &mut done };
-            A::touch(&**driver, Memory::Driver);
+            A::touch(|| &**driver, Memory::Driver);
             let next = driver.poll(REAP, polled.done, &mut cx.clock);
-            A::spend(Work::Reap(polled.done.len()));
+            A::spend(|| Work::Reap(polled.done.len()));
             if polled.done.stamped() {
                 to_completion.record_all(polled.done, A::now());
             }
