@@ -76,7 +76,7 @@ fn a_word_of_two_sockets_is_told_by_its_name_and_changes_nothing() {
     let word = Word::new();
     let body = |word: Arc<Word>| {
         move || {
-            Sim::spend(Work::Enqueue(1));
+            Sim::spend(|| Work::Enqueue(1));
             while !sim::is_ending() {
                 word.0.fetch_add(1, Relaxed);
             }
