@@ -148,7 +148,8 @@ impl Lab {
                 return Err(format!("test {test} fails with nothing broken: {failure}").into());
             }
             let took = began.elapsed();
-            eprintln!("mutants: {test} {}: {:.1} s", filter.unwrap_or("(all)"), took.as_secs_f64());
+            let filter = filter.unwrap_or_default();
+            eprintln!("mutants: {test} {filter} takes {:.1} s with nothing broken", took.as_secs_f64());
             *patience = LEAST_PATIENCE.max(took * PATIENCE);
         }
         Ok(patience)
