@@ -1,5 +1,6 @@
-//! The tests that the documents name exist.
+//! The tests that the documents name exist, and so do the lines that the mutants break.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,4 +47,33 @@ fn tests_that_documents_name_exist() {
             );
         }
     }
+}
+
+/// A mutant of mutants.toml, as far as this test reads it.
+#[derive(serde::Deserialize)]
+struct Mutant {
+    file: String,
+    how: String,
+    old: String,
+    new: String,
+}
+
+#[test]
+fn lines_that_mutants_break_exist() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = fs::read_to_string(here.join("mutants.toml")).expect("mutants.toml");
+    let mut list: HashMap<String, Vec<Mutant>> = toml::from_str(&list).expect("mutants.toml");
+    let mutants = list.remove("mutant").expect("mutants.toml has no mutants");
+    let wrong = mutants.iter().filter_map(|Mutant { file, how, old, new }| {
+        let source = fs::read_to_string(here.join("../txq/src").join(file));
+        let times = source.map(|source| source.matches(old).count());
+        match times {
+            Err(error) => Some(format!("{file}: {how}: {error}")),
+            Ok(1) if old == new => Some(format!("{file}: {how}: `new` is `old`")),
+            Ok(1) => None,
+            Ok(times) => Some(format!("{file}: {how}: `old` occurs {times} times")),
+        }
+    });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "mutants.toml:\n{}", wrong.join("\n"));
 }

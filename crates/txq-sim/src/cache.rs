@@ -27,6 +27,7 @@ use table::Table;
 
 /// Nobody, and no line.
 pub(crate) const NONE: u32 = u32::MAX;
+
 /// What is done to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -26,7 +26,8 @@ pub(crate) use trace::TraceError;
 /// Buffers of a pool, at most.
 const MOST_BUFFERS: u32 = 1 << 20;
 
-/// Transactions or requests that are done, and how late packets are, of all tasks. It costs nothing: nobody counts so in what is simulated.
+/// Transactions or requests that are done, and how late packets are, of all tasks. It costs nothing: nobody counts so in
+/// what is simulated.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     done: Cell<u64>,

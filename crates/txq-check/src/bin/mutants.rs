@@ -5,6 +5,7 @@
 //! A mutant that survives, or whose line is no longer there, fails the run. Arguments select mutants by a part of
 //! their file's name or of their test's.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,8 +15,12 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-/// A test that takes longer hangs: on a machine of its own the slowest takes a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(400);
+/// A test that takes so many times as long as with nothing broken hangs.
+const PATIENCE: u32 = 10;
+/// And no test hangs before that: a time that is short says little where others work, too.
+const LEAST_PATIENCE: Duration = Duration::from_secs(60);
+/// What a test may take with nothing broken.
+const SOUND_PATIENCE: Duration = Duration::from_secs(3600);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -39,6 +44,15 @@ struct Mutant {
     test: String,
     /// Which of its tests, if not all.
     filter: Option<String>,
+}
+
+/// What is run of a test: its name, and the filter if it is not all of it.
+type Part<'a> = (&'a str, Option<&'a str>);
+
+impl Mutant {
+    fn part(&self) -> Part<'_> {
+        (&self.test, self.filter.as_deref())
+    }
 }
 
 /// What became of a mutant, in words.
@@ -75,12 +89,12 @@ fn run() -> Result<usize> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let lab = Lab { tree: target.join("mutants/tree"), target: target.join("mutants/target") };
     lab.copy(root)?;
-    lab.check_sound(&mutants)?;
+    let patience = lab.check_sound(&mutants)?;
     println!("file | line | broken how | test | fate");
     println!("-----|------|------------|------|-----");
     let mut bad = 0;
     for mutant in &mutants {
-        let (line, fate) = lab.try_mutant(mutant)?;
+        let (line, fate) = lab.try_mutant(mutant, patience[&mutant.part()])?;
         let fate = match fate {
             Fate::Caught(message) => format!("caught: {message}"),
             Fate::Survived => "SURVIVED".into(),
@@ -123,22 +137,26 @@ impl Lab {
         Ok(())
     }
 
-    /// Each test passes while nothing is broken.
-    fn check_sound(&self, mutants: &[Mutant]) -> Result<()> {
-        let mut tests: Vec<_> = mutants.iter().map(|m| m.test.as_str()).collect();
-        tests.sort_unstable();
-        tests.dedup();
-        for test in tests {
+    /// Each test passes while nothing is broken. Returns for how long it may run when something is.
+    fn check_sound<'a>(&self, mutants: &'a [Mutant]) -> Result<BTreeMap<Part<'a>, Duration>> {
+        let mut patience: BTreeMap<_, _> = mutants.iter().map(|m| (m.part(), LEAST_PATIENCE)).collect();
+        for (&part, patience) in &mut patience {
+            let (test, filter) = part;
             let program = self.build(test)?.map_err(|e| format!("test {test} does not build:\n{e}"))?;
-            if let Some(failure) = self.fails(&program, test, None)? {
+            let began = Instant::now();
+            if let Some(failure) = self.fails(&program, part, SOUND_PATIENCE)? {
                 return Err(format!("test {test} fails with nothing broken: {failure}").into());
             }
+            let took = began.elapsed();
+            let filter = filter.unwrap_or_default();
+            eprintln!("mutants: {test} {filter} takes {:.1} s with nothing broken", took.as_secs_f64());
+            *patience = LEAST_PATIENCE.max(took * PATIENCE);
         }
-        Ok(())
+        Ok(patience)
     }
 
     /// Makes a mutant, sees what becomes of it and restores the file. Returns the mutated line's number, too.
-    fn try_mutant(&self, mutant: &Mutant) -> Result<(usize, Fate)> {
+    fn try_mutant(&self, mutant: &Mutant, patience: Duration) -> Result<(usize, Fate)> {
         let path = self.tree.join("crates/txq/src").join(&mutant.file);
         let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", mutant.file))?;
         let found: Vec<_> = sound.match_indices(&mutant.old).map(|(at, _)| at).collect();
@@ -149,7 +167,7 @@ impl Lab {
         fs::write(&path, sound.replacen(&mutant.old, &mutant.new, 1))?;
         let fate = match self.build(&mutant.test)? {
             Err(e) => Fate::Invalid(format!("it does not build: {e}")),
-            Ok(program) => match self.fails(&program, &mutant.test, mutant.filter.as_deref())? {
+            Ok(program) => match self.fails(&program, mutant.part(), patience)? {
                 Some(message) => Fate::Caught(message),
                 None => Fate::Survived,
             },
@@ -181,27 +199,28 @@ impl Lab {
     }
 
     /// Runs a test; if it fails, returns with what message.
-    fn fails(&self, program: &Path, test: &str, filter: Option<&str>) -> Result<Option<String>> {
+    fn fails(&self, program: &Path, part: Part<'_>, patience: Duration) -> Result<Option<String>> {
+        let (test, filter) = part;
         let output = self.target.join("output");
         let file = File::create(&output)?;
         let list = Command::new(program).args(["--list", "--format=terse"]).args(filter).output()?;
         let list = String::from_utf8(list.stdout)?;
         let module = test.split_once('/').map_or_else(String::new, |(_, module)| format!("{module}::"));
-        let names: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-        let names: Vec<_> = names.into_iter().filter(|name| name.starts_with(&module)).collect();
+        let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+        let names: Vec<_> = names.filter(|name| name.starts_with(&module)).collect();
         if names.is_empty() {
             return Err(format!("no test of {test} is named as {filter:?}").into());
         }
         let mut child = Command::new(program)
             .args(names)
             .arg("--exact")
-            .args(["--nocapture", "--test-threads=1"])
+            .args(["--nocapture", "--test-threads=2"])
             .env("RUST_BACKTRACE", "0")
             .current_dir(&self.tree)
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience;
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
@@ -209,7 +228,7 @@ impl Lab {
             if Instant::now() > end {
                 child.kill()?;
                 child.wait()?;
-                return Ok(Some("it hangs".into()));
+                return Ok(Some(format!("it hangs: no end in {} s", patience.as_secs())));
             }
             std::thread::sleep(Duration::from_millis(20));
         };

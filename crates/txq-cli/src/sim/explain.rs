@@ -29,7 +29,7 @@ const AWAY: &str = "asleep, or without a CPU";
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let scenario = Scenario::open(&args.what.scenario)?;
     let jobs = Job::all(&scenario, &args.points, &args.what.set)?;
-    let points = points::run_by(jobs, &args.what.host, txq_sim::run::explain)?;
+    let points = points::run(jobs, &args.what.host, txq_sim::run::explain)?;
     let text = match args.json {
         true => points.iter().map(|point| line(point).to_string() + "\n").collect(),
         false => text(&scenario, &points, args),

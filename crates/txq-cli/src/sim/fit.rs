@@ -73,7 +73,7 @@ fn run(scenario: &Scenario, fit: &Fit, args: &FitArgs, values: &[f64]) -> anyhow
     };
     let jobs = values.iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
     let host = super::args::RunsArgs { quiet: true, ..args.what.host };
-    let points = points::run(jobs, &host)?;
+    let points = points::run(jobs, &host, txq_sim::run::run)?;
     let tried = points.iter().zip(values).map(|(point, &value)| {
         let figure = point.figure(&fit.figure).ok_or_else(|| {
             anyhow!("{}: there is no figure {} with {} = {value}", scenario.name, fit.figure, fit.field)

@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use txq::stats::contention::ContentionReport;
 use txq::sync::contention::Site;
 use txq_sim::compare::{self, Row};
-use txq_sim::run::{self, Report, RunError};
+use txq_sim::run::{Report, RunError};
 use txq_sim::scenario::{Change, Rule, Scenario, Setup};
 
 use super::args::RunsArgs;
@@ -75,25 +75,21 @@ impl Point<'_> {
     }
 }
 
-/// Runs all jobs; the points come in the same order. The first that fails ends it.
-pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs) -> anyhow::Result<Vec<Point<'a>>> {
-    run_by(jobs, args, run::run)
-}
-
 /// How a point is run.
 type How = fn(&Setup) -> Result<Report, RunError>;
 
-/// The same, each point in another way.
-pub(super) fn run_by<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, how: How) -> anyhow::Result<Vec<Point<'a>>> {
-    each_by(jobs, args, true, how).into_iter().collect()
+/// Runs all jobs; the points come in the same order. The first that fails ends it.
+pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, how: How) -> anyhow::Result<Vec<Point<'a>>> {
+    each(jobs, args, true, how).into_iter().collect()
 }
 
 /// Runs all jobs, those after one that fails too unless it `ends`.
-pub(super) fn each<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, ends: bool) -> Vec<anyhow::Result<Point<'a>>> {
-    each_by(jobs, args, ends, run::run)
-}
-
-fn each_by<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, ends: bool, how: How) -> Vec<anyhow::Result<Point<'a>>> {
+pub(super) fn each<'a>(
+    jobs: Vec<Job<'a>>,
+    args: &RunsArgs,
+    ends: bool,
+    how: How,
+) -> Vec<anyhow::Result<Point<'a>>> {
     let threads = args.threads.map_or_else(cpus, |threads| threads.size()).min(jobs.len().max(1));
     let mut tell = Tell::new(args.quiet, 0);
     if jobs.len() > 1 {

@@ -25,7 +25,7 @@ pub(crate) fn published(args: &PublishedArgs) -> anyhow::Result<()> {
     let jobs: Vec<_> = jobs?.into_iter().flatten().collect();
     let all = jobs.len();
     let (mut done, mut failed) = (Vec::new(), Vec::new());
-    for point in points::each(jobs, &args.host, false) {
+    for point in points::each(jobs, &args.host, false, txq_sim::run::run) {
         match point {
             Ok(point) => done.push(point),
             Err(error) => failed.push(error.to_string()),

@@ -18,7 +18,7 @@ use crate::{bars, report};
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let scenario = Scenario::open(&args.what.scenario)?;
     let jobs = Job::all(&scenario, &args.points, &args.what.set)?;
-    let points = points::run(jobs, &args.what.host)?;
+    let points = points::run(jobs, &args.what.host, txq_sim::run::run)?;
     let text = if args.json {
         points.iter().map(|point| line(point).to_string() + "\n").collect()
     } else {

@@ -276,33 +276,26 @@ impl<A: Arch> Store<A> {
         let here = self.here();
         while taken < bulk {
             let mut slot = match self.mode {
-                FreeMode::Defer => self.pop(here, slots),
-                FreeMode::Shared | FreeMode::Keep => self.take_locked(here, slots),
+                FreeMode::Defer => nearest(&self.depots, here, |depot| depot.pop(slots).map(NonNull::from)),
+                FreeMode::Shared | FreeMode::Keep => nearest(&self.locked, here, |stock| {
+                    NonNull::new(stock.with(|held| held.data().take(slots)))
+                }),
             };
-            if slot.is_null() {
+            if slot.is_none() {
                 return;
             }
-            while let Some(s) = NonNull::new(slot) {
+            while let Some(s) = slot {
                 // SAFETY: what was taken is ours and ends in null.
-                slot = unsafe { s.as_ref().next.with(|n| *n) };
+                slot = NonNull::new(unsafe { s.as_ref().next.with(|n| *n) });
                 keep(s);
                 taken += 1;
             }
         }
     }
+}
 
-    /// A batch of this depot, or else of another.
-    fn pop(&self, here: usize, slots: &[Slot<A>]) -> *mut Slot<A> {
-        let (before, from_here) = self.depots.split_at(here);
-        let first = from_here.iter().chain(before).find_map(|depot| depot.pop(slots));
-        first.map_or(ptr::null_mut(), |s| ptr::from_ref(s).cast_mut())
-    }
-
-    /// A batch of this node, or else of another.
-    fn take_locked(&self, here: usize, slots: &[Slot<A>]) -> *mut Slot<A> {
-        let (before, from_here) = self.locked.split_at(here);
-        let take = |stock: &Stock<A>| NonNull::new(stock.with(|held| held.data().take(slots)));
-        let first = from_here.iter().chain(before).find_map(take);
-        first.map_or(ptr::null_mut(), NonNull::as_ptr)
-    }
+/// A batch of this part of the stock, or else of the nearest after it that has one.
+fn nearest<P, B>(parts: &[P], here: usize, take: impl FnMut(&P) -> Option<B>) -> Option<B> {
+    let (before, from_here) = parts.split_at(here);
+    from_here.iter().chain(before).find_map(take)
 }

@@ -1,5 +1,6 @@
-//! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or CPUs
-//! spin for one; a cache line is on its way all of the time; the completion CPUs are busy, or the softirqs; no CPU is idle; senders sleep; none of it, and what takes a sender's time then.
+//! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or
+//! CPUs spin for one; a cache line is on its way all of the time; the completion CPUs are busy, or the softirqs; no CPU is
+//! idle; senders sleep; none of it, and what takes a sender's time then.
 
 use txq::sync::contention::Lock;
 use txq_sim::Picos;
