@@ -4,7 +4,7 @@
 //! others wait, and when it has spun for [`Os::spin`](crate::machine::Os::spin) and others wait, as a native waiter does with
 //! `sched_yield`. It comes back when what it waits for is written.
 //!
-//! A pinned task stays on its CPU. Another one, when it wakes up, goes to an idle CPU as near as can be to where it was;
+//! A pinned task stays on its CPU. A softirq runs on the CPU that raised it, after what raised it. Another one, when it wakes up, goes to an idle CPU as near as can be to where it was;
 //! a CPU that becomes idle takes a task from the longest queue; and tasks are moved at random now and then, if the
 //! [`World`](crate::World) says so.
 //!
@@ -103,6 +103,8 @@ pub(crate) struct Thread {
     pub(crate) unwinds: bool,
     /// It goes before all that are not, and takes the CPU from them: an interrupt's work.
     pub(crate) urgent: bool,
+    /// It runs where it is woken: a softirq.
+    pub(crate) raised: bool,
     pub(crate) ledger: Ledger,
     /// Work that is left of what it did when it lost its CPU.
     rest: Picos,
@@ -135,6 +137,7 @@ impl Thread {
             busy: 0,
             spinning: 0,
             urgent: false,
+            raised: false,
             phase: Phase::Private,
             ledger: Ledger::default(),
         }
@@ -243,7 +246,9 @@ impl Engine {
         if let Some(task) = next {
             self.waits(task, false);
             // Who goes on after an interrupt was not switched from, and an interrupt needs no scheduler.
-            let cost = match self.tasks[task as usize].urgent {
+            let thread = &self.tasks[task as usize];
+            let cost = match thread.urgent {
+                true if thread.raised => 0,
                 true => self.os.switch / 2,
                 false if self.cpus[cpu as usize].last == task => 0,
                 false => self.os.switch,
@@ -268,10 +273,13 @@ impl Engine {
             return None;
         }
         let tasks = &self.tasks;
-        let free = |&task: &u32| tasks[task as usize].pinned.is_none();
-        let queues = self.cpus.iter_mut().enumerate().filter(|(_, c)| c.ready.iter().any(free));
+        // Who has been interrupted still has its CPU.
+        let free = |c: &Cpu| {
+            c.ready.iter().position(|&task| tasks[task as usize].pinned.is_none() && c.last != task)
+        };
+        let queues = self.cpus.iter_mut().enumerate().filter(|(_, c)| free(c).is_some());
         let (_, longest) = queues.max_by_key(|(i, c)| (c.ready.len(), usize::MAX - i))?;
-        let at = longest.ready.iter().position(free)?;
+        let at = free(longest)?;
         let task = longest.ready.remove(at)?;
         self.migrations += u64::from(self.tasks[task as usize].cpu != cpu);
         Some(task)

@@ -168,8 +168,9 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let dev =
         Rc::new(build(setup, &load, card, &machine.topology, look == Look::AtWaits).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
-        // A queue is run on by whatever CPU has time, as a softirq is by the CPU that raised it.
-        let task = Task { name: format!("softirq {txq}"), urgent: setup.kernel, ..Task::default() };
+        // In a program, a queue is run on by whatever CPU has time.
+        let (urgent, raised) = (setup.kernel, setup.kernel);
+        let task = Task { name: format!("softirq {txq}"), urgent, raised, ..Task::default() };
         let worker = dev.worker(txq.into());
         world.spawn(task, move || worker.run());
         if !inline {

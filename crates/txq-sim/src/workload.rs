@@ -180,7 +180,13 @@ const BEGINNING: Picos = 50_000_000;
 fn task(kind: &str, number: u32, of: u32, cpus: u32, pinned: bool) -> Task {
     let start = BEGINNING * u64::from(number) / u64::from(of);
     let at = number % cpus;
-    Task { name: format!("{kind} {number}"), cpu: pinned.then_some(at), at: Some(at), start, urgent: false }
+    Task {
+        name: format!("{kind} {number}"),
+        cpu: pinned.then_some(at),
+        at: Some(at),
+        start,
+        ..Task::default()
+    }
 }
 
 /// Private work of about `nanos`, up to a tenth more or less: tasks that all do the same would stay in step.

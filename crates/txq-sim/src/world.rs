@@ -45,6 +45,8 @@ pub struct Task {
     pub start: Picos,
     /// Whether it is an interrupt's work: it takes its CPU from every task that is not.
     pub urgent: bool,
+    /// Whether it runs on the CPU of who wakes it, as a softirq does, once that has nothing urgent to do.
+    pub raised: bool,
 }
 
 /// What a task had of the CPUs.
@@ -160,6 +162,7 @@ impl World {
         eng.lines.add_task();
         let mut thread = Thread::new(task.name, task.cpu, cpu, seed, Stores::new(eng.stores));
         thread.urgent = task.urgent;
+        thread.raised = task.raised;
         thread.due = eng.put(task.start, Target::Task(id));
         eng.tasks.push(thread);
         eng.ahead.push(Ahead::default());

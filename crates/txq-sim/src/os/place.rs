@@ -56,7 +56,7 @@ impl Engine {
     /// Moves a task to an idle CPU, if it can be moved at this moment.
     pub(crate) fn rehome(&mut self, task: u32, now: Picos) {
         let state = self.tasks[task as usize].state;
-        if state == State::Done || self.ending {
+        if state == State::Done || self.ending || self.tasks[task as usize].pinned.is_some() {
             return;
         }
         self.plan_move(task, now);

@@ -230,6 +230,56 @@ fn tasks_migrate() {
     assert_eq!((log[0].2, log[0].1 / 1000), (5, 24), "by the first CPU that has nothing to do");
 }
 
+/// Who is interrupted has its CPU still: one that becomes idle meanwhile does not take it.
+#[test]
+fn who_is_interrupted_stays() {
+    let mut lab = Lab::new();
+    lab.task(None, 2, |note| {
+        sim::work(50 * US);
+        note("done");
+    });
+    lab.world
+        .spawn(Task { cpu: Some(2), start: 10 * US, urgent: true, ..Task::default() }, || sim::work(20 * US));
+    for cpu in (0..lab.world.cpus()).filter(|&cpu| cpu != 2) {
+        lab.task(Some(cpu), cpu, |_| sim::work(15 * US));
+    }
+    let (log, outcome) = lab.run(1000 * US);
+    assert_eq!((log[0].2, log[0].1 / 1000, outcome.migrations), (2, 73, 0), "and the way to its CPU");
+}
+
+/// A softirq runs on the CPU that raised it, at once, and costs who raised it nothing but the time.
+#[test]
+fn a_softirq_runs_where_it_is_raised() {
+    let mut lab = Lab::new();
+    let event = Arc::new(Sleep::new());
+    let (event2, log) = (event.clone(), lab.log.clone());
+    lab.world.spawn(Task { at: Some(5), urgent: true, raised: true, ..Task::default() }, move || {
+        loop {
+            event.wait(None);
+            log.borrow_mut().push(("softirq", sim::now() / 1000, sim::cpu()));
+            sim::work(5 * US);
+        }
+    });
+    for cpu in [1, 2] {
+        let event = event2.clone();
+        lab.task(Some(cpu), cpu, move |note| {
+            sim::work(Picos::from(cpu) * 50 * US);
+            note("raises");
+            event.notify();
+            sim::work(US);
+            sim::yield_now();
+            note("goes on");
+        });
+    }
+    let (log, _) = lab.run(200 * US);
+    let at = |what, cpu| log.iter().find(|l| (l.0, l.2) == (what, cpu)).map(|l| l.1).expect(what);
+    for cpu in [1, 2] {
+        assert!(at("softirq", cpu) - at("raises", cpu) < 500, "{log:?}");
+        let lost = at("goes on", cpu) - at("raises", cpu);
+        assert!((6000..6500).contains(&lost), "{lost}");
+    }
+}
+
 #[test]
 fn tasks_are_moved_now_and_then() {
     let mut lab = Lab::new();
