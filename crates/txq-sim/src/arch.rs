@@ -126,6 +126,10 @@ impl Event for Sleep {
             unsafe {
                 let eng = &mut *e;
                 let now = eng.now;
+                let thread = &mut eng.tasks[sleeper as usize - 1];
+                if thread.raised {
+                    (thread.pinned, thread.cpu) = (Some(eng.cpu), eng.cpu);
+                }
                 eng.wake_up(sleeper - 1, now);
                 // An interrupt is the device's work.
                 if !eng.tasks[sleeper as usize - 1].urgent {
@@ -324,3 +328,6 @@ pub(crate) fn read_packet(packet: &[u8]) {
         unsafe { engine::read(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -182,6 +182,13 @@ impl Lines {
         }
     }
 
+    /// The line's last write is done at `until`: nobody else has it before.
+    #[inline]
+    pub(crate) fn keep(&mut self, line: u32, until: Picos) {
+        let line = &mut self.lines[line as usize];
+        line.free_at = line.free_at.max(until + self.costs.hold);
+    }
+
     /// An access by a CPU.
     pub(crate) fn access(&mut self, index: u32, cpu: u32, now: Picos, kind: Kind) -> Answer {
         self.settle(index, now);

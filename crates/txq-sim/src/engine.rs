@@ -29,7 +29,7 @@ use crate::queue::{Event, Queue, Target};
 mod access;
 mod fire;
 
-pub(crate) use access::{access, load_cell, read, store, update, written};
+pub(crate) use access::{access, load_cell, read, release, store, update, written};
 
 thread_local! {
     /// The engine whose task runs on this thread; null when none does.

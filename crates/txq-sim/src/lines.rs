@@ -32,7 +32,7 @@ pub struct LineUse {
     pub accesses: u64,
     /// How often one had to come from another core or from memory.
     pub transfers: u64,
-    /// How long that took, in picoseconds, of all tasks.
+    /// How long tasks waited for that, in picoseconds, all together. They do not wait for a line that they store to.
     pub time: Picos,
     /// How long tasks waited for one to be written.
     pub waits: Picos,
@@ -154,10 +154,10 @@ impl Engine {
         self.watch.as_ref().map(|watch| watch.report(now)).unwrap_or_default()
     }
 
-    /// The task that runs uses a line.
+    /// The task that runs uses a line, and `waits` for it to come, or does not.
     #[cold]
     #[inline(never)]
-    pub(crate) fn watch_access(&mut self, key: u64, line: u32, answer: Answer) {
+    pub(crate) fn watch_access(&mut self, key: u64, line: u32, answer: Answer, waits: bool) {
         let (now, task) = (self.now, self.current);
         let phase = self.tasks[task as usize].phase;
         let Some(watch) = &mut self.watch else { return };
@@ -169,17 +169,17 @@ impl Engine {
             return;
         }
         seen.counts = true;
-        let mut time = 0;
+        let mut way = None;
         if let Answer::Miss(at) = answer {
-            time = at.saturating_sub(now);
+            way = Some(at.saturating_sub(now));
             seen.busy += at.saturating_sub(now.max(seen.until));
             seen.until = seen.until.max(at);
         }
         let kind = watch.whose(kind, task);
         let part = &mut watch.uses[kind.index()][phase as usize];
         part.accesses += 1;
-        part.transfers += u64::from(time > 0);
-        part.time += time;
+        part.transfers += u64::from(way.is_some());
+        part.time += way.filter(|_| waits).unwrap_or_default();
     }
 
     /// The task that runs has waited for a line to be written.

@@ -8,8 +8,8 @@
 //! How many lines can be under way is a number of the machine ([`Line::stores`](crate::machine::Line::stores)): a core's
 //! line fill buffers, or miss address buffers. A store that finds them all in use waits for the first.
 //!
-//! An atomic store is in here only if it is relaxed. One that releases, as the end of a lock, is seen by others when its line
-//! is there, and its effect cannot be put off, for the memory may be gone by then; so its task waits.
+//! A store that releases is one of them: it is done when all before it are, and until then nobody has its line. Its effect is
+//! at once, as that of every store, for the memory may be gone when its line is there; who looks has to wait for the line.
 
 use crate::machine::Picos;
 

@@ -30,16 +30,31 @@ pub(super) fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// A store, whose task goes on at once if nothing that it has written before must be seen by who sees it.
+/// A load `f` of what will be written: the line comes as for a store.
+#[inline]
+fn load_to_write<R>(key: u64, f: impl FnOnce() -> R) -> R {
+    let e = engine();
+    if !e.is_null() {
+        // SAFETY: as in `access`.
+        unsafe { engine::access(e, key, Kind::Store) };
+    }
+    f()
+}
+
+/// A store, whose task goes on at once.
 #[inline]
 fn store(key: u64, order: Ordering, f: impl FnOnce()) {
     let e = engine();
-    if e.is_null() || order != Ordering::Relaxed {
+    if e.is_null() || order == SeqCst {
         return access(key, Kind::Store, f);
     }
     // SAFETY: as in `access`.
     unsafe {
-        engine::store(e, key);
+        if order == Ordering::Relaxed {
+            engine::store(e, key);
+        } else {
+            engine::release(e, key);
+        }
         f();
         engine::written(e);
     }
@@ -110,6 +125,10 @@ macro_rules! atomic {
                 access(line(self), Kind::Load, || self.0.load(SeqCst))
             }
             #[inline]
+            fn load_to_write(&self, _: Ordering) -> $int {
+                load_to_write(line(self), || self.0.load(SeqCst))
+            }
+            #[inline]
             fn store(&self, value: $int, order: Ordering) {
                 store(line(self), order, || self.0.store(value, SeqCst));
             }
@@ -153,6 +172,10 @@ macro_rules! atomic {
                 let look = || Some(self.load(order)).filter(|value| ok(*value));
                 wait(false, look).expect("it has no deadline")
             }
+            fn wait_to_write(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> $int {
+                let look = || Some(self.load_to_write(order)).filter(|value| ok(*value));
+                wait(false, look).expect("it has no deadline")
+            }
             fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
                 wait(true, || Some(self.load(order)).filter(|value| ok(*value)))
             }
@@ -182,6 +205,10 @@ impl<T: 'static> AtomicPtr<T> for Ptr<T> {
     #[inline]
     fn load(&self, _: Ordering) -> *mut T {
         access(line(self), Kind::Load, || self.0.load(SeqCst))
+    }
+    #[inline]
+    fn load_to_write(&self, _: Ordering) -> *mut T {
+        load_to_write(line(self), || self.0.load(SeqCst))
     }
     #[inline]
     fn store(&self, ptr: *mut T, order: Ordering) {

@@ -25,6 +25,33 @@ impl Engine {
         self.spend_on_lines(done);
     }
 
+    /// What an access to a line at this moment has to pay. `waits` is whether the task waits for the line to come.
+    #[inline]
+    fn ask(&mut self, key: u64, line: u32, kind: Kind, waits: bool) -> Answer {
+        self.lines.touch(line);
+        let answer = self.lines.access(line, self.cpu, self.now, kind);
+        if self.watch.is_some() {
+            self.watch_access(key, line, answer, waits);
+        }
+        answer
+    }
+
+    /// Uses a line that the CPU has to itself, which concerns nobody else. Returns the line if it has not.
+    #[inline]
+    fn use_own(&mut self, key: u64, kind: Kind) -> Option<u32> {
+        let line = self.lines.find(key);
+        if !self.lines.is_private(line, self.cpu) {
+            return Some(line);
+        }
+        let cost = self.lines.hit(kind);
+        if self.watch.is_some() {
+            self.watch_access(key, line, Answer::Hit(cost), false);
+        }
+        self.spend(cost);
+        self.note(line);
+        None
+    }
+
     /// A full fence.
     pub(crate) fn fence(&mut self) {
         self.drain();
@@ -50,12 +77,7 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     };
     // SAFETY: the reference ends before the switch.
     let eng = unsafe { &mut *e };
-    eng.lines.touch(line);
-    let answer = eng.lines.access(line, eng.cpu, eng.now, kind);
-    if eng.watch.is_some() {
-        eng.watch_access(key, line, answer);
-    }
-    match answer {
+    match eng.ask(key, line, kind, true) {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             let time = at - eng.now;
@@ -82,20 +104,12 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
 /// As [`switch`](super::switch).
 #[inline]
 pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
-    // SAFETY: the reference ends before `access`.
-    let eng = unsafe { &mut *e };
-    let line = eng.lines.find(key);
-    eng.lines.touch(line);
-    if eng.lines.is_private(line, eng.cpu) {
-        let cost = eng.lines.hit(Kind::Load);
-        if eng.watch.is_some() {
-            eng.watch_access(key, line, Answer::Hit(cost));
+    // SAFETY: as the caller promises; the reference ends before `access`.
+    unsafe {
+        if (*e).use_own(key, Kind::Load).is_some() {
+            access(e, key, Kind::Load);
         }
-        eng.spend(cost);
-        return eng.note(line);
     }
-    // SAFETY: as the caller promises.
-    unsafe { access(e, key, Kind::Load) };
 }
 
 /// Loads of plain memory that is used in turns: addresses that are known at once, so that the lines come at the same time.
@@ -112,12 +126,7 @@ pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
     let mut until = eng.now;
     for key in keys {
         let line = eng.lines.find(key);
-        eng.lines.touch(line);
-        let answer = eng.lines.access(line, eng.cpu, eng.now, Kind::Load);
-        if eng.watch.is_some() {
-            eng.watch_access(key, line, answer);
-        }
-        match answer {
+        match eng.ask(key, line, Kind::Load, true) {
             Answer::Hit(cost) => eng.spend(cost),
             Answer::Miss(at) => until = until.max(at),
         }
@@ -145,33 +154,46 @@ pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
 /// As [`switch`](super::switch).
 #[inline]
 pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
-    // SAFETY: the reference ends before `sync`.
-    let eng = unsafe { &mut *e };
-    let line = eng.lines.find(key);
-    eng.lines.touch(line);
-    let hit = eng.lines.hit(Kind::Store);
-    if eng.lines.is_private(line, eng.cpu) {
-        if eng.watch.is_some() {
-            eng.watch_access(key, line, Answer::Hit(hit));
+    // SAFETY: as the caller promises; the reference ends before `store_in_turn`.
+    unsafe {
+        if let Some(line) = (*e).use_own(key, Kind::Store) {
+            store_in_turn(e, key, line);
         }
-        eng.spend(hit);
-        return eng.note(line);
     }
+}
+
+/// The same; and who sees it sees all that the task has stored before, for it is done when those are.
+///
+/// # Safety
+/// As [`switch`](super::switch).
+#[inline]
+pub(crate) unsafe fn release(e: *mut Engine, key: u64) {
+    // SAFETY: as the caller promises; the references end before the switches.
+    unsafe {
+        let line = (*e).lines.find(key);
+        store_in_turn(e, key, line);
+        let (done, now) = ((*e).me().stores.done(), (*e).now);
+        if done > now {
+            (*e).lines.keep(line, done);
+        }
+    }
+}
+
+/// A store to a line that others may want.
+///
+/// # Safety
+/// As [`switch`](super::switch).
+#[inline]
+unsafe fn store_in_turn(e: *mut Engine, key: u64, line: u32) {
     // SAFETY: as the caller promises; a new reference, after the switches.
     let eng = unsafe {
         sync(e);
         &mut *e
     };
-    let answer = eng.lines.access(line, eng.cpu, eng.now, Kind::Store);
-    if eng.watch.is_some() {
-        // Nobody waits for it.
-        let hidden = if let Answer::Miss(_) = answer { Answer::Hit(hit) } else { answer };
-        eng.watch_access(key, line, hidden);
-    }
-    match answer {
+    match eng.ask(key, line, Kind::Store, false) {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
-            eng.spend(hit);
+            eng.spend(eng.lines.hit(Kind::Store));
             let room = eng.me().stores.add(at);
             eng.spend_on_lines(room);
         }

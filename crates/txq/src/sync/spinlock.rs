@@ -220,7 +220,7 @@ impl<A: Arch, T> SpinLock<A, T> {
         }
         let mut free = FREE;
         while self.try_lock(free).is_err() {
-            free = self.locked.wait_until(Relaxed, |word| word & HELD == 0);
+            free = self.locked.wait_to_write(Relaxed, |word| word & HELD == 0);
         }
         // The lock is ours. Leave the queue: the next one comes to the front.
         let mut next = node.next.load(Acquire);
