@@ -277,8 +277,9 @@ pub(crate) unsafe fn park(e: *mut Engine, deadline: Option<Picos>) -> bool {
 pub(crate) unsafe fn sleep(e: *mut Engine, deadline: Option<Picos>) {
     // SAFETY: the reference ends before each switch.
     unsafe {
-        end_here(e);
+        // Not before: the world's time may be over while others go first.
         sync(e);
+        end_here(e);
         if deadline.is_some_and(|at| at <= (*e).now) {
             return;
         }

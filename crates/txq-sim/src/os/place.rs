@@ -60,14 +60,18 @@ impl Engine {
             return;
         }
         self.plan_move(task, now);
-        if !matches!(state, State::Running | State::Sleeping) {
+        if !matches!(state, State::Running | State::Ready | State::Sleeping) {
             return;
         }
         let Some(to) = self.any_idle() else { return };
         self.migrations += 1;
         let thread = &mut self.tasks[task as usize];
         let from = std::mem::replace(&mut thread.cpu, to);
-        if state == State::Running {
+        if state == State::Ready {
+            self.cpus[from as usize].ready.retain(|&ready| ready != task);
+            self.waits(task, false);
+            self.start(task, to, now, now + self.os.switch);
+        } else if state == State::Running {
             thread.rest = thread.due_at.saturating_sub(now);
             thread.due = 0;
             thread.clock = now;

@@ -298,6 +298,22 @@ fn tasks_are_moved_now_and_then() {
     assert!(log.iter().all(|l| l.0 == "free" || l.2 == 0));
 }
 
+/// One that waits for its CPU is moved as well: whoever was interrupted for long goes on elsewhere.
+#[test]
+fn who_is_interrupted_for_long_is_moved() {
+    let mut lab = Lab::new();
+    lab.world.rehome(100 * US);
+    lab.task(None, 2, |note| {
+        sim::work(50 * US);
+        note("done");
+    });
+    let work = || sim::work(5000 * US);
+    lab.world.spawn(Task { cpu: Some(2), start: 10 * US, urgent: true, ..Task::default() }, work);
+    let (log, outcome) = lab.run(10_000 * US);
+    assert_eq!(outcome.migrations, 1);
+    assert!(log[0].2 != 2 && log[0].1 < 300_000, "{log:?}");
+}
+
 /// When the time is over, tasks end where they hold nothing: what they have is dropped, by tasks that may still wait
 /// for each other.
 #[test]
