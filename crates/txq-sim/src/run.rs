@@ -237,6 +237,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         done: after.done - before.done,
         late: (after.late.0 - before.late.0, after.late.1 - before.late.1),
         runnable: runnable as f64 / SAMPLES as f64,
+        pool: setup.path.pool,
     };
     report.figures = figures::of(&report, &counts);
     Ok(report)

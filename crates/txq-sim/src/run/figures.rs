@@ -7,6 +7,7 @@ use super::Report;
 use crate::compare::Figures;
 use crate::ledger::{Phase, Spent};
 use crate::machine::Picos;
+use crate::scenario::setup::Pool;
 
 /// CPUs on which contention is counted where it was published, for one second.
 const WATCHED: f64 = 8.0;
@@ -27,6 +28,8 @@ pub(super) struct Counts {
     pub(super) late: (u64, Picos),
     /// Tasks that have a CPU or wait for one.
     pub(super) runnable: f64,
+    /// Where freed buffers go.
+    pub(super) pool: Pool,
 }
 
 /// The figures.
@@ -53,7 +56,7 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     put("spinning_percent", 100.0 * report.used.spinning as f64 / all as f64);
     put("cpu_ns_per_packet", used / 1e3 / counts.packets as f64);
     locks(report, &mut put);
-    interrupts(report, &mut put);
+    interrupts(report, counts.pool, &mut put);
     let mode = report.xmit.buckets().max_by_key(|bucket| (bucket.count, std::cmp::Reverse(bucket.min)));
     put("xmit_mode_ns", mode.map_or(f64::NAN, |bucket| bucket.min as f64));
     figures
@@ -87,13 +90,20 @@ fn locks(report: &Report, put: &mut impl FnMut(&str, f64)) {
 }
 
 /// What the CPUs of interrupts do, in percent of one such CPU's time.
-fn interrupts(report: &Report, put: &mut impl FnMut(&str, f64)) {
+fn interrupts(report: &Report, pool: Pool, put: &mut impl FnMut(&str, f64)) {
     let whole = report.seconds * 1e12 * f64::from(report.interrupted);
     let mut percent = |name: &str, time: u64| put(name, 100.0 * time as f64 / whole);
     let free = report.interrupts.of(Phase::Free);
     percent("softirq_percent", report.interrupts.total().total());
     percent("alloc_lock_percent", free.waits);
-    percent("slow_free_percent", free.lines);
+    // Who hands buffers back to where they came from frees none.
+    match pool {
+        Pool::Defer => {
+            percent("slow_free_percent", 0);
+            percent("defer_percent", free.work + free.lines);
+        }
+        _ => percent("slow_free_percent", free.lines),
+    }
     percent("free_work_percent", free.work);
     for phase in Phase::ALL {
         let Spent { work, lines, waits } = *report.interrupts.of(phase);
