@@ -259,7 +259,7 @@ impl<A: Arch> Llist<A> {
 impl<A: Arch> Discipline<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
-        if !self.defer.list.is_empty()
+        if !self.defer.list.is_empty_to_push()
             && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
         {
             root.drop_burst(batch, cx);

@@ -69,6 +69,12 @@ impl<A: Arch, T: Linked<A>> LList<A, T> {
         self.head.swap(ptr::null_mut(), Acquire)
     }
 
+    /// As [`is_empty`](LList::is_empty), by who is about to push.
+    #[inline]
+    pub fn is_empty_to_push(&self) -> bool {
+        self.head.load_to_write(Relaxed).is_null()
+    }
+
     /// Whether there is nothing at this moment.
     #[inline]
     pub fn is_empty(&self) -> bool {
