@@ -13,6 +13,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::setup::Scale;
+
 pub use check::MAX_CPUS;
 pub use error::MachineError;
 
@@ -103,6 +105,17 @@ impl Machine {
         let mut table = toml::Table::try_from(&machine).expect("a machine was a table");
         merge(&mut table, tune);
         Self::parse(&table.to_string(), &format!("{name_or_path}, tuned"))
+    }
+
+    /// The machine with other ways of lines.
+    #[must_use]
+    pub fn scaled(mut self, by: Scale) -> Self {
+        let a = &mut self.access;
+        let caches =
+            [&mut a.same_core, &mut a.same_complex, &mut a.same_die, &mut a.same_socket, &mut a.other_socket];
+        caches.into_iter().chain([&mut a.memory, &mut a.other_memory]).for_each(|way| *way *= by.lines);
+        self.line.hold *= by.hold;
+        self
     }
 
     /// The machine that a text describes; `file` is what errors call it.

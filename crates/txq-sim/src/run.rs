@@ -143,7 +143,7 @@ pub fn measure(setup: &Setup) -> Result<Report, RunError> {
 fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
     let load = Load::of(setup).map_err(|e| failed(&e))?;
-    let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?;
+    let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?.scaled(setup.scale);
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
     world.footprint(setup.lines);

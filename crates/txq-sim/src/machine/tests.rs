@@ -179,3 +179,17 @@ fn what_is_no_machine_is_told_with_its_line() {
         assert!(error.contains(told) && !error.contains('\n'), "{error}");
     }
 }
+
+#[test]
+fn ways_of_lines_are_scaled_and_hits_are_not() {
+    let machine = Machine::named("epyc-9b45").unwrap();
+    let scaled = machine.clone().scaled(Scale { lines: 1.5, hold: 0.5 });
+    let ways = |m: &Machine| {
+        let a = &m.access;
+        [a.same_core, a.same_complex, a.same_die, a.same_socket, a.other_socket, a.memory, a.other_memory]
+    };
+    assert_eq!(ways(&scaled), ways(&machine).map(|way| way * 1.5));
+    assert_eq!(scaled.line.hold, machine.line.hold * 0.5);
+    assert_eq!((scaled.access.hit, scaled.access.rmw), (machine.access.hit, machine.access.rmw));
+    assert_eq!(machine.clone().scaled(Scale::default()), machine);
+}

@@ -17,6 +17,9 @@ pub struct Setup {
     /// What differs from the machine's file, by its fields: `tune.access.other_socket = 200`.
     #[serde(default)]
     pub tune: Table,
+    /// How many times as much the machine's guessed numbers are, to see what depends on them.
+    #[serde(default)]
+    pub scale: Scale,
     /// What every choice by chance begins from.
     #[serde(default = "one")]
     pub seed: u64,
@@ -50,6 +53,22 @@ pub struct Setup {
 
 fn one() -> u64 {
     1
+}
+
+/// How many times as much as the machine's file says.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scale {
+    /// Each way of a line: from all other caches and from memory.
+    pub lines: f64,
+    /// The time that a core keeps a contended line.
+    pub hold: f64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { lines: 1.0, hold: 1.0 }
+    }
 }
 
 /// The network card.
@@ -255,6 +274,8 @@ impl Setup {
         };
         within("milliseconds", self.milliseconds, 0.01, 10_000.0)?;
         within("warmup", self.warmup, 0.0, 10_000.0)?;
+        within("scale.lines", self.scale.lines, 0.1, 10.0)?;
+        within("scale.hold", self.scale.hold, 0.1, 10.0)?;
         within("device.gbit", self.device.gbit, 0.0, 100_000.0)?;
         within("device.txqs", self.device.txqs.into(), 1.0, 4096.0)?;
         within("device.ring", self.device.ring.into(), 16.0, 65_536.0)?;
