@@ -14,7 +14,6 @@
 //! a tick costs nothing, and a CPU that is slow to wake from a deep sleep is as slow always.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 
 use corosensei::Yielder;
 
@@ -26,10 +25,14 @@ use crate::queue::Target;
 use crate::stores::Stores;
 
 mod account;
+mod cpu;
 mod place;
 mod preempt;
 #[cfg(test)]
 mod tests;
+
+pub use cpu::CpuUse;
+pub(crate) use cpu::{Cpu, Mode};
 
 /// What an operating system's work costs.
 pub(crate) struct OsCosts {
@@ -147,83 +150,6 @@ impl Thread {
     #[inline]
     pub(crate) fn spent(&mut self) -> &mut Spent {
         self.ledger.at(self.phase)
-    }
-}
-
-/// What a CPU does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Idle,
-    Busy,
-    Spinning,
-}
-
-/// What a CPU, or all, did for how long.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CpuUse {
-    /// A task worked.
-    pub busy: Picos,
-    /// A task waited for a line to be written.
-    pub spinning: Picos,
-    /// There was no task.
-    pub idle: Picos,
-}
-
-pub(crate) struct Cpu {
-    /// The task that has it.
-    current: u32,
-    /// Those that wait for it.
-    ready: VecDeque<u32>,
-    /// Tasks that gave it away while they wait for a line.
-    yielded: u32,
-    slice_end: Picos,
-    /// The event that ends the slice, 0 for none.
-    tick: u64,
-    tick_at: Picos,
-    /// The task shall give it away as soon as it can.
-    resched: bool,
-    /// The task that had it last, interrupts apart, if it did not go to sleep.
-    last: u32,
-    /// It shall do so when it leaves the data plane.
-    pending: bool,
-    mode: Mode,
-    /// What it did is counted until then, which may be a time to come: a wake-up that is under way.
-    since: Picos,
-    /// What it did last before that.
-    did: Mode,
-    used: CpuUse,
-    /// What of it tasks were charged for.
-    charged: CpuUse,
-}
-
-impl CpuUse {
-    fn of(&mut self, mode: Mode) -> &mut Picos {
-        match mode {
-            Mode::Idle => &mut self.idle,
-            Mode::Busy => &mut self.busy,
-            Mode::Spinning => &mut self.spinning,
-        }
-    }
-}
-
-impl Cpu {
-    pub(crate) fn new() -> Self {
-        Self {
-            current: NONE,
-            ready: VecDeque::new(),
-            yielded: 0,
-            slice_end: 0,
-            tick: 0,
-            tick_at: 0,
-            resched: false,
-            pending: false,
-            last: NONE,
-            mode: Mode::Idle,
-            since: 0,
-            did: Mode::Idle,
-            used: CpuUse::default(),
-            charged: CpuUse::default(),
-        }
     }
 }
 
