@@ -161,7 +161,7 @@ fn admit<A: Arch>(
 ///
 /// The turn is bounded in packets ([`QUOTA`], or `share`, as many as the owner brought) and in time ([`TURN`]), so that no
 /// sender is held captive by what others send. The worker goes on with what is left.
-#[inline]
+#[inline(always)]
 pub(crate) fn turn<A: Arch>(
     owner: impl Owner<A>,
     root: &Root<A>,

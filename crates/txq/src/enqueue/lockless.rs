@@ -141,14 +141,15 @@ impl<A: Arch> Lockless<A> {
 impl<A: Arch> Discipline<A> for Lockless<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
-        if self.pass() {
-            return self.own(false, root, batch, n, cx);
+        let waiting = !self.pass();
+        let mut verdict = Verdict::Success;
+        if waiting {
+            verdict = self.list(root, batch, cx);
+            if !self.begin() {
+                return verdict;
+            }
         }
-        let verdict = self.list(root, batch, cx);
-        if !self.begin() {
-            return verdict;
-        }
-        match (verdict, self.own(true, root, batch, n, cx)) {
+        match (verdict, self.own(waiting, root, batch, n, cx)) {
             // The qdisc's own verdict, if it was on this batch alone.
             (Verdict::Success, said) => said,
             (verdict, _) => verdict,
@@ -345,19 +346,19 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         }
         let left = if self.count() { DRAINING } else { 0 };
         let state = &self.way.state;
+        // Before the exchange, which waits for stores anyway: a load beside a store that is on its way waits for that one.
+        self.has = false;
         // Release: what we did, to the next owner.
-        let missed = if tired {
+        if tired {
             // What is left, and what others have said, the next owner must see.
             state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
-            state.fetch_and(left | MISSED, Release) & MISSED != 0
-        } else if state.compare_exchange(TOKEN, left, Release, Relaxed).is_err() {
-            self.waiting = true;
+            return state.fetch_and(left | MISSED, Release) & MISSED == 0;
+        }
+        if state.compare_exchange(TOKEN, left, Release, Relaxed).is_err() {
+            (self.has, self.waiting) = (true, true);
             return false;
-        } else {
-            false
-        };
-        self.has = false;
-        !missed
+        }
+        true
     }
 
     fn said(&self) -> Option<Verdict> {
