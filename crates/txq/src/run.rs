@@ -84,6 +84,8 @@ pub(crate) struct Driven<A: Arch> {
     packets: u64,
     /// `Core::purges` when it left the queue.
     purges: u32,
+    /// Whether it goes past the qdisc, which is empty.
+    pub(crate) past: bool,
     /// Whether the driver has returned.
     back: bool,
     sent: Transmitted,
@@ -98,6 +100,7 @@ impl<A: Arch> Driven<A> {
             txq: 0,
             packets: 0,
             purges: 0,
+            past: false,
             back: false,
             sent,
             drops: DropCounts::default(),
@@ -124,6 +127,7 @@ fn admit<A: Arch>(
     if let Some(txq) = core.bypass(root, batch, cx) {
         let mut driven = Driven::new();
         driven.txq = txq;
+        driven.past = true;
         driven.batch.append(batch);
         return (Verdict::Success, run_batch(owner, root, &mut driven, cx));
     }

@@ -132,7 +132,7 @@ impl<A: Arch> Lockless<A> {
         share: usize,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let verdict = turn(Owns { way: self, has: true, waiting, said: None }, root, own, share, cx);
+        let verdict = turn(Owns { way: self, has: true, waiting, took: false }, root, own, share, cx);
         cx.free_dropped();
         verdict
     }
@@ -168,7 +168,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
             self.state.wait_until(Relaxed, |state| state & TOKEN == 0);
         }
         // What waits has been said, or is about to be, and that stays.
-        let mut owner = Owns { way: self, has: true, waiting: false, said: None };
+        let mut owner = Owns { way: self, has: true, waiting: false, took: false };
         let waiting = owner.waits();
         let core = owner.core();
         core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
@@ -220,8 +220,8 @@ struct Owns<'w, A: Arch> {
     /// Whether something was left on the lists, or taken off them, by the last look, or may be there before the first. For
     /// what came later, `MISSED` is said.
     waiting: bool,
-    /// What became of what the owner brought, if it had to be listed.
-    said: Option<Verdict>,
+    /// Whether this turn has taken anything off the lists.
+    took: bool,
 }
 
 impl<A: Arch> Owns<'_, A> {
@@ -264,6 +264,22 @@ impl<A: Arch> Owns<'_, A> {
             inside[band] += (chunk.len() - before) as u32;
         }
         *counted |= batches > 0;
+        self.took |= batches > 0;
+        batches
+    }
+
+    /// As [`take`](Self::take), what others and this sender have said that they listed.
+    fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
+        let state = &self.way.state;
+        if state.load(Relaxed) != TOKEN {
+            // Before the lists are taken: who says it again has listed after that. Acquire: what they listed.
+            state.swap(TOKEN, Acquire);
+        }
+        let batches = self.take(packets, chunk);
+        self.waiting = self.waits();
+        if batches > 0 {
+            self.core().note_drained(chunk.len());
+        }
         batches
     }
 
@@ -300,37 +316,22 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         own: &mut PacketList<A>,
         packets: usize,
         chunk: &mut PacketList<A>,
-        root: &Root<A>,
-        cx: &mut Ctx<'_, A>,
+        _: &Root<A>,
+        _: &mut Ctx<'_, A>,
     ) -> usize {
-        let way = self.way;
-        let mut batches = 0;
         if self.waiting {
-            if way.state.load(Relaxed) != TOKEN {
-                // Before the lists are taken: who says it again has listed after that. Acquire: what they listed.
-                way.state.swap(TOKEN, Acquire);
-            }
-            batches = self.take(packets, chunk);
-            self.waiting = self.waits();
-        }
-        if batches > 0 {
-            self.core().note_drained(chunk.len());
-        }
-        if own.is_empty() {
-            return batches;
-        }
-        if self.waiting {
-            // Packets of our own may be among the rest: these go behind them.
-            self.said = Some(way.list(root, own, cx));
-            return batches;
+            debug_assert!(own.is_empty(), "who does not pass has listed its own");
+            return self.look(packets, chunk);
         }
         chunk.append(own);
-        batches + 1
+        1
     }
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.count();
+        if self.took || !driven.past {
+            self.count();
+        }
         f(driven);
         true
     }
@@ -346,23 +347,16 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         }
         let left = if self.count() { DRAINING } else { 0 };
         let state = &self.way.state;
-        // Before the exchange, which waits for stores anyway: a load beside a store that is on its way waits for that one.
-        self.has = false;
         // Release: what we did, to the next owner.
         if tired {
             // What is left, and what others have said, the next owner must see.
             state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
+            self.has = false;
             return state.fetch_and(left | MISSED, Release) & MISSED == 0;
         }
-        if state.compare_exchange(TOKEN, left, Release, Relaxed).is_err() {
-            (self.has, self.waiting) = (true, true);
-            return false;
-        }
-        true
-    }
-
-    fn said(&self) -> Option<Verdict> {
-        self.said
+        self.has = state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
+        self.waiting = self.has;
+        !self.has
     }
 }
 
