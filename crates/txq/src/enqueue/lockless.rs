@@ -269,6 +269,7 @@ impl<A: Arch> Owns<'_, A> {
     }
 
     /// As [`take`](Self::take), what others and this sender have said that they listed.
+    #[inline(never)]
     fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
         let state = &self.way.state;
         if state.load(Relaxed) != TOKEN {
@@ -286,12 +287,18 @@ impl<A: Arch> Owns<'_, A> {
     /// Tells senders how many packets of each band there are now, and the caller whether any are queued.
     #[inline]
     fn count(&mut self) -> bool {
+        let Owned { core, counted, .. } = self.owned();
+        let backlog = core.qlen() > 0;
+        if backlog || *counted {
+            self.count_bands();
+        }
+        backlog
+    }
+
+    #[inline(never)]
+    fn count_bands(&mut self) {
         let way = self.way;
         let Owned { core, inside, counted, .. } = self.owned();
-        let backlog = core.qlen() > 0;
-        if !backlog && !*counted {
-            return false;
-        }
         let now = core.qdisc.as_ref().and_then(|q| q.nolock()).map_or([0; BANDS], |bands| bands.len);
         for ((band, inside), now) in way.lists.bands.iter().zip(inside).zip(now) {
             if *inside != now {
@@ -300,7 +307,17 @@ impl<A: Arch> Owns<'_, A> {
             }
         }
         *counted = now.iter().any(|&n| n > 0);
-        backlog
+    }
+
+    /// Gives the token up with `left` in the queue, whatever has been said; false when something has.
+    #[cold]
+    fn leave_tired(&mut self, left: u32) -> bool {
+        let state = &self.way.state;
+        // What is left, and what others have said, the next owner must see.
+        state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
+        self.has = false;
+        // Release: as in `leave`.
+        state.fetch_and(left | MISSED, Release) & MISSED == 0
     }
 }
 
@@ -310,7 +327,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         &mut self.owned().core
     }
 
-    #[inline]
+    #[inline(always)]
     fn gather(
         &mut self,
         own: &mut PacketList<A>,
@@ -346,15 +363,11 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             return false;
         }
         let left = if self.count() { DRAINING } else { 0 };
-        let state = &self.way.state;
-        // Release: what we did, to the next owner.
         if tired {
-            // What is left, and what others have said, the next owner must see.
-            state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
-            self.has = false;
-            return state.fetch_and(left | MISSED, Release) & MISSED == 0;
+            return self.leave_tired(left);
         }
-        self.has = state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
+        // Release: what we did, to the next owner.
+        self.has = self.way.state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
         self.waiting = self.has;
         !self.has
     }
