@@ -106,6 +106,12 @@ impl<A: Arch> Driven<A> {
             drops: DropCounts::default(),
         }
     }
+
+    /// Whether the driver, when it has returned, has left nothing of it.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.batch.is_empty()
+    }
 }
 
 /// Hands a batch to the qdisc: into its queue, or past it where it is empty and lets a packet pass. The owner runs the

@@ -132,7 +132,8 @@ impl<A: Arch> Lockless<A> {
         share: usize,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let verdict = turn(Owns { way: self, has: true, waiting, took: false }, root, own, share, cx);
+        let verdict =
+            turn(Owns { way: self, has: true, waiting, took: false, past: false }, root, own, share, cx);
         cx.free_dropped();
         verdict
     }
@@ -168,7 +169,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
             self.state.wait_until(Relaxed, |state| state & TOKEN == 0);
         }
         // What waits has been said, or is about to be, and that stays.
-        let mut owner = Owns { way: self, has: true, waiting: false, took: false };
+        let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
         let waiting = owner.waits();
         let core = owner.core();
         core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
@@ -222,6 +223,8 @@ struct Owns<'w, A: Arch> {
     waiting: bool,
     /// Whether this turn has taken anything off the lists.
     took: bool,
+    /// Whether all there was went past the qdisc, which is as empty as it was then.
+    past: bool,
 }
 
 impl<A: Arch> Owns<'_, A> {
@@ -277,6 +280,7 @@ impl<A: Arch> Owns<'_, A> {
             state.swap(TOKEN, Acquire);
         }
         let batches = self.take(packets, chunk);
+        self.past = false;
         self.waiting = self.waits();
         if batches > 0 {
             self.core().note_drained(chunk.len());
@@ -346,10 +350,12 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        if self.took || !driven.past {
+        let past = driven.past && !self.took;
+        if !past {
             self.count();
         }
         f(driven);
+        self.past = past && driven.is_done();
         true
     }
 
@@ -362,7 +368,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         if self.waiting && !tired {
             return false;
         }
-        let left = if self.count() { DRAINING } else { 0 };
+        let left = if !self.past && self.count() { DRAINING } else { 0 };
         if tired {
             return self.leave_tired(left);
         }
