@@ -372,6 +372,11 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         if tired {
             return self.leave_tired(left);
         }
+        if self.took && self.way.state.load(Relaxed) != TOKEN {
+            // Others come often: an exchange would take the line from them for nothing.
+            self.waiting = true;
+            return false;
+        }
         // Release: what we did, to the next owner.
         self.has = self.way.state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
         self.waiting = self.has;
