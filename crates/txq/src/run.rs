@@ -171,8 +171,21 @@ fn admit<A: Arch>(
 ///
 /// The turn is bounded in packets ([`QUOTA`], or `share`, as many as the owner brought) and in time ([`TURN`]), so that no
 /// sender is held captive by what others send. The worker goes on with what is left.
-#[inline(always)]
+#[inline]
 pub(crate) fn turn<A: Arch>(
+    owner: impl Owner<A>,
+    root: &Root<A>,
+    own: &mut PacketList<A>,
+    share: usize,
+    cx: &mut Ctx<'_, A>,
+) -> Verdict {
+    turn_here(owner, root, own, share, cx)
+}
+
+/// As [`turn`], in the caller's frame: an owner that is more than two words is not copied while its fields are still on
+/// their way to memory.
+#[inline(always)]
+pub(crate) fn turn_here<A: Arch>(
     owner: impl Owner<A>,
     root: &Root<A>,
     own: &mut PacketList<A>,

@@ -33,7 +33,7 @@ use crate::enqueue::{Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::{BANDS, Verdict};
-use crate::run::{Core, Driven, Owner, turn};
+use crate::run::{Core, Driven, Owner, turn_here};
 use crate::sync::contention::{Lock, Recorded};
 
 mod lists;
@@ -133,7 +133,7 @@ impl<A: Arch> Lockless<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let verdict =
-            turn(Owns { way: self, has: true, waiting, took: false, past: false }, root, own, share, cx);
+            turn_here(Owns { way: self, has: true, waiting, took: false, past: false }, root, own, share, cx);
         cx.free_dropped();
         verdict
     }
