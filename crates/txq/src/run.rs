@@ -84,6 +84,8 @@ pub(crate) struct Driven<A: Arch> {
     packets: u64,
     /// `Core::purges` when it left the queue.
     purges: u32,
+    /// Whether it goes past the qdisc, which is empty.
+    pub(crate) past: bool,
     /// Whether the driver has returned.
     back: bool,
     sent: Transmitted,
@@ -98,10 +100,17 @@ impl<A: Arch> Driven<A> {
             txq: 0,
             packets: 0,
             purges: 0,
+            past: false,
             back: false,
             sent,
             drops: DropCounts::default(),
         }
+    }
+
+    /// Whether the driver, when it has returned, has left nothing of it.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.batch.is_empty()
     }
 }
 
@@ -124,6 +133,7 @@ fn admit<A: Arch>(
     if let Some(txq) = core.bypass(root, batch, cx) {
         let mut driven = Driven::new();
         driven.txq = txq;
+        driven.past = true;
         driven.batch.append(batch);
         return (Verdict::Success, run_batch(owner, root, &mut driven, cx));
     }
@@ -163,6 +173,19 @@ fn admit<A: Arch>(
 /// sender is held captive by what others send. The worker goes on with what is left.
 #[inline]
 pub(crate) fn turn<A: Arch>(
+    owner: impl Owner<A>,
+    root: &Root<A>,
+    own: &mut PacketList<A>,
+    share: usize,
+    cx: &mut Ctx<'_, A>,
+) -> Verdict {
+    turn_here(owner, root, own, share, cx)
+}
+
+/// As [`turn`], in the caller's frame: an owner that is more than two words is not copied while its fields are still on
+/// their way to memory.
+#[inline(always)]
+pub(crate) fn turn_here<A: Arch>(
     owner: impl Owner<A>,
     root: &Root<A>,
     own: &mut PacketList<A>,

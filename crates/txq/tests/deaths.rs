@@ -4,8 +4,8 @@
 mod device;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
@@ -53,6 +53,8 @@ struct Fate {
     enqueues: AtomicUsize,
     dequeues: AtomicUsize,
     requeues: AtomicBool,
+    /// What happens while it enqueues a packet.
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Fate {
@@ -75,6 +77,8 @@ impl Qdisc for Fragile {
     }
 
     fn enqueue(&mut self, packet: Packet, _: &mut Cx<'_>) -> Verdict {
+        let meanwhile = self.fate.meanwhile.lock().unwrap().take();
+        meanwhile.into_iter().for_each(|f| f());
         Fate::strike(&self.fate.enqueues);
         self.queue.push_back(packet);
         Verdict::Success
@@ -162,6 +166,31 @@ fn a_qdisc_panics_over_one_packet() {
         assert_eq!(wires.at(0).sent(), [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12], "{discipline}");
         assert_eq!(assert_conserved(&dev).dropped.get(DropReason::NotSpecified), 1);
     });
+}
+
+/// An owner dies when another sender has just left a packet to it: what that one sends next does not pass that packet.
+#[test]
+fn an_owner_dies_with_a_packet_left_to_it() {
+    for discipline in ["combine", "llist", "lockless"] {
+        let wires = Wires::new(1, None);
+        let (qdisc, fate) = fragile();
+        let dev = builder(&wires).custom_qdisc(qdisc).discipline(discipline).build().unwrap();
+        let (mut owner, mut worker) = (dev.sender("owner"), dev.worker(0));
+        let other = Arc::new(Mutex::new(dev.sender("other")));
+        let mut rest = packets(&mut other.lock().unwrap(), 1..3);
+        let mut left = PacketList::new();
+        rest.move_front(1, &mut left);
+        let leaves = other.clone();
+        *fate.meanwhile.lock().unwrap() = Some(Box::new(move || {
+            let _ = leaves.lock().unwrap().xmit_batch(&mut left);
+        }));
+        fate.enqueues.store(1, Relaxed);
+        dies(|| owner.xmit_batch(&mut packets(&mut victim_of(&dev), 0..1)));
+        let _ = other.lock().unwrap().xmit_batch(&mut rest);
+        work_all(&dev, &wires, &mut worker);
+        assert_eq!(wires.at(0).sent(), [1, 2], "{discipline}");
+        assert_eq!(assert_conserved(&dev).dropped.get(DropReason::NotSpecified), 1);
+    }
 }
 
 /// A qdisc that panics in the middle of a batch it gives up, or when a batch comes back, loses nothing that it had.

@@ -6,8 +6,9 @@
 //! two that run the queue at once, a lone packet that passes a running queue, a defer list that is taken before the
 //! lock or sent newest first, "lost, doubled or out of order"; a defer list without a bound, "the list was never full".
 //! Of combine, each exchange that releases or acquires too little ("Causality violation"), an owner that leaves although the
-//! list is not empty or the driver has been left to it ("a packet is left behind"); of lockless, an owner or a sender
-//! without its fence, a sender that does not try twice, an owner that does not look who missed it ("left behind").
+//! list is not empty or the driver has been left to it ("a packet is left behind"); of lockless, a sender that does not say that
+//! it missed the token, an owner that does not look who missed it ("left behind"), an owner that does not say what it leaves on
+//! the lists ("out of order").
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -103,4 +104,34 @@ fn full_lists_under_shuttle() {
 #[test]
 fn llist_two_come_back_under_loom() {
     Loom::check_to(5, || assert_eq!(senders::<Loom>("llist", 2, 1, 1, 1000), 0));
+}
+
+/// A turn of lockless ends at its quota, all that it took is sent, and something that the other sender has listed stays: what
+/// that one sends next does not pass it.
+#[test]
+fn lockless_turn_ends_under_loom() {
+    /// Of a turn, with the owner's own.
+    const QUOTA: u64 = 64;
+    Loom::check_to(3, || {
+        let record = Record::<Loom>::new(1);
+        let device = Device { record: record.clone(), ring: None, inline: true };
+        let dev = device.builder().discipline("lockless").build().expect("a device");
+        let mut one = dev.sender_on("s", 0);
+        let mut other = dev.sender_on("s", 0);
+        let mut first = packets(&mut one, 0, 1);
+        let mut many = packets(&mut other, 1, QUOTA + 1);
+        let other = Loom::spawn(1, move || {
+            for n in [QUOTA - 1, 1, 1] {
+                let mut one_call = PacketList::new();
+                many.move_front(n as usize, &mut one_call);
+                let _ = other.xmit_batch(&mut one_call);
+            }
+            other
+        });
+        let _ = one.xmit_batch(&mut first);
+        drop((other(), one));
+        let _ = dev.worker(0).poll();
+        assert_conserved(&dev);
+        assert_order(&record.sent(), 2, QUOTA + 1, true);
+    });
 }

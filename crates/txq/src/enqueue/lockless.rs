@@ -7,17 +7,21 @@
 //! holds up those behind it; a list has no such slot, and packets link themselves.) Whoever has the token moves what is
 //! on the lists into the qdisc. A qdisc of any other kind is entered by one list, bounded by `qdisc_max_burst`.
 //!
-//! Who fails to get the token says so in [`MISSED`] and tries once more; who gives the token up looks at `MISSED` then.
-//! The sender stores `MISSED` and then loads the token; the owner stores the token and then loads `MISSED`. Each is
-//! a store before a load of the other's word, so each has a full fence between: [`Lockless::begin`] and
-//! [`Lockless::end`], which pair (Linux 5.19, 2e8728c955ce). Without the second try, a sender may say `MISSED` when the owner
-//! has just looked (Linux 5.13, a90c57f2cedd).
+//! The token and what is said about it are bits of one word. A sender that has listed sets [`TOKEN`] and [`MISSED`] in one
+//! exchange, and by what it found there it is the owner or has told the owner. The owner gives the token up in one
+//! exchange with a word in which nobody has said `MISSED`. So neither can miss the other, and nobody needs a fence. (The
+//! kernel's lock and `MISSED` are two words. Who stores one of them and looks at the other needs a full fence between, Linux
+//! 5.19, 2e8728c955ce; and a sender that has said `MISSED` tries again, Linux 5.13, a90c57f2cedd.)
+//!
+//! An owner that leaves packets on the lists, or taken off them, says `MISSED` as well. So who finds the word 0 and takes the
+//! token knows that nothing waits of what was handed in before: it looks at no list, neither before it sends its own packets
+//! nor when it goes. What is listed meanwhile, its sender says.
 //!
 //! [`DRAINING`] says that packets are left in the qdisc, for the txq is stopped or the qdisc holds them back, and that
-//! something else will run the queue: the owner need not be asked to, and a sender need not try to pass by.
+//! something else will run the queue: a sender need not try to pass by.
 
 use std::array;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
 
@@ -29,23 +33,23 @@ use crate::enqueue::{Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::{BANDS, Verdict};
-use crate::run::{Core, Driven, Owner, turn};
+use crate::run::{Core, Driven, Owner, turn_here};
 use crate::sync::contention::{Lock, Recorded};
 
 mod lists;
 
 use lists::Lists;
 
-/// Somebody wanted the token and did not get it: there may be work that the owner has not seen.
-const MISSED: u32 = 1;
+/// Somebody runs the queue (`qdisc->seqlock`).
+const TOKEN: u32 = 1;
+/// There is or may be something on the lists, or taken off them, that no owner is about to see to.
+const MISSED: u32 = 2;
 /// Packets are left in the qdisc, for a wake or a timer to send.
-const DRAINING: u32 = 2;
+const DRAINING: u32 = 4;
 
 struct Lockless<A: Arch> {
     lists: Lists<A>,
     state: CachePadded<A::AtomicU32>,
-    /// 1 while somebody runs the queue (`qdisc->seqlock`).
-    token: CachePadded<A::AtomicU32>,
     /// For who has the token.
     owned: CachePadded<A::Cell<Owned<A>>>,
     /// Packets dropped for want of room in their band, by the CPU that did (`TCQ_F_CPUSTATS`). An owner adds them up.
@@ -67,11 +71,11 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
     Box::new(Lockless {
         lists,
         state: CachePadded::new(A::AtomicU32::new(0)),
-        token: CachePadded::new(A::AtomicU32::new(0)),
         owned: CachePadded::new(A::Cell::new(Owned {
             core,
             intake: array::from_fn(|_| Intake::new()),
             inside: [0; BANDS],
+            counted: false,
         })),
         refused: (0..SHARDS).map(|_| CachePadded::new(A::AtomicU64::new(0))).collect(),
         max_burst,
@@ -79,34 +83,18 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
 }
 
 impl<A: Arch> Lockless<A> {
+    /// Takes the token if nobody has it and nothing waits.
     #[inline]
-    fn try_token(&self) -> bool {
-        // Acquire: what the last owner did; pairs with the store in `end`.
-        self.token.load(Relaxed) == 0 && self.token.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
+    fn pass(&self) -> bool {
+        // Acquire: what the last owner did; pairs with `leave`.
+        self.state.load(Relaxed) == 0 && self.state.compare_exchange(0, TOKEN, Acquire, Relaxed).is_ok()
     }
 
     /// Takes the token, or makes sure that its owner looks again (`qdisc_run_begin`).
     #[inline]
     fn begin(&self) -> bool {
-        if self.try_token() {
-            return true;
-        }
-        // Release: the packets that we listed, to the owner that clears the flag.
-        if self.state.fetch_or(MISSED, AcqRel) & MISSED != 0 {
-            return false;
-        }
-        // Store MISSED before load the token: pairs with the fence in `end`.
-        A::fence(SeqCst);
-        self.try_token()
-    }
-
-    /// Gives the token up. False when somebody missed it (`qdisc_run_end`).
-    #[inline]
-    fn end(&self) -> bool {
-        self.token.store(0, Release);
-        // Store the token before load MISSED: pairs with the fence in `begin`.
-        A::fence(SeqCst);
-        self.state.load(Relaxed) & MISSED == 0
+        // Release: the packets that we listed, to the owner that clears `MISSED`. Acquire: what the last owner did.
+        self.state.fetch_or(TOKEN | MISSED, AcqRel) & TOKEN == 0
     }
 
     /// Counts and frees what had no room.
@@ -134,10 +122,18 @@ impl<A: Arch> Lockless<A> {
         if dropped == n { Verdict::Drop } else { Verdict::Congested }
     }
 
-    /// A turn of who has the token.
+    /// A turn of who has the token. `waiting` says whether there may be something on the lists.
     #[inline]
-    fn own(&self, root: &Root<A>, own: &mut PacketList<A>, share: usize, cx: &mut Ctx<'_, A>) -> Verdict {
-        let verdict = turn(Owns { way: self, has: true, said: None }, root, own, share, cx);
+    fn own(
+        &self,
+        waiting: bool,
+        root: &Root<A>,
+        own: &mut PacketList<A>,
+        share: usize,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let verdict =
+            turn_here(Owns { way: self, has: true, waiting, took: false, past: false }, root, own, share, cx);
         cx.free_dropped();
         verdict
     }
@@ -146,14 +142,15 @@ impl<A: Arch> Lockless<A> {
 impl<A: Arch> Discipline<A> for Lockless<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
-        if self.state.load(Relaxed) == 0 && self.try_token() {
-            return self.own(root, batch, n, cx);
+        let waiting = !self.pass();
+        let mut verdict = Verdict::Success;
+        if waiting {
+            verdict = self.list(root, batch, cx);
+            if !self.begin() {
+                return verdict;
+            }
         }
-        let verdict = self.list(root, batch, cx);
-        if !self.begin() {
-            return verdict;
-        }
-        match (verdict, self.own(root, batch, n, cx)) {
+        match (verdict, self.own(waiting, root, batch, n, cx)) {
             // The qdisc's own verdict, if it was on this batch alone.
             (Verdict::Success, said) => said,
             (verdict, _) => verdict,
@@ -162,15 +159,17 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         if self.begin() {
-            let _ = self.own(root, &mut PacketList::new(), 0, cx);
+            let _ = self.own(true, root, &mut PacketList::new(), 0, cx);
         }
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        while !self.try_token() {
-            self.token.wait_until(Relaxed, |token| token == 0);
+        // Acquire: as in `begin`.
+        while self.state.fetch_or(TOKEN, Acquire) & TOKEN != 0 {
+            self.state.wait_until(Relaxed, |state| state & TOKEN == 0);
         }
-        let mut owner = Owns { way: self, has: true, said: None };
+        // What waits has been said, or is about to be, and that stays.
+        let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
         let waiting = owner.waits();
         let core = owner.core();
         core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
@@ -189,14 +188,8 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
     }
 
     fn look_again(&self) -> bool {
-        if self.token.load(Relaxed) == 0 {
-            return false;
-        }
         // Release: what made the caller ask, to the owner that clears the flag.
-        self.state.fetch_or(MISSED, AcqRel);
-        // As in `begin`.
-        A::fence(SeqCst);
-        self.token.load(Relaxed) != 0
+        self.state.load(Relaxed) & TOKEN != 0 && self.state.fetch_or(MISSED, Release) & TOKEN != 0
     }
 
     /// There is none.
@@ -204,8 +197,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
 
     fn name_lines(&self) {
         self.lists.name_lines();
-        A::name(&self.state, "lockless: what was missed");
-        A::name(&self.token, "lockless: token");
+        A::name(&self.state, "lockless: token");
         A::name(&self.owned, QUEUE);
         A::name(&*self.refused, "lockless: packets refused");
     }
@@ -218,14 +210,21 @@ struct Owned<A: Arch> {
     intake: [Intake<A>; BANDS],
     /// Packets of each band that are counted in `Band::len` and are in the qdisc.
     inside: [u32; BANDS],
+    /// Whether any of `inside` is not 0.
+    counted: bool,
 }
 
 /// Who has the token, for one turn.
 struct Owns<'w, A: Arch> {
     way: &'w Lockless<A>,
     has: bool,
-    /// What became of what the owner brought, if it had to be listed.
-    said: Option<Verdict>,
+    /// Whether something was left on the lists, or taken off them, by the last look, or may be there before the first. For
+    /// what came later, `MISSED` is said.
+    waiting: bool,
+    /// Whether this turn has taken anything off the lists.
+    took: bool,
+    /// Whether all there was went past the qdisc, which is as empty as it was then.
+    past: bool,
 }
 
 impl<A: Arch> Owns<'_, A> {
@@ -248,7 +247,7 @@ impl<A: Arch> Owns<'_, A> {
         let flat = !way.lists.rule.is_banded();
         let order: [usize; BANDS] = if flat { [1, 2, 0] } else { [0, 1, 2] };
         let older = if flat { 2 } else { 1 };
-        let Owned { intake, inside, .. } = self.owned();
+        let Owned { intake, inside, counted, .. } = self.owned();
         let refill = |intake: &mut Intake<A>, band: usize| {
             if intake.is_empty() && !way.lists.bands[band].list.is_empty() {
                 // SAFETY: `put` lists batches given up by `take_chain`, and `take_all` acquires them.
@@ -267,14 +266,43 @@ impl<A: Arch> Owns<'_, A> {
             }
             inside[band] += (chunk.len() - before) as u32;
         }
+        *counted |= batches > 0;
+        self.took |= batches > 0;
         batches
     }
 
-    /// Tells senders how many packets of each band there are now.
+    /// As [`take`](Self::take), what others and this sender have said that they listed.
+    #[inline(never)]
+    fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
+        let state = &self.way.state;
+        if state.load(Relaxed) != TOKEN {
+            // Before the lists are taken: who says it again has listed after that. Acquire: what they listed.
+            state.swap(TOKEN, Acquire);
+        }
+        let batches = self.take(packets, chunk);
+        self.past = false;
+        self.waiting = self.waits();
+        if batches > 0 {
+            self.core().note_drained(chunk.len());
+        }
+        batches
+    }
+
+    /// Tells senders how many packets of each band there are now, and the caller whether any are queued.
     #[inline]
-    fn count(&mut self) {
+    fn count(&mut self) -> bool {
+        let Owned { core, counted, .. } = self.owned();
+        let backlog = core.qlen() > 0;
+        if backlog || *counted {
+            self.count_bands();
+        }
+        backlog
+    }
+
+    #[inline(never)]
+    fn count_bands(&mut self) {
         let way = self.way;
-        let Owned { core, inside, .. } = self.owned();
+        let Owned { core, inside, counted, .. } = self.owned();
         let now = core.qdisc.as_ref().and_then(|q| q.nolock()).map_or([0; BANDS], |bands| bands.len);
         for ((band, inside), now) in way.lists.bands.iter().zip(inside).zip(now) {
             if *inside != now {
@@ -282,6 +310,18 @@ impl<A: Arch> Owns<'_, A> {
                 *inside = now;
             }
         }
+        *counted = now.iter().any(|&n| n > 0);
+    }
+
+    /// Gives the token up with `left` in the queue, whatever has been said; false when something has.
+    #[cold]
+    fn leave_tired(&mut self, left: u32) -> bool {
+        let state = &self.way.state;
+        // What is left, and what others have said, the next owner must see.
+        state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
+        self.has = false;
+        // Release: as in `leave`.
+        state.fetch_and(left | MISSED, Release) & MISSED == 0
     }
 }
 
@@ -291,40 +331,31 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         &mut self.owned().core
     }
 
-    #[inline]
+    #[inline(always)]
     fn gather(
         &mut self,
         own: &mut PacketList<A>,
         packets: usize,
         chunk: &mut PacketList<A>,
-        root: &Root<A>,
-        cx: &mut Ctx<'_, A>,
+        _: &Root<A>,
+        _: &mut Ctx<'_, A>,
     ) -> usize {
-        let way = self.way;
-        if way.state.load(Relaxed) & MISSED != 0 {
-            // Before the lists are taken: who says it again has listed after that. Acquire: what they listed.
-            way.state.fetch_and(!MISSED, AcqRel);
-        }
-        let batches = self.take(packets, chunk);
-        if batches > 0 {
-            self.core().note_drained(chunk.len());
-        }
-        if own.is_empty() {
-            return batches;
-        }
-        if self.waits() {
-            // Packets of our own may be among the rest: these go behind them.
-            self.said = Some(way.list(root, own, cx));
-            return batches;
+        if self.waiting {
+            debug_assert!(own.is_empty(), "who does not pass has listed its own");
+            return self.look(packets, chunk);
         }
         chunk.append(own);
-        batches + 1
+        1
     }
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.count();
+        let past = driven.past && !self.took;
+        if !past {
+            self.count();
+        }
         f(driven);
+        self.past = past && driven.is_done();
         true
     }
 
@@ -334,39 +365,31 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     }
 
     fn leave(&mut self, tired: bool) -> bool {
-        let way = self.way;
-        let waiting = self.waits();
-        if !tired && (waiting || way.state.load(Relaxed) & MISSED != 0) {
+        if self.waiting && !tired {
             return false;
         }
-        self.count();
-        let backlog = self.core().qlen() > 0;
-        if backlog != (way.state.load(Relaxed) & DRAINING != 0) {
-            match backlog {
-                true => way.state.fetch_or(DRAINING, Relaxed),
-                false => way.state.fetch_and(!DRAINING, Relaxed),
-            };
+        let left = if !self.past && self.count() { DRAINING } else { 0 };
+        if tired {
+            return self.leave_tired(left);
         }
-        self.has = false;
-        let missed = !way.end();
-        if missed && !tired {
-            // Whoever has the token now looks at everything.
-            self.has = way.try_token();
-            return !self.has;
+        if self.took && self.way.state.load(Relaxed) != TOKEN {
+            // Others come often: an exchange would take the line from them for nothing.
+            self.waiting = true;
+            return false;
         }
-        !missed && !waiting
-    }
-
-    fn said(&self) -> Option<Verdict> {
-        self.said
+        // Release: what we did, to the next owner.
+        self.has = self.way.state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
+        self.waiting = self.has;
+        !self.has
     }
 }
 
 impl<A: Arch> Drop for Owns<'_, A> {
     fn drop(&mut self) {
         if self.has {
-            // A panic of the qdisc or the driver; the worker goes on.
-            self.way.end();
+            // A panic of the qdisc or the driver; the worker goes on, and nobody passes what is on the lists. Release: as in
+            // `leave`.
+            self.way.state.swap(MISSED, Release);
         }
     }
 }
