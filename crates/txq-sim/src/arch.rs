@@ -308,14 +308,16 @@ impl Arch for Sim {
 }
 
 /// A sender has written a packet's bytes, and notes that it is on its way.
-pub(crate) fn write_packet(packet: &[u8], flow: u32) {
+pub(crate) fn write_packet(packet: &[u8]) {
     let e = engine();
     if !e.is_null() {
         // SAFETY: the engine whose task calls.
         unsafe {
             keys::lines(packet.as_ptr(), packet.len().div_ceil(64) as u32)
                 .for_each(|key| engine::store(e, key));
-            engine::update(e, keys::sender(flow, (*e).footprint.sender));
+            if let Some(flow) = flow_of(packet) {
+                engine::update(e, keys::sender(flow, (*e).footprint.sender));
+            }
         }
     }
 }
