@@ -14,17 +14,16 @@ use txq::arch::{Arch, CellApi, CpuId, Event, Memory, Nanos, Work};
 
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
-use crate::footprint::Footprint;
-use crate::keys;
 use crate::ledger::Phase;
 use crate::lines;
 use crate::machine::Picos;
-use crate::workload::flow_of;
 
 mod atomic;
+mod plain;
 
 pub(crate) use atomic::{AtomicU32, AtomicU64, Ptr};
 use atomic::{access, line};
+pub(crate) use plain::{read_packet, write_packet};
 
 thread_local! {
     /// The clock where no task runs.
@@ -63,24 +62,27 @@ const RELAX: Nanos = 50_000;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sim;
 
+/// Has a task pay: `f` gets the engine whose task calls, to which there is no reference. Nothing happens where no task runs.
+#[inline]
+fn charge(f: impl FnOnce(*mut Engine)) {
+    let e = engine();
+    if !e.is_null() {
+        f(e);
+    }
+}
+
 /// A load of memory whose users take turns.
 #[inline]
 fn load(key: u64) {
-    let e = engine();
-    if !e.is_null() {
-        // SAFETY: the engine whose task calls.
-        unsafe { engine::load_cell(e, key) };
-    }
+    // SAFETY: the engine whose task calls.
+    charge(|e| unsafe { engine::load_cell(e, key) });
 }
 
 /// A store to such memory.
 #[inline]
 fn store(key: u64) {
-    let e = engine();
-    if !e.is_null() {
-        // SAFETY: the engine whose task calls.
-        unsafe { engine::store(e, key) };
-    }
+    // SAFETY: the engine whose task calls.
+    charge(|e| unsafe { engine::store(e, key) });
 }
 
 /// Memory of the simulated machine that one task at a time may touch. An access is to the line that it begins in.
@@ -173,14 +175,11 @@ impl Event for Sleep {
 
 /// Passes time on the clock of the task that calls.
 fn spend(time: impl FnOnce(&Engine) -> u64) {
-    let e = engine();
-    if !e.is_null() {
-        // SAFETY: the engine whose task calls; the reference ends here.
-        unsafe {
-            let time = time(&*e);
-            (*e).spend(time);
-        }
-    }
+    // SAFETY: the engine whose task calls; the references end here.
+    charge(|e| unsafe {
+        let time = time(&*e);
+        (*e).spend(time);
+    });
 }
 
 impl Arch for Sim {
@@ -191,11 +190,8 @@ impl Arch for Sim {
     type Event = Sleep;
 
     fn fence(_: Ordering) {
-        let e = engine();
-        if !e.is_null() {
-            // SAFETY: the engine whose task calls; the reference ends here.
-            unsafe { (*e).fence() };
-        }
+        // SAFETY: the engine whose task calls; the reference ends here.
+        charge(|e| unsafe { (*e).fence() });
     }
 
     fn cpu() -> CpuId {
@@ -258,16 +254,13 @@ impl Arch for Sim {
 
     #[inline]
     fn spend(what: impl FnOnce() -> Work) {
-        let e = engine();
-        if !e.is_null() {
+        charge(|e| {
+            let what = what();
             // SAFETY: the engine whose task calls; the reference ends here.
-            unsafe {
-                let what = what();
-                let eng = &mut *e;
-                eng.begin(Phase::of(what));
-                eng.spend(eng.prices.of(what));
-            }
-        }
+            let eng = unsafe { &mut *e };
+            eng.begin(Phase::of(what));
+            eng.spend(eng.prices.of(what));
+        });
     }
 
     fn name<T: ?Sized>(at: &T, what: impl Display) {
@@ -276,56 +269,14 @@ impl Arch for Sim {
 
     #[inline]
     fn touch<'m, T: ?Sized + 'm>(at: impl FnOnce() -> &'m T, what: Memory) {
-        let e = engine();
-        if !e.is_null() {
-            // SAFETY: the engine whose task calls.
-            unsafe { engine::update(e, keys::object(at(), (*e).footprint.of(what))) };
-        }
+        plain::touch(at, what);
     }
 
     #[inline]
     fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         qdisc_and_frames: impl FnOnce() -> (&'p T, F),
     ) {
-        let e = engine();
-        if e.is_null() {
-            return;
-        }
-        // SAFETY: the engine whose task calls.
-        let Footprint { flow: of_flow, sender, .. } = unsafe { (*e).footprint };
-        if of_flow == 0 && sender == 0 {
-            return;
-        }
-        let (qdisc, frames) = qdisc_and_frames();
-        for flow in frames.filter_map(flow_of) {
-            // SAFETY: as above. One after the other: the flow is found by what the sender is.
-            unsafe {
-                engine::read(e, keys::sender(flow, sender));
-                engine::update(e, keys::flow(qdisc, flow, of_flow));
-            }
-        }
-    }
-}
-
-/// A sender has written a packet's bytes, and notes that it is on its way.
-pub(crate) fn write_packet(packet: &[u8], flow: u32) {
-    let e = engine();
-    if !e.is_null() {
-        // SAFETY: the engine whose task calls.
-        unsafe {
-            keys::lines(packet.as_ptr(), packet.len().div_ceil(64) as u32)
-                .for_each(|key| engine::store(e, key));
-            engine::update(e, keys::sender(flow, (*e).footprint.sender));
-        }
-    }
-}
-
-/// A driver reads of a packet what the queue layer did not.
-pub(crate) fn read_packet(packet: &[u8]) {
-    let e = engine();
-    if !e.is_null() {
-        // SAFETY: the engine whose task calls.
-        unsafe { engine::read(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) };
+        plain::classify(qdisc_and_frames);
     }
 }
 

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use txq::arch::Memory;
 
+use crate::keys;
+
 /// Lines of each kind of state that a use of it reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -22,7 +24,7 @@ pub struct Footprint {
 }
 
 /// The most lines of each.
-pub const MOST: u32 = 16;
+pub const MOST: u32 = 1 << keys::LINES;
 
 impl Default for Footprint {
     /// What txq's own have.

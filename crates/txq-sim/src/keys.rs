@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(crate) enum Of {
     /// The line itself.
     Line,
-    /// What lies at an address of this program: not where it begins, for that is not kept, but a few bytes behind.
+    /// What begins at an address of this program.
     Object(u64),
     /// A flow, to its qdisc.
     Flow,
@@ -21,14 +21,14 @@ const OBJECT: u64 = 0b10 << 62;
 const FLOW: u64 = 0b11 << 62;
 const SENDER: u64 = 0b01 << 62;
 /// Lines that each may have, as a power of two.
-const LINES: u32 = 4;
+pub(crate) const LINES: u32 = 4;
 /// Flows of a qdisc, likewise.
 const FLOWS: u32 = 14;
 
-/// Lines of an object, whatever lies beside it. Objects are as far apart as allocators have them.
+/// Lines of an object, whatever lies beside it. The address is kept whole: it has 47 bits, and 58 have room.
 pub(crate) fn object<T: ?Sized>(at: &T, lines: u32) -> Range<u64> {
     let at = std::ptr::from_ref(at).addr() as u64;
-    many(OBJECT | at & !((1 << LINES) - 1), lines)
+    many(OBJECT | at << LINES, lines)
 }
 
 /// Lines of a flow, to a qdisc.
@@ -54,7 +54,7 @@ fn many(first: u64, lines: u32) -> Range<u64> {
 /// What a key is of.
 pub(crate) fn of(key: u64) -> Of {
     match key >> 62 {
-        0b10 => Of::Object(key & !OBJECT | ((1 << LINES) - 1)),
+        0b10 => Of::Object((key & !OBJECT) >> LINES),
         0b11 => Of::Flow,
         0b01 => Of::Sender,
         _ => Of::Line,
@@ -67,21 +67,25 @@ mod tests {
 
     #[test]
     fn a_key_says_what_it_is_of() {
-        let object = Box::new([0_u64; 4]);
-        let at = std::ptr::from_ref(&*object).addr() as u64;
-        assert_eq!(of(super::object(&*object, 3).start + 2), Of::Object(at + 15));
+        let object = Box::new([0_u8; 32]);
+        for part in object.iter() {
+            let at = std::ptr::from_ref(part).addr() as u64;
+            assert!(super::object(part, 16).all(|key| of(key) == Of::Object(at)), "{at:#x}");
+        }
         assert_eq!(of(flow(&*object, 16_383, 16).end - 1), Of::Flow);
         assert_eq!(of(sender(u32::MAX >> 8, 16).end - 1), Of::Sender);
-        assert_eq!(of(lines(object.as_ptr().cast(), 1).start), Of::Line);
+        assert_eq!(of(lines(object.as_ptr(), 1).start), Of::Line);
     }
 
     #[test]
     fn what_differs_has_other_keys() {
         let qdiscs = [[0_u64; 2]; 2];
+        let bytes = [0_u8; 40];
         let mut all: Vec<u64> =
             (0..40).flat_map(|n| qdiscs.iter().flat_map(move |q| flow(q, n, 16))).collect();
         all.extend((0..40).flat_map(|n| sender(n, 16)));
         all.extend(qdiscs.iter().flat_map(|q| object(q, 16)));
+        all.extend(bytes.iter().flat_map(|byte| object(byte, 16)));
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -25,6 +25,8 @@ pub(crate) use trace::TraceError;
 
 /// Buffers of a pool, at most.
 const MOST_BUFFERS: u32 = 1 << 20;
+/// Bytes of a packet that its headers are in.
+const HEAD: usize = 128;
 
 /// Transactions or requests that are done, and how late packets are, of all tasks. It costs nothing: nobody counts so in
 /// what is simulated.
@@ -197,14 +199,20 @@ fn work(nanos: f64) {
 
 /// A frame of the sender's flow: Ethernet, IPv4 and UDP headers that differ by the flow's number.
 fn send(sender: &mut Sender<Sim>, flow: u32, bytes: usize) -> bool {
+    send_frame(sender, bytes, &frame(flow))
+}
+
+/// A frame that begins with `head`, of which no more than [`HEAD`] bytes count. What follows in them is 0, and not what
+/// another packet left there. Tells whether there was a buffer for it.
+fn send_frame(sender: &mut Sender<Sim>, bytes: usize, head: &[u8]) -> bool {
     sim::enter();
     let Ok(mut packet) = sender.alloc(bytes) else { return false };
     let data = packet.data_mut();
-    data.fill(0);
-    let header = frame(flow);
-    let n = header.len().min(data.len());
-    data[..n].copy_from_slice(&header[..n]);
-    write_packet(data, flow);
+    let kept = data.len().min(HEAD);
+    data[..kept].fill(0);
+    let kept = kept.min(head.len());
+    data[..kept].copy_from_slice(&head[..kept]);
+    write_packet(data);
     // What becomes of it is counted where it happens.
     let _verdict = sender.xmit(packet);
     true

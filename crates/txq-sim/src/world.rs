@@ -264,18 +264,18 @@ impl World {
     }
 
     /// Has the data plane name its parts from now on, for [`watch_lines`](World::watch_lines): before the device is made.
-    pub fn name_lines(&mut self) {
+    pub(crate) fn name_lines(&mut self) {
         lines::ask();
     }
 
     /// Counts what each cache line costs from a time on: before anything runs. It takes time, but none of the world's.
-    pub fn watch_lines(&mut self, from: Picos) {
+    pub(crate) fn watch_lines(&mut self, from: Picos) {
         self.engine.watch_lines(from);
     }
 
     /// What cache lines cost until `now`, by what lies on them, the most expensive ones first. Empty if nobody
     /// [watched](World::watch_lines) them.
-    pub fn line_uses(&self, now: Picos) -> Vec<LineUse> {
+    pub(crate) fn line_uses(&self, now: Picos) -> Vec<LineUse> {
         self.engine.line_uses(now)
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{self, Ordering, Ordering::SeqCst};
 
 use txq::arch::{Atomic, AtomicPtr};
 
+use super::charge;
 use crate::cache::Kind;
 use crate::engine::{self, engine};
 
@@ -33,11 +34,8 @@ pub(super) fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
 /// A load `f` of what will be written: the line comes as for a store.
 #[inline]
 fn load_to_write<R>(key: u64, f: impl FnOnce() -> R) -> R {
-    let e = engine();
-    if !e.is_null() {
-        // SAFETY: as in `access`.
-        unsafe { engine::access(e, key, Kind::Store) };
-    }
+    // SAFETY: as in `access`.
+    charge(|e| unsafe { engine::access(e, key, Kind::Store) });
     f()
 }
 

@@ -8,6 +8,7 @@ use txq::sync::spinlock::SpinLock;
 
 use super::*;
 use crate::arch::Sim;
+use crate::keys;
 use crate::sim;
 use crate::testing::machine;
 use crate::world::{Outcome, Task, World};
@@ -62,10 +63,11 @@ fn a_line_has_the_name_of_the_smallest_thing_that_was_named_there() {
     names.put(at(600), 8, tail);
     let line = |byte| names.of(at(byte) as u64 >> 6, Phase::Free);
     assert_eq!([0, 64, 128, 576, 960, 1024].map(line), [part, part, all, tail, all, tail]);
-    let address = |byte| names.of(at(byte) as u64 | 1 << 63, Phase::Free);
-    assert_eq!([16, 144, 576, 1040].map(address), [part, all, all, tail]);
-    // A line is what lies on it, an address only what is there.
-    assert_eq!(address(1056), Kind::unnamed(Phase::Free));
+    let word = |byte| &memory[(at(byte) - memory.as_ptr().addr()) / size_of::<u64>()];
+    let object = |byte| names.of(keys::object(word(byte), 1).start, Phase::Free);
+    assert_eq!([16, 144, 592, 600, 1040, 1048].map(object), [part, all, all, tail, tail, tail]);
+    // A line is what lies on it, an object only what is where it begins.
+    assert_eq!(object(1056), Kind::unnamed(Phase::Free));
     assert_eq!(line(1088), Kind::unnamed(Phase::Free));
     assert_eq!(names.told(part.index()), (Some("part".into()), None));
     assert_eq!(names.told(Kind::unnamed(Phase::Free).index()), (None, Some(Phase::Free)));

@@ -15,13 +15,11 @@ use txq::flow::flow_hash;
 use txq::xps::reciprocal_scale;
 use txq_device::capture::{Capture, CaptureError};
 
-use super::{BEGINNING, Done, work};
+use super::{BEGINNING, Done, HEAD, send_frame, work};
 use crate::arch::Sim;
 use crate::machine::Picos;
 use crate::sim;
 
-/// Bytes of a packet that are kept: its headers.
-const HEAD: usize = 128;
 /// An Ethernet header.
 const LEAST: u32 = 14;
 /// The longest packet that offloads make, with its Ethernet header.
@@ -61,7 +59,7 @@ struct Frame {
     /// When, in nanoseconds after the first.
     at: u64,
     bytes: u32,
-    /// What is kept of its bytes: from where, and how many.
+    /// What is kept of its bytes, the headers: from where, and how many.
     head: usize,
     kept: usize,
     hash: u32,
@@ -173,18 +171,7 @@ impl Replay {
     }
 
     fn send(&self, sender: &mut Sender<Sim>, frame: &Frame) -> bool {
-        sim::enter();
-        let Ok(mut packet) = sender.alloc(frame.bytes as usize) else { return false };
-        let head = &self.trace.heads[frame.head..frame.head + frame.kept];
-        let data = packet.data_mut();
-        let n = data.len().min(HEAD);
-        // What was not captured is not what another packet left there.
-        data[..n].fill(0);
-        let n = n.min(head.len());
-        data[..n].copy_from_slice(&head[..n]);
-        // What becomes of it is counted where it happens.
-        let _verdict = sender.xmit(packet);
-        true
+        send_frame(sender, frame.bytes as usize, &self.trace.heads[frame.head..frame.head + frame.kept])
     }
 }
 

@@ -1,0 +1,56 @@
+//! Plain memory of the data plane: what it reads and writes of queues, flows, senders and packets without an atomic. It
+//! pays for as many lines as the [`Footprint`] says.
+
+use txq::arch::Memory;
+
+use super::charge;
+use crate::engine;
+use crate::footprint::Footprint;
+use crate::keys;
+use crate::workload::flow_of;
+
+/// Who has the lock uses what it guards.
+#[inline]
+pub(super) fn touch<'m, T: ?Sized + 'm>(at: impl FnOnce() -> &'m T, what: Memory) {
+    // SAFETY: the engine whose task calls.
+    charge(|e| unsafe { engine::update(e, keys::object(at(), (*e).footprint.of(what))) });
+}
+
+/// A qdisc looks at the frames that it takes: at their senders, and at what it keeps of their flows.
+#[inline]
+pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
+    qdisc_and_frames: impl FnOnce() -> (&'p T, F),
+) {
+    charge(|e| {
+        // SAFETY: the engine whose task calls.
+        let Footprint { flow: of_flow, sender, .. } = unsafe { (*e).footprint };
+        if of_flow == 0 && sender == 0 {
+            return;
+        }
+        let (qdisc, frames) = qdisc_and_frames();
+        for flow in frames.filter_map(flow_of) {
+            // SAFETY: as above. One after the other: the flow is found by what the sender is.
+            unsafe {
+                engine::read(e, keys::sender(flow, sender));
+                engine::update(e, keys::flow(qdisc, flow, of_flow));
+            }
+        }
+    });
+}
+
+/// A sender has written a packet's bytes, and notes that it is on its way.
+pub(crate) fn write_packet(packet: &[u8]) {
+    // SAFETY: the engine whose task calls.
+    charge(|e| unsafe {
+        keys::lines(packet.as_ptr(), packet.len().div_ceil(64) as u32).for_each(|key| engine::store(e, key));
+        if let Some(flow) = flow_of(packet) {
+            engine::update(e, keys::sender(flow, (*e).footprint.sender));
+        }
+    });
+}
+
+/// A driver reads of a packet what the queue layer did not.
+pub(crate) fn read_packet(packet: &[u8]) {
+    // SAFETY: the engine whose task calls.
+    charge(|e| unsafe { engine::read(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) });
+}
