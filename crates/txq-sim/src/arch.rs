@@ -17,6 +17,7 @@ use crate::engine::{self, Engine, engine, from_nanos};
 use crate::ledger::Phase;
 use crate::lines;
 use crate::machine::Picos;
+use crate::os::State;
 
 mod atomic;
 mod plain;
@@ -129,7 +130,7 @@ impl Event for Sleep {
                 let eng = &mut *e;
                 let now = eng.now;
                 let thread = &mut eng.tasks[sleeper as usize - 1];
-                if thread.raised {
+                if thread.raised && thread.state == State::Sleeping {
                     (thread.pinned, thread.cpu) = (Some(eng.cpu), eng.cpu);
                 }
                 eng.wake_up(sleeper - 1, now);

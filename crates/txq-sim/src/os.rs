@@ -248,14 +248,16 @@ impl Engine {
         if self.cpus[cpu as usize].current == NONE {
             return self.start(task, cpu, now, now + latency);
         }
-        let thread = &mut self.tasks[task as usize];
-        thread.state = State::Ready;
-        let urgent = thread.urgent;
+        self.tasks[task as usize].state = State::Ready;
+        let tasks = &self.tasks;
         let c = &mut self.cpus[cpu as usize];
-        let current = c.current as usize;
-        if urgent && !self.tasks[current].urgent {
-            c.ready.push_front(task);
-            c.slice_end = now;
+        if tasks[task as usize].urgent {
+            // Behind those that are urgent as well, and before all others.
+            let at = c.ready.iter().position(|&task| !tasks[task as usize].urgent).unwrap_or(c.ready.len());
+            c.ready.insert(at, task);
+            if !tasks[c.current as usize].urgent {
+                c.slice_end = now;
+            }
         } else {
             c.ready.push_back(task);
         }

@@ -247,6 +247,26 @@ fn who_is_interrupted_stays() {
     assert_eq!((log[0].2, log[0].1 / 1000, outcome.migrations), (2, 73, 0), "and the way to its CPU");
 }
 
+/// An interrupt that comes while another has the CPU is next, before the one that both have interrupted.
+#[test]
+fn interrupts_go_before_who_was_interrupted() {
+    let mut lab = Lab::new();
+    lab.task(Some(2), 2, |note| {
+        sim::work(50 * US);
+        note("done");
+    });
+    for (start, name) in [(10, "first"), (12, "second")] {
+        let log = lab.log.clone();
+        let task = Task { cpu: Some(2), start: start * US, urgent: true, ..Task::default() };
+        lab.world.spawn(task, move || {
+            sim::work(5 * US);
+            log.borrow_mut().push((name, sim::now() / 1000, sim::cpu()));
+        });
+    }
+    let (log, _) = lab.run(1000 * US);
+    assert_eq!(log.iter().map(|l| l.0).collect::<Vec<_>>(), ["first", "second", "done"], "{log:?}");
+}
+
 /// A softirq runs on the CPU that raised it, at once, and costs who raised it nothing but the time.
 #[test]
 fn a_softirq_runs_where_it_is_raised() {
