@@ -127,14 +127,16 @@ pub enum PoolError {
         range: String,
     },
     /// No memory.
-    #[error(
-        "pool \"{name}\": no memory for {bytes} bytes ({source}): use fewer or smaller buffers, or backing \"auto\""
-    )]
+    #[error("pool \"{name}\": no memory for {bytes} bytes of {what} ({source}): {remedy}")]
     Memory {
         /// The pool's name.
         name: String,
+        /// What it was for: `buffers` or `descriptors`.
+        what: &'static str,
         /// What was asked for.
         bytes: usize,
+        /// What takes less.
+        remedy: String,
         /// What the system says.
         source: io::Error,
     },
@@ -230,25 +232,37 @@ impl<A: Arch> Pool<A> {
         }
         // An odd number of cache lines, so that the first lines of successive buffers fall into different cache sets.
         let stride = ((room + usize::from(headroom)).div_ceil(64) | 1) * 64;
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(max as usize).map_err(|_| PoolError::Memory {
+            name: name.clone(),
+            what: "descriptors",
+            bytes: size_of::<Slot<A>>().saturating_mul(max as usize),
+            remedy: format!("max_buffers {max} takes one for each buffer, used or not: ask for fewer"),
+            source: io::ErrorKind::OutOfMemory.into(),
+        })?;
         let bytes = stride.saturating_mul(max as usize);
-        let region = Region::new(bytes, stride.saturating_mul(buffers as usize), backing)
-            .map_err(|source| PoolError::Memory { name: name.clone(), bytes, source })?;
-        let slots = (0..max)
-            // SAFETY: within the region, which has `max` times `stride` bytes.
-            .map(|i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) }))
-            .collect();
+        let region =
+            Region::new(bytes, stride.saturating_mul(buffers as usize), backing).map_err(|source| {
+                let remedy = "use fewer or smaller buffers, or backing \"auto\"".to_owned();
+                PoolError::Memory { name: name.clone(), what: "buffers", bytes, remedy, source }
+            })?;
+        // SAFETY: within the region, which has `max` times `stride` bytes.
+        let slot = |i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) });
+        slots.extend((0..max).map(slot));
+        let slots = slots.into_boxed_slice();
         let store = Arc::new(Store::new(free, max, defer_max, &nodes));
         let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
-        let shared = Shared { name, room, headroom, stride, memory };
+        let shared = Arc::new(Shared { name, room, headroom, stride, memory });
         if buffers < max {
             shared.memory.store.resize(buffers, &[]);
         }
+        // From here on the box of descriptors does not move, which would end the validity of pointers into it.
         // From the last to the first, so that the last ones are parked, and the stock hands out the lowest addresses first.
         shared.memory.store.stock(shared.memory.slots.iter().rev().map(NonNull::from));
         A::name(&*shared.memory.slots, "packet: descriptor");
         A::name(shared.memory.region.bytes(), "packet: data");
         shared.memory.store.name_lines();
-        Ok(Self(Arc::new(shared)))
+        Ok(Self(shared))
     }
 
     /// A stock of buffers for a sender that runs on `cpu`.

@@ -84,7 +84,7 @@ impl Region {
         };
         let populate = if now < len { MapFlags::empty() } else { MapFlags::POPULATE };
         let flags = MapFlags::PRIVATE | populate | flags;
-        let len = len.next_multiple_of(unit);
+        let len = len.checked_next_multiple_of(unit).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a fresh anonymous mapping aliases nothing.
         let base =
             unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }?;

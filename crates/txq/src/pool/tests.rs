@@ -113,6 +113,35 @@ fn the_region_gives_a_packet_back_by_its_offset() {
     assert_eq!(b.data(), b"contents");
 }
 
+/// In a process of its own, which may have 1 GB of addresses: less than the descriptors take.
+#[test]
+#[cfg_attr(miri, ignore = "starts a process")]
+fn descriptors_without_memory_are_an_error() {
+    const CHILD: &str = "TXQ_TEST_POOL_WITHOUT_MEMORY";
+    let config = PoolConfig {
+        name: "p".into(),
+        max_buffers: 10_000_000,
+        room: 1,
+        headroom: 0,
+        ..PoolConfig::default()
+    };
+    if std::env::var_os(CHILD).is_some() {
+        let error = Pool::<Native>::new(&config).err().expect("an error").to_string();
+        let text = "of descriptors (out of memory): max_buffers 10000000 takes one for each buffer";
+        assert!(error.starts_with("pool \"p\": no memory for ") && error.contains(text), "{error}");
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new("sh");
+    child.args([
+        "-c",
+        "ulimit -v 1000000 && exec \"$0\" --exact pool::tests::descriptors_without_memory_are_an_error",
+    ]);
+    let out = child.arg(program).env(CHILD, "1").output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("1 passed"), "the test has another name");
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "asks for more memory than Miri has")]
 fn sizes_out_of_range_are_refused_by_name() {
