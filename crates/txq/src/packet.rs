@@ -51,7 +51,7 @@ impl<A: Arch> Packet<A> {
         s.body.with(|b| unsafe { outstanding::ended(&*b) });
         #[cfg(debug_assertions)]
         // SAFETY: as above.
-        s.check.back(s.index, s.body.with(|b| unsafe { (*b).home }));
+        s.check.back(s.body.with(|b| unsafe { (*b).home }));
         let _ = s;
         slot
     }

@@ -17,11 +17,11 @@ pub struct PacketList<A: Arch = Native> {
     /// Valid while `len > 0`. The last packet's `next` is not: it is written when it is needed.
     tail: *mut Slot<A>,
     bytes: u64,
+    segs: u64,
     /// The home of all packets, if they have one home and no flow counts them; else null. Valid while `len > 0`. Who
     /// frees such a list need not look at its packets, whose cache lines stay where they go home to.
     home: *const Home<A>,
     len: u32,
-    segs: u32,
     stamped: bool,
 }
 
@@ -38,9 +38,9 @@ impl<A: Arch> PacketList<A> {
             head: ptr::null_mut(),
             tail: ptr::null_mut(),
             bytes: 0,
+            segs: 0,
             home: ptr::null(),
             len: 0,
-            segs: 0,
             stamped: false,
         }
     }
@@ -66,7 +66,7 @@ impl<A: Arch> PacketList<A> {
     /// Packets, each GSO packet counted as its segments.
     #[inline]
     pub fn segs(&self) -> u64 {
-        self.segs.into()
+        self.segs
     }
 
     /// Whether the latency of one of the packets is being sampled. May say so after that packet has left the list.
@@ -83,7 +83,7 @@ impl<A: Arch> PacketList<A> {
             (b.len, b.gso_segs, b.stamp, if counted { ptr::null() } else { b.home })
         });
         self.bytes += u64::from(len);
-        self.segs += u32::from(segs);
+        self.segs += u64::from(segs);
         self.stamped |= stamp != 0;
         self.join(home);
         self.link(packet.into_slot());
@@ -111,7 +111,7 @@ impl<A: Arch> PacketList<A> {
     #[inline]
     pub(crate) fn add_fresh(&mut self, n: usize, len: usize) {
         self.bytes += (n * len) as u64;
-        self.segs += n as u32;
+        self.segs += n as u64;
     }
 
     /// Puts a packet in front: what a driver does with one that it took and cannot send yet.
@@ -144,7 +144,7 @@ impl<A: Arch> PacketList<A> {
         let packet = unsafe { Packet::from_slot(NonNull::new_unchecked(self.head)) };
         let (len, segs) = packet.body(|b| (b.len, b.gso_segs));
         self.bytes -= u64::from(len);
-        self.segs -= u32::from(segs);
+        self.segs -= u64::from(segs);
         self.len -= 1;
         if self.len > 0 {
             // SAFETY: a packet that is not the last has a valid `next`.
@@ -269,12 +269,11 @@ impl<A: Arch> PacketList<A> {
             return None;
         }
         let Self { tail, bytes, home, len, segs, stamped, .. } = *self;
-        let segs = segs | if stamped { Chain::<A>::STAMPED } else { 0 };
-        let segs = segs | if home.is_null() { 0 } else { Chain::<A>::ONE_HOME };
+        let chain = Chain::new(tail, bytes, len, segs, stamped, !home.is_null());
         // SAFETY: the list owns its packets, and now gives them to the caller.
         unsafe {
             (*self.tail).next.with_mut(|n| *n = ptr::null_mut());
-            (*self.head).chain.with_mut(|c| *c = Chain { tail, bytes, len, segs });
+            (*self.head).chain.with_mut(|c| *c = chain);
         }
         let head = NonNull::new(self.head);
         self.forget();
@@ -316,14 +315,14 @@ impl<A: Arch> PacketList<A> {
                 head: head.as_ptr(),
                 tail: c.tail,
                 bytes: c.bytes,
-                home: match c.segs & Chain::<A>::ONE_HOME {
-                    0 => ptr::null(),
+                segs: c.segs(),
+                home: match c.one_home() {
+                    false => ptr::null(),
                     // SAFETY: as above.
-                    _ => unsafe { head.as_ref() }.body.with(|b| unsafe { (*b).home }),
+                    true => unsafe { head.as_ref() }.body.with(|b| unsafe { (*b).home }),
                 },
                 len: c.len,
-                segs: c.segs & !(Chain::<A>::STAMPED | Chain::<A>::ONE_HOME),
-                stamped: c.segs & Chain::<A>::STAMPED != 0,
+                stamped: c.stamped(),
             }
         })
     }
@@ -364,3 +363,6 @@ impl<A: Arch> fmt::Debug for PacketList<A> {
         f.debug_struct("PacketList").field("len", &self.len).field("bytes", &self.bytes).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

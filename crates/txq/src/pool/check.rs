@@ -10,25 +10,26 @@ mod imp {
     use crate::arch::Arch;
     use crate::pool::home::Home;
 
-    /// Null while the buffer is free, else the home of the sender that took it.
-    pub(crate) struct Check<A: Arch>(AtomicPtr<Home<A>>);
+    /// A buffer's number, and its state: null while it is free, else the home of the sender that took it.
+    pub(crate) struct Check<A: Arch>(u32, AtomicPtr<Home<A>>);
 
     impl<A: Arch> Check<A> {
-        pub(crate) fn new() -> Self {
-            Self(AtomicPtr::new(ptr::null_mut()))
+        pub(crate) fn new(index: u32) -> Self {
+            Self(index, AtomicPtr::new(ptr::null_mut()))
         }
 
         /// The buffer leaves the pool.
         pub(crate) fn out(&self, home: *const Home<A>) {
-            let was = self.0.swap(home.cast_mut(), Relaxed);
+            let was = self.1.swap(home.cast_mut(), Relaxed);
             assert!(was.is_null(), "a buffer was handed out twice: the pool's lists are corrupt");
         }
 
         /// The buffer comes back. `home` is where its descriptor says it belongs.
-        pub(crate) fn back(&self, index: u32, home: *const Home<A>) {
-            if self.0.swap(ptr::null_mut(), Relaxed).is_null() {
+        pub(crate) fn back(&self, home: *const Home<A>) {
+            if self.1.swap(ptr::null_mut(), Relaxed).is_null() {
                 // SAFETY: a descriptor's home is one of its pool, which lives as long as its buffers.
-                let name = unsafe { home.as_ref() }.map_or_else(|| "nobody".into(), Home::name);
+                let (index, name) =
+                    (self.0, unsafe { home.as_ref() }.map_or_else(|| "nobody".into(), Home::name));
                 panic!("double free of buffer {index}, last allocated by sender \"{name}\"");
             }
         }
@@ -36,7 +37,7 @@ mod imp {
         /// Who took the buffer, if it is out.
         pub(crate) fn holder(&self) -> Option<&Home<A>> {
             // SAFETY: as in `back`.
-            unsafe { self.0.load(Relaxed).as_ref() }
+            unsafe { self.1.load(Relaxed).as_ref() }
         }
     }
 }
@@ -52,7 +53,7 @@ mod imp {
 
     impl<A: Arch> Check<A> {
         #[inline]
-        pub(crate) fn new() -> Self {
+        pub(crate) fn new(_: u32) -> Self {
             Self(PhantomData)
         }
         #[inline]

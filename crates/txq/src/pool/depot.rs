@@ -46,10 +46,10 @@ impl<A: Arch> Depot<A> {
         };
     }
 
-    /// Pushes a batch by its first buffer; the rest hangs on that buffer's `next`. False if the depot is closed: then
-    /// nothing has happened.
+    /// Pushes a batch by its first buffer, whose index is `index`; the rest hangs on that buffer's `next`. False if the
+    /// depot is closed: then nothing has happened.
     #[inline]
-    pub(super) fn push(&self, first: &Slot<A>) -> bool {
+    pub(super) fn push(&self, first: &Slot<A>, index: u32) -> bool {
         let mut head = self.head.load(Relaxed);
         loop {
             if head & CLOSED != 0 {
@@ -57,7 +57,7 @@ impl<A: Arch> Depot<A> {
             }
             first.below.store((head & INDEX) as u32, Relaxed);
             // Release: the batch's links and buffers; pairs with the acquire in `pop`.
-            match self.head.compare_exchange_weak(head, advance(head, first.index + 1), Release, Relaxed) {
+            match self.head.compare_exchange_weak(head, advance(head, index + 1), Release, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => head = self.failed(now, Retry::DepotPush),
             }

@@ -250,7 +250,7 @@ impl<A: Arch> Pool<A> {
         let slot = |i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) });
         slots.extend((0..max).map(slot));
         let slots = slots.into_boxed_slice();
-        let store = Arc::new(Store::new(free, max, defer_max, &nodes));
+        let store = Arc::new(Store::new(free, &slots, defer_max, &nodes));
         let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
         let shared = Arc::new(Shared { name, room, headroom, stride, memory });
         if buffers < max {

@@ -17,13 +17,12 @@ pub(crate) struct Slot<A: Arch> {
     /// The next packet of the [`PacketList`](crate::packet::PacketList) or of the free list that the buffer is on.
     pub(crate) next: A::Cell<*mut Slot<A>>,
     pub(crate) body: A::Cell<Body<A>>,
-    /// A list's summary, kept at its first packet while the list is on an `LList`.
-    pub(crate) chain: A::Cell<Chain<A>>,
     /// The list pushed before, while this one's is on an `LList`.
     pub(crate) older: A::Cell<*mut Slot<A>>,
+    /// A list's summary, kept at its first packet while the list is on an `LList`.
+    pub(crate) chain: A::Cell<Chain<A>>,
     /// The batch below this one on the pool's depot: an index plus one, 0 at the bottom.
     pub(crate) below: A::AtomicU32,
-    pub(crate) index: u32,
     pub(crate) check: Check<A>,
 }
 
@@ -92,20 +91,52 @@ impl<A: Arch> Body<A> {
     pub(crate) const HOP: u8 = 16;
 }
 
-/// The summary of a list of packets, in 24 bytes, so that a descriptor keeps to its two lines.
+/// The summary of a list of packets, in 28 bytes, so that a descriptor keeps to its two lines. Packed for its size only: in
+/// a [`Slot`] each field is aligned.
+#[repr(C, packed(4))]
 pub(crate) struct Chain<A: Arch> {
     pub(crate) tail: *mut Slot<A>,
     pub(crate) bytes: u64,
+    /// Segments, shifted by [`Chain::MARKS`], so that no sum reaches the marks below.
+    segs: u64,
     pub(crate) len: u32,
-    /// Segments, and [`Chain::STAMPED`] and [`Chain::ONE_HOME`].
-    pub(crate) segs: u32,
 }
 
 impl<A: Arch> Chain<A> {
-    /// The bit of `segs` that says that the latency of one of the packets is sampled.
-    pub(crate) const STAMPED: u32 = 1 << 31;
-    /// The bit of `segs` that says that all packets have the first one's home, and no flow counts them.
-    pub(crate) const ONE_HOME: u32 = 1 << 30;
+    /// Bits of marks in `segs`: a list has at most 2^32 - 1 packets of 65535 segments, which leaves 16 bits.
+    const MARKS: u32 = 2;
+    /// The latency of one of the packets is sampled.
+    const STAMPED: u64 = 1;
+    /// All packets have the first one's home, and no flow counts them.
+    const ONE_HOME: u64 = 2;
+
+    #[inline]
+    pub(crate) fn new(
+        tail: *mut Slot<A>,
+        bytes: u64,
+        len: u32,
+        segs: u64,
+        stamped: bool,
+        one_home: bool,
+    ) -> Self {
+        let marks = if stamped { Self::STAMPED } else { 0 } | if one_home { Self::ONE_HOME } else { 0 };
+        Self { tail, bytes, segs: segs << Self::MARKS | marks, len }
+    }
+
+    #[inline]
+    pub(crate) fn segs(&self) -> u64 {
+        self.segs >> Self::MARKS
+    }
+
+    #[inline]
+    pub(crate) fn stamped(&self) -> bool {
+        self.segs & Self::STAMPED != 0
+    }
+
+    #[inline]
+    pub(crate) fn one_home(&self) -> bool {
+        self.segs & Self::ONE_HOME != 0
+    }
 }
 
 impl<A: Arch> Slot<A> {
@@ -135,11 +166,10 @@ impl<A: Arch> Slot<A> {
                 cookie: 0,
                 flow: std::ptr::null(),
             }),
-            chain: A::Cell::new(Chain { tail: null_mut(), bytes: 0, len: 0, segs: 0 }),
             older: A::Cell::new(null_mut()),
+            chain: A::Cell::new(Chain::new(null_mut(), 0, 0, 0, false, false)),
             below: A::AtomicU32::new(0),
-            index,
-            check: Check::new(),
+            check: Check::new(index),
         }
     }
 }

@@ -38,6 +38,8 @@ const CPUS: usize = 8;
 /// All that a pool's threads share, but for the homes.
 pub(crate) struct Store<A: Arch> {
     mode: FreeMode,
+    /// The address of the first descriptor, to know the others' indices by.
+    base: usize,
     defer_max: A::AtomicU32,
     /// How many buffers are in circulation.
     pub(super) size: Size<A>,
@@ -75,7 +77,7 @@ impl<A: Arch> Locked<A> {
     }
 
     /// Takes a run of a batch's length at most, unless the stock is closed.
-    fn put(&mut self, run: &mut Run<A>, bulk: u32) -> bool {
+    fn put(&mut self, run: &mut Run<A>, bulk: u32, index_of: impl FnOnce(&Slot<A>) -> u32) -> bool {
         if !self.closed {
             let short = run.len() < bulk;
             if short {
@@ -86,7 +88,7 @@ impl<A: Arch> Locked<A> {
                 // SAFETY: a run that is not empty begins with a buffer of its own; descriptors live as long as the pool.
                 let first = unsafe { &*batch.take() };
                 first.below.store(self.top, Relaxed);
-                self.top = first.index + 1;
+                self.top = index_of(first) + 1;
             }
         }
         !self.closed
@@ -106,7 +108,8 @@ impl<A: Arch> Locked<A> {
 }
 
 impl<A: Arch> Store<A> {
-    pub(super) fn new(mode: FreeMode, max: u32, defer_max: u32, nodes: &[CpuMask]) -> Self {
+    /// The stock of a pool with these descriptors, of which it has none yet.
+    pub(super) fn new(mode: FreeMode, slots: &[Slot<A>], defer_max: u32, nodes: &[CpuMask]) -> Self {
         let mut node_of = vec![0; nodes.iter().map(CpuMask::width).max().unwrap_or(0)];
         for (node, cpus) in nodes.iter().enumerate() {
             cpus.iter().for_each(|cpu| node_of[cpu] = node as u16);
@@ -115,7 +118,8 @@ impl<A: Arch> Store<A> {
         let depots = node_of.len().div_ceil(CPUS).max(1);
         Self {
             mode,
-            size: Size::new(max),
+            base: slots.as_ptr().addr(),
+            size: Size::new(slots.len() as u32),
             defer_max: A::AtomicU32::new(defer_max),
             node_of: node_of.into(),
             nodes: nodes.len().max(1),
@@ -204,15 +208,22 @@ impl<A: Arch> Store<A> {
         }
     }
 
+    /// The index of a descriptor of this pool.
+    #[inline]
+    fn index_of(&self, slot: &Slot<A>) -> u32 {
+        ((ptr::from_ref(slot).addr() - self.base) / size_of::<Slot<A>>()) as u32
+    }
+
     /// Puts a batch into a part of the stock, unless it is closed.
     #[inline]
     fn push(&self, here: usize, batch: &mut Run<A>, bulk: u32) -> bool {
         if self.mode != FreeMode::Defer {
-            return self.locked[here].with(|held| held.data().put(batch, bulk));
+            return self.locked[here].with(|held| held.data().put(batch, bulk, |first| self.index_of(first)));
         }
         batch.link_to(ptr::null_mut());
         // SAFETY: the first buffer of a run that is not empty; descriptors live as long as the pool.
-        let pushed = self.depots[here].push(unsafe { &*batch.head() });
+        let first = unsafe { &*batch.head() };
+        let pushed = self.depots[here].push(first, self.index_of(first));
         if pushed {
             batch.forget();
         }
