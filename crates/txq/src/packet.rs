@@ -305,14 +305,6 @@ impl<A: Arch> Packet<A> {
         // SAFETY: the home of a packet lives as long as the packet's pool.
         self.body(|b| unsafe { (*b.home).cpu() })
     }
-
-    /// Hands the packet to a device that will report it by address: the offset of its first byte in the pool's region.
-    /// [`Pool::packet_at`](crate::pool::Pool::packet_at) takes it back; until then nobody frees the buffer.
-    pub fn into_offset(self, region: NonNull<u8>) -> usize {
-        let at = self.body(|b| b.data.addr() + usize::from(b.off));
-        let _ = self.into_slot();
-        at - region.addr().get()
-    }
 }
 
 impl<A: Arch> Drop for Packet<A> {

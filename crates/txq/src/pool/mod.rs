@@ -34,6 +34,7 @@ mod credit;
 mod depot;
 pub(crate) mod home;
 mod inbox;
+mod offset;
 mod region;
 pub(crate) mod retired;
 mod size;
@@ -50,7 +51,6 @@ use thiserror::Error;
 
 use crate::arch::{Arch, CellApi, CpuId, Native};
 use crate::cpumask::CpuMask;
-use crate::packet::Packet;
 use crate::sync::contention::Retries;
 use home::Homes;
 use region::Region;
@@ -323,28 +323,6 @@ impl<A: Arch> Pool<A> {
     /// The region and the distance between buffers, in bytes: what a UMEM is registered with.
     pub fn region(&self) -> (NonNull<u8>, usize) {
         (self.0.memory.region.base(), self.0.stride)
-    }
-
-    /// The packet whose buffer holds `offset` of the region: for devices that report completions by address.
-    ///
-    /// # Safety
-    /// The packet was given to the device by [`Packet::into_offset`], and the device returns it the first time.
-    ///
-    /// # Panics
-    /// When `offset` is outside of the region; in debug builds also when that buffer is not in use.
-    pub unsafe fn packet_at(&self, offset: usize) -> Packet<A> {
-        let index = offset / self.0.stride;
-        let Some(slot) = self.0.memory.slots.get(index) else {
-            panic!("foreign buffer: offset {offset} is not in pool \"{}\"", self.0.name);
-        };
-        #[cfg(debug_assertions)]
-        assert!(
-            slot.check.holder().is_some(),
-            "double completion: buffer {index} of pool \"{}\" is not in use",
-            self.0.name
-        );
-        // SAFETY: the caller's promise.
-        unsafe { Packet::from_slot(NonNull::from(slot)) }
     }
 
     /// Failed attempts at the lock-free words of this pool.

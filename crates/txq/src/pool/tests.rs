@@ -1,5 +1,5 @@
 use super::*;
-use crate::packet::PacketList;
+use crate::packet::{Packet, PacketList};
 
 mod counting;
 mod modes;
@@ -107,10 +107,41 @@ fn the_region_gives_a_packet_back_by_its_offset() {
     let mut cache = pool.cache("s", 0);
     let (_a, mut b) = (cache.alloc(8).unwrap(), cache.alloc(8).unwrap());
     b.data_mut().copy_from_slice(b"contents");
-    let at = b.into_offset(pool.region().0);
+    let at = b.into_offset(&pool);
     // SAFETY: the offset came from `into_offset` and is given back once.
     let b = unsafe { pool.packet_at(at) };
     assert_eq!(b.data(), b"contents");
+}
+
+/// A buffer that is used up to its end, as 1984 bytes behind 128 use one of 2112: the end is still that buffer's.
+#[test]
+fn an_empty_packet_at_the_end_of_its_buffer_comes_back_as_itself() {
+    let config =
+        PoolConfig { room: 1984, headroom: 128, buffers: 2, backing: Backing::Heap, ..PoolConfig::default() };
+    let pool = Pool::<Native>::new(&config).unwrap();
+    assert_eq!(pool.region().1, 1984 + 128);
+    let mut cache = pool.cache("s", 0);
+    let (mut a, mut b) = (cache.alloc(1984).unwrap(), cache.alloc(1984).unwrap());
+    a.data_mut().fill(1);
+    b.data_mut().fill(2);
+    for (packet, content) in [(a, 1), (b, 2)] {
+        let mut packet = packet;
+        packet.pull(1984).unwrap();
+        let at = packet.into_offset(&pool);
+        // SAFETY: the offset came from `into_offset` and is given back once.
+        let mut back = unsafe { pool.packet_at(at) };
+        assert_eq!(back.headroom(), 2112);
+        assert!(back.push(1984).unwrap().iter().all(|&byte| byte == content), "the neighbour's buffer");
+    }
+}
+
+#[test]
+#[should_panic(expected = "foreign packet: it is not of pool \"p\"")]
+fn a_packet_of_another_pool_has_no_offset() {
+    let (other, pool) = (pool(1), pool(1));
+    let packet = other.cache("s", 0).alloc(1).unwrap();
+    assert!(other.owns(&packet) && !pool.owns(&packet));
+    packet.into_offset(&pool);
 }
 
 /// In a process of its own, which may have 1 GB of addresses: less than the descriptors take.
@@ -196,7 +227,7 @@ mod debug {
     #[should_panic(expected = "double completion: buffer 0 of pool \"p\" is not in use")]
     fn a_completion_reported_twice_is_found() {
         let pool = pool(1);
-        let at = pool.cache("s", 0).alloc(1).unwrap().into_offset(pool.region().0);
+        let at = pool.cache("s", 0).alloc(1).unwrap().into_offset(&pool);
         // SAFETY: given back once here, which is right, and once below, which is what the check is for.
         drop(unsafe { pool.packet_at(at) });
         // SAFETY: never made: the check panics first.

@@ -1,0 +1,60 @@
+//! Packets that a device knows by an offset into the pool's region, as AF_XDP does.
+
+use std::ptr::{self, NonNull};
+
+use crate::arch::Arch;
+use crate::packet::Packet;
+use crate::pool::Pool;
+
+impl<A: Arch> Packet<A> {
+    /// Hands the packet to a device that will report it by address: the offset of its first byte in the region of its
+    /// pool. [`Pool::packet_at`] takes it back; until then nobody frees the buffer.
+    ///
+    /// The offset is always within the packet's own buffer. For an empty packet that begins at the buffer's end, which is
+    /// where the next buffer begins, it is that of the buffer's last byte.
+    ///
+    /// # Panics
+    /// The packet is not of this pool ([`Pool::owns`]).
+    pub fn into_offset(self, pool: &Pool<A>) -> usize {
+        let name = &pool.0.name;
+        assert!(
+            pool.owns(&self),
+            "foreign packet: it is not of pool \"{name}\": copy it to a packet of that pool"
+        );
+        let (base, stride) = pool.region();
+        let at = self.body(|b| b.data.addr() + usize::from(b.off).min(stride - 1));
+        let _ = self.into_slot();
+        at - base.addr().get()
+    }
+}
+
+impl<A: Arch> Pool<A> {
+    /// Returns whether the packet's buffer is one of this pool's.
+    pub fn owns(&self, packet: &Packet<A>) -> bool {
+        // SAFETY: the home of a packet lives as long as the packet's pool.
+        packet.body(|b| ptr::eq(unsafe { &*(*b.home).store }, &*self.0.memory.store))
+    }
+
+    /// The packet whose buffer holds `offset` of the region: for devices that report completions by address.
+    ///
+    /// # Safety
+    /// The packet was given to the device by [`Packet::into_offset`] with this pool, and the device returns it the first
+    /// time.
+    ///
+    /// # Panics
+    /// When `offset` is outside of the region; in debug builds also when that buffer is not in use.
+    pub unsafe fn packet_at(&self, offset: usize) -> Packet<A> {
+        let index = offset / self.0.stride;
+        let Some(slot) = self.0.memory.slots.get(index) else {
+            panic!("foreign buffer: offset {offset} is not in pool \"{}\"", self.0.name);
+        };
+        #[cfg(debug_assertions)]
+        assert!(
+            slot.check.holder().is_some(),
+            "double completion: buffer {index} of pool \"{}\" is not in use",
+            self.0.name
+        );
+        // SAFETY: the caller's promise.
+        unsafe { Packet::from_slot(NonNull::from(slot)) }
+    }
+}
