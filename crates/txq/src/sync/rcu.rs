@@ -11,10 +11,16 @@
 //!
 //! Ordering: publishing releases the new version, `update` acquires it. Saying `h` releases the reader's last access to
 //! older versions, the writer acquires it before it frees them. `txq-check` breaks each and sees the model fail.
+//!
+//! Freeing: a version is taken off the list with the lock held and dropped after the lock is released. So `T::drop` may
+//! panic, and may use the very [`Rcu`] that its version was in.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::thread;
 
 use crossbeam_utils::CachePadded;
 
@@ -59,24 +65,27 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
     }
 
     /// Replaces the value. Readers see it when they update; versions that none holds any more are freed.
+    ///
+    /// # Panics
+    /// A `T::drop` panics. The value is replaced then, and all those versions are freed.
     pub fn publish(&self, value: T) {
-        self.control.with(|held| {
+        let unread = self.control.with(|held| {
             let control = held.data();
             control.newest += 1;
             let new = Box::into_raw(Box::new(Version { number: control.newest, value }));
             // Release: the new version, to readers. The old one, which may be freed here, was acquired with the lock.
             let old = self.current.swap(new, Release);
             control.old.push(old);
-            control.free_unread();
+            control.take_unread()
         });
+        free(unread);
     }
 
     /// Versions that are kept: the current one, and those that a reader still holds.
     pub fn versions(&self) -> usize {
-        self.control.with(|held| {
-            held.data().free_unread();
-            held.data().old.len() + 1
-        })
+        let (unread, kept) = self.control.with(|held| (held.data().take_unread(), held.data().old.len()));
+        free(unread);
+        kept + 1
     }
 
     /// A new reader, at the current version.
@@ -94,28 +103,38 @@ impl<A: Arch, T: Send + Sync + 'static> Rcu<A, T> {
 }
 
 impl<A: Arch, T> Control<A, T> {
-    fn free_unread(&mut self) {
+    /// Takes the versions that no reader holds off the list. The caller drops them, without the lock.
+    fn take_unread(&mut self) -> Vec<Box<Version<T>>> {
         // Acquire: pairs with the release store in `Reader::update`.
         let least = self.readers.iter().map(|r| r.load(Acquire)).min().unwrap_or(u64::MAX);
-        self.old.retain(|&v| {
-            // SAFETY: versions in `old` are alive until freed here, once, when taken off the list.
-            let unread = unsafe { (*v).number } < least;
-            if unread {
-                // SAFETY: no reader says this number or a smaller one, and it is not current.
-                drop(unsafe { Box::from_raw(v) });
-            }
-            !unread
-        });
+        // Numbers ascend, so the unread versions are the first.
+        // SAFETY: versions in `old` are alive until they are taken off.
+        let unread = self.old.partition_point(|&v| unsafe { (*v).number } < least);
+        // SAFETY: no reader says the version's number or a smaller one, it is not current, and it leaves the list.
+        self.old.drain(..unread).map(|v| unsafe { Box::from_raw(v) }).collect()
+    }
+}
+
+/// Drops all of `versions`, and then goes on with the first panic of a `T::drop`, unless the thread panics already.
+fn free<T>(versions: Vec<Box<Version<T>>>) {
+    let mut first: Option<Box<dyn Any + Send>> = None;
+    for version in versions {
+        // What a panic leaves half done is the version's own, which nobody sees again.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(version))) {
+            first.get_or_insert(panic);
+        }
+    }
+    if let Some(panic) = first.filter(|_| !thread::panicking()) {
+        resume_unwind(panic);
     }
 }
 
 impl<A: Arch, T: 'static> Drop for Rcu<A, T> {
     fn drop(&mut self) {
         let current = self.current.load(Relaxed);
-        for &v in self.control.get_mut().old.iter().chain(&[current]) {
-            // SAFETY: readers hold an `Arc` of this, so there is none left, and each version is on one of the two.
-            drop(unsafe { Box::from_raw(v) });
-        }
+        let old = self.control.get_mut().old.drain(..);
+        // SAFETY: readers hold an `Arc` of this, so there is none left, and each version is on one of the two.
+        free(old.chain([current]).map(|v| unsafe { Box::from_raw(v) }).collect());
     }
 }
 
@@ -157,72 +176,14 @@ impl<A: Arch, T: Send + Sync + 'static> Reader<A, T> {
 impl<A: Arch, T: Send + Sync + 'static> Drop for Reader<A, T> {
     fn drop(&mut self) {
         let says = &self.says;
-        self.rcu.control.with(|held| {
+        let unread = self.rcu.control.with(|held| {
             let control = held.data();
             control.readers.retain(|r| !Arc::ptr_eq(r, says));
-            control.free_unread();
+            control.take_unread()
         });
+        free(unread);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
-    use std::thread;
-
-    use super::*;
-    use crate::arch::Native;
-
-    static ALIVE: AtomicUsize = AtomicUsize::new(0);
-
-    /// A value that is whole if both halves are equal.
-    struct Halves(usize, Box<usize>);
-
-    impl Halves {
-        fn new(n: usize) -> Self {
-            ALIVE.fetch_add(1, Relaxed);
-            Self(n, Box::new(n))
-        }
-    }
-
-    impl Drop for Halves {
-        fn drop(&mut self) {
-            ALIVE.fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// Readers move on, hold on, come and go while versions are published: each sees whole ones, and all are freed.
-    #[test]
-    fn readers_see_whole_versions_and_old_ones_are_freed() {
-        let versions = if cfg!(miri) { 30 } else { 20_000 };
-        let rcu = Arc::new(Rcu::<Native, _>::new(Halves::new(0)));
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    let mut reader = rcu.reader();
-                    let mut newest = 0;
-                    while !done.load(Relaxed) {
-                        if reader.is_stale() {
-                            reader.update();
-                        }
-                        let Halves(left, right) = reader.get();
-                        assert_eq!(left, &**right);
-                        assert!(*left >= newest);
-                        newest = *left;
-                        if left % 7 == 0 {
-                            reader = rcu.reader();
-                        }
-                        thread::yield_now();
-                    }
-                });
-            }
-            (1..=versions).for_each(|n| rcu.publish(Halves::new(n)));
-            done.store(true, Relaxed);
-        });
-        assert_eq!(rcu.versions(), 1);
-        assert_eq!(ALIVE.load(Relaxed), 1);
-        drop(rcu);
-        assert_eq!(ALIVE.load(Relaxed), 0);
-    }
-}
+mod tests;
