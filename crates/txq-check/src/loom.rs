@@ -48,7 +48,8 @@ impl<T> CellApi<T> for Cell<T> {
     }
 }
 
-impl Arch for Loom {
+// SAFETY: atomics, fence and cell are loom's, which model std's.
+unsafe impl Arch for Loom {
     type AtomicU32 = AtomicU32;
     type AtomicU64 = AtomicU64;
     type AtomicPtr<T: 'static> = Ptr<T>;

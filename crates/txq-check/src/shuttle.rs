@@ -15,7 +15,8 @@ facade!(shuttle);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shuttle;
 
-impl Arch for Shuttle {
+// SAFETY: atomics and fence are shuttle's, stronger than std's; the cell is std's.
+unsafe impl Arch for Shuttle {
     type AtomicU32 = AtomicU32;
     type AtomicU64 = AtomicU64;
     type AtomicPtr<T: 'static> = Ptr<T>;

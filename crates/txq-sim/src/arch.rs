@@ -183,7 +183,8 @@ fn spend(time: impl FnOnce(&Engine) -> u64) {
     });
 }
 
-impl Arch for Sim {
+// SAFETY: all tasks run on one thread, one after the other, and each operation is done at once on plain memory.
+unsafe impl Arch for Sim {
     type AtomicU32 = AtomicU32;
     type AtomicU64 = AtomicU64;
     type AtomicPtr<T: 'static> = Ptr<T>;

@@ -25,7 +25,19 @@ pub type Nanos = u64;
 pub type CpuId = u32;
 
 /// The machine that the data plane runs on: real, modelled or simulated.
-pub trait Arch: Sized + Send + Sync + 'static {
+///
+/// # Safety
+/// Unsafe code trusts an `Arch` with the exclusion of threads from each other. The implementor guarantees:
+/// - `AtomicU32`, `AtomicU64` and `AtomicPtr` behave as std's of the same name: every value returned is one that was
+///   stored there, a read-modify-write reads the last one, and the ordering passed to a call holds. `wait_until` and its
+///   kind return only a value that they loaded with the ordering passed, and that satisfied the predicate. `AtomicPtr`
+///   keeps a pointer's provenance.
+/// - `fence` is at least [`std::sync::atomic::fence`] of that ordering.
+/// - A `Cell` holds the value that it was made with: `with` and `with_mut` call the closure once, with a valid pointer to
+///   that value, and nothing else accesses it.
+///
+/// Nothing is asked of the other items: a wrong clock, CPU, thread or random number makes no access unsound.
+pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// A 32-bit atomic.
     type AtomicU32: Atomic<u32>;
     /// A 64-bit atomic.

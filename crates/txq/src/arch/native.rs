@@ -16,7 +16,8 @@ thread_local! {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Native;
 
-impl Arch for Native {
+// SAFETY: atomics, fence and cell are std's.
+unsafe impl Arch for Native {
     type AtomicU32 = atomic::AtomicU32;
     type AtomicU64 = atomic::AtomicU64;
     type AtomicPtr<T: 'static> = atomic::AtomicPtr<T>;

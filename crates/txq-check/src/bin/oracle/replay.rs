@@ -28,7 +28,8 @@ thread_local! {
 /// The real machine but for its clock, which only moves when it is told to. A replay is one thread.
 struct Virtual;
 
-impl Arch for Virtual {
+// SAFETY: atomics, fence and cell are those of `Native`.
+unsafe impl Arch for Virtual {
     type AtomicU32 = <Native as Arch>::AtomicU32;
     type AtomicU64 = <Native as Arch>::AtomicU64;
     type AtomicPtr<T: 'static> = <Native as Arch>::AtomicPtr<T>;

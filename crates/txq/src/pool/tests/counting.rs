@@ -97,7 +97,8 @@ integer!(atomic::AtomicU32, u32);
 integer!(atomic::AtomicU64, u64);
 counted!(atomic::AtomicPtr<T>, *mut T, [T], AtomicPtr<T>, {});
 
-impl Arch for Counting {
+// SAFETY: atomics are those of `Native`, counted; fence and cell are its own.
+unsafe impl Arch for Counting {
     type AtomicU32 = Counted<atomic::AtomicU32>;
     type AtomicU64 = Counted<atomic::AtomicU64>;
     type AtomicPtr<T: 'static> = Counted<atomic::AtomicPtr<T>>;
