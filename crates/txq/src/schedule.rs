@@ -6,15 +6,12 @@
 //! worker. The notification is a token, so one given to a worker that is awake ends its next sleep at once, and there is
 //! no moment at which a schedule can be missed.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::arch::{Arch, Atomic, Event, Nanos};
 use crate::sync::bits::Bits;
 use crate::sync::spinlock::SpinLock;
-use crate::sync::words::Words;
-
-/// No time is set.
-const NEVER: Nanos = Nanos::MAX;
+use crate::sync::timers::Timers;
 
 /// One worker's inbox, on lines of its own.
 #[repr(align(128))]
@@ -22,7 +19,7 @@ pub(crate) struct Schedule<A: Arch> {
     run: Bits<A>,
     reap: Bits<A>,
     /// When to run each queue again.
-    timers: Words<A>,
+    timers: Timers<A>,
     pub(crate) event: A::Event,
     /// Called in place of the event where a program's own loop drives the worker.
     hook: SpinLock<A, Option<Box<dyn Fn() + Send + Sync>>>,
@@ -34,7 +31,7 @@ impl<A: Arch> Schedule<A> {
         Self {
             run: Bits::new(roots),
             reap: Bits::new(txqs),
-            timers: Words::new(roots, NEVER),
+            timers: Timers::new(roots),
             event: A::Event::new(),
             hook: SpinLock::new(None),
             hooked: A::AtomicU32::new(0),
@@ -64,15 +61,11 @@ impl<A: Arch> Schedule<A> {
         }
     }
 
-    /// Has the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`).
+    /// Has the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`). The caller
+    /// owns the queue.
     pub(crate) fn run_at(&self, root: usize, at: Nanos) {
-        let timer = self.timers.at(root);
-        let mut set = timer.load(Relaxed);
-        while at < set {
-            match timer.compare_exchange_weak(set, at, Release, Relaxed) {
-                Ok(_) => return self.notify(),
-                Err(now) => set = now,
-            }
+        if self.timers.set(root, at) {
+            self.notify();
         }
     }
 
@@ -99,24 +92,13 @@ impl<A: Arch> Schedule<A> {
         self.reap.take(f);
     }
 
-    /// The earliest time that is set.
+    /// Returns the earliest time that is set.
     pub(crate) fn earliest(&self) -> Option<Nanos> {
-        self.timers.iter().map(|t| t.load(Acquire)).min().filter(|&t| t != NEVER)
+        self.timers.earliest()
     }
 
     /// Takes the queues whose time has come.
-    pub(crate) fn take_due(&self, now: impl FnOnce() -> Nanos, mut f: impl FnMut(usize)) {
-        let Some(earliest) = self.earliest() else { return };
-        let now = now();
-        if earliest > now {
-            return;
-        }
-        for (root, timer) in self.timers.iter().enumerate() {
-            let at = timer.load(Acquire);
-            // One that was set to an earlier time just now stays, and is the earliest when the worker looks.
-            if at <= now && timer.compare_exchange(at, NEVER, AcqRel, Relaxed).is_ok() {
-                f(root);
-            }
-        }
+    pub(crate) fn take_due(&self, now: impl FnOnce() -> Nanos, f: impl FnMut(usize)) {
+        self.timers.take_due(now, f);
     }
 }

@@ -2,5 +2,6 @@
 
 mod device;
 mod graft;
+mod timers;
 mod txqueue;
 mod xmit;

@@ -7,4 +7,5 @@ pub mod llist;
 pub mod rcu;
 pub mod spinlock;
 pub mod spsc;
+pub mod timers;
 pub(crate) mod words;

@@ -1,0 +1,173 @@
+//! A qdisc that holds packets back, and a worker that sleeps until their time: they leave, though nobody sends any more.
+//!
+//! Guards `Schedule::run_at` (`txq/src/schedule.rs`), what an owner says when the qdisc gives nothing (`run/core.rs`) and the
+//! worker's turn (`worker.rs`). Seen when they were broken: when a time is set and nobody is notified, or not set, or not
+//! taken, a deadlock, for the worker sleeps for ever. A model's clock stands still: a time is due at once or never.
+
+use super::device::{Device, Record, assert_conserved, assert_order, packets};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use txq::arch::{Atomic, Event, Nanos};
+use txq::drop::DropReason;
+use txq::enqueue;
+use txq::packet::{Packet, PacketList};
+use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::stats::QdiscStats;
+use txq_check::{Loom, Model, Shuttle};
+
+/// Holds packets until an urgent one is among them, and for the one who asks first even then: its time is now, and somebody
+/// must ask again. Without an urgent one the time is later, which is never.
+struct Held<A: Model> {
+    queue: PacketList<A>,
+    urgent: bool,
+    asked: bool,
+    stats: QdiscStats,
+}
+
+/// A time that has come, and one that does not come in a model.
+const NOW: Nanos = 0;
+const LATER: Nanos = Nanos::MAX / 2;
+
+impl<A: Model> Held<A> {
+    fn new() -> Self {
+        Self { queue: PacketList::new(), urgent: false, asked: false, stats: QdiscStats::default() }
+    }
+}
+
+impl<A: Model> Qdisc<A> for Held<A> {
+    fn kind(&self) -> &'static str {
+        "held"
+    }
+
+    /// Each sender's packets with an odd number are urgent.
+    fn enqueue(&mut self, packet: Packet<A>, _: &mut Cx<'_, A>) -> Verdict {
+        if packet.cookie() & 1 == 1 {
+            (self.urgent, self.asked) = (true, false);
+        }
+        self.stats.backlog += packet.len() as u64;
+        self.queue.push_back(packet);
+        Verdict::Success
+    }
+
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
+        if self.urgent && !std::mem::replace(&mut self.asked, true) {
+            return;
+        }
+        if self.urgent {
+            self.queue.move_front(budget.packets, out);
+            self.urgent = !self.queue.is_empty();
+            self.stats.backlog -= out.bytes();
+            self.stats.bytes += out.bytes();
+            self.stats.packets += out.len() as u64;
+        }
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, A>) {
+        std::iter::from_fn(|| self.queue.pop_front())
+            .for_each(|packet| cx.drop(packet, DropReason::QueuePurge));
+        self.stats.backlog = 0;
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        QdiscStats { qlen: self.queue.len() as u64, ..self.stats }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        Some(if self.urgent { NOW } else { LATER })
+    }
+}
+
+/// Who does the worker's work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loop {
+    /// `Worker::run`.
+    Worker,
+    /// A program's own loop, by `Worker::poll` and a waker.
+    Program,
+}
+
+/// Senders send pairs of a packet that is for later and one that is urgent, which re-arms the timer while the worker goes to
+/// sleep for the first.
+fn rearm<A: Model>(discipline: &str, senders: u64, each: u64, by: Loop) {
+    let record = Record::<A>::new(1);
+    let device = Device { record: record.clone(), ring: None, inline: true };
+    let mut dev =
+        device.builder().custom_qdisc(Held::new()).discipline(discipline).build().expect("a device");
+    let mut worker = dev.worker(0);
+    // Of the program's own loop: its sleep, and whether it ends.
+    let own = Arc::new(A::Event::new());
+    let end = Arc::new(A::AtomicU32::new(0));
+    if by == Loop::Program {
+        let waker = own.clone();
+        worker.set_waker(move || waker.notify());
+    }
+    let worker = {
+        let (own, end) = (own.clone(), end.clone());
+        A::spawn(1, move || {
+            if by == Loop::Worker {
+                return worker.run();
+            }
+            while end.load(Acquire) == 0 {
+                let next = worker.poll();
+                own.wait(next);
+            }
+        })
+    };
+    let threads: Vec<_> = (0..senders)
+        .map(|who| {
+            let mut sender = dev.sender_on("s", 0);
+            let mut packets = packets(&mut sender, who, each);
+            A::spawn(who as u32 + 2, move || {
+                while let Some(packet) = packets.pop_front() {
+                    let _ = sender.xmit(packet);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|join| join());
+    assert!(dev.drain(1));
+    dev.shutdown().expect("the device finishes");
+    end.store(1, Release);
+    own.notify();
+    worker();
+    assert_conserved(&dev);
+    assert_order(&record.sent(), senders, each, false);
+}
+
+/// A module of tests for each discipline, so that each can be run alone.
+macro_rules! disciplines {
+    ($($discipline:ident)*) => {
+        $(mod $discipline {
+            use super::*;
+
+            const NAME: &str = stringify!($discipline);
+
+            #[test]
+            fn rearm_under_loom() {
+                Loom::check_to(if txq_check::deep() { 2 } else { 1 }, || rearm::<Loom>(NAME, 1, 2, Loop::Worker));
+            }
+
+            #[test]
+            fn rearm_under_shuttle() {
+                Shuttle::check(|| rearm::<Shuttle>(NAME, 1, 4, Loop::Worker));
+                Shuttle::check(|| rearm::<Shuttle>(NAME, 3, 4, Loop::Worker));
+            }
+
+            #[test]
+            fn rearm_in_a_programs_loop_under_shuttle() {
+                Shuttle::check(|| rearm::<Shuttle>(NAME, 2, 4, Loop::Program));
+            }
+        })*
+
+        #[test]
+        fn every_discipline_is_modelled() {
+            assert_eq!(enqueue::names(), [$(stringify!($discipline)),*]);
+        }
+    };
+}
+
+disciplines!(combine llist lockless busylock spinlock);
