@@ -15,6 +15,7 @@ mod show;
 
 use std::collections::BTreeMap;
 
+use super::handles::Handles;
 use super::header::{file_exists, invalid};
 use super::{Deleted, Mode};
 use crate::tc::{Handle, Options, ParseError, Style};
@@ -71,12 +72,14 @@ pub(crate) struct Rule {
 /// A pref of this kind.
 pub(super) struct Flower {
     rules: BTreeMap<u32, Rule>,
+    /// The handles of all rules.
+    handles: Handles,
     groups: Vec<Group>,
 }
 
 impl Flower {
     pub(super) fn new() -> Self {
-        Self { rules: BTreeMap::new(), groups: Vec::new() }
+        Self { rules: BTreeMap::new(), handles: Handles::default(), groups: Vec::new() }
     }
 
     #[inline]
@@ -101,17 +104,21 @@ impl Flower {
             return Err(file_exists("another rule of this pref matches the same packets"));
         }
         let handle = match rule.handle {
-            0 => self.free_handle(),
+            0 => self.handles.lowest_free(1).ok_or_else(|| invalid("all handles are in use"))?,
             handle => handle,
         };
-        let rule = Rule { handle, ..rule };
-        let at = group.unwrap_or_else(|| {
-            self.groups.push(Group::new(&rule.what));
-            self.groups.len() - 1
-        });
-        self.groups[at].remove(handle);
-        self.groups[at].insert(&rule.what, handle, rule.classid.unwrap_or(Handle::UNSPEC));
-        self.rules.insert(handle, rule);
+        let class = rule.classid.unwrap_or(Handle::UNSPEC);
+        match (group, old) {
+            (Some(at), Some(old)) => self.groups[at].change(&old.what, &rule.what, class),
+            (Some(at), None) => self.groups[at].insert(&rule.what, handle, class),
+            (None, _) => {
+                let mut group = Group::new(&rule.what);
+                group.insert(&rule.what, handle, class);
+                self.groups.push(group);
+            }
+        }
+        self.handles.insert(handle);
+        self.rules.insert(handle, Rule { handle, ..rule });
         Ok(())
     }
 
@@ -120,8 +127,9 @@ impl Flower {
             return Deleted::Table;
         }
         let Some(old) = self.rules.remove(&rule.handle) else { return Deleted::NotThere };
+        self.handles.remove(old.handle);
         if let Some(at) = self.groups.iter().position(|group| group.is_of(&old.what)) {
-            self.groups[at].remove(old.handle);
+            self.groups[at].remove(&old.what);
             if self.groups[at].is_empty() {
                 self.groups.remove(at);
             }
@@ -131,19 +139,6 @@ impl Flower {
 
     pub(super) fn rules(&self, style: Style) -> Vec<Options> {
         self.rules.values().map(|rule| show::rule(rule, style)).collect()
-    }
-
-    /// The lowest.
-    fn free_handle(&self) -> u32 {
-        match self.rules.last_key_value() {
-            // Without gaps, which is the usual, nobody looks for one.
-            Some((&last, _)) if last as usize != self.rules.len() => (1..)
-                .zip(self.rules.keys())
-                .find(|(free, used)| free != *used)
-                .map_or(last + 1, |(free, _)| free),
-            Some((&last, _)) => last + 1,
-            None => 1,
-        }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod closure;
 pub mod flower;
 mod frame;
 pub mod fw;
+mod handles;
 mod header;
 pub mod matchall;
 mod proto;

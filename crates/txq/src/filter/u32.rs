@@ -10,6 +10,7 @@ mod sample;
 
 use std::collections::BTreeMap;
 
+use super::handles::Handles;
 use super::header::{classid, unknown_word};
 use super::{Deleted, Mode};
 use crate::tc::{Handle, Options, ParseError, Style, Words, radix_number};
@@ -112,11 +113,13 @@ pub(super) struct U32 {
     table: u16,
     /// By their nodes, which is the order in which they are compared.
     rules: BTreeMap<u32, Entry>,
+    /// The nodes of all rules.
+    nodes: Handles,
 }
 
 impl U32 {
     pub(super) fn new(table: u16) -> Self {
-        Self { table, rules: BTreeMap::new() }
+        Self { table, rules: BTreeMap::new(), nodes: Handles::default() }
     }
 
     /// The number of its hash table, from 0.
@@ -178,13 +181,14 @@ impl U32 {
             node => node,
         };
         let class = rule.classid.filter(|&class| class != Handle::UNSPEC);
+        self.nodes.insert(node);
         self.rules.insert(node, Entry { keys, class, skip_hw: rule.skip_hw });
         Ok(())
     }
 
     fn free_node(&self) -> Option<u32> {
-        let mut free = (FIRST_NODE..=LAST_NODE).chain(1..FIRST_NODE);
-        free.find(|node| !self.rules.contains_key(node))
+        let within = |first, last| self.nodes.lowest_free(first).filter(|&node| node <= last);
+        within(FIRST_NODE, LAST_NODE).or_else(|| within(1, FIRST_NODE - 1))
     }
 
     pub(super) fn delete(&mut self, rule: &Rule) -> Deleted {
@@ -192,7 +196,10 @@ impl U32 {
         let own = id.bucket == 0 && id.table == self.printed_table();
         match own.then(|| self.rules.remove(&id.node)).flatten() {
             None => Deleted::NotThere,
-            Some(_) => Deleted::Done { last: self.rules.is_empty() },
+            Some(_) => {
+                self.nodes.remove(id.node);
+                Deleted::Done { last: self.rules.is_empty() }
+            }
         }
     }
 

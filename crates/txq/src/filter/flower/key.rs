@@ -93,10 +93,6 @@ impl Key {
         u64::from_ne_bytes(word)
     }
 
-    pub(super) fn set_word(&mut self, index: usize, word: u64) {
-        self.bytes[index * 8..][..8].copy_from_slice(&word.to_ne_bytes());
-    }
-
     /// The fields of a frame. One whose header is cut is 0.
     pub(crate) fn of(data: &[u8]) -> Self {
         let mut key = Self::ZERO;

@@ -1,10 +1,10 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
 use super::{Flower, Key, Rule, parse};
 use crate::filter::tests::{Bench, any_frame, ethernet, ipv4, ports, udp};
-use crate::filter::{Mode, filters_json};
+use crate::filter::{Deleted, Mode, filters_json};
 use crate::tc::{Handle, Style, Words};
 
 fn arp() -> Vec<u8> {
@@ -232,6 +232,11 @@ struct Linear {
 
 impl Linear {
     fn add(&mut self, rule: Rule) {
+        if let Some(old) = self.rules.iter_mut().find(|old| old.handle == rule.handle) {
+            // Keeps its place.
+            *old = rule;
+            return;
+        }
         if !self.masks.iter().any(|known| known.what.same_masks(&rule.what)) {
             self.masks.push(rule.clone());
         }
@@ -282,15 +287,15 @@ proptest! {
     /// The tables say what looking at each rule would, also after rules have gone and others come.
     #[test]
     fn tables_say_what_a_linear_search_does(
-        script in prop::collection::vec((any_text(), prop::bool::weighted(0.7), 1u32..30), 1..60),
+        script in prop::collection::vec((any_text(), 0..10, 1u32..30), 1..60),
         frames in prop::collection::vec(any_frame(), 1..30),
     ) {
         let (mut flower, mut linear) = (Flower::new(), Linear::default());
-        for (text, add, handle) in script {
-            let class = Handle::new(1, handle as u16);
-            if add {
-                let new = Rule { classid: Some(class), ..rule(handle, &text) };
-                if flower.set(new.clone(), Mode::Add).is_ok() {
+        for ((text, what, handle), class) in script.into_iter().zip(1..) {
+            if what < 7 {
+                let new = Rule { classid: Some(Handle::new(1, class)), ..rule(handle, &text) };
+                let mode = if what < 4 { Mode::Add } else { Mode::Replace };
+                if flower.set(new.clone(), mode).is_ok() {
                     linear.add(new);
                 }
             } else {
@@ -303,6 +308,55 @@ proptest! {
             }
         }
     }
+}
+
+/// The time that the calling thread has had a CPU for.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Each costs constant time, whatever the number of rules; anything that looked at each rule would take hundreds of times as long.
+#[test]
+fn replacing_and_deleting_cost_no_more_than_adding() {
+    const RULES: u32 = 20_000;
+    let address =
+        |n: u32, of: &str| format!("{of}_ip 10.{}.{}.{} ip_proto udp", n >> 16, n >> 8 & 255, n & 255);
+    let plain = |n: u32| format!("{} dst_port 53", address(n, "src"));
+    let changed = |n: u32| format!("{} dst_port 54", address(n, "src"));
+    let range = |n: u32| format!("ip_proto udp src_port {}-{}", 1 + n / 200, 1000 + n % 200);
+    let moved = |n: u32| format!("ip_proto udp src_port {}-{}", 1 + n / 200, 2000 + n % 200);
+    let cases: [[&dyn Fn(u32) -> String; 2]; 2] = [[&plain, &changed], [&range, &moved]];
+    let mut spent = Vec::new();
+    for [first, then] in cases {
+        let rules = |text: &dyn Fn(u32) -> String| -> Vec<Rule> {
+            (1..=RULES).map(|n| Rule { classid: Some(Handle::new(1, 1)), ..rule(n, &text(n)) }).collect()
+        };
+        let (first, then, all) = (rules(first), rules(then), rules(&plain));
+        let mut flower = Flower::new();
+        let mut step = |what: &mut dyn FnMut(&mut Flower, Rule), rules: Vec<Rule>| {
+            let start = cpu_time();
+            rules.into_iter().for_each(|rule| what(&mut flower, rule));
+            spent.push(cpu_time() - start);
+        };
+        step(&mut |flower, rule| flower.set(rule, Mode::Add).unwrap(), first);
+        step(&mut |flower, rule| flower.set(rule, Mode::Replace).unwrap(), then);
+        // From the front, and then handles are chosen again where others have gone.
+        let (even, odd): (Vec<_>, Vec<_>) = all.into_iter().partition(|rule| rule.handle % 2 == 0);
+        step(
+            &mut |flower, rule| assert_eq!(flower.delete(&rule), Deleted::Done { last: false }),
+            even.clone(),
+        );
+        let chosen = even.into_iter().map(|rule| Rule { handle: 0, ..rule }).collect();
+        step(&mut |flower, rule| flower.set(rule, Mode::Add).unwrap(), chosen);
+        step(&mut |flower, rule| assert_ne!(flower.delete(&rule), Deleted::NotThere), odd);
+        assert_eq!(flower.rules.len(), RULES as usize / 2);
+    }
+    let most = spent[0] * 10 + Duration::from_millis(20);
+    assert!(
+        spent.iter().all(|&time| time < most),
+        "adding, replacing, deleting, adding, deleting: {spent:?}"
+    );
 }
 
 /// Not a test of anything but speed: `cargo test --release -- --ignored --nocapture cost_of_a_lookup`.

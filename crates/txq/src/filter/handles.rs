@@ -1,0 +1,84 @@
+//! Handles in use, so that the lowest free one is found without a look at each.
+//!
+//! The numbers in use are kept as runs without a gap: a table that nobody has deleted from is one run, and each deletion adds
+//! one at most. Every operation costs a logarithm of the number of runs (the kernel's `idr`).
+
+use std::collections::BTreeMap;
+
+/// A set of numbers.
+#[derive(Debug, Default)]
+pub(super) struct Handles {
+    /// The last number of each run, by its first. Between two runs at least one number is free.
+    runs: BTreeMap<u32, u32>,
+}
+
+impl Handles {
+    /// The run that holds `handle`, or the last one before it.
+    fn run_at(&self, handle: u32) -> Option<(u32, u32)> {
+        self.runs.range(..=handle).next_back().map(|(&first, &last)| (first, last))
+    }
+
+    /// Adds a number. One that is in use already changes nothing.
+    pub(super) fn insert(&mut self, handle: u32) {
+        let before = self.run_at(handle);
+        if before.is_some_and(|(_, last)| last >= handle) {
+            return;
+        }
+        let after = handle.checked_add(1).and_then(|next| self.runs.remove(&next));
+        let first = before.filter(|&(_, last)| last + 1 == handle).map_or(handle, |(first, _)| first);
+        self.runs.insert(first, after.unwrap_or(handle));
+    }
+
+    /// Takes a number away. One that is free already changes nothing.
+    pub(super) fn remove(&mut self, handle: u32) {
+        let Some((first, last)) = self.run_at(handle).filter(|&(_, last)| last >= handle) else { return };
+        self.runs.remove(&first);
+        if first < handle {
+            self.runs.insert(first, handle - 1);
+        }
+        if handle < last {
+            self.runs.insert(handle + 1, last);
+        }
+    }
+
+    /// Returns the lowest free number that is not below `from`, or none if all up to `u32::MAX` are in use.
+    pub(super) fn lowest_free(&self, from: u32) -> Option<u32> {
+        match self.run_at(from) {
+            Some((_, last)) if last >= from => last.checked_add(1),
+            _ => Some(from),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_lowest_free_number_is_that_of_a_set(
+            script in prop::collection::vec((any::<bool>(), prop_oneof![0u32..12, u32::MAX - 4..=u32::MAX]), 1..80),
+        ) {
+            let (mut handles, mut model) = (Handles::default(), BTreeSet::new());
+            for (add, handle) in script {
+                if add {
+                    handles.insert(handle);
+                    model.insert(handle);
+                } else {
+                    handles.remove(handle);
+                    model.remove(&handle);
+                }
+                for from in (0..14).chain(u32::MAX - 5..=u32::MAX) {
+                    let free = (from..=u32::MAX).find(|handle| !model.contains(handle));
+                    prop_assert_eq!(handles.lowest_free(from), free, "from {}", from);
+                }
+                let runs: Vec<_> = handles.runs.iter().collect();
+                prop_assert!(runs.windows(2).all(|pair| *pair[0].1 + 1 < *pair[1].0), "runs do not touch: {:?}", runs);
+            }
+        }
+    }
+}
