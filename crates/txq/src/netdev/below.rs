@@ -8,6 +8,10 @@ use crate::qdisc::copying::Others;
 use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, ParseError, QdiscInfo, Style, Words};
 
+/// Qdiscs from the root of a device down to the deepest that somebody named, so that a walk through the tree has a bounded
+/// stack. The depth that the kernel looks for loops to (`check_loop`).
+const LEVELS: usize = 8;
+
 /// A class that has a qdisc for a leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Class {
@@ -62,13 +66,13 @@ impl<A: Arch> Shared<A> {
     ) -> Result<(Class, Handle, &'static str), ParseError> {
         let found = self.with_qdisc(tree, major, cx, |qdisc, _| {
             let classes = qdisc.classes().ok_or(())?;
-            let mut minors = classes.minors();
-            minors.retain(|&minor| classes.find(minor).is_some());
-            let leaf = classes.find(minor).map(|minor| {
-                let leaf = classes.leaf(minor).map(|(leaf, _)| (leaf.handle(), leaf.qdisc().kind()));
-                (minor, leaf)
-            });
-            Ok((leaf, minors))
+            let Some(minor) = classes.find(minor) else {
+                let mut minors = classes.minors();
+                minors.retain(|&minor| classes.find(minor).is_some());
+                return Ok(Err(minors));
+            };
+            let leaf = classes.leaf(minor).map(|(leaf, _)| (leaf.handle(), leaf.qdisc().kind()));
+            Ok(Ok((minor, leaf)))
         });
         match found {
             None => {
@@ -79,7 +83,7 @@ impl<A: Arch> Shared<A> {
                 let error = ParseError::new("Error: Parent qdisc is not classful.");
                 Err(error.with_remedy(format!("qdisc {major} has no classes")))
             }
-            Some((_, Ok((None, minors)))) => {
+            Some((_, Ok(Err(minors)))) => {
                 let names: Vec<_> = minors.iter().map(|minor| format!("{major}{minor:x}")).collect();
                 let error = ParseError::new("Error: Specified class not found.");
                 Err(error.with_remedy(match names.is_empty() {
@@ -87,13 +91,13 @@ impl<A: Arch> Shared<A> {
                     false => format!("there are {}", names.join(", ")),
                 }))
             }
-            Some((_, Ok((Some((minor, None)), _)))) => {
+            Some((_, Ok(Ok((minor, None))))) => {
                 let error = ParseError::new("RTNETLINK answers: Invalid argument");
                 let class = Handle::new(major.major(), minor);
                 Err(error
                     .with_remedy(format!("class {class} has classes below it: give them qdiscs instead")))
             }
-            Some((_, Ok((Some((minor, Some((handle, kind)))), _)))) => {
+            Some((_, Ok(Ok((minor, Some((handle, kind))))))) => {
                 Ok((Class { parent: major, minor }, handle, kind))
             }
         }
@@ -119,6 +123,26 @@ impl<A: Arch> Shared<A> {
         if let Some((root, ())) = done {
             self.hand_over(root);
         }
+    }
+
+    /// Checks that a qdisc in the place of a class's leaf has at most [`LEVELS`] - 1 above it.
+    pub(super) fn admit_below(&self, tree: &Tree, class: Class) -> Result<(), ParseError> {
+        let mut above = None;
+        for (root, own) in self.owned(tree) {
+            root.with_core(self, |core| {
+                let levels = core.qdisc.as_mut().and_then(|q| child::levels(&mut **q, own, class.parent));
+                above = above.or(levels);
+            });
+        }
+        // mq is one more.
+        let above = above.unwrap_or(0) + usize::from(tree.children.is_some());
+        if above < LEVELS {
+            return Ok(());
+        }
+        let error = ParseError::new("RTNETLINK answers: Too many levels of symbolic links");
+        let class = Handle::new(class.parent.major(), class.minor);
+        Err(error
+            .with_remedy(format!("class {class} has {above} qdiscs above it, and a tree at most {LEVELS}")))
     }
 
     /// The qdiscs of a class's tree that could copy packets, but for the class's own leaf.

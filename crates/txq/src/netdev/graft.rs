@@ -235,6 +235,7 @@ impl<A: Arch> NetDev<A> {
                 self.graft_child(tree, txq, qdisc, handle, cx);
             }
             Place::Class(class) => {
+                self.shared.admit_below(tree, class)?;
                 let qdisc = child(built)?;
                 if let Some(copies) = qdisc.copies() {
                     self.shared.others(tree, class, cx).allow(copies)?;

@@ -238,12 +238,33 @@ pub(crate) fn find<A: Arch, R>(
     classes.minors().into_iter().find_map(|minor| {
         let (child, total) = classes.leaf(minor)?;
         let below = child.handle;
+        if below == Handle::UNSPEC {
+            // Below what nobody named, nobody has named anything.
+            return None;
+        }
         let found = find(child.qdisc_mut(), below, handle, f);
         child.settle(total);
         if found.is_some() {
             classes.leaf_changed(minor);
         }
         found
+    })
+}
+
+/// Returns how many qdiscs there are from `qdisc`, whose own handle is `own`, down to the one with a handle; none where no
+/// qdisc has it.
+pub(crate) fn levels<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, handle: Handle) -> Option<usize> {
+    if own == handle {
+        return Some(1);
+    }
+    let classes = qdisc.classes()?;
+    classes.minors().into_iter().find_map(|minor| {
+        let (child, _) = classes.leaf(minor)?;
+        let below = child.handle;
+        if below == Handle::UNSPEC {
+            return None;
+        }
+        levels(child.qdisc_mut(), below, handle).map(|levels| levels + 1)
     })
 }
 

@@ -1,0 +1,111 @@
+//! How deep a tree of qdiscs may be.
+
+#[allow(dead_code, reason = "not every test needs all of the device")]
+mod device;
+#[allow(dead_code, reason = "not every test needs all of the namespace")]
+mod netns;
+
+use device::{Wires, assert_conserved, pool};
+use netns::{DEV, Netns};
+use txq::NetDev;
+use txq::qdisc::Verdict;
+use txq::tc::Style;
+
+/// Qdiscs from the root to the deepest.
+const LEVELS: usize = 8;
+const TOO_DEEP: &str = "RTNETLINK answers: Too many levels of symbolic links";
+
+fn device(txqs: usize) -> NetDev {
+    NetDev::builder(Wires::new(txqs, None)).qdisc("noqueue").pool_config(pool()).build().unwrap()
+}
+
+/// The command that attaches the qdisc of a level, counted from 1, below that of the level before.
+fn nested(level: usize, kind: &str) -> String {
+    match level {
+        1 => format!("root handle 1: {kind}"),
+        _ => format!("parent {:x}:1 handle {level:x}: {kind}", level - 1),
+    }
+}
+
+/// Attaches qdiscs one below another, far more than a stack has room for, and returns how many were taken.
+fn nest(dev: &NetDev, kind: &str, levels: usize) -> usize {
+    let mut taken = 0;
+    for level in 1..=levels {
+        match dev.add_qdisc(&nested(level, kind)) {
+            Ok(()) => taken += 1,
+            Err(error) if level == taken + 1 => {
+                assert_eq!(error.message(), TOO_DEEP);
+                assert!(error.to_string().contains("and a tree at most 8"), "{error}");
+            }
+            // There is no qdisc to attach this one to.
+            Err(error) => assert_eq!(error.message(), "Error: Failed to find specified qdisc."),
+        }
+    }
+    taken
+}
+
+#[test]
+fn a_ninth_level_is_refused() {
+    for kind in ["tbf rate 1gbit burst 100k latency 10ms", "prio", "netem"] {
+        let dev = device(1);
+        assert_eq!(nest(&dev, kind, 5000), LEVELS, "{kind}");
+        // Below the deepest nothing is attached, and in its place anything.
+        let deepest = dev.add_qdisc("parent 8:1 pfifo").unwrap_err();
+        assert_eq!(deepest.message(), TOO_DEEP);
+        dev.replace_qdisc("parent 7:1 handle 9: pfifo limit 10").unwrap();
+        assert_eq!(dev.qdiscs(Style::default()).len(), LEVELS);
+        // The whole depth is walked by packets and by everything that asks for it.
+        let mut sender = dev.sender("s");
+        let packet = sender.packet(&[0; 60]).unwrap();
+        assert_eq!(sender.xmit(packet), Verdict::Success);
+        assert!(!dev.classes_info(Style::default()).is_empty());
+        dev.delete_qdisc("root").unwrap();
+        drop(sender);
+        assert_conserved(&dev);
+    }
+}
+
+/// mq is a level, and htb's classes are not; those have a bound of their own.
+#[test]
+fn mq_counts_and_classes_do_not() {
+    let dev = device(2);
+    dev.add_qdisc("root handle 1: mq").unwrap();
+    for level in 2..=LEVELS {
+        dev.add_qdisc(&nested(level, "prio")).unwrap();
+    }
+    assert_eq!(dev.add_qdisc(&nested(LEVELS + 1, "prio")).unwrap_err().message(), TOO_DEEP);
+    // The other txq has a tree of its own.
+    dev.add_qdisc("parent 1:2 handle 22: prio").unwrap();
+    dev.add_qdisc("parent 22:1 handle 23: prio").unwrap();
+    let dev = device(1);
+    for level in 1..=LEVELS {
+        dev.add_qdisc(&nested(level, "htb")).unwrap();
+        let major = format!("{level:x}:");
+        for class in 1..=3 {
+            let parent = if class == 1 { String::new() } else { format!("{:x}", class + 9) };
+            // The deepest class is that which the next qdisc is below.
+            let minor = if class == 3 { 1 } else { class + 10 };
+            dev.add_class(&format!("parent {major}{parent} classid {major}{minor:x} htb rate 1gbit"))
+                .unwrap();
+        }
+    }
+    let error = dev.add_qdisc(&nested(LEVELS + 1, "htb")).unwrap_err();
+    assert_eq!(error.message(), TOO_DEEP);
+}
+
+/// The running kernel answers the same up to the bound. Beyond it Linux takes the qdisc (docs/fidelity.md); once it refuses, this
+/// test says with which words.
+#[test]
+fn up_to_the_bound_the_kernel_answers_the_same() {
+    let Some(netns) = Netns::new("nesting") else { return };
+    let dev = device(1);
+    for level in 1..=LEVELS + 1 {
+        let command = nested(level, "tbf rate 1mbit burst 10k latency 10ms");
+        let ours = dev.add_qdisc(&command);
+        let words: Vec<_> = command.split(' ').collect();
+        let output = netns.run("tc", &[&["qdisc", "add", "dev", DEV], &words[..]].concat());
+        let theirs = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((theirs.as_str(), output.status.code()), ("", Some(0)), "level {level}");
+        assert_eq!(ours.is_ok(), level <= LEVELS, "level {level}");
+    }
+}
