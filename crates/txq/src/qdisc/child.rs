@@ -9,6 +9,8 @@
 
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::limited::Limited;
+use crate::qdisc::pfifo::Packets;
 use crate::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
@@ -23,9 +25,26 @@ pub struct Total {
     pub drops: u64,
 }
 
+/// What is in the place. A pfifo, which most classes have, is there itself: its packets need no line of memory more than the
+/// class has, and no call goes through a table.
+enum Leaf<A: Arch> {
+    Fifo(Limited<A, Packets>),
+    Boxed(Box<dyn Qdisc<A>>),
+}
+
+/// Calls a method of the qdisc that a leaf is, with the code of a pfifo in place.
+macro_rules! call {
+    ($leaf:expr, $method:ident($($argument:expr),*)) => {
+        match &mut $leaf {
+            Leaf::Fifo(fifo) => fifo.$method($($argument),*),
+            Leaf::Boxed(qdisc) => qdisc.$method($($argument),*),
+        }
+    };
+}
+
 /// A qdisc in the place of a class's leaf.
 pub struct Child<A: Arch> {
-    qdisc: Box<dyn Qdisc<A>>,
+    leaf: Leaf<A>,
     /// [`Handle::UNSPEC`] for one that nobody named.
     handle: Handle,
     /// The next packet, if it was dequeued to be looked at. It counts as queued.
@@ -37,7 +56,16 @@ pub struct Child<A: Arch> {
 impl<A: Arch> Child<A> {
     /// An empty qdisc that nobody has named.
     pub fn new(qdisc: Box<dyn Qdisc<A>>) -> Self {
-        Self { qdisc, handle: Handle::UNSPEC, parked: PacketList::new(), told: Total::default() }
+        Self::of(Leaf::Boxed(qdisc))
+    }
+
+    /// A pfifo that nobody has named: what a class gets when nobody names a qdisc for it.
+    pub(crate) fn fifo(env: &Env) -> Self {
+        Self::of(Leaf::Fifo(Limited::new(env)))
+    }
+
+    fn of(leaf: Leaf<A>) -> Self {
+        Self { leaf, handle: Handle::UNSPEC, parked: PacketList::new(), told: Total::default() }
     }
 
     /// The handle.
@@ -47,33 +75,39 @@ impl<A: Arch> Child<A> {
 
     /// The qdisc, for whoever does not change what it has queued.
     pub fn qdisc(&self) -> &dyn Qdisc<A> {
-        &*self.qdisc
+        match &self.leaf {
+            Leaf::Fifo(fifo) => fifo,
+            Leaf::Boxed(qdisc) => &**qdisc,
+        }
     }
 
     /// The qdisc. [`settle`](Child::settle) afterwards.
     pub(crate) fn qdisc_mut(&mut self) -> &mut dyn Qdisc<A> {
-        &mut *self.qdisc
+        match &mut self.leaf {
+            Leaf::Fifo(fifo) => fifo,
+            Leaf::Boxed(qdisc) => &mut **qdisc,
+        }
     }
 
     /// Packets queued.
     #[inline]
     pub fn qlen(&self) -> usize {
-        self.qdisc.qlen() + self.parked.len()
+        self.qdisc().qlen() + self.parked.len()
     }
 
     /// Bytes queued.
     pub fn backlog(&self) -> u64 {
-        self.qdisc.stats().backlog + self.parked.bytes()
+        self.qdisc().stats().backlog + self.parked.bytes()
     }
 
     /// Adds to `total` what has changed since the last call.
     #[inline]
     pub fn settle(&mut self, total: &mut Total) {
-        let stats = self.qdisc.stats();
+        let Total { qlen, backlog, drops } = call!(self.leaf, total());
         let now = Total {
-            qlen: self.qlen(),
-            backlog: stats.backlog + self.parked.bytes(),
-            drops: self.told.drops.max(stats.drops),
+            qlen: qlen + self.parked.len(),
+            backlog: backlog + self.parked.bytes(),
+            drops: self.told.drops.max(drops),
         };
         total.qlen = total.qlen + now.qlen - self.told.qlen;
         total.backlog = total.backlog + now.backlog - self.told.backlog;
@@ -83,24 +117,24 @@ impl<A: Arch> Child<A> {
 
     /// Queues or drops a packet.
     pub fn enqueue(&mut self, packet: Packet<A>, total: &mut Total, cx: &mut Cx<'_, A>) -> Verdict {
-        let verdict = self.qdisc.enqueue(packet, cx);
+        let verdict = call!(self.leaf, enqueue(packet, cx));
         self.settle(total);
         verdict
     }
 
     /// Queues or drops each of `batch`.
     pub fn enqueue_batch(&mut self, batch: &mut PacketList<A>, total: &mut Total, cx: &mut Cx<'_, A>) {
-        self.qdisc.enqueue_batch(batch, cx);
+        call!(self.leaf, enqueue_batch(batch, cx));
         self.settle(total);
     }
 
     /// The packet that the next dequeue returns first. A qdisc that cannot tell gives it up, and it is kept here.
     pub fn peek(&mut self, total: &mut Total, cx: &mut Cx<'_, A>) -> Option<&Packet<A>> {
-        if self.parked.is_empty() && self.qdisc.front().is_none() && self.qdisc.qlen() > 0 {
-            self.qdisc.dequeue_batch(Budget::packets(1), &mut self.parked, cx);
+        if self.parked.is_empty() && self.qdisc().front().is_none() && self.qdisc().qlen() > 0 {
+            call!(self.leaf, dequeue_batch(Budget::packets(1), &mut self.parked, cx));
             self.settle(total);
         }
-        self.parked.front().or_else(|| self.qdisc.front())
+        self.parked.front().or_else(|| self.qdisc().front())
     }
 
     /// Appends the packets that are next to `out`, within the budget, and spends it.
@@ -116,7 +150,7 @@ impl<A: Arch> Child<A> {
         budget.spend(out.len() - packets, out.bytes() - bytes);
         if budget.is_left() {
             let (packets, bytes) = (out.len(), out.bytes());
-            self.qdisc.dequeue_batch(*budget, out, cx);
+            call!(self.leaf, dequeue_batch(*budget, out, cx));
             budget.spend(out.len() - packets, out.bytes() - bytes);
         }
         self.settle(total);
@@ -141,7 +175,7 @@ impl<A: Arch> Child<A> {
         while let Some(packet) = self.parked.pop_front() {
             cx.drop(packet, crate::drop::DropReason::QueuePurge);
         }
-        self.qdisc.reset(cx);
+        call!(self.leaf, reset(cx));
     }
 }
 

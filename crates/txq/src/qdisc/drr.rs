@@ -294,7 +294,7 @@ impl<A: Arch> Classes<A> for Drr<A> {
     ) -> Result<(), ParseError> {
         let quantum = parse(words)?.unwrap_or(self.env.mtu.max(1));
         self.classes.admit(minor)?;
-        let leaf = Child::new(default_leaf(&self.env));
+        let leaf = Child::fifo(&self.env);
         let stats = QdiscStats::default();
         self.classes.insert(minor, Class { quantum, deficit: 0, active: false, nap: None, leaf, stats });
         Ok(())

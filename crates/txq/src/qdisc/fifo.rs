@@ -4,6 +4,7 @@
 use crate::arch::Arch;
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::child::Total;
 use crate::qdisc::{Budget, Cx, Verdict};
 use crate::stats::QdiscStats;
 
@@ -86,6 +87,11 @@ impl<A: Arch> Fifo<A> {
 
     pub(super) fn stats(&self) -> QdiscStats {
         QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
+    }
+
+    #[inline]
+    pub(super) fn total(&self) -> Total {
+        Total { qlen: self.queue.len(), backlog: self.queue.bytes(), drops: self.stats.drops }
     }
 
     /// Counts packets as sent that went past the queue (`TCQ_F_CAN_BYPASS`).

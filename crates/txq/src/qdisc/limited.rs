@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
+use crate::qdisc::child::Total;
 use crate::qdisc::fifo::Fifo;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
@@ -31,9 +32,16 @@ pub(super) struct Limited<A: Arch, L: Limit> {
 }
 
 pub(super) fn build<A: Arch, L: Limit>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
-    let limit = parse::<L>(words)?.unwrap_or_else(|| L::default_limit(env));
-    let qdisc: Limited<A, L> = Limited { queue: Fifo::new(), limit, mtu: env.mtu, kind: PhantomData };
+    let mut qdisc = Limited::<A, L>::new(env);
+    qdisc.limit = parse::<L>(words)?.unwrap_or(qdisc.limit);
     Ok(Built::Qdisc(Box::new(qdisc)))
+}
+
+impl<A: Arch, L: Limit> Limited<A, L> {
+    /// With the limit that it has when none is given.
+    pub(super) fn new(env: &Env) -> Self {
+        Self { queue: Fifo::new(), limit: L::default_limit(env), mtu: env.mtu, kind: PhantomData }
+    }
 }
 
 fn parse<L: Limit>(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
@@ -102,6 +110,10 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
 
     fn stats(&self) -> QdiscStats {
         self.queue.stats()
+    }
+
+    fn total(&self) -> Total {
+        self.queue.total()
     }
 
     fn options(&self, style: Style) -> Options {

@@ -213,6 +213,12 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// The counters, `backlog` and `qlen` among them.
     fn stats(&self) -> QdiscStats;
 
+    /// What an ancestor counts of it. A kind that a class has for a leaf answers this for each packet.
+    fn total(&self) -> Total {
+        let QdiscStats { backlog, drops, .. } = self.stats();
+        Total { qlen: self.qlen(), backlog, drops }
+    }
+
     /// The parameters, as `tc qdisc show` prints them.
     fn options(&self, style: Style) -> Options {
         Options::new(style)

@@ -40,7 +40,7 @@ struct Prio<A: Arch> {
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let (bands, map) = parse(words)?;
-    let bands = (0..bands).map(|_| Child::new(default_leaf(env))).collect();
+    let bands = (0..bands).map(|_| Child::fifo(env)).collect();
     let (total, handle, filters) = (Total::default(), Handle::UNSPEC, Filters::new());
     Ok(Built::Qdisc(Box::new(Prio { bands, map, total, sent: (0, 0), handle, filters, env: *env })))
 }
@@ -156,7 +156,7 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
             }
         }
         let env = self.env;
-        self.bands.resize_with(bands, || Child::new(default_leaf(&env)));
+        self.bands.resize_with(bands, || Child::fifo(&env));
         self.map = map;
         Ok(())
     }
