@@ -11,6 +11,7 @@
 
 mod native;
 
+pub(crate) use native::fetch_to_write;
 pub use native::{Native, NativeCell, NativeEvent};
 
 use std::fmt::Display;

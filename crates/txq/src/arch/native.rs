@@ -63,7 +63,7 @@ const SPINS: u32 = 64;
 
 /// Has the line of an address come for writing. A hint: it reads nothing, and any address will do.
 #[inline(always)]
-fn fetch_to_write<T>(at: *const T) {
+pub(crate) fn fetch_to_write<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: it changes no memory, no register and no flag. Where a processor has no such instruction it does nothing.
     unsafe {

@@ -95,6 +95,12 @@ impl<A: Arch> Child<A> {
         self.qdisc().qlen() + self.parked.len()
     }
 
+    /// Packets queued when the parent was last told, which is after each call.
+    #[inline]
+    pub(crate) fn told_qlen(&self) -> usize {
+        self.told.qlen
+    }
+
     /// Bytes queued.
     pub fn backlog(&self) -> u64 {
         self.qdisc().stats().backlog + self.parked.bytes()

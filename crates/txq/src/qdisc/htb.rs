@@ -18,6 +18,8 @@
 //! - A class may not have the minor number 0, which names the qdisc.
 //! - There is no `offload`.
 
+use std::collections::BTreeSet;
+
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::filter::Filters;
@@ -35,17 +37,29 @@ mod classes;
 mod lists;
 mod params;
 
-use class::{Class, Event, LEVELS};
+use class::{Class, Event, LEVELS, Mode};
 use lists::{NIL, Rows};
 use params::Params;
+
+/// From so many classes on, a near cache does not hold them, and those of a batch's packets are fetched before the first is
+/// queued.
+const MANY: usize = 2048;
+/// Packets whose classes are fetched together.
+const TOGETHER: usize = 32;
+/// Cache lines of a class that a packet needs.
+const CLASS_LINES: usize = 6;
 
 struct Htb<A: Arch> {
     params: Params,
     classes: Minors<Class<A>>,
     rows: Rows,
+    /// What [`find_next`](Htb::find_next) says, until the lists change.
+    next: Option<(u32, u8)>,
     wheel: Wheel<Event>,
     /// Those of the qdisc; a class has its own.
     filters: Filters<A>,
+    /// The numbers of all classes that have filters, and of some that have none.
+    filtered: BTreeSet<u16>,
     direct: PacketList<A>,
     /// Packets that have gone there.
     direct_packets: u64,
@@ -62,8 +76,10 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         params: Params::parse(words, env.tx_queue_len)?,
         classes: Minors::new(),
         rows: Rows::default(),
+        next: None,
         wheel: Wheel::new(),
         filters: Filters::new(),
+        filtered: BTreeSet::new(),
         direct: PacketList::new(),
         direct_packets: 0,
         total: Total::default(),
@@ -77,18 +93,24 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 impl<A: Arch> Htb<A> {
     /// The leaf that a packet is for, or none: the one that its priority names, or else the filters, from those of the qdisc or
     /// of the class that the priority names downwards, or else the default.
+    #[inline]
     fn classify(&self, packet: &Packet<A>) -> Option<u32> {
-        let is_leaf = |id: u32| self.classes[id].leaf.is_some();
-        let mut filters = &self.filters;
-        let named = Handle(packet.priority());
-        if named == self.handle && self.handle != Handle::UNSPEC {
+        let class = self.classes.named(Handle(packet.priority()), self.handle);
+        class.filter(|&id| self.is_leaf(id)).or_else(|| self.filter(packet, class))
+    }
+
+    #[inline]
+    fn is_leaf(&self, id: u32) -> bool {
+        self.classes[id].level == 0
+    }
+
+    /// The leaf that the filters choose, for a packet whose priority names no leaf, but perhaps a class with others below.
+    fn filter(&self, packet: &Packet<A>, class: Option<u32>) -> Option<u32> {
+        let is_leaf = |id: u32| self.is_leaf(id);
+        if Handle(packet.priority()) == self.handle && self.handle != Handle::UNSPEC {
             return None;
         }
-        match self.classes.named(named, self.handle) {
-            Some(id) if is_leaf(id) => return Some(id),
-            Some(id) => filters = &self.classes[id].filters,
-            None => {}
-        }
+        let mut filters = class.map_or(&self.filters, |id| &self.classes[id].filters);
         // Filters may name a class further up: nobody goes round for ever.
         for _ in 0..LEVELS {
             let Some(named) = filters.classify(packet) else { break };
@@ -120,21 +142,31 @@ impl<A: Arch> Htb<A> {
         let drops = self.total.drops;
         let class = &mut self.classes[id];
         let done = f(class.leaf.as_mut()?, &mut self.total);
-        class.stats.drops += self.total.drops - drops;
-        self.look_at_leaf(id);
+        if self.total.drops != drops {
+            class.stats.drops += self.total.drops - drops;
+        }
+        let queued = class.leaf.as_ref().map_or(0, super::Child::told_qlen);
+        self.take_part(id, queued > 0);
         Some(done)
     }
 
     /// Has a leaf's class take part while it has packets.
     fn look_at_leaf(&mut self, id: u32) {
-        let class = &mut self.classes[id];
-        let Some(leaf) = &class.leaf else { return };
-        if let Some(nap) = class.nap.take() {
+        if let Some(leaf) = &self.classes[id].leaf {
+            let queued = leaf.qlen();
+            self.take_part(id, queued > 0);
+        }
+    }
+
+    /// Has the class of a leaf take part, or not, from now on.
+    #[inline]
+    fn take_part(&mut self, id: u32, has_packets: bool) {
+        if let Some(nap) = self.classes[id].nap.take() {
             self.wheel.remove(nap);
         }
-        match leaf.qlen() {
-            0 => self.deactivate(id),
-            _ => self.activate(id),
+        match has_packets {
+            true => self.activate(id),
+            false => self.deactivate(id),
         }
     }
 
@@ -156,19 +188,29 @@ impl<A: Arch> Htb<A> {
 
     /// Gives a class the mode that its tokens say, and has it looked at when they may say otherwise.
     fn look_at_mode(&mut self, id: u32, now: Nanos) {
-        let class = &self.classes[id];
-        let (mode, time) = class.mode_at(now);
-        let due = class.due;
-        self.set_mode(id, mode);
-        if time == Nanos::MAX {
-            return;
-        }
+        let (mode, time) = self.classes[id].mode_at(now);
+        self.keep_mode(id, mode, time, now);
+    }
+
+    /// Gives a class a mode, which it has for `time` from now on.
+    #[inline]
+    fn keep_mode(&mut self, id: u32, mode: Mode, time: Nanos, now: Nanos) {
+        let Class { due, mode: old, .. } = self.classes[id];
         // Too early is no harm: it is then looked at again.
         let at = now.saturating_add(time);
-        if let Some((_, ticket)) = due.filter(|&(due, _)| due > at) {
+        let will_be = time == Nanos::MAX || due.is_some_and(|(due, _)| due <= at);
+        if mode != old {
+            self.set_mode(id, mode);
+        }
+        if !will_be {
+            self.look_again_at(id, at);
+        }
+    }
+
+    /// Has a class's mode looked at again at a time, and not at another that it has.
+    fn look_again_at(&mut self, id: u32, at: Nanos) {
+        if let Some((_, ticket)) = self.classes[id].due {
             self.wheel.remove(ticket);
-        } else if due.is_some() {
-            return;
         }
         self.classes[id].due = Some((at, self.wheel.insert(at, Event::Tokens(id))));
     }
@@ -179,8 +221,8 @@ impl<A: Arch> Htb<A> {
         while id != NIL {
             let class = &mut self.classes[id];
             let parent = class.parent;
-            class.pay(len, segs, level, now);
-            self.look_at_mode(id, now);
+            let (mode, time) = class.pay(len, segs, level, now);
+            self.keep_mode(id, mode, time, now);
             id = parent;
         }
     }
@@ -194,7 +236,8 @@ impl<A: Arch> Htb<A> {
         leaf.dequeue(&mut Budget::packets(1), out, &mut self.total, cx);
         let (packets, bytes, segs) = (out.len() - packets, out.bytes() - bytes, out.segs() - segs);
         class.stats.drops += self.total.drops - drops;
-        let (is_empty, next) = (leaf.qlen() == 0, leaf.qdisc().next_event());
+        let is_empty = leaf.told_qlen() == 0;
+        let next = if packets == 0 { leaf.qdisc().next_event() } else { None };
         if packets > 0 && class.spend_turn(bytes, level) {
             let prio = usize::from(class.params.prio);
             self.end_turn(id, prio);
@@ -224,7 +267,11 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
     fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
         match class {
             0 => Some(&mut self.filters),
-            _ => self.classes.get(class).map(|id| &mut self.classes[id].filters),
+            _ => {
+                let id = self.classes.get(class)?;
+                self.filtered.insert(class);
+                Some(&mut self.classes[id].filters)
+            }
         }
     }
 
@@ -242,6 +289,12 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
         let put = |htb: &mut Self, id, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
             htb.with_leaf(id, |leaf, total| leaf.enqueue_batch(run, total, cx));
         };
+        let fetched = if self.classes.places() > MANY { TOGETHER } else { 0 };
+        for packet in batch.iter().take(fetched) {
+            if let Some(id) = self.classes.named(Handle(packet.priority()), self.handle) {
+                self.classes.fetch(id, CLASS_LINES);
+            }
+        }
         runs::enqueue(self, batch, cx, Self::classify, put, Self::enqueue_direct);
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use crate::arch::fetch_to_write;
 use crate::tc::{Handle, ParseError};
 
 /// No class.
@@ -24,6 +25,21 @@ impl<C> Minors<C> {
     #[inline]
     pub(super) fn get(&self, minor: u16) -> Option<u32> {
         self.ids.get(usize::from(minor)).copied().filter(|&id| id != NONE)
+    }
+
+    /// Classes that there are, or have been at a time.
+    #[inline]
+    pub(super) fn places(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Fetches the first cache lines of a class, which are to be read soon.
+    #[inline]
+    pub(super) fn fetch(&self, id: u32, lines: usize) {
+        if let Some(class) = self.classes.get(id as usize) {
+            let first = std::ptr::from_ref(class).cast::<u8>();
+            (0..lines).for_each(|line| fetch_to_write(first.wrapping_add(line * 64)));
+        }
     }
 
     /// The class that is named in full, if it is one of the qdisc with this handle.

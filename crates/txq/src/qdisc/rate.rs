@@ -96,7 +96,11 @@ impl RateCfg {
     /// How long `len` bytes take, in nanoseconds.
     #[inline]
     pub(super) fn time(&self, len: u64) -> Nanos {
-        ((u128::from(self.link.bytes(len)) * u128::from(self.mult)) >> self.shift) as Nanos
+        let bytes = self.link.bytes(len);
+        match bytes.checked_mul(self.mult.into()) {
+            Some(product) => product >> self.shift,
+            None => ((u128::from(bytes) * u128::from(self.mult)) >> self.shift) as Nanos,
+        }
     }
 }
 

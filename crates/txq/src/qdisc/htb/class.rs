@@ -33,41 +33,45 @@ pub(super) enum Event {
     Leaf(u32),
 }
 
+/// A class. What each packet needs is in front, in whole cache lines: what says whether and when it may send, its rates, its
+/// neighbours, its turn, its leaf and its counters.
+#[repr(C, align(64))]
 pub(super) struct Class<A: Arch> {
-    pub(super) minor: u16,
-    pub(super) params: ClassParams,
-    pub(super) quantum: u32,
-    /// [`NIL`] for a root class.
-    pub(super) parent: u32,
-    /// How many classes are below it.
-    pub(super) children: u32,
-    pub(super) level: u8,
-    pub(super) mode: Mode,
-    /// For each priority, whether there is something to send; a leaf has one at most.
-    pub(super) active: u8,
     /// Time saved in the buckets at `at`.
     tokens: i64,
     ctokens: i64,
     at: Nanos,
-    /// Bytes that are left of its turn, by the level that lends.
-    deficit: [i64; LEVELS],
-    /// Its neighbours, by priority.
-    pub(super) links: [Link; PRIOS],
-    /// The classes below it that borrow, by priority.
-    pub(super) feeds: [List; PRIOS],
-    /// The priorities for which it has left its parent's feed in its turn.
-    pub(super) left_in_turn: u8,
     /// When its mode is looked at again.
     pub(super) due: Option<(Nanos, Ticket)>,
+    /// [`NIL`](super::NIL) for a root class.
+    pub(super) parent: u32,
+    pub(super) quantum: u32,
     /// Its leaf has packets and yet gave none: until then it counts as empty.
     pub(super) nap: Option<Ticket>,
+    pub(super) minor: u16,
+    pub(super) mode: Mode,
+    /// 0 if it has a leaf.
+    pub(super) level: u8,
+    /// For each priority, whether there is something to send; a leaf has one at most.
+    pub(super) active: u8,
+    /// The priorities for which it has left its parent's feed in its turn.
+    pub(super) left_in_turn: u8,
+    pub(super) params: ClassParams,
+    /// Its neighbours, by priority.
+    pub(super) links: [Link; PRIOS],
+    /// Bytes that are left of its turn, by the level that lends.
+    deficit: [i64; LEVELS],
     /// None where there are classes below it.
     pub(super) leaf: Option<Child<A>>,
-    /// Where a packet goes on that filters above have sent here.
-    pub(super) filters: Filters<A>,
     pub(super) stats: QdiscStats,
     pub(super) lent: u64,
     pub(super) borrowed: u64,
+    /// How many classes are below it.
+    pub(super) children: u32,
+    /// The classes below it that borrow, by priority.
+    pub(super) feeds: [List; PRIOS],
+    /// Where a packet goes on that filters above have sent here.
+    pub(super) filters: Filters<A>,
 }
 
 impl<A: Arch> Class<A> {
@@ -110,6 +114,7 @@ impl<A: Arch> Class<A> {
         (self.tokens >> 6, self.ctokens >> 6)
     }
 
+    #[inline]
     fn tokens(&self, now: Nanos) -> (i64, i64) {
         let passed = now.saturating_sub(self.at).min(MOST as u64) as i64;
         let room = |bucket: &super::params::Bucket| bucket.time() as i64;
@@ -119,28 +124,30 @@ impl<A: Arch> Class<A> {
 
     /// Pays for a packet that a class on `level` has lent the tokens for: from there on upwards all pay from both buckets,
     /// and below it, who borrowed, from that of the ceiling.
-    pub(super) fn pay(&mut self, len: u64, segs: u64, level: u8, now: Nanos) {
+    /// Returns what [`mode_at`](Class::mode_at) says then.
+    #[inline]
+    pub(super) fn pay(&mut self, len: u64, segs: u64, level: u8, now: Nanos) -> (Mode, Nanos) {
         let (tokens, ctokens) = self.tokens(now);
         let cost = |bucket: &super::params::Bucket| bucket.rate.time(len).min(2 * MOST as u64) as i64;
-        let (rate, ceil) = (cost(&self.params.rate), cost(&self.params.ceil));
         self.at = now;
-        self.ctokens = (ctokens - ceil).max(1 - MOST);
-        self.tokens = if self.level >= level { (tokens - rate).max(1 - MOST) } else { tokens };
+        self.ctokens = (ctokens - cost(&self.params.ceil)).max(1 - MOST);
+        self.tokens = match self.level >= level {
+            true => (tokens - cost(&self.params.rate)).max(1 - MOST),
+            false => tokens,
+        };
         match self.level.cmp(&level) {
             std::cmp::Ordering::Less => self.borrowed += 1,
             std::cmp::Ordering::Equal => self.lent += 1,
             std::cmp::Ordering::Greater => {}
         }
         self.stats.count_sent(segs, len);
+        mode_of(self.tokens, self.ctokens)
     }
 
     /// The mode, and for how long it stays if nobody sends.
     pub(super) fn mode_at(&self, now: Nanos) -> (Mode, Nanos) {
-        match self.tokens(now) {
-            (_, ctokens) if ctokens < 0 => (Mode::Wait, ctokens.unsigned_abs()),
-            (tokens, _) if tokens < 0 => (Mode::Borrow, tokens.unsigned_abs()),
-            _ => (Mode::Send, Nanos::MAX),
-        }
+        let (tokens, ctokens) = self.tokens(now);
+        mode_of(tokens, ctokens)
     }
 
     /// Takes a packet off its turn, and tells whether that has ended.
@@ -161,5 +168,17 @@ impl<A: Arch> Class<A> {
             Mode::Borrow => self.parent != NIL,
             Mode::Wait => false,
         }
+    }
+}
+
+/// The mode of a class with so much in its buckets, and for how long it stays.
+#[inline]
+fn mode_of(tokens: i64, ctokens: i64) -> (Mode, Nanos) {
+    if ctokens < 0 {
+        (Mode::Wait, ctokens.unsigned_abs())
+    } else if tokens < 0 {
+        (Mode::Borrow, tokens.unsigned_abs())
+    } else {
+        (Mode::Send, Nanos::MAX)
     }
 }

@@ -5,6 +5,7 @@ use super::lists::NIL;
 use super::params::ClassParams;
 use super::{Htb, params};
 use crate::arch::{Arch, Nanos};
+use crate::filter::Filters;
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
 use crate::qdisc::{Cx, Env, Qdisc, default_leaf};
@@ -32,6 +33,14 @@ impl<A: Arch> Htb<A> {
         }
     }
 
+    /// The filters of classes that have any.
+    fn filters_of_classes(&mut self) -> impl Iterator<Item = &Filters<A>> {
+        let classes = &self.classes;
+        let filters = |minor| classes.get(minor).map(|id| &classes[id].filters);
+        self.filtered.retain(|&minor| filters(minor).is_some_and(|filters| !filters.is_empty()));
+        self.filtered.iter().filter_map(move |&minor| filters(minor))
+    }
+
     /// Has a class wait for nothing.
     fn forget(&mut self, id: u32) {
         let class = &mut self.classes[id];
@@ -50,7 +59,7 @@ impl<A: Arch> Htb<A> {
 
     /// Makes a leaf of a class that has no classes below it any more.
     fn make_leaf(&mut self, id: u32, now: Nanos) {
-        let leaf = Child::new(default_leaf(&self.env));
+        let leaf = Child::fifo(&self.env);
         self.forget(id);
         let class = &mut self.classes[id];
         class.leaf = Some(leaf);
@@ -112,7 +121,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
             self.classes[parent].children += 1;
         }
         let quantum = self.quantum(minor, &class_params);
-        let leaf = Child::new(default_leaf(&self.env));
+        let leaf = Child::fifo(&self.env);
         let mut class = Class::new(minor, class_params, quantum, parent, leaf);
         class.fill(cx.clock.now());
         self.classes.insert(minor, class);
@@ -150,8 +159,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
             return Err(error.with_remedy("delete the classes below it first"));
         }
         let class = Handle::new(self.handle.major(), minor);
-        let own = self.classes.ids();
-        if self.filters.names(class) || own.into_iter().any(|id| self.classes[id].filters.names(class)) {
+        if self.filters.names(class) || self.filters_of_classes().any(|filters| filters.names(class)) {
             let error = ParseError::new("Error: HTB class in use.");
             return Err(error.with_remedy("delete the filters that choose it first"));
         }

@@ -63,7 +63,16 @@ fn bits(mut mask: u8) -> impl Iterator<Item = usize> {
 
 impl<A: Arch> Htb<A> {
     /// The leaf that is next, and the level of the class that it sends by.
-    pub(super) fn next_leaf(&self) -> Option<(u32, u8)> {
+    #[inline]
+    pub(super) fn next_leaf(&mut self) -> Option<(u32, u8)> {
+        if self.next.is_none() {
+            self.next = self.find_next();
+            self.next.iter().for_each(|&(id, _)| self.fetch_behind(id));
+        }
+        self.next
+    }
+
+    fn find_next(&self) -> Option<(u32, u8)> {
         let level = (self.rows.levels != 0).then(|| self.rows.levels.trailing_zeros() as usize)?;
         let prio = self.rows.used[level].trailing_zeros() as usize;
         let mut id = self.rows.lists[level][prio].turn;
@@ -71,6 +80,15 @@ impl<A: Arch> Htb<A> {
             id = self.classes[id].feeds[prio].turn;
         }
         Some((id, level as u8))
+    }
+
+    /// Fetches the class that comes behind a leaf.
+    fn fetch_behind(&self, id: u32) {
+        let class = &self.classes[id];
+        let Link { next, .. } = class.links[usize::from(class.params.prio) % PRIOS];
+        if next != NIL {
+            self.classes.fetch(next, super::CLASS_LINES);
+        }
     }
 
     /// A leaf has something to send now.
@@ -111,6 +129,7 @@ impl<A: Arch> Htb<A> {
 
     /// Passes the turn on, in the list of a class and in those above where that begins again.
     pub(super) fn end_turn(&mut self, mut id: u32, prio: usize) {
+        self.next = None;
         while id != NIL && self.classes[id].is_linked() {
             let next = self.classes[id].links[prio].next;
             let list = self.list_of(id, prio);
@@ -141,6 +160,7 @@ impl<A: Arch> Htb<A> {
     /// Puts a class into its lists for the priorities of `mask`, and those above that have them only now: at the end, or
     /// where it was if it has left in its turn.
     fn link(&mut self, mut id: u32, mut mask: u8) {
+        self.next = None;
         while mask != 0 && self.classes[id].is_linked() {
             let mut first = 0;
             let class = &mut self.classes[id];
@@ -193,6 +213,7 @@ impl<A: Arch> Htb<A> {
     /// Takes a class out of its lists for the priorities of `mask`, and those above that have them no more. If it is for
     /// a while, who borrows keeps the rest of a turn.
     fn unlink(&mut self, mut id: u32, mut mask: u8, keeps_turn: bool) {
+        self.next = None;
         while mask != 0 && self.classes[id].is_linked() {
             let mut last = 0;
             for prio in bits(mask) {

@@ -124,6 +124,7 @@ impl Bucket {
 
 /// A class's parameters.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub(super) struct ClassParams {
     /// What it is sure of.
     pub(super) rate: Bucket,
