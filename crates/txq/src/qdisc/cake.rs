@@ -41,7 +41,7 @@ mod tins;
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
 use crate::filter::Filters;
-use crate::flow::{FlowHasher, dissect, flow_hash};
+use crate::flow::{dissect, flow_hash};
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::child::Classes;
 use crate::qdisc::random::Rng;
@@ -67,9 +67,6 @@ const MIN_MEMORY: u64 = 4 << 20;
 /// As many of the longest packets fit the largest memory limit that nobody has said.
 const MAX_PACKETS: u64 = 10 * 1024;
 
-/// Tells hosts apart. Which flows share a queue is told by the device's secret, not by this.
-const HOST_KEY: [u64; 2] = [0x6361_6b65_2068_6f73, 0x7473_2068_6173_6821];
-
 struct Cake<A: Arch> {
     params: Params,
     handle: Handle,
@@ -90,7 +87,6 @@ struct Cake<A: Arch> {
     arrivals: Arrivals,
     stats: QdiscStats,
     filters: Filters<A>,
-    hosts: FlowHasher,
     random: Rng,
     /// When the packet that was held back may leave.
     next: Option<Nanos>,
@@ -114,7 +110,6 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         arrivals: Arrivals::default(),
         stats: QdiscStats::default(),
         filters: Filters::new(),
-        hosts: FlowHasher::new(HOST_KEY, false),
         random: Rng::new(0),
         next: None,
     };
@@ -178,7 +173,7 @@ impl<A: Arch> Cake<A> {
         if packet.protocol_offsets().is_none() {
             packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
         }
-        let keys = Keys::new(self.params.flows, hash, &found.keys, &self.hosts, said);
+        let keys = Keys::new(self.params.flows, hash, &found.keys.hosts, said);
         let wire = self.params.link.wire(&packet);
         self.sizes.see(&wire);
         if self.params.autorate

@@ -257,7 +257,7 @@ impl<A: Arch> Tin<A> {
             self.flows[index].drops += taken as u64;
             self.settle(index, before);
             if let Some(packet) = packet {
-                let bytes = link.wire(&packet).bytes;
+                let bytes = link.wire_bytes(&packet);
                 // Who sends nothing shall not do so for ever, and nobody waits for more rounds than can be counted soon.
                 self.flows[index].deficit -= (bytes.clamp(1, MAX_CHARGE) as i64) << FRACTION;
                 self.stats.delay(waited);
@@ -319,7 +319,8 @@ impl<A: Arch> Tin<A> {
         let flow = &self.flows[index];
         let load = |host: u16, side: usize| self.hosts.get(usize::from(host)).map_or(0, |h| h.bulk[side]);
         let load = load(flow.src, 0).max(load(flow.dst, 1)).max(1);
-        (i64::from(self.share.quantum) << FRACTION) / i64::from(load)
+        let quantum = u64::from(self.share.quantum) << FRACTION;
+        (if load == 1 { quantum } else { quantum / u64::from(load) }) as i64
     }
 
     /// Puts a flow that has spent its turn into the round in which it has another.

@@ -4,7 +4,7 @@
 //! one set are there at once. A queue that is shared stays so until it is empty: else a flow could move to a queue that has
 //! become free and overtake its own packets.
 
-use crate::flow::{FlowHasher, FlowKeys, Hosts};
+use crate::flow::Hosts;
 use crate::tc::Handle;
 
 /// Queues of a tin, and hosts that it knows.
@@ -111,41 +111,84 @@ pub(super) struct Keys {
 impl Keys {
     /// Of a packet whose flow has `hash`, unless a filter has said otherwise.
     #[inline]
-    pub(super) fn new(mode: FlowMode, hash: u32, keys: &FlowKeys, hasher: &FlowHasher, said: Said) -> Self {
+    pub(super) fn new(mode: FlowMode, hash: u32, hosts: &Hosts, said: Said) -> Self {
         let hash = said.flow.unwrap_or(hash);
-        let [src, dst] =
-            [true, false].map(|src| move || said.host.unwrap_or_else(|| hasher.hash(&host(keys, src))));
+        let (src, dst) = match said.host {
+            Some(host) => (host, host),
+            None => host_hashes(hosts),
+        };
         let flow = |flow| Self { flow, src: None, dst: None };
         match mode {
             FlowMode::Flowblind => flow(0),
-            FlowMode::Srchost => flow(src()),
-            FlowMode::Dsthost => flow(dst()),
-            FlowMode::Hosts if said.host.is_some() => flow(src()),
-            FlowMode::Hosts => flow(hasher.hash(&FlowKeys { hosts: keys.hosts, ..FlowKeys::default() })),
+            FlowMode::Srchost => flow(src),
+            FlowMode::Dsthost => flow(dst),
+            FlowMode::Hosts if said.host.is_some() => flow(src),
+            FlowMode::Hosts => flow(mix(u64::from(src) << 32 | u64::from(dst))),
             FlowMode::Flows => flow(hash),
-            FlowMode::DualSrchost => Self { src: Some(src()), ..flow(hash) },
-            FlowMode::DualDsthost => Self { dst: Some(dst()), ..flow(hash) },
-            FlowMode::TripleIsolate => Self { flow: hash, src: Some(src()), dst: Some(dst()) },
+            FlowMode::DualSrchost => Self { src: Some(src), ..flow(hash) },
+            FlowMode::DualDsthost => Self { dst: Some(dst), ..flow(hash) },
+            FlowMode::TripleIsolate => Self { flow: hash, src: Some(src), dst: Some(dst) },
         }
     }
 }
 
-/// One end of a flow as if it were both.
-fn host(keys: &FlowKeys, is_src: bool) -> FlowKeys {
-    let hosts = match keys.hosts {
-        Hosts::Unknown => Hosts::Unknown,
-        Hosts::Mac { src, dst } => {
-            let host = if is_src { src } else { dst };
-            Hosts::Mac { src: host, dst: host }
-        }
-        Hosts::Ipv4 { src, dst } => {
-            let host = if is_src { src } else { dst };
-            Hosts::Ipv4 { src: host, dst: host }
-        }
-        Hosts::Ipv6 { src, dst } => {
-            let host = if is_src { src } else { dst };
-            Hosts::Ipv6 { src: host, dst: host }
-        }
+/// Tells the ends of a packet apart from other hosts; never 0. An end has the same hash as source and as destination. Anyone
+/// can compute it: which flows share a queue is told by the device's secret, not by this.
+#[inline]
+fn host_hashes(hosts: &Hosts) -> (u32, u32) {
+    let mac = |[a, b, c, d, e, f]: [u8; 6]| mix(u64::from_le_bytes([a, b, c, d, e, f, 6, 0]));
+    let ipv4 = |address| mix(u64::from(u32::from_le_bytes(address)) | 4 << 56);
+    let ipv6 = |address: [u8; 16]| {
+        let address = u128::from_le_bytes(address);
+        mix((address as u64).rotate_left(32) ^ u64::from(mix((address >> 64) as u64)))
     };
-    FlowKeys { hosts, ..FlowKeys::default() }
+    match *hosts {
+        Hosts::Unknown => (1, 1),
+        Hosts::Mac { src, dst } => (mac(src), mac(dst)),
+        Hosts::Ipv4 { src, dst } => (ipv4(src), ipv4(dst)),
+        Hosts::Ipv6 { src, dst } => (ipv6(src), ipv6(dst)),
+    }
+}
+
+/// Thirty-two bits that depend on all of `word`; never 0.
+#[inline]
+fn mix(word: u64) -> u32 {
+    let product =
+        u128::from(word ^ 0x6361_6b65_2068_6f73).wrapping_mul(0x9e37_79b9_7f4a_7c15_d6e8_feb8_6659_fd93);
+    let folded = product as u64 ^ (product >> 64) as u64;
+    ((folded >> 32) as u32 ^ folded as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// As many share a hash as chance would have it, and one out of eight bits of the index is as good as another.
+    #[test]
+    fn neighbours_are_told_apart() {
+        let v4 = |n: u32| Hosts::Ipv4 { src: (0x0a00_0000 + n).to_be_bytes(), dst: [10, 0, 0, 0] };
+        let v6 = |n: u32| {
+            let mut src = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            src[6..10].copy_from_slice(&n.to_be_bytes());
+            Hosts::Ipv6 { src, dst: src }
+        };
+        let mac = |n: u32| {
+            let [a, b, c, d] = n.to_be_bytes();
+            Hosts::Mac { src: [2, 0, a, b, c, d], dst: [2, 0, a, b, c, d] }
+        };
+        let all: [&dyn Fn(u32) -> Hosts; 3] = [&v4, &v6, &mac];
+        for hosts in all {
+            let hashes: Vec<u32> = (0..20_000).map(|n| host_hashes(&hosts(n)).0).collect();
+            let distinct: HashSet<_> = hashes.iter().collect();
+            assert!(distinct.len() > 19_980, "{} of 20000", distinct.len());
+            let mut filled = [0; QUEUES];
+            hashes.iter().for_each(|&hash| filled[hash as usize % QUEUES] += 1);
+            let (least, most) = (filled.iter().min().unwrap(), filled.iter().max().unwrap());
+            assert!(*least > 2 && *most < 50, "{least} to {most} of 20 on average");
+        }
+        let Hosts::Ipv6 { src, dst } = v6(7) else { unreachable!() };
+        assert_eq!(host_hashes(&Hosts::Ipv6 { src: dst, dst: src }), host_hashes(&v6(7)), "an end is an end");
+    }
 }

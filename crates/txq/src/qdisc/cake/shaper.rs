@@ -151,6 +151,15 @@ impl Link {
         }
     }
 
+    /// The bytes that a packet takes, as [`wire`](Link::wire) says.
+    #[inline]
+    pub(super) fn wire_bytes<A: Arch>(&self, packet: &Packet<A>) -> u64 {
+        if self.raw && packet.segs() == 1 {
+            return self.bytes(packet.len() as u64);
+        }
+        self.wire(packet).bytes
+    }
+
     /// What a packet takes, each of its segments with headers of its own.
     #[inline]
     pub(super) fn wire<A: Arch>(&self, packet: &Packet<A>) -> Wire {
