@@ -14,7 +14,9 @@ use crate::pool::slot::{Body, Slot};
 
 mod list;
 pub(crate) mod outstanding;
+mod queue;
 pub use list::PacketList;
+pub(crate) use queue::PacketQueue;
 
 /// One packet.
 #[repr(transparent)]

@@ -32,35 +32,34 @@
 
 mod bands;
 mod change;
+mod chunks;
 mod flow;
+mod index;
+mod key;
 mod pace;
 mod params;
 mod show;
 mod table;
+mod turns;
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
-use crate::flow::{FlowHasher, dissect};
+use crate::flow::FlowHasher;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::wheel::Wheel;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
 use crate::stats::QdiscStats;
 use crate::tc::{Options, ParseError, Style, Words};
 
-use bands::{Bands, Turn};
-use flow::Place;
+use bands::{Bands, MANY, Turn};
+use flow::{NIL, Place};
+use key::TOGETHER;
 use params::{BANDS, Params};
 use show::Xstats;
-use table::{TOGETHER, Table};
+use table::Table;
 
 /// Packets that the FIFO takes while flows wait for their time.
 const FAST_PATH: usize = 8;
-/// From so many flows on, a cache does not hold them, and those that come next are loaded while others are served.
-const MANY: usize = 2048;
-
-fn is_ip(ethertype: u16) -> bool {
-    matches!(ethertype, 0x0800 | 0x86dd)
-}
 
 struct Fq<A: Arch> {
     params: Params,
@@ -70,6 +69,8 @@ struct Fq<A: Arch> {
     /// Packets of the fast path.
     fifo: PacketList<A>,
     table: Table<A>,
+    /// The flow that a packet was queued in last; the next one is often of the same.
+    last: u32,
     bands: Bands,
     /// Flows that wait for their time.
     wheel: Wheel<u32>,
@@ -92,6 +93,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         hasher: FlowHasher::new([A::random(), A::random()], false),
         fifo: PacketList::new(),
         table: Table::new(),
+        last: NIL,
         bands,
         wheel: Wheel::new(),
         queued: (0, 0),
@@ -125,26 +127,6 @@ impl<A: Arch> Fq<A> {
                     && self.wheel.next_time().is_none_or(|due| due > now)))
     }
 
-    /// What tells the packet's flow.
-    #[inline]
-    fn key(&self, packet: &mut Packet<A>) -> u64 {
-        let is_ip = match packet.protocol_offsets() {
-            _ if packet.hash() == 0 => {
-                let found = dissect(packet.data());
-                packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
-                packet.set_hash(self.hasher.hash(&found.keys));
-                is_ip(found.ethertype)
-            }
-            Some((_, _, ethertype)) => is_ip(ethertype),
-            // The program said which flow it is.
-            None => true,
-        };
-        match is_ip {
-            true => packet.hash().into(),
-            false => 1 << 32 | u64::from(packet.hash() & self.params.orphan_mask),
-        }
-    }
-
     /// Drops a packet that was not queued.
     fn refuse(&mut self, packet: Packet<A>, reason: DropReason, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
@@ -152,130 +134,9 @@ impl<A: Arch> Fq<A> {
         Verdict::Drop
     }
 
-    /// Queues a packet in its flow.
-    fn push(&mut self, packet: Packet<A>, key: u64, band: usize) -> Result<(), Packet<A>> {
-        let now = self.now;
-        let id = match self.table.find(key) {
-            Some(id) => id,
-            None => {
-                self.table.collect(now, 4);
-                let credit = self.params.initial_quantum.into();
-                self.table.create(key, credit, self.params.buckets as usize, now)
-            }
-        };
-        let flow = self.table.flow_mut(id);
-        if flow.queue.len() >= self.params.flow_limit as usize {
-            return Err(packet);
-        }
-        self.queued.0 += 1;
-        self.queued.1 += packet.len() as u64;
-        self.busy += usize::from(flow.queue.is_empty());
-        flow.queue.push(packet);
-        // Goes by it when it is put on a list next.
-        flow.band = band as u8;
-        match flow.place {
-            Place::Idle => {
-                if now.saturating_sub(flow.time) > self.params.refill_delay() {
-                    flow.credit = flow.credit.max(self.params.quantum.into());
-                }
-                self.table.unset_idle(id);
-                self.bands.append(&mut self.table, id, Place::New);
-            }
-            Place::Throttled => {
-                let due = flow.due().unwrap_or(now);
-                if due < flow.time
-                    && let Some(ticket) = flow.ticket.take()
-                {
-                    self.wheel.remove(ticket);
-                    (flow.time, flow.ticket) = (due, Some(self.wheel.insert(due, id)));
-                }
-            }
-            Place::New | Place::Old | Place::Free => {}
-        }
-        Ok(())
-    }
-
-    /// Gives flows whose time has come a turn.
-    fn wake(&mut self, now: Nanos) {
-        while let Some((at, id)) = self.wheel.pop(self.reach(now)) {
-            self.xstats.waked(now.saturating_sub(at));
-            self.table.flow_mut(id).ticket = None;
-            self.bands.append(&mut self.table, id, Place::Old);
-        }
-    }
-
-    /// The next packet that may leave now.
-    fn next(&mut self, now: Nanos) -> Option<Packet<A>> {
-        if let Some(packet) = self.fifo.pop_front() {
-            self.band_pkts[self.params.band(&packet)] -= 1;
-            return Some(packet);
-        }
-        loop {
-            let quantum = self.params.quantum.into();
-            let turn = self.bands.turn(&mut self.table, quantum, &self.params.weights)?;
-            match self.table.flow(turn.flow).due() {
-                Some(due) if due <= self.reach(now) => {
-                    if self.table.len > MANY {
-                        self.table.touch_next(turn.flow);
-                    }
-                    return self.send(turn, now);
-                }
-                Some(due) => self.throttle(turn, due),
-                None => {
-                    self.bands.unlink(&mut self.table, turn);
-                    // Behind the others once, or a flow that is idle after each packet would always go first.
-                    if turn.is_new() && self.bands.has_old(turn.band) {
-                        self.bands.append(&mut self.table, turn.flow, Place::Old);
-                    } else {
-                        self.table.set_idle(turn.flow, now);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Has the flow whose turn it is wait.
-    fn throttle(&mut self, turn: Turn, due: Nanos) {
-        self.bands.unlink(&mut self.table, turn);
-        let ticket = self.wheel.insert(due, turn.flow);
-        let flow = self.table.flow_mut(turn.flow);
-        (flow.place, flow.time, flow.ticket) = (Place::Throttled, due, Some(ticket));
-        self.xstats.throttled += 1;
-    }
-
-    /// Takes the first packet of the flow whose turn it is.
-    fn send(&mut self, turn: Turn, now: Nanos) -> Option<Packet<A>> {
-        let flow = self.table.flow_mut(turn.flow);
-        let due = flow.due().unwrap_or(now);
-        let mut packet = flow.queue.pop_front()?;
-        let bytes = packet.len();
-        flow.credit -= bytes as i64;
-        self.queued.0 -= 1;
-        self.queued.1 -= bytes as u64;
-        self.busy -= usize::from(flow.queue.is_empty());
-        self.band_pkts[self.params.band(&packet)] -= 1;
-        self.bands.charge(turn.band, bytes as i64);
-        if let Some(threshold) = self.params.ce_threshold()
-            && now.saturating_sub(due) > threshold
-        {
-            self.xstats.ce_mark += u64::from(ecn::set_ce(&mut packet));
-        }
-        if due > now {
-            packet.set_departure(due);
-        }
-        if let Some(rate) = self.params.rate() {
-            self.pace(turn.flow, rate, bytes as u64, now.max(due));
-        }
-        Some(packet)
-    }
-}
-
-impl<A: Arch> Qdisc<A> for Fq<A> {
-    fn kind(&self) -> &'static str {
-        params::SYNTAX.kind
-    }
-
-    fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+    /// Queues or drops a packet, whose flow is perhaps `guess`.
+    #[inline]
+    fn admit(&mut self, mut packet: Packet<A>, guess: u32, cx: &mut Cx<'_, A>) -> Verdict {
         let now = self.tick(cx);
         let band = self.params.band(&packet);
         if self.band_pkts[band] >= self.params.limit as usize {
@@ -299,8 +160,11 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
             self.xstats.fastpath += 1;
             self.fifo.push_back(packet);
         } else {
-            let key = self.key(&mut packet);
-            if let Err(packet) = self.push(packet, key, band) {
+            if packet.hash() == 0 {
+                self.dissect(&mut packet);
+            }
+            let key = self.key(&packet);
+            if let Err(packet) = self.push(packet, key, band, guess) {
                 self.xstats.flows_plimit += 1;
                 return self.refuse(packet, DropReason::FqFlowLimit, cx);
             }
@@ -309,15 +173,147 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         Verdict::Success
     }
 
+    /// Queues a packet in its flow.
+    fn push(&mut self, packet: Packet<A>, key: u64, band: usize, guess: u32) -> Result<(), Packet<A>> {
+        let now = self.now;
+        let guess = if guess == NIL { self.last } else { guess };
+        let id = match self.table.find(key, guess) {
+            Some(id) => id,
+            None => {
+                self.table.collect(now, 4);
+                let credit = self.params.initial_quantum.into();
+                self.table.create(key, credit, self.params.buckets as usize, now)
+            }
+        };
+        self.last = id;
+        let flow = self.table.flow_mut(id);
+        if flow.len >= self.params.flow_limit {
+            return Err(packet);
+        }
+        self.queued.0 += 1;
+        self.queued.1 += packet.len() as u64;
+        self.busy += usize::from(flow.len == 0);
+        let (place, since) = (flow.place, flow.time);
+        // Goes by it when it is put on a list next.
+        flow.band = band as u8;
+        self.table.push(id, packet);
+        match place {
+            Place::Idle => {
+                if now.saturating_sub(since) > self.params.refill_delay() {
+                    let flow = self.table.flow_mut(id);
+                    flow.credit = flow.credit.max(self.params.quantum.into());
+                }
+                self.table.unset_idle(id);
+                self.bands.append(&mut self.table, id, Place::New);
+            }
+            Place::Throttled => self.hasten(id),
+            Place::New | Place::Old | Place::Free => {}
+        }
+        Ok(())
+    }
+
+    /// Has a flow that waits do so until its first packet's time, if that is earlier now.
+    fn hasten(&mut self, id: u32) {
+        let due = self.table.due(id);
+        let Some(ticket) = self.table.flow(id).ticket else { return };
+        if let (Some(due), Some(time)) = (due, self.wheel.time_of(ticket))
+            && due < time
+        {
+            self.wheel.remove(ticket);
+            self.table.flow_mut(id).ticket = Some(self.wheel.insert(due, id));
+        }
+    }
+
+    /// Gives flows whose time has come a turn.
+    fn wake(&mut self, now: Nanos) {
+        while let Some((at, id)) = self.wheel.pop(self.reach(now)) {
+            self.xstats.waked(now.saturating_sub(at));
+            self.table.flow_mut(id).ticket = None;
+            self.bands.append(&mut self.table, id, Place::Old);
+        }
+    }
+
+    /// The next packet that may leave now.
+    fn next(&mut self, now: Nanos) -> Option<Packet<A>> {
+        if let Some(packet) = self.fifo.pop_front() {
+            self.band_pkts[self.params.band(&packet)] -= 1;
+            return Some(packet);
+        }
+        loop {
+            let quantum = self.params.quantum.into();
+            let turn = self.bands.turn(&mut self.table, quantum, &self.params.weights)?;
+            match self.table.due(turn.flow) {
+                Some(due) if due <= self.reach(now) => return self.send(turn, due, now),
+                Some(due) => self.throttle(turn, due),
+                None => {
+                    self.bands.unlink(&self.table, turn);
+                    // Behind the others once, or a flow that is idle after each packet would always go first.
+                    if turn.is_new() && self.bands.has_old(turn.band) {
+                        self.bands.append(&mut self.table, turn.flow, Place::Old);
+                    } else {
+                        self.table.set_idle(turn.flow, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has the flow whose turn it is wait.
+    fn throttle(&mut self, turn: Turn, due: Nanos) {
+        self.bands.unlink(&self.table, turn);
+        let ticket = self.wheel.insert(due, turn.flow);
+        let flow = self.table.flow_mut(turn.flow);
+        (flow.place, flow.ticket) = (Place::Throttled, Some(ticket));
+        self.xstats.throttled += 1;
+    }
+
+    /// Takes the first packet, which is due, of the flow whose turn it is.
+    fn send(&mut self, turn: Turn, due: Nanos, now: Nanos) -> Option<Packet<A>> {
+        let flow = self.table.flow_mut(turn.flow);
+        let mut packet = if flow.is_late {
+            self.table.pop_front(turn.flow)?
+        } else {
+            flow.len -= 1;
+            flow.queue.pop_front()?
+        };
+        let bytes = packet.len();
+        let flow = self.table.flow_mut(turn.flow);
+        flow.credit -= bytes as i64;
+        self.queued.0 -= 1;
+        self.queued.1 -= bytes as u64;
+        self.busy -= usize::from(flow.len == 0);
+        self.band_pkts[self.params.band(&packet)] -= 1;
+        self.bands.charge(turn.band, bytes as i64);
+        if let Some(threshold) = self.params.ce_threshold()
+            && now.saturating_sub(due) > threshold
+        {
+            self.xstats.ce_mark += u64::from(ecn::set_ce(&mut packet));
+        }
+        if due > now {
+            packet.set_departure(due);
+        }
+        if let Some(rate) = self.params.rate() {
+            self.pace(turn.flow, rate, bytes as u64, now.max(due));
+        }
+        Some(packet)
+    }
+}
+
+impl<A: Arch> Qdisc<A> for Fq<A> {
+    fn kind(&self) -> &'static str {
+        params::SYNTAX.kind
+    }
+
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+        self.admit(packet, NIL, cx)
+    }
+
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         while !batch.is_empty() {
-            if self.table.len > MANY {
-                self.table.touch(batch.iter().take(TOGETHER).map(|packet| packet.hash().into()));
-            }
-            for _ in 0..TOGETHER.min(batch.len()) {
-                if let Some(packet) = batch.pop_front() {
-                    let _ = self.enqueue(packet, cx);
-                }
+            let guesses = if self.table.len > MANY { self.fetch(batch) } else { [NIL; TOGETHER] };
+            for guess in guesses {
+                let Some(packet) = batch.pop_front() else { return };
+                let _ = self.admit(packet, guess, cx);
             }
         }
     }
@@ -341,11 +337,12 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         }
         let flows: Vec<_> = self.table.backlogged().collect();
         for id in flows {
-            while let Some(packet) = self.table.flow_mut(id).queue.pop_front() {
+            while let Some(packet) = self.table.pop_front(id) {
                 cx.drop(packet, DropReason::QueuePurge);
             }
         }
         self.table.clear();
+        self.last = NIL;
         self.bands = Bands::new(&self.params.weights);
         drop(self.wheel.clear());
         (self.queued, self.busy, self.band_pkts) = ((0, 0), 0, [0; BANDS]);

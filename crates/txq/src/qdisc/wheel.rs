@@ -16,6 +16,8 @@
 //! 262 us, 17 ms or 1 s, by level. Memory is 11 KiB when first used and 32 bytes a thing at its highest; nothing is allocated
 //! for a thing while there are no more of them than there have been.
 
+use std::num::NonZeroU32;
+
 use crate::arch::Nanos;
 
 /// Bits of a digit.
@@ -60,7 +62,17 @@ struct Node<T> {
 
 /// Names a thing that waits, until it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket(u32);
+pub(super) struct Ticket(NonZeroU32);
+
+impl Ticket {
+    fn of(node: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(node))
+    }
+
+    fn node(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
 
 impl<T> Wheel<T> {
     /// A wheel with nothing on it.
@@ -100,13 +112,14 @@ impl<T> Wheel<T> {
         };
         self.len += 1;
         self.link(id);
-        Ticket(id)
+        Ticket::of(id)
     }
 
     /// Takes a thing off before its time.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<T> {
-        let item = self.nodes.get_mut(ticket.0 as usize)?.item.take()?;
-        let Node { next, prev, bucket, .. } = self.nodes[ticket.0 as usize];
+        let id = ticket.node();
+        let item = self.nodes.get_mut(id)?.item.take()?;
+        let Node { next, prev, bucket, .. } = self.nodes[id];
         let ends = &mut self.buckets[usize::from(bucket)];
         match prev {
             NIL => ends.head = next,
@@ -119,10 +132,15 @@ impl<T> Wheel<T> {
         if ends.head == NIL {
             self.mark_empty(bucket.into());
         }
-        self.nodes[ticket.0 as usize].next = self.free;
-        self.free = ticket.0;
+        self.nodes[id].next = self.free;
+        self.free = id as u32;
         self.len -= 1;
         Some(item)
+    }
+
+    /// The time of a thing that waits.
+    pub(super) fn time_of(&self, ticket: Ticket) -> Option<Nanos> {
+        self.nodes.get(ticket.node()).filter(|node| node.item.is_some()).map(|node| node.at)
     }
 
     /// The time of the earliest thing, or an earlier one if that has been removed.
@@ -148,7 +166,7 @@ impl<T> Wheel<T> {
                 self.deal(first);
             } else if at <= now {
                 self.now = at;
-                return self.remove(Ticket(head)).map(|item| (at, item));
+                return self.remove(Ticket::of(head)).map(|item| (at, item));
             } else {
                 self.buckets[first].earliest = at;
             }

@@ -35,14 +35,14 @@ impl<A: Arch> Fq<A> {
         while !flows.is_empty() {
             flows.retain(|&id| {
                 let (params, band_pkts) = (&self.params, &mut self.band_pkts);
-                let flow = self.table.flow_mut(id);
-                let Some(packet) = flow.queue.take(|p| band_pkts[params.band(p)] > limit) else {
+                let Some(packet) = self.table.take(id, |p| band_pkts[params.band(p)] > limit) else {
                     return false;
                 };
                 band_pkts[params.band(&packet)] -= 1;
                 self.queued.0 -= 1;
                 self.queued.1 -= packet.len() as u64;
-                let empty = flow.queue.is_empty();
+                let flow = self.table.flow_mut(id);
+                let empty = flow.len == 0;
                 self.busy -= usize::from(empty);
                 if empty && let Some(ticket) = flow.ticket.take() {
                     self.wheel.remove(ticket);
@@ -62,15 +62,14 @@ impl<A: Arch> Fq<A> {
         }
         let waiting: Vec<_> = self.wheel.clear().collect();
         for id in waiting {
-            let flow = self.table.flow_mut(id);
-            flow.time = flow.due().unwrap_or(flow.time);
-            flow.ticket = Some(self.wheel.insert(flow.time, id));
+            let due = self.table.due(id).unwrap_or(self.now);
+            self.table.flow_mut(id).ticket = Some(self.wheel.insert(due, id));
         }
     }
 
     /// Counts the packets of each band anew.
     fn count_bands(&mut self) {
-        let flows = self.table.backlogged().flat_map(|id| self.table.flow(id).queue.iter());
+        let flows = self.table.backlogged().flat_map(|id| self.table.packets(id));
         self.band_pkts = [0; BANDS];
         for packet in self.fifo.iter().chain(flows) {
             self.band_pkts[self.params.band(packet)] += 1;

@@ -1,169 +1,120 @@
-//! The flows, found by key.
+//! The flows, and what is kept of few of them.
 //!
-//! Flows lie in chunks that never move. A hash table of lists finds them; it grows by one bucket for each flow that is
-//! too many (Litwin's linear hashing), so that no packet waits until a big table is rebuilt. Idle flows are on a list in the
+//! Flows lie in chunks that never move; a hash table of cache lines finds them (`fq/index.rs`). Idle flows are on a list in the
 //! order in which they became idle, so that forgetting the oldest costs nothing to find it.
 
-use std::hint::black_box;
+use std::collections::HashMap;
 
-use crate::arch::{Arch, Nanos};
-use crate::qdisc::fq::flow::{Flow, NIL, Place};
+use crate::arch::{Arch, Nanos, fetch_to_write};
+use crate::packet::{Packet, PacketQueue};
+use crate::qdisc::fq::chunks::Chunks;
+use crate::qdisc::fq::flow::{Flow, Late, NIL, Place};
+use crate::qdisc::fq::index::Index;
 
-/// Packets whose flows are looked up together.
-pub(super) const TOGETHER: usize = 16;
-/// Flows in a chunk.
-const CHUNK: usize = 64;
 /// How long an idle flow is remembered, for its credit and the time of its next packet (`FQ_GC_AGE`).
 const GC_AGE: Nanos = 3_000_000_000;
 
-/// A list of flows, linked through them.
-pub(super) struct List {
-    pub(super) head: u32,
-    tail: u32,
-    pub(super) len: usize,
-}
-
-impl List {
-    pub(super) const fn new() -> Self {
-        Self { head: NIL, tail: NIL, len: 0 }
-    }
-}
-
 pub(super) struct Table<A: Arch> {
-    chunks: Vec<Box<[Flow<A>]>>,
-    /// Unused flows, by `chain`.
+    flows: Chunks<Flow<A>>,
+    /// Unused flows, by `next`.
     free: u32,
-    /// First flow of each bucket. Empty until first used.
-    buckets: Vec<u32>,
+    index: Index,
+    /// Packets of flows that came with an earlier time than one that was there. Few flows ever have one.
+    late: HashMap<u32, Late<A>>,
     /// Flows in use.
     pub(super) len: usize,
-    pub(super) idle: List,
+    /// The first and the last of the idle flows.
+    idle: (u32, u32),
     /// Flows forgotten so far.
     pub(super) gc: u64,
 }
 
 impl<A: Arch> Table<A> {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), free: NIL, buckets: Vec::new(), len: 0, idle: List::new(), gc: 0 }
+        Self {
+            flows: Chunks::new(),
+            free: NIL,
+            index: Index::new(),
+            late: HashMap::new(),
+            len: 0,
+            idle: (NIL, NIL),
+            gc: 0,
+        }
     }
 
     #[inline]
     pub(super) fn flow(&self, id: u32) -> &Flow<A> {
-        &self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+        &self.flows[id as usize]
     }
 
     #[inline]
     pub(super) fn flow_mut(&mut self, id: u32) -> &mut Flow<A> {
-        &mut self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+        &mut self.flows[id as usize]
     }
 
-    /// The bucket of a key.
+    /// The flow of a key. It is looked for at `guess` first, which may be [`NIL`].
     #[inline]
-    fn bucket(&self, key: u64) -> usize {
-        // The upper half of the product depends on all bits of the key, which a program may have numbered.
-        let hash = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        let n = self.buckets.len();
-        let whole = 1 << n.ilog2();
-        // The first buckets are split already, up to n - whole.
-        let wide = hash & (2 * whole - 1);
-        if wide < n { wide } else { hash & (whole - 1) }
+    pub(super) fn find(&self, key: u64, guess: u32) -> Option<u32> {
+        let is_it = |id: u32| self.flow(id).is_of(key);
+        // With its last flow the table gives back its memory, and a guess may be older than that.
+        if (guess as usize) < self.flows.len() && is_it(guess) {
+            return Some(guess);
+        }
+        self.index.find(key, is_it)
+    }
+
+    /// Fetches the line that a key is looked up in.
+    #[inline]
+    pub(super) fn fetch_bucket(&self, key: u64) {
+        self.index.fetch(key);
+    }
+
+    /// Fetches the flow that a key is probably of, and tells which that is.
+    #[inline]
+    pub(super) fn fetch_flow_of(&self, key: u64) -> u32 {
+        let guess = self.index.guess(key);
+        if guess != NIL {
+            self.fetch_flow(guess);
+        }
+        guess
     }
 
     #[inline]
-    pub(super) fn find(&self, key: u64) -> Option<u32> {
-        if self.buckets.is_empty() {
-            return None;
-        }
-        let mut id = self.buckets[self.bucket(key)];
-        while id != NIL {
-            let flow = self.flow(id);
-            if flow.key == key {
-                return Some(id);
-            }
-            id = flow.chain;
-        }
-        None
+    pub(super) fn fetch_flow(&self, id: u32) {
+        fetch_to_write(self.flow(id));
     }
 
-    /// Loads what the flows of some keys will be asked for. Done for many at once, their cache misses overlap, each of
-    /// which would otherwise wait for the one before.
-    pub(super) fn touch(&self, keys: impl Iterator<Item = u64>) {
-        if self.buckets.is_empty() {
-            return;
-        }
-        let mut heads = [NIL; TOGETHER];
-        heads.iter_mut().zip(keys).for_each(|(head, key)| *head = self.buckets[self.bucket(key)]);
-        let flows = || heads.iter().filter(|&&id| id != NIL).map(|&id| self.flow(id));
-        black_box(flows().fold(0, |sum: u64, flow| sum.wrapping_add(flow.key ^ flow.queue.touch())));
-        black_box(flows().fold(0, |sum: u64, flow| sum.wrapping_add(flow.queue.back_time())));
-    }
-
-    /// As [`touch`](Table::touch), for the two flows that follow on a list.
-    #[inline]
-    pub(super) fn touch_next(&self, id: u32) {
-        let next = self.flow(id).next;
-        if next != NIL {
-            let flow = self.flow(next);
-            black_box(flow.queue.front_time());
-            if flow.next != NIL {
-                black_box(self.flow(flow.next).credit);
-            }
-        }
-    }
-
-    /// A new flow, idle since `now`. `buckets` is how many there are at first.
+    /// A new flow, idle since `now`. For so many as `buckets` there is room from the beginning.
     pub(super) fn create(&mut self, key: u64, credit: i64, buckets: usize, now: Nanos) -> u32 {
-        if self.buckets.is_empty() {
-            self.buckets = vec![NIL; buckets.max(1)];
-        }
         if self.free == NIL {
-            let first = (self.chunks.len() * CHUNK) as u32;
-            self.chunks.push((0..CHUNK).map(|_| Flow::unused()).collect());
-            for id in (first..first + CHUNK as u32).rev() {
-                self.flow_mut(id).chain = self.free;
+            let first = self.flows.len() as u32;
+            self.flows.grow(Flow::unused);
+            for id in (first..self.flows.len() as u32).rev() {
+                self.flow_mut(id).next = self.free;
                 self.free = id;
             }
         }
-        if self.len >= self.buckets.len() {
-            self.split();
-        }
-        let bucket = self.bucket(key);
-        let (id, chain) = (self.free, self.buckets[bucket]);
-        self.buckets[bucket] = id;
+        let id = self.free;
         self.len += 1;
         let flow = self.flow_mut(id);
-        let free = flow.chain;
-        (flow.key, flow.credit, flow.chain) = (key, credit, chain);
-        flow.next_time = 0;
+        let free = flow.next;
+        flow.set_key(key);
+        (flow.credit, flow.next_time) = (credit, 0);
         self.free = free;
+        let flows = &self.flows;
+        self.index.insert(key, id, buckets, |id| flows[id as usize].key());
         self.set_idle(id, now);
         id
-    }
-
-    /// One bucket more.
-    fn split(&mut self) {
-        let n = self.buckets.len();
-        let mut id = std::mem::replace(&mut self.buckets[n - (1 << n.ilog2())], NIL);
-        self.buckets.push(NIL);
-        while id != NIL {
-            let bucket = self.bucket(self.flow(id).key);
-            let next = std::mem::replace(&mut self.flow_mut(id).chain, NIL);
-            self.flow_mut(id).chain = self.buckets[bucket];
-            self.buckets[bucket] = id;
-            id = next;
-        }
     }
 
     /// Forgets up to `most` flows that have long been idle.
     pub(super) fn collect(&mut self, now: Nanos, most: usize) {
         for _ in 0..most {
-            let id = self.idle.head;
+            let id = self.idle.0;
             if id == NIL || now.saturating_sub(self.flow(id).time) <= GC_AGE {
                 return;
             }
-            let mut idle = std::mem::replace(&mut self.idle, List::new());
-            self.unlink(&mut idle, id);
-            self.idle = idle;
+            self.unset_idle(id);
             self.forget(id);
             self.gc += 1;
         }
@@ -171,21 +122,11 @@ impl<A: Arch> Table<A> {
 
     /// Makes an idle flow unused. With the last one all memory is given back.
     fn forget(&mut self, id: u32) {
+        let free = self.free;
         let flow = self.flow_mut(id);
-        flow.queue.shrink();
-        flow.place = Place::Free;
-        let (key, chain) = (flow.key, flow.chain);
-        let bucket = self.bucket(key);
-        if self.buckets[bucket] == id {
-            self.buckets[bucket] = chain;
-        } else {
-            let mut before = self.buckets[bucket];
-            while self.flow(before).chain != id {
-                before = self.flow(before).chain;
-            }
-            self.flow_mut(before).chain = chain;
-        }
-        self.flow_mut(id).chain = self.free;
+        (flow.place, flow.next) = (Place::Free, free);
+        let key = flow.key();
+        self.index.remove(key, id);
         self.free = id;
         self.len -= 1;
         if self.len == 0 {
@@ -199,57 +140,130 @@ impl<A: Arch> Table<A> {
     }
 
     /// Makes a flow without packets, which is on no list, idle.
+    #[inline]
     pub(super) fn set_idle(&mut self, id: u32, now: Nanos) {
+        let (_, last) = self.idle;
         let flow = self.flow_mut(id);
         (flow.place, flow.time) = (Place::Idle, now);
-        let mut idle = std::mem::replace(&mut self.idle, List::new());
-        self.append(&mut idle, id);
-        self.idle = idle;
+        (flow.prev, flow.next) = (last, NIL);
+        match last {
+            NIL => self.idle.0 = id,
+            _ => self.flow_mut(last).next = id,
+        }
+        self.idle.1 = id;
     }
 
     /// Takes a flow off the list of idle ones.
+    #[inline]
     pub(super) fn unset_idle(&mut self, id: u32) {
-        let mut idle = std::mem::replace(&mut self.idle, List::new());
-        self.unlink(&mut idle, id);
-        self.idle = idle;
-    }
-
-    #[inline]
-    pub(super) fn append(&mut self, list: &mut List, id: u32) {
-        let tail = list.tail;
-        let flow = self.flow_mut(id);
-        (flow.prev, flow.next) = (tail, NIL);
-        match tail {
-            NIL => list.head = id,
-            _ => self.flow_mut(tail).next = id,
-        }
-        list.tail = id;
-        list.len += 1;
-    }
-
-    #[inline]
-    pub(super) fn unlink(&mut self, list: &mut List, id: u32) {
-        let flow = self.flow_mut(id);
-        let (prev, next) = (std::mem::replace(&mut flow.prev, NIL), std::mem::replace(&mut flow.next, NIL));
+        let Flow { prev, next, .. } = *self.flow(id);
         match prev {
-            NIL => list.head = next,
+            NIL => self.idle.0 = next,
             _ => self.flow_mut(prev).next = next,
         }
         match next {
-            NIL => list.tail = prev,
+            NIL => self.idle.1 = prev,
             _ => self.flow_mut(next).prev = prev,
         }
-        list.len -= 1;
+    }
+
+    /// Queues a packet in its flow.
+    #[inline]
+    pub(super) fn push(&mut self, id: u32, packet: Packet<A>) {
+        if let Some(packet) = self.flow_mut(id).append(packet) {
+            self.push_late(id, packet);
+        }
+    }
+
+    /// A flow has few packets, and a shift of some is cheaper than a tree. Never before one of the same time.
+    #[cold]
+    fn push_late(&mut self, id: u32, packet: Packet<A>) {
+        let (at, late) = (packet.departure(), self.late.entry(id).or_default());
+        let index = late.partition_point(|(time, _)| *time <= at);
+        late.insert(index, (at, packet));
+        let flow = self.flow_mut(id);
+        flow.len += 1;
+        flow.is_late = true;
+    }
+
+    /// When the first packet of a flow may leave; none if it has no packet.
+    #[inline]
+    pub(super) fn due(&self, id: u32) -> Option<Nanos> {
+        let flow = self.flow(id);
+        let first = flow.queue.front().map(Packet::departure);
+        let first = if flow.is_late { self.front_time_of_late(id, first) } else { first };
+        first.map(|at| at.max(flow.next_time))
+    }
+
+    #[cold]
+    fn front_time_of_late(&self, id: u32, first: Option<Nanos>) -> Option<Nanos> {
+        let late = self.late.get(&id).and_then(|late| late.front()).map(|(at, _)| *at);
+        first.into_iter().chain(late).min()
+    }
+
+    /// Takes the first packet of a flow.
+    #[inline]
+    pub(super) fn pop_front(&mut self, id: u32) -> Option<Packet<A>> {
+        let flow = self.flow_mut(id);
+        if flow.is_late {
+            return self.pop_front_with_late(id);
+        }
+        let packet = flow.queue.pop_front()?;
+        flow.len -= 1;
+        Some(packet)
+    }
+
+    #[cold]
+    fn pop_front_with_late(&mut self, id: u32) -> Option<Packet<A>> {
+        let flow = &mut self.flows[id as usize];
+        flow.len -= 1;
+        let late = self.late.get_mut(&id)?;
+        // Of one time, what is on the list came first: a late packet is before the list's end.
+        let is_first = |&(at, _): &(Nanos, _)| flow.queue.front().is_none_or(|first| at < first.departure());
+        if !late.front().is_some_and(is_first) {
+            return flow.queue.pop_front();
+        }
+        let packet = late.pop_front().map(|(_, packet)| packet);
+        if late.is_empty() {
+            flow.is_late = false;
+            self.late.remove(&id);
+        }
+        packet
+    }
+
+    /// Takes the first packet of a flow of which `which` holds. Costs as much as there are packets, unless it is the first.
+    pub(super) fn take(&mut self, id: u32, mut which: impl FnMut(&Packet<A>) -> bool) -> Option<Packet<A>> {
+        let (mut kept, mut taken) = (PacketQueue::new(), None);
+        let (mut len, mut time) = (0, self.flow(id).time);
+        while let Some(packet) = self.pop_front(id) {
+            if taken.is_none() && which(&packet) {
+                taken = Some(packet);
+                if len == 0 {
+                    return taken;
+                }
+            } else {
+                (len, time) = (len + 1, packet.departure());
+                kept.push_back(packet);
+            }
+        }
+        let flow = self.flow_mut(id);
+        (flow.queue, flow.len, flow.time) = (kept, len, time);
+        taken
+    }
+
+    /// The packets of a flow, in no particular order.
+    pub(super) fn packets(&self, id: u32) -> impl Iterator<Item = &Packet<A>> {
+        let late = self.late.get(&id).into_iter().flatten().map(|(_, packet)| packet);
+        self.flow(id).queue.iter().chain(late)
     }
 
     /// All flows, unused ones among them.
     pub(super) fn flows_mut(&mut self) -> impl Iterator<Item = &mut Flow<A>> {
-        self.chunks.iter_mut().flatten()
+        self.flows.iter_mut()
     }
 
     /// The flows that have packets, in no particular order.
     pub(super) fn backlogged(&self) -> impl Iterator<Item = u32> {
-        let flows = self.chunks.iter().flatten().zip(0..);
-        flows.filter(|(flow, _)| !flow.queue.is_empty()).map(|(_, id)| id)
+        self.flows.iter().zip(0..).filter(|(flow, _)| flow.len > 0).map(|(_, id)| id)
     }
 }

@@ -1,0 +1,52 @@
+//! An array that grows without being copied.
+
+use std::ops::{Index, IndexMut};
+
+/// Elements in a chunk.
+const CHUNK: usize = 256;
+
+/// Elements that never move.
+pub(super) struct Chunks<T> {
+    chunks: Vec<Box<[T; CHUNK]>>,
+}
+
+impl<T> Chunks<T> {
+    pub(super) const fn new() -> Self {
+        Self { chunks: Vec::new() }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.chunks.len() * CHUNK
+    }
+
+    /// Adds a chunk of elements.
+    pub(super) fn grow(&mut self, make: impl FnMut() -> T) {
+        let chunk: Box<[T]> = std::iter::repeat_with(make).take(CHUNK).collect();
+        self.chunks.extend(chunk.try_into().ok());
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flat_map(|chunk| chunk.iter_mut())
+    }
+}
+
+impl<T> Index<usize> for Chunks<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, at: usize) -> &T {
+        &self.chunks[at / CHUNK][at % CHUNK]
+    }
+}
+
+impl<T> IndexMut<usize> for Chunks<T> {
+    #[inline]
+    fn index_mut(&mut self, at: usize) -> &mut T {
+        &mut self.chunks[at / CHUNK][at % CHUNK]
+    }
+}
