@@ -16,7 +16,7 @@ pub(crate) enum Checker {
     Loom,
     /// The whole path under random interleavings of many threads (crates/txq-check)
     Shuttle,
-    /// Undefined behaviour in the unsafe modules: sync and pool
+    /// Undefined behaviour in the unsafe modules: sync, pool, packet and devices' system calls
     Miri,
     /// Data races of real threads
     Tsan,
@@ -82,7 +82,9 @@ fn miri(deep: bool) -> Result<()> {
         // Many rounds over many buffers: minutes each.
         command.args(["--skip", "pool::tests::modes::", "--skip", "pool::tests::resize::"]);
     }
-    crate::run(command.args(filters).env("MIRIFLAGS", seeds))
+    crate::run(command.args(filters).env("MIRIFLAGS", seeds))?;
+    let mut command = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--", "af_packet::sys::"]);
+    crate::run(command.env("MIRIFLAGS", seeds))
 }
 
 fn tsan(deep: bool) -> Result<()> {

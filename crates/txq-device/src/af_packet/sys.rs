@@ -3,6 +3,7 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
@@ -50,18 +51,43 @@ fn ask(socket: &OwnedFd, name: &str, request: libc::Ioctl) -> io::Result<libc::i
     }
 }
 
-/// A socket that sends to one interface.
-pub(super) struct Socket {
-    fd: OwnedFd,
-    /// One for each part, to which it points.
+/// The messages of one `sendmmsg`.
+struct Messages {
     headers: Box<[libc::mmsghdr]>,
-    /// Where a frame is. Pointers left from an earlier call are not read again.
     parts: Box<[libc::iovec]>,
 }
 
-// SAFETY: the pointers in `headers` lead to `parts`, which this value owns and moves along without its memory moving;
-// those in `parts` are used only within `send`, which sets them.
-unsafe impl Send for Socket {}
+// SAFETY: the pointers in it are used only within `fill` and the borrow that it returns; those left from an earlier call are
+// never read.
+unsafe impl Send for Messages {}
+
+impl Messages {
+    fn new() -> Self {
+        // SAFETY: all zeros are a valid message without address, data and control data.
+        let header = |_| unsafe { mem::zeroed() };
+        let part = |_| libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        Self { headers: (0..BATCH).map(header).collect(), parts: (0..BATCH).map(part).collect() }
+    }
+
+    /// Has a header for each frame, at most [`BATCH`], lead to it: through a part, by pointers that are valid until
+    /// this value or a frame is used again.
+    fn fill<'m, 'f: 'm>(&'m mut self, frames: impl Iterator<Item = &'f [u8]>) -> &'m mut [libc::mmsghdr] {
+        let mut n = 0;
+        for ((header, part), frame) in self.headers.iter_mut().zip(&mut self.parts).zip(frames) {
+            *part = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            header.msg_hdr.msg_iov = part;
+            header.msg_hdr.msg_iovlen = 1;
+            n += 1;
+        }
+        &mut self.headers[..n]
+    }
+}
+
+/// A socket that sends to one interface.
+pub(super) struct Socket {
+    fd: OwnedFd,
+    messages: Messages,
+}
 
 impl Socket {
     /// Binds a socket to the interface.
@@ -75,18 +101,7 @@ impl Socket {
         if unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut parts: Box<[libc::iovec]> =
-            (0..BATCH).map(|_| libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }).collect();
-        let base = parts.as_mut_ptr();
-        let header = |i| {
-            // SAFETY: all zeros are a valid message without address, data and control data.
-            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            header.msg_hdr.msg_iov = base.wrapping_add(i);
-            header.msg_hdr.msg_iovlen = 1;
-            header
-        };
-        let headers = (0..BATCH).map(header).collect();
-        Ok(Self { fd, headers, parts })
+        Ok(Self { fd, messages: Messages::new() })
     }
 
     /// Sends past the interface's qdisc (`PACKET_QDISC_BYPASS`).
@@ -113,20 +128,16 @@ impl Socket {
     /// Sends frames, at most [`BATCH`], without waiting, and returns how many from the first on the kernel took. An
     /// error is about the first one, and then none was taken.
     pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>) -> io::Result<usize> {
-        let mut n = 0;
-        for (part, frame) in self.parts.iter_mut().zip(frames) {
-            *part = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-            n += 1;
-        }
-        if n == 0 {
+        let messages = self.messages.fill(frames);
+        if messages.is_empty() {
             return Ok(0);
         }
+        let n = messages.len() as libc::c_uint;
         loop {
-            // SAFETY: the first `n` headers lead to the first `n` parts, which lead to frames that `'f` keeps alive
-            // through the call; the kernel only reads them, and writes the headers' `msg_len`.
-            let sent = unsafe {
-                libc::sendmmsg(self.fd.as_raw_fd(), self.headers.as_mut_ptr(), n, libc::MSG_DONTWAIT)
-            };
+            // SAFETY: each of the `n` headers leads to a part, which leads to a frame that `'f` keeps alive through the
+            // call; the kernel only reads them, and writes the headers' `msg_len`.
+            let sent =
+                unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), n, libc::MSG_DONTWAIT) };
             match usize::try_from(sent) {
                 Ok(sent) => return Ok(sent),
                 Err(_) => {
@@ -135,6 +146,32 @@ impl Socket {
                         return Err(error);
                     }
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages move, from the stack to a box and to another thread, and are filled several times: each header leads to
+    /// its frame. Under Miri a pointer that the move has made invalid is an error.
+    #[test]
+    fn headers_lead_to_the_frames_wherever_the_messages_lie() {
+        let frames: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
+        let mut messages = Box::new(Messages::new());
+        for n in [3, 100, 1, 0] {
+            messages = std::thread::spawn(move || messages).join().unwrap();
+            let headers = messages.fill(frames.iter().take(n).map(Vec::as_slice));
+            assert_eq!(headers.len(), n.min(BATCH));
+            for (header, frame) in headers.iter().zip(&frames) {
+                assert_eq!(header.msg_hdr.msg_iovlen, 1);
+                // SAFETY: just filled.
+                let part = unsafe { &*header.msg_hdr.msg_iov };
+                // SAFETY: the part is that of a frame, which is alive.
+                let bytes = unsafe { std::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len) };
+                assert_eq!(bytes, frame);
             }
         }
     }
