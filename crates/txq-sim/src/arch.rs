@@ -17,7 +17,6 @@ use crate::engine::{self, Engine, engine, from_nanos};
 use crate::ledger::Phase;
 use crate::lines;
 use crate::machine::Picos;
-use crate::os::State;
 
 mod atomic;
 mod plain;
@@ -128,12 +127,7 @@ impl Event for Sleep {
             // SAFETY: the engine whose task calls; its tasks are the ones that sleep here while it runs.
             unsafe {
                 let eng = &mut *e;
-                let now = eng.now;
-                let thread = &mut eng.tasks[sleeper as usize - 1];
-                if thread.raised && thread.state == State::Sleeping {
-                    (thread.pinned, thread.cpu) = (Some(eng.cpu), eng.cpu);
-                }
-                eng.wake_up(sleeper - 1, now);
+                eng.wake_from_here(sleeper - 1);
                 // An interrupt is the device's work.
                 if !eng.tasks[sleeper as usize - 1].urgent {
                     eng.spend(eng.os.wake);

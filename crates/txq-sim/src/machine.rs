@@ -13,8 +13,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::setup::Scale;
-
 pub use check::MAX_CPUS;
 pub use error::MachineError;
 
@@ -40,6 +38,22 @@ pub struct Machine {
     pub line: Line,
     /// What the operating system's work costs.
     pub os: Os,
+}
+
+/// How many times as much as the machine's file says.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scale {
+    /// Each way of a line: from all other caches and from memory.
+    pub lines: f64,
+    /// The time that a core keeps a contended line.
+    pub hold: f64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { lines: 1.0, hold: 1.0 }
+    }
 }
 
 impl Machine {

@@ -4,9 +4,9 @@
 //! others wait, and when it has spun for [`Os::spin`](crate::machine::Os::spin) and others wait, as a native waiter does with
 //! `sched_yield`. It comes back when what it waits for is written.
 //!
-//! A pinned task stays on its CPU. A softirq runs on the CPU that raised it, after what raised it. Another one, when it wakes up, goes to an idle CPU as near as can be to where it was;
-//! a CPU that becomes idle takes a task from the longest queue; and tasks are moved at random now and then, if the
-//! [`World`](crate::World) says so.
+//! A pinned task stays on its CPU. A softirq runs on the CPU that raised it, after what raised it. Another one, when it wakes
+//! up, goes to an idle CPU as near as can be to where it was; a CPU that becomes idle takes a task from the longest queue; and
+//! tasks are moved at random now and then, if the [`World`](crate::World) says so.
 //!
 //! Times are accounted as `busy`, `spinning` (a task waits for a line to be written) and `idle`.
 //!
@@ -323,6 +323,16 @@ impl Engine {
             self.cpus[cpu as usize].last = NONE;
         }
         self.leave(cpu, now);
+    }
+
+    /// The task that runs wakes a sleeper. A softirq stays on the CPU that raised it until the next one does.
+    pub(crate) fn wake_from_here(&mut self, task: u32) {
+        let (cpu, now) = (self.cpu, self.now);
+        let thread = &mut self.tasks[task as usize];
+        if thread.raised && thread.state == State::Sleeping {
+            (thread.pinned, thread.cpu) = (Some(cpu), cpu);
+        }
+        self.wake_up(task, now);
     }
 
     /// A sleeper wakes up.

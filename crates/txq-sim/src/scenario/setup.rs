@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use crate::footprint::{Footprint, MOST};
+use crate::machine::Scale;
 use crate::prices::Prices;
 
 /// One point of a scenario. Times are in the units that their names say; nanoseconds where nothing is said.
@@ -53,22 +54,6 @@ pub struct Setup {
 
 fn one() -> u64 {
     1
-}
-
-/// How many times as much as the machine's file says.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Scale {
-    /// Each way of a line: from all other caches and from memory.
-    pub lines: f64,
-    /// The time that a core keeps a contended line.
-    pub hold: f64,
-}
-
-impl Default for Scale {
-    fn default() -> Self {
-        Self { lines: 1.0, hold: 1.0 }
-    }
 }
 
 /// The network card.
