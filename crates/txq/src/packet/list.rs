@@ -289,6 +289,36 @@ impl<A: Arch> PacketList<A> {
         (self.head, self.tail, len, self.home)
     }
 
+    /// Whether all packets have this home, and nothing else is to be done for them when they end.
+    #[inline]
+    pub(crate) fn is_of(&self, home: *const Home<A>) -> bool {
+        self.len > 0 && ptr::eq(self.home, home)
+    }
+
+    /// Ends the first packet of a list that [`is_of`](PacketList::is_of) one home: the buffer is the caller's. The sums are
+    /// right again when the list is empty.
+    #[inline]
+    pub(crate) fn take_front(&mut self) -> Option<NonNull<Slot<A>>> {
+        if self.len == 0 {
+            self.forget();
+            return None;
+        }
+        // SAFETY: a list that is not empty has a head, which it owns and now gives away.
+        let slot = unsafe { NonNull::new_unchecked(self.head) };
+        self.len -= 1;
+        if self.len > 0 {
+            // SAFETY: a packet that is not the last has a valid `next`.
+            self.head = unsafe { (*self.head).next.with(|n| *n) };
+        }
+        #[cfg(debug_assertions)]
+        // SAFETY: the buffer was the list's.
+        unsafe {
+            let s = slot.as_ref();
+            s.check.back(s.body.with(|b| (*b).home));
+        }
+        Some(slot)
+    }
+
     /// Without a cache at hand, each run of packets of one home goes there in one piece.
     #[cold]
     fn send_home(&mut self) {

@@ -190,8 +190,25 @@ impl<A: Arch> Cache<A> {
 
     /// Frees a list: our own buffers to the stack, others as the pool's [`FreeMode`] says. Credit for them returns to
     /// their senders in any case.
+    #[inline]
     pub fn free(&mut self, list: &mut PacketList<A>) {
         A::spend(|| Work::Free(list.len()));
+        let fits =
+            self.stack.len() + list.len() <= self.size && !self.shrinking && self.mode != FreeMode::Shared;
+        if fits && list.is_of(self.home.as_ptr()) && !self.home().is_kicked() {
+            // All are ours: the stack takes them as they come.
+            self.out -= list.len() as i64;
+            while let Some(slot) = list.take_front() {
+                self.stack.push(slot);
+            }
+            return;
+        }
+        self.free_slow(list);
+    }
+
+    /// As [`free`](Cache::free), whoever's the buffers are.
+    #[inline(never)]
+    fn free_slow(&mut self, list: &mut PacketList<A>) {
         if self.home().is_kicked() {
             self.empty_inbox();
         }
