@@ -225,7 +225,8 @@ impl<A: Arch, T> SpinLock<A, T> {
         // The lock is ours. Leave the queue: the next one comes to the front.
         let mut next = node.next.load(Acquire);
         if next.is_null() {
-            if self.tail.compare_exchange(me, ptr::null_mut(), Release, Relaxed).is_ok() {
+            // Relaxed: the thread that finds null reads no node, and the lock word orders what is guarded.
+            if self.tail.compare_exchange(me, ptr::null_mut(), Relaxed, Relaxed).is_ok() {
                 return free;
             }
             // Somebody has queued behind us and is about to tell us where.
