@@ -1,5 +1,7 @@
 //! A batch by classes: packets that come in a row for one class go there together.
 
+use std::mem;
+
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Cx, Verdict};
@@ -31,14 +33,16 @@ impl<'b, A: Arch, K: PartialEq> Runs<'b, A, K> {
             }
         };
         run.push_back(first);
-        while let Some(packet) = self.batch.pop_front() {
+        let unfinished = Unfinished { batch: &mut *self.batch, run };
+        while let Some(packet) = unfinished.batch.pop_front() {
             let other = classify(&packet);
             if other != class {
                 self.ahead = Some((packet, other));
                 break;
             }
-            run.push_back(packet);
+            unfinished.run.push_back(packet);
         }
+        mem::forget(unfinished);
         Some(class)
     }
 
@@ -46,6 +50,19 @@ impl<'b, A: Arch, K: PartialEq> Runs<'b, A, K> {
     pub(super) fn give_back(self, run: &mut PacketList<A>) {
         run.extend(self.ahead.map(|(packet, _)| packet));
         self.batch.prepend(run);
+    }
+}
+
+/// A run that is being gathered. A filter that panics takes along the packet that it was asked about; the others return to the
+/// batch, whose owner keeps them.
+struct Unfinished<'r, A: Arch> {
+    batch: &'r mut PacketList<A>,
+    run: &'r mut PacketList<A>,
+}
+
+impl<A: Arch> Drop for Unfinished<'_, A> {
+    fn drop(&mut self) {
+        self.batch.prepend(self.run);
     }
 }
 
