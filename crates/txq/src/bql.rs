@@ -14,11 +14,14 @@
 //! not keep is taken back afterwards.
 //!
 //! The kernel's counterparts are `netdev_tx_sent_queue`, `netdev_tx_completed_queue` and `struct dql`. Differences: a
-//! jiffy is 4 ms, whatever the kernel at hand uses; the object of `slack_last` is the last packet of a batch.
+//! jiffy is 4 ms, whatever the kernel at hand uses; the object of `slack_last` is the last packet of a batch; all that is
+//! complete at a time is one completion, in whatever portions the driver tells of it; and a limit that is too low for a
+//! device whose completions come late is found by trial (`probe`).
 
 mod attr;
 mod dql;
 mod jiffies;
+mod probe;
 mod stall;
 
 pub use attr::{Attr, BqlError, ErrorKind};
@@ -27,6 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use self::dql::{Dql, MAX_LIMIT, Queued};
 use self::jiffies::Jiffies;
+use self::probe::Probe;
 use self::stall::{History, Stalls};
 use crate::arch::{Arch, Atomic, Nanos};
 use crate::driver::Clock;
@@ -198,6 +202,7 @@ impl<A: Arch> Drop for Counted<'_, A> {
 /// (`adj_limit`).
 pub(crate) struct Consumer {
     dql: Dql,
+    probe: Probe,
     stalls: Stalls,
 }
 
@@ -216,7 +221,7 @@ impl Consumer {
         stalls.begin(now);
         producer.stall_thrs.store(jiffies::from_ms(config.stall_thrs), Relaxed);
         adj_limit.store(dql.adj_limit(), Relaxed);
-        Self { dql, stalls }
+        Self { dql, probe: Probe::new(), stalls }
     }
 
     /// Counts bytes as completed, adapts the limit and tells the transmitter.
@@ -230,7 +235,10 @@ impl Consumer {
         if bytes == 0 {
             return;
         }
-        self.dql.completed(bytes, producer.get(), || jiffies::at(clock.now()));
+        let queued = producer.get();
+        let blocked = self.dql.over_limit(queued.num_queued) > 0;
+        self.dql.completed(bytes, queued, || jiffies::at(clock.now()));
+        self.probe.completed(&mut self.dql, queued.num_queued, blocked, clock.now());
         adj_limit.store(self.dql.adj_limit(), Relaxed);
         let thrs = producer.stall_thrs.load(Relaxed);
         if thrs != 0 {
@@ -238,14 +246,20 @@ impl Consumer {
         }
     }
 
+    /// Bytes in flight.
+    #[inline]
+    pub(crate) fn in_flight<A: Arch>(&self, producer: &Producer<A>) -> u32 {
+        dql::posdiff(producer.get().num_queued, self.dql.num_completed)
+    }
+
     pub(crate) fn state<A: Arch>(&self, producer: &Producer<A>) -> BqlState {
-        let Dql { limit, num_completed, min_limit, max_limit, slack_hold_time, .. } = self.dql;
+        let Dql { limit, min_limit, max_limit, slack_hold_time, .. } = self.dql;
         BqlState {
             limit,
             limit_max: max_limit,
             limit_min: min_limit,
             hold_time: jiffies::to_ms(slack_hold_time as u32),
-            inflight: dql::posdiff(producer.get().num_queued, num_completed),
+            inflight: self.in_flight(producer),
             stall_thrs: jiffies::to_ms(producer.stall_thrs.load(Relaxed)),
             stall_cnt: self.stalls.count,
             stall_max: jiffies::to_ms(self.stalls.max),
@@ -273,6 +287,9 @@ impl Consumer {
             }
             Attr::StallMax => self.stalls.max = 0,
             Attr::Inflight | Attr::StallCnt => {}
+        }
+        if matches!(attr, Attr::Limit | Attr::LimitMin | Attr::LimitMax) {
+            self.probe.reset(&mut self.dql);
         }
         Ok(())
     }

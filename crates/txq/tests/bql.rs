@@ -143,6 +143,35 @@ fn the_limit_grows_to_what_the_device_sends_between_two_completions() {
     assert_conserved(&dev);
 }
 
+/// All that is complete at a time is one completion, though a driver tells of 64 packets in a poll: the limit grows beyond
+/// what a few polls bring.
+#[test]
+fn the_limit_grows_beyond_the_budget_of_a_poll() {
+    const PACKETS: u64 = 6000;
+    disciplines(|discipline| {
+        let wires = Wires::new(1, Some(1024));
+        let config = PoolConfig { buffers: 16384, ..pool() };
+        let dev = builder(&wires).pool_config(config).discipline(discipline).build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let _ = send(&dev, &mut sender, 100, 0..PACKETS);
+        let mut most = 0;
+        while !dev.is_idle() {
+            // An interrupt comes, and the queue runs until the txq stops or the queue is empty.
+            wires.at(0).complete(usize::MAX);
+            let batches = || wires.at(0).batches.len();
+            let mut before = usize::MAX;
+            while before != batches() {
+                before = batches();
+                worker.poll();
+            }
+            most = most.max(dev.stats().in_flight);
+        }
+        assert!(most > 500, "{discipline}: never more than {most} packets in flight");
+        assert_eq!(wires.at(0).sent().len() as u64, PACKETS);
+        assert_conserved(&dev);
+    });
+}
+
 /// Bytes that the driver refuses, drops, or takes along when it panics are not in flight.
 #[test]
 fn only_what_the_driver_keeps_is_in_flight() {

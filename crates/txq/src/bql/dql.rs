@@ -31,6 +31,8 @@ pub(super) struct Dql {
     slack_start: Jiffies,
     pub(super) max_limit: u32,
     pub(super) min_limit: u32,
+    /// A second minimum, which is found by trial (`probe`); 0 in the kernel.
+    pub(super) floor: u32,
     /// How long slack must last before it is taken away.
     pub(super) slack_hold_time: Jiffies,
 }
@@ -62,6 +64,7 @@ impl Dql {
             slack_start: now,
             max_limit,
             min_limit,
+            floor: 0,
             slack_hold_time: hold,
         }
     }
@@ -69,6 +72,16 @@ impl Dql {
     /// The bytes that may be queued in all, wrapping: the transmitting side compares its own count with it.
     pub(super) fn adj_limit(&self) -> u32 {
         self.limit.wrapping_add(self.num_completed)
+    }
+
+    /// Bytes in flight beyond the limit: the transmitter is stopped.
+    pub(super) fn over_limit(&self, num_queued: u32) -> u32 {
+        posdiff(posdiff(num_queued, self.num_completed), self.limit)
+    }
+
+    /// Bytes of the last object that was queued before the last completion.
+    pub(super) fn last_object(&self) -> u32 {
+        self.prev_last_obj_cnt
     }
 
     /// Counts `count` bytes as completed and adapts the limit (`dql_completed`). A completion of more than is in flight
@@ -103,7 +116,7 @@ impl Dql {
             }
         }
         // Not `clamp`: a minimum above the maximum may be set, and then the maximum holds.
-        let limit = limit.max(self.min_limit).min(self.max_limit);
+        let limit = limit.max(self.min_limit).max(self.floor).min(self.max_limit);
         if limit != self.limit {
             self.limit = limit;
             ovlimit = 0;

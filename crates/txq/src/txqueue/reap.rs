@@ -69,9 +69,17 @@ impl<A: Arch> TxQueue<A> {
         let mut done = PacketList::new();
         let next = self.done.try_with_at(Site::Reap, |held| {
             let DoneSide { driver, bql, to_completion, .. } = held.data();
+            // To the byte queue limits all that is complete now is one completion: in portions it would never leave the device
+            // empty. So there are as many polls as what is in flight needs.
+            let most = if bql.is_some() { self.in_flight() as usize } else { 0 };
             let polled = Polled { txq: self, dev: cx.dev, bql: bql.as_mut(), done: &mut done };
             A::touch(|| &**driver, Memory::Driver);
-            let next = driver.poll(REAP, polled.done, &mut cx.clock);
+            let mut budget = REAP;
+            let mut next = driver.poll(REAP, polled.done, &mut cx.clock);
+            while polled.done.len() == budget && budget < most {
+                budget += REAP;
+                next = driver.poll(REAP, polled.done, &mut cx.clock);
+            }
             A::spend(|| Work::Reap(polled.done.len()));
             if polled.done.stamped() {
                 to_completion.record_all(polled.done, A::now());
@@ -85,7 +93,7 @@ impl<A: Arch> TxQueue<A> {
             self.wake(cx);
         }
         if !done.is_empty() {
-            let full = done.len() == REAP;
+            let full = done.len() >= REAP;
             cx.cache.free(&mut done);
             if full {
                 // There may be more that is complete already.

@@ -1,0 +1,172 @@
+//! Finds the bytes that a device needs whose completions come long after the wire is free.
+//!
+//! The algorithm (`dql`) grows the limit when a completion leaves nothing in flight. A device that completes each packet a
+//! fixed time after the wire has sent it never shows that: while the wire idles for want of packets, some of them still wait
+//! for their completion. The limit then stays at a few packets, in Linux too (measured there and here: 0.9 Gbit/s offered
+//! to 1 Gbit/s, a delay of 1 ms, 0.04 sent).
+//!
+//! So the limit is tried out. While it stops the transmitter, the bytes that complete in a window of time are measured, and
+//! then once more with a higher limit. If more bytes complete, the limit was too low: the least that it may be, the
+//! [`floor`](Dql::floor), becomes the rate measured times the time from queue to completion, the shortest seen, and an eighth.
+//! Otherwise the limit returns to what it was, and the next trial waits for a second, then for twice as long each time. A
+//! floor is forgotten after some time, and found again if it is still needed. (BBR estimates a path in the same way.)
+//!
+//! A device that needs no more than the algorithm finds sees one trial of a quarter more, for two windows, at growing
+//! intervals; a txq that its limit never stops sees none.
+
+use super::dql::Dql;
+use crate::arch::Nanos;
+
+/// The shortest window, in nanoseconds.
+const WINDOW: Nanos = 4_000_000;
+/// The time from a trial that brought nothing to the next, in nanoseconds; it doubles each time, to the longest.
+const WAIT: Nanos = 1_000_000_000;
+const LONGEST_WAIT: Nanos = 64_000_000_000;
+/// For how long a floor holds, in nanoseconds.
+const KEEP: Nanos = 10_000_000_000;
+
+/// What is measured from one completion to another: until a byte that was queued after the first has completed, and for
+/// [`WINDOW`] at least.
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    since: Nanos,
+    /// Bytes completed and queued, wrapping, when it began.
+    completed: u32,
+    queued: u32,
+    /// Time in which the limit stopped the transmitter, as far as completions tell, in nanoseconds.
+    blocked: Nanos,
+    /// Time until the first byte completed that was queued meanwhile, in nanoseconds.
+    round: Option<Nanos>,
+}
+
+/// A window's result.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    /// Bytes completed in a nanosecond.
+    rate: f64,
+    /// From queue to completion, in nanoseconds.
+    round: Nanos,
+    /// Whether the limit stopped the transmitter for three quarters of the time at least.
+    limited: bool,
+}
+
+/// A higher limit, tried out.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    /// Whether all bytes in flight were queued under it, so that they are measured.
+    settled: bool,
+    /// What was measured before.
+    before: Measured,
+    /// The limit and the floor before.
+    limit: u32,
+    floor: u32,
+}
+
+/// The completing side's state.
+#[derive(Debug, Clone)]
+pub(super) struct Probe {
+    window: Window,
+    /// The last completion.
+    last: Nanos,
+    trial: Option<Trial>,
+    /// The shortest time from queue to completion since the floor was forgotten, in nanoseconds.
+    round: Nanos,
+    /// When the next trial may begin, and how long the one after waits if that brings nothing.
+    next: Nanos,
+    wait: Nanos,
+    /// Whether the last trial brought more: then the next one doubles the limit.
+    won: bool,
+    /// When the floor was found.
+    found: Nanos,
+}
+
+impl Probe {
+    pub(super) fn new() -> Self {
+        Self {
+            window: Window::default(),
+            last: 0,
+            trial: None,
+            round: Nanos::MAX,
+            next: 0,
+            wait: WAIT,
+            won: false,
+            found: 0,
+        }
+    }
+
+    /// Begins anew, with the limit as it is: its user has set it.
+    pub(super) fn reset(&mut self, dql: &mut Dql) {
+        dql.floor = 0;
+        *self = Self { last: self.last, ..Self::new() };
+    }
+
+    /// Notes a completion, which `dql` has counted. `blocked` tells whether more than the limit was in flight before it.
+    pub(super) fn completed(&mut self, dql: &mut Dql, queued: u32, blocked: bool, now: Nanos) {
+        if blocked {
+            self.window.blocked += now.saturating_sub(self.last);
+        }
+        self.last = now;
+        let elapsed = now.saturating_sub(self.window.since);
+        if self.window.round.is_none() && dql.num_completed.wrapping_sub(self.window.queued) as i32 > 0 {
+            self.window.round = Some(elapsed);
+        }
+        let Some(round) = self.window.round else { return };
+        if let Some(trial @ Trial { settled: false, .. }) = &mut self.trial {
+            trial.settled = true;
+        } else if elapsed >= WINDOW {
+            let bytes = dql.num_completed.wrapping_sub(self.window.completed);
+            let limited = self.window.blocked >= elapsed / 4 * 3;
+            let measured = Measured { rate: f64::from(bytes) / elapsed as f64, round, limited };
+            match self.trial.take() {
+                Some(trial) => self.judge(trial, measured, dql, now),
+                None => self.watch(measured, dql, queued, now),
+            }
+        } else {
+            return;
+        }
+        let (completed, since) = (dql.num_completed, now);
+        self.window = Window { since, completed, queued, blocked: 0, round: None };
+    }
+
+    /// Ends a trial.
+    fn judge(&mut self, trial: Trial, measured: Measured, dql: &mut Dql, now: Nanos) {
+        let Trial { before, limit, floor, .. } = trial;
+        self.round = self.round.min(measured.round);
+        self.won = measured.rate >= before.rate * (17.0 / 16.0);
+        if self.won || !measured.limited {
+            // More was sent, or as much as there was to send.
+            let needed = measured.rate.max(before.rate) * self.round as f64 * (9.0 / 8.0);
+            dql.floor = dql.floor.min(needed as u32);
+            dql.limit = dql.limit.min(limit.max(dql.floor));
+            (self.found, self.wait) = (now, WAIT);
+            self.next = if self.won { now } else { now.saturating_add(WAIT) };
+        } else {
+            dql.floor = floor;
+            dql.limit = dql.limit.min(limit);
+            self.next = now.saturating_add(self.wait);
+            self.wait = LONGEST_WAIT.min(2 * self.wait);
+        }
+    }
+
+    /// Looks whether the limit is to be tried out, and begins.
+    fn watch(&mut self, measured: Measured, dql: &mut Dql, queued: u32, now: Nanos) {
+        if dql.floor > 0 && now.saturating_sub(self.found) > KEEP {
+            dql.floor = 0;
+            self.round = Nanos::MAX;
+        }
+        if !measured.limited || now < self.next || dql.limit >= dql.max_limit {
+            return;
+        }
+        self.round = self.round.min(measured.round);
+        let (limit, floor) = (dql.limit, dql.floor);
+        self.trial = Some(Trial { settled: false, before: measured, limit, floor });
+        // What is in flight beyond the limit, the rest of a packet, has been measured with it.
+        let used = limit.max(queued.wrapping_sub(dql.num_completed));
+        let more = if self.won { used } else { used / 4 + dql.last_object() };
+        dql.floor = used.saturating_add(more).min(dql.max_limit);
+        dql.limit = dql.floor;
+    }
+}
+
+#[cfg(test)]
+mod tests;
