@@ -4,8 +4,9 @@
 mod device;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use device::{Wires, assert_conserved, pool};
 use txq::NetDev;
@@ -195,6 +196,53 @@ fn what_waits_for_the_owner_is_bounded() {
         let longest = gate.state.lock().unwrap().longest_run;
         assert!(longest <= 64 + BATCH as usize, "{discipline}: {longest} enqueued in a row");
         assert!(longest > 32, "{discipline}: nothing was taken together");
+    }
+}
+
+/// Has a thread of its own be the owner, held up in the qdisc, while `f` runs; then opens the gate, unless `f` has.
+fn while_the_owner_is_held_up<R>(dev: &NetDev, gate: &Arc<Gate>, f: impl FnOnce() -> R) -> R {
+    gate.shut();
+    thread::scope(|scope| {
+        let mut owner = dev.sender("owner");
+        scope.spawn(move || {
+            let packet = owner.packet(b"the owner's").unwrap();
+            assert_eq!(owner.xmit(packet), Verdict::Success);
+        });
+        gate.wait_for_somebody();
+        let result = f();
+        gate.open();
+        result
+    })
+}
+
+/// A sender that looks whether it may choose its txq anew does not wait for a moment at which the queue has no owner: on a
+/// queue that is always in use it may not see one for seconds.
+#[test]
+fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
+    for discipline in ["combine", "llist", "lockless"] {
+        let (dev, _, gate) = gated(discipline, 1000);
+        while_the_owner_is_held_up(&dev, &gate, || {
+            let (done, finished) = mpsc::channel();
+            let mut sender = dev.sender("s");
+            let first = sender.packet(b"on its way").unwrap();
+            // llist's sender with the duty waits for a moment, and leaves it to the worker.
+            assert_eq!(sender.xmit(first), Verdict::Success);
+            dev.set_xps(None).unwrap();
+            let sender = thread::spawn(move || {
+                let second = sender.packet(b"with a new map").unwrap();
+                assert_eq!(sender.xmit(second), Verdict::Success);
+                done.send(()).unwrap();
+            });
+            let returned = finished.recv_timeout(Duration::from_secs(20));
+            gate.open();
+            sender.join().unwrap();
+            assert!(returned.is_ok(), "{discipline}: a sender waits for the owner");
+        });
+        let mut worker = dev.worker(0);
+        while !dev.is_idle() {
+            worker.poll();
+        }
+        assert_eq!(assert_conserved(&dev).sent, 3);
     }
 }
 

@@ -91,6 +91,10 @@ impl<A: Arch> Discipline<A> for Busylock<A> {
         true
     }
 
+    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+        self.root.try_with_at(Site::Control, |held| f(held.data(), false)).map(|()| true)
+    }
+
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.root);
         f(Lock::Busy, &*self.busy);

@@ -170,6 +170,14 @@ impl<A: Arch> Combine<A> {
         Put::Listed
     }
 
+    /// Calls `f` with the core, which the caller has become the owner of.
+    fn visit_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
+        let waiting = owner.waits();
+        f(owner.core(), waiting);
+        owner.leave(true)
+    }
+
     /// A turn of the owner, which the caller has become.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
@@ -214,10 +222,11 @@ impl<A: Arch> Discipline<A> for Combine<A> {
         while !self.try_own() {
             self.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
         }
-        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
-        let waiting = owner.waits();
-        f(owner.core(), waiting);
-        owner.leave(true)
+        self.visit_owned(f)
+    }
+
+    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+        self.try_own().then(|| self.visit_owned(f))
     }
 
     fn look_again(&self) -> bool {

@@ -242,6 +242,15 @@ impl<A: Arch> Llist<A> {
         }
     }
 
+    /// Calls `f` with the core.
+    fn visit_held(&self, held: Held<'_, A, Owned<A>>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        let mut owner = Owns { root: Some(held), way: self, took: false };
+        // Under the lock: whoever took packets off the list has put them into the intake or the qdisc by now.
+        let waiting = owner.waits();
+        f(owner.core(), waiting);
+        owner.leave(true)
+    }
+
     fn turn(
         &self,
         held: Held<'_, A, Owned<A>>,
@@ -285,12 +294,11 @@ impl<A: Arch> Discipline<A> for Llist<A> {
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        let held = self.root.lock_at(Site::Control);
-        let mut owner = Owns { root: Some(held), way: self, took: false };
-        // Under the lock: whoever took packets off the list has put them into the intake or the qdisc by now.
-        let waiting = owner.waits();
-        f(owner.core(), waiting);
-        owner.leave(true)
+        self.visit_held(self.root.lock_at(Site::Control), f)
+    }
+
+    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+        self.root.try_lock_at(Site::Control).map(|held| self.visit_held(held, f))
     }
 
     fn look_again(&self) -> bool {

@@ -108,6 +108,27 @@ impl<A: Arch> Lockless<A> {
         cx.cache.free(refused);
     }
 
+    /// Calls `f` with the core. The caller has the token.
+    fn visit_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        // What waits has been said, or is about to be, and that stays.
+        let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
+        let waiting = owner.waits();
+        let core = owner.core();
+        core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
+        f(core, waiting);
+        // `f` may have changed the qdisc, or exchanged it.
+        let mut listed = PacketList::new();
+        let banded = core.qdisc.as_ref().is_some_and(|q| q.nolock().is_some());
+        if banded != self.lists.rule.is_banded() {
+            // What was listed by two rules is in order still; by three it would not be.
+            owner.take(usize::MAX, &mut listed);
+        }
+        let nothing_listed = listed.is_empty();
+        owner.core().admit_later(&mut listed);
+        self.lists.rule.follow(owner.core(), self.max_burst);
+        owner.leave(true) && nothing_listed
+    }
+
     /// Puts a batch on the lists, and tells what became of it.
     #[inline]
     fn list(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
@@ -168,23 +189,12 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
         while self.state.fetch_or(TOKEN, Acquire) & TOKEN != 0 {
             self.state.wait_until(Relaxed, |state| state & TOKEN == 0);
         }
-        // What waits has been said, or is about to be, and that stays.
-        let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
-        let waiting = owner.waits();
-        let core = owner.core();
-        core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
-        f(core, waiting);
-        // `f` may have changed the qdisc, or exchanged it.
-        let mut listed = PacketList::new();
-        let banded = core.qdisc.as_ref().is_some_and(|q| q.nolock().is_some());
-        if banded != self.lists.rule.is_banded() {
-            // What was listed by two rules is in order still; by three it would not be.
-            owner.take(usize::MAX, &mut listed);
-        }
-        let nothing_listed = listed.is_empty();
-        owner.core().admit_later(&mut listed);
-        self.lists.rule.follow(owner.core(), self.max_burst);
-        owner.leave(true) && nothing_listed
+        self.visit_owned(f)
+    }
+
+    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+        // Acquire: as in `begin`.
+        (self.state.fetch_or(TOKEN, Acquire) & TOKEN == 0).then(|| self.visit_owned(f))
     }
 
     fn look_again(&self) -> bool {

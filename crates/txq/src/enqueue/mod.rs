@@ -45,6 +45,10 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     /// when somebody has left something meanwhile, and a worker must see to it.
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
 
+    /// As [`visit`](Discipline::visit), if the core has no owner; `None` if it has one. For senders: a queue that is always
+    /// in use may have no moment without an owner for a thread that is preempted to see.
+    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool>;
+
     /// Whether somebody has the queue, or is about to, who will look once more what there is to send. What made the
     /// caller ask is then seen. If not, a worker must be sent.
     fn look_again(&self) -> bool {

@@ -106,6 +106,10 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
         true
     }
 
+    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+        self.core.try_with_at(Site::Control, |held| f(held.data(), false)).map(|()| true)
+    }
+
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {
         f(Lock::Root, &*self.core);
     }

@@ -51,10 +51,12 @@ impl<A: Arch> Root<A> {
         self.visit(dev, &mut |core, _| f(core));
     }
 
-    /// Whether nothing is queued, nothing waits for an owner, and there is no owner.
+    /// Whether nothing is queued, nothing waits for an owner, and there is no owner. Does not wait: senders ask on their way.
     pub(crate) fn is_idle(&self, dev: &Shared<A>) -> bool {
         let mut idle = false;
-        self.visit(dev, &mut |core, waiting| idle = core.is_idle() && !waiting);
+        if self.discipline.try_visit(&mut |core, waiting| idle = core.is_idle() && !waiting) == Some(false) {
+            dev.hand_over(self.index);
+        }
         idle
     }
 
