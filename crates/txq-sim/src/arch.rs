@@ -10,7 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt::Display;
 use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
-use txq::arch::{Arch, CellApi, CpuId, Event, Memory, Nanos, Work};
+use txq::arch::{Arch, CellApi, CpuId, Event, Inside, Memory, Nanos, Work};
 
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};
@@ -33,7 +33,7 @@ thread_local! {
     /// Where numbers come from that look random, where no task runs.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
     /// Driver calls that the thread is inside of where no task runs.
-    static IN_DRIVER: Cell<u32> = const { Cell::new(0) };
+    static INSIDE: Inside = const { Inside::new() };
 }
 
 /// A world begins on this thread, at time 0.
@@ -221,15 +221,15 @@ unsafe impl Arch for Sim {
         if e.is_null() { u64::MAX } else { unsafe { u64::from((*e).current) + 1 } }
     }
 
-    fn in_driver<R>(f: impl FnOnce(&Cell<u32>) -> R) -> R {
+    fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
         let e = engine();
         if e.is_null() {
-            return IN_DRIVER.with(f);
+            return INSIDE.with(f);
         }
         // SAFETY: the cell is in a box of its own and lives as long as its task, which calls.
-        let depth: *const Cell<u32> = unsafe { &raw const *(*e).me().in_driver };
+        let inside: *const Inside = unsafe { &raw const *(*e).me().inside };
         // SAFETY: as above; only this task uses it.
-        f(unsafe { &*depth })
+        f(unsafe { &*inside })
     }
 
     fn random() -> u64 {

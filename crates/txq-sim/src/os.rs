@@ -13,7 +13,7 @@
 //! What this leaves out: there are no priorities, who wakes up does not push anybody off a CPU before its slice is over,
 //! a tick costs nothing, and a CPU that is slow to wake from a deep sleep is as slow always.
 
-use std::cell::Cell;
+use txq::arch::Inside;
 
 use corosensei::Yielder;
 
@@ -112,8 +112,8 @@ pub(crate) struct Thread {
     /// Work that is left of what it did when it lost its CPU.
     rest: Picos,
     pub(crate) stores: Stores,
-    /// Driver calls that it is inside of. In a box, for its address must last.
-    pub(crate) in_driver: Box<Cell<u32>>,
+    /// The data paths that it is in. In a box, for its address must last.
+    pub(crate) inside: Box<Inside>,
     pub(crate) busy: Picos,
     pub(crate) spinning: Picos,
     pub(crate) pinned: Option<u32>,
@@ -135,7 +135,7 @@ impl Thread {
             unwinds: false,
             random: seed,
             stores,
-            in_driver: Box::default(),
+            inside: Box::default(),
             yielder: std::ptr::null(),
             busy: 0,
             spinning: 0,

@@ -50,9 +50,18 @@ pub enum Sampling {
 ///
 /// Made by [`NetDev::builder`]. Threads get a [`Sender`] each. Dropping it shuts the device down; senders that are left
 /// find their packets dropped.
+///
+/// Its methods wait for the owners of queues. Code that works for a queue (a driver, a qdisc, a filter, a completion) may send
+/// through the device and drop it, and calls nothing else of it: such a call panics, for it would wait for its caller. Hooks
+/// ([`Builder::on_tx_timeout`]) may call everything.
+///
+/// After a `fork` the device is the parent's. The child may drop the `NetDev`, which does nothing there, and should leave
+/// senders and workers alone.
 pub struct NetDev<A: Arch = Native> {
     shared: Arc<Shared<A>>,
     threads: Vec<JoinHandle<()>>,
+    /// The process that made it.
+    process: u32,
 }
 
 impl<A: Arch> NetDev<A> {
@@ -102,6 +111,7 @@ impl<A: Arch> NetDev<A> {
 
     /// The counters. At any time `accepted + created = sent + dropped + queued`.
     pub fn stats(&self) -> DeviceStats {
+        self.shared.assert_outside("NetDev::stats");
         self.shared.stats()
     }
 
@@ -153,6 +163,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Latencies of the packets sampled so far: from xmit to the driver, and from xmit to completion.
     pub fn latency(&self) -> (Latency, Latency) {
+        self.shared.assert_outside("NetDev::latency");
         let mut latencies = (Latency::new(), Latency::new());
         self.shared.txqs.iter().for_each(|txq| txq.add_latency(&mut latencies.0, &mut latencies.1));
         latencies
@@ -162,12 +173,14 @@ impl<A: Arch> NetDev<A> {
     /// until it is switched on again. It works on a device in use, as `perf lock contention` does on a kernel. While it is on,
     /// taking a lock costs two or three readings of the clock; while it is off, nothing.
     pub fn set_contention(&self, on: bool) {
+        self.shared.assert_outside("NetDev::set_contention");
         self.shared.set_contention(on);
     }
 
     /// Who has waited for whom. `None` when recording was never switched on. Asking takes each lock once, as
     /// [`Site::Control`](crate::sync::contention::Site::Control).
     pub fn contention(&self) -> Option<ContentionReport> {
+        self.shared.assert_outside("NetDev::contention");
         self.shared.contention()
     }
 
@@ -240,6 +253,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Whether no packet is on its way.
     pub fn is_idle(&self) -> bool {
+        self.shared.assert_outside("NetDev::is_idle");
         (0..self.shared.txqs.len() as u16).all(|txq| self.shared.is_idle(txq))
     }
 
@@ -259,14 +273,5 @@ impl<A: Arch> NetDev<A> {
     /// Nanoseconds since the device was made.
     pub fn age(&self) -> Nanos {
         A::now().saturating_sub(self.shared.created)
-    }
-}
-
-impl<A: Arch> Drop for NetDev<A> {
-    fn drop(&mut self) {
-        // An error of a driver has been told by `shutdown`, if anybody asked.
-        if !std::thread::panicking() {
-            let _ = self.shutdown();
-        }
     }
 }

@@ -196,8 +196,8 @@ impl<A: Arch> Sender<A> {
     #[inline]
     fn begin(&mut self, batch: &mut PacketList<A>) -> bool {
         A::spend(|| Work::Xmit);
-        let nested = A::in_driver(|depth| depth.get()) > 0;
-        // From within a driver the wait could be for the caller itself; the old queues hand on.
+        let nested = A::inside(|inside| inside.depth()) > 0;
+        // From within a data path the wait could be for the caller itself; the old queues hand on.
         if self.rule != self.dev.rule() && !nested {
             // A driver may panic in this: the batch has not been handed in yet.
             self.rule = self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache));
@@ -207,7 +207,10 @@ impl<A: Arch> Sender<A> {
         if nested && self.hop(batch) == 0 {
             return false;
         }
-        self.turn();
+        if !nested {
+            // The same here: a new choice of txqs asks which queues are idle.
+            self.turn();
+        }
         self.sample(batch);
         true
     }
@@ -268,12 +271,12 @@ impl<A: Arch> Sender<A> {
         self.dev.enter(self.dev.root_at(self.rule, txq), txq, batch, &mut cx)
     }
 
-    /// Counts that a driver sends packets on, and drops those that it has happened to too often: drivers send them to each
+    /// Counts that a driver, or a qdisc, sends packets on, and drops those that it has happened to too often: drivers send them to each
     /// other in a circle (`dev_xmit_recursion`). Returns how many are left.
     #[cold]
     fn hop(&mut self, batch: &mut PacketList<A>) -> usize {
         let (mut on, mut looped) = (PacketList::new(), PacketList::new());
-        let too_deep = A::in_driver(|depth| depth.get()) > RECURSION_LIMIT;
+        let too_deep = A::inside(|inside| inside.depth()) > RECURSION_LIMIT;
         while let Some(mut packet) = batch.pop_front() {
             if packet.hop() > RECURSION_LIMIT || too_deep {
                 packet.set_drop_reason(DropReason::RecursionLimit);

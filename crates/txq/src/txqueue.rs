@@ -25,13 +25,11 @@ use crate::sync::contention::{Lock, Recorded, Site};
 use crate::sync::spinlock::SpinLock;
 
 mod completions;
-mod in_driver;
 mod reap;
 mod replace;
 mod watchdog;
 
 pub use completions::Completions;
-use in_driver::InDriver;
 use watchdog::Standstill;
 pub use watchdog::TxTimeout;
 pub(crate) use watchdog::{TimeoutHook, Watchdog};
@@ -264,7 +262,7 @@ impl<A: Arch> TxQueue<A> {
             let mut tx = TxCx::new(&mut cx.clock, &mut done, &mut dropped);
             A::spend(|| Work::Drive(batch.len()));
             A::touch(|| &*side.driver, Memory::Driver);
-            status = InDriver::<A>::enter(|| side.driver.start_xmit(batch, &mut tx));
+            status = side.driver.start_xmit(batch, &mut tx);
             if !rest.is_empty() {
                 batch.append(&mut rest);
                 status = Status::Busy { retry: None };

@@ -53,8 +53,12 @@ impl<A: Arch> Worker<A> {
 
     /// Does what there is to do and returns when to do so again, on the clock of the `Arch`, if nothing wakes the worker
     /// before: `None` for not at all, a time in the past for at once.
+    ///
+    /// # Panics
+    /// In the device's own data path, and with what a driver or a qdisc panics.
     pub fn poll(&mut self) -> Option<Nanos> {
         let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
+        dev.assert_outside("Worker::poll");
         let mut cx = Ctx::new(dev, &mut self.cache);
         let reaping = &mut self.reaping;
         sched.take_reap(|txq| reaping.insert(txq as u16));
@@ -62,7 +66,7 @@ impl<A: Arch> Worker<A> {
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
         reaping.retain(|txq| {
             let txq = &dev.txqs[usize::from(txq)];
-            let at = txq.reap(&mut cx);
+            let at = dev.inside(|| txq.reap(&mut cx));
             let more = txq.in_flight() > 0;
             if more {
                 sooner(at.unwrap_or_else(|| cx.clock.now() + POLL));
@@ -81,7 +85,7 @@ impl<A: Arch> Worker<A> {
         while let Some(root) = due.pop() {
             let root = &dev.roots[root];
             A::spend(|| Work::Run);
-            root.discipline.run(root, &mut cx);
+            root.run(dev, &mut cx);
             cx.clock.advance();
         }
         // After the queues have run: a shaper that has sent what is due says when the next is.

@@ -9,8 +9,10 @@
 //! an [`Atomic::wait_until`], never a bare loop; nothing asks for the real time, the thread or the CPU but through
 //! here. Code that only one owner runs (a qdisc's algorithm) is plain Rust.
 
+pub(crate) mod inside;
 mod native;
 
+pub use inside::Inside;
 pub(crate) use native::fetch_to_write;
 pub use native::{Native, NativeCell, NativeEvent};
 
@@ -62,10 +64,9 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn thread() -> u64 {
         0
     }
-    /// Calls `f` with the calling thread's count of driver calls that it is inside of: more than one, when drivers send
-    /// through other devices. Where threads are not told apart, nobody is ever inside of one.
-    fn in_driver<R>(f: impl FnOnce(&std::cell::Cell<u32>) -> R) -> R {
-        f(&std::cell::Cell::new(0))
+    /// Calls `f` with the data paths that the calling thread is in. Where threads are not told apart, nobody is ever in one.
+    fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
+        f(&Inside::new())
     }
     /// A number that nobody can guess, to choose a secret with; in a simulation one that the seed makes.
     fn random() -> u64 {

@@ -1,15 +1,15 @@
 //! The real machine: std's atomics, `sched_getcpu`, `CLOCK_MONOTONIC`.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::sync::atomic::{self, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Nanos};
+use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Inside, Nanos};
 
 thread_local! {
-    /// Calls of drivers that the thread is inside of. Its address is the thread's name.
-    static IN_DRIVER: Cell<u32> = const { Cell::new(0) };
+    /// The data paths that the thread is in. Its address is the thread's name.
+    static INSIDE: Inside = const { Inside::new() };
 }
 
 /// The machine that the program runs on.
@@ -43,12 +43,12 @@ unsafe impl Arch for Native {
 
     #[inline]
     fn thread() -> u64 {
-        IN_DRIVER.with(|depth| std::ptr::from_ref(depth).addr() as u64)
+        INSIDE.with(|inside| std::ptr::from_ref(inside).addr() as u64)
     }
 
     #[inline]
-    fn in_driver<R>(f: impl FnOnce(&Cell<u32>) -> R) -> R {
-        IN_DRIVER.with(f)
+    fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
+        INSIDE.with(f)
     }
 
     #[inline]

@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
+use crate::arch::inside::Lent;
 use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
-use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
+use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK, owns_queue};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
@@ -70,7 +71,10 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         self.way.running.store(1, Relaxed);
         self.busy = None;
         let way = self.way;
-        self.root.unlocked_at(Site::Retake, || f(driven));
+        self.root.unlocked_at(Site::Retake, || {
+            let _lent = Lent::<A>::new();
+            f(driven);
+        });
         way.running.store(0, Relaxed);
         true
     }
@@ -78,6 +82,9 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
 impl<A: Arch> Discipline<A> for Busylock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        if owns_queue(batch, cx) {
+            return Verdict::Drop;
+        }
         let busy = (self.running.load(Relaxed) != 0).then(|| self.busy.lock_at(Site::Enqueue));
         self.turn(Site::Enqueue, busy, root, batch, cx)
     }

@@ -22,6 +22,7 @@ mod spinlock;
 
 use crate::arch::Arch;
 use crate::ctx::Ctx;
+use crate::drop::DropReason;
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
@@ -61,6 +62,20 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
 
     /// Names its lines ([`Arch::name`]).
     fn name_lines(&self);
+}
+
+/// Whether the calling thread owns a queue of this device already, because a qdisc or a filter of the device sends through it.
+/// Where a sender waits for the owner it would wait for itself: the batch is dropped as a loop (`RECURSION_LIMIT`).
+#[inline]
+fn owns_queue<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool {
+    // The caller's own entry is one.
+    let owns = A::inside(|inside| inside.depth() > 1 && inside.owns(cx.dev));
+    if owns {
+        cx.dev.count_looped(batch.len() as u64);
+        batch.for_each_mut(|p| p.set_drop_reason(DropReason::RecursionLimit));
+        cx.cache.free(batch);
+    }
+    owns
 }
 
 /// What senders and owners share is called so ([`Arch::name`]), whatever the discipline.

@@ -55,7 +55,8 @@ impl<A: Arch> NoQueue<A> {
             owner.0.store(A::thread(), Relaxed);
             f(held.data())
         };
-        if A::in_driver(|depth| depth.get()) == 0 {
+        // The caller's own entry is one.
+        if A::inside(|inside| inside.depth()) <= 1 {
             return Some(self.core.with_at(Site::Enqueue, f));
         }
         let mut f = Some(f);

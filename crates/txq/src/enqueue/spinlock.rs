@@ -8,8 +8,9 @@
 use crossbeam_utils::CachePadded;
 
 use crate::arch::Arch;
+use crate::arch::inside::Lent;
 use crate::ctx::Ctx;
-use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
+use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK, owns_queue};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
@@ -34,13 +35,19 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.unlocked_at(Site::Retake, || f(driven));
+        self.unlocked_at(Site::Retake, || {
+            let _lent = Lent::<A>::new();
+            f(driven);
+        });
         true
     }
 }
 
 impl<A: Arch> Discipline<A> for Spinlock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        if owns_queue(batch, cx) {
+            return Verdict::Drop;
+        }
         let share = batch.len();
         let verdict = turn(self.root.lock_at(Site::Enqueue), root, batch, share, cx);
         cx.free_dropped();

@@ -11,6 +11,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// [`BqlError::Absent`] where the txq has no such limits.
     pub fn show_bql(&self, txq: u16, attr: Attr) -> Result<String, BqlError> {
+        self.shared.assert_outside("NetDev::show_bql");
         let state = self.shared.txqs.get(usize::from(txq)).and_then(|txq| txq.bql());
         let state = state.ok_or_else(|| self.no_bql(txq))?;
         Ok(format!("{}\n", state.get(attr)))
@@ -22,6 +23,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// What the kernel refuses, with its error, and [`BqlError::Absent`]. Nothing has changed then.
     pub fn set_bql(&self, txq: u16, attr: Attr, text: &str) -> Result<(), BqlError> {
+        self.shared.assert_outside("NetDev::set_bql");
         let set = self.shared.txqs.get(usize::from(txq)).and_then(|txq| txq.set_bql(attr, text));
         set.unwrap_or_else(|| Err(self.no_bql(txq)))
     }

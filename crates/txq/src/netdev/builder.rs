@@ -258,6 +258,7 @@ impl<A: Arch> Builder<A> {
             roots,
             rule: CachePadded::new(rule),
             tree: SpinLock::new(tree),
+            controller: A::AtomicU64::new(0),
             lost: CachePadded::new(A::AtomicU64::new(0)),
             looped: A::AtomicU64::new(0),
             worker_deaths: A::AtomicU64::new(0),
@@ -281,7 +282,7 @@ impl<A: Arch> Builder<A> {
             created,
             pool,
         };
-        let dev = NetDev { shared: Arc::new(shared), threads: Vec::new() };
+        let dev = NetDev { shared: Arc::new(shared), threads: Vec::new(), process: std::process::id() };
         dev.shared.name_lines();
         if self.contention {
             dev.set_contention(true);

@@ -8,11 +8,13 @@
 //! closed, and then the rule is stored that senders go by (`rule.rs`). Packets that reach an old queue after that are
 //! handed on, in order, so none is lost for coming late.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::below::Class;
 use super::rule::Shape;
 use super::tree::{Plan, Tree, child};
 use super::{NetDev, Shared};
-use crate::arch::Arch;
+use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
 use crate::qdisc::copying::Others;
 use crate::qdisc::{self, Built, Parent, Qdisc};
@@ -123,10 +125,35 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Calls `f` as the only one who changes the device.
+    ///
+    /// # Panics
+    /// In the data path of the device, and inside another such call: it would wait for its caller.
     pub(super) fn control<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
+        /// The device has a controller, until this is dropped.
+        struct Controller<'c, T: Atomic<u64>>(&'c T);
+        impl<T: Atomic<u64>> Drop for Controller<'_, T> {
+            fn drop(&mut self) {
+                self.0.store(0, Relaxed);
+            }
+        }
+        let Shared { tree, controller, info, .. } = &*self.shared;
+        self.shared.assert_outside("A control call");
+        let me = A::thread();
+        assert!(
+            me == 0 || controller.load(Relaxed) != me,
+            "a control call of device \"{}\" would wait for its own caller: it is called from within another control call, by a \
+             driver or qdisc that is changed or dropped",
+            info.name
+        );
         let mut cache = self.shared.pool.cache("control", 0);
         let mut cx = Ctx::new(&self.shared, &mut cache);
-        self.shared.tree.with(|held| f(held.data(), &mut cx))
+        tree.with(|held| {
+            let _controller = (me != 0).then(|| {
+                controller.store(me, Relaxed);
+                Controller::<A::AtomicU64>(controller)
+            });
+            f(held.data(), &mut cx)
+        })
     }
 
     fn header<'t>(&self, text: &'t str) -> Result<(Header<'t>, Words<'t>), ParseError> {

@@ -1,14 +1,19 @@
 //! A device goes down and comes up again, its queues get longer or shorter, its driver is replaced, and it ends.
 //!
-//! Any thread may ask for any of this, one at a time (`Shared::tree`), but not from within a driver of the device: it waits
-//! for who has a queue, and that may be who called the driver.
+//! Any thread may ask for any of this, one at a time (`Shared::tree`), but not from within the device's data path (a driver, a
+//! qdisc, a filter, a completion): the call waits for the owners of queues, and the caller is one. It panics there instead
+//! ([`Shared::assert_outside`](super::Shared::assert_outside)), and so does a call from within another one. Dropping the
+//! device works everywhere.
 
-use std::io;
+use std::any::TypeId;
+use std::mem::{self, ManuallyDrop};
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::{io, process, thread};
 
 use super::NetDev;
 use super::tree::Tree;
-use crate::arch::{Arch, Atomic, Event};
+use crate::arch::{Arch, Atomic, Native};
 use crate::ctx::Ctx;
 use crate::driver::Driver;
 use crate::run::Gate;
@@ -133,23 +138,50 @@ impl<A: Arch> NetDev<A> {
         }
         for root in self.shared.roots_used() {
             // What waits for an owner, and what a sender is in the driver with.
-            root.discipline.run(root, cx);
+            root.run(&self.shared, cx);
             cx.free_dropped();
         }
     }
 
     /// Ends all sending: what is still queued is dropped (`QUEUE_PURGE`), as is everything handed in afterwards, and
     /// drivers write out what they hold. Returns the first error that one of them met.
+    ///
+    /// A worker's own thread may call it, from a hook; that thread then ends by itself.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::ResourceBusy`] from within the device's data path (a driver, qdisc, filter or completion): the call
+    /// would wait for its caller. Nothing has changed then. [`io::ErrorKind::NotConnected`] in a forked child, which has none of
+    /// the device's threads, and none of its locks that were held.
     pub fn shutdown(&mut self) -> io::Result<()> {
-        let shared = &self.shared;
-        if shared.stopping.swap(1, Release) == 0 {
-            self.control(|_, cx| self.close(Gate::Gone, cx));
-            shared.sched.iter().for_each(|s| s.event.notify());
+        let name = &self.shared.info.name;
+        if self.is_forked() {
+            // Their threads are the parent's.
+            self.threads.drain(..).for_each(mem::forget);
+            let made = self.process;
+            let why =
+                format!("device \"{name}\" is process {made}'s: a forked child has none of its threads");
+            return Err(io::Error::new(io::ErrorKind::NotConnected, why));
         }
-        for thread in self.threads.drain(..) {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
+        if self.shared.is_inside() {
+            let why = format!(
+                "device \"{name}\" cannot be shut down from its own driver, qdisc, filter or completion: \
+                 use another thread"
+            );
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        }
+        let shared = &self.shared;
+        let mut panicked = None;
+        if shared.stopping.swap(1, Release) == 0 {
+            let close = || self.control(|_, cx| self.close(Gate::Gone, cx));
+            panicked = panic::catch_unwind(AssertUnwindSafe(close)).err();
+            shared.sched.iter().for_each(|s| s.notify());
+        }
+        let me = thread::current().id();
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != me) {
+            panicked = thread.join().err().or(panicked);
+        }
+        if let Some(panic) = panicked {
+            panic::resume_unwind(panic);
         }
         let mut first = Ok(());
         for txq in &self.shared.txqs {
@@ -158,5 +190,27 @@ impl<A: Arch> NetDev<A> {
             first = first.and(finished);
         }
         first
+    }
+
+    fn is_forked(&self) -> bool {
+        self.process != process::id()
+    }
+}
+
+impl<A: Arch> Drop for NetDev<A> {
+    /// Shuts down. Where that would wait for the caller, in the device's data path, a thread of its own does it; so it does
+    /// while the caller panics, for a second panic would abort.
+    fn drop(&mut self) {
+        // An error of a driver has been told by `shutdown`, if anybody asked.
+        let elsewhere = self.shared.is_inside() || (thread::panicking() && !self.threads.is_empty());
+        if self.is_forked() || !(elsewhere || thread::panicking()) {
+            let _ = self.shutdown();
+        } else if elsewhere && TypeId::of::<A>() == TypeId::of::<Native>() {
+            let (shared, threads) = (self.shared.clone(), mem::take(&mut self.threads));
+            // If there is no thread for it, the device stays.
+            let dev = ManuallyDrop::new(Self { shared, threads, process: self.process });
+            let end = move || drop(ManuallyDrop::into_inner(dev));
+            let _ = thread::Builder::new().name("txq-shutdown".into()).spawn(end);
+        }
     }
 }

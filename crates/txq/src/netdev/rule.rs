@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::{Root, Shared};
+use crate::arch::inside::Entered;
 use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
 use crate::packet::PacketList;
@@ -83,7 +84,7 @@ impl<A: Arch> Shared<A> {
         self.root_at(self.rule(), txq)
     }
 
-    fn has(&self, rule: Rule, root: usize) -> bool {
+    pub(super) fn has(&self, rule: Rule, root: usize) -> bool {
         let at = |txq| self.root_at(rule, txq);
         (at(0)..=at(self.txqs.len() as u16 - 1)).contains(&root)
     }
@@ -104,9 +105,22 @@ impl<A: Arch> Shared<A> {
         if self.rule().is_first() { self.roots_in_force() } else { &self.roots }
     }
 
-    /// Hands packets of a txq to a root.
+    /// Hands packets of a txq to a root. The thread is in the device's data path meanwhile.
     #[inline]
     pub(crate) fn enter(
+        &self,
+        root: usize,
+        txq: u16,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let _inside = Entered::<A>::new(self);
+        self.submit(root, txq, batch, cx)
+    }
+
+    /// As [`enter`](Shared::enter), for a thread that is in the device's data path.
+    #[inline]
+    pub(crate) fn submit(
         &self,
         root: usize,
         txq: u16,
@@ -132,7 +146,7 @@ impl<A: Arch> Shared<A> {
                 None if self.rule() == rule => return rule,
                 None => {}
                 Some(root) => {
-                    root.discipline.run(root, cx);
+                    root.run(self, cx);
                     A::relax();
                 }
             }

@@ -7,6 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use super::Sampling;
 use super::tree::Tree;
+use crate::arch::inside::Entered;
 use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
@@ -46,6 +47,12 @@ impl<A: Arch> Root<A> {
         cx.cache.free(batch);
     }
 
+    /// Runs the queue, as a worker does.
+    pub(crate) fn run(&self, dev: &Shared<A>, cx: &mut Ctx<'_, A>) {
+        let _inside = Entered::<A>::new(dev);
+        self.discipline.run(self, cx);
+    }
+
     /// Calls `f` with the core when it has no owner.
     pub(crate) fn with_core(&self, dev: &Shared<A>, mut f: impl FnMut(&mut Core<A>)) {
         self.visit(dev, &mut |core, _| f(core));
@@ -61,6 +68,7 @@ impl<A: Arch> Root<A> {
     }
 
     fn visit(&self, dev: &Shared<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) {
+        let _inside = Entered::<A>::new(dev);
         if !self.discipline.visit(f) {
             dev.hand_over(self.index);
         }
@@ -77,6 +85,9 @@ pub(crate) struct Shared<A: Arch> {
     pub(super) rule: CachePadded<A::AtomicU32>,
     /// What is attached where, and the lock of all who change it (the kernel's RTNL).
     pub(super) tree: SpinLock<A, Tree>,
+    /// The thread that holds the lock of `tree` ([`Arch::thread`]), 0 for none. Written by that thread, compared by each with
+    /// its own number: relaxed.
+    pub(super) controller: A::AtomicU64,
     /// Packets dropped on their way to a queue: lost by a panic, and sent in a loop.
     pub(super) lost: CachePadded<A::AtomicU64>,
     pub(super) looped: A::AtomicU64,
@@ -134,6 +145,31 @@ impl<A: Arch> Shared<A> {
     /// The schedule of the worker that looks after a queue: that of its txq, or of txq 0 where it serves all.
     fn sched_of_root(&self, root: usize) -> &Schedule<A> {
         &self.sched[self.affinity[usize::from(self.roots[root].txq.unwrap_or(0))]]
+    }
+
+    /// Checks that the caller is not in the data path of this device, which `call` would wait for.
+    ///
+    /// # Panics
+    /// When it is.
+    pub(crate) fn assert_outside(&self, call: &str) {
+        if self.is_inside() {
+            panic!(
+                "{call} of device \"{}\" would wait for its own caller: it is called from a driver, qdisc, filter or completion \
+                 that works for the device; call it from another thread",
+                self.info.name
+            );
+        }
+    }
+
+    /// Whether the calling thread is in the data path of this device.
+    pub(crate) fn is_inside(&self) -> bool {
+        A::inside(|inside| inside.is_in(self))
+    }
+
+    /// Calls `f` in the data path of this device.
+    pub(crate) fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _inside = Entered::<A>::new(self);
+        f()
     }
 
     /// Has a queue looked at again: by who has it or is about to, else by a worker (`__netif_schedule`).

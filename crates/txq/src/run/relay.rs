@@ -65,6 +65,6 @@ pub(crate) fn forward<A: Arch>(root: &Root<A>, batch: &mut PacketList<A>, cx: &m
         let n = rest.0.iter().take_while(|p| root.txq.unwrap_or(p.txq()) == txq).count();
         let mut part = PacketList::new();
         rest.0.move_front(n, &mut part);
-        let _ = cx.dev.enter(cx.dev.root_of(txq), txq, &mut part, cx);
+        let _ = cx.dev.submit(cx.dev.root_of(txq), txq, &mut part, cx);
     }
 }
