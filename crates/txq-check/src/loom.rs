@@ -68,6 +68,12 @@ unsafe impl Arch for Loom {
     fn relax() {
         pause();
     }
+
+    fn yield_cpu() {
+        pause();
+    }
+
+    const WAITS_FOR_ROOM: u32 = 1;
 }
 
 impl Loom {

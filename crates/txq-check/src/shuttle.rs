@@ -35,6 +35,12 @@ unsafe impl Arch for Shuttle {
     fn relax() {
         pause();
     }
+
+    fn yield_cpu() {
+        pause();
+    }
+
+    const WAITS_FOR_ROOM: u32 = 1;
 }
 
 /// Order of the bugs that PCT looks for: scheduling points that must fall right.

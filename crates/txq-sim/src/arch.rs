@@ -215,6 +215,14 @@ unsafe impl Arch for Sim {
         unsafe { engine::sleep(e, Some((*e).now + from_nanos(RELAX))) };
     }
 
+    fn yield_cpu() {
+        let e = engine();
+        if !e.is_null() {
+            // SAFETY: the engine whose task calls.
+            unsafe { engine::sleep(e, Some((*e).now + (*e).os.switch)) };
+        }
+    }
+
     fn thread() -> u64 {
         let e = engine();
         // SAFETY: the engine whose task calls.

@@ -310,6 +310,7 @@ fn build(
     let mut builder = Builder::<Sim>::new(Box::new(card))
         .default_qdisc(&setup.path.default_qdisc)
         .discipline(&setup.path.discipline)
+        .tx_lock(setup.kernel)
         .tx_queue_len(setup.path.txqueuelen)
         .max_burst(setup.path.max_burst)
         .pool_config(pool)

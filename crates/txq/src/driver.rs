@@ -50,6 +50,12 @@
 //! the ring overflows, so such a driver is never BUSY for lack of room, and the completion that makes room wakes the
 //! txq. A driver whose device refuses for a reason that no completion ends (a socket's buffer is full, the link is
 //! down) returns [`Status::Busy`] with a time after which to try again.
+//!
+//! A driver may be wrong, and nothing but its own packets suffers. The txq compares what a call hands back with what it was
+//! given: packets that the driver adds are freed and part of no counter but
+//! [`TxCounters::invented`](crate::TxCounters::invented). Each broken rule ([`DriverBug`](crate::netdev::DriverBug)) is
+//! counted, and reported once for each txq ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)). A driver that
+//! panics loses the packet in its hands ([`DropReason::NotSpecified`]).
 
 use std::io;
 
@@ -88,7 +94,7 @@ pub struct DriverQueue<A: Arch = Native> {
     pub tx: Box<dyn Transmit<A>>,
     /// The completing half.
     pub done: Box<dyn Complete<A>>,
-    /// How many packets the device keeps at a time; `None` when it keeps none.
+    /// How many packets the device keeps at a time, at least 1; `None` when it keeps none.
     pub ring: Option<u32>,
 }
 
@@ -99,7 +105,7 @@ pub enum Status {
     Ok,
     /// The batch is not empty: its packets stay with the caller (`NETDEV_TX_BUSY`).
     Busy {
-        /// Nanoseconds after which to try again; `None` when a completion will make room.
+        /// Nanoseconds after which to try again, 1 s at most; `None` when a completion will make room.
         retry: Option<Nanos>,
     },
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::arch::{Arch, CpuId, Nanos, Native};
+use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
 use crate::pool::Pool;
 use crate::sender::Sender;
@@ -23,11 +24,12 @@ mod filter;
 mod graft;
 mod lifecycle;
 mod rule;
+mod seat;
 mod shared;
 mod steer;
 mod tree;
 
-pub use crate::txqueue::{Completions, TxTimeout};
+pub use crate::txqueue::{Completions, DriverBug, DriverBugEvent, TxTimeout};
 pub use builder::Builder;
 pub use error::BuildError;
 pub(crate) use rule::Rule;
@@ -53,7 +55,7 @@ pub enum Sampling {
 ///
 /// Its methods wait for the owners of queues. Code that works for a queue (a driver, a qdisc, a filter, a completion) may send
 /// through the device and drop it, and calls nothing else of it: such a call panics, for it would wait for its caller. Hooks
-/// ([`Builder::on_tx_timeout`]) may call everything.
+/// ([`Builder::on_tx_timeout`], [`Builder::on_driver_bug`]) may call everything.
 ///
 /// After a `fork` the device is the parent's. The child may drop the `NetDev`, which does nothing there, and should leave
 /// senders and workers alone.
@@ -135,7 +137,7 @@ impl<A: Arch> NetDev<A> {
     fn audit_once(&self) -> Result<DeviceStats, String> {
         let idle = self.is_idle();
         let stats = self.stats();
-        let accounted = stats.sent + stats.dropped.total() + stats.queued;
+        let accounted = (stats.sent + stats.dropped.total()).wrapping_add(stats.queued);
         if stats.accepted + stats.created != accounted {
             return Err(format!(
                 "accepted {} + created {} is not sent + dropped + queued {accounted}: {stats:?}",
@@ -165,7 +167,14 @@ impl<A: Arch> NetDev<A> {
     pub fn latency(&self) -> (Latency, Latency) {
         self.shared.assert_outside("NetDev::latency");
         let mut latencies = (Latency::new(), Latency::new());
-        self.shared.txqs.iter().for_each(|txq| txq.add_latency(&mut latencies.0, &mut latencies.1));
+        let mut cache = self.shared.pool.cache("control", 0);
+        let mut cx = Ctx::new(&self.shared, &mut cache);
+        for txq in &self.shared.txqs {
+            self.shared.with_driver(txq, &mut cx, |tx, done, _| {
+                tx.add_latency(&mut latencies.0, &mut latencies.1);
+                done.add_latency(&mut latencies.1);
+            });
+        }
         latencies
     }
 

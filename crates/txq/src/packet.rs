@@ -58,6 +58,12 @@ impl<A: Arch> Packet<A> {
         slot
     }
 
+    /// The address of the descriptor, which tells the packet from all others.
+    #[inline]
+    pub(crate) fn address(&self) -> *const () {
+        self.slot.as_ptr().cast_const().cast()
+    }
+
     #[inline]
     fn slot(&self) -> &Slot<A> {
         // SAFETY: descriptors live as long as any packet of their pool.

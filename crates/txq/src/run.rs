@@ -9,7 +9,7 @@
 use std::mem;
 
 use crate::arch::{Arch, Memory, Nanos, Work};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Errand};
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::{Root, Shared};
 use crate::packet::PacketList;
@@ -17,12 +17,14 @@ use crate::qdisc::Verdict;
 use crate::sync::contention::HandOff;
 use crate::txqueue::Transmitted;
 
+mod bypass;
 mod core;
 mod gate;
 mod relay;
 mod unwind;
 
 pub(crate) use self::core::{Core, CoreCounters};
+pub(crate) use bypass::{Bypass, bypass};
 pub(crate) use gate::Gate;
 pub(crate) use relay::forward;
 use unwind::{Back, Direct, InDriver, InQdisc};
@@ -265,7 +267,11 @@ enum Going {
 /// Sends what is queued, within the quota, unless somebody else does.
 fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx: &mut Ctx<'_, A>) -> Going {
     if owner.core().running {
+        cx.held_up = true;
         return Going::Blocked;
+    }
+    if let Errand::Reap(txq) = cx.errand {
+        cx.errand = Errand::Done(cx.dev.txqs[usize::from(txq)].reap_for(root.index, cx));
     }
     while *quota > 0 {
         if owner.core().gate == Gate::Relay {
@@ -305,9 +311,9 @@ fn run_batch<A: Arch>(
     let mut in_driver = InDriver::enter(owner, driven);
     let InDriver { owner, driven, .. } = &mut in_driver;
     let ours = owner.drive(driven, |d| {
-        d.sent = txq.transmit(&mut d.batch, cx, &mut d.drops);
+        d.sent = txq.transmit(root.index, &mut d.batch, cx, &mut d.drops);
         d.back = true;
-        txq.reap_or_leave(cx);
+        txq.reap_or_leave(root.index, cx);
     });
     if !ours {
         mem::forget(in_driver);
@@ -321,6 +327,7 @@ fn run_batch<A: Arch>(
 /// a queue).
 pub(crate) fn run_noqueue<A: Arch>(
     core: &mut Core<A>,
+    root: &Root<A>,
     txq: u16,
     batch: &mut PacketList<A>,
     cx: &mut Ctx<'_, A>,
@@ -332,20 +339,22 @@ pub(crate) fn run_noqueue<A: Arch>(
     {
         return verdict;
     }
-    let mut drops = DropCounts::default();
     let txq = &cx.dev.txqs[usize::from(txq)];
     let mut direct = Direct { core, packets: n };
-    let sent = txq.transmit(batch, cx, &mut drops);
+    let drops = &mut direct.core.counters.drops;
+    let sent = match txq.takes_all(root.index, batch) {
+        true => txq.pass(root.index, batch, cx, drops),
+        false => txq.transmit(root.index, batch, cx, drops),
+    };
     direct.packets = 0;
     let core = &mut *direct.core;
     core.counters.sent += sent.packets;
     core.counters.sent_bytes += sent.bytes;
     let mut verdict = Verdict::Success;
     if sent.packets < n {
-        core.counters.drops.merge(&drops);
         core.drop_all(batch, DropReason::FullRing, cx);
         verdict = if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested };
     }
-    txq.reap_or_leave(cx);
+    txq.reap_or_leave(root.index, cx);
     verdict
 }

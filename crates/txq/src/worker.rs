@@ -22,8 +22,6 @@ use crate::netdev::Shared;
 use crate::pool::Cache;
 use crate::txqset::TxqSet;
 
-/// How long a worker leaves packets in a device that does not say when they will be done, in nanoseconds.
-const POLL: Nanos = 20_000;
 /// How long a thread waits before it goes on after a panic, in nanoseconds.
 const PAUSE: Nanos = 1_000_000;
 
@@ -66,10 +64,11 @@ impl<A: Arch> Worker<A> {
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
         reaping.retain(|txq| {
             let txq = &dev.txqs[usize::from(txq)];
-            let at = dev.inside(|| txq.reap(&mut cx));
-            let more = txq.in_flight() > 0;
+            let at = dev.inside(|| dev.reap(txq, &mut cx));
+            txq.report_bugs(dev);
+            let more = txq.needs_reaping();
             if more {
-                sooner(at.unwrap_or_else(|| cx.clock.now() + POLL));
+                sooner(at.unwrap_or_else(|| cx.clock.now() + txq.look_again()));
                 let watch = dev.watchdog.as_ref();
                 if let Some(at) = watch.and_then(|watchdog| txq.watch(watchdog, || cx.clock.now())) {
                     sooner(at);

@@ -96,6 +96,39 @@ fn a_completer_wakes_the_txq_and_its_worker_runs_it() {
     assert_conserved(&dev);
 }
 
+/// The owner of a queue that finds the txq stopped reaps, whoever else is to: there is no interrupt that would, and the worker
+/// may have no CPU. Where one queue serves several txqs it reaps the one that holds up the others.
+#[test]
+fn an_owner_that_finds_its_txq_stopped_reaps() {
+    for discipline in txq::enqueue::names() {
+        for completions in [Completions::Inline, Completions::Worker, Completions::PerQueue] {
+            for qdisc in ["mq", "pfifo"] {
+                let wires = Wires::new(2, Some(4));
+                let builder = builder(&wires).qdisc(qdisc).completions(completions);
+                let dev = builder.discipline(discipline).build().unwrap();
+                let mut sender = dev.sender("s");
+                send(&mut sender, 4, false);
+                send(&mut sender, 1, false);
+                let what = format!("{discipline}, {completions:?}, {qdisc}");
+                assert_eq!(dev.stats().sent, 4, "{what}");
+                assert!(dev.stats().queues[0].stopped, "{what}");
+                wires.at(0).complete(4);
+                send(&mut sender, 1, false);
+                let stats = dev.stats();
+                assert_eq!((stats.sent, stats.in_flight), (6, 2), "{what}");
+                // Nobody is sent to do what is done.
+                dev.worker(0).poll();
+                wires.at(0).complete(2);
+                match completions {
+                    Completions::PerQueue => dev.completer(0).poll(),
+                    _ => dev.worker(0).poll(),
+                };
+                assert_eq!(assert_conserved(&dev).sent, 6, "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn an_affinity_names_a_worker_for_each_txq() {
     let error = |affinity: &[usize]| {

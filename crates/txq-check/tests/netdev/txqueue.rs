@@ -67,6 +67,12 @@ fn stop_and_wake<A: Model>(discipline: &str, load: Load) {
     worker();
     assert_conserved(&dev);
     assert_order(&record.sent(), senders, calls * each, false);
+    if txqs == 1 && limit.is_none() {
+        // A txq is open when there is room, and the owner sees that there is: it dequeues nothing that finds none. With two
+        // reasons to stop, a thread that takes back the one may be late and find the other set anew; then a batch is refused
+        // and the txq stopped again.
+        assert_eq!(dev.stats().requeues, 0, "a batch was dequeued for which there was no room");
+    }
 }
 
 /// The txq stops at the moment at which the worker reaps all that could wake it. The device keeps a packet already,
@@ -210,6 +216,14 @@ fn stop_by_bytes_and_wake_under_loom() {
 fn stop_and_wake_by_a_sender_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: true, limit: None };
     Loom::check(move || stop_and_wake::<Loom>("spinlock", load));
+}
+
+/// The txq is full again when the worker comes with the completion of the first packet: a wake is for room that there is, and
+/// the sender that finds the txq open sees the room.
+#[test]
+fn a_wake_is_for_room_under_loom() {
+    let load = Load { txqs: 1, senders: 1, calls: 1, each: 3, ring: 1, inline: false, limit: None };
+    Loom::check_to(if txq_check::deep() { 2 } else { 1 }, move || stop_and_wake::<Loom>("spinlock", load));
 }
 
 /// A sender puts a packet on llist's empty list while the worker opens the txq: one of the two sees the other. (T16)

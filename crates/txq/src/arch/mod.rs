@@ -60,6 +60,14 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn now() -> Nanos;
     /// One turn of a loop that waits for something no single atomic tells, outside the data path: natively a short sleep.
     fn relax();
+    /// Gives the caller's CPU to another thread that is ready to run on it, if there is one (`sched_yield`).
+    fn yield_cpu() {
+        Self::relax();
+    }
+    /// Times that a sender waits for room in one call before it drops; after the first few it sleeps
+    /// ([`relax`](Arch::relax)), natively for a slice of the scheduler in all, about 4 ms. Models wait once, so that they
+    /// see drops too.
+    const WAITS_FOR_ROOM: u32 = 44;
     /// What tells the calling thread from every other, never 0; 0 where threads are not told apart.
     fn thread() -> u64 {
         0

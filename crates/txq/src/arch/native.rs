@@ -55,6 +55,11 @@ unsafe impl Arch for Native {
     fn relax() {
         std::thread::sleep(Duration::from_micros(50));
     }
+
+    #[inline]
+    fn yield_cpu() {
+        std::thread::yield_now();
+    }
 }
 
 /// Turns of a spin before the waiter gives its CPU away: about a microsecond, the length of a critical section whose

@@ -30,7 +30,7 @@
 //! Each part is an exchange of one word, which orders everything: no fence is needed, and the model tests break each
 //! exchange's ordering and see it fail.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::{mem, ptr};
 
 use crossbeam_utils::CachePadded;
@@ -38,12 +38,13 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::room::Patience;
 use crate::enqueue::{DRIVEN, Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
 use crate::qdisc::Verdict;
-use crate::run::{Core, Driven, Owner, turn};
+use crate::run::{Bypass, Core, Driven, Owner, bypass, turn};
 use crate::sync::contention::{Lock, Recorded, Retry};
 use crate::sync::llist::Linked;
 
@@ -136,17 +137,44 @@ impl<A: Arch> Combine<A> {
         self.exchange(|word| (!is(word, QDISC)).then(|| with(word, QDISC, 0))).is_ok()
     }
 
+    /// Counts `n` packets for the list, if it has room for them.
+    fn has_room(&self, n: u32) -> bool {
+        let Defer { word, count } = &*self.defer;
+        list::<A>(word.load(Relaxed)).is_null()
+            || count.fetch_add(n, Relaxed).saturating_add(n) <= self.max_burst
+    }
+
+    /// Waits until the list has room, or until nobody has the queue any more, which the caller then has.
+    #[cold]
+    fn wait_for_room(&self, root: &Root<A>, n: u32, cx: &mut Ctx<'_, A>) -> Put {
+        let mut patience = Patience::new();
+        while patience.wait(root, cx) {
+            if self.try_own() {
+                return Put::Owned;
+            }
+            // Looks before it counts: each sender that waits would count its packets each time.
+            let full = self.defer.count.load(Relaxed).saturating_add(n) > self.max_burst;
+            if (!full || list::<A>(self.defer.word.load(Relaxed)).is_null()) && self.has_room(n) {
+                return Put::Listed;
+            }
+        }
+        Put::Dropped
+    }
+
     /// Puts `batch` on the list, for who has the queue. With `or_own`, takes the queue instead if nobody has it any more,
     /// and the batch stays with the caller.
     #[cold]
     fn put(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>, or_own: bool) -> Put {
-        let n = batch.len() as u32;
-        let Defer { word, count } = &*self.defer;
-        if !list::<A>(word.load(Relaxed)).is_null()
-            && count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
-        {
-            root.drop_burst(batch, cx);
-            return Put::Dropped;
+        // An owner takes the list next: its own packets need no bound, and no room.
+        if or_own && !self.has_room(batch.len() as u32) {
+            match self.wait_for_room(root, batch.len() as u32, cx) {
+                Put::Listed => {}
+                Put::Dropped => {
+                    root.drop_burst(batch, cx);
+                    return Put::Dropped;
+                }
+                Put::Owned => return Put::Owned,
+            }
         }
         let Some(chain) = batch.take_chain() else { return Put::Listed };
         let mut owned = false;
@@ -168,6 +196,29 @@ impl<A: Arch> Combine<A> {
             return Put::Owned;
         }
         Put::Listed
+    }
+
+    /// As [`submit`](Discipline::submit), by a sender that has taken the queue and found nothing waiting.
+    #[inline]
+    fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
+        let Owned { core, intake, crowded } = owner.owned();
+        // Where others come all the time, the qdisc is not kept in the driver.
+        let bypassed =
+            if intake.is_empty() && !*crowded { bypass(core, root, batch, cx) } else { Bypass::No };
+        let own = with::<A>(ptr::null_mut(), QDISC, 0);
+        // Release: what we did, to the next owner.
+        if bypassed == Bypass::Done
+            && self.defer.word.compare_exchange(own, ptr::null_mut(), Release, Relaxed).is_ok()
+        {
+            owner.has = false;
+            cx.free_dropped();
+            return Verdict::Success;
+        }
+        let share = batch.len();
+        let verdict = turn(owner, root, batch, share, cx);
+        cx.free_dropped();
+        if bypassed == Bypass::No { verdict } else { Verdict::Success }
     }
 
     /// Calls `f` with the core, which the caller has become the owner of.
@@ -199,7 +250,13 @@ enum Put {
 }
 
 impl<A: Arch> Discipline<A> for Combine<A> {
+    #[inline]
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let own = with::<A>(ptr::null_mut(), QDISC, 0);
+        // Nobody has the queue and nothing waits. Acquire: what the last owner did.
+        if self.defer.word.compare_exchange(ptr::null_mut(), own, Acquire, Relaxed).is_ok() {
+            return self.submit_alone(root, batch, cx);
+        }
         if !self.try_own() {
             match self.put(root, batch, cx, true) {
                 Put::Listed => return Verdict::Success,

@@ -38,12 +38,13 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::room::Patience;
 use crate::enqueue::{DRIVEN, Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
 use crate::qdisc::Verdict;
-use crate::run::{Core, Driven, Owner, turn};
+use crate::run::{Bypass, Core, Driven, Owner, bypass, turn};
 use crate::sync::contention::{Lock, Recorded, Retry, Site};
 use crate::sync::llist::LList;
 use crate::sync::spinlock::{Held, SpinLock};
@@ -74,6 +75,9 @@ struct Defer<A: Arch> {
 struct Owned<A: Arch> {
     core: Core<A>,
     intake: Intake<A>,
+    /// Whether the last turn found packets on the list. True before the first. While it is false an owner keeps the lock in
+    /// the driver.
+    crowded: bool,
 }
 
 // SAFETY: the cell is for one thread at a time, as its field says, and what it holds is `Send`.
@@ -83,7 +87,7 @@ unsafe impl<A: Arch> Sync for Llist<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
     let [count, open, returned] = [(); 3].map(|()| A::AtomicU32::new(0));
-    let owned = Owned { core, intake: Intake::new() };
+    let owned = Owned { core, intake: Intake::new(), crowded: true };
     Box::new(Llist {
         defer: CachePadded::new(Defer { list: LList::new(), count }),
         root: CachePadded::new(SpinLock::new(owned)),
@@ -147,14 +151,14 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     #[inline]
     fn gather(
         &mut self,
-        _: &mut PacketList<A>,
+        own: &mut PacketList<A>,
         packets: usize,
         chunk: &mut PacketList<A>,
         root: &Root<A>,
         cx: &mut Ctx<'_, A>,
     ) -> usize {
         let (way, took) = (self.way, self.took);
-        let Owned { core, intake } = self.owned();
+        let Owned { core, intake, crowded } = self.owned();
         let take = intake.is_empty() && !took;
         // Acquire: what is in the cell.
         if core.is_running() && way.returned.load(Acquire) != 0 {
@@ -167,12 +171,14 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             way.defer.count.store(0, Relaxed);
             // Exchange the list before load the txq's state: pairs with the fence in `look_again`.
             A::fence(SeqCst);
+            *crowded = !newest.is_null();
             // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_all` acquired them.
             unsafe { intake.refill(newest) };
         }
+        intake.append(own);
         let batches = intake.next(packets, chunk);
         self.took |= take;
-        if batches > 0 {
+        if batches > 0 && self.owned().crowded {
             self.core().note_drained(chunk.len());
         }
         batches
@@ -242,6 +248,31 @@ impl<A: Arch> Llist<A> {
         }
     }
 
+    /// As [`submit`](Discipline::submit), by a sender that has found nobody waiting and has taken the lock. Packets that it
+    /// pushed before are not on the list any more, and what others push meanwhile is theirs to bring.
+    #[inline]
+    fn submit_alone(
+        &self,
+        held: Held<'_, A, Owned<A>>,
+        root: &Root<A>,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let share = batch.len();
+        let mut owner = Owns { root: Some(held), way: self, took: false };
+        let Owned { core, intake, crowded } = owner.owned();
+        let bypassed =
+            if intake.is_empty() && !*crowded { bypass(core, root, batch, cx) } else { Bypass::No };
+        if bypassed == Bypass::Done {
+            drop(owner);
+            cx.free_dropped();
+            return Verdict::Success;
+        }
+        let verdict = turn(owner, root, batch, share, cx);
+        cx.free_dropped();
+        if bypassed == Bypass::No { verdict } else { Verdict::Success }
+    }
+
     /// Calls `f` with the core.
     fn visit_held(&self, held: Held<'_, A, Owned<A>>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         let mut owner = Owns { root: Some(held), way: self, took: false };
@@ -249,6 +280,24 @@ impl<A: Arch> Llist<A> {
         let waiting = owner.waits();
         f(owner.core(), waiting);
         owner.leave(true)
+    }
+
+    /// Waits until the list has room for `n` packets, and has counted them. Goes on where the queue was left open.
+    #[cold]
+    fn wait_for_room(&self, root: &Root<A>, n: u32, cx: &mut Ctx<'_, A>) -> bool {
+        let Defer { list, count } = &*self.defer;
+        let mut patience = Patience::new();
+        loop {
+            self.take_over(root, cx);
+            // Looks before it counts: each sender that waits would count its packets each time.
+            let full = count.load(Relaxed).saturating_add(n) > self.max_burst;
+            if list.is_empty() || (!full && count.fetch_add(n, Relaxed).saturating_add(n) <= self.max_burst) {
+                return true;
+            }
+            if !patience.wait(root, cx) {
+                return false;
+            }
+        }
     }
 
     fn turn(
@@ -268,11 +317,16 @@ impl<A: Arch> Llist<A> {
 impl<A: Arch> Discipline<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
+        if self.defer.list.is_empty()
+            && let Some(held) = self.root.try_lock_at(Site::Enqueue)
+        {
+            return self.submit_alone(held, root, batch, cx);
+        }
         if !self.defer.list.is_empty_to_push()
             && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
+            && !self.wait_for_room(root, n, cx)
         {
             root.drop_burst(batch, cx);
-            self.take_over(root, cx);
             return Verdict::Drop;
         }
         let Some(chain) = batch.take_chain() else { return Verdict::Success };

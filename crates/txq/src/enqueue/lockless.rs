@@ -29,11 +29,12 @@ use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::room::Patience;
 use crate::enqueue::{Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::{BANDS, Verdict};
-use crate::run::{Core, Driven, Owner, turn_here};
+use crate::run::{Bypass, Core, Driven, Owner, bypass, turn_here};
 use crate::sync::contention::{Lock, Recorded};
 
 mod lists;
@@ -129,18 +130,63 @@ impl<A: Arch> Lockless<A> {
         owner.leave(true) && nothing_listed
     }
 
-    /// Puts a batch on the lists, and tells what became of it.
+    /// Goes on with a batch of `n` packets of which the lists had no room for some: `refused`. A band that is full drops
+    /// them. A list in front of a qdisc without bands is full because its owner does not run: the sender waits for that.
+    #[cold]
+    fn submit_refused(
+        &self,
+        root: &Root<A>,
+        refused: &mut PacketList<A>,
+        n: usize,
+        cx: &mut Ctx<'_, A>,
+    ) -> Verdict {
+        let mut patience = Patience::new();
+        loop {
+            // What was listed needs an owner, before any wait.
+            let owned = self.begin();
+            if owned {
+                let _ = self.own(true, root, &mut PacketList::new(), n, cx);
+            }
+            if refused.is_empty() {
+                return Verdict::Success;
+            }
+            if self.lists.rule.is_banded() {
+                let dropped = refused.len();
+                self.refuse(root, refused, cx);
+                if !owned {
+                    // Where the owner does not run, it gets the CPU.
+                    A::yield_cpu();
+                }
+                return if dropped == n { Verdict::Drop } else { Verdict::Congested };
+            }
+            if !owned && !patience.wait(root, cx) {
+                let dropped = refused.len();
+                self.refuse(root, refused, cx);
+                return if dropped == n { Verdict::Drop } else { Verdict::Congested };
+            }
+            let mut again = std::mem::take(refused);
+            self.lists.put(&mut again, refused, &cx.dev.retries);
+        }
+    }
+
+    /// As [`submit`](Discipline::submit), by a sender that has taken the token and knows that nothing waits.
     #[inline]
-    fn list(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+    fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
-        let mut refused = PacketList::new();
-        self.lists.put(batch, &mut refused, &cx.dev.retries);
-        let dropped = refused.len();
-        if dropped == 0 {
+        let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
+        let Owned { core, counted, .. } = owner.owned();
+        let bypassed = if *counted { Bypass::No } else { bypass(core, root, batch, cx) };
+        // Release: as in `leave`.
+        if bypassed == Bypass::Done && self.state.compare_exchange(TOKEN, 0, Release, Relaxed).is_ok() {
+            owner.has = false;
+            cx.free_dropped();
             return Verdict::Success;
         }
-        self.refuse(root, &mut refused, cx);
-        if dropped == n { Verdict::Drop } else { Verdict::Congested }
+        // What others have listed meanwhile they have said.
+        owner.waiting = bypassed == Bypass::Done;
+        let verdict = turn_here(owner, root, batch, n, cx);
+        cx.free_dropped();
+        if bypassed == Bypass::No { verdict } else { Verdict::Success }
     }
 
     /// A turn of who has the token. `waiting` says whether there may be something on the lists.
@@ -163,25 +209,29 @@ impl<A: Arch> Lockless<A> {
 impl<A: Arch> Discipline<A> for Lockless<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
-        let waiting = !self.pass();
-        let mut verdict = Verdict::Success;
-        if waiting {
-            verdict = self.list(root, batch, cx);
-            if !self.begin() {
-                return verdict;
-            }
+        if self.pass() {
+            return self.submit_alone(root, batch, cx);
         }
-        match (verdict, self.own(waiting, root, batch, n, cx)) {
-            // The qdisc's own verdict, if it was on this batch alone.
-            (Verdict::Success, said) => said,
-            (verdict, _) => verdict,
+        let mut refused = PacketList::new();
+        self.lists.put(batch, &mut refused, &cx.dev.retries);
+        if !refused.is_empty() {
+            return self.submit_refused(root, &mut refused, n, cx);
         }
+        if !self.begin() {
+            return Verdict::Success;
+        }
+        // The qdisc's own verdict, if it was on this batch alone.
+        self.own(true, root, batch, n, cx)
     }
 
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         if self.begin() {
             let _ = self.own(true, root, &mut PacketList::new(), 0, cx);
         }
+    }
+
+    fn visit_excludes_driver(&self) -> bool {
+        true
     }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {

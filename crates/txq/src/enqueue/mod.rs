@@ -18,6 +18,7 @@ mod intake;
 mod llist;
 mod lockless;
 mod noqueue;
+mod room;
 mod spinlock;
 
 use crate::arch::Arch;
@@ -45,6 +46,16 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     /// Waits until the core has no owner, and calls `f` with it, and with whether something waits for an owner. False
     /// when somebody has left something meanwhile, and a worker must see to it.
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
+
+    /// Whether an owner in the driver has the core, so that a visit waits for it too.
+    fn visit_excludes_driver(&self) -> bool {
+        false
+    }
+
+    /// Whether the tx lock is taken although ownership of the queue already excludes others from the driver.
+    fn needs_tx_lock(&self) -> bool {
+        false
+    }
 
     /// As [`visit`](Discipline::visit), if the core has no owner; `None` if it has one. For senders: a queue that is always
     /// in use may have no moment without an owner for a thread that is preempted to see.

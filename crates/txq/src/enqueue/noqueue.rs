@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, Nanos};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Errand};
 use crate::drop::DropReason;
 use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
@@ -79,7 +79,7 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let verdict = self.with(|core| match core.gate() {
             Gate::Relay => None,
-            _ => Some(run_noqueue(core, self.txq, batch, cx)),
+            _ => Some(run_noqueue(core, root, self.txq, batch, cx)),
         });
         match verdict {
             Some(Some(verdict)) => {
@@ -99,8 +99,17 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
         }
     }
 
-    /// There is nothing that could be left behind.
-    fn run(&self, _: &Root<A>, _: &mut Ctx<'_, A>) {}
+    /// There is nothing that could be left behind but completions.
+    fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        if let Errand::Reap(txq) = cx.errand {
+            let next = self.with(|_| cx.dev.txqs[usize::from(txq)].reap_for(root.index, cx));
+            cx.errand = Errand::Done(next.flatten());
+        }
+    }
+
+    fn visit_excludes_driver(&self) -> bool {
+        true
+    }
 
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.core.with(|held| f(held.data(), false));

@@ -59,6 +59,11 @@ impl<A: Arch> Discipline<A> for Spinlock<A> {
         cx.free_dropped();
     }
 
+    /// It is here to be compared with Linux, which takes it.
+    fn needs_tx_lock(&self) -> bool {
+        true
+    }
+
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.root.with(|held| f(held.data(), false));
         true

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
@@ -24,7 +25,9 @@ use crate::steering::Steering;
 use crate::sync::contention::Retries;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
-use crate::txqueue::{Completions, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog};
+use crate::txqueue::{
+    Completions, DriverBugEvent, DriverBugHook, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog,
+};
 use crate::worker::Worker;
 use crate::xps::{MaskOf, XpsMap};
 
@@ -63,8 +66,10 @@ pub struct Builder<A: Arch = Native> {
     bql: Option<BqlConfig>,
     completions: Completions,
     affinity: Option<Vec<usize>>,
+    tx_lock: bool,
     watchdog_timeo: Option<Nanos>,
     on_tx_timeout: Option<TimeoutHook>,
+    on_driver_bug: Option<DriverBugHook>,
 }
 
 impl NetDev {
@@ -113,8 +118,10 @@ impl<A: Arch> Builder<A> {
             bql: Some(BqlConfig::default()),
             completions: Completions::Inline,
             affinity: None,
+            tx_lock: false,
             watchdog_timeo: Some(WATCHDOG_TIMEO),
             on_tx_timeout: None,
+            on_driver_bug: None,
         }
     }
 
@@ -157,6 +164,10 @@ impl<A: Arch> Builder<A> {
         /// Which worker looks after each txq (`/proc/irq/N/smp_affinity`): `affinity[txq]`. It runs the txq's queue
         /// where no sender does, and reaps what is its to reap.
         affinity: &[usize] => affinity = Some(affinity.to_vec());
+        /// Whether a txq's tx lock and completion lock are taken also where one queue alone feeds the txq, whose owner needs
+        /// neither. Linux takes its tx lock always (`HARD_TX_LOCK`), and so does a simulation of it. Without these locks there
+        /// is nothing to record of them ([`Builder::contention`]).
+        tx_lock: bool => tx_lock = tx_lock;
         /// How long a txq may be stopped and not move, in nanoseconds, before that is an event (`watchdog_timeo`); `None`
         /// for however long. 5 s if nothing is said.
         watchdog_timeo: Option<Nanos> => watchdog_timeo = watchdog_timeo;
@@ -192,6 +203,14 @@ impl<A: Arch> Builder<A> {
     #[must_use]
     pub fn on_tx_timeout(mut self, hook: impl Fn(&TxTimeout) + Send + Sync + 'static) -> Self {
         self.on_tx_timeout = Some(Box::new(hook));
+        self
+    }
+
+    /// Has `hook` called when the driver breaks a rule of [`crate::driver`], by the worker that reaps the txq, once for each
+    /// txq and rule. All times are counted ([`TxCounters::driver_bugs`](crate::TxCounters::driver_bugs)).
+    #[must_use]
+    pub fn on_driver_bug(mut self, hook: impl Fn(&DriverBugEvent) + Send + Sync + 'static) -> Self {
+        self.on_driver_bug = Some(Box::new(hook));
         self
     }
 
@@ -238,6 +257,9 @@ impl<A: Arch> Builder<A> {
             let opened = self.driver.open(txq);
             let queue =
                 opened.map_err(|source| BuildError::Open { device: info.name.clone(), txq, source })?;
+            if queue.ring == Some(0) {
+                return Err(BuildError::Ring { device: info.name.clone(), txq });
+            }
             let own = usize::from(txq);
             let setup = Setup {
                 inline: self.completions == Completions::Inline,
@@ -264,8 +286,11 @@ impl<A: Arch> Builder<A> {
             worker_deaths: A::AtomicU64::new(0),
             sched,
             affinity,
+            tx_lock: self.tx_lock,
             workers,
+            has_threads: A::AtomicU32::new(0),
             spin: self.spin,
+            driver_bug_hook: self.on_driver_bug,
             watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo, hook }),
             steering: Arc::new(Rcu::new(steering)),
             steer_lock: SpinLock::new(()),
@@ -284,6 +309,7 @@ impl<A: Arch> Builder<A> {
         };
         let dev = NetDev { shared: Arc::new(shared), threads: Vec::new(), process: std::process::id() };
         dev.shared.name_lines();
+        dev.shared.grant_first_seats();
         if self.contention {
             dev.set_contention(true);
         }
@@ -378,6 +404,7 @@ impl Builder<Native> {
     pub fn start(self) -> Result<NetDev, BuildError> {
         let mut dev = self.build()?;
         let workers = dev.shared.workers;
+        dev.shared.has_threads.store(1, Relaxed);
         for index in 0..dev.shared.sched.len() {
             let shared = dev.shared.clone();
             let name = match index.checked_sub(workers) {

@@ -83,6 +83,16 @@ pub enum BuildError {
         /// What the system says.
         source: io::Error,
     },
+    /// A txq's ring has no room.
+    #[error(
+        "device \"{device}\", txq {txq}: a ring of 0 packets sends nothing: use at least 1, or none if the device keeps no packets"
+    )]
+    Ring {
+        /// The device.
+        device: String,
+        /// The txq.
+        txq: u16,
+    },
     /// A worker's thread does not start.
     #[error("a worker thread does not start: {0}")]
     Thread(io::Error),

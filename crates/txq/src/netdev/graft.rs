@@ -354,6 +354,8 @@ impl<A: Arch> NetDev<A> {
         if old.shape() == new.shape() {
             return;
         }
+        // From here until the old queues are empty-handed two queues may feed one txq.
+        dev.revoke_seats(cx);
         // Who has no queue to keep packets in must not be closed before the others are in force.
         if old.shape() == Shape::NoQueue {
             dev.put_in_force(new);
@@ -364,6 +366,7 @@ impl<A: Arch> NetDev<A> {
         if old.shape() != Shape::NoQueue {
             dev.put_in_force(new);
         }
+        dev.grant_seats(new, cx);
         // What has come to the old queues meanwhile, and wakes that meant them. Nobody here calls a driver, which may panic.
         roots(old).chain(roots(new)).for_each(|root| dev.hand_over(root));
     }

@@ -11,12 +11,13 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::{io, process, thread};
 
-use super::NetDev;
 use super::tree::Tree;
+use super::{BuildError, NetDev};
 use crate::arch::{Arch, Atomic, Native};
 use crate::ctx::Ctx;
 use crate::driver::Driver;
 use crate::run::Gate;
+use crate::txqueue::TxQueue;
 
 impl Tree {
     /// How queues in force treat what comes.
@@ -88,7 +89,7 @@ impl<A: Arch> NetDev<A> {
     /// a txq that was stopped goes on. The device keeps its name.
     ///
     /// # Errors
-    /// That the new driver has fewer txqs or takes only shorter packets, or does not open; nothing has changed then. Or how
+    /// That the new driver has fewer txqs or a ring of no packets, takes only shorter packets, or does not open; nothing has changed then. Or how
     /// the old one finished, when it did with an error.
     pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
         let (info, ours) = (driver.info(), &self.shared.info);
@@ -113,9 +114,20 @@ impl<A: Arch> NetDev<A> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let queues = (0..self.txqs()).map(|txq| driver.open(txq)).collect::<io::Result<Vec<_>>>()?;
+        if let Some(txq) = queues.iter().position(|queue| queue.ring == Some(0)) {
+            let wrong = BuildError::Ring { device: info.name, txq: txq as u16 };
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, wrong));
+        }
         self.control(|_, cx| {
             let txqs = self.shared.txqs.iter();
-            let old: Vec<_> = txqs.zip(queues).map(|(txq, queue)| txq.replace(queue, cx)).collect();
+            let replace = |(txq, queue): (&TxQueue<A>, _)| {
+                let old = self
+                    .shared
+                    .with_driver(txq, cx, |tx, done, cx| txq.replace(tx, done, queue, &mut cx.clock));
+                self.shared.hand_over(self.shared.root_of(txq.index));
+                old
+            };
+            let old: Vec<_> = txqs.zip(queues).map(replace).collect();
             let mut first = Ok(());
             for old in old {
                 // Each finishes, whatever became of those before.
@@ -183,10 +195,13 @@ impl<A: Arch> NetDev<A> {
         if let Some(panic) = panicked {
             panic::resume_unwind(panic);
         }
+        self.shared.has_threads.store(0, Relaxed);
+        let mut cache = self.shared.pool.cache("control", 0);
+        let mut cx = Ctx::new(&self.shared, &mut cache);
         let mut first = Ok(());
         for txq in &self.shared.txqs {
             // Each is finished, whatever became of those before.
-            let finished = txq.finish();
+            let finished = self.shared.with_driver(txq, &mut cx, |tx, _, _| tx.finish());
             first = first.and(finished);
         }
         first

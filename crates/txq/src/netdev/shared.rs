@@ -26,7 +26,7 @@ use crate::steering::Steering;
 use crate::sync::contention::{Lock, OwnerRecord, Recorded, Retries, Retry};
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
-use crate::txqueue::{TxQueue, Watchdog};
+use crate::txqueue::{DriverBugHook, TxQueue, Watchdog};
 
 /// A qdisc that senders reach, and the way in (`struct Qdisc` at the root of a `netdev_queue`). On lines of its own.
 #[repr(align(128))]
@@ -96,10 +96,15 @@ pub(crate) struct Shared<A: Arch> {
     pub(crate) sched: Box<[Schedule<A>]>,
     /// The worker that looks after each txq.
     pub(super) affinity: Box<[usize]>,
+    /// Whether the locks of a txq are taken also where one queue alone feeds it.
+    pub(super) tx_lock: bool,
     pub(super) workers: usize,
+    /// 1 when the workers have threads of their own; 0 while the program drives them.
+    pub(super) has_threads: A::AtomicU32,
     /// How long before a packet's time a worker begins to look at the clock.
     pub(crate) spin: Nanos,
     pub(crate) watchdog: Option<Watchdog>,
+    pub(crate) driver_bug_hook: Option<DriverBugHook>,
     pub(crate) steering: Arc<Rcu<A, Steering>>,
     /// For whoever makes a new version of `steering` from the old one.
     pub(super) steer_lock: SpinLock<A, ()>,
@@ -299,7 +304,8 @@ impl<A: Arch> Shared<A> {
                 stats.bytes_sent += c.sent_bytes;
                 stats.dropped.merge(&c.drops);
                 stats.requeues += c.requeues;
-                stats.queued += c.held + c.in_driver;
+                // Wrapping: a qdisc may say that it holds any number, and the audit tells.
+                stats.queued = stats.queued.wrapping_add(c.held).wrapping_add(c.in_driver);
             });
             let burst = root.burst_drops.load(Acquire);
             taken += burst;
@@ -322,12 +328,14 @@ impl<A: Arch> Shared<A> {
     }
 
     fn queue_stats(&self, txq: &TxQueue<A>) -> QueueStats {
+        // First: it may find out what a driver did wrong, which the counters tell.
+        let bql = self.settle(txq);
         QueueStats {
             txq: txq.index,
             counters: txq.counters(),
             in_flight: txq.in_flight(),
             stopped: txq.stopped(),
-            bql: txq.bql(),
+            bql,
         }
     }
 }

@@ -130,4 +130,15 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
     fn bypassed(&mut self, packets: u64, bytes: u64) {
         self.queue.bypassed(packets, bytes);
     }
+
+    /// All that it would queue: a FIFO gives packets up in the order and in the number in which they came.
+    fn bypass(&mut self, batch: &PacketList<A>) -> bool {
+        let may = self.queue.len() == 0
+            && L::within(self.limit, batch.len(), batch.bytes())
+            && (batch.len() > 1 || self.can_bypass());
+        if may {
+            self.queue.bypassed(batch.segs(), batch.bytes());
+        }
+        may
+    }
 }

@@ -238,6 +238,22 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// [`can_bypass`](Qdisc::can_bypass) says so.
     fn bypassed(&mut self, _packets: u64, _bytes: u64) {}
 
+    /// Lets a batch go past the queue, where that is the same as to enqueue it and to dequeue it at once: counts it and
+    /// returns true. By default a single packet may that finds the queue empty.
+    fn bypass(&mut self, batch: &PacketList<A>) -> bool {
+        let may = batch.len() == 1 && self.qlen() == 0 && self.can_bypass();
+        if may {
+            let priority = batch.front().map_or(0, Packet::priority);
+            self.bypassed_by(priority, batch.segs(), batch.bytes());
+        }
+        may
+    }
+
+    /// As [`bypassed`](Qdisc::bypassed), for a kind that counts by priority.
+    fn bypassed_by(&mut self, _priority: u32, packets: u64, bytes: u64) {
+        self.bypassed(packets, bytes);
+    }
+
     /// How senders may sort packets without owning the qdisc, if that is possible (`TCQ_F_NOLOCK`).
     fn nolock(&self) -> Option<NoLock> {
         None

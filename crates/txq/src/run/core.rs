@@ -116,16 +116,18 @@ impl<A: Arch> Core<A> {
 
     /// Packets queued.
     pub(crate) fn qlen(&self) -> usize {
-        self.qdisc.as_ref().map_or(0, |q| q.qlen()) + self.requeued.len() + self.unadmitted.len()
+        let aside = self.requeued.len() + self.unadmitted.len();
+        self.qdisc.as_ref().map_or(aside, |q| q.qlen().saturating_add(aside))
     }
 
     /// The qdisc's counters, with those of the packets that wait to be sent again.
     pub(crate) fn stats(&self) -> QdiscStats {
         let mut stats = self.qdisc.as_ref().map(|q| q.stats()).unwrap_or_default();
-        stats.backlog += self.requeued.bytes() + self.unadmitted.bytes();
-        stats.qlen += (self.requeued.len() + self.unadmitted.len()) as u64;
-        stats.requeues += self.counters.requeues - self.requeues_before;
-        stats.drops += self.refused;
+        // Saturating: a program's qdisc may say any number.
+        stats.backlog = stats.backlog.saturating_add(self.requeued.bytes() + self.unadmitted.bytes());
+        stats.qlen = stats.qlen.saturating_add((self.requeued.len() + self.unadmitted.len()) as u64);
+        stats.requeues = stats.requeues.saturating_add(self.counters.requeues - self.requeues_before);
+        stats.drops = stats.drops.saturating_add(self.refused);
         stats
     }
 
@@ -158,13 +160,12 @@ impl<A: Arch> Core<A> {
         if batch.len() != 1 || !self.is_idle() {
             return None;
         }
-        let qdisc = self.qdisc.as_mut().filter(|q| q.can_bypass())?;
+        let qdisc = self.qdisc.as_mut()?;
         let txq = root.txq.or_else(|| batch.front().map(Packet::txq))?;
         if cx.dev.txqs[usize::from(txq)].stopped() {
             return None;
         }
-        qdisc.bypassed(batch.segs(), batch.bytes());
-        Some(txq)
+        qdisc.bypass(batch).then_some(txq)
     }
 
     /// Dequeues the next batch, and tells the txq it is for. None when there is nothing to send now.
@@ -178,8 +179,8 @@ impl<A: Arch> Core<A> {
         let mut in_qdisc = InQdisc { core: self, batch, back: Back::InFront };
         let InQdisc { core, batch, .. } = &mut in_qdisc;
         let txq = match root.txq {
-            Some(txq) => core.dequeue_one_txq(&cx.dev.txqs[usize::from(txq)], quota, batch, cx),
-            None => core.dequeue_shared(quota, batch, cx),
+            Some(txq) => core.dequeue_one_txq(root, &cx.dev.txqs[usize::from(txq)], quota, batch, cx),
+            None => core.dequeue_shared(root, quota, batch, cx),
         };
         mem::forget(in_qdisc);
         // A txq that is stopped runs the qdisc again when it is woken. Until then time changes nothing, and a packet whose
@@ -198,12 +199,13 @@ impl<A: Arch> Core<A> {
     /// All packets go to one txq (`TCQ_F_ONETXQUEUE`).
     fn dequeue_one_txq(
         &mut self,
+        root: &Root<A>,
         txq: &TxQueue<A>,
         quota: usize,
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
-        if txq.stopped() {
+        if txq.stopped() && !txq.reopen(root, cx) {
             return None;
         }
         let budget = txq.budget(quota);
@@ -219,6 +221,7 @@ impl<A: Arch> Core<A> {
     /// up those behind it.
     fn dequeue_shared(
         &mut self,
+        root: &Root<A>,
         quota: usize,
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
@@ -228,7 +231,7 @@ impl<A: Arch> Core<A> {
         }
         let index = self.requeued.front()?.txq();
         let txq = &cx.dev.txqs[usize::from(index)];
-        if txq.stopped() {
+        if txq.stopped() && !txq.reopen(root, cx) {
             return None;
         }
         let budget = quota.min(BULK_SHARED).min(txq.room() as usize).max(1);
@@ -302,7 +305,7 @@ impl<A: Arch> Core<A> {
     }
 
     /// Puts back what the driver refused: to where the qdisc had it, or in front of everything.
-    fn requeue(&mut self, batch: &mut PacketList<A>) {
+    pub(super) fn requeue(&mut self, batch: &mut PacketList<A>) {
         self.counters.requeues += batch.len() as u64;
         let mut in_qdisc = InQdisc { core: self, batch, back: Back::InFront };
         let InQdisc { core, batch, .. } = &mut in_qdisc;

@@ -4,6 +4,7 @@
 
 use std::marker::PhantomData;
 use std::mem;
+use std::panic::{self, AssertUnwindSafe};
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
@@ -34,10 +35,14 @@ impl<A: Arch> Drop for InQdisc<'_, A> {
             Back::ToQdisc => core.unadmitted.append(batch),
             Back::InFront => core.put_in_front(batch),
         }
-        // The qdisc's word for how many it has is taken, and the difference is lost.
-        let counters = core.counters();
-        let there = counters.sent + counters.drops.total() + counters.in_driver + counters.held;
-        core.counters
+        // The qdisc's word for how many it has is taken, and the difference is lost. A second panic here would abort: a qdisc
+        // that cannot even say that has none.
+        let held = panic::catch_unwind(AssertUnwindSafe(|| core.qlen()));
+        let held = held.unwrap_or(core.requeued.len() + core.unadmitted.len()) as u64;
+        let counters = &mut core.counters;
+        let there = [counters.sent, counters.drops.total(), counters.in_driver, held];
+        let there = there.into_iter().fold(0, u64::saturating_add);
+        counters
             .drops
             .add(DropReason::NotSpecified, (counters.taken + counters.created).saturating_sub(there));
     }
@@ -73,20 +78,20 @@ impl<A: Arch, O: Owner<A>> Drop for InDriver<'_, A, O> {
 
 impl<A: Arch> Core<A> {
     #[cold]
-    fn driver_panicked(&mut self, driven: &mut Driven<A>) {
+    pub(super) fn driver_panicked(&mut self, driven: &mut Driven<A>) {
         let mut lost = mem::take(&mut self.counters.in_driver);
         if driven.back {
             // It panicked over completions.
             self.counters.sent += driven.sent.packets;
             self.counters.sent_bytes += driven.sent.bytes;
             self.counters.drops.merge(&driven.drops);
-            lost -= driven.sent.packets + driven.drops.total();
+            lost = lost.saturating_sub(driven.sent.packets + driven.drops.total());
         } else if driven.batch.len() as u64 == lost {
             // It panicked before it took one, and may do so again, over the first: that one is given up.
             drop(driven.batch.pop_front());
         }
         if driven.purges == self.purges {
-            lost -= driven.batch.len() as u64;
+            lost = lost.saturating_sub(driven.batch.len() as u64);
             self.put_in_front(&mut driven.batch);
         }
         self.counters.drops.add(DropReason::NotSpecified, lost);

@@ -129,6 +129,14 @@ impl<A: Arch, T> SpinLock<A, T> {
         self.try_lock_at(site)
     }
 
+    /// Calls `f` with the data, without the lock: for a protocol that at times gives the data to one thread by other means.
+    /// What `f` does with the pointer is sound only while that protocol excludes every holder of the lock and every other
+    /// caller of this.
+    #[inline]
+    pub(crate) fn as_owner<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        self.data.with_mut(f)
+    }
+
     /// The data, by the proof that nobody else has the lock.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: `&mut self` excludes every other access.

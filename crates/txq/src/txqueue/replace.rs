@@ -1,7 +1,7 @@
 //! A driver takes the place of another under traffic: another device, or the same with a ring of another size
 //! (`ethtool -G`, which closes and opens the device).
 //!
-//! Both locks are held for the exchange, so nobody is in the driver, and no driver is called. Afterwards the old one is
+//! Nobody is in the driver during the exchange, and no driver is called. Afterwards the old one is
 //! alone: what it has completed goes home as ever. What it still keeps goes with it: those packets were sent, as far as
 //! it said, and their buffers come home when it is dropped.
 
@@ -9,42 +9,50 @@ use std::io;
 use std::mem;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::{DRV_XOFF, REAP, STACK_XOFF, TxQueue};
+use super::{DRV_XOFF, DoneSide, DriverBug, REAP, STACK_XOFF, TxQueue, TxSide, reapers};
 use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
-use crate::driver::{Complete, DriverQueue, Transmit};
+use crate::driver::{Clock, Complete, DriverQueue, Transmit};
 use crate::packet::PacketList;
 
 /// The two halves of a driver that has been replaced.
 pub(crate) struct Replaced<A: Arch> {
     tx: Box<dyn Transmit<A>>,
     done: Box<dyn Complete<A>>,
+    txq: u16,
+    /// Packets that it may still return.
+    kept: usize,
 }
 
 impl<A: Arch> TxQueue<A> {
-    /// Exchanges the driver, and has the queue run.
-    pub(crate) fn replace(&self, queue: DriverQueue<A>, cx: &mut Ctx<'_, A>) -> Replaced<A> {
+    /// Exchanges the driver. The caller has both halves ([`Shared::with_driver`](crate::netdev::Shared::with_driver)), and
+    /// has the queue run afterwards.
+    pub(crate) fn replace(
+        &self,
+        tx_side: &mut TxSide<A>,
+        done_side: &mut DoneSide<A>,
+        queue: DriverQueue<A>,
+        clock: &mut Clock<A>,
+    ) -> Replaced<A> {
         let DriverQueue { tx, done, ring } = queue;
-        let inline = done.inline();
-        let replaced = self.tx.with(|tx_side| {
-            self.done.with(|done_side| {
-                // All that the old one keeps is complete, as far as this txq is concerned.
-                self.completed.packets.store(self.issued.packets.load(Relaxed), Release);
-                if let Some(bql) = &mut done_side.data().bql {
-                    let bytes = bql.state(&self.issued.bytes).inflight;
-                    bql.completed(bytes, &self.issued.bytes, &self.completed.adj_limit, &mut cx.clock);
-                }
-                self.ring.store(ring.unwrap_or(u32::MAX), Relaxed);
-                self.inline.store(inline.into(), Relaxed);
-                self.state.fetch_and(!(DRV_XOFF | STACK_XOFF), Release);
-                Replaced {
-                    tx: mem::replace(&mut tx_side.data().driver, tx),
-                    done: mem::replace(&mut done_side.data().driver, done),
-                }
-            })
-        });
-        cx.dev.hand_over(cx.dev.root_of(self.index));
-        replaced
+        let inline = reapers(self.senders_reap, done.inline());
+        let unsure = mem::take(&mut tx_side.unsure);
+        let kept = self.in_flight() as usize + unsure as usize;
+        // All that the old one keeps is complete, as far as this txq is concerned.
+        self.completed.packets.store(self.issued.packets.load(Relaxed), Release);
+        if let Some(bql) = &mut done_side.bql {
+            let bytes = bql.state(&self.issued.bytes).inflight;
+            bql.completed(bytes, &self.issued.bytes, &self.completed.adj_limit, clock);
+        }
+        self.ring.store(ring.unwrap_or(u32::MAX), Relaxed);
+        self.inline.store(inline, Relaxed);
+        self.state.fetch_and(!(DRV_XOFF | STACK_XOFF), Release);
+        Replaced {
+            tx: mem::replace(&mut tx_side.driver, tx),
+            done: mem::replace(&mut done_side.driver, done),
+            txq: self.index,
+            kept,
+        }
     }
 }
 
@@ -54,8 +62,13 @@ impl<A: Arch> Replaced<A> {
         let finished = self.tx.finish();
         let mut done = PacketList::new();
         let mut before = None;
-        while before.replace(done.len()) != Some(done.len()) {
+        // Until it returns no more, or more than it can have.
+        while before.replace(done.len()) != Some(done.len()) && done.len() <= self.kept {
             let _ = self.done.poll(REAP, &mut done, &mut cx.clock);
+        }
+        if done.len() > self.kept {
+            let txq = &cx.dev.txqs[usize::from(self.txq)];
+            txq.note_bug(DriverBug::NeverKept, done.len() - self.kept, cx.dev);
         }
         cx.cache.free(&mut done);
         finished

@@ -32,6 +32,15 @@ pub(crate) struct Watchdog {
 /// Called with each event.
 pub(crate) type TimeoutHook = Box<dyn Fn(&TxTimeout) + Send + Sync>;
 
+/// What the watchdog knows of a txq.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// The txq was found stopped.
+    pub(super) standstill: Option<Standstill>,
+    /// Events so far.
+    pub(super) tx_timeout: u64,
+}
+
 /// A txq that was found stopped.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standstill {

@@ -1,0 +1,136 @@
+//! Who may use a txq's driver: the queue that alone feeds it, or whoever takes the locks (`txqueue/seat.rs`).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Root, Shared};
+use crate::arch::{Arch, Atomic, Nanos};
+use crate::ctx::{Ctx, Errand};
+use crate::netdev::rule::Rule;
+use crate::txqueue::{DoneSide, TxQueue, TxSide};
+
+impl<A: Arch> Shared<A> {
+    /// Reaps a txq, or has its queue's owner do it: this thread, if the queue is free. Returns when to look again, if the
+    /// driver knows.
+    pub(crate) fn reap(&self, txq: &TxQueue<A>, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
+        let Some(root) = txq.reaped_by() else { return txq.reap(cx) };
+        let root = &self.roots[root];
+        cx.errand = Errand::Reap(txq.index);
+        root.discipline.run(root, cx);
+        match std::mem::replace(&mut cx.errand, Errand::None) {
+            Errand::Done(next) => next,
+            _ => None,
+        }
+    }
+
+    /// Calls `f` with both halves of a txq's driver when nobody is in either, and runs the queue afterwards. Waits for who is
+    /// in the driver, and so must not be called from within it.
+    pub(crate) fn with_driver<R>(
+        &self,
+        txq: &TxQueue<A>,
+        cx: &mut Ctx<'_, A>,
+        f: impl FnOnce(&mut TxSide<A>, &mut DoneSide<A>, &mut Ctx<'_, A>) -> R,
+    ) -> R {
+        let mut f = Some(f);
+        let mut result = None;
+        loop {
+            let Some(root) = txq.seated() else {
+                txq.with_locks(|tx, done, vacant| {
+                    if vacant && let Some(f) = f.take() {
+                        result = Some(f(tx, done, cx));
+                    }
+                });
+                match result {
+                    Some(result) => return result,
+                    None => continue,
+                }
+            };
+            let root = &self.roots[root];
+            let suspended =
+                (!root.discipline.visit_excludes_driver()).then(|| Suspended::new(txq, root.index));
+            root.with_core(self, |core| {
+                if !core.is_running() && txq.seated() == Some(root.index) {
+                    // The completion lock still guards completions that are not inline.
+                    txq.with_locks(|tx, done, _| {
+                        if let Some(f) = f.take() {
+                            result = Some(f(tx, done, cx));
+                        }
+                    });
+                }
+            });
+            drop(suspended);
+            if let Some(result) = result {
+                self.hand_over(root.index);
+                return result;
+            }
+            self.run_or_leave(root, cx);
+        }
+    }
+
+    /// What has come back from the driver may wait for an owner: a worker, or the caller where the program drives the workers
+    /// and may do so in this very thread. A driver may panic, which a worker's thread survives.
+    fn run_or_leave(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        if self.has_threads.load(Relaxed) != 0 {
+            self.hand_over(root.index);
+        } else {
+            root.run(self, cx);
+        }
+        A::relax();
+    }
+
+    /// Takes all seats away: from now on the locks exclude.
+    pub(super) fn revoke_seats(&self, cx: &mut Ctx<'_, A>) {
+        for txq in &self.txqs {
+            self.with_driver(txq, cx, |_, _, _| txq.revoke());
+        }
+    }
+
+    /// Gives the seats, which are vacant, to the queues of `rule`, which is in force, once nobody is in the driver for any
+    /// other queue. Those only relay, so nobody will be.
+    pub(super) fn grant_seats(&self, rule: Rule, cx: &mut Ctx<'_, A>) {
+        if self.tx_lock {
+            return;
+        }
+        for root in self.roots.iter().filter(|root| !self.has(rule, root.index)) {
+            let mut running = true;
+            while running {
+                root.with_core(self, |core| running = core.is_running());
+                if running {
+                    self.run_or_leave(root, cx);
+                }
+            }
+        }
+        self.seat_roots(rule);
+    }
+
+    /// Gives the seats of a device that nobody uses yet.
+    pub(super) fn grant_first_seats(&self) {
+        if !self.tx_lock {
+            self.seat_roots(self.rule());
+        }
+    }
+
+    fn seat_roots(&self, rule: Rule) {
+        for txq in &self.txqs {
+            let root = &self.roots[self.root_at(rule, txq.index)];
+            if !root.discipline.needs_tx_lock() {
+                txq.with_locks(|_, _, _| txq.grant(root.index));
+            }
+        }
+    }
+}
+
+/// A txq whose owner begins nothing until this is dropped.
+struct Suspended<'t, A: Arch>(&'t TxQueue<A>);
+
+impl<'t, A: Arch> Suspended<'t, A> {
+    fn new(txq: &'t TxQueue<A>, root: usize) -> Self {
+        txq.suspend(root);
+        Self(txq)
+    }
+}
+
+impl<A: Arch> Drop for Suspended<'_, A> {
+    fn drop(&mut self) {
+        self.0.resume();
+    }
+}

@@ -1,0 +1,100 @@
+//! Past the qdisc: what an owner brings goes straight to the driver where nothing is queued that it could overtake
+//! (`TCQ_F_CAN_BYPASS`).
+//!
+//! Most programs send single packets, and most of these find the queue empty and the txq open. Then a turn has nothing to
+//! decide. This is the same as a turn that enqueues and dequeues the batch, without the lists that such a turn moves it by. It
+//! needs the seat of the txq (`txqueue/seat.rs`), and the owner keeps its core while it is in the driver.
+
+use std::mem;
+
+use crate::arch::{Arch, Memory};
+use crate::ctx::Ctx;
+use crate::netdev::Root;
+use crate::packet::{Packet, PacketList};
+use crate::run::gate::Gate;
+use crate::run::{Core, Driven, QUOTA};
+use crate::txqueue::Transmitted;
+
+/// What [`bypass`] did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bypass {
+    /// Nothing: the batch needs a turn.
+    No,
+    /// The batch is with the driver, and nothing is queued.
+    Done,
+    /// The driver has refused some of it: the queue has to be run.
+    Refused,
+}
+
+/// Hands a batch to the driver if it may go past the qdisc. The caller owns the core, and nothing waits for it.
+#[inline]
+pub(crate) fn bypass<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    batch: &mut PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Bypass {
+    A::touch(|| &*core, Memory::Queue);
+    let blocked =
+        core.running || core.gate != Gate::Open || core.has_unadmitted() || !core.requeued.is_empty();
+    // A qdisc that measures how long its packets wait must see those that are sampled.
+    let blocked = blocked || batch.len() > QUOTA || batch.stamped();
+    let Some(txq) = root.txq.or_else(|| lone_txq(batch)).filter(|_| !blocked) else { return Bypass::No };
+    let txq = &cx.dev.txqs[usize::from(txq)];
+    if !txq.takes_all(root.index, batch) || !core.qdisc.as_mut().is_some_and(|qdisc| qdisc.bypass(batch)) {
+        return Bypass::No;
+    }
+    let n = batch.len() as u64;
+    core.counters.taken += n;
+    let passing = Passing { core, batch, packets: n };
+    let sent = txq.pass(root.index, passing.batch, cx, &mut passing.core.counters.drops);
+    let Passing { core, batch, .. } = &mut *mem::ManuallyDrop::new(passing);
+    core.counters.sent += sent.packets;
+    core.counters.sent_bytes += sent.bytes;
+    let done = if batch.is_empty() { Bypass::Done } else { refused(core, root, batch, &sent, cx) };
+    txq.reap_or_leave(root.index, cx);
+    done
+}
+
+/// The txq of a batch of one packet.
+#[inline]
+fn lone_txq<A: Arch>(batch: &PacketList<A>) -> Option<u16> {
+    batch.front().filter(|_| batch.len() == 1).map(Packet::txq)
+}
+
+/// Keeps what the driver has refused.
+#[cold]
+fn refused<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    batch: &mut PacketList<A>,
+    sent: &Transmitted,
+    cx: &mut Ctx<'_, A>,
+) -> Bypass {
+    core.requeue(batch);
+    if let Some(after) = sent.retry {
+        cx.dev.retry(root.index, after);
+        // Not before that.
+        return Bypass::Done;
+    }
+    Bypass::Refused
+}
+
+/// A batch with the driver. Dropped when the driver panics.
+struct Passing<'c, A: Arch> {
+    core: &'c mut Core<A>,
+    batch: &'c mut PacketList<A>,
+    packets: u64,
+}
+
+impl<A: Arch> Drop for Passing<'_, A> {
+    #[cold]
+    fn drop(&mut self) {
+        let mut driven = Driven::new();
+        driven.batch.append(self.batch);
+        driven.packets = self.packets;
+        driven.purges = self.core.purges;
+        self.core.counters.in_driver = self.packets;
+        self.core.driver_panicked(&mut driven);
+    }
+}

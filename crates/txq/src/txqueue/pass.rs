@@ -1,0 +1,72 @@
+//! The short way to the driver: a batch that the device takes whole, from a queue that has the seat and nothing queued
+//! (`run/bypass.rs`).
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::border::Call;
+use super::transmit::Ended;
+use super::{Access, DRV_XOFF, Transmitted, TxQueue};
+use crate::arch::{Arch, Atomic, Memory, Work};
+use crate::ctx::Ctx;
+use crate::driver::TxCx;
+use crate::drop::DropCounts;
+use crate::packet::PacketList;
+
+impl<A: Arch> TxQueue<A> {
+    /// Whether the owner of `root` needs no lock here and the device takes all of a batch now.
+    #[inline]
+    pub(crate) fn takes_all(&self, root: usize, batch: &PacketList<A>) -> bool {
+        let open =
+            self.seat.access(root) == Access::Owner && self.inline.load(Relaxed) != 0 && !self.stopped();
+        // A single packet may be longer than what is left for it.
+        let bytes = !self.bql || batch.len() == 1 || self.avail().max(0) as u64 >= batch.bytes();
+        open && bytes && batch.len() as u64 <= u64::from(self.room())
+    }
+
+    /// As [`transmit`](TxQueue::transmit), where [`takes_all`](TxQueue::takes_all) has just said so.
+    #[inline]
+    pub(crate) fn pass(
+        &self,
+        root: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+        drops: &mut DropCounts,
+    ) -> Transmitted {
+        if self.bql || batch.stamped() {
+            return self.transmit(root, batch, cx, drops);
+        }
+        let (packets, bytes) = (batch.len(), batch.bytes());
+        let mut ended = Ended::new();
+        A::spend(|| Work::Drive(packets));
+        let status = self.tx.as_owner(|side| {
+            // SAFETY: the caller is in the driver for the root that has the seat.
+            let side = unsafe { &mut *side };
+            A::touch(|| &*side.driver, Memory::Driver);
+            let tx = TxCx::new(&mut cx.clock, &mut ended.sent, &mut ended.dropped);
+            let (unsure, to_free) = (&mut side.unsure, &mut cx.to_free);
+            let call = Call { txq: self, dev: cx.dev, batch: &mut *batch, tx, unsure, to_free };
+            call.make(&mut *side.driver)
+        });
+        let ring = self.ring.load(Relaxed);
+        if !batch.is_empty() || ended.len() > 0 || ring == u32::MAX {
+            let sent = self.tx.as_owner(|side| {
+                // SAFETY: as above.
+                let side = unsafe { &mut *side };
+                // Those of a batch before.
+                side.stamps.clear();
+                self.account(side, root, status, (packets, bytes), batch, cx, &ended)
+            });
+            ended.free(cx, drops);
+            return sent;
+        }
+        // The device has kept all.
+        let issued = self.issued.packets.load(Relaxed).wrapping_add(packets as u32);
+        self.issued.packets.store(issued, Release);
+        self.counters.add(packets as u64, bytes, 0);
+        if issued.wrapping_sub(self.completed.packets.load(Relaxed)) >= ring {
+            self.counters.add_stop();
+            self.stop(root, DRV_XOFF);
+        }
+        Transmitted { packets: packets as u64, bytes, retry: None }
+    }
+}

@@ -1,0 +1,80 @@
+//! Attacks from safe code: drivers, qdiscs, filters and senders that lie, panic, re-enter and return late. Nothing aborts,
+//! nothing hangs, no buffer is lost, and the audit says what is wrong and nothing else.
+
+mod drivers;
+mod endings;
+mod late;
+mod liar;
+mod qdiscs;
+mod reentry;
+mod rings;
+mod small;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use txq::netdev::Builder;
+use txq::pool::{Backing, PoolConfig};
+use txq::stats::device::DeviceStats;
+use txq::{NetDev, Sender, Worker, packet::PacketList};
+
+/// Queues to attack: a root qdisc, and the discipline in front of it.
+fn everywhere(attack: impl Fn(&str, &str)) {
+    for discipline in txq::enqueue::names() {
+        attack("pfifo", discipline);
+        attack("pfifo_fast", discipline);
+    }
+    attack("noqueue", txq::enqueue::names()[0]);
+}
+
+/// Runs a test on a thread of its own, and fails when it does not end: it hangs.
+fn bounded(test: impl FnOnce() + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let ended = catch_unwind(AssertUnwindSafe(test));
+        let _ = tell.send(());
+        ended
+    });
+    // Far more than any takes: the machine may be busy with something else.
+    told.recv_timeout(Duration::from_secs(100)).expect("the test hangs");
+    if let Err(panic) = thread.join().expect("the panic is caught") {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn pool() -> PoolConfig {
+    // Miri makes each buffer slowly, and `small` needs few.
+    let buffers = if cfg!(miri) { 48 } else { 1024 };
+    PoolConfig { buffers, room: 256, backing: Backing::Heap, ..Default::default() }
+}
+
+fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
+    let one = |cookie| {
+        let mut packet = sender.alloc(60).expect("the pool is large enough");
+        packet.set_cookie(cookie);
+        packet
+    };
+    cookies.map(one).collect()
+}
+
+/// Has a worker work until nothing is on its way, whoever panics meanwhile.
+fn settle(dev: &NetDev, worker: &mut Worker) {
+    for _ in 0..10_000 {
+        let _ = catch_unwind(AssertUnwindSafe(|| worker.poll()));
+        if dev.is_idle() {
+            return;
+        }
+    }
+    panic!("it does not settle: {:?}", dev.stats());
+}
+
+/// The audit's word that all adds up.
+fn audited(dev: &NetDev) -> DeviceStats {
+    dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"))
+}
+
+/// A device for one thread, which drives its worker.
+fn build(builder: Builder, root: &str, discipline: &str) -> NetDev {
+    builder.qdisc(root).discipline(discipline).pool_config(pool()).build().expect("a device")
+}
