@@ -3,12 +3,14 @@
 //! All of it is one [`Report`], told as text for people and as one line of JSON for tools.
 
 mod json;
+mod rows;
 mod text;
 
 use std::io::{self, Write};
 
 use anyhow::Context;
 use txq::drop::DropCounts;
+use txq::netdev::BandStats;
 use txq::stats::contention::ContentionReport;
 use txq::stats::device::DeviceStats;
 use txq::stats::latency::Latency;
@@ -72,6 +74,8 @@ pub(crate) struct Device {
     /// How long calls of xmit took, where that was measured.
     pub(crate) xmit_times: Log2,
     pub(crate) qdiscs: Vec<QdiscInfo>,
+    /// The bands and classes of the qdiscs.
+    pub(crate) bands: Vec<BandStats>,
 }
 
 /// A whole run.

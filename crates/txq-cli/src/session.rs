@@ -124,10 +124,11 @@ pub(crate) fn run(
         }
     };
     // As tc shows them before they are shut down, with what is left in them.
-    let qdiscs: Vec<_> = devices.iter().map(|device| device.dev.qdiscs(Default::default())).collect();
+    let shown = |device: &Device| (device.dev.qdiscs(Default::default()), device.dev.bands());
+    let qdiscs: Vec<_> = devices.iter().map(shown).collect();
     devices.iter_mut().for_each(&mut shut);
     let parts = devices.iter().zip(accounts).zip(qdiscs);
-    let parts = parts.map(|((device, account), qdiscs)| crate::report::Device {
+    let parts = parts.map(|((device, account), (qdiscs, bands))| crate::report::Device {
         name: device.dev.info().name.clone(),
         discipline: device.discipline.clone(),
         asked: device.asked.clone(),
@@ -137,6 +138,7 @@ pub(crate) fn run(
         contention: device.dev.contention(),
         xmit_times: device.dev.xmit_times(),
         qdiscs,
+        bands,
     });
     Ok((Report { ended: took, devices: parts.collect() }, closed))
 }

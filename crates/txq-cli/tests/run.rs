@@ -50,6 +50,42 @@ fn the_example_runs_and_every_packet_is_accounted_for() {
     assert_eq!(json["qdiscs"][0]["packets"], report.sent, "the qdisc counts what the device counts");
 }
 
+/// A sender of the first band and one of the last: the report tells whose packets wait and are dropped.
+#[test]
+fn senders_and_bands_have_a_row_each() {
+    let folder = std::env::temp_dir().join(format!("txq-rows-{}.toml", std::process::id()));
+    let text = "[[device]]\nname = \"up\"\nqdisc = \"pfifo_fast\"\ntx_queue_len = 20\nsampling = \"all\"\n[device.null]\nrate = \"10mbit\"\n\
+                ring = 4\n[[sender]]\npacket = 1500\nbatch = 1\nlimit = 100\npriority = 2\n\
+                [[sender]]\npacket = 60\nbatch = 1\nrate = \"200pps\"\npriority = 6\n";
+    fs::write(&folder, text).expect("a file");
+    let file = folder.display().to_string();
+    let ended = good(txq(&["run", &file, "--duration", "500ms", "--json"]).finish(LONG));
+    let (json, report) = (last_line(&ended), Report::of_output(&ended.stdout));
+    let sum = |rows: &str, key: &str| {
+        let rows = json[rows].as_array().unwrap_or_else(|| panic!("no {rows} in {json}"));
+        rows.iter().map(|row| row[key].as_u64().unwrap_or_else(|| panic!("no {key} in {row}"))).sum::<u64>()
+    };
+    for rows in ["senders", "bands"] {
+        assert_eq!(sum(rows, "sent"), report.sent, "{json}");
+        assert_eq!(sum(rows, "dropped"), report.all_dropped(), "{json}");
+    }
+    assert_eq!((sum("senders", "accepted"), sum("senders", "pending")), (report.accepted, 0), "{json}");
+    let [flood, probe] = [0, 1].map(|index| &json["senders"][index]);
+    assert_eq!(probe["measured_calls"], probe["accepted"], "{json}");
+    assert!(flood["longest_xmit_ns"].as_u64() > Some(0), "{json}");
+    assert!(flood["dropped"].as_u64() > Some(0) && probe["dropped"] == 0, "{json}");
+    let [first, last] = [0, 2].map(|index| &json["bands"][index]);
+    assert_eq!((&first["name"], &first["kind"]), (&"band 0".into(), &"pfifo_fast".into()), "{json}");
+    assert_eq!((&first["sent"], &first["dropped"]), (&probe["sent"], &0.into()), "{json}");
+    let p50 = |row: &Value| row["latency_ns"]["p50"].as_u64().unwrap_or_else(|| panic!("no time in {row}"));
+    assert!(p50(first) < p50(last) && p50(probe) < p50(flood), "{json}");
+    let text = good(txq(&["run", &file, "--duration", "100ms"]).finish(LONG)).stdout;
+    fs::remove_file(&folder).expect("the file");
+    for part in ["band or class", "pfifo_fast 8001: band 2", "at limit", "longest xmit"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
 #[test]
 fn the_text_says_the_same_in_words() {
     let ended = good(txq(&["run", "--duration", "1200ms"]).finish(LONG));

@@ -15,6 +15,7 @@ use crate::stats::log2::Log2;
 use crate::tc::{Handle, Options, QdiscInfo, Style};
 use crate::worker::Worker;
 
+mod bands;
 mod below;
 mod bql;
 mod builder;
@@ -25,11 +26,13 @@ mod graft;
 mod lifecycle;
 mod rule;
 mod seat;
+mod senders;
 mod shared;
 mod steer;
 mod tree;
 
 pub use crate::txqueue::{Completions, DriverBug, DriverBugEvent, TxTimeout};
+pub use bands::BandStats;
 pub use builder::Builder;
 pub use error::BuildError;
 pub(crate) use rule::Rule;
@@ -114,7 +117,7 @@ impl<A: Arch> NetDev<A> {
     /// The counters. At any time `accepted + created = sent + dropped + queued`.
     pub fn stats(&self) -> DeviceStats {
         self.shared.assert_outside("NetDev::stats");
-        self.shared.stats()
+        DeviceStats { senders: self.shared.sender_rows(), ..self.shared.totals() }
     }
 
     /// The counters, after checking that they add up: no packet is missing or counted twice, and what the queues have
@@ -127,16 +130,17 @@ impl<A: Arch> NetDev<A> {
         // device differ. What is wrong stays wrong.
         for _ in 0..1000 {
             match self.audit_once() {
-                Ok(stats) => return Ok(stats),
+                Ok(stats) => return Ok(DeviceStats { senders: self.shared.sender_rows(), ..stats }),
                 Err(_) => A::relax(),
             }
         }
-        self.audit_once()
+        let stats = self.audit_once()?;
+        Ok(DeviceStats { senders: self.shared.sender_rows(), ..stats })
     }
 
     fn audit_once(&self) -> Result<DeviceStats, String> {
         let idle = self.is_idle();
-        let stats = self.stats();
+        let stats = self.shared.totals();
         let accounted = (stats.sent + stats.dropped.total()).wrapping_add(stats.queued);
         if stats.accepted + stats.created != accounted {
             return Err(format!(

@@ -3,61 +3,26 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
-use crossbeam_utils::CachePadded;
-
-use crate::arch::{Arch, Atomic, CpuId, Nanos, Native, Work};
+use crate::arch::{Arch, CpuId, Nanos, Native, Work};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::netdev::{Rule, Sampling, Shared};
 use crate::packet::{Packet, PacketList};
 use crate::pool::{AllocError, Cache};
 use crate::qdisc::Verdict;
-use crate::stats::log2::Log2;
 use crate::steering::{Here, Steer};
-use crate::sync::words::Words;
 
+mod counters;
 mod flow;
 
+pub(crate) use counters::SenderCounters;
 pub use flow::Flow;
 
 /// Calls of xmit after which a sender looks again which CPU it runs on.
 const TURNS: u32 = 64;
 /// Times that drivers may send a packet on through further devices (`XMIT_RECURSION_LIMIT`).
 const RECURSION_LIMIT: u32 = 8;
-
-/// What a sender counts, where others can read it. Only the sender writes.
-pub(crate) struct SenderCounters<A: Arch> {
-    /// Packets handed in. On a line of its own: its sender writes it at every call.
-    pub(crate) submitted: CachePadded<A::AtomicU64>,
-    /// How many calls of xmit took how long, by [`Log2`]'s buckets; none where that is not measured.
-    times: Words<A>,
-}
-
-impl<A: Arch> SenderCounters<A> {
-    fn new(times: bool) -> Self {
-        let buckets = if times { Log2::BUCKETS } else { 0 };
-        Self { submitted: CachePadded::new(A::AtomicU64::new(0)), times: Words::new(buckets, 0) }
-    }
-
-    /// Names its lines ([`Arch::name`]).
-    fn name_lines(&self) {
-        A::name(&self.submitted, "sender: packets handed in");
-        self.times.name_lines("sender: times of xmit");
-    }
-
-    /// A call of xmit took `time`.
-    fn took(&self, time: Nanos) {
-        let bucket = self.times.at(Log2::index(time));
-        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
-    }
-
-    /// Adds how long calls took.
-    pub(crate) fn add_times(&self, to: &mut Log2) {
-        self.times.iter().enumerate().for_each(|(index, count)| to.add_to_bucket(index, count.load(Relaxed)));
-    }
-}
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It moves between threads and is used by
 /// one at a time. When it is dropped, by a panic too, its buffers return to the pool and its packets stay on their way.
@@ -75,6 +40,9 @@ pub struct Sender<A: Arch = Native> {
     renewing: bool,
     /// Given by the program; else the CPU is asked for now and then.
     pinned: Option<CpuId>,
+    /// Calls until the next one that is measured: its packets' latency is sampled, or its own time taken. Without either
+    /// it never comes.
+    until_measured: u64,
     /// Calls until the next one whose latency is sampled.
     until_sample: u32,
     /// A batch being taken apart, by txq, and the txqs that got a part.
@@ -86,10 +54,12 @@ pub struct Sender<A: Arch = Native> {
 impl<A: Arch> Sender<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, name: &str, pinned: Option<CpuId>) -> Self {
         let cpu = pinned.unwrap_or_else(A::cpu);
+        // Before another sender's home may become this one's.
+        dev.settle_gone();
         let cache = dev.pool.cache(name, cpu);
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
-        let counters = Arc::new(SenderCounters::new(dev.xmit_times));
+        let counters = Arc::new(SenderCounters::new(name, dev.xmit_times, &cache));
         counters.name_lines();
         dev.register(&counters);
         let rule = dev.rule();
@@ -104,6 +74,7 @@ impl<A: Arch> Sender<A> {
             turns: 0,
             renewing: false,
             pinned,
+            until_measured: 0,
             until_sample: 0,
             split,
             parts: Vec::new(),
@@ -114,7 +85,7 @@ impl<A: Arch> Sender<A> {
     /// A packet of `len` bytes to fill. An error instead of a wait when there is none.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
-        self.cache.alloc(len)
+        self.cache.alloc(len).inspect_err(|error| self.counters.refused(error))
     }
 
     /// Up to `n` packets of `len` bytes, appended to `list`: how many, or an error when there is none.
@@ -125,13 +96,13 @@ impl<A: Arch> Sender<A> {
         len: usize,
         list: &mut PacketList<A>,
     ) -> Result<usize, AllocError> {
-        self.cache.alloc_batch(n, len, list)
+        self.cache.alloc_batch(n, len, list).inspect_err(|error| self.counters.refused(error))
     }
 
     /// A packet with a copy of `bytes`.
     #[inline]
     pub fn packet(&mut self, bytes: &[u8]) -> Result<Packet<A>, AllocError> {
-        let mut packet = self.cache.alloc(bytes.len())?;
+        let mut packet = self.alloc(bytes.len())?;
         packet.data_mut().copy_from_slice(bytes);
         Ok(packet)
     }
@@ -166,17 +137,44 @@ impl<A: Arch> Sender<A> {
         if batch.is_empty() {
             return Verdict::Success;
         }
-        self.timed(|sender| sender.hand_in(batch))
+        self.call(batch, Self::hand_in)
     }
 
-    /// Measures a call of xmit, if that is asked for.
+    /// Makes a call of xmit with `batch`, and measures it if its turn has come.
     #[inline]
-    fn timed(&mut self, call: impl FnOnce(&mut Self) -> Verdict) -> Verdict {
-        if !self.dev.xmit_times {
-            return call(self);
+    fn call(
+        &mut self,
+        batch: &mut PacketList<A>,
+        call: impl FnOnce(&mut Self, &mut PacketList<A>) -> Verdict,
+    ) -> Verdict {
+        let verdict = if self.until_measured == 0 {
+            self.measured(batch, call)
+        } else {
+            self.until_measured -= 1;
+            call(self, batch)
+        };
+        self.counters.settle(&self.cache);
+        verdict
+    }
+
+    /// Makes a call that is measured, and says when the next one is.
+    #[cold]
+    fn measured(
+        &mut self,
+        batch: &mut PacketList<A>,
+        call: impl FnOnce(&mut Self, &mut PacketList<A>) -> Verdict,
+    ) -> Verdict {
+        let all = self.dev.xmit_times;
+        if !all && self.dev.sampling == Sampling::Off {
+            self.until_measured = u64::MAX;
+            return call(self, batch);
         }
         let before = A::now();
-        let verdict = call(self);
+        self.sample(batch, before);
+        if !all && let Sampling::Every(n) = self.dev.sampling {
+            self.until_measured = (n - 1).into();
+        }
+        let verdict = call(self, batch);
         self.counters.took(A::now().saturating_sub(before));
         verdict
     }
@@ -202,8 +200,7 @@ impl<A: Arch> Sender<A> {
             // A driver may panic in this: the batch has not been handed in yet.
             self.rule = self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache));
         }
-        let submitted = self.counters.submitted.load(Relaxed) + batch.len() as u64;
-        self.counters.submitted.store(submitted, Relaxed);
+        self.counters.submit(batch.len() as u64);
         if nested && self.hop(batch) == 0 {
             return false;
         }
@@ -211,7 +208,6 @@ impl<A: Arch> Sender<A> {
             // The same here: a new choice of txqs asks which queues are idle.
             self.turn();
         }
-        self.sample(batch);
         true
     }
 
@@ -240,18 +236,17 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    #[inline]
-    fn sample(&mut self, batch: &mut PacketList<A>) {
+    /// Stamps the packets of a measured call whose latency is sampled.
+    fn sample(&mut self, batch: &mut PacketList<A>, now: Nanos) {
         match self.dev.sampling {
             Sampling::Off => {}
-            Sampling::All => {
-                let now = A::now();
-                batch.for_each_mut(|p| p.set_stamp(now));
-            }
+            Sampling::All => batch.for_each_mut(|p| p.set_stamp(now)),
+            // Each measured call is its turn, unless all calls are measured.
+            Sampling::Every(_) if !self.dev.xmit_times => batch.stamp_front(now),
             Sampling::Every(n) => {
                 if self.until_sample == 0 {
                     self.until_sample = n;
-                    batch.stamp_front(A::now());
+                    batch.stamp_front(now);
                 }
                 self.until_sample -= 1;
             }
@@ -288,7 +283,7 @@ impl<A: Arch> Sender<A> {
         batch.append(&mut on);
         if !looped.is_empty() {
             self.dev.count_looped(looped.len() as u64);
-            self.cache.free(&mut looped);
+            self.cache.free_dropped(&mut looped);
         }
         batch.len()
     }
@@ -331,6 +326,7 @@ impl<A: Arch> Drop for Sender<A> {
         // A panic over one part of a batch leaves the others here: they were handed in and go no further.
         let left: usize = self.parts.iter().map(|&txq| self.split[usize::from(txq)].len()).sum();
         self.dev.count_lost(left as u64);
+        self.counters.settle(&self.cache);
         self.dev.unregister(&self.counters);
     }
 }

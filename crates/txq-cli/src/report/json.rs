@@ -6,7 +6,7 @@ use txq::stats::device::QueueStats;
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::{Device, Ended, Report, Totals, per_packet, per_second};
+use super::{Device, Ended, Report, Totals, per_packet, per_second, rows};
 
 /// The object.
 pub(super) fn line(report: &Report) -> Value {
@@ -27,10 +27,24 @@ pub(super) fn line(report: &Report) -> Value {
         .iter()
         .flat_map(|d| d.stats.queues.iter().map(move |q| queue(q, several.then_some(d))));
     object.insert("queues".into(), queues.collect());
+    let senders = |d| of(d, several, |d: &Device| &d.stats.senders, rows::sender_json);
+    object.insert("senders".into(), report.devices.iter().flat_map(senders).collect());
+    let bands = |d| of(d, several, |d: &Device| &d.bands, rows::band_json);
+    object.insert("bands".into(), report.devices.iter().flat_map(bands).collect());
     let qdiscs: Vec<_> = report.devices.iter().flat_map(|device| device.qdiscs.clone()).collect();
     object.insert("qdiscs".into(), tc::show_json(&qdiscs, true));
     object.insert("devices".into(), report.devices.iter().map(|device| part(device, seconds)).collect());
     Value::Object(object)
+}
+
+/// The rows of a device, which name it if there are `several`.
+fn of<T>(
+    device: &Device,
+    several: bool,
+    rows: fn(&Device) -> &Vec<T>,
+    row: fn(&T, Option<&Device>) -> Value,
+) -> Vec<Value> {
+    rows(device).iter().map(|r| row(r, several.then_some(device))).collect()
 }
 
 fn part(device: &Device, seconds: f64) -> Value {
@@ -39,6 +53,8 @@ fn part(device: &Device, seconds: f64) -> Value {
     object.insert("discipline".into(), json!(device.discipline));
     totals(&mut object, &Totals::of(std::slice::from_ref(device)), seconds);
     object.insert("queues".into(), device.stats.queues.iter().map(|stats| queue(stats, None)).collect());
+    object.insert("senders".into(), of(device, false, |d| &d.stats.senders, rows::sender_json).into());
+    object.insert("bands".into(), of(device, false, |d| &d.bands, rows::band_json).into());
     object.insert("qdiscs".into(), tc::show_json(&device.qdiscs, true));
     Value::Object(object)
 }
@@ -95,6 +111,8 @@ fn queue(stats: &QueueStats, of: Option<&Device>) -> Value {
         ("dropped", counters.dropped),
         ("stops", counters.stops),
         ("tx_timeout", counters.tx_timeout),
+        ("driver_bugs", counters.driver_bugs),
+        ("invented", counters.invented),
         ("in_flight", u64::from(stats.in_flight)),
     ] {
         object.insert(key.into(), json!(value));

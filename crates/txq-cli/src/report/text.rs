@@ -6,7 +6,7 @@ use txq::stats::device::QueueStats;
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::{Device, Ended, Report, Totals, per_packet, per_second};
+use super::{Device, Ended, Report, Totals, per_packet, per_second, rows};
 use crate::rate::metric;
 use crate::span::Human;
 
@@ -16,6 +16,8 @@ pub(super) fn lines(report: &Report) -> String {
     for device in &report.devices {
         text.push_str(&tc::show_text(&device.qdiscs, true));
         queues(&mut text, device);
+        rows::bands(&mut text, device);
+        rows::senders(&mut text, device);
         text.push('\n');
     }
     if report.devices.len() > 1 {

@@ -106,7 +106,7 @@ impl<A: Arch> Lockless<A> {
         }
         self.refused[A::cpu() as usize % SHARDS].fetch_add(refused.len() as u64, Relaxed);
         refused.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscOverlimit));
-        cx.cache.free(refused);
+        cx.cache.free_dropped(refused);
     }
 
     /// Calls `f` with the core. The caller has the token.

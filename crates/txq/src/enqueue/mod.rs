@@ -84,7 +84,7 @@ fn owns_queue<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool {
     if owns {
         cx.dev.count_looped(batch.len() as u64);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::RecursionLimit));
-        cx.cache.free(batch);
+        cx.cache.free_dropped(batch);
     }
     owns
 }

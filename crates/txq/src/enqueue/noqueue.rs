@@ -93,7 +93,7 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
             None => {
                 cx.dev.count_looped(batch.len() as u64);
                 batch.for_each_mut(|p| p.set_drop_reason(DropReason::RecursionLimit));
-                cx.cache.free(batch);
+                cx.cache.free_dropped(batch);
                 Verdict::Drop
             }
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crossbeam_utils::CachePadded;
 
 use super::rule::{Rule, Shape};
-use super::shared::Senders;
+use super::senders::Senders;
 use super::steer::check;
 use super::tree::{Plan, Tree, child};
 use super::{BuildError, NetDev, Root, Sampling, Shared};
@@ -20,7 +20,6 @@ use crate::pool::{Pool, PoolConfig};
 use crate::qdisc::{self, Built, Env, Parent, Qdisc};
 use crate::run::{Core, Gate};
 use crate::schedule::Schedule;
-use crate::stats::log2::Log2;
 use crate::steering::Steering;
 use crate::sync::contention::Retries;
 use crate::sync::rcu::Rcu;
@@ -301,7 +300,7 @@ impl<A: Arch> Builder<A> {
                 other => other,
             },
             xmit_times: self.xmit_times,
-            senders: SpinLock::new(Senders { alive: Vec::new(), gone: 0, gone_times: Log2::new() }),
+            senders: SpinLock::new(Senders::new()),
             retries: Retries::new(),
             stopping: A::AtomicU32::new(0),
             created,

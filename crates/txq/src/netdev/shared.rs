@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crossbeam_utils::CachePadded;
 
 use super::Sampling;
+use super::senders::Senders;
 use super::tree::Tree;
 use crate::arch::inside::Entered;
 use crate::arch::{Arch, Atomic, Nanos};
@@ -18,10 +19,8 @@ use crate::packet::PacketList;
 use crate::pool::Pool;
 use crate::run::Core;
 use crate::schedule::Schedule;
-use crate::sender::SenderCounters;
 use crate::stats::contention::ContentionReport;
 use crate::stats::device::{DeviceStats, QueueStats};
-use crate::stats::log2::Log2;
 use crate::steering::Steering;
 use crate::sync::contention::{Lock, OwnerRecord, Recorded, Retries, Retry};
 use crate::sync::rcu::Rcu;
@@ -44,7 +43,7 @@ impl<A: Arch> Root<A> {
     pub(crate) fn drop_burst(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         self.burst_drops.fetch_add(batch.len() as u64, Relaxed);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
-        cx.cache.free(batch);
+        cx.cache.free_dropped(batch);
     }
 
     /// Runs the queue, as a worker does.
@@ -120,14 +119,6 @@ pub(crate) struct Shared<A: Arch> {
     pub(super) created: Nanos,
     /// Last, so that it is dropped after everything that may still hold its packets.
     pub(crate) pool: Pool<A>,
-}
-
-pub(super) struct Senders<A: Arch> {
-    pub(super) alive: Vec<Arc<SenderCounters<A>>>,
-    /// What those that are gone had handed in.
-    pub(super) gone: u64,
-    /// How long their calls took.
-    pub(super) gone_times: Log2,
 }
 
 impl<A: Arch> Shared<A> {
@@ -206,19 +197,6 @@ impl<A: Arch> Shared<A> {
         roots.all(|root| root.is_idle(self)) && self.txqs[usize::from(txq)].in_flight() == 0
     }
 
-    pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) {
-        self.senders.with(|held| held.data().alive.push(counters.clone()));
-    }
-
-    pub(crate) fn unregister(&self, counters: &Arc<SenderCounters<A>>) {
-        self.senders.with(|held| {
-            let senders = held.data();
-            senders.alive.retain(|c| !Arc::ptr_eq(c, counters));
-            senders.gone += counters.submitted.load(Relaxed);
-            counters.add_times(&mut senders.gone_times);
-        });
-    }
-
     /// Counts packets that a panic took along on their way to a queue.
     pub(crate) fn count_lost(&self, packets: u64) {
         if packets > 0 {
@@ -238,23 +216,6 @@ impl<A: Arch> Shared<A> {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Acquire) != 0
-    }
-
-    /// Packets handed in by all senders there ever were.
-    fn submitted(&self) -> u64 {
-        self.senders.with(|held| {
-            let senders = held.data();
-            senders.gone + senders.alive.iter().map(|c| c.submitted.load(Relaxed)).sum::<u64>()
-        })
-    }
-
-    /// How long calls of xmit took, of all senders there ever were.
-    pub(super) fn xmit_times(&self) -> Log2 {
-        self.senders.with(|held| {
-            let mut times = held.data().gone_times;
-            held.data().alive.iter().for_each(|counters| counters.add_times(&mut times));
-            times
-        })
     }
 
     /// Calls `f` with each lock of the data path.
@@ -292,7 +253,8 @@ impl<A: Arch> Shared<A> {
         recorded.then_some(report)
     }
 
-    pub(super) fn stats(&self) -> DeviceStats {
+    /// The counters, without the rows of the senders.
+    pub(super) fn totals(&self) -> DeviceStats {
         let mut stats = DeviceStats::default();
         let mut taken = 0;
         for root in self.roots_used() {

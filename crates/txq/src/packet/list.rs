@@ -240,6 +240,39 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
+    /// Tells the senders of the sampled packets how long these took until `now`.
+    pub(crate) fn note_times(&self, now: Nanos) {
+        for packet in self.iter().filter(|packet| packet.stamp() != 0) {
+            let time = now.saturating_sub(packet.stamp());
+            // SAFETY: the home of a packet lives as long as the packet, which this list owns.
+            packet.body(|b| unsafe { (*b.home).note_time(time) });
+        }
+    }
+
+    /// Calls `f` with the home of each run of packets that have the same one, and their number.
+    pub(crate) fn for_each_home(&self, mut f: impl FnMut(&Home<A>, u32)) {
+        if self.len == 0 {
+            return;
+        }
+        if !self.home.is_null() {
+            // SAFETY: the home of a packet lives as long as the packet, and the list has one of it.
+            return f(unsafe { &*self.home }, self.len);
+        }
+        let mut run: Option<(&Home<A>, u32)> = None;
+        for packet in self.iter() {
+            // SAFETY: the home of a packet lives as long as the packet, which this list owns.
+            let home = packet.body(|b| unsafe { &*b.home });
+            run = Some(match run {
+                Some((last, n)) if ptr::eq(last, home) => (home, n + 1),
+                last => {
+                    last.into_iter().for_each(|(home, n)| f(home, n));
+                    (home, 1)
+                }
+            });
+        }
+        run.into_iter().for_each(|(home, n)| f(home, n));
+    }
+
     /// Calls `f` with each packet, in order, to change what it likes. The list keeps its sums.
     pub fn for_each_mut(&mut self, mut f: impl FnMut(&mut Packet<A>)) {
         for _ in 0..self.len {

@@ -12,6 +12,7 @@ use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
 use crate::pool::account::{Word, since};
+use crate::pool::fate::Tally;
 use crate::pool::home::Home;
 use crate::pool::retired::{Run, Sorted, retire};
 use crate::pool::slot::Slot;
@@ -186,6 +187,24 @@ impl<A: Arch> Cache<A> {
         });
         // SAFETY: the one handle to this buffer.
         unsafe { Packet::from_slot(slot) }
+    }
+
+    /// What the counters of this sender's home say of it.
+    pub(crate) fn tally(&self) -> Tally<A> {
+        Tally::new(self.shared.clone(), self.home)
+    }
+
+    /// Buffers out and the number of packets freed elsewhere that goes with it, for [`Tally::pending`].
+    #[inline]
+    pub(crate) fn credit(&self) -> (u32, u32) {
+        // Never negative: each buffer is counted once out and once back. Never above 2^31, as a pool is smaller.
+        (self.out as u32, self.seen)
+    }
+
+    /// Frees packets that were dropped, and counts them for the senders that they are of.
+    pub(crate) fn free_dropped(&mut self, list: &mut PacketList<A>) {
+        list.for_each_home(|home, n| home.note_dropped(n));
+        self.free(list);
     }
 
     /// Frees a list: our own buffers to the stack, others as the pool's [`FreeMode`] says. Credit for them returns to

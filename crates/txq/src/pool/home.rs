@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, AtomicPtr, CpuId, Event};
+use crate::arch::{Arch, Atomic, AtomicPtr, CpuId, Event, Nanos};
 use crate::pool::account::{Account, Word, since};
+use crate::pool::fate::Fate;
 use crate::pool::inbox::Inbox;
 use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
@@ -34,6 +35,8 @@ pub(crate) struct Home<A: Arch> {
     /// Who sleeps for credit: the number of freed packets when it lay down, and above it how many more wake it.
     waits_for: A::AtomicU64,
     event: A::Event,
+    /// What became of its packets. Touched by drops and samples alone.
+    fate: CachePadded<Fate<A>>,
     /// The CPU that its sender allocates on.
     pub(super) cpu: A::AtomicU32,
     /// The number of freed packets at which the packets of a sender that is gone are all back.
@@ -70,6 +73,7 @@ impl<A: Arch> Home<A> {
         self.others.iter().for_each(|inbox| A::name(inbox, "pool: a sender's inbox"));
         A::name(&self.kicked, "pool: a sender's kick");
         A::name(&self.event, "pool: a sender's sleep");
+        A::name(&self.fate, "pool: a sender's drops");
     }
 
     pub(crate) fn name(&self) -> String {
@@ -79,6 +83,22 @@ impl<A: Arch> Home<A> {
     #[inline]
     pub(super) fn account(&self) -> &Account<A> {
         &self.front.account
+    }
+
+    #[inline]
+    pub(super) fn fate(&self) -> &Fate<A> {
+        &self.fate
+    }
+
+    /// Counts `n` packets of this home that were dropped and are freed next.
+    #[inline]
+    pub(crate) fn note_dropped(&self, n: u32) {
+        self.fate.note_dropped(n);
+    }
+
+    /// Records the time of a sampled packet of this home.
+    pub(crate) fn note_time(&self, time: Nanos) {
+        self.fate.note_time(time);
     }
 
     #[inline]
@@ -221,6 +241,7 @@ impl<A: Arch> Homes<A> {
         let home = self.iter().find(|h| h.occupy()).unwrap_or_else(|| self.build(store, false));
         *home.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
         home.cpu.store(cpu, Relaxed);
+        home.fate.occupied();
         home
     }
 
@@ -241,6 +262,7 @@ impl<A: Arch> Homes<A> {
             kicked: CachePadded::new(A::AtomicU32::new(0)),
             waits_for: A::AtomicU64::new(0),
             event: A::Event::new(),
+            fate: CachePadded::new(Fate::new()),
             cpu: A::AtomicU32::new(0),
             settled: A::AtomicU32::new(0),
             store: store.clone(),

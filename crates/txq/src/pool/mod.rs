@@ -32,6 +32,7 @@ pub(crate) mod check;
 mod copy;
 mod credit;
 mod depot;
+pub(crate) mod fate;
 pub(crate) mod home;
 mod inbox;
 mod offset;

@@ -12,6 +12,7 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::limited::Limited;
 use crate::qdisc::pfifo::Packets;
 use crate::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use crate::stats::latency::Latency;
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 /// What is queued in a parent's children, and what they have dropped.
@@ -51,6 +52,8 @@ pub struct Child<A: Arch> {
     parked: PacketList<A>,
     /// What the parent knows.
     told: Total,
+    /// From xmit to the dequeue, of packets that are sampled; `None` before the first one.
+    latency: Option<Box<Latency>>,
 }
 
 impl<A: Arch> Child<A> {
@@ -65,7 +68,13 @@ impl<A: Arch> Child<A> {
     }
 
     fn of(leaf: Leaf<A>) -> Self {
-        Self { leaf, handle: Handle::UNSPEC, parked: PacketList::new(), told: Total::default() }
+        Self {
+            leaf,
+            handle: Handle::UNSPEC,
+            parked: PacketList::new(),
+            told: Total::default(),
+            latency: None,
+        }
     }
 
     /// The handle.
@@ -87,6 +96,11 @@ impl<A: Arch> Child<A> {
             Leaf::Fifo(fifo) => fifo,
             Leaf::Boxed(qdisc) => &mut **qdisc,
         }
+    }
+
+    /// From xmit to the dequeue, of the packets that were sampled.
+    pub(crate) fn latency(&self) -> Latency {
+        self.latency.as_deref().cloned().unwrap_or_default()
     }
 
     /// Packets queued.
@@ -151,6 +165,7 @@ impl<A: Arch> Child<A> {
         total: &mut Total,
         cx: &mut Cx<'_, A>,
     ) {
+        let before = out.len();
         let (packets, bytes) = (out.len(), out.bytes());
         out.append(&mut self.parked);
         budget.spend(out.len() - packets, out.bytes() - bytes);
@@ -158,6 +173,9 @@ impl<A: Arch> Child<A> {
             let (packets, bytes) = (out.len(), out.bytes());
             call!(self.leaf, dequeue_batch(*budget, out, cx));
             budget.spend(out.len() - packets, out.bytes() - bytes);
+        }
+        if out.stamped() {
+            self.latency.get_or_insert_default().record_behind(before, out);
         }
         self.settle(total);
     }

@@ -46,6 +46,7 @@ use crate::drop::{DropCounts, DropReason};
 use crate::filter::Filters;
 use crate::packet::{Packet, PacketList};
 use crate::stats::QdiscStats;
+use crate::stats::latency::Latency;
 use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
 use copying::Copying;
 
@@ -254,6 +255,11 @@ pub trait Qdisc<A: Arch = Native>: Send {
         self.bypassed(packets, bytes);
     }
 
+    /// Its bands and their counters, if it has bands that are no classes.
+    fn bands(&self) -> Vec<Band> {
+        Vec::new()
+    }
+
     /// How senders may sort packets without owning the qdisc, if that is possible (`TCQ_F_NOLOCK`).
     fn nolock(&self) -> Option<NoLock> {
         None
@@ -264,6 +270,17 @@ pub trait Qdisc<A: Arch = Native>: Send {
     fn next_event(&self) -> Option<Nanos> {
         None
     }
+}
+
+/// A band of a qdisc, as [`Qdisc::bands`] tells it.
+#[derive(Debug, Clone, Default)]
+pub struct Band {
+    /// Its name: `band 0`.
+    pub name: String,
+    /// Its counters.
+    pub stats: QdiscStats,
+    /// From xmit to the dequeue, of packets that were sampled and queued.
+    pub latency: Latency,
 }
 
 /// Bands of a qdisc that senders sort packets for (`PFIFO_FAST_BANDS`).

@@ -10,8 +10,9 @@
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::fifo::Fifo;
-use crate::qdisc::{BANDS, Budget, Built, Cx, Env, NoLock, Qdisc, Verdict};
+use crate::qdisc::{BANDS, Band, Budget, Built, Cx, Env, NoLock, Qdisc, Verdict};
 use crate::stats::QdiscStats;
+use crate::stats::latency::Latency;
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
 static SYNTAX: Syntax =
@@ -26,12 +27,14 @@ struct PfifoFast<A: Arch> {
     past: [(u64, u64); 4],
     /// Packets a band holds.
     limit: u32,
+    /// From xmit to the dequeue, by band; `None` before the first sample.
+    latency: Option<Box<[Latency; BANDS]>>,
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     words.options(&SYNTAX).end()?;
     let bands = std::array::from_fn(|_| Fifo::new());
-    Ok(Built::Qdisc(Box::new(PfifoFast { bands, past: [(0, 0); 4], limit: env.tx_queue_len })))
+    Ok(Built::Qdisc(Box::new(PfifoFast { bands, past: [(0, 0); 4], limit: env.tx_queue_len, latency: None })))
 }
 
 /// [`PRIOMAP`] with two bits for each priority: a lone packet need not read memory for its band.
@@ -46,6 +49,12 @@ const PACKED: u32 = {
 
 fn band<A: Arch>(packet: &Packet<A>) -> usize {
     PRIOMAP[(packet.priority() & 15) as usize].into()
+}
+
+/// The latencies of the bands, made when they are needed.
+#[cold]
+fn sampled(latency: &mut Option<Box<[Latency; BANDS]>>) -> &mut [Latency; BANDS] {
+    latency.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Latency::new())))
 }
 
 impl<A: Arch> PfifoFast<A> {
@@ -67,8 +76,12 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
-        for band in self.bands.iter_mut().filter(|b| b.len() > 0) {
+        for (index, band) in self.bands.iter_mut().enumerate().filter(|(_, b)| b.len() > 0) {
+            let before = out.len();
             band.pop(&mut budget, out);
+            if out.stamped() {
+                sampled(&mut self.latency)[index].record_behind(before, out);
+            }
             if !budget.is_left() {
                 return;
             }
@@ -141,5 +154,15 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
             *past = (past.0 + batch.segs(), past.1 + batch.bytes());
         }
         may
+    }
+
+    fn bands(&self) -> Vec<Band> {
+        let latency = |band: usize| self.latency.as_ref().map(|all| all[band].clone());
+        let row = |band| Band {
+            name: format!("band {band}"),
+            stats: self.band_stats(band),
+            latency: latency(band).unwrap_or_default(),
+        };
+        (0..BANDS).map(row).collect()
     }
 }

@@ -113,6 +113,9 @@ impl<A: Arch> Sender<A> {
         });
         let txq = flow.steer(first, here, &self.dev);
         flow.outstanding.add(batch);
-        self.timed(|sender| if sender.begin(batch) { sender.enter(txq, batch) } else { Verdict::Drop })
+        self.call(batch, |sender, batch| match sender.begin(batch) {
+            true => sender.enter(txq, batch),
+            false => Verdict::Drop,
+        })
     }
 }

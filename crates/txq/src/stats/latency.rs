@@ -12,7 +12,7 @@ const GROUPING: u8 = 7;
 const LONGEST: u8 = 40;
 
 /// A distribution of times.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Latency {
     /// None before the first sample: most queues of a device with thousands are never sampled, and a histogram is
     /// tens of kilobytes.
@@ -38,6 +38,18 @@ impl Latency {
 
     pub(crate) fn record_all<A: Arch>(&mut self, packets: &PacketList<A>, now: Nanos) {
         for packet in packets.iter().filter(|p| p.stamp() != 0) {
+            self.record(now.saturating_sub(packet.stamp()));
+        }
+    }
+
+    /// Records what the packets of a list behind the first `skip` have taken until now, where they are sampled.
+    #[cold]
+    pub(crate) fn record_behind<A: Arch>(&mut self, skip: usize, packets: &PacketList<A>) {
+        let mut now = 0;
+        for packet in packets.iter().skip(skip).filter(|packet| packet.stamp() != 0) {
+            if now == 0 {
+                now = A::now();
+            }
             self.record(now.saturating_sub(packet.stamp()));
         }
     }

@@ -4,6 +4,7 @@ pub mod contention;
 pub mod device;
 pub mod latency;
 pub mod log2;
+pub(crate) mod times;
 
 /// The counters of one qdisc, with the meaning the kernel gives them (`gnet_stats_basic`, `gnet_stats_queue`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

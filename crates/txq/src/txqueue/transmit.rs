@@ -49,7 +49,7 @@ impl<A: Arch> Ended<A> {
         }
         if !self.dropped.is_empty() {
             self.dropped.iter().for_each(|p| drops.add(p.drop_reason(), 1));
-            cx.cache.free(&mut self.dropped);
+            cx.cache.free_dropped(&mut self.dropped);
         }
     }
 }
@@ -242,6 +242,7 @@ impl<A: Arch> TxSide<A> {
             let stamped = batch.iter().enumerate().filter(|(_, p)| p.stamp() != 0);
             self.stamps.extend(stamped.map(|(i, p)| (i, p.stamp())));
             self.given = A::now();
+            batch.note_times(self.given);
         }
     }
 

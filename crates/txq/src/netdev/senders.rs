@@ -1,0 +1,126 @@
+//! The senders of a device: those that are there, and what is remembered of those that are gone.
+
+use std::sync::Arc;
+
+use super::Shared;
+use crate::arch::Arch;
+use crate::sender::SenderCounters;
+use crate::stats::device::SenderStats;
+use crate::stats::log2::Log2;
+
+/// Rows that are kept of senders that are gone; older ones are added up in one.
+const GONE: usize = 256;
+
+/// All senders that there ever were.
+pub(super) struct Senders<A: Arch> {
+    /// In the order in which they were made.
+    alive: Vec<(u64, Arc<SenderCounters<A>>)>,
+    gone: Vec<Gone<A>>,
+    /// Senders made so far.
+    made: u64,
+    /// What those that are gone had handed in, and how long their calls took.
+    gone_submitted: u64,
+    gone_times: Log2,
+    /// Those that are gone and have no row.
+    earlier: Option<SenderStats>,
+}
+
+/// A sender that is gone. Its packets may still be on their way.
+struct Gone<A: Arch> {
+    serial: u64,
+    /// `None` when all its packets are back, or another sender has its home.
+    counters: Option<Arc<SenderCounters<A>>>,
+    row: SenderStats,
+}
+
+impl<A: Arch> Gone<A> {
+    /// Brings the row up to date.
+    fn settle(&mut self) {
+        if let Some(counters) = &self.counters {
+            if counters.is_current() {
+                self.row = counters.stats(false);
+            }
+            if self.row.pending == 0 || !counters.is_current() {
+                self.counters = None;
+            }
+        }
+    }
+}
+
+impl<A: Arch> Senders<A> {
+    pub(super) fn new() -> Self {
+        Self {
+            alive: Vec::new(),
+            gone: Vec::new(),
+            made: 0,
+            gone_submitted: 0,
+            gone_times: Log2::new(),
+            earlier: None,
+        }
+    }
+
+    fn leave(&mut self, counters: &Arc<SenderCounters<A>>) {
+        let Some(at) = self.alive.iter().position(|(_, c)| Arc::ptr_eq(c, counters)) else { return };
+        let (serial, counters) = self.alive.remove(at);
+        self.gone_submitted += counters.submitted();
+        counters.add_times(&mut self.gone_times);
+        if self.gone.len() == GONE {
+            let mut first = self.gone.remove(0);
+            first.settle();
+            let earlier = self.earlier.get_or_insert_with(|| SenderStats::named("earlier senders"));
+            earlier.merge(&first.row);
+        }
+        let row = counters.stats(false);
+        self.gone.push(Gone { serial, counters: Some(counters), row });
+    }
+
+    fn rows(&mut self) -> Vec<SenderStats> {
+        self.gone.iter_mut().for_each(Gone::settle);
+        let gone = self.gone.iter().map(|gone| (gone.serial, gone.row.clone()));
+        let alive = self.alive.iter().map(|(serial, counters)| (*serial, counters.stats(true)));
+        let mut rows: Vec<_> = gone.chain(alive).collect();
+        rows.sort_by_key(|(serial, _)| *serial);
+        self.earlier.iter().cloned().chain(rows.into_iter().map(|(_, row)| row)).collect()
+    }
+}
+
+impl<A: Arch> Shared<A> {
+    pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) {
+        self.senders.with(|held| {
+            let senders = held.data();
+            senders.alive.push((senders.made, counters.clone()));
+            senders.made += 1;
+        });
+    }
+
+    pub(crate) fn unregister(&self, counters: &Arc<SenderCounters<A>>) {
+        self.senders.with(|held| held.data().leave(counters));
+    }
+
+    /// Brings the rows of senders that are gone up to date, before another sender may get the home of one.
+    pub(crate) fn settle_gone(&self) {
+        self.senders.with(|held| held.data().gone.iter_mut().for_each(Gone::settle));
+    }
+
+    /// Packets handed in by all senders there ever were.
+    pub(super) fn submitted(&self) -> u64 {
+        self.senders.with(|held| {
+            let senders = held.data();
+            senders.gone_submitted + senders.alive.iter().map(|(_, c)| c.submitted()).sum::<u64>()
+        })
+    }
+
+    /// How long calls of xmit took, of all senders there ever were.
+    pub(super) fn xmit_times(&self) -> Log2 {
+        self.senders.with(|held| {
+            let mut times = held.data().gone_times;
+            held.data().alive.iter().for_each(|(_, counters)| counters.add_times(&mut times));
+            times
+        })
+    }
+
+    /// A row for each sender.
+    pub(super) fn sender_rows(&self) -> Vec<SenderStats> {
+        self.senders.with(|held| held.data().rows())
+    }
+}
