@@ -45,6 +45,14 @@ impl Running {
         assert!(said, "{} did not say {text:?}: {}{}", self.what, self.stdout.copy(), self.stderr.copy());
     }
 
+    /// A number that `/proc/PID/status` tells of the process, as `VmRSS:` in KiB.
+    #[allow(dead_code, reason = "few tests ask")]
+    pub(crate) fn status(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a process");
+        let value = status.lines().find_map(|line| line.strip_prefix(field)).expect(field);
+        value.split_whitespace().next().and_then(|number| number.parse().ok()).expect(value)
+    }
+
     pub(crate) fn signal(&self, signal: libc::c_int) {
         let pid = libc::pid_t::try_from(self.child.id()).expect("a pid");
         // SAFETY: kill has no memory preconditions; the child is not reaped before `finish`, so the pid is still its own.

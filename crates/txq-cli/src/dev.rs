@@ -66,7 +66,7 @@ pub(crate) fn run(devices: &Devices<'_>, words: &[String]) -> Answer {
 }
 
 fn add(devices: &Devices<'_>, dummy: &Dummy) -> Answer {
-    match devices.add(&dummy.name, || device::dummy(dummy)) {
+    match devices.add(&dummy.name, |shared| device::dummy(dummy, shared)) {
         Ok(true) => Answer::default(),
         Ok(false) => {
             let remedy = format!("there is a device \"{}\": choose another name", dummy.name);

@@ -1,13 +1,15 @@
 //! Opens devices: from a `[[device]]` of a file, which is also what the options of `txq replay` are turned into.
 
+use std::thread;
+
 use anyhow::{Context, anyhow};
-use txq::NetDev;
 use txq::arch::Native;
 use txq::driver::{DeviceInfo, Driver};
 use txq::netdev::{BuildError, Builder, Sampling};
-use txq::pool::{PoolConfig, PoolError};
+use txq::pool::{Pool, PoolConfig, PoolError};
 use txq::tc;
 use txq::topology::Topology;
+use txq::{NetDev, WorkerPool};
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, Null, Pcap};
 
@@ -47,6 +49,9 @@ const BURST: u64 = 1000;
 const STOCK: u64 = 128;
 /// Without being asked, a pool is not smaller and not larger than this.
 const POOL: (u64, u64) = (1024, 65536);
+/// Threads and buffers that all devices without a sender share. Commands need a buffer for no longer than they take.
+const MAX_WORKERS: usize = 4;
+const DUMMY_BUFFERS: u32 = 256;
 /// At max, every n-th call is measured: reading the clock for each would be a good part of the cost.
 const SAMPLE: Sampling = Sampling::Every(64);
 
@@ -70,8 +75,27 @@ pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result
     Ok(device)
 }
 
+/// What devices share that nobody sends through: hundreds of them take a few threads and a few buffers.
+pub(crate) struct Dummies {
+    workers: WorkerPool,
+    pool: Pool,
+}
+
+impl Dummies {
+    /// Starts the threads.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let workers = WorkerPool::new(cpus.min(MAX_WORKERS)).map_err(|error| {
+            Refused(format!("devices need a thread: {error}: end other processes, or raise `ulimit -u`"))
+        })?;
+        let config = PoolConfig { name: "dummies".into(), buffers: DUMMY_BUFFERS, ..PoolConfig::default() };
+        let pool = Pool::new(&config).map_err(|error| refusal(error.into()))?;
+        Ok(Self { workers, pool })
+    }
+}
+
 /// A device without a wire that nobody sends through.
-pub(crate) fn dummy(dummy: &Dummy) -> anyhow::Result<NetDev> {
+pub(crate) fn dummy(dummy: &Dummy, shared: &Dummies) -> anyhow::Result<NetDev> {
     let config = config::Device {
         name: Some(dummy.name.clone()),
         txqs: Some(crate::within::Txqs::of(dummy.txqs.into())),
@@ -79,11 +103,19 @@ pub(crate) fn dummy(dummy: &Dummy) -> anyhow::Result<NetDev> {
         mtu: dummy.mtu,
         ..Default::default()
     };
-    start(&config, Use { threads: 0, limit: Some(0), longest: 0, rated: true })
+    let used = Use { threads: 0, limit: Some(0), longest: 0, rated: true };
+    let dev = builder(&config, used)?.pool(shared.pool.clone()).build().map_err(refusal)?;
+    shared.workers.drive(&dev);
+    Ok(dev)
 }
 
 /// Makes the device and starts its workers.
 pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev> {
+    builder(config, used)?.start().map_err(refusal)
+}
+
+/// What a device is to be, but for who drives its workers.
+fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
     let name = config.name.clone().unwrap_or_default();
     let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
     let mut builder = Builder::new(driver(config, &name, txqs)?).txqs(txqs);
@@ -123,8 +155,7 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
     }
     let sampling = config.sampling.unwrap_or(if used.rated { Sampling::All } else { SAMPLE });
     builder = builder.sampling(sampling).pool_config(pool(config, &name, txqs, used));
-    builder = builder.contention(config.contention).xmit_times(config.xmit_times);
-    builder.start().map_err(refusal)
+    Ok(builder.contention(config.contention).xmit_times(config.xmit_times))
 }
 
 /// Whose fault it is that a device cannot be made.

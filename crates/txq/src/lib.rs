@@ -85,4 +85,4 @@ pub mod xps;
 pub use netdev::NetDev;
 pub use sender::{Flow, Sender};
 pub use txqueue::TxCounters;
-pub use worker::Worker;
+pub use worker::{Worker, WorkerPool};

@@ -1,9 +1,10 @@
 //! A device with its txqs, its qdiscs and its workers: the kernel's `net_device`, as far as it sends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
-use crate::arch::{Arch, CpuId, Nanos, Native};
+use crate::arch::{Arch, Atomic, CpuId, Nanos, Native};
 use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
 use crate::pool::Pool;
@@ -88,6 +89,12 @@ impl<A: Arch> NetDev<A> {
     pub fn worker(&self, index: usize) -> Worker<A> {
         assert!(index < self.shared.workers, "worker {index} of {}", self.shared.workers);
         Worker::new(self.shared.clone(), index)
+    }
+
+    /// All workers and what reaps completions for a txq each, for other threads to drive from now on.
+    pub(crate) fn hand_out_workers(&self) -> impl Iterator<Item = Worker<A>> {
+        self.shared.has_threads.store(1, Relaxed);
+        (0..self.shared.sched.len()).map(|index| Worker::new(self.shared.clone(), index))
     }
 
     /// What reaps a txq's completions under [`Completions::PerQueue`], and nothing else: to be driven like a worker, one

@@ -13,6 +13,8 @@
 //!   }
 //! ```
 
+mod pool;
+
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ use crate::ctx::Ctx;
 use crate::netdev::Shared;
 use crate::pool::Cache;
 use crate::txqset::TxqSet;
+
+pub use pool::WorkerPool;
 
 /// How long a thread waits before it goes on after a panic, in nanoseconds.
 const PAUSE: Nanos = 1_000_000;
@@ -47,6 +51,11 @@ impl<A: Arch> Worker<A> {
     /// write is.
     pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.dev.sched[self.index].set_hook(Box::new(wake));
+    }
+
+    /// Whether the device has shut down, so that there is nothing to do any more.
+    pub fn is_over(&self) -> bool {
+        self.dev.is_stopping()
     }
 
     /// Does what there is to do and returns when to do so again, on the clock of the `Arch`, if nothing wakes the worker

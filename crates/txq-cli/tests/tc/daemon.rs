@@ -29,6 +29,25 @@ fn devices_come_and_go() {
     daemon.end();
 }
 
+/// Hundreds of devices that do nothing take a few threads, and little more memory than what they are.
+#[test]
+fn idle_devices_cost_little() {
+    const DEVICES: u64 = 100;
+    let daemon = Served::daemon("idle");
+    daemon.dev("add d0").good();
+    let before = daemon.status("VmRSS:");
+    (1..=DEVICES).for_each(|n| drop(daemon.dev(&format!("add d{n}")).good()));
+    let each = (daemon.status("VmRSS:") - before) / DEVICES;
+    assert!(each < 200, "{each} KiB for each device");
+    let threads = daemon.status("Threads:");
+    assert!(threads <= 8, "{threads} threads");
+    // They are driven all the same, and removed.
+    daemon.tc("qdisc replace dev d7 root tbf rate 1mbit burst 10kb limit 10kb").good();
+    (0..=DEVICES).for_each(|n| drop(daemon.dev(&format!("del d{n}")).good()));
+    assert_eq!(daemon.dev("show").good(), "");
+    daemon.end();
+}
+
 #[test]
 fn a_socket_has_one_listener_and_one_user() {
     let daemon = Served::daemon("socket");

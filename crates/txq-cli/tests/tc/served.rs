@@ -97,6 +97,11 @@ impl Served {
         fed(Command::new(env!("CARGO_BIN_EXE_txq")).args(words), text)
     }
 
+    /// A number that `/proc/PID/status` tells.
+    pub(crate) fn status(&self, field: &str) -> u64 {
+        self.running.status(field)
+    }
+
     pub(crate) fn end(self) {
         self.running.signal(libc::SIGTERM);
         let ended = self.running.finish(LONG);
