@@ -12,6 +12,8 @@
 //! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 when there was none of a millisecond |
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
 //! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, how much a rate was missed, what CPU it took; only in `timing` |
+//! | `worst_flood_us` | in `isolation` the longest call of a flooding sender; `p50_ns`, `p99_ns`, `max_ns` and `worst_xmit_us` are the probe's there |
+//! | `share` | packets sent by those that the links, or a tbf above them, can send; only where links are finite |
 //! | `bytes_per_flow` | memory that a qdisc takes for one of its many flows, of the packets none |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
@@ -25,6 +27,7 @@ mod costly;
 mod crowd;
 mod dpdk;
 mod free;
+mod isolation;
 mod kernel;
 mod lab;
 mod meter;
@@ -57,7 +60,7 @@ use rig::Rig;
 use svg::Drawing;
 
 pub(crate) use native::{NATIVE, Native, Point, native};
-pub(crate) use overload::Load;
+pub(crate) use overload::{LinkRate, Load, Reapers, Root};
 pub(crate) use plan::Suite;
 pub(crate) use report::{align, number};
 pub(crate) use svg::COLOURS;
@@ -81,7 +84,9 @@ pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let keys = || cases.iter().map(|case| &case.key);
     let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
     let runs = cases.len() as u32 * args.repeat.get() as u32;
-    let usual = || (RUN / runs.max(1)).clamp(SHORTEST, LONGEST);
+    let rare = cases.iter().all(|case| case.key.suite == isolation::ISOLATION);
+    let longest = if rare { isolation::TIME } else { LONGEST };
+    let usual = || (RUN / runs.max(1)).clamp(SHORTEST, longest);
     let time = args.duration.map_or_else(usual, |span| span.0);
     let rows = measure(args, &lab, &cases, time)?;
     if let Some(drawing) = drawing {
@@ -96,8 +101,10 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
     if let Some(name) = args.discipline.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(BuildError::Discipline { name: name.clone(), known: known.join(", ") }.into());
     }
-    for qdisc in args.qdisc.iter().filter(|qdisc| !plan::OWN.contains(&qdisc.as_str())) {
-        Rig::new(known[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
+    // A tbf without words has those of its link.
+    let made = |qdisc: &str| plan::OWN.contains(&qdisc) || (!args.rate.is_empty() && qdisc == overload::TBF);
+    for qdisc in args.qdisc.iter().filter(|qdisc| !made(qdisc)) {
+        Rig::new(txq::enqueue::names()[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
     }
     Ok(())
 }

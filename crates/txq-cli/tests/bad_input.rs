@@ -172,7 +172,9 @@ fn options_of_bench() {
         ("crwod", &["there is no such suite", "did you mean \"crowd\"?"][..]),
         (
             "everything",
-            &["there is no such suite: use crowd, pool, xps, work, path, overload, qdisc, timing or peers"],
+            &[
+                "there is no such suite: use crowd, pool, xps, work, path, overload, qdisc, timing, isolation or peers",
+            ],
         ),
         ("--threads 0", &["--threads", "use 1 to 4096"]),
         ("--threads 1,2,x", &["\"x\" is no whole number"]),

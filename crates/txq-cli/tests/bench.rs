@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempdir::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 35] = [
     "suite",
     "shape",
     "discipline",
@@ -28,6 +28,12 @@ const KEYS: [&str; 28] = [
     "batch",
     "load",
     "flows",
+    "link_bps",
+    "txqs",
+    "ring",
+    "root",
+    "completions",
+    "share",
     "offered_mpps",
     "mpps",
     "mpps_min",
@@ -37,6 +43,7 @@ const KEYS: [&str; 28] = [
     "cpu_ns_per_packet",
     "worst_stall_us",
     "worst_xmit_us",
+    "worst_flood_us",
     "p99_ns",
     "dropped",
     "bytes_per_flow",
@@ -82,6 +89,9 @@ fn rows(ended: &Finished) -> Vec<Value> {
         // Offered is what has a load; senders that send what they can have none.
         assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
         assert!(sweep || row["load"].is_null(), "{row}");
+        // A share is one of a link, and belongs to a device that is told.
+        assert!(row["share"].is_null() == row["link_bps"].is_null(), "{row}");
+        assert!(row["link_bps"].is_null() || row["txqs"].is_number() && row["root"].is_string(), "{row}");
         // A row without packets has no time of a packet; any other has.
         assert!(row["ns_per_packet"].is_null() == (high == 0.0), "{row}");
         row
@@ -110,6 +120,7 @@ fn every_usual_suite_prints_its_rows() {
     assert_eq!(values(&rows, "crowd", "threads"), set(&["1", "2"]));
     assert!(values(&rows, "pool", "pool").contains("defer"));
     assert_eq!(values(&rows, "xps", "steering"), set(&["xps", "hash", "one queue"]));
+    assert_eq!(values(&rows, "xps", "txqs"), set(&["null", "64"]));
     assert_eq!(values(&rows, "work", "discipline"), disciplines);
     assert_eq!(values(&rows, "path", "batch"), set(&["1", "8", "32"]));
     assert_eq!(values(&rows, "path", "threads"), set(&["1"]));
@@ -197,6 +208,49 @@ fn overload_tells_the_worst_cell_of_each_discipline() {
     assert!(svg.contains("overload, aqm, 8 flows, 40x"), "{svg}");
 }
 
+#[test]
+fn overload_fills_finite_links() {
+    let options = "overload --rate 100mbit --discipline combine,llist --threads 1,4 --txqs 1,2 --root one,mq \
+                   --completions inline,per-queue --qdisc pfifo --qdisc tbf --ring 64 --limit 100";
+    let rows = rows(&run(&format!("{options} --duration 20ms --json --quiet")));
+    // One txq has one root.
+    assert_eq!(rows.len(), 2 * 2 * (1 + 2) * 2 * 2);
+    for row in &rows {
+        let share = row["share"].as_f64().expect("a share");
+        // A ring's worth may be counted that the link has not sent yet.
+        assert!((0.0..2.0).contains(&share), "{row}");
+        assert_eq!((&row["link_bps"], &row["ring"]), (&100_000_000.into(), &64.into()), "{row}");
+    }
+    let all = ["root", "completions", "txqs", "threads"].map(|key| values(&rows, "overload", key));
+    let expected = [["one", "mq"], ["inline", "per-queue"], ["1", "2"], ["1", "4"]];
+    assert_eq!(all, expected.map(|words| set(&words)));
+    assert!(rows.iter().any(|row| row["share"].as_f64() > Some(0.5)), "no link was filled: {rows:?}");
+    // The grid without further options, in short.
+    let ended = run("overload --rate 100mbit --discipline combine --threads 2 --duration 10ms");
+    for part in [
+        "overload: share of the links",
+        "combine, 100Mbit/s, ring 256",
+        "pfifo limit 1000, 1 txq ",
+        "fq_codel, 1 txq ",
+        "tbf, 1 txq ",
+        "pfifo limit 1000, 8 txqs under mq ",
+        "pfifo limit 1000, 2 txqs under one qdisc ",
+        "pfifo limit 1000, 1 txq, completions worker ",
+        "* the worst cell of a table.",
+    ] {
+        assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
+    }
+    assert!(ended.stdout.contains("*\n"), "no cell is marked in {}", ended.stdout);
+}
+
+#[test]
+fn options_of_finite_links_need_a_rate() {
+    for options in ["--txqs 2", "--root mq", "--completions worker", "--ring 64", "--limit 9"] {
+        let ended = Running::start(&mut bench(&format!("overload {options}"))).finish(LONG);
+        assert!(!ended.status.success() && ended.stderr.contains("--rate"), "{options}: {}", ended.stderr);
+    }
+}
+
 /// Small enough for a test, and with flows enough for their memory to be told.
 #[test]
 fn single_qdiscs_keep_their_backlog() {
@@ -225,6 +279,27 @@ fn lateness_and_rates_are_told() {
     }
     let table = run("timing --spin-us 0 --duration 50ms --quiet").stdout;
     assert!(table.contains("rate error") && table.contains("\ntbf rate 1gbit"), "{table}");
+}
+
+#[test]
+fn isolation_measures_a_probe_beside_floods() {
+    let rows = rows(&run("isolation --threads 3 --duration 60ms --json --quiet"));
+    let disciplines: BTreeSet<String> = txq::enqueue::names().into_iter().map(str::to_owned).collect();
+    assert_eq!(values(&rows, "isolation", "discipline"), disciplines);
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no {key} in {row}"));
+    for row in &rows {
+        assert_eq!((&row["qdisc"], &row["threads"]), (&"pfifo_fast".into(), &3.into()), "{row}");
+        // A busy machine may not let the probe send in so short a time.
+        if !row["p50_ns"].is_null() {
+            assert!(number(row, "p50_ns") > 0.0 && number(row, "p50_ns") <= number(row, "max_ns"), "{row}");
+        }
+        assert!(number(row, "worst_flood_us") >= 0.0, "{row}");
+    }
+    // A microsecond of work for each packet is a million a second at most; calibration may be off by some.
+    assert!(rows.iter().all(|row| number(row, "mpps") < 1.5), "{rows:?}");
+    assert!(rows.iter().any(|row| row["p50_ns"].as_f64().is_some()), "no probe came through: {rows:?}");
+    let table = run("isolation --threads 2 --discipline combine --duration 30ms --quiet").stdout;
+    assert!(table.contains("beside 2 flooding senders") && table.contains("its longest xmit"), "{table}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::lab::Lab;
-use super::overload::Load;
+use super::overload::{Load, Target, completions_name};
 
 /// The words that a result goes by. What does not apply is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +30,8 @@ pub(super) struct Key {
     pub(super) flows: Option<u64>,
     /// How long a worker looks at the clock; only in `timing`.
     pub(super) spin_us: Option<u64>,
+    /// The device, where a suite varies it: only in `overload` with `--rate`, and in the crowded rows of `xps`.
+    pub(super) target: Option<Target>,
 }
 
 impl Key {
@@ -54,12 +56,14 @@ impl Key {
         // Where rows differ in their qdisc, or peers have none, it does not tell tables apart.
         let by_qdisc = self.suite != "path" && (self.suite != super::PEERS || self.shape == Some("kernel"));
         let qdisc = self.qdisc.clone().filter(|_| by_qdisc);
-        Table { suite: self.suite, shape: self.shape, qdisc, flows: self.flows, load: self.load }
+        // Flows vary with the threads where links are finite, and tell nothing apart there.
+        let flows = self.flows.filter(|_| self.target.is_none());
+        Table { suite: self.suite, shape: self.shape, qdisc, flows, load: self.load, target: self.target }
     }
 
-    /// What is offered, in words; nothing where senders send what they can.
+    /// The offered load or the device in words; empty where neither varies.
     pub(super) fn demand(&self) -> String {
-        demand(self.flows, self.load)
+        demand(self.flows, self.load, self.target)
     }
 }
 
@@ -71,16 +75,20 @@ pub(super) struct Table {
     pub(super) qdisc: Option<String>,
     pub(super) flows: Option<u64>,
     pub(super) load: Option<Load>,
+    pub(super) target: Option<Target>,
 }
 
 impl Table {
     /// As [`Key::demand`].
     pub(super) fn demand(&self) -> String {
-        demand(self.flows, self.load)
+        demand(self.flows, self.load, self.target)
     }
 }
 
-fn demand(flows: Option<u64>, load: Option<Load>) -> String {
+fn demand(flows: Option<u64>, load: Option<Load>, target: Option<Target>) -> String {
+    if let Some(target) = target {
+        return format!(", {target}");
+    }
     let Some(flows) = flows else { return String::new() };
     let unit = if flows == 1 { "flow" } else { "flows" };
     let load = load.map_or("the peak".into(), |load| load.to_string());
@@ -99,9 +107,13 @@ pub(super) struct Sample {
     pub(super) p99_ns: Option<f64>,
     /// Share of the packets handed in that were dropped.
     pub(super) dropped: Option<f64>,
+    /// Share of what the links, or the shaper above them, can send; only where links are finite.
+    pub(super) share: Option<f64>,
     /// Packets handed in, in a million a second, where senders do not wait for what becomes of them.
     pub(super) offered_mpps: Option<f64>,
-    /// How late packets left that had a time; only in `timing`, where `p99_ns` is of that, too.
+    /// The longest call of xmit of the flooding senders; only in `isolation`, where `worst_xmit_us` is the probe's.
+    pub(super) worst_flood_us: Option<f64>,
+    /// How late packets left that had a time, in `timing`, and the probe's packets in `isolation`; `p99_ns` is of that, too.
     pub(super) p50_ns: Option<f64>,
     pub(super) max_ns: Option<f64>,
     /// How much more was sent than the rate that was asked for, as a part of it; only in `timing`.
@@ -161,8 +173,10 @@ impl Row {
             cpu_ns_per_packet: median(&all(|s| s.cpu_ns_per_packet)),
             worst_stall_us: longest(|s| s.worst_stall_us),
             worst_xmit_us: longest(|s| s.worst_xmit_us),
+            worst_flood_us: longest(|s| s.worst_flood_us),
             p99_ns: median(&all(|s| s.p99_ns)),
             dropped: median(&all(|s| s.dropped)),
+            share: median(&all(|s| s.share)),
             offered_mpps: median(&all(|s| s.offered_mpps)),
             p50_ns: median(&all(|s| s.p50_ns)),
             max_ns: longest(|s| s.max_ns),
@@ -189,6 +203,12 @@ impl Row {
             "batch": key.batch,
             "load": key.load.map(|load| load.0),
             "flows": key.flows,
+            "link_bps": key.target.and_then(|target| target.rate),
+            "txqs": key.target.map(|target| target.txqs),
+            "ring": key.target.map(|target| target.ring),
+            "root": key.target.map(|target| target.root.name()),
+            "completions": key.target.map(|target| completions_name(target.completions)),
+            "share": s.share,
             "offered_mpps": s.offered_mpps,
             "mpps": s.mpps,
             "mpps_min": self.spread.0,
@@ -198,6 +218,7 @@ impl Row {
             "cpu_ns_per_packet": s.cpu_ns_per_packet,
             "worst_stall_us": s.worst_stall_us,
             "worst_xmit_us": s.worst_xmit_us,
+            "worst_flood_us": s.worst_flood_us,
             "p99_ns": s.p99_ns,
             "dropped": s.dropped,
             "bytes_per_flow": s.bytes_per_flow,

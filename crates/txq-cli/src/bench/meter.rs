@@ -92,6 +92,10 @@ impl Measuring {
     pub(super) fn set(&self, on: bool) {
         self.0.store(on, Relaxed);
     }
+
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Relaxed)
+    }
 }
 
 /// Where a sender notes its calls, and the time of some.
@@ -119,7 +123,7 @@ impl<'a> Log<'a> {
             let start = Instant::now();
             xmit();
             let took = (start.elapsed().as_nanos() as u64).min((1 << 40) - 1);
-            if self.measuring.0.load(Relaxed) {
+            if self.measuring.get() {
                 self.times.increment(took).expect("within the histogram's range");
             }
         } else {

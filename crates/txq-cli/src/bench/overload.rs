@@ -3,6 +3,8 @@
 //! With a qdisc that is slow to enqueue, an owner that enqueued all that others leave would send nothing any more: the
 //! more is offered, the less is sent. So the peak is measured first, one sender that its own packets hold, and then
 //! senders x flows x multiples of the peak, offered without regard to what becomes of them.
+//!
+//! With `--rate` the device is finite, and senders at max fill its links (`link.rs`).
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,9 +17,13 @@ use super::offer::Open;
 use super::plan::{Plan, case};
 use super::rig::Rig;
 
+mod link;
 mod report;
+mod target;
 
 pub(super) use report::tables;
+pub(crate) use target::{LinkRate, Reapers, Root};
+pub(super) use target::{TBF, Target, completions_name, hash_for};
 
 /// The suite's name.
 pub(super) const OVERLOAD: &str = "overload";
@@ -44,7 +50,10 @@ impl fmt::Display for Load {
     }
 }
 
-pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
+pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
+    if !plan.args.rate.is_empty() {
+        return link::cases(plan);
+    }
     let mut cases = Vec::new();
     for qdisc in plan.qdiscs(&[AQM]) {
         for discipline in plan.disciplines() {
@@ -53,7 +62,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
             }
         }
     }
-    cases
+    Ok(cases)
 }
 
 /// A discipline's peak, with the fewest flows, and what comes of multiples of it.

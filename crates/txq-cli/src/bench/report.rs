@@ -53,6 +53,7 @@ pub(super) fn title(table: &Table) -> String {
         ("xps", _) => "a txq for each CPU, by CPU or by flow, against one txq",
         ("work", _) => "as much work inside the queue as outside",
         ("path", _) => "one thread, from allocation to free",
+        (super::isolation::ISOLATION, _) => "a probe beside flooding senders",
         (super::overload::OVERLOAD, _) => "goodput while so much is offered",
         (_, Some(shape)) => super::peers::about(shape),
         _ => "",
@@ -103,9 +104,10 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 
 fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
-    // Overload, single qdiscs and timing have tables of their own.
+    // Overload, single qdiscs, timing and isolation have tables of their own.
     for (table, rows) in grouped(rows).into_iter().filter(|(table, _)| {
-        ![super::overload::OVERLOAD, super::QDISC, super::timing::TIMING].contains(&table.suite)
+        ![super::overload::OVERLOAD, super::QDISC, super::timing::TIMING, super::isolation::ISOLATION]
+            .contains(&table.suite)
     }) {
         let _ = writeln!(text, "\n{}\n", title(&table));
         if rows.len() > 1 {
@@ -117,7 +119,10 @@ fn tables(rows: &[Row]) -> String {
             text.push_str(&super::peers::ratios(&rows));
         }
     }
-    text + &super::overload::tables(rows) + &super::qdisc::table(rows) + &super::timing::table(rows)
+    text + &super::overload::tables(rows)
+        + &super::qdisc::table(rows)
+        + &super::timing::table(rows)
+        + &super::isolation::table(rows)
 }
 
 /// Mpps by threads or batches; with 1 and 2 threads also what the second one brings.

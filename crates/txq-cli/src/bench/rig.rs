@@ -1,7 +1,7 @@
 //! A device with senders, measured for a fixed time.
 //!
 //! Senders send as fast as they can, or offer at a rate (`offer.rs`). Who sends as fast as it can is held by its own packets on their way, as a socket is by its send buffer, and
-//! gives its CPU away at that bound, and when all of a batch was dropped. They look between packets whether to stop, and what counts is what the device
+//! gives its CPU away at that bound, and when all of a batch was dropped (not where the device is varied). They look between packets whether to stop, and what counts is what the device
 //! has sent within the time, so a discipline under which senders hardly move ends on time like any other.
 
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use super::costly::{Cost, Costly};
 use super::lab::{Lab, cpu_time, pin_to, refused};
 use super::meter::{Calls, Counted, Counter, Log, Measuring, watch};
 use super::offer::{self, Open, Part};
+use super::overload::{Root, Target, hash_for};
 use super::work::Work;
 use crate::stop::Stop;
 
@@ -75,6 +76,11 @@ pub(super) struct Rig {
     pub(super) outside: Work,
     /// What is offered without regard to what becomes of it; `None` where senders send what they can.
     pub(super) open: Option<Open>,
+    /// Bytes of a packet.
+    pub(super) len: usize,
+    /// The device, where a suite varies it. Its own workers run it then, as they run a program's, and a sender that is
+    /// told of a drop goes on at once.
+    pub(super) target: Option<Target>,
 }
 
 impl Rig {
@@ -93,20 +99,34 @@ impl Rig {
             limit: SNDBUF.max(2 * batch).min(QUEUE),
             outside: Work::default(),
             open: None,
+            len: LEN,
+            target: None,
         }
+    }
+
+    /// The same senders through a device of another kind.
+    pub(super) fn through(self, target: Target) -> Self {
+        Self { txqs: target.txqs, target: Some(target), ..self }
     }
 
     /// The device, with a worker for somebody to run.
     fn device(&self) -> anyhow::Result<(NetDev, Vec<Counter>)> {
         let null = Null { ring: RING, inline: !self.apart, ..Null::new(self.txqs) };
+        let null = match self.target {
+            Some(target) => Null { ring: target.ring, rate: target.rate, ..null },
+            None => null,
+        };
         let device = Counted::new(null);
         let counters = device.counters();
         let (each, all) = if self.open.is_some() { (0, OPEN_POOL) } else { (self.limit, 4096) };
         let buffers = (each + 2 * CACHE_SIZE as u64) * self.threads as u64 + all;
-        let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
+        let room = self.len.next_multiple_of(64).max(256);
+        let pool = PoolConfig { buffers: buffers as u32, room, ..PoolConfig::default() };
         let mut builder = NetDev::builder(device).discipline(&self.discipline).pool_config((self.pool)(pool));
         builder = match &self.queue {
-            Queue::Text(text) if self.txqs > 1 => builder.qdisc("mq").default_qdisc(text),
+            Queue::Text(text) if self.txqs > 1 && self.root() == Root::Mq => {
+                builder.qdisc("mq").default_qdisc(text)
+            }
             Queue::Text(text) => builder.qdisc(text),
             Queue::Costly(kind, cost, limit) => builder.custom_qdisc(Costly::new(kind, *cost, *limit)),
             Queue::Aqm(work) => builder.custom_qdisc(Aqm::new(*work)),
@@ -114,7 +134,15 @@ impl Rig {
         if let Some(xps) = &self.xps {
             builder = builder.xps(xps.clone());
         }
-        Ok((builder.build()?, counters))
+        let dev = match self.target {
+            Some(target) => builder.completions(target.completions).start()?,
+            None => builder.build()?,
+        };
+        Ok((dev, counters))
+    }
+
+    fn root(&self) -> Root {
+        self.target.map_or(Root::Mq, |target| target.root)
     }
 
     /// Tells whether such a device can be.
@@ -133,11 +161,15 @@ impl Rig {
     /// Sends for `time`.
     pub(super) fn measure(&self, lab: &Lab, time: Duration) -> anyhow::Result<Sample> {
         let (mut dev, counters) = self.device()?;
-        let worker = dev.worker(0);
         let worker_cpu = self.apart.then(|| lab.last_cpu());
         let stop = Arc::new(Stop::default());
-        let its_stop = stop.clone();
-        let worker = spawn("worker", move || run_worker(worker, worker_cpu, &its_stop))?;
+        let worker = match self.target {
+            Some(_) => None,
+            None => {
+                let (worker, its_stop) = (dev.worker(0), stop.clone());
+                Some(spawn("worker", move || run_worker(worker, worker_cpu, &its_stop))?)
+            }
+        };
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
         let offered: Vec<Counter> = (0..self.threads).map(|_| Counter::default()).collect();
         let all_offered = || offered.iter().map(Counter::get).sum::<u64>();
@@ -181,7 +213,7 @@ impl Rig {
         })?;
         let stats = dev.stats();
         dev.shutdown()?;
-        join_worker(worker)?;
+        worker.map_or(Ok(()), join_worker)?;
         dev.audit().map_err(refused("the counters do not add up"))?;
         let mut sample = Sample::of(seen.packets, seen.wall, cpu);
         let (p99, longest) = summary(&times)?;
@@ -189,8 +221,17 @@ impl Rig {
         sample.worst_stall_us = Some(seen.stall.as_secs_f64() * 1e6);
         sample.worst_xmit_us = Some((seen.xmit.as_secs_f64() * 1e6).max(longest / 1e3));
         sample.dropped = Some(stats.dropped.total() as f64 / (stats.accepted.max(1)) as f64);
+        sample.share = self.capacity().map(|most| sample.mpps * 1e6 / most);
         sample.offered_mpps = self.open.map(|_| offers as f64 / seen.wall.as_secs_f64() / 1e6);
         Ok(sample)
+    }
+
+    /// Packets a second that the links can send, or the shaper above them; `None` where no link is finite.
+    fn capacity(&self) -> Option<f64> {
+        match &self.queue {
+            Queue::Text(qdisc) => self.target?.capacity(qdisc, self.len),
+            _ => None,
+        }
     }
 
     /// The life of a sender that sends what it can.
@@ -200,7 +241,7 @@ impl Rig {
         let mut flow = 0;
         while !stop.asked() {
             // Nothing but the limit and the pool can be in the way, and both end when packets are sent.
-            if sender.alloc_batch(self.batch, LEN, &mut list).is_err() {
+            if sender.alloc_batch(self.batch, self.len, &mut list).is_err() {
                 // Not for ever: it must see that it shall stop. And the pool may be what has nothing.
                 if sender.wait_credit(Some(sender.now() + REST)) {
                     hold();
@@ -210,7 +251,10 @@ impl Rig {
             if self.flows > 1 {
                 list.for_each_mut(|packet| {
                     flow = if flow + 1 == self.flows { 0 } else { flow + 1 };
-                    packet.set_hash(scatter(index * self.flows + flow));
+                    packet.set_hash(match self.target {
+                        Some(target) => hash_for(flow, index, self.flows, target.txqs),
+                        None => scatter(index * self.flows + flow),
+                    });
                 });
             }
             for _ in 0..list.len() {
@@ -218,7 +262,7 @@ impl Rig {
             }
             let mut verdict = Verdict::Success;
             log.call(|| verdict = sender.xmit_batch(&mut list));
-            if verdict == Verdict::Drop {
+            if verdict == Verdict::Drop && self.target.is_none() {
                 // What a program does on ENOBUFS: it lets those go on who can make room.
                 hold();
             }

@@ -20,7 +20,7 @@ struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     /// All that have a peak, in the order in which they were measured.
     fn all(rows: &'a [Row]) -> Vec<Self> {
-        let ours = |row: &&Row| row.key.suite == OVERLOAD;
+        let ours = |row: &&Row| row.key.suite == OVERLOAD && row.key.target.is_none();
         let of = |key: &Key| (key.qdisc.clone(), key.discipline.clone(), key.batch);
         let peaks = rows.iter().filter(ours).filter(|row| row.key.load.is_none());
         let sweep = |peak: &'a Row| {
@@ -75,7 +75,7 @@ pub(in crate::bench) fn tables(rows: &[Row]) -> String {
         text.push_str("\nIn brackets what was offered, where the CPUs could not offer so much.\n\n");
         worst(&mut text, &sweeps, batches);
     }
-    text
+    text + &super::link::tables(rows)
 }
 
 /// Goodput in Mpps: a line for each number of flows and threads.
