@@ -130,6 +130,12 @@ mod tests {
     use crate::pool::{Backing, Pool, PoolConfig};
 
     proptest! {
+        // Miri has no files to keep a failure in.
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 })
+        })]
+
         #[test]
         fn it_does_as_a_deque(script in prop::collection::vec(prop::bool::weighted(0.6), 0..60)) {
             let config = PoolConfig { buffers: 64, room: 64, backing: Backing::Heap, ..PoolConfig::default() };
