@@ -38,7 +38,7 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
-use crate::enqueue::room::Patience;
+use crate::enqueue::room::{InHand, Patience};
 use crate::enqueue::{DRIVEN, Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
@@ -167,7 +167,8 @@ impl<A: Arch> Combine<A> {
     fn put(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>, or_own: bool) -> Put {
         // An owner takes the list next: its own packets need no bound, and no room.
         if or_own && !self.has_room(batch.len() as u32) {
-            match self.wait_for_room(root, batch.len() as u32, cx) {
+            let n = batch.len();
+            match InHand::during(cx.dev, n, || self.wait_for_room(root, n as u32, cx)) {
                 Put::Listed => {}
                 Put::Dropped => {
                     root.drop_burst(batch, cx);

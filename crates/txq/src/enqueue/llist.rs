@@ -38,7 +38,7 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
-use crate::enqueue::room::Patience;
+use crate::enqueue::room::{InHand, Patience};
 use crate::enqueue::{DRIVEN, Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
@@ -324,7 +324,7 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         }
         if !self.defer.list.is_empty_to_push()
             && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
-            && !self.wait_for_room(root, n, cx)
+            && !InHand::during(cx.dev, batch.len(), || self.wait_for_room(root, n, cx))
         {
             root.drop_burst(batch, cx);
             return Verdict::Drop;

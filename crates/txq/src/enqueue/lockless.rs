@@ -29,7 +29,7 @@ use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::enqueue::intake::Intake;
-use crate::enqueue::room::Patience;
+use crate::enqueue::room::{InHand, Patience};
 use crate::enqueue::{Discipline, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
@@ -145,7 +145,9 @@ impl<A: Arch> Lockless<A> {
             // What was listed needs an owner, before any wait.
             let owned = self.begin();
             if owned {
-                let _ = self.own(true, root, &mut PacketList::new(), n, cx);
+                InHand::during(cx.dev, refused.len(), || {
+                    let _ = self.own(true, root, &mut PacketList::new(), n, cx);
+                });
             }
             if refused.is_empty() {
                 return Verdict::Success;
@@ -159,7 +161,7 @@ impl<A: Arch> Lockless<A> {
                 }
                 return if dropped == n { Verdict::Drop } else { Verdict::Congested };
             }
-            if !owned && !patience.wait(root, cx) {
+            if !owned && !InHand::during(cx.dev, refused.len(), || patience.wait(root, cx)) {
                 let dropped = refused.len();
                 self.refuse(root, refused, cx);
                 return if dropped == n { Verdict::Drop } else { Verdict::Congested };

@@ -6,13 +6,38 @@
 //! for the queue's txqs, then gives its CPU away, then sleeps, and drops only when that has not helped for about a slice
 //! of the scheduler. The wait is for a CPU and never for the device, which may be slow or stand still.
 
+use std::mem;
+
 use crate::arch::Arch;
 use crate::ctx::Ctx;
-use crate::netdev::Root;
+use crate::netdev::{Root, Shared};
 
 /// Times that a sender gives its CPU away before it sleeps. Others that give theirs away too come in between, so each
 /// thread that is ready gets a turn.
 const YIELDS: u32 = 4;
+
+/// Packets that a sender still has in its hands while it runs the queue or reaps for others. Counts them as lost if a driver
+/// or a qdisc panics in that; the list that has them frees them.
+pub(super) struct InHand<'d, A: Arch> {
+    dev: &'d Shared<A>,
+    packets: usize,
+}
+
+impl<'d, A: Arch> InHand<'d, A> {
+    /// Calls `f`, in which a driver or a qdisc may panic, while the sender has `packets` in its hands.
+    pub(super) fn during<R>(dev: &'d Shared<A>, packets: usize, f: impl FnOnce() -> R) -> R {
+        let in_hand = Self { dev, packets };
+        let result = f();
+        mem::forget(in_hand);
+        result
+    }
+}
+
+impl<A: Arch> Drop for InHand<'_, A> {
+    fn drop(&mut self) {
+        self.dev.count_lost(self.packets as u64);
+    }
+}
 
 /// One sender's waits in one call.
 pub(super) struct Patience {
