@@ -212,7 +212,12 @@ pub trait AtomicPtr<T>: Send + Sync {
     fn wait_until(&self, order: Ordering, ok: impl FnMut(*mut T) -> bool) -> *mut T;
 }
 
-/// A cell whose accesses a checker can watch. The pointer is valid for the closure's duration only.
+/// A cell whose accesses a checker can watch.
+///
+/// The checker sees an access at the call of `with` or `with_mut`, for the closure's duration. A reference that leaves the
+/// closure is sound where a guard's borrow bounds it (a held lock, the owner of a queue, a ring's consumer): the compiler ends
+/// it before the guard gives the value up. The checker does not see how long it is used. An owner whose ownership ends by
+/// anything but the last store of its guard says so with [`access_ends`](CellApi::access_ends).
 pub trait CellApi<T> {
     /// A cell that holds `value`.
     fn new(value: T) -> Self;
@@ -220,6 +225,10 @@ pub trait CellApi<T> {
     fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R;
     /// Writes through a pointer.
     fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R;
+    /// Marks the end of an access through a reference that left [`with_mut`](CellApi::with_mut), before the store that gives
+    /// the value up. Checked under loom: the next access must be ordered after this. Costs nothing elsewhere.
+    #[inline(always)]
+    fn access_ends(&self) {}
 }
 
 /// A sleep with a token: a notification given before the sleep ends it at once, so none is lost (`eventfd`, or

@@ -208,6 +208,7 @@ impl<A: Arch> Combine<A> {
         let bypassed =
             if intake.is_empty() && !*crowded { bypass(core, root, batch, cx) } else { Bypass::No };
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
+        self.owned.access_ends();
         // Release: what we did, to the next owner.
         if bypassed == Bypass::Done
             && self.defer.word.compare_exchange(own, ptr::null_mut(), Release, Relaxed).is_ok()
@@ -404,6 +405,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             }
         }
         self.has = false;
+        self.way.owned.access_ends();
         let _ = self.way.exchange(|word| Some(with(word, DRIVER, QDISC)));
         let unwound = Unwound(self);
         f(driven);
@@ -426,6 +428,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         owned.crowded = came;
         let running = owned.core.is_running();
         let mut left = waiting;
+        way.owned.access_ends();
         let ended = way.exchange(|word| {
             left = waiting || !list(word).is_null() || is(word, AGAIN) || (running && !is(word, DRIVER));
             (tired || !left).then(|| with(word, 0, QDISC | AGAIN))

@@ -178,6 +178,7 @@ impl<A: Arch> Lockless<A> {
         let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
         let Owned { core, counted, .. } = owner.owned();
         let bypassed = if *counted { Bypass::No } else { bypass(core, root, batch, cx) };
+        self.owned.access_ends();
         // Release: as in `leave`.
         if bypassed == Bypass::Done && self.state.compare_exchange(TOKEN, 0, Release, Relaxed).is_ok() {
             owner.has = false;
@@ -382,6 +383,7 @@ impl<A: Arch> Owns<'_, A> {
         // What is left, and what others have said, the next owner must see.
         state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
         self.has = false;
+        self.way.owned.access_ends();
         // Release: as in `leave`.
         state.fetch_and(left | MISSED, Release) & MISSED == 0
     }
@@ -439,6 +441,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             self.waiting = true;
             return false;
         }
+        self.way.owned.access_ends();
         // Release: what we did, to the next owner.
         self.has = self.way.state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
         self.waiting = self.has;

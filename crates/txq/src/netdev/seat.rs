@@ -34,12 +34,8 @@ impl<A: Arch> Shared<A> {
         let mut result = None;
         loop {
             let Some(root) = txq.seated() else {
-                txq.with_locks(|tx, done, vacant| {
-                    if vacant && let Some(f) = f.take() {
-                        result = Some(f(tx, done, cx));
-                    }
-                });
-                match result {
+                let done = txq.with_locks(false, |tx, done| f.take().map(|f| f(tx, done, cx)));
+                match done.flatten() {
                     Some(result) => return result,
                     None => continue,
                 }
@@ -50,11 +46,8 @@ impl<A: Arch> Shared<A> {
             root.with_core(self, |core| {
                 if !core.is_running() && txq.seated() == Some(root.index) {
                     // The completion lock still guards completions that are not inline.
-                    txq.with_locks(|tx, done, _| {
-                        if let Some(f) = f.take() {
-                            result = Some(f(tx, done, cx));
-                        }
-                    });
+                    let done = txq.with_locks(true, |tx, done| f.take().map(|f| f(tx, done, cx)));
+                    result = done.flatten();
                 }
             });
             drop(suspended);
@@ -113,7 +106,7 @@ impl<A: Arch> Shared<A> {
         for txq in &self.txqs {
             let root = &self.roots[self.root_at(rule, txq.index)];
             if !root.discipline.needs_tx_lock() {
-                txq.with_locks(|_, _, _| txq.grant(root.index));
+                txq.grant(root.index);
             }
         }
     }

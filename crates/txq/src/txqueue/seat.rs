@@ -71,7 +71,7 @@ impl<A: Arch> Seat<A> {
         (self.0.load(Acquire) & !SUSPENDED).checked_sub(1).map(|root| root as usize)
     }
 
-    /// Gives the vacant seat to a root. The caller holds both locks, and nobody is in the driver for another root.
+    /// Gives the vacant seat to a root. The caller holds both locks; nobody is in the driver for another root.
     pub(super) fn grant(&self, root: usize) {
         self.0.store(root as u32 + 1, Release);
     }
@@ -101,14 +101,22 @@ impl<A: Arch> TxQueue<A> {
         self.seat.root()
     }
 
-    /// Calls `f` with both halves and with both locks held, and tells it whether that gives access to them.
-    pub(crate) fn with_locks<R>(&self, f: impl FnOnce(&mut TxSide<A>, &mut DoneSide<A>, bool) -> R) -> R {
-        self.tx.with(|tx| self.done.with(|done| f(tx.data(), done.data(), self.seat.is_vacant())))
+    /// Calls `f` with both halves and with both locks held if that gives access to them: the seat is vacant, or its owner is
+    /// the caller, who says so by `owns_seat`. Returns `None` without access.
+    pub(crate) fn with_locks<R>(
+        &self,
+        owns_seat: bool,
+        f: impl FnOnce(&mut TxSide<A>, &mut DoneSide<A>) -> R,
+    ) -> Option<R> {
+        self.tx.with(|tx| {
+            // No reference to a half is made before it is known that the locks, or the caller's seat, guard it.
+            self.done.with(|done| (owns_seat || self.seat.is_vacant()).then(|| f(tx.data(), done.data())))
+        })
     }
 
-    /// Gives the vacant seat to a root. The caller holds both locks, and nobody is in the driver for another root.
+    /// Gives the vacant seat to a root, with both locks held. Nobody is in the driver for another root.
     pub(crate) fn grant(&self, root: usize) {
-        self.seat.grant(root);
+        self.tx.with(|_| self.done.with(|_| self.seat.grant(root)));
     }
 
     /// Takes the seat away. The caller has the driver.
