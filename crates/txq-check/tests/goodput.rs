@@ -1,0 +1,378 @@
+//! The thread that has the CPU does what a link needs before it drops a packet. There is no interrupt: while a sender at max
+//! has the CPU, no other thread reaps completions, empties the list in front of the queue, or returns from the driver.
+//!
+//! Guards `TxQueue::reopen`, `enqueue/room.rs` and `Ctx::held_up`. Nothing here depends on speed: a thread that gives its CPU
+//! away calls what the test has put in place ([`Scripted`]), which lets the other thread run until it is through.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{self, AtomicBool, AtomicUsize, Ordering, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use txq::Sender;
+use txq::arch::{Arch, CpuId, Inside, Nanos, Native, NativeCell, NativeEvent};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::drop::DropReason;
+use txq::netdev::{Builder, Completions, NetDev};
+use txq::packet::{Packet, PacketList};
+use txq::pool::{Backing, PoolConfig};
+use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
+use txq::stats::QdiscStats;
+use txq::sync::spsc::{Consumer, Producer, ring};
+
+thread_local! {
+    static ON_YIELD: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+/// Calls `f` while each yield of the calling thread calls `on_yield`; returns how often that was, and the result.
+fn with_yields<R>(mut on_yield: impl FnMut() + 'static, f: impl FnOnce() -> R) -> (usize, R) {
+    let yields = Arc::new(AtomicUsize::new(0));
+    let count = yields.clone();
+    let counted = move || {
+        count.fetch_add(1, SeqCst);
+        on_yield();
+    };
+    ON_YIELD.set(Some(Box::new(counted)));
+    let result = f();
+    ON_YIELD.set(None);
+    (yields.load(SeqCst), result)
+}
+
+/// The real machine, where a thread that gives its CPU away does what the test says.
+struct Scripted;
+
+// SAFETY: atomics, fence and cell are those of `Native`.
+unsafe impl Arch for Scripted {
+    type AtomicU32 = atomic::AtomicU32;
+    type AtomicU64 = atomic::AtomicU64;
+    type AtomicPtr<T: 'static> = atomic::AtomicPtr<T>;
+    type Cell<T> = NativeCell<T>;
+    type Event = NativeEvent;
+
+    fn fence(order: Ordering) {
+        Native::fence(order);
+    }
+    fn cpu() -> CpuId {
+        0
+    }
+    fn now() -> Nanos {
+        Native::now()
+    }
+    fn thread() -> u64 {
+        Native::thread()
+    }
+    fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
+        Native::inside(f)
+    }
+    fn relax() {
+        Self::yield_cpu();
+    }
+    fn yield_cpu() {
+        ON_YIELD.with_borrow_mut(|on_yield| on_yield.as_mut().map_or_else(thread::yield_now, |f| f()));
+    }
+}
+
+/// A place in the device or the qdisc at which the first thread that comes while it is armed waits for the test.
+#[derive(Clone, Default)]
+struct Gate(Arc<GateState>);
+
+#[derive(Default)]
+struct GateState {
+    armed: AtomicBool,
+    inside: AtomicBool,
+    open: AtomicBool,
+}
+
+impl Gate {
+    fn arm(&self) {
+        self.0.armed.store(true, SeqCst);
+    }
+
+    fn pass(&self) {
+        if self.0.armed.swap(false, SeqCst) {
+            self.0.inside.store(true, SeqCst);
+            wait_for(&self.0.open);
+        }
+    }
+
+    fn wait_for_somebody(&self) {
+        wait_for(&self.0.inside);
+    }
+
+    fn open(&self) {
+        self.0.open.store(true, SeqCst);
+    }
+}
+
+fn wait_for(flag: &AtomicBool) {
+    while !flag.load(SeqCst) {
+        thread::yield_now();
+    }
+}
+
+const RING: u32 = 4;
+
+/// Keeps packets until it is polled, and is done with them by then.
+#[derive(Clone, Default)]
+struct Device {
+    txqs: u16,
+    /// Whether only the worker may reap.
+    forbids_inline: bool,
+    in_driver: Gate,
+    in_poll: Gate,
+    polls: Arc<AtomicUsize>,
+}
+
+impl Driver<Scripted> for Device {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { name: "model".into(), txqs: self.txqs, mtu: 1500 }
+    }
+
+    fn open(&mut self, _: u16) -> io::Result<DriverQueue<Scripted>> {
+        let (kept, done) = ring(RING);
+        let tx = Keep { kept, gate: self.in_driver.clone() };
+        let done = Done { done, device: self.clone() };
+        Ok(DriverQueue { tx: Box::new(tx), done: Box::new(done), ring: Some(RING) })
+    }
+}
+
+struct Keep {
+    kept: Producer<Scripted, Packet<Scripted>>,
+    gate: Gate,
+}
+
+impl Transmit<Scripted> for Keep {
+    fn start_xmit(&mut self, batch: &mut PacketList<Scripted>, _: &mut TxCx<'_, Scripted>) -> Status {
+        self.gate.pass();
+        while let Some(packet) = batch.pop_front() {
+            self.kept.push(packet).expect("the txq counts what the ring holds");
+        }
+        self.kept.publish();
+        Status::Ok
+    }
+}
+
+struct Done {
+    done: Consumer<Scripted, Packet<Scripted>>,
+    device: Device,
+}
+
+impl Complete<Scripted> for Done {
+    fn poll(
+        &mut self,
+        budget: usize,
+        done: &mut PacketList<Scripted>,
+        _: &mut Clock<Scripted>,
+    ) -> Option<Nanos> {
+        self.device.polls.fetch_add(1, SeqCst);
+        self.device.in_poll.pass();
+        done.extend(std::iter::from_fn(|| self.done.pop()).take(budget));
+        self.done.publish();
+        None
+    }
+
+    fn inline(&self) -> bool {
+        !self.device.forbids_inline
+    }
+}
+
+/// A fifo with a gate in front.
+struct Gated {
+    queue: PacketList<Scripted>,
+    gate: Gate,
+}
+
+impl Qdisc<Scripted> for Gated {
+    fn kind(&self) -> &'static str {
+        "gated"
+    }
+
+    fn enqueue(&mut self, packet: Packet<Scripted>, _: &mut Cx<'_, Scripted>) -> Verdict {
+        self.gate.pass();
+        self.queue.push_back(packet);
+        Verdict::Success
+    }
+
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<Scripted>, _: &mut Cx<'_, Scripted>) {
+        self.queue.move_front(budget.packets, out);
+    }
+
+    fn reset(&mut self, cx: &mut Cx<'_, Scripted>) {
+        std::iter::from_fn(|| self.queue.pop_front())
+            .for_each(|packet| cx.drop(packet, DropReason::QueuePurge));
+    }
+
+    fn qlen(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn stats(&self) -> QdiscStats {
+        QdiscStats { qlen: self.queue.len() as u64, ..QdiscStats::default() }
+    }
+}
+
+fn builder(device: &Device, discipline: &str, completions: Completions) -> Builder<Scripted> {
+    let pool =
+        PoolConfig { buffers: 1024, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
+    let builder = Builder::new(Box::new(device.clone())).pool_config(pool).bql(None);
+    builder.discipline(discipline).completions(completions)
+}
+
+fn send(sender: &mut Sender<Scripted>) -> Verdict {
+    let mut packet = sender.alloc(8).expect("the pool is large enough");
+    packet.set_hash(1);
+    sender.xmit(packet)
+}
+
+/// Works until nothing is on its way, and checks that nothing is missing. Returns how many packets were sent.
+fn finish(dev: &NetDev<Scripted>) -> u64 {
+    let mut worker = dev.worker(0);
+    while !dev.is_idle() {
+        worker.poll();
+    }
+    dev.audit().unwrap_or_else(|wrong| panic!("{wrong}")).sent
+}
+
+const BY_WORKER: [Completions; 2] = [Completions::Worker, Completions::PerQueue];
+
+/// An owner that finds its txq stopped reaps, although another thread is there to do so, and sends on; also where its queue
+/// serves several txqs.
+#[test]
+fn an_owner_reaps_its_stopped_txq() {
+    for discipline in txq::enqueue::names() {
+        for (completions, qdisc) in BY_WORKER.into_iter().zip(["pfifo", "mq"]) {
+            let device = Device { txqs: 2, ..Device::default() };
+            let dev = builder(&device, discipline, completions).qdisc(qdisc).build().expect("a device");
+            let mut sender = dev.sender("s");
+            for _ in 0..RING {
+                assert_eq!(send(&mut sender), Verdict::Success);
+            }
+            assert!(dev.stats().queues[0].stopped, "{discipline}");
+            assert_eq!(send(&mut sender), Verdict::Success);
+            let sent = dev.stats().sent;
+            assert_eq!(sent, u64::from(RING) + 1, "{discipline}, {completions:?}, {qdisc}");
+        }
+    }
+}
+
+/// A sender that finds the list in front of the queue full first reaps a stopped txq and gives its CPU to the owner; it drops
+/// nothing if the owner needs no more than that.
+#[test]
+fn a_full_list_is_waited_for() {
+    const BURST: u32 = 3;
+    for discipline in ["combine", "llist", "lockless"] {
+        let device = Device { txqs: 1, ..Device::default() };
+        let gate = Gate::default();
+        let qdisc = Gated { queue: PacketList::new(), gate: gate.clone() };
+        let builder = builder(&device, discipline, Completions::Worker).max_burst(BURST);
+        let dev = builder.custom_qdisc(qdisc).build().expect("a device");
+        let (mut owner, mut sender) = (dev.sender("owner"), dev.sender("s"));
+        for _ in 0..RING {
+            assert_eq!(send(&mut sender), Verdict::Success);
+        }
+        gate.arm();
+        thread::scope(|threads| {
+            let (done, is_done) = mpsc::channel();
+            threads.spawn(move || {
+                let _ = send(&mut owner);
+                done.send(()).expect("the test goes on");
+            });
+            gate.wait_for_somebody();
+            // combine and llist do not count a packet that finds the list empty.
+            for _ in 0..BURST + u32::from(discipline != "lockless") {
+                assert_eq!(send(&mut sender), Verdict::Success, "{discipline}");
+            }
+            let (polls, at_gate) = (device.polls.clone(), gate.clone());
+            assert_eq!(polls.load(SeqCst), 0, "{discipline}: nobody had to reap");
+            let on_yield = move || {
+                let reaped = polls.load(SeqCst) > 0;
+                at_gate.open();
+                // Once: the owner needs no second turn.
+                is_done.recv().expect("the owner comes back");
+                assert!(reaped, "{discipline}: the txq is stopped, and nobody has reaped");
+            };
+            let (yields, verdict) = with_yields(on_yield, || send(&mut sender));
+            gate.open();
+            assert_eq!((yields, verdict), (1, Verdict::Success), "{discipline}");
+        });
+        finish(&dev);
+        assert_eq!(dev.stats().dropped.total(), 0, "{discipline}");
+    }
+}
+
+/// What keeps a sender from making room itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum HeldUpBy {
+    /// Another thread is in the driver.
+    Driver,
+    /// Another thread reaps.
+    Reaper,
+    /// Only the worker may reap.
+    Rule,
+}
+
+/// A sender whose packet is dropped because only another thread can make room gives its CPU to that thread, once for each
+/// call that drops.
+#[test]
+fn a_sender_that_drops_lets_the_thread_go_on_that_makes_room() {
+    for discipline in txq::enqueue::names() {
+        for by in [HeldUpBy::Driver, HeldUpBy::Reaper, HeldUpBy::Rule] {
+            // The owner of lockless keeps the queue while it is in the driver: packets wait on its lists.
+            if (discipline, by) == ("lockless", HeldUpBy::Driver) {
+                continue;
+            }
+            let what = format!("{discipline}, held up by {by:?}");
+            let device = Device { txqs: 1, forbids_inline: by == HeldUpBy::Rule, ..Device::default() };
+            let dev = builder(&device, discipline, Completions::Worker).qdisc("pfifo limit 1").build();
+            let dev = dev.expect("a device");
+            let (mut other, mut sender) = (dev.sender("other"), dev.sender("s"));
+            let mut worker = dev.worker(0);
+            let gate = if by == HeldUpBy::Driver { &device.in_driver } else { &device.in_poll };
+            if by != HeldUpBy::Driver {
+                for _ in 0..RING {
+                    assert_eq!(send(&mut sender), Verdict::Success);
+                }
+            }
+            // By rule the worker has not begun when it gets the CPU.
+            let begun = by != HeldUpBy::Rule;
+            if begun {
+                gate.arm();
+            }
+            thread::scope(|threads| {
+                let (done, is_done) = mpsc::channel();
+                let (go, may_go) = mpsc::channel();
+                threads.spawn(move || {
+                    may_go.recv().expect("the test goes on");
+                    if by == HeldUpBy::Driver {
+                        let _ = send(&mut other);
+                    } else {
+                        worker.poll();
+                    }
+                    done.send(()).expect("the test goes on");
+                });
+                if begun {
+                    go.send(()).expect("the other thread waits");
+                    gate.wait_for_somebody();
+                }
+                assert_eq!(send(&mut sender), Verdict::Success, "{what}: it is queued");
+                let (to_open, starts) = (gate.clone(), go.clone());
+                let on_yield = move || {
+                    to_open.open();
+                    if !begun {
+                        starts.send(()).expect("the other thread waits");
+                    }
+                    is_done.recv().expect("the other thread gets through");
+                };
+                let (yields, verdict) = with_yields(on_yield, || send(&mut sender));
+                gate.open();
+                let _ = go.send(());
+                assert_eq!((yields, verdict), (1, Verdict::Drop), "{what}");
+                let (yields, verdict) = with_yields(|| {}, || send(&mut sender));
+                assert_eq!((yields, verdict), (0, Verdict::Success), "{what}: there is room");
+            });
+            let sent = if by == HeldUpBy::Driver { 3 } else { u64::from(RING) + 2 };
+            assert_eq!(finish(&dev), sent, "{what}");
+        }
+    }
+}
