@@ -17,12 +17,14 @@ use crate::txqueue::TxQueue;
 
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
 const BULK_SHARED: usize = 8;
+/// Packets that are dequeued together there.
+const LOOK_AHEAD: usize = 2 * BULK_SHARED;
 
 /// A queue's state: the qdisc and what goes with it. Plain data with one owner.
 pub(crate) struct Core<A: Arch> {
     /// None for noqueue.
     pub(crate) qdisc: Option<Box<dyn Qdisc<A>>>,
-    /// Dequeued and not sent: refused by the driver (`gso_skb`), or found to be for another txq than the packet before
+    /// Dequeued and not sent: refused by the driver (`gso_skb`), or found to be for another txq than the batch
     /// (`skb_bad_txq`). Sent before everything else, and still part of the queue.
     pub(super) requeued: PacketList<A>,
     /// What the qdisc was to be given when it panicked over another packet. Goes to it before everything that comes.
@@ -217,8 +219,10 @@ impl<A: Arch> Core<A> {
         (!batch.is_empty()).then_some(txq.index)
     }
 
-    /// Packets go to several txqs: a batch is what comes in a row for one of them, and a packet for a stopped txq holds
-    /// up those behind it.
+    /// Packets go to several txqs: a batch is what the next [`LOOK_AHEAD`] packets hold for the txq of the first, and a packet for
+    /// a stopped txq holds up those behind it. Where flows alternate between txqs, as they do by hash, what comes in a row for one
+    /// txq is mostly one packet, and each would cost a call of the driver and a poll. A flow's packets are all for one txq and
+    /// stay in order.
     fn dequeue_shared(
         &mut self,
         root: &Root<A>,
@@ -227,7 +231,9 @@ impl<A: Arch> Core<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
         if self.requeued.is_empty() {
-            self.pull_aside(cx);
+            // Into `batch`, which a panic of the qdisc puts back.
+            self.pull(Budget::packets(LOOK_AHEAD), batch, cx);
+            self.requeued.append(batch);
         }
         let index = self.requeued.front()?.txq();
         let txq = &cx.dev.txqs[usize::from(index)];
@@ -235,20 +241,14 @@ impl<A: Arch> Core<A> {
             return None;
         }
         let budget = quota.min(BULK_SHARED).min(txq.room() as usize).max(1);
-        while batch.len() < budget && self.requeued.front().is_some_and(|p| p.txq() == index) {
-            self.requeued.move_front(1, batch);
-            if self.requeued.is_empty() {
-                self.pull_aside(cx);
-            }
+        let (mut ahead, mut others) = (PacketList::new(), PacketList::new());
+        self.requeued.move_front(LOOK_AHEAD, &mut ahead);
+        while let Some(packet) = ahead.pop_front() {
+            let takes = packet.txq() == index && batch.len() < budget;
+            if takes { batch.push_back(packet) } else { others.push_back(packet) }
         }
+        self.requeued.prepend(&mut others);
         Some(index)
-    }
-
-    /// Dequeues one packet and puts it aside.
-    fn pull_aside(&mut self, cx: &mut Ctx<'_, A>) {
-        let mut one = PacketList::new();
-        self.pull(Budget::packets(1), &mut one, cx);
-        self.requeued.append(&mut one);
     }
 
     /// The qdisc of a queue that has one.
