@@ -298,6 +298,7 @@ Suites:
             finite links that is sent, and the worst cell marked; not among the usual ones
   qdisc     one thread, one qdisc, 64-byte packets out and in again, and DPDK's scheduler; not among the usual ones
   timing    how late packets leave that have a time, how exact a rate is; not among the usual ones
+  bql       what byte queue limits leave of a link whose completions come together or late; not among the usual ones
   isolation what a probe of the best priority notices of senders that flood its qdisc; not among the usual ones
   peers     the same work done by DPDK and by this machine's kernel; not among the usual ones
 
@@ -310,6 +311,7 @@ Examples:
   txq bench overload --rate 10gbit               links that senders at max fill, in about a minute
   txq bench overload --rate 10gbit --discipline llist --threads 8 --txqs 1,2 --root one,mq --qdisc pfifo
   txq bench isolation --repeat 5                 p50, p99 and the longest xmit of a probe, for each discipline
+  txq bench bql --duration 2s                    share sent, limit and bytes in flight, with limits and without
   txq bench qdisc --qdisc fq --flows 10,1000000  what one qdisc costs, beside DPDK's scheduler
   txq bench peers --json | jq -c 'select(.peer)'
 
@@ -355,7 +357,8 @@ pub(crate) struct BenchArgs {
     /// What is above the txqs of a finite device: one qdisc for all, or mq with a qdisc for each [default: both]
     #[arg(long, value_name = "one|mq[,..]", value_delimiter = ',', requires = "rate")]
     pub(crate) root: Vec<Root>,
-    /// Who reaps the completions of a finite device: inline, worker or per-queue [default: all]
+    /// Who reaps the completions of a finite device: inline, worker, per-queue, or worker-only, by a driver that lets no
+    /// other thread [default: all]
     #[arg(long, value_name = "WHO[,WHO..]", value_delimiter = ',', requires = "rate")]
     pub(crate) completions: Vec<Reapers>,
     /// Packets that each ring of a finite device holds [default: 256]

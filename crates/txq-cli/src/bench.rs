@@ -13,7 +13,8 @@
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
 //! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, how much a rate was missed, what CPU it took; only in `timing` |
 //! | `worst_flood_us` | in `isolation` the longest call of a flooding sender; `p50_ns`, `p99_ns`, `max_ns` and `worst_xmit_us` are the probe's there |
-//! | `share` | packets sent by those that the links, or a tbf above them, can send; only where links are finite |
+//! | `share` | packets sent by those that the links, or a tbf above them, can send; only where links are finite; in `bql` by those that are offered |
+//! | `in_flight_bytes`, `limit_bytes`, `needed_bytes` | bytes in flight on average, their limit at the end, and the bytes that the link needs; only in `bql` |
 //! | `bytes_per_flow` | memory that a qdisc takes for one of its many flows, of the packets none |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
@@ -21,6 +22,7 @@
 //! as stall, too, as it does for the packets.
 
 mod aqm;
+mod bql;
 mod case;
 mod child;
 mod costly;
@@ -84,7 +86,7 @@ pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     let keys = || cases.iter().map(|case| &case.key);
     let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
     let runs = cases.len() as u32 * args.repeat.get() as u32;
-    let rare = cases.iter().all(|case| case.key.suite == isolation::ISOLATION);
+    let rare = cases.iter().all(|case| [isolation::ISOLATION, bql::BQL].contains(&case.key.suite));
     let longest = if rare { isolation::TIME } else { LONGEST };
     let usual = || (RUN / runs.max(1)).clamp(SHORTEST, longest);
     let time = args.duration.map_or_else(usual, |span| span.0);

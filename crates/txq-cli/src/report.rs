@@ -73,6 +73,8 @@ pub(crate) struct Device {
     pub(crate) contention: Option<ContentionReport>,
     /// How long calls of xmit took, where that was measured.
     pub(crate) xmit_times: Log2,
+    /// Whether packets find their txq by flow hash alone.
+    pub(crate) by_hash: bool,
     pub(crate) qdiscs: Vec<QdiscInfo>,
     /// The bands and classes of the qdiscs.
     pub(crate) bands: Vec<BandStats>,

@@ -137,6 +137,7 @@ pub(crate) fn run(
         latency: device.dev.latency(),
         contention: device.dev.contention(),
         xmit_times: device.dev.xmit_times(),
+        by_hash: device.dev.with_xps(|map| map.is_none()),
         qdiscs,
         bands,
     });

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempdir::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
-const KEYS: [&str; 35] = [
+const KEYS: [&str; 42] = [
     "suite",
     "shape",
     "discipline",
@@ -52,6 +52,13 @@ const KEYS: [&str; 35] = [
     "max_ns",
     "rate_error",
     "cpu_share",
+    "coalesce_ns",
+    "delay_ns",
+    "bytes",
+    "limited",
+    "in_flight_bytes",
+    "limit_bytes",
+    "needed_bytes",
 ];
 
 fn bench(arguments: &str) -> Command {
@@ -236,6 +243,7 @@ fn overload_fills_finite_links() {
         "pfifo limit 1000, 8 txqs under mq ",
         "pfifo limit 1000, 2 txqs under one qdisc ",
         "pfifo limit 1000, 1 txq, completions worker ",
+        "pfifo limit 1000, 1 txq, completions worker-only ",
         "* the worst cell of a table.",
     ] {
         assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
@@ -279,6 +287,23 @@ fn lateness_and_rates_are_told() {
     }
     let table = run("timing --spin-us 0 --duration 50ms --quiet").stdout;
     assert!(table.contains("rate error") && table.contains("\ntbf rate 1gbit"), "{table}");
+}
+
+/// Shares are for a benchmark to judge: here, that each row tells what is in flight beside what the link needs, and that no
+/// link sends more than it is offered.
+#[test]
+fn byte_queue_limits_are_told_beside_what_the_link_needs() {
+    let ended = run("bql --duration 40ms --json --quiet");
+    let rows = rows(&ended);
+    assert_eq!(rows.len(), 20);
+    for row in rows {
+        let number = |key: &str| row[key].as_f64();
+        assert_eq!(number("limit_bytes").is_some(), row["limited"] == true, "{row}");
+        assert!(number("needed_bytes") >= Some(64.0 * 700.0), "{row}");
+        assert!(number("in_flight_bytes").is_some() && number("share").is_some(), "{row}");
+    }
+    let table = run("bql --duration 20ms --quiet").stdout;
+    assert!(table.contains("\nafter 5.00 ms") && table.contains("\nevery 10.0 ms"), "{table}");
 }
 
 #[test]

@@ -109,6 +109,12 @@ pub struct BqlState {
     pub stall_cnt: u32,
     /// The longest stall, in milliseconds.
     pub stall_max: u32,
+    /// Bytes that a higher limit, tried out, has shown the device to need, because its completions come late; 0 where the
+    /// algorithm's own limit does.
+    pub needed: u32,
+    /// How many times as much was sent with those bytes as under the algorithm's own limit, in hundredths; 0 where none are
+    /// needed.
+    pub gain: u32,
 }
 
 impl BqlState {
@@ -254,6 +260,7 @@ impl Consumer {
 
     pub(crate) fn state<A: Arch>(&self, producer: &Producer<A>) -> BqlState {
         let Dql { limit, min_limit, max_limit, slack_hold_time, .. } = self.dql;
+        let (needed, gain) = self.probe.gained();
         BqlState {
             limit,
             limit_max: max_limit,
@@ -263,6 +270,8 @@ impl Consumer {
             stall_thrs: jiffies::to_ms(producer.stall_thrs.load(Relaxed)),
             stall_cnt: self.stalls.count,
             stall_max: jiffies::to_ms(self.stalls.max),
+            needed,
+            gain,
         }
     }
 

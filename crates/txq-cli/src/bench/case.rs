@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::lab::Lab;
-use super::overload::{Load, Target, completions_name};
+use super::overload::{Load, Target};
 
 /// The words that a result goes by. What does not apply is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +30,21 @@ pub(super) struct Key {
     pub(super) flows: Option<u64>,
     /// How long a worker looks at the clock; only in `timing`.
     pub(super) spin_us: Option<u64>,
+    /// When completions come, bytes of a packet, and whether bytes in flight are limited; only in `bql`.
+    pub(super) late: Option<Late>,
+    pub(super) bytes: Option<u64>,
+    pub(super) limited: Option<bool>,
     /// The device, where a suite varies it: only in `overload` with `--rate`, and in the crowded rows of `xps`.
     pub(super) target: Option<Target>,
+}
+
+/// When a device completes packets after the wire has sent them, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Late {
+    /// Together, at multiples of this, if it is not 0.
+    pub(super) together: u64,
+    /// So long after the wire.
+    pub(super) by: u64,
 }
 
 impl Key {
@@ -107,7 +120,8 @@ pub(super) struct Sample {
     pub(super) p99_ns: Option<f64>,
     /// Share of the packets handed in that were dropped.
     pub(super) dropped: Option<f64>,
-    /// Share of what the links, or the shaper above them, can send; only where links are finite.
+    /// Share of what the links, or the shaper above them, can send; only where links are finite. In `bql` the share of what
+    /// is offered.
     pub(super) share: Option<f64>,
     /// Packets handed in, in a million a second, where senders do not wait for what becomes of them.
     pub(super) offered_mpps: Option<f64>,
@@ -122,6 +136,10 @@ pub(super) struct Sample {
     pub(super) cpu_share: Option<f64>,
     /// Memory of the qdisc, by its flows; only in `qdisc`, where there are many.
     pub(super) bytes_per_flow: Option<f64>,
+    /// Bytes in flight on average, their limit at the end, and the bytes that the link needs in flight; only in `bql`.
+    pub(super) in_flight_bytes: Option<f64>,
+    pub(super) limit_bytes: Option<f64>,
+    pub(super) needed_bytes: Option<f64>,
 }
 
 impl Sample {
@@ -184,6 +202,9 @@ impl Row {
             cpu_share: median(&all(|s| s.cpu_share)),
             // What a repetition finds free from the one before, it need not ask the system for.
             bytes_per_flow: longest(|s| s.bytes_per_flow),
+            in_flight_bytes: median(&all(|s| s.in_flight_bytes)),
+            limit_bytes: median(&all(|s| s.limit_bytes)),
+            needed_bytes: median(&all(|s| s.needed_bytes)),
         };
         Some(Self { key, sample, spread: (mpps[0], mpps[mpps.len() - 1]), repeats: samples.len() })
     }
@@ -191,7 +212,7 @@ impl Row {
     /// The row as one object, with the same keys in every suite.
     pub(super) fn json(&self) -> Value {
         let (key, s) = (&self.key, &self.sample);
-        json!({
+        let mut row = json!({
             "suite": key.suite,
             "shape": key.shape,
             "discipline": key.discipline,
@@ -207,7 +228,7 @@ impl Row {
             "txqs": key.target.map(|target| target.txqs),
             "ring": key.target.map(|target| target.ring),
             "root": key.target.map(|target| target.root.name()),
-            "completions": key.target.map(|target| completions_name(target.completions)),
+            "completions": key.target.map(|target| target.completions.name()),
             "share": s.share,
             "offered_mpps": s.offered_mpps,
             "mpps": s.mpps,
@@ -227,7 +248,21 @@ impl Row {
             "max_ns": s.max_ns,
             "rate_error": s.rate_error,
             "cpu_share": s.cpu_share,
-        })
+        });
+        // Apart: the macro's recursion ends before the last key.
+        let bql = json!({
+            "coalesce_ns": key.late.map(|late| late.together),
+            "delay_ns": key.late.map(|late| late.by),
+            "bytes": key.bytes,
+            "limited": key.limited,
+            "in_flight_bytes": s.in_flight_bytes,
+            "limit_bytes": s.limit_bytes,
+            "needed_bytes": s.needed_bytes,
+        });
+        if let (Value::Object(row), Value::Object(bql)) = (&mut row, bql) {
+            row.extend(bql);
+        }
+        row
     }
 }
 

@@ -23,7 +23,7 @@ mod target;
 
 pub(super) use report::tables;
 pub(crate) use target::{LinkRate, Reapers, Root};
-pub(super) use target::{TBF, Target, completions_name, hash_for};
+pub(super) use target::{TBF, Target, hash_for};
 
 /// The suite's name.
 pub(super) const OVERLOAD: &str = "overload";

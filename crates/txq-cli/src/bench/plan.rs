@@ -8,7 +8,7 @@ use super::lab::Lab;
 use super::overload::{self, Load};
 use super::rig::{Queue, Rig};
 use super::work::Work;
-use super::{crowd, isolation, path, peers, pool, qdisc, shaper, timing, xps};
+use super::{bql, crowd, isolation, path, peers, pool, qdisc, shaper, timing, xps};
 use crate::args::BenchArgs;
 
 /// A suite.
@@ -22,6 +22,7 @@ pub(crate) enum Suite {
     Overload,
     Qdisc,
     Timing,
+    Bql,
     Isolation,
     Peers,
 }
@@ -30,7 +31,7 @@ pub(crate) enum Suite {
 pub(super) const OWN: [&str; 2] = [crowd::SLOW, AQM];
 /// The suites that run when none is named.
 pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
-const NAMES: [(&str, Suite); 11] = [
+const NAMES: [(&str, Suite); 12] = [
     ("crowd", Suite::Crowd),
     ("pool", Suite::Pool),
     ("xps", Suite::Xps),
@@ -40,6 +41,7 @@ const NAMES: [(&str, Suite); 11] = [
     ("overload", Suite::Overload),
     ("qdisc", Suite::Qdisc),
     ("timing", Suite::Timing),
+    ("bql", Suite::Bql),
     ("isolation", Suite::Isolation),
     ("peers", Suite::Peers),
 ];
@@ -59,7 +61,7 @@ impl FromStr for Suite {
             .unwrap_or((&"", 0.0));
         let hint = if like.is_empty() { String::new() } else { format!("did you mean \"{like}\"? ") };
         Err(format!(
-            "there is no such suite: {hint}use crowd, pool, xps, work, path, overload, qdisc, timing, isolation or peers"
+            "there is no such suite: {hint}use crowd, pool, xps, work, path, overload, qdisc, timing, bql, isolation or peers"
         ))
     }
 }
@@ -96,6 +98,7 @@ impl<'a> Plan<'a> {
                 Suite::Overload => overload::cases(self)?,
                 Suite::Qdisc => qdisc::cases(self),
                 Suite::Timing => timing::cases(self),
+                Suite::Bql => bql::cases(self),
                 Suite::Isolation => isolation::cases(self),
                 Suite::Peers => peers::cases(self)?,
             });

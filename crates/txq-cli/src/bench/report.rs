@@ -104,10 +104,16 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 
 fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
-    // Overload, single qdiscs, timing and isolation have tables of their own.
+    // Overload, single qdiscs, timing, bql and isolation have tables of their own.
     for (table, rows) in grouped(rows).into_iter().filter(|(table, _)| {
-        ![super::overload::OVERLOAD, super::QDISC, super::timing::TIMING, super::isolation::ISOLATION]
-            .contains(&table.suite)
+        ![
+            super::overload::OVERLOAD,
+            super::QDISC,
+            super::timing::TIMING,
+            super::bql::BQL,
+            super::isolation::ISOLATION,
+        ]
+        .contains(&table.suite)
     }) {
         let _ = writeln!(text, "\n{}\n", title(&table));
         if rows.len() > 1 {
@@ -122,6 +128,7 @@ fn tables(rows: &[Row]) -> String {
     text + &super::overload::tables(rows)
         + &super::qdisc::table(rows)
         + &super::timing::table(rows)
+        + &super::bql::table(rows)
         + &super::isolation::table(rows)
 }
 

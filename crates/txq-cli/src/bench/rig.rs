@@ -24,7 +24,7 @@ use super::costly::{Cost, Costly};
 use super::lab::{Lab, cpu_time, pin_to, refused};
 use super::meter::{Calls, Counted, Counter, Log, Measuring, watch};
 use super::offer::{self, Open, Part};
-use super::overload::{Root, Target, hash_for};
+use super::overload::{Reapers, Root, Target, hash_for};
 use super::work::Work;
 use crate::stop::Stop;
 
@@ -113,7 +113,10 @@ impl Rig {
     fn device(&self) -> anyhow::Result<(NetDev, Vec<Counter>)> {
         let null = Null { ring: RING, inline: !self.apart, ..Null::new(self.txqs) };
         let null = match self.target {
-            Some(target) => Null { ring: target.ring, rate: target.rate, ..null },
+            Some(target) => {
+                let inline = target.completions != Reapers::WorkerOnly;
+                Null { ring: target.ring, rate: target.rate, inline, ..null }
+            }
             None => null,
         };
         let device = Counted::new(null);
@@ -135,7 +138,7 @@ impl Rig {
             builder = builder.xps(xps.clone());
         }
         let dev = match self.target {
-            Some(target) => builder.completions(target.completions).start()?,
+            Some(target) => builder.completions(target.completions.completions()).start()?,
             None => builder.build()?,
         };
         Ok((dev, counters))

@@ -7,13 +7,12 @@
 //! never full, batches of 8. XPS leaves one txq for each CPU there, and nothing need be dropped with it or without.
 
 use anyhow::bail;
-use txq::netdev::Completions;
 use txq::topology::Topology;
 use txq::xps::XpsMap;
 
 use super::case::{Case, Key};
 use super::lab::refused;
-use super::overload::{Root, Target};
+use super::overload::{Reapers, Root, Target};
 use super::plan::{OWN, Plan, case};
 use super::rig::{Queue, Rig};
 
@@ -24,7 +23,7 @@ const FLOWS: u32 = 64;
 const CROWD: u64 = 64;
 const CROWD_QDISC: &str = "fq_codel";
 const CROWD_TARGET: Target =
-    Target { rate: None, ring: 64, txqs: CROWD as u16, root: Root::Mq, completions: Completions::Inline };
+    Target { rate: None, ring: 64, txqs: CROWD as u16, root: Root::Mq, completions: Reapers::Inline };
 const CROWD_BATCH: u64 = 8;
 
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {

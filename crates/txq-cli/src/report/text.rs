@@ -1,8 +1,9 @@
 //! The report for people: each device's qdiscs as tc shows them, its txqs, and a few lines of sums.
 
 use std::fmt::Write;
+use std::num::NonZeroUsize;
 
-use txq::stats::device::QueueStats;
+use txq::stats::device::{DeviceStats, QueueStats};
 use txq::stats::latency::Latency;
 use txq::tc;
 
@@ -16,6 +17,9 @@ pub(super) fn lines(report: &Report) -> String {
     for device in &report.devices {
         text.push_str(&tc::show_text(&device.qdiscs, true));
         queues(&mut text, device);
+        starved(&mut text, &device.stats.queues);
+        let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        shared(&mut text, &device.stats, device.by_hash, cpus);
         rows::bands(&mut text, device);
         rows::senders(&mut text, device);
         text.push('\n');
@@ -59,6 +63,47 @@ fn queues(text: &mut String, device: &Device) {
     for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+}
+
+/// A line for each txq that byte queue limits would hold below what it can send, had no higher limit been tried out.
+fn starved(text: &mut String, queues: &[QueueStats]) {
+    for (txq, bql) in queues.iter().filter_map(|queue| Some((queue.txq, queue.bql?))) {
+        if bql.needed > 0 {
+            let _ = writeln!(
+                text,
+                "bql         txq {txq}: its completions come late, and the algorithm of byte queue limits alone would starve it; with \
+                 {} bytes in flight it sent {:.1} times as much; bql = {{ limit_min = {} }} sets that from the start, bql = \"off\" \
+                 switches the limits off",
+                bql.needed,
+                f64::from(bql.gain) / 100.0,
+                bql.needed,
+            );
+        }
+    }
+}
+
+/// A line where senders meet on txqs although so many CPUs could have one each.
+fn shared(text: &mut String, stats: &DeviceStats, by_hash: bool, cpus: usize) {
+    let senders = stats.senders.iter().filter(|sender| sender.accepted > 0).count();
+    let used = stats.queues.iter().filter(|queue| queue.counters.packets > 0).count();
+    let could = senders.min(stats.queues.len()).min(cpus);
+    if could < 2 || used == 0 {
+        return;
+    }
+    if by_hash {
+        let _ = writeln!(
+            text,
+            "txqs        {senders} senders share {used} of {} txqs by flow hash; XPS \"auto\" gives each CPU a txq that no other CPU uses",
+            stats.queues.len()
+        );
+    } else if used < could {
+        let _ = writeln!(
+            text,
+            "txqs        {senders} senders share {used} of {} txqs, though {could} could have one each; the senders' CPUs or the XPS masks \
+             bring them together",
+            stats.queues.len()
+        );
     }
 }
 
@@ -125,4 +170,52 @@ fn cost(text: &mut String, report: &Report, all: &Totals) {
         "ended       by {} after {seconds:.3} s, {cpu_seconds:.3} s of CPU time",
         cause.name()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txq::bql::BqlState;
+    use txq::stats::device::SenderStats;
+
+    #[test]
+    fn a_txq_that_limits_alone_would_starve_is_named() {
+        let queue = |txq, needed, gain| {
+            let bql = Some(BqlState { needed, gain, ..BqlState::default() });
+            QueueStats { txq, bql, ..QueueStats::default() }
+        };
+        let mut text = String::new();
+        starved(&mut text, &[queue(0, 0, 0), queue(1, 94_500, 2550), QueueStats::default()]);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        for part in ["txq 1: ", "94500 bytes", "25.5 times", "limit_min = 94500", "bql = \"off\""] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    /// The line about a device whose senders have sent through the first `used` of `txqs` txqs.
+    fn line(senders: usize, txqs: u16, used: u16, by_hash: bool) -> String {
+        let queue = |txq| {
+            let mut queue = QueueStats { txq, ..QueueStats::default() };
+            queue.counters.packets = u64::from(txq < used);
+            queue
+        };
+        let stats = DeviceStats {
+            senders: vec![SenderStats { accepted: 1, ..SenderStats::default() }; senders],
+            queues: (0..txqs).map(queue).collect(),
+            ..DeviceStats::default()
+        };
+        let mut text = String::new();
+        shared(&mut text, &stats, by_hash, 4);
+        text
+    }
+
+    #[test]
+    fn senders_that_share_a_txq_and_need_not_are_told() {
+        assert!(line(8, 4, 4, true).contains("8 senders share 4 of 4 txqs by flow hash"));
+        assert!(line(8, 64, 2, false).contains("8 senders share 2 of 64 txqs, though 4 could have one each"));
+        // Each CPU has one, one sender shares with nobody, or there is one txq.
+        for text in [line(64, 64, 4, false), line(1, 8, 8, true), line(8, 1, 1, true)] {
+            assert_eq!(text, "");
+        }
+    }
 }

@@ -78,6 +78,18 @@ pub(super) struct Probe {
     won: bool,
     /// When the floor was found.
     found: Nanos,
+    /// What trials have brought so far.
+    gained: Option<Gained>,
+}
+
+/// What a limit found by trial has brought, beside the algorithm's own.
+#[derive(Debug, Clone, Copy)]
+struct Gained {
+    /// Bytes completed in a nanosecond before the first trial that brought more, and the most since.
+    alone: f64,
+    most: f64,
+    /// The floor that was found last.
+    floor: u32,
 }
 
 impl Probe {
@@ -91,7 +103,15 @@ impl Probe {
             wait: WAIT,
             won: false,
             found: 0,
+            gained: None,
         }
+    }
+
+    /// The bytes that a trial has found to be needed last, and how many times as much has been sent with them as under the
+    /// algorithm's own limit, in hundredths. Zeros where no trial has brought more.
+    pub(super) fn gained(&self) -> (u32, u32) {
+        let times = |gained: Gained| (gained.most / gained.alone.max(f64::MIN_POSITIVE) * 100.0) as u32;
+        self.gained.map_or((0, 0), |gained| (gained.floor, times(gained)))
     }
 
     /// Begins anew, with the limit as it is: its user has set it.
@@ -139,6 +159,12 @@ impl Probe {
             dql.floor = dql.floor.min(needed as u32);
             dql.limit = dql.limit.min(limit.max(dql.floor));
             (self.found, self.wait) = (now, WAIT);
+            if self.won {
+                let gained = Gained { alone: before.rate, most: 0.0, floor: 0 };
+                let gained = self.gained.get_or_insert(gained);
+                gained.most = gained.most.max(measured.rate);
+                gained.floor = dql.floor;
+            }
             self.next = if self.won { now } else { now.saturating_add(WAIT) };
         } else {
             dql.floor = floor;

@@ -10,10 +10,8 @@
 
 use std::fmt::Write as _;
 
-use txq::netdev::Completions;
-
 use super::OVERLOAD;
-use super::target::{Root, TBF, Target, shaped};
+use super::target::{Reapers, Root, TBF, Target, shaped};
 use crate::bench::case::{Case, Key, Row};
 use crate::bench::plan::{OWN, Plan, case};
 use crate::bench::report::align;
@@ -86,20 +84,15 @@ const CROWDS: &[u64] = &[8, 64];
 
 /// One dimension after the other, and the numbers of threads for each cell.
 fn star(plan: &Plan<'_>, rate: u64) -> Vec<(Cell, &'static [u64])> {
-    let base = Target {
-        rate: Some(rate),
-        ring: ring(plan),
-        txqs: 1,
-        root: Root::One,
-        completions: Completions::Inline,
-    };
+    let base =
+        Target { rate: Some(rate), ring: ring(plan), txqs: 1, root: Root::One, completions: Reapers::Inline };
     let cell = |qdisc, target: Target| Cell { qdisc: text(qdisc, rate, target.txqs, target.root), target };
     let mut cells = vec![(cell(PFIFO, base), THREADS)];
     cells.extend([FQ_CODEL, TBF].map(|qdisc| (cell(qdisc, base), CROWDS)));
     for root in [Root::One, Root::Mq] {
         cells.extend([2, 8].map(|txqs| (cell(PFIFO, Target { txqs, root, ..base }), CROWDS)));
     }
-    for completions in [Completions::Worker, Completions::PerQueue] {
+    for completions in [Reapers::Worker, Reapers::PerQueue, Reapers::WorkerOnly] {
         cells.push((cell(PFIFO, Target { completions, ..base }), CROWDS));
     }
     cells
@@ -112,8 +105,8 @@ fn product(plan: &Plan<'_>, rate: u64) -> Vec<(Cell, &'static [u64])> {
         if args.txqs.is_empty() { vec![1] } else { args.txqs.iter().map(|n| n.get() as u16).collect() };
     let roots = if args.root.is_empty() { vec![Root::One] } else { args.root.clone() };
     let completions = match args.completions.is_empty() {
-        true => vec![Completions::Inline],
-        false => args.completions.iter().map(|reapers| reapers.completions()).collect(),
+        true => vec![Reapers::Inline],
+        false => args.completions.clone(),
     };
     let mut cells = Vec::new();
     for qdisc in plan.qdiscs(&[PFIFO]) {
@@ -263,7 +256,7 @@ mod tests {
         ring: RING,
         txqs: 1,
         root: Root::One,
-        completions: Completions::Inline,
+        completions: Reapers::Inline,
     };
 
     #[test]

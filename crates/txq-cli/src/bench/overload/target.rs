@@ -63,13 +63,34 @@ impl FromStr for Root {
     }
 }
 
-/// Who reaps completions.
+/// Who reaps completions, in the words of files of `txq run`, and one word more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reapers(Completions);
+pub(crate) enum Reapers {
+    Inline,
+    Worker,
+    PerQueue,
+    /// The worker, by a driver that lets no other thread reap.
+    WorkerOnly,
+}
 
 impl Reapers {
-    pub(super) fn completions(self) -> Completions {
-        self.0
+    const ALL: [Self; 4] = [Self::Inline, Self::Worker, Self::PerQueue, Self::WorkerOnly];
+
+    pub(in crate::bench) fn completions(self) -> Completions {
+        match self {
+            Self::Inline => Completions::Inline,
+            Self::Worker | Self::WorkerOnly => Completions::Worker,
+            Self::PerQueue => Completions::PerQueue,
+        }
+    }
+
+    pub(in crate::bench) fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Worker => "worker",
+            Self::PerQueue => "per-queue",
+            Self::WorkerOnly => "worker-only",
+        }
     }
 }
 
@@ -77,18 +98,8 @@ impl FromStr for Reapers {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Completions::Inline, Completions::Worker, Completions::PerQueue];
-        let found = all.into_iter().find(|&completions| completions_name(completions) == text);
-        found.map(Self).ok_or_else(|| "use inline, worker or per-queue".into())
-    }
-}
-
-/// The word for who reaps completions, as in files of `txq run`.
-pub(in crate::bench) fn completions_name(completions: Completions) -> &'static str {
-    match completions {
-        Completions::Inline => "inline",
-        Completions::Worker => "worker",
-        Completions::PerQueue => "per-queue",
+        let found = Self::ALL.into_iter().find(|reapers| reapers.name() == text);
+        found.ok_or_else(|| "use inline, worker, per-queue or worker-only".into())
     }
 }
 
@@ -100,7 +111,7 @@ pub(in crate::bench) struct Target {
     pub(in crate::bench) ring: u32,
     pub(in crate::bench) txqs: u16,
     pub(in crate::bench) root: Root,
-    pub(in crate::bench) completions: Completions,
+    pub(in crate::bench) completions: Reapers,
 }
 
 impl Target {
@@ -125,8 +136,8 @@ impl fmt::Display for Target {
             }
         }
         match self.completions {
-            Completions::Inline => Ok(()),
-            other => write!(f, ", completions {}", completions_name(other)),
+            Reapers::Inline => Ok(()),
+            other => write!(f, ", completions {}", other.name()),
         }
     }
 }
@@ -161,7 +172,7 @@ mod tests {
         ring: 256,
         txqs: 1,
         root: Root::One,
-        completions: Completions::Inline,
+        completions: Reapers::Inline,
     };
 
     #[test]

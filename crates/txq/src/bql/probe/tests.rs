@@ -48,6 +48,9 @@ struct Outcome {
     /// Bytes in flight, on average over the time, and the limit at the end; as multiples of what the link needs.
     in_flight: f64,
     limit: f64,
+    /// What a reader of the limits is told that the link needs, in bytes, and how many times as much that has sent.
+    needed: u32,
+    gain: f64,
 }
 
 /// Offers packets at a share of the link's rate for `time`; with `trials`, or by the algorithm of the kernel alone.
@@ -84,9 +87,11 @@ fn send(link: Link, offered: f64, time: Nanos, trials: bool) -> Outcome {
         consumer.completed((done as u64 * link.len) as u32, &producer, &adj_limit, &mut Clock::at(now));
     }
     let half = (time - time / 2) as f64;
-    let limit = f64::from(consumer.state(&producer).limit) / link.needs();
+    let state = consumer.state(&producer);
+    let limit = f64::from(state.limit) / link.needs();
     let share = ((sent - at_half) * link.wire()) as f64 / half;
-    Outcome { share, in_flight: area / half / link.needs(), limit }
+    let in_flight = area / half / link.needs();
+    Outcome { share, in_flight, limit, needed: state.needed, gain: f64::from(state.gain) / 100.0 }
 }
 
 /// Completions together every 1 or 10 ms, or 1 or 5 ms late, or both, of packets of two sizes, reaped at once or up to 0.1 ms
@@ -123,4 +128,19 @@ fn a_device_that_needs_no_more_gets_no_more() {
     let link = Link { len: 1500, coalesce: 0, delay: 0, late: 0 };
     let outcome = send(link, 1.5, 3000 * MS, true);
     assert!(outcome.limit * link.needs() <= 6000.0, "{outcome:?}");
+    assert_eq!((outcome.needed, outcome.gain), (0, 0.0));
+}
+
+/// A device that the algorithm alone would hold back says so: by how much, and what it needs instead.
+#[test]
+fn what_the_algorithm_alone_would_cost_is_told() {
+    for delay in [1, 5] {
+        let link = Link { len: 1500, coalesce: 0, delay: delay * MS, late: 0 };
+        let outcome = send(link, 1.5, 1500 * MS, true);
+        let alone = send(link, 1.5, 1500 * MS, false);
+        let needed = f64::from(outcome.needed) / link.needs();
+        assert!((0.5..=2.0).contains(&needed), "{outcome:?}");
+        assert!(outcome.gain >= 0.5 / alone.share, "{outcome:?}, alone {alone:?}");
+        assert_eq!((alone.needed, alone.gain), (0, 0.0));
+    }
 }
