@@ -16,7 +16,7 @@ use support::skip::{require_root, require_tools};
 use support::tempdir::TempDir;
 
 /// Four senders share two queues: none has one to itself, which is the case that needs a discipline.
-const PATH: &str = "--threads 4 --txqs 2 --qdisc mq";
+const PATH: &str = "--threads 4 --txqs 2 --xps none --qdisc mq";
 /// Traffic that lasts until it is stopped; the duration only ends a test that went wrong.
 const ENDLESS: &str = "--loop 1000000 --duration 20s";
 

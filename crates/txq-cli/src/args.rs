@@ -256,8 +256,9 @@ pub(crate) struct ReplayArgs {
     /// Transmit queues of the device
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) txqs: Txqs,
-    /// auto: by the machine's caches; none: by flow hash; or a CPU mask for each txq as in sysfs, a colon between two
-    #[arg(long, value_name = "auto|none|MASK[:MASK..]", default_value = "none")]
+    /// auto: by the machine's caches, a txq for each CPU; none: by flow hash; or a CPU mask for each txq as in sysfs, a
+    /// colon between two
+    #[arg(long, value_name = "auto|none|MASK[:MASK..]", default_value = "auto")]
     pub(crate) xps: Xps,
     /// The root qdisc in tc's words; mq over the default qdisc with several txqs
     #[arg(long, value_name = "QDISC")]

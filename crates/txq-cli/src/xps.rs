@@ -1,6 +1,6 @@
 //! Which CPU sends through which txq, in the words of the command line and of the configuration.
 //!
-//! `auto` deals the txqs to the CPUs by their caches; `none` leaves the choice to the flow hash; or the txqs' CPU masks
+//! `auto`, the default, deals the txqs to the CPUs by their caches where these can be read; `none` leaves the choice to the flow hash; or the txqs' CPU masks
 //! as sysfs has them. Such masks may hold commas, so on the command line a colon is between two txqs: `1:2`,
 //! `ff,00000000:ff`.
 
@@ -19,9 +19,9 @@ use crate::failure::Refused;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Xps {
     /// By flow hash alone.
-    #[default]
     None,
-    /// By the machine's caches.
+    /// By the machine's caches; by flow hash where these cannot be read.
+    #[default]
     Auto,
     /// A mask for each txq.
     Masks(Vec<String>),
@@ -30,19 +30,21 @@ pub(crate) enum Xps {
 impl Xps {
     /// The map for this machine.
     pub(crate) fn map(&self, txqs: u16) -> anyhow::Result<Option<XpsMap>> {
-        if *self == Self::None {
-            return Ok(None);
-        }
-        let topology = Topology::read("/sys").map_err(|error| Refused(error.to_string()))?;
+        let topology = || Topology::read("/sys").map_err(|error| Refused(error.to_string()));
         let map = match self {
+            Self::None => return Ok(None),
+            Self::Auto => {
+                let known = if txqs > 1 { topology().ok() } else { None };
+                return Ok(known.map(|topology| XpsMap::auto(&topology, txqs.into())).transpose()?);
+            }
             Self::Masks(masks) => {
+                let topology = topology()?;
                 let nr_cpus = topology.nr_cpus();
                 let read =
                     |(txq, mask)| CpuMask::parse(mask, nr_cpus).with_context(|| format!("XPS of txq {txq}"));
                 let masks = masks.iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
                 XpsMap::from_masks(&masks, txqs.into(), nr_cpus)
             }
-            _ => XpsMap::auto(&topology, txqs.into()),
         };
         Ok(Some(map?))
     }
@@ -103,6 +105,7 @@ mod tests {
     fn a_colon_is_between_txqs_and_a_comma_within_a_mask() {
         let masks = |list: &[&str]| Xps::Masks(list.iter().map(|&mask| mask.to_owned()).collect());
         assert_eq!("none".parse(), Ok(Xps::None));
+        assert_eq!(Xps::default(), Xps::Auto);
         assert_eq!("auto".parse(), Ok(Xps::Auto));
         assert_eq!("1:2".parse(), Ok(masks(&["1", "2"])));
         assert_eq!("ff,00000000:ff".parse(), Ok(masks(&["ff,00000000", "ff"])));

@@ -79,6 +79,7 @@ fn every_frame_is_written_and_flows_keep_their_order() {
     for options in [
         "",
         "--threads 4 --txqs 2",
+        "--threads 4 --txqs 2 --xps none",
         "--threads 4 --txqs 2 --discipline spinlock",
         "--threads 3 --txqs 4 --xps auto --qdisc mq --default-qdisc pfifo",
         "--threads 4 --qdisc pfifo --rate 300kpps",
