@@ -28,6 +28,9 @@ pub trait Model: Arch {
     ) -> impl FnOnce() -> T + Send + 'static;
 }
 
+/// The variable that says how many schedules a search under shuttle tries of each kind.
+pub const SCHEDULES: &str = "TXQ_CHECK_SCHEDULES";
+
 /// Whether to search further than every run of the tests can afford: `TXQ_CHECK_DEEP=1`.
 pub fn deep() -> bool {
     std::env::var_os("TXQ_CHECK_DEEP").is_some_and(|v| v == "1")

@@ -47,9 +47,11 @@ unsafe impl Arch for Shuttle {
 const PCT_DEPTH: usize = 3;
 
 impl Model for Shuttle {
-    /// 2000 random and 2000 PCT schedules, ten times as many in a deep search. The seed is fixed unless it is deep.
+    /// 500 random and 500 PCT schedules, or as many as `TXQ_CHECK_SCHEDULES` says; 20,000 of each in a deep search. The seed is
+    /// fixed unless it is deep.
     fn check(scenario: impl Fn() + Send + Sync + 'static) {
-        let schedules = if crate::deep() { 20_000 } else { 2000 };
+        let asked = std::env::var(crate::SCHEDULES).ok().and_then(|n| n.parse().ok());
+        let schedules = if crate::deep() { 20_000 } else { asked.unwrap_or(500) };
         let scenario = std::sync::Arc::new(scenario);
         let config = ::shuttle::Config::new();
         let (random, pct) = if crate::deep() {

@@ -109,6 +109,12 @@ impl<A: Arch> Driven<A> {
         }
     }
 
+    /// Packets to send, or that the driver refused.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.batch.len()
+    }
+
     /// Whether the driver, when it has returned, has left nothing of it.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {

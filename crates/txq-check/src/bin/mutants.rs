@@ -216,6 +216,8 @@ impl Lab {
             .arg("--exact")
             .args(["--nocapture", "--test-threads=2"])
             .env("RUST_BACKTRACE", "0")
+            // Four times as many as in every run of the tests.
+            .env(txq_check::SCHEDULES, "2000")
             .current_dir(&self.tree)
             .stdout(file.try_clone()?)
             .stderr(file)

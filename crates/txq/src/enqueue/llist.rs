@@ -11,14 +11,15 @@
 //! The price of leaving: who leaves is told [`Verdict::Success`] before the qdisc has seen its packets. Drops are then told
 //! by counters only. A sender that comes alone gets the qdisc's own verdict.
 //!
-//! What bounds the list is `qdisc_max_burst`, not the qdisc's limit. The count may fall behind the list by the packets
+//! What bounds the list is `qdisc_max_burst`; and in front of a full pfifo its room (`llist/entrance.rs`). The
+//! count may fall behind the list by the packets
 //! pushed between the owner's exchange and its reset, and by the batches of senders that found the list empty, at most
 //! one for each sender. The kernel allows itself the same slack.
 //!
 //! The root lock is still a lock, and its holder can be preempted, which the kernel's cannot. Who waited for it then would
 //! wait for the scheduler, with everything that depends on it: the list behind a sender that has the duty, the driver behind
 //! an owner that comes back from it. So nobody waits for longer than a holder that runs needs. A sender that does not get the
-//! lock leaves its duty to the worker, and the list [`open`](Llist::open): who comes first of the two goes on. An owner that
+//! lock leaves its duty to the worker, and the list [`open`](Entrance::open): who comes first of the two goes on. An owner that
 //! comes back from the driver and finds the lock taken leaves what it brings in [`Llist::driven`], and goes: the holder goes on
 //! in its place. Holder and comer must not miss each other: the comer stores `returned` and then tries the lock, the holder
 //! releases the lock and then loads `returned`, each with a full fence between, in [`Owns::come_back`] and `leave`, which
@@ -30,6 +31,8 @@
 //! loads the list; the owner exchanges the list and then loads whether the txq is open. Each is a store before a load of
 //! the other's word, so each has a full fence between: in `look_again` and `Owns::gather`, which pair.
 
+mod entrance;
+
 use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -38,7 +41,9 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
-use crate::enqueue::room::{InHand, Patience};
+use crate::enqueue::llist::entrance::{Entrance, Room};
+use crate::enqueue::refused::Refused;
+use crate::enqueue::room::InHand;
 use crate::enqueue::{DRIVEN, Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
@@ -57,10 +62,9 @@ struct Llist<A: Arch> {
     /// 1 when there is something in `driven`. On a line of its own: with the list's, each owner that looks here would take it
     /// from a sender between its reading of the head and its exchange.
     returned: CachePadded<A::AtomicU32>,
-    /// 1 when packets have been left to the worker: by a sender that did not get the lock, or by an owner whose turn was
-    /// over. A sender that comes first goes on in its place: else all would wait, and drop, until the worker has a CPU.
-    /// Each sender looks here and few write, so that senders have its line with them.
-    open: CachePadded<A::AtomicU32>,
+    entrance: CachePadded<Entrance<A>>,
+    /// Packets that senders dropped for want of room in the qdisc.
+    refused: Refused<A>,
     max_burst: u32,
 }
 
@@ -78,6 +82,8 @@ struct Owned<A: Arch> {
     /// Whether the last turn found packets on the list. True before the first. While it is false an owner keeps the lock in
     /// the driver.
     crowded: bool,
+    /// `Entrance::bound`.
+    bound: u32,
 }
 
 // SAFETY: the cell is for one thread at a time, as its field says, and what it holds is `Send`.
@@ -86,14 +92,15 @@ unsafe impl<A: Arch> Send for Llist<A> {}
 unsafe impl<A: Arch> Sync for Llist<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
-    let [count, open, returned] = [(); 3].map(|()| A::AtomicU32::new(0));
-    let owned = Owned { core, intake: Intake::new(), crowded: true };
+    let [count, returned] = [(); 2].map(|()| A::AtomicU32::new(0));
+    let owned = Owned { core, intake: Intake::new(), crowded: true, bound: max_burst };
     Box::new(Llist {
         defer: CachePadded::new(Defer { list: LList::new(), count }),
         root: CachePadded::new(SpinLock::new(owned)),
         driven: CachePadded::new(A::Cell::new(Driven::new())),
         returned: CachePadded::new(returned),
-        open: CachePadded::new(open),
+        entrance: CachePadded::new(Entrance::new(max_burst)),
+        refused: Refused::new(),
         max_burst,
     })
 }
@@ -158,7 +165,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         cx: &mut Ctx<'_, A>,
     ) -> usize {
         let (way, took) = (self.way, self.took);
-        let Owned { core, intake, crowded } = self.owned();
+        let Owned { core, intake, crowded, .. } = self.owned();
         let take = intake.is_empty() && !took;
         // Acquire: what is in the cell.
         if core.is_running() && way.returned.load(Acquire) != 0 {
@@ -169,6 +176,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         if take {
             let newest = way.defer.list.take_all();
             way.defer.count.store(0, Relaxed);
+            way.entrance.reopen();
             // Exchange the list before load the txq's state: pairs with the fence in `look_again`.
             A::fence(SeqCst);
             *crowded = !newest.is_null();
@@ -193,6 +201,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
                 self.0.root = Some(self.0.way.root.lock_at(Site::Retake));
             }
         }
+        self.set_bound(driven.len());
         self.root = None;
         let unwound = Unwound(self);
         f(driven);
@@ -211,9 +220,10 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         if left && !tired {
             return false;
         }
-        let Llist { root, returned, open, .. } = self.way;
+        self.set_bound(0);
+        let Llist { root, returned, entrance, .. } = self.way;
         if left {
-            open.store(1, Relaxed);
+            entrance.open.store(1, Relaxed);
         }
         if !self.core().is_running() {
             return !left;
@@ -235,19 +245,6 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 }
 
 impl<A: Arch> Llist<A> {
-    /// Goes on where a sender or an owner has left the queue open. Comes when the caller's own packets are in other
-    /// hands: a driver may panic in this.
-    #[inline]
-    fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        // The lock says who has the queue; this only says that asking for it is worth while.
-        if self.open.load(Relaxed) != 0
-            && let Some(held) = self.root.try_lock_at(Site::Enqueue)
-        {
-            self.open.store(0, Relaxed);
-            let _ = self.turn(held, root, 0, cx);
-        }
-    }
-
     /// As [`submit`](Discipline::submit), by a sender that has found nobody waiting and has taken the lock. Packets that it
     /// pushed before are not on the list any more, and what others push meanwhile is theirs to bring.
     #[inline]
@@ -260,7 +257,7 @@ impl<A: Arch> Llist<A> {
     ) -> Verdict {
         let share = batch.len();
         let mut owner = Owns { root: Some(held), way: self, took: false };
-        let Owned { core, intake, crowded } = owner.owned();
+        let Owned { core, intake, crowded, .. } = owner.owned();
         let bypassed =
             if intake.is_empty() && !*crowded { bypass(core, root, batch, cx) } else { Bypass::No };
         if bypassed == Bypass::Done {
@@ -278,26 +275,9 @@ impl<A: Arch> Llist<A> {
         let mut owner = Owns { root: Some(held), way: self, took: false };
         // Under the lock: whoever took packets off the list has put them into the intake or the qdisc by now.
         let waiting = owner.waits();
+        owner.core().add_refused(self.refused.take());
         f(owner.core(), waiting);
         owner.leave(true)
-    }
-
-    /// Waits until the list has room for `n` packets, and has counted them. Goes on where the queue was left open.
-    #[cold]
-    fn wait_for_room(&self, root: &Root<A>, n: u32, cx: &mut Ctx<'_, A>) -> bool {
-        let Defer { list, count } = &*self.defer;
-        let mut patience = Patience::new();
-        loop {
-            self.take_over(root, cx);
-            // Looks before it counts: each sender that waits would count its packets each time.
-            let full = count.load(Relaxed).saturating_add(n) > self.max_burst;
-            if list.is_empty() || (!full && count.fetch_add(n, Relaxed).saturating_add(n) <= self.max_burst) {
-                return true;
-            }
-            if !patience.wait(root, cx) {
-                return false;
-            }
-        }
     }
 
     fn turn(
@@ -317,17 +297,32 @@ impl<A: Arch> Llist<A> {
 impl<A: Arch> Discipline<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
+        if self.entrance.closed.load(Relaxed) != 0
+            && !InHand::during(cx.dev, batch.len(), || self.wait_at_entrance(root, cx))
+        {
+            self.refused.drop_batch(batch, cx);
+            return Verdict::Drop;
+        }
         if self.defer.list.is_empty()
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
             return self.submit_alone(held, root, batch, cx);
         }
-        if !self.defer.list.is_empty_to_push()
-            && self.defer.count.fetch_add(n, Relaxed).saturating_add(n) > self.max_burst
-            && !InHand::during(cx.dev, batch.len(), || self.wait_for_room(root, n, cx))
-        {
-            root.drop_burst(batch, cx);
-            return Verdict::Drop;
+        if !self.defer.list.is_empty_to_push() {
+            let before = self.defer.count.fetch_add(n, Relaxed);
+            if before.saturating_add(n) > self.entrance.bound.load(Relaxed) {
+                match InHand::during(cx.dev, batch.len(), || self.wait_for_room(root, n, before, cx)) {
+                    Room::Yes => {}
+                    Room::QdiscFull => {
+                        self.refused.drop_batch(batch, cx);
+                        return Verdict::Drop;
+                    }
+                    Room::ListFull => {
+                        root.drop_burst(batch, cx);
+                        return Verdict::Drop;
+                    }
+                }
+            }
         }
         let Some(chain) = batch.take_chain() else { return Verdict::Success };
         // SAFETY: the chain was just given up by its list, and descriptors live as long as the pool.
@@ -338,7 +333,7 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         if let Some(held) = self.root.try_lock_soon_at(Site::Enqueue) {
             return self.turn(held, root, n as usize, cx);
         }
-        self.open.store(1, Relaxed);
+        self.entrance.open.store(1, Relaxed);
         cx.dev.hand_over(root.index);
         Verdict::Success
     }
@@ -370,6 +365,7 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         self.root.name_lines(ROOT_LOCK, QUEUE);
         A::name(&self.driven, DRIVEN);
         A::name(&self.returned, "llist: whether a driver came back");
-        A::name(&self.open, "llist: whether the queue was left open");
+        A::name(&self.entrance, "llist: entrance");
+        self.refused.name_lines("llist: packets refused");
     }
 }

@@ -27,8 +27,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::ctx::Ctx;
-use crate::drop::DropReason;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::refused::Refused;
 use crate::enqueue::room::{InHand, Patience};
 use crate::enqueue::{Discipline, QUEUE};
 use crate::netdev::Root;
@@ -53,13 +53,10 @@ struct Lockless<A: Arch> {
     state: CachePadded<A::AtomicU32>,
     /// For who has the token.
     owned: CachePadded<A::Cell<Owned<A>>>,
-    /// Packets dropped for want of room in their band, by the CPU that did (`TCQ_F_CPUSTATS`). An owner adds them up.
-    refused: Box<[CachePadded<A::AtomicU64>]>,
+    /// Packets dropped for want of room in their band (`TCQ_F_CPUSTATS`).
+    refused: Refused<A>,
     max_burst: u32,
 }
-
-/// Counters of packets refused, a power of two.
-const SHARDS: usize = 8;
 
 // SAFETY: the cell is for who has the token, one at a time, and what it holds is `Send`.
 unsafe impl<A: Arch> Send for Lockless<A> {}
@@ -78,7 +75,7 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
             inside: [0; BANDS],
             counted: false,
         })),
-        refused: (0..SHARDS).map(|_| CachePadded::new(A::AtomicU64::new(0))).collect(),
+        refused: Refused::new(),
         max_burst,
     })
 }
@@ -104,9 +101,7 @@ impl<A: Arch> Lockless<A> {
         if !self.lists.rule.is_banded() {
             return root.drop_burst(refused, cx);
         }
-        self.refused[A::cpu() as usize % SHARDS].fetch_add(refused.len() as u64, Relaxed);
-        refused.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscOverlimit));
-        cx.cache.free_dropped(refused);
+        self.refused.drop_batch(refused, cx);
     }
 
     /// Calls `f` with the core. The caller has the token.
@@ -115,7 +110,7 @@ impl<A: Arch> Lockless<A> {
         let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
         let waiting = owner.waits();
         let core = owner.core();
-        core.add_refused(self.refused.iter().map(|n| n.swap(0, Relaxed)).sum());
+        core.add_refused(self.refused.take());
         f(core, waiting);
         // `f` may have changed the qdisc, or exchanged it.
         let mut listed = PacketList::new();
@@ -262,7 +257,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
         self.lists.name_lines();
         A::name(&self.state, "lockless: token");
         A::name(&self.owned, QUEUE);
-        A::name(&*self.refused, "lockless: packets refused");
+        self.refused.name_lines("lockless: packets refused");
     }
 }
 

@@ -18,6 +18,7 @@ mod intake;
 mod llist;
 mod lockless;
 mod noqueue;
+mod refused;
 mod room;
 mod spinlock;
 

@@ -39,6 +39,14 @@ impl<A: Arch> Drop for InHand<'_, A> {
     }
 }
 
+/// Reaps the queue's stopped txqs where anybody may: what is due before a sender waits or drops.
+pub(super) fn reap_stopped<A: Arch>(root: &Root<A>, cx: &mut Ctx<'_, A>) {
+    match root.txq {
+        Some(txq) => cx.dev.txqs[usize::from(txq)].reap_if_stopped(cx),
+        None => cx.dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(cx)),
+    }
+}
+
 /// One sender's waits in one call.
 pub(super) struct Patience {
     waits: u32,
@@ -59,10 +67,7 @@ impl Patience {
         if self.waits == A::WAITS_FOR_ROOM || nested || cx.dev.is_stopping() {
             return false;
         }
-        match root.txq {
-            Some(txq) => cx.dev.txqs[usize::from(txq)].reap_if_stopped(cx),
-            None => cx.dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(cx)),
-        }
+        reap_stopped(root, cx);
         if self.waits < YIELDS {
             A::yield_cpu()
         } else {

@@ -18,6 +18,8 @@ pub(super) trait Limit: Send + 'static {
     fn default_limit(env: &Env) -> u32;
     /// Whether a queue of so many packets and bytes is within the limit.
     fn within(limit: u32, packets: usize, bytes: u64) -> bool;
+    /// How many more packets a queue of so many takes, where that does not depend on their lengths.
+    fn room(limit: u32, packets: usize) -> Option<usize>;
     /// Writes the limit as tc does.
     fn show(limit: u32, options: &mut Options);
 }
@@ -106,6 +108,10 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
 
     fn qlen(&self) -> usize {
         self.queue.len()
+    }
+
+    fn room(&self) -> Option<usize> {
+        L::room(self.limit, self.queue.len())
     }
 
     fn stats(&self) -> QdiscStats {

@@ -265,6 +265,12 @@ pub trait Qdisc<A: Arch = Native>: Send {
         None
     }
 
+    /// How many more packets it queues, where that does not depend on the packet and each further one would be dropped: a
+    /// sender may then drop its packets without having the queue. `None` where the qdisc has to see the packet.
+    fn room(&self) -> Option<usize> {
+        None
+    }
+
     /// When a queued packet's time comes that has not come yet, on the clock of the `Arch` (`qdisc_watchdog`). Asked for after
     /// a dequeue that returned nothing though packets are queued.
     fn next_event(&self) -> Option<Nanos> {

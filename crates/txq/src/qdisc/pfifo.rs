@@ -30,6 +30,10 @@ impl Limit for Packets {
         packets <= limit as usize
     }
 
+    fn room(limit: u32, packets: usize) -> Option<usize> {
+        Some((limit as usize).saturating_sub(packets))
+    }
+
     fn show(limit: u32, options: &mut Options) {
         options.packets("limit", limit.into());
     }

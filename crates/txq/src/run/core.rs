@@ -122,6 +122,12 @@ impl<A: Arch> Core<A> {
         self.qdisc.as_ref().map_or(aside, |q| q.qlen().saturating_add(aside))
     }
 
+    /// How many more packets would be queued, if that is the same for all ([`Qdisc::room`]) and nothing is in between.
+    pub(crate) fn room(&self) -> Option<usize> {
+        let open = self.gate == Gate::Open && self.unadmitted.is_empty();
+        self.qdisc.as_ref().filter(|_| open).and_then(|q| q.room())
+    }
+
     /// The qdisc's counters, with those of the packets that wait to be sent again.
     pub(crate) fn stats(&self) -> QdiscStats {
         let mut stats = self.qdisc.as_ref().map(|q| q.stats()).unwrap_or_default();

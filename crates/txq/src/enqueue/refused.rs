@@ -1,0 +1,40 @@
+//! Packets that senders drop because the qdisc has no room, without having the queue. They count as the qdisc's own drops.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crossbeam_utils::CachePadded;
+
+use crate::arch::{Arch, Atomic};
+use crate::ctx::Ctx;
+use crate::drop::DropReason;
+use crate::packet::PacketList;
+
+/// Counters, a power of two.
+const SHARDS: usize = 8;
+
+/// Packets dropped, by the sender's CPU. Each counter is incremented by senders and read and cleared by the owner of the core;
+/// Relaxed, for a count orders nothing.
+pub(super) struct Refused<A: Arch>(Box<[CachePadded<A::AtomicU64>]>);
+
+impl<A: Arch> Refused<A> {
+    pub(super) fn new() -> Self {
+        Self((0..SHARDS).map(|_| CachePadded::new(A::AtomicU64::new(0))).collect())
+    }
+
+    /// Counts and frees a batch.
+    pub(super) fn drop_batch(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        self.0[A::cpu() as usize % SHARDS].fetch_add(batch.len() as u64, Relaxed);
+        batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscOverlimit));
+        cx.cache.free_dropped(batch);
+    }
+
+    /// Returns the packets dropped since the last call.
+    pub(super) fn take(&self) -> u64 {
+        self.0.iter().map(|n| n.swap(0, Relaxed)).sum()
+    }
+
+    /// Names the counters' lines ([`Arch::name`]).
+    pub(super) fn name_lines(&self, name: &str) {
+        A::name(&*self.0, name);
+    }
+}
