@@ -134,6 +134,9 @@ pub(super) struct Sample {
     pub(super) rate_error: Option<f64>,
     /// CPU time of all threads by wall time; only in `timing`.
     pub(super) cpu_share: Option<f64>,
+    /// Calls of xmit by the sender that made most, for each by the one that made fewest; infinite where one made none. `None`
+    /// with one sender, and where senders do not send what they can.
+    pub(super) unequal: Option<f64>,
     /// Memory of the qdisc, by its flows; only in `qdisc`, where there are many.
     pub(super) bytes_per_flow: Option<f64>,
     /// Bytes in flight on average, their limit at the end, and the bytes that the link needs in flight; only in `bql`.
@@ -200,6 +203,7 @@ impl Row {
             max_ns: longest(|s| s.max_ns),
             rate_error: median(&all(|s| s.rate_error)),
             cpu_share: median(&all(|s| s.cpu_share)),
+            unequal: longest(|s| s.unequal),
             // What a repetition finds free from the one before, it need not ask the system for.
             bytes_per_flow: longest(|s| s.bytes_per_flow),
             in_flight_bytes: median(&all(|s| s.in_flight_bytes)),
@@ -258,6 +262,7 @@ impl Row {
             "in_flight_bytes": s.in_flight_bytes,
             "limit_bytes": s.limit_bytes,
             "needed_bytes": s.needed_bytes,
+            "unequal": s.unequal,
         });
         if let (Value::Object(row), Value::Object(bql)) = (&mut row, bql) {
             row.extend(bql);

@@ -84,6 +84,13 @@ impl Transmit for CountedTx {
 #[derive(Clone, Default)]
 pub(super) struct Calls(Counter);
 
+impl Calls {
+    /// Calls that were begun so far.
+    pub(super) fn begun(&self) -> u64 {
+        self.0.get().div_ceil(2)
+    }
+}
+
 /// Whether it is measured yet, and still: outside of that time no call is timed.
 #[derive(Default)]
 pub(super) struct Measuring(AtomicBool);

@@ -162,7 +162,9 @@ fn details(text: &mut String, rows: &[&Row]) {
     if repeated {
         heads.push("from .. to".into());
     }
-    heads.extend(["ns", "CPU ns", "p99", "worst xmit", "worst stall", "dropped"].map(str::to_owned));
+    heads.extend(
+        ["ns", "CPU ns", "p99", "worst xmit", "worst stall", "dropped", "most : least"].map(str::to_owned),
+    );
     let cells = rows.iter().map(|row| {
         let s = &row.sample;
         let mut cells =
@@ -179,6 +181,7 @@ fn details(text: &mut String, rows: &[&Row]) {
         let stall = |us: f64| if us > 0.0 { nanos(us * 1e3) } else { "< 1 ms".into() };
         cells.push(or_dash(s.worst_stall_us.map(stall)));
         cells.push(or_dash(s.dropped.map(|share| format!("{:.1} %", share * 100.0))));
+        cells.push(or_dash(s.unequal.map(number)));
         cells
     });
     align(text, heads, cells.collect());

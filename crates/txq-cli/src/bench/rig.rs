@@ -177,7 +177,7 @@ impl Rig {
         let offered: Vec<Counter> = (0..self.threads).map(|_| Counter::default()).collect();
         let all_offered = || offered.iter().map(Counter::get).sum::<u64>();
         let measuring = Measuring::default();
-        let (seen, cpu, offers, times) = thread::scope(|scope| {
+        let (seen, cpu, offers, unequal, times) = thread::scope(|scope| {
             let mut senders = Vec::with_capacity(self.threads);
             for (index, (calls, offered)) in calls.iter().zip(&offered).enumerate() {
                 let cpu = self.sender_cpu(lab, index);
@@ -205,14 +205,16 @@ impl Rig {
                 }
             }
             lab.sleep((time / WARM_UP.0).min(WARM_UP.1));
+            let begun: Vec<u64> = calls.iter().map(Calls::begun).collect();
             let (before, offers) = (cpu_time(), all_offered());
             measuring.set(true);
             let seen = watch(lab, &counters, &calls, time);
+            let unequal = unequal(calls.iter().zip(begun).map(|(calls, begun)| calls.begun() - begun));
             let (cpu, offers) = (cpu_time() - before, all_offered() - offers);
             measuring.set(false);
             stop.ask();
             let times = senders.into_iter().map(join).collect::<anyhow::Result<Vec<_>>>()?;
-            anyhow::Ok((seen, cpu, offers, times))
+            anyhow::Ok((seen, cpu, offers, unequal, times))
         })?;
         let stats = dev.stats();
         dev.shutdown()?;
@@ -224,6 +226,7 @@ impl Rig {
         sample.worst_stall_us = Some(seen.stall.as_secs_f64() * 1e6);
         sample.worst_xmit_us = Some((seen.xmit.as_secs_f64() * 1e6).max(longest / 1e3));
         sample.dropped = Some(stats.dropped.total() as f64 / (stats.accepted.max(1)) as f64);
+        sample.unequal = unequal.filter(|_| self.open.is_none());
         sample.share = self.capacity().map(|most| sample.mpps * 1e6 / most);
         sample.offered_mpps = self.open.map(|_| offers as f64 / seen.wall.as_secs_f64() / 1e6);
         Ok(sample)
@@ -272,6 +275,14 @@ impl Rig {
         }
         log.times()
     }
+}
+
+/// The most of these by the least of them; `None` if there are fewer than two.
+fn unequal(numbers: impl Iterator<Item = u64>) -> Option<f64> {
+    let mut numbers: Vec<u64> = numbers.collect();
+    numbers.sort_unstable();
+    let (least, most) = (*numbers.first()?, *numbers.last()?);
+    (numbers.len() > 1 && most > 0).then(|| most as f64 / least as f64)
 }
 
 /// What a sender does that may not go on: it lets those go on who send its packets.
@@ -328,4 +339,16 @@ pub(super) fn join<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -
 
 fn join_worker(thread: thread::JoinHandle<anyhow::Result<()>>) -> anyhow::Result<()> {
     thread.join().unwrap_or_else(|_| Err(anyhow!("the worker panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_compared_where_there_are_two() {
+        assert_eq!(unequal([6, 3, 4].into_iter()), Some(2.0));
+        assert_eq!(unequal([6, 0].into_iter()), Some(f64::INFINITY));
+        assert_eq!((unequal([6].into_iter()), unequal([0, 0].into_iter())), (None, None));
+    }
 }
