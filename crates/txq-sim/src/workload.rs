@@ -144,10 +144,10 @@ pub(crate) fn spawn(setup: &Setup, load: &Load, world: &mut World, dev: &Rc<NetD
     for n in 0..of {
         let done = done.clone();
         match setup.workload {
-            Workload::UdpStream { bytes, credit, private, pinned, .. } => {
+            Workload::UdpStream { bytes, credit, batch, private, pinned, .. } => {
                 let mut sender = handle(n, credit);
                 sender.set_limit(credit);
-                let udp = udp::Udp { number: n, bytes: bytes as usize, private };
+                let udp = udp::Udp { number: n, bytes: bytes as usize, batch: batch as usize, private };
                 world.spawn(task("udp", n, of, cpus, pinned), move || udp.run(&mut sender));
             }
             Workload::TcpRr { bytes, private, .. } => {
@@ -202,17 +202,33 @@ fn send(sender: &mut Sender<Sim>, flow: u32, bytes: usize) -> bool {
     send_frame(sender, bytes, &frame(flow))
 }
 
-/// A frame that begins with `head`, of which no more than [`HEAD`] bytes count. What follows in them is 0, and not what
-/// another packet left there. Tells whether there was a buffer for it.
-fn send_frame(sender: &mut Sender<Sim>, bytes: usize, head: &[u8]) -> bool {
+/// Up to `n` frames of the sender's flow in one call; none if there is no buffer. Tells how many.
+fn send_batch(sender: &mut Sender<Sim>, flow: u32, bytes: usize, n: usize) -> usize {
     sim::enter();
-    let Ok(mut packet) = sender.alloc(bytes) else { return false };
-    let data = packet.data_mut();
+    let mut list = PacketList::new();
+    let Ok(got) = sender.alloc_batch(n, bytes, &mut list) else { return 0 };
+    let head = frame(flow);
+    list.for_each_mut(|packet| fill(packet.data_mut(), &head));
+    // What becomes of them is counted where it happens.
+    let _verdict = sender.xmit_batch(&mut list);
+    got
+}
+
+/// Writes a frame that begins with `head`.
+fn fill(data: &mut [u8], head: &[u8]) {
     let kept = data.len().min(HEAD);
     data[..kept].fill(0);
     let kept = kept.min(head.len());
     data[..kept].copy_from_slice(&head[..kept]);
     write_packet(data);
+}
+
+/// A frame that begins with `head`, of which no more than [`HEAD`] bytes count. What follows in them is 0, and not what
+/// another packet left there. Tells whether there was a buffer for it.
+fn send_frame(sender: &mut Sender<Sim>, bytes: usize, head: &[u8]) -> bool {
+    sim::enter();
+    let Ok(mut packet) = sender.alloc(bytes) else { return false };
+    fill(packet.data_mut(), head);
     // What becomes of it is counted where it happens.
     let _verdict = sender.xmit(packet);
     true

@@ -176,6 +176,9 @@ pub enum Workload {
         bytes: u32,
         /// Packets that a sender may have on their way (its send buffer). It sleeps then.
         credit: u64,
+        /// Packets that it hands in at a time.
+        #[serde(default = "one_packet")]
+        batch: u32,
         /// Work of the sender on each packet before it is handed in: system call, socket, headers.
         private: f64,
         /// Whether each sender stays on a CPU of its own.
@@ -233,6 +236,10 @@ pub enum Workload {
     },
 }
 
+fn one_packet() -> u32 {
+    1
+}
+
 fn as_captured() -> f64 {
     1.0
 }
@@ -275,9 +282,10 @@ impl Setup {
         let bytes = |value: u32| within("workload.bytes", value.into(), 14.0, 1514.0);
         let work = |value: f64| within("workload.private", value, 0.0, 1e7);
         match &self.workload {
-            Workload::UdpStream { senders, bytes: b, credit, private, .. } => {
+            Workload::UdpStream { senders, bytes: b, credit, batch, private, .. } => {
                 many("senders", *senders)?;
                 within("workload.credit", *credit as f64, 1.0, 1e6)?;
+                within("workload.batch", (*batch).into(), 1.0, *credit as f64)?;
                 bytes(*b).and(work(*private))
             }
             Workload::TcpRr { pairs, bytes: b, private, round_trip_us } => {

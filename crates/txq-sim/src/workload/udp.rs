@@ -3,7 +3,7 @@
 use txq::Sender;
 use txq::arch::Arch;
 
-use super::{send, work};
+use super::{send, send_batch, work};
 use crate::arch::Sim;
 
 /// A sender.
@@ -11,15 +11,22 @@ use crate::arch::Sim;
 pub(super) struct Udp {
     pub(super) number: u32,
     pub(super) bytes: usize,
+    /// Packets of one call.
+    pub(super) batch: usize,
     pub(super) private: f64,
 }
 
 impl Udp {
     pub(super) fn run(self, sender: &mut Sender<Sim>) {
         loop {
-            work(self.private);
-            while !send(sender, self.number, self.bytes) {
-                if !sender.wait_credit(None) {
+            work(self.private * self.batch as f64);
+            let mut left = self.batch;
+            while left > 0 {
+                left -= match left {
+                    1 => usize::from(send(sender, self.number, self.bytes)),
+                    _ => send_batch(sender, self.number, self.bytes, left),
+                };
+                if left > 0 && !sender.wait_credit(None) {
                     // The send buffer has room, so it is the pool that has none.
                     Sim::relax();
                 }
