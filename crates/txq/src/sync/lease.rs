@@ -1,0 +1,121 @@
+//! A lease: which of many threads uses something next, and for how long the others leave it alone. It is advice and excludes
+//! nobody; what it is about has its own protocol (`enqueue/lease.rs`).
+//!
+//! A lease has an end, so that nobody has to give it back: the first thread that finds it over takes it. All is in one word,
+//! so of all threads that find it over one takes it, and none takes one that was ended or granted meanwhile.
+//!
+//! | bits | |
+//! |---|---|
+//! | 63..16 | the end of the lease, in units of 1024 ns |
+//! | 15..0 | the holder's tag, never 0 |
+//!
+//! The word is 0 where there is no lease.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::arch::{Arch, Atomic, Nanos};
+
+const HOLDER: u64 = 0xffff;
+/// Of the time, bits that are not kept.
+const UNIT: u32 = 10;
+
+/// The word as it was at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held(u64);
+
+impl Held {
+    #[inline]
+    fn new(holder: u16, end: Nanos) -> Self {
+        Self(end >> UNIT << 16 | u64::from(holder))
+    }
+
+    /// Whether there is no lease.
+    #[inline]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether another than `holder` has the lease, or had it last.
+    #[inline]
+    pub fn is_anothers(self, holder: u16) -> bool {
+        self.0 != 0 && self.0 & HOLDER != u64::from(holder)
+    }
+
+    /// When it ends, up to 1023 ns early.
+    pub fn end(self) -> Nanos {
+        self.0 >> 16 << UNIT
+    }
+}
+
+/// The lease of something.
+pub struct Lease<A: Arch> {
+    /// A [`Held`]. Written by the thread that takes the lease and by the one that grants or ends it, read by all. Every access
+    /// is relaxed: nothing is read because of it that another thread wrote.
+    word: A::AtomicU64,
+}
+
+impl<A: Arch> Lease<A> {
+    /// No lease.
+    pub fn new() -> Self {
+        Self { word: A::AtomicU64::new(0) }
+    }
+
+    /// Reads who has it.
+    #[inline]
+    pub fn held(&self) -> Held {
+        Held(self.word.load(Relaxed))
+    }
+
+    /// Gives it to `holder` until `end`, whoever has it.
+    pub fn grant(&self, holder: u16, end: Nanos) {
+        self.word.store(Held::new(holder, end).0, Relaxed);
+    }
+
+    /// Ends it. Nobody has it until it is granted again.
+    pub fn end(&self) {
+        self.word.store(0, Relaxed);
+    }
+
+    /// Gives it to `holder` until `end` if it is still as it `was`; returns whether it did.
+    pub fn take(&self, was: Held, holder: u16, end: Nanos) -> bool {
+        let new = Held::new(holder, end);
+        self.word.compare_exchange(was.0, new.0, Relaxed, Relaxed).is_ok()
+    }
+}
+
+impl<A: Arch> Default for Lease<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Native;
+
+    #[test]
+    fn the_end_and_the_holder_are_kept() {
+        let lease = Lease::<Native>::new();
+        assert!(lease.held().is_none() && !lease.held().is_anothers(7));
+        let end = 5_000_000_000_000_000;
+        lease.grant(7, end);
+        let held = lease.held();
+        assert!(held.is_anothers(8) && !held.is_anothers(7) && !held.is_none());
+        assert!((end - 1023..=end).contains(&held.end()), "{}", held.end());
+        lease.end();
+        assert!(lease.held().is_none());
+    }
+
+    #[test]
+    fn a_lease_that_changed_is_not_taken() {
+        let lease = Lease::<Native>::new();
+        lease.grant(7, 1 << 20);
+        let was = lease.held();
+        assert!(lease.take(was, 8, 1 << 21) && !lease.take(was, 9, 1 << 21));
+        assert!(!lease.held().is_anothers(8));
+        let was = lease.held();
+        lease.end();
+        assert!(!lease.take(was, 9, 1 << 22) && lease.held().is_none());
+    }
+}
