@@ -68,6 +68,9 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// ([`relax`](Arch::relax)), natively for a slice of the scheduler in all, about 4 ms. Models wait once, so that they
     /// see drops too.
     const WAITS_FOR_ROOM: u32 = 44;
+    /// How long one sender has a queue to itself where that sends more than handing over to one another
+    /// (`enqueue/lease.rs`), in nanoseconds; 0 for no leases.
+    const LEASE: Nanos = 0;
     /// What tells the calling thread from every other, never 0; 0 where threads are not told apart.
     fn thread() -> u64 {
         0
@@ -210,6 +213,11 @@ pub trait AtomicPtr<T>: Send + Sync {
     ) -> Result<*mut T, *mut T>;
     /// As [`Atomic::wait_until`].
     fn wait_until(&self, order: Ordering, ok: impl FnMut(*mut T) -> bool) -> *mut T;
+    /// As [`Atomic::spin_until`]. One look where an `Arch` does not spin.
+    #[inline]
+    fn spin_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> Option<*mut T> {
+        Some(self.load(order)).filter(|ptr| ok(*ptr))
+    }
 }
 
 /// A cell whose accesses a checker can watch.

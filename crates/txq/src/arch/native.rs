@@ -51,6 +51,8 @@ unsafe impl Arch for Native {
         INSIDE.with(f)
     }
 
+    const LEASE: Nanos = 50_000;
+
     #[inline]
     fn relax() {
         std::thread::sleep(Duration::from_micros(50));
@@ -98,6 +100,19 @@ macro_rules! wait_until {
                 std::thread::yield_now();
             }
         }
+    }};
+}
+
+macro_rules! spin_until {
+    ($self:ident, $order:ident, $ok:ident) => {{
+        for _ in 0..SPINS {
+            let value = $self.load($order);
+            if $ok(value) {
+                return Some(value);
+            }
+            std::hint::spin_loop();
+        }
+        None
     }};
 }
 
@@ -166,14 +181,7 @@ macro_rules! native_atomic {
                 wait_until!(self, load_to_write, order, ok)
             }
             fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
-                for _ in 0..SPINS {
-                    let value = self.load(order);
-                    if ok(value) {
-                        return Some(value);
-                    }
-                    std::hint::spin_loop();
-                }
-                None
+                spin_until!(self, order, ok)
             }
         }
     };
@@ -227,6 +235,9 @@ impl<T: 'static> AtomicPtr<T> for atomic::AtomicPtr<T> {
     #[inline]
     fn wait_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> *mut T {
         wait_until!(self, load, order, ok)
+    }
+    fn spin_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> Option<*mut T> {
+        spin_until!(self, order, ok)
     }
 }
 

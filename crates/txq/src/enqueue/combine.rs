@@ -38,6 +38,7 @@ use crossbeam_utils::CachePadded;
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
+use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::room::{InHand, Patience};
 use crate::enqueue::{DRIVEN, Discipline, QUEUE};
 use crate::netdev::Root;
@@ -46,6 +47,7 @@ use crate::pool::slot::Slot;
 use crate::qdisc::Verdict;
 use crate::run::{Bypass, Core, Driven, Owner, bypass, turn};
 use crate::sync::contention::{Lock, Recorded, Retry};
+use crate::sync::lease::Lease;
 use crate::sync::llist::Linked;
 
 /// Somebody has the qdisc.
@@ -82,6 +84,8 @@ struct Combine<A: Arch> {
     owned: CachePadded<A::Cell<Owned<A>>>,
     /// What came back from the driver. For who has `DRIVER`, and for who has `QDISC` when nobody has.
     driven: CachePadded<A::Cell<Driven<A>>>,
+    /// Read by every sender at every call, written when it changes hands.
+    lease: CachePadded<Lease<A>>,
     max_burst: u32,
 }
 
@@ -97,6 +101,8 @@ struct Owned<A: Arch> {
     intake: Intake<A>,
     /// Whether others came during the last turn. True before the first, for want of knowledge.
     crowded: bool,
+    /// Whether leases are better than handing over.
+    trial: Trial,
 }
 
 // SAFETY: the cells are for the owners that the word names, one at a time, and what they hold is `Send`.
@@ -106,11 +112,12 @@ unsafe impl<A: Arch> Sync for Combine<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
     let word = A::AtomicPtr::new(ptr::null_mut());
-    let owned = Owned { core, intake: Intake::new(), crowded: true };
+    let owned = Owned { core, intake: Intake::new(), crowded: true, trial: Trial::new() };
     Box::new(Combine {
         defer: CachePadded::new(Defer { word, count: A::AtomicU32::new(0) }),
         owned: CachePadded::new(A::Cell::new(owned)),
         driven: CachePadded::new(A::Cell::new(Driven::new())),
+        lease: CachePadded::new(Lease::new()),
         max_burst,
     })
 }
@@ -203,7 +210,7 @@ impl<A: Arch> Combine<A> {
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let mut owner = Owns { way: self, has: true, came: false, dropped: false };
-        let Owned { core, intake, crowded } = owner.owned();
+        let Owned { core, intake, crowded, .. } = owner.owned();
         // Where others come all the time, the qdisc is not kept in the driver.
         let bypassed =
             if intake.is_empty() && !*crowded { bypass(core, root, batch, cx) } else { Bypass::No };
@@ -231,6 +238,26 @@ impl<A: Arch> Combine<A> {
         owner.leave(true)
     }
 
+    /// Waits as another sender has the lease; returns whether the caller has taken the lease and the qdisc.
+    #[cold]
+    fn wait_for_lease(&self, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
+        // The last holder, if it runs, is done with its call soon.
+        lease::wait(&self.lease, packets, cx)
+            && self.defer.word.spin_until(Relaxed, |word| !is(word, QDISC)).is_some()
+            && self.try_own()
+    }
+
+    /// A turn of the owner, which the caller has become with the lease that it has just taken.
+    #[cold]
+    fn own_leased(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
+        owner.look(cx);
+        let share = own.len();
+        let verdict = turn(owner, root, own, share, cx);
+        cx.free_dropped();
+        verdict
+    }
+
     /// A turn of the owner, which the caller has become.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
@@ -254,6 +281,9 @@ enum Put {
 impl<A: Arch> Discipline<A> for Combine<A> {
     #[inline]
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
+        if lease::is_anothers(&self.lease, cx) && self.wait_for_lease(batch.len(), cx) {
+            return self.own_leased(root, batch, cx);
+        }
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
         // Nobody has the queue and nothing waits. Acquire: what the last owner did.
         if self.defer.word.compare_exchange(ptr::null_mut(), own, Acquire, Relaxed).is_ok() {
@@ -299,6 +329,7 @@ impl<A: Arch> Discipline<A> for Combine<A> {
         A::name(&self.defer, "combine's word");
         A::name(&self.owned, QUEUE);
         A::name(&self.driven, DRIVEN);
+        A::name(&self.lease, "combine's lease");
     }
 }
 
@@ -320,6 +351,18 @@ impl<A: Arch> Owns<'_, A> {
         // SAFETY: `QDISC` is set by our own doing, so the cell is ours; the borrow ends with the borrow of `self`, so
         // none is alive when `drive`, `leave` or `drop` clears the bit.
         self.way.owned.with_mut(|o| unsafe { &mut *o })
+    }
+
+    /// Looks whether it is time to begin or to end leases.
+    #[cold]
+    fn look(&mut self, cx: &Ctx<'_, A>) {
+        let now = A::now();
+        let Owned { core, trial, .. } = self.owned();
+        match trial.look(now, core.sent()) {
+            Some(true) => self.way.lease.grant(cx.cache.tag(), now + A::LEASE),
+            Some(false) => self.way.lease.end(),
+            None => {}
+        }
     }
 
     /// Comes back from the driver. Takes the qdisc, and true; or leaves what it brings to who has the qdisc.
@@ -371,6 +414,9 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             unsafe { intake.refill(list(before)) };
             intake.append(own);
             self.came = true;
+            if A::LEASE > 0 && self.owned().trial.is_due() {
+                self.look(cx);
+            }
         } else if intake.is_empty() {
             chunk.append(own);
             return 1;

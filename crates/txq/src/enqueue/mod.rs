@@ -15,6 +15,7 @@
 mod busylock;
 mod combine;
 mod intake;
+mod lease;
 mod llist;
 mod lockless;
 mod noqueue;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use thiserror::Error;
 
-use crate::arch::{Arch, Atomic, CellApi, CpuId, Native, Work};
+use crate::arch::{Arch, Atomic, CellApi, CpuId, Nanos, Native, Work};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
@@ -72,6 +72,8 @@ pub struct Cache<A: Arch = Native> {
     pub(super) limit: i64,
     /// The number of packets freed elsewhere when it was last subtracted from `out`.
     pub(super) seen: u32,
+    /// When it last took the lease of a queue (`enqueue/lease.rs`), 0 for never.
+    pub(crate) leased: Nanos,
 }
 
 // SAFETY: the pointers are into the pool that `shared` keeps alive, and the buffers on the stack belong to this cache.
@@ -86,7 +88,7 @@ impl<A: Arch> Cache<A> {
         let stack = Vec::with_capacity(store.size.cache_max());
         let seen = home.account().read().freed();
         let home = NonNull::from(home);
-        Self { shared, home, stack, mode, size, shrinking, node, out: 0, limit: i64::MAX, seen }
+        Self { shared, home, stack, mode, size, shrinking, node, out: 0, limit: i64::MAX, seen, leased: 0 }
     }
 
     #[inline]
@@ -187,6 +189,18 @@ impl<A: Arch> Cache<A> {
         });
         // SAFETY: the one handle to this buffer.
         unsafe { Packet::from_slot(slot) }
+    }
+
+    /// A number that tells this sender from nearly all others, never 0.
+    #[inline]
+    pub(crate) fn tag(&self) -> u16 {
+        // Homes lie on lines of their own, 128 bytes apart at least.
+        ((self.home.as_ptr().addr() >> 7) as u16).max(1)
+    }
+
+    /// Buffers that were allocated here and have not been freed, wherever that would be.
+    pub(crate) fn on_the_way(&self) -> i64 {
+        self.out - i64::from(since(self.home().account().read().freed(), self.seen))
     }
 
     /// What the counters of this sender's home say of it.

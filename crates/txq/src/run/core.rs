@@ -116,6 +116,12 @@ impl<A: Arch> Core<A> {
         CoreCounters { held: self.qlen() as u64, ..self.counters }
     }
 
+    /// Packets that the device has taken.
+    #[inline]
+    pub(crate) fn sent(&self) -> u64 {
+        self.counters.sent
+    }
+
     /// Packets queued.
     pub(crate) fn qlen(&self) -> usize {
         let aside = self.requeued.len() + self.unadmitted.len();

@@ -1,0 +1,173 @@
+//! Leases: one sender at a time uses a cheap queue, and the others wait for their turn instead of handing over.
+//!
+//! A packet that one CPU hands to another moves its cache lines there and back: the descriptor, the list that it hangs on, the
+//! account and the inbox of its home. Where all other work on a packet is cheaper than that, one CPU alone sends more than two
+//! that hand over. A lease gives the queue to one sender for [`Arch::LEASE`]: its packets, its pool and the queue's state
+//! stay in one cache. Then the first of the waiting senders takes it (`sync/lease.rs`).
+//!
+//! A lease is advice: the discipline's own word still decides who owns the queue. A sender that may not wait, or has
+//! waited for [`WAIT`], goes on as if there were no lease. A sender begins to wait when [`LIGHT`] of its earlier packets
+//! are on their way, so a sender that sends seldom never does.
+//!
+//! Whether senders wait or hand over is chosen by measurement ([`Trial`]): the owners of a contended queue compare what it
+//! sends under either rule, and try the worse one again now and then.
+
+use crate::arch::{Arch, Nanos};
+use crate::ctx::Ctx;
+use crate::sync::lease::Lease;
+
+/// Packets that a sender that has had no lease may have on their way before it waits for one.
+const LIGHT: i64 = 32;
+/// How long a sender that has had a lease waits for the next one from its first packet on, in nanoseconds.
+const BUSY: Nanos = 20_000_000;
+/// How long a sender waits in one call, in nanoseconds.
+const WAIT: Nanos = 2_000_000;
+/// How long after its end a lease is taken by a sender that does not wait, in nanoseconds. Longer than a holder that nobody
+/// waits for is likely to be without a CPU.
+const STALE: Nanos = 10_000_000;
+
+/// Whether another sender has the lease, or had it last.
+#[inline]
+pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
+    A::LEASE > 0 && lease.held().is_anothers(cx.cache.tag())
+}
+
+/// Waits until a sender that brings `packets` has the lease, there is none, or it may wait no longer. Returns whether it has
+/// just taken the lease. A sender inside of another call, from a driver or a qdisc, does not wait: the holder may wait for it.
+#[cold]
+pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
+    let start = A::now();
+    // The caller's own entry is one.
+    let nested = A::inside(|inside| inside.depth()) > 1;
+    let busy = || start < cx.cache.leased + BUSY || cx.cache.on_the_way() - packets as i64 >= LIGHT;
+    let light = nested || !busy();
+    let grace = if light { STALE } else { 0 };
+    let mut now = start;
+    loop {
+        let held = lease.held();
+        if held.is_none() {
+            return false;
+        }
+        if now >= held.end() + grace && lease.take(held, cx.cache.tag(), now + A::LEASE) {
+            cx.cache.leased = if light { 0 } else { now };
+            return true;
+        }
+        if light || now >= start + WAIT || cx.dev.is_stopping() {
+            return false;
+        }
+        A::yield_cpu();
+        now = A::now();
+    }
+}
+
+/// How long the rule that is not the better one is tried.
+const TRY: Nanos = 2_000_000;
+/// How long the better one is kept before the other is tried again.
+const KEEP: Nanos = 60_000_000;
+/// How long a phase lasts before it is measured: what the one before has left in the queue is sent first.
+const SETTLE: Nanos = 500_000;
+/// Times an owner finds that others have handed over from one look at the clock to the next.
+const LOOKS: u32 = 4;
+
+/// Compares what a contended queue sends with and without leases. Plain data of the queue's owner.
+///
+/// The two rules take turns, each for a phase: the better one for [`KEEP`], the other for [`TRY`]. Waiting costs the CPU time
+/// of those who wait, so leases count as better only where they send a quarter more.
+pub(super) struct Trial {
+    /// Whether this phase is one of leases.
+    leases: bool,
+    /// Whether leases were better when both were compared last.
+    better: bool,
+    /// From when on this phase is measured, and until when it lasts.
+    from: Nanos,
+    end: Nanos,
+    /// Packets sent when the measurement began; `None` before.
+    sent: Option<u64>,
+    /// Packets a millisecond without leases and with, 0 where not known.
+    rates: [u64; 2],
+    looks: u32,
+}
+
+impl Trial {
+    pub(super) const fn new() -> Self {
+        Self { leases: false, better: false, from: 0, end: 0, sent: None, rates: [0; 2], looks: 0 }
+    }
+
+    /// Whether it is time to look at the clock, for an owner that others have handed over to.
+    #[inline]
+    pub(super) fn is_due(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        self.looks.is_multiple_of(LOOKS)
+    }
+
+    /// Ends the phase if its time is over, `sent` packets having left the queue so far. Returns whether leases begin (true)
+    /// or end (false).
+    pub(super) fn look(&mut self, now: Nanos, sent: u64) -> Option<bool> {
+        if now < self.end {
+            if self.sent.is_none() && now >= self.from {
+                (self.from, self.sent) = (now, Some(sent));
+            }
+            return None;
+        }
+        let took = now - self.from;
+        let Some(before) = self.sent.filter(|_| took <= 2 * (self.end - self.from)) else {
+            // Nobody met at the queue for a while: the phase says nothing.
+            self.begin(now);
+            return None;
+        };
+        let rate = ((sent - before) * 1_000_000 / took.max(1)).max(1);
+        let known = &mut self.rates[usize::from(self.leases)];
+        *known = if *known == 0 { rate } else { (*known + rate) / 2 };
+        let [without, with] = self.rates;
+        if without > 0 && with > 0 {
+            self.better = with > without + without / 4;
+        }
+        self.leases = !self.leases;
+        self.begin(now);
+        Some(self.leases)
+    }
+
+    fn begin(&mut self, now: Nanos) {
+        let tried = self.leases != self.better || self.rates.contains(&0);
+        (self.from, self.sent) = (now + SETTLE, None);
+        self.end = now + if tried { TRY } else { KEEP };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs phases in which the queue sends at these rates, in packets a millisecond, and returns the part of the time in
+    /// which there were leases.
+    fn run(without: u64, with: u64) -> f64 {
+        let mut trial = Trial::new();
+        let (mut now, mut sent, mut leases, mut leased) = (1_000_000_000, 0, false, 0);
+        const STEP: Nanos = 50_000;
+        for _ in 0..100_000 {
+            now += STEP;
+            sent += if leases { with } else { without } * STEP / 1_000_000;
+            leased += u64::from(leases);
+            leases = trial.look(now, sent).unwrap_or(leases);
+        }
+        leased as f64 / 1e5
+    }
+
+    #[test]
+    fn the_better_rule_is_kept_and_the_other_tried() {
+        for (without, with, part) in [(10_000, 80_000, 0.97), (10_000, 11_000, 0.03), (80_000, 10_000, 0.03)]
+        {
+            let leases = run(without, with);
+            assert!((leases - part).abs() < 0.02, "{without} and {with} packets a millisecond: {leases}");
+        }
+    }
+
+    #[test]
+    fn a_phase_in_which_nobody_met_says_nothing() {
+        let mut trial = Trial::new();
+        assert_eq!(trial.look(1 << 40, 0), None);
+        // Much was sent, and nobody looked for long after the phase was over.
+        assert_eq!(trial.look((1 << 40) + 10 * KEEP, 1 << 30), None);
+        assert!(trial.rates == [0; 2] && !trial.leases);
+    }
+}
