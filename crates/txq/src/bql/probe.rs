@@ -66,7 +66,7 @@ struct Trial {
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
     window: Window,
-    /// The last completion.
+    /// The last completion; 0 before the first.
     last: Nanos,
     trial: Option<Trial>,
     /// The shortest time from queue to completion since the floor was forgotten, in nanoseconds.
@@ -122,10 +122,15 @@ impl Probe {
 
     /// Notes a completion, which `dql` has counted. `blocked` tells whether more than the limit was in flight before it.
     pub(super) fn completed(&mut self, dql: &mut Dql, queued: u32, blocked: bool, now: Nanos) {
-        if blocked {
-            self.window.blocked += now.saturating_sub(self.last);
+        let last = std::mem::replace(&mut self.last, now);
+        if last == 0 {
+            // Nothing was measured before: the clock began long ago.
+            self.window = Window { since: now, completed: dql.num_completed, queued, ..Window::default() };
+            return;
         }
-        self.last = now;
+        if blocked {
+            self.window.blocked += now.saturating_sub(last);
+        }
         let elapsed = now.saturating_sub(self.window.since);
         if self.window.round.is_none() && dql.num_completed.wrapping_sub(self.window.queued) as i32 > 0 {
             self.window.round = Some(elapsed);

@@ -9,6 +9,8 @@ use crate::driver::Clock;
 type Word = <Native as crate::arch::Arch>::AtomicU32;
 
 const MS: Nanos = 1_000_000;
+/// The machine's clock when the link comes up: an hour after it began.
+const UP: Nanos = 3_600_000 * MS;
 /// What a packet takes on the wire beside itself, in bytes.
 const WIRE: u64 = 24;
 /// Packets that a driver tells of in one poll.
@@ -56,7 +58,7 @@ struct Outcome {
 /// Offers packets at a share of the link's rate for `time`; with `trials`, or by the algorithm of the kernel alone.
 fn send(link: Link, offered: f64, time: Nanos, trials: bool) -> Outcome {
     let (producer, adj_limit) = (Producer::<Native>::new(), Word::new(0));
-    let mut consumer = Consumer::new(&BqlConfig::default(), &producer, &adj_limit, 0);
+    let mut consumer = Consumer::new(&BqlConfig::default(), &producer, &adj_limit, UP);
     if !trials {
         consumer.probe.next = Nanos::MAX;
     }
@@ -65,7 +67,7 @@ fn send(link: Link, offered: f64, time: Nanos, trials: bool) -> Outcome {
     let mut ring: VecDeque<Nanos> = VecDeque::new();
     let mut area = 0.0;
     while now < time {
-        let mut clock = Clock::at(now);
+        let mut clock = Clock::at(UP + now);
         while sent < (now as f64 / gap) as u64 + 1 && producer.avail(&adj_limit) >= 0 {
             wire_free = now.max(wire_free) + link.wire();
             let done = wire_free + link.delay;
@@ -84,7 +86,7 @@ fn send(link: Link, offered: f64, time: Nanos, trials: bool) -> Outcome {
         now = next;
         let done = ring.iter().take_while(|&&done| done <= now).count();
         ring.drain(..done);
-        consumer.completed((done as u64 * link.len) as u32, &producer, &adj_limit, &mut Clock::at(now));
+        consumer.completed((done as u64 * link.len) as u32, &producer, &adj_limit, &mut Clock::at(UP + now));
     }
     let half = (time - time / 2) as f64;
     let state = consumer.state(&producer);
