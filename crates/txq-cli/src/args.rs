@@ -368,6 +368,9 @@ pub(crate) struct BenchArgs {
     /// Packets that each sender of a finite device may have on their way [default: 400]
     #[arg(long, value_name = "N", requires = "rate")]
     pub(crate) limit: Option<Within<1, 65536>>,
+    /// Senders of a finite device wait for room in the queue before each call, instead of losing packets
+    #[arg(long, requires = "rate")]
+    pub(crate) wait_room: bool,
     /// How long workers look at the clock in timing, in microseconds [default: 0,100]
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) spin_us: Vec<SpinUs>,

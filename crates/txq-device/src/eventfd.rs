@@ -1,4 +1,5 @@
-//! An eventfd for programs that drive a [`Worker`](txq::Worker) from a loop of their own.
+//! An eventfd for programs that drive a [`Worker`](txq::Worker) from a loop of their own, or wait in it for room
+//! ([`Sender::poll_room`](txq::Sender::poll_room)).
 //!
 //! Its descriptor becomes readable when there is work, and stays so until [`EventFd::drain`]:
 //!
@@ -24,10 +25,44 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A loop that sends, and does other work while the queue is full, instead of losing packets:
+//!
+//! ```
+//! use std::task::Poll;
+//! use rustix::event::{PollFd, PollFlags, Timespec, poll};
+//! use txq::{NetDev, Room};
+//! use txq_device::{EventFd, Null};
+//!
+//! let wire = Null { rate: Some(100_000_000), ring: 8, ..Null::new(1) };
+//! let dev = NetDev::builder(wire).qdisc("pfifo limit 1000").start()?;
+//! let (room, mut sender) = (EventFd::new()?, dev.sender("main"));
+//! let waker = room.waker();
+//! let mut left = 3000;
+//! while left > 0 {
+//!     match sender.poll_room(&waker) {
+//!         Poll::Ready(Room::Free) => {
+//!             let packet = sender.packet(&[0; 60])?;
+//!             let _verdict = sender.xmit(packet);
+//!             left -= 1;
+//!         }
+//!         Poll::Ready(_) => break,
+//!         Poll::Pending => {
+//!             // Sleep, with the loop's other descriptors, until there is room; ask again after a second in any case.
+//!             let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+//!             poll(&mut [PollFd::new(&room, PollFlags::IN)], Some(&second))?;
+//!             room.drain();
+//!         }
+//!     }
+//! }
+//! assert_eq!((left, sender.dropped()), (0, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -46,17 +81,39 @@ impl EventFd {
 
     /// What makes it readable, from any thread: for [`Worker::set_waker`](txq::Worker::set_waker).
     pub fn notifier(&self) -> impl Fn() + Send + Sync + use<> {
-        let fd = self.0.clone();
-        // It fails only when the counter is full, and then it is readable anyway.
-        move || {
-            let _ = rustix::io::write(&fd, &1_u64.to_ne_bytes());
-        }
+        let fd = Notify(self.0.clone());
+        move || fd.notify()
+    }
+
+    /// What makes it readable, as a waker: for [`Sender::poll_room`](txq::Sender::poll_room).
+    pub fn waker(&self) -> Waker {
+        Waker::from(Arc::new(Notify(self.0.clone())))
     }
 
     /// Makes it unreadable again, and tells whether it was readable. Call it before doing the work, so that what comes
     /// meanwhile is told anew.
     pub fn drain(&self) -> bool {
         rustix::io::read(&self.0, &mut [0; 8]).is_ok()
+    }
+}
+
+/// The descriptor, for those who make it readable.
+struct Notify(Arc<OwnedFd>);
+
+impl Notify {
+    fn notify(&self) {
+        // It fails only when the counter is full, and then it is readable anyway.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Wake for Notify {
+    fn wake(self: Arc<Self>) {
+        self.notify();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.notify();
     }
 }
 

@@ -83,6 +83,6 @@ mod worker;
 pub mod xps;
 
 pub use netdev::NetDev;
-pub use sender::{Flow, Sender};
+pub use sender::{Flow, Room, Sender};
 pub use txqueue::TxCounters;
 pub use worker::{Worker, WorkerPool};

@@ -20,6 +20,7 @@ use crate::txqueue::Transmitted;
 mod bypass;
 mod core;
 mod gate;
+mod marks;
 mod relay;
 mod unwind;
 
@@ -171,6 +172,9 @@ fn admit<A: Arch>(
         }
     };
     mem::forget(in_qdisc);
+    if verdict != Verdict::Success {
+        owner.core().note_refusal(root);
+    }
     (verdict, Going::On)
 }
 
@@ -207,6 +211,7 @@ pub(crate) fn turn_here<A: Arch>(
     let mut quota = QUOTA.max(share);
     let mut verdict = None;
     let mut end = None;
+    let mut quiet = true;
     loop {
         let mut chunk = PacketList::new();
         let batches = owner.gather(own, quota, &mut chunk, root, cx);
@@ -233,6 +238,10 @@ pub(crate) fn turn_here<A: Arch>(
         if tired && (more || owner.waits()) {
             owner.core().note_hand_off(HandOff::Worker);
         }
+        quiet = root.fill.word().is_quiet();
+        if !quiet {
+            root.fill.note_backlog(owner.core().qlen());
+        }
         let left = !owner.leave(tired);
         if left && !tired {
             end.get_or_insert_with(|| A::now() + TURN);
@@ -244,7 +253,13 @@ pub(crate) fn turn_here<A: Arch>(
         break;
     }
     mem::forget(unwound);
-    owner.said().or(verdict).unwrap_or(Verdict::Success)
+    let verdict = owner.said().or(verdict).unwrap_or(Verdict::Success);
+    drop(owner);
+    if !quiet {
+        // With the queue left: a wake may take a lock, and calls code of the program's own.
+        root.fill.wake();
+    }
+    verdict
 }
 
 /// A turn that a panic ends: the worker goes on.
@@ -273,6 +288,10 @@ enum Going {
 /// Sends what is queued, within the quota, unless somebody else does.
 fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx: &mut Ctx<'_, A>) -> Going {
     if owner.core().running {
+        let core = owner.core();
+        if core.marks.high != usize::MAX && core.qlen() >= core.marks.high {
+            root.fill.note_full(core.marks.low);
+        }
         cx.held_up = true;
         return Going::Blocked;
     }
@@ -287,8 +306,13 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
             }
             continue;
         }
-        if owner.core().qlen() == 0 {
+        let core = owner.core();
+        let queued = core.qlen();
+        if queued == 0 {
             return Going::Blocked;
+        }
+        if queued >= core.marks.high {
+            root.fill.note_full(core.marks.low);
         }
         let mut driven = Driven::new();
         let Some(txq) = owner.core().dequeue(root, QUOTA.min(*quota), &mut driven.batch, cx) else {
@@ -359,6 +383,10 @@ pub(crate) fn run_noqueue<A: Arch>(
     let mut verdict = Verdict::Success;
     if sent.packets < n {
         core.drop_all(batch, DropReason::FullRing, cx);
+        if txq.stopped() {
+            // Until the txq is woken (`NoQueue::note_wake`).
+            root.fill.note_full(0);
+        }
         verdict = if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested };
     }
     txq.reap_or_leave(root.index, cx);

@@ -15,9 +15,12 @@ use crate::steering::{Here, Steer};
 
 mod counters;
 mod flow;
+mod room;
 
 pub(crate) use counters::SenderCounters;
 pub use flow::Flow;
+pub use room::Room;
+use room::Waits;
 
 /// Calls of xmit after which a sender looks again which CPU it runs on.
 const TURNS: u32 = 64;
@@ -48,6 +51,8 @@ pub struct Sender<A: Arch = Native> {
     /// A batch being taken apart, by txq, and the txqs that got a part.
     split: Vec<PacketList<A>>,
     parts: Vec<u16>,
+    /// Its waits for room.
+    waits: Waits<A>,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -78,6 +83,7 @@ impl<A: Arch> Sender<A> {
             until_sample: 0,
             split,
             parts: Vec::new(),
+            waits: Waits::default(),
             not_sync: PhantomData,
         }
     }
@@ -123,7 +129,8 @@ impl<A: Arch> Sender<A> {
     /// Sends one packet (`dev_queue_xmit`).
     ///
     /// [`Verdict::Success`] means accepted for the queue layer: a packet that joins others on their way to the qdisc may
-    /// still be dropped there, which counters tell.
+    /// still be dropped there, which [`dropped`](Sender::dropped) tells. A sender that would rather wait than lose packets
+    /// calls [`wait_room`](Sender::wait_room) before.
     #[inline]
     pub fn xmit(&mut self, packet: Packet<A>) -> Verdict {
         let mut batch = PacketList::new();
@@ -132,7 +139,7 @@ impl<A: Arch> Sender<A> {
     }
 
     /// Sends a list of packets, in order within each flow, and leaves it empty. [`Verdict::Drop`] when all are known to be dropped,
-    /// [`Verdict::Congested`] when some are.
+    /// [`Verdict::Congested`] when some are; [`dropped`](Sender::dropped) tells how many.
     pub fn xmit_batch(&mut self, batch: &mut PacketList<A>) -> Verdict {
         if batch.is_empty() {
             return Verdict::Success;
@@ -326,6 +333,7 @@ impl<A: Arch> Drop for Sender<A> {
         // A panic over one part of a batch leaves the others here: they were handed in and go no further.
         let left: usize = self.parts.iter().map(|&txq| self.split[usize::from(txq)].len()).sum();
         self.dev.count_lost(left as u64);
+        self.forget_waker();
         self.counters.settle(&self.cache);
         self.dev.unregister(&self.counters);
     }

@@ -132,6 +132,11 @@ impl<A: Arch> Steer<A> {
         self.cpu
     }
 
+    /// The txqs that packets went to since the choice was made.
+    pub(crate) fn used(&self) -> &TxqSet {
+        &self.used
+    }
+
     /// Remembers that packets went to a txq.
     #[inline]
     pub(crate) fn note(&mut self, txq: u16) {

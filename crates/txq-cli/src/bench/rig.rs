@@ -15,7 +15,7 @@ use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
 use txq::qdisc::Verdict;
 use txq::xps::XpsMap;
-use txq::{NetDev, Sender, Worker};
+use txq::{NetDev, Room, Sender, Worker};
 use txq_device::Null;
 
 use super::aqm::Aqm;
@@ -76,6 +76,8 @@ pub(super) struct Rig {
     pub(super) outside: Work,
     /// What is offered without regard to what becomes of it; `None` where senders send what they can.
     pub(super) open: Option<Open>,
+    /// Whether a sender waits for room in the queue before it sends.
+    pub(super) wait_room: bool,
     /// Bytes of a packet.
     pub(super) len: usize,
     /// The device, where a suite varies it. Its own workers run it then, as they run a program's, and a sender that is
@@ -99,6 +101,7 @@ impl Rig {
             limit: SNDBUF.max(2 * batch).min(QUEUE),
             outside: Work::default(),
             open: None,
+            wait_room: false,
             len: LEN,
             target: None,
         }
@@ -265,6 +268,9 @@ impl Rig {
             }
             for _ in 0..list.len() {
                 self.outside.spend();
+            }
+            while self.wait_room && sender.wait_room(Some(sender.now() + REST)) == Room::Full && !stop.asked()
+            {
             }
             let mut verdict = Verdict::Success;
             log.call(|| verdict = sender.xmit_batch(&mut list));

@@ -40,7 +40,7 @@ use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::room::{InHand, Patience};
-use crate::enqueue::{DRIVEN, Discipline, QUEUE};
+use crate::enqueue::{DRIVEN, Discipline, LONG, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
@@ -320,6 +320,11 @@ impl<A: Arch> Discipline<A> for Combine<A> {
 
     fn look_again(&self) -> bool {
         self.exchange(|word| is(word, QDISC | DRIVER).then(|| with(word, AGAIN, 0))).is_ok()
+    }
+
+    fn is_behind(&self) -> bool {
+        let Defer { word, count } = &*self.defer;
+        count.load(Relaxed) > self.max_burst / LONG && !list::<A>(word.load(Relaxed)).is_null()
     }
 
     /// There is none.

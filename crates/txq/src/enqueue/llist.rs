@@ -44,7 +44,7 @@ use crate::enqueue::intake::Intake;
 use crate::enqueue::llist::entrance::{Entrance, Room};
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::InHand;
-use crate::enqueue::{DRIVEN, Discipline, QUEUE, ROOT_LOCK};
+use crate::enqueue::{DRIVEN, Discipline, LONG, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::pool::slot::Slot;
@@ -354,6 +354,11 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         // Store the open txq before load the list: pairs with the fence in `gather`.
         A::fence(SeqCst);
         !self.defer.list.is_empty()
+    }
+
+    fn is_behind(&self) -> bool {
+        let Defer { list, count } = &*self.defer;
+        count.load(Relaxed) > self.max_burst / LONG && !list.is_empty()
     }
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {

@@ -30,7 +30,7 @@ use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::{InHand, Patience};
-use crate::enqueue::{Discipline, QUEUE};
+use crate::enqueue::{Discipline, LONG, QUEUE};
 use crate::netdev::Root;
 use crate::packet::PacketList;
 use crate::qdisc::{BANDS, Verdict};
@@ -136,6 +136,10 @@ impl<A: Arch> Lockless<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let mut patience = Patience::new();
+        if self.lists.rule.is_banded() {
+            // Before `begin`: the owner's turn ends after this.
+            root.fill.note_partial(self.lists.rule.half());
+        }
         loop {
             // What was listed needs an owner, before any wait.
             let owned = self.begin();
@@ -248,6 +252,13 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
     fn look_again(&self) -> bool {
         // Release: what made the caller ask, to the owner that clears the flag.
         self.state.load(Relaxed) & TOKEN != 0 && self.state.fetch_or(MISSED, Release) & TOKEN != 0
+    }
+
+    fn is_behind(&self) -> bool {
+        let band = &self.lists.bands[0];
+        !self.lists.rule.is_banded()
+            && band.len.load(Relaxed) > self.max_burst / LONG
+            && !band.list.is_empty()
     }
 
     /// There is none.

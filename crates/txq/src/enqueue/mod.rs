@@ -37,6 +37,10 @@ pub(crate) use noqueue::NoQueue;
 /// Bound of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
 pub const QDISC_MAX_BURST: u32 = 1000;
 
+/// The part of `qdisc_max_burst` from which on a list counts as long ([`Discipline::is_behind`]): with as much again in the
+/// owner's hands it fits in the last quarter of a qdisc of that length.
+const LONG: u32 = 16;
+
 /// One queue's way in.
 pub(crate) trait Discipline<A: Arch>: Send + Sync {
     /// Hands `batch` to the qdisc, or leaves it for who has the qdisc. The batch is empty afterwards.
@@ -66,6 +70,12 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     /// Whether somebody has the queue, or is about to, who will look once more what there is to send. What made the
     /// caller ask is then seen. If not, a worker must be sent.
     fn look_again(&self) -> bool {
+        false
+    }
+
+    /// Whether the list in front of the qdisc is long, so that a sender that would wait for room does not add to it: the owner
+    /// is behind, and may find no room for all. It has an owner then, or a worker has been sent.
+    fn is_behind(&self) -> bool {
         false
     }
 

@@ -47,6 +47,15 @@ impl<A: Arch> NoQueue<A> {
         }
     }
 
+    /// Where the txq has been woken there is room again; a wake of the txq runs the queue. The ring is the queue here.
+    #[inline]
+    fn note_wake(&self, root: &Root<A>, cx: &Ctx<'_, A>) {
+        if !root.fill.word().is_quiet() && !cx.dev.txqs[usize::from(self.txq)].stopped() {
+            root.fill.note_backlog(0);
+            root.fill.wake();
+        }
+    }
+
     /// Calls `f` with the core, unless that would wait for ever: while this thread has it already, for its driver sends
     /// to its own device, or while another has it whose driver waits for what this thread has.
     fn with<R>(&self, f: impl FnOnce(&mut Core<A>) -> R) -> Option<R> {
@@ -84,6 +93,7 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
         match verdict {
             Some(Some(verdict)) => {
                 cx.free_dropped();
+                self.note_wake(root, cx);
                 verdict
             }
             Some(None) => {
@@ -105,6 +115,7 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
             let next = self.with(|_| cx.dev.txqs[usize::from(txq)].reap_for(root.index, cx));
             cx.errand = Errand::Done(next.flatten());
         }
+        self.note_wake(root, cx);
     }
 
     fn visit_excludes_driver(&self) -> bool {

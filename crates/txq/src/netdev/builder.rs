@@ -22,6 +22,7 @@ use crate::run::{Core, Gate};
 use crate::schedule::Schedule;
 use crate::steering::Steering;
 use crate::sync::contention::Retries;
+use crate::sync::fill::Fill;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::txqueue::{
@@ -392,7 +393,7 @@ impl<A: Arch> Builder<A> {
                 (Shape::NoQueue, Some(txq)) => Box::new(NoQueue::new(core, txq)),
                 _ => (kind.build)(core, self.max_burst),
             };
-            Root { index, txq, discipline, burst_drops: A::AtomicU64::new(0) }
+            Root { index, txq, discipline, fill: Fill::new(), burst_drops: A::AtomicU64::new(0) }
         };
         Ok(each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect())
     }

@@ -150,7 +150,7 @@ impl<A: Arch> NetDev<A> {
             let remedy = format!("classes are described for {}", classful.join(", "));
             return Err(error.with_remedy(remedy));
         }
-        self.control(|tree, cx| {
+        self.reconfigure(|tree, cx| {
             let (parent, class) = (header.parent.unwrap_or(Handle::UNSPEC), header.class.unwrap_or_default());
             let of_parent = if parent == Handle::ROOT { 0 } else { parent.major() };
             let major = match (class.major(), of_parent) {

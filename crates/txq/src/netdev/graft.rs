@@ -63,7 +63,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
     pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
-        self.control(|tree, cx| {
+        self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
             let found = self.find(tree, &header, cx)?;
             self.change(tree, &found, &header, &mut words, cx)
@@ -75,7 +75,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
     pub fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
-        self.control(|tree, cx| {
+        self.reconfigure(|tree, cx| {
             let (header, _) = self.header(text)?;
             let found = self.find(tree, &header, cx)?;
             if found.handle == Handle::UNSPEC {
@@ -108,7 +108,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
     pub fn reset_qdisc(&self, text: &str) -> Result<(), ParseError> {
-        self.control(|tree, cx| {
+        self.reconfigure(|tree, cx| {
             let (header, _) = self.header(text)?;
             let found = self.find(tree, &header, cx)?;
             if let Place::Class(class) = found.place {
@@ -121,6 +121,15 @@ impl<A: Arch> NetDev<A> {
                 cx.free_dropped();
             }
             Ok(())
+        })
+    }
+
+    /// As [`control`](NetDev::control), for a change of what senders wait for room in: those that wait look again.
+    pub(super) fn reconfigure<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
+        self.control(|tree, cx| {
+            let done = f(tree, cx);
+            self.shared.reset_fill(!tree.up);
+            done
         })
     }
 
@@ -201,7 +210,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     fn attach(&self, text: &str, add: bool) -> Result<(), ParseError> {
-        self.control(|tree, cx| {
+        self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
             let found = self.find(tree, &header, cx)?;
             let asked = header.handle.filter(|&h| h != Handle::UNSPEC);

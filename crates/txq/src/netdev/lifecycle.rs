@@ -32,7 +32,7 @@ impl<A: Arch> NetDev<A> {
     /// as `noop_qdisc` tells it: [`Verdict::Congested`](crate::qdisc::Verdict::Congested)). What the device keeps
     /// completes. When this returns, nobody is in the driver for a packet that was queued before.
     pub fn deactivate(&self) {
-        self.control(|tree, cx| {
+        self.reconfigure(|tree, cx| {
             tree.up = false;
             self.close(Gate::Down, cx);
             for root in self.shared.roots_used() {
@@ -49,7 +49,7 @@ impl<A: Arch> NetDev<A> {
 
     /// Takes the device up again (`ip link set DEV up`, `dev_activate`).
     pub fn activate(&self) {
-        self.control(|tree, _| {
+        self.reconfigure(|tree, _| {
             tree.up = true;
             if self.shared.is_stopping() {
                 return;
@@ -70,7 +70,7 @@ impl<A: Arch> NetDev<A> {
     /// of a pfifo_fast holds so many from now on, and what it has beyond that is dropped, the newest first. Other qdiscs
     /// keep the limit that they began with, as in the kernel.
     pub fn set_tx_queue_len(&self, packets: u32) {
-        self.control(|tree, cx| {
+        self.reconfigure(|tree, cx| {
             tree.env.tx_queue_len = packets;
             for root in self.shared.roots_in_force() {
                 root.with_core(&self.shared, |core| core.set_tx_queue_len(packets, cx));
@@ -184,6 +184,7 @@ impl<A: Arch> NetDev<A> {
         let shared = &self.shared;
         let mut panicked = None;
         if shared.stopping.swap(1, Release) == 0 {
+            shared.roots.iter().for_each(|root| root.fill.end());
             let close = || self.control(|_, cx| self.close(Gate::Gone, cx));
             panicked = panic::catch_unwind(AssertUnwindSafe(close)).err();
             shared.sched.iter().for_each(|s| s.notify());

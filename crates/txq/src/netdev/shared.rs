@@ -23,6 +23,7 @@ use crate::stats::contention::ContentionReport;
 use crate::stats::device::{DeviceStats, QueueStats};
 use crate::steering::Steering;
 use crate::sync::contention::{Lock, OwnerRecord, Recorded, Retries, Retry};
+use crate::sync::fill::Fill;
 use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::txqueue::{DriverBugHook, TxQueue, Watchdog};
@@ -34,6 +35,9 @@ pub(crate) struct Root<A: Arch> {
     /// The txq that all its packets go to; `None` where it serves all txqs.
     pub(crate) txq: Option<u16>,
     pub(crate) discipline: Box<dyn Discipline<A>>,
+    /// Whether senders find room in it. Owners load its word once a turn, and it is written when the queue fills up or a sender
+    /// waits.
+    pub(crate) fill: Fill<A>,
     /// Packets dropped before the qdisc saw them.
     pub(super) burst_drops: A::AtomicU64,
 }
@@ -42,6 +46,8 @@ impl<A: Arch> Root<A> {
     /// Drops a batch for which there is no room in front of the qdisc (`qdisc_max_burst`).
     pub(crate) fn drop_burst(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         self.burst_drops.fetch_add(batch.len() as u64, Relaxed);
+        // Until the owner has emptied the list, which the next turn's end tells.
+        self.fill.note_partial(usize::MAX);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
         cx.cache.free_dropped(batch);
     }
@@ -54,7 +60,10 @@ impl<A: Arch> Root<A> {
 
     /// Calls `f` with the core when it has no owner.
     pub(crate) fn with_core(&self, dev: &Shared<A>, mut f: impl FnMut(&mut Core<A>)) {
-        self.visit(dev, &mut |core, _| f(core));
+        self.visit(dev, &mut |core, _| {
+            f(core);
+            core.note_limit();
+        });
     }
 
     /// Whether nothing is queued, nothing waits for an owner, and there is no owner. Does not wait: senders ask on their way.
@@ -188,6 +197,16 @@ impl<A: Arch> Shared<A> {
     /// Has a worker run a queue at a time (`qdisc_watchdog_schedule_ns`).
     pub(crate) fn run_at(&self, root: usize, at: Nanos) {
         self.sched_of_root(root).run_at(root, at);
+    }
+
+    /// What senders wait for room in is another now, or empty: they look again.
+    pub(super) fn reset_fill(&self, down: bool) {
+        self.roots.iter().for_each(|root| root.fill.reset(down));
+    }
+
+    /// Whether the device's workers have threads of their own.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.has_threads.load(Relaxed) != 0
     }
 
     /// Whether no packet is on its way through a txq.

@@ -99,7 +99,9 @@ impl<A: Arch> Shared<A> {
             let new = f(self.steering.reader().get())?;
             self.steering.publish(new);
             Ok(())
-        })
+        })?;
+        self.roots.iter().for_each(|root| root.fill.wake_to_look());
+        Ok(())
     }
 }
 

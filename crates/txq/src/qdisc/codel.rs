@@ -130,6 +130,10 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
         self.queue.len()
     }
 
+    fn limit(&self) -> Option<usize> {
+        Some(self.limit as usize)
+    }
+
     fn stats(&self) -> QdiscStats {
         QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
     }

@@ -201,6 +201,10 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
         self.flows.len()
     }
 
+    fn limit(&self) -> Option<usize> {
+        Some(self.params.limit as usize)
+    }
+
     fn stats(&self) -> QdiscStats {
         QdiscStats { backlog: self.flows.bytes(), qlen: self.flows.len() as u64, ..self.stats }
     }

@@ -20,6 +20,10 @@ pub(super) trait Limit: Send + 'static {
     fn within(limit: u32, packets: usize, bytes: u64) -> bool;
     /// How many more packets a queue of so many takes, where that does not depend on their lengths.
     fn room(limit: u32, packets: usize) -> Option<usize>;
+    /// The limit in packets, if it is one.
+    fn packets(_limit: u32) -> Option<usize> {
+        None
+    }
     /// Writes the limit as tc does.
     fn show(limit: u32, options: &mut Options);
 }
@@ -112,6 +116,10 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
 
     fn room(&self) -> Option<usize> {
         L::room(self.limit, self.queue.len())
+    }
+
+    fn limit(&self) -> Option<usize> {
+        L::packets(self.limit)
     }
 
     fn stats(&self) -> QdiscStats {

@@ -211,6 +211,14 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Packets queued.
     fn qlen(&self) -> usize;
 
+    /// Packets that it holds at most, if one number says so for all packets alike. Senders that wait for room are held from
+    /// three quarters of it on ([`Sender::wait_room`](crate::Sender::wait_room)); the queue asks when the qdisc is attached, and
+    /// after each control call. A qdisc without such a number (bytes, bands, flows) returns `None`; its senders are held when
+    /// their packets are dropped as `QDISC_OVERLIMIT`, `FQ_FLOW_LIMIT` or `FQ_BAND_LIMIT`.
+    fn limit(&self) -> Option<usize> {
+        None
+    }
+
     /// The counters, `backlog` and `qlen` among them.
     fn stats(&self) -> QdiscStats;
 

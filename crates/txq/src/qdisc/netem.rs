@@ -271,6 +271,10 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
         self.waiting() + self.total.qlen
     }
 
+    fn limit(&self) -> Option<usize> {
+        Some(self.params.limit as usize)
+    }
+
     fn stats(&self) -> QdiscStats {
         let backlog = self.queue.bytes() + self.ahead.bytes() + self.total.backlog;
         let drops = self.stats.drops + self.total.drops;

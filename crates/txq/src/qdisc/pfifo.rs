@@ -34,6 +34,10 @@ impl Limit for Packets {
         Some((limit as usize).saturating_sub(packets))
     }
 
+    fn packets(limit: u32) -> Option<usize> {
+        Some(limit as usize)
+    }
+
     fn show(limit: u32, options: &mut Options) {
         options.packets("limit", limit.into());
     }

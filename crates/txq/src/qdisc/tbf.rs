@@ -176,6 +176,10 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
         self.total.qlen
     }
 
+    fn limit(&self) -> Option<usize> {
+        self.child.qdisc().limit()
+    }
+
     fn stats(&self) -> QdiscStats {
         let Total { qlen, backlog, drops } = self.total;
         QdiscStats { backlog, qlen: qlen as u64, drops: self.stats.drops + drops, ..self.stats }

@@ -9,6 +9,7 @@ use crate::netdev::Root;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Qdisc};
 use crate::run::gate::Gate;
+use crate::run::marks::Marks;
 use crate::run::unwind::{Back, InQdisc};
 use crate::run::{Driven, Going};
 use crate::stats::QdiscStats;
@@ -41,6 +42,8 @@ pub(crate) struct Core<A: Arch> {
     pub(super) refused: u64,
     /// Requeues before this qdisc came.
     pub(super) requeues_before: u64,
+    /// Packets queued from which on the queue is full, and below which it has room again (`run/marks.rs`).
+    pub(super) marks: Marks,
 }
 
 /// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
@@ -65,7 +68,9 @@ impl<A: Arch> Core<A> {
         if let Some(qdisc) = &qdisc {
             A::name(&**qdisc, format_args!("{}'s state", qdisc.kind()));
         }
+        let marks = Marks::of(qdisc.as_deref());
         Self {
+            marks,
             qdisc,
             requeued: PacketList::new(),
             unadmitted: PacketList::new(),

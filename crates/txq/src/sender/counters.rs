@@ -111,6 +111,12 @@ impl<A: Arch> SenderCounters<A> {
         self.times.iter().enumerate().for_each(|(index, count)| to.add_to_bucket(index, count.load(Relaxed)));
     }
 
+    /// Packets of the sender that were dropped.
+    #[inline]
+    pub(super) fn dropped(&self) -> u64 {
+        self.tally.dropped()
+    }
+
     /// Whether the home is still this sender's, so that its row can be made anew.
     pub(crate) fn is_current(&self) -> bool {
         self.tally.is_current()

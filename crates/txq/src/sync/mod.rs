@@ -3,6 +3,7 @@
 
 pub mod bits;
 pub mod contention;
+pub mod fill;
 pub mod lease;
 pub mod llist;
 pub mod rcu;

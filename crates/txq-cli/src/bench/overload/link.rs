@@ -1,7 +1,8 @@
 //! Finite devices: the share of its links that a device sends while senders at max fill it.
 //!
 //! Each txq has a link of `--rate` and a ring of `--ring` packets. A sender hands in packets of 1500 bytes as long as its
-//! credit lasts, and goes on at once when they are dropped: it behaves no better than a program that ignores the verdict.
+//! credit lasts, and goes on at once when they are dropped: it behaves no better than a program that ignores the verdict. With
+//! `--wait-room` it waits for room in the queue before each call (`Sender::wait_room`).
 //! The device runs its own workers. Each sender's flows are spread over all txqs alike, so a link is idle only when the
 //! path leaves it idle.
 //!
@@ -136,7 +137,7 @@ fn measured(
     let flows = FLOWS * u32::from(cell.target.txqs);
     let limit = plan.args.limit.map_or(CREDIT, |limit| limit.get()).max(batch);
     let rig = Rig::new(discipline, Queue::Text(cell.qdisc.clone()), threads, batch);
-    let rig = Rig { limit, flows, len: LEN, ..rig.through(cell.target) };
+    let rig = Rig { limit, flows, len: LEN, wait_room: plan.args.wait_room, ..rig.through(cell.target) };
     rig.check()?;
     let key = Key {
         suite: OVERLOAD,

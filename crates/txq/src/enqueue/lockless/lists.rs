@@ -95,6 +95,11 @@ impl<A: Arch> Rule<A> {
         self.nolock.store(bands.is_some().into(), Relaxed);
     }
 
+    /// Half of what a band holds.
+    pub(super) fn half(&self) -> usize {
+        self.limit.load(Relaxed) as usize / 2
+    }
+
     /// Whether the qdisc has bands, and their limit drops.
     #[inline]
     pub(super) fn is_banded(&self) -> bool {

@@ -1,0 +1,251 @@
+//! Waiting for room: what a sender does instead of losing packets, or of trying again and again.
+//!
+//! [`Fill`](crate::sync::fill::Fill) is the protocol. This file says which queues a sender waits for, and how long. Before a
+//! sender sleeps it runs the queue itself, or makes its owner look again: so the owner's look comes after the registration, and
+//! work that is due is done by the thread that has the CPU.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use super::{Flow, Sender};
+use crate::arch::{Arch, Nanos};
+use crate::ctx::Ctx;
+use crate::sync::fill::Waiter;
+
+/// The first sleep of a sender whose device has no threads of its own: nobody may be there to wake it. The next ones are twice
+/// as long each, up to [`LONGEST_NAP`].
+const NAP: Nanos = 50_000;
+const LONGEST_NAP: Nanos = 10_000_000;
+
+/// What a wait for room ended with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the queue may still be full"]
+#[non_exhaustive]
+pub enum Room {
+    /// There is room, as far as is known.
+    Free,
+    /// There is none yet: the deadline has come, or [`LONGEST_WAIT`](Sender::LONGEST_WAIT) has passed.
+    Full,
+    /// The device is down: packets are dropped until [`activate`](crate::NetDev::activate).
+    Down,
+    /// The device is gone: all packets are dropped.
+    Gone,
+}
+
+/// What a sender remembers of its waits.
+pub(super) struct Waits<A: Arch> {
+    /// Made at the first wait.
+    waiter: Option<Arc<Waiter<A>>>,
+    /// The root that has a waker of this sender.
+    watched: Option<usize>,
+    /// Packets of the sender that had been dropped when there was room last.
+    dropped: u64,
+}
+
+impl<A: Arch> Default for Waits<A> {
+    fn default() -> Self {
+        Self { waiter: None, watched: None, dropped: 0 }
+    }
+}
+
+impl<A: Arch> Sender<A> {
+    /// The longest wait for room, in nanoseconds. A queue may never say that it has room: a custom qdisc may be wrong about its
+    /// backlog, and a slow shaper takes its time.
+    pub const LONGEST_WAIT: Nanos = 1_000_000_000;
+
+    /// Packets of this sender that are known to be dropped, so far. Exact for what calls of this sender have dropped when they
+    /// return: the difference over a call of [`xmit_batch`](Sender::xmit_batch) is how many packets of the batch, or of earlier
+    /// ones, it has lost. Packets that were left to another owner, and packets that an AQM drops later, count when that happens.
+    pub fn dropped(&self) -> u64 {
+        self.counters.dropped()
+    }
+
+    /// Sleeps until the queue that this sender's packets go to has room, or until `deadline` on the clock of
+    /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT). Call it before each call of xmit: where there
+    /// is room it costs a few loads.
+    ///
+    /// A queue with a limit in packets is full from three quarters of the limit on, so that packets of senders that looked a
+    /// moment before still find room; a sender that was held goes on at half of the limit. Other queues (limits in bytes; bands,
+    /// classes, flows) hold a sender after they have dropped a packet of that sender for want of room, until the backlog has
+    /// halved. Without a qdisc the txq is the queue. Where the sender's packets go to several txqs, it waits for all that it has
+    /// used.
+    ///
+    /// A change of the qdisc or of the txqs, [`deactivate`](crate::NetDev::deactivate) and the end of the device end the wait.
+    /// From within a driver, qdisc or completion it returns at once: the queue may wait for the caller.
+    ///
+    /// ```
+    /// use txq::{NetDev, Room};
+    /// # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+    /// # use txq::packet::PacketList;
+    /// # struct Sink;
+    /// # impl Driver for Sink {
+    /// #     fn info(&self) -> DeviceInfo { DeviceInfo { name: "sink".into(), txqs: 1, mtu: 1500 } }
+    /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
+    /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+    /// #     }
+    /// # }
+    /// # impl Transmit for Sink {
+    /// #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+    /// #         cx.sent_all(batch);
+    /// #         Status::Ok
+    /// #     }
+    /// # }
+    /// # let driver = Sink;
+    /// // 100,000 packets of 60 bytes a second, and a program that would send more.
+    /// let dev = NetDev::builder(driver).start()?;
+    /// dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
+    /// dev.replace_qdisc("parent 1:1 pfifo limit 1000")?;
+    /// let mut sender = dev.sender("main");
+    /// let mut left = 3000;
+    /// while left > 0 {
+    ///     match sender.wait_room(None) {
+    ///         Room::Free => {}
+    ///         // The queue stands still, or the device is down: look after other work, and come back.
+    ///         Room::Full | Room::Down => continue,
+    ///         _ => break,
+    ///     }
+    ///     let packet = sender.packet(&[0; 60])?;
+    ///     let _verdict = sender.xmit(packet);
+    ///     left -= 1;
+    /// }
+    /// assert_eq!((left, sender.dropped()), (0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait_room(&mut self, deadline: Option<Nanos>) -> Room {
+        self.wait_for(None, deadline)
+    }
+
+    /// As [`wait_room`](Sender::wait_room), for the txq of a flow.
+    pub fn wait_room_on(&mut self, flow: &Flow<A>, deadline: Option<Nanos>) -> Room {
+        match flow.txq() {
+            Some(txq) => self.wait_for(Some(txq), deadline),
+            None => Room::Free,
+        }
+    }
+
+    /// As [`wait_room`](Sender::wait_room), for an event loop: has `waker` woken when there is room, and does not sleep. One
+    /// waker a sender is remembered, the last one. Ask again when it was woken, and after
+    /// [`LONGEST_WAIT`](Sender::LONGEST_WAIT) in any case. It wakes a task, or with `txq_device::EventFd::waker` makes a descriptor
+    /// readable. It is woken in the data path of the device, by the thread that made room: it should be quick, and call nothing
+    /// of the device.
+    ///
+    /// Never [`Room::Full`]: that is [`Poll::Pending`].
+    pub fn poll_room(&mut self, waker: &Waker) -> Poll<Room> {
+        loop {
+            self.forget_waker();
+            let (root, refused) = match self.look_for_room(None) {
+                Ok(room) => return Poll::Ready(room),
+                Err(full) => full,
+            };
+            let waiter = self.waiter();
+            self.waits.watched = Some(root);
+            self.dev.roots[root].fill.watch(&waiter, refused, waker);
+            if self.run_queue(root) | self.dev.roots[root].fill.word().is_full(refused) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn wait_for(&mut self, txq: Option<u16>, deadline: Option<Nanos>) -> Room {
+        match self.look_for_room(txq) {
+            Ok(room) => room,
+            Err(full) => self.wait_until(txq, full, deadline),
+        }
+    }
+
+    /// Sleeps until what `look_for_room` has found to be full is not.
+    #[cold]
+    fn wait_until(
+        &mut self,
+        txq: Option<u16>,
+        (mut root, mut refused): (usize, bool),
+        deadline: Option<Nanos>,
+    ) -> Room {
+        self.forget_waker();
+        let nested = A::inside(|inside| inside.depth()) > 0;
+        let end = A::now().saturating_add(Self::LONGEST_WAIT).min(deadline.unwrap_or(Nanos::MAX));
+        let mut nap = if self.dev.has_threads() { Self::LONGEST_WAIT } else { NAP };
+        loop {
+            let now = A::now();
+            if nested || now >= end {
+                // Whatever the queue was waiting for, a worker looks.
+                self.dev.hand_over(root);
+                return Room::Full;
+            }
+            let waiter = self.waiter();
+            let dev = self.dev.clone();
+            let until = now.saturating_add(nap).min(end);
+            dev.roots[root].fill.wait(&waiter, refused, until, || self.run_queue(root));
+            nap = (nap * 2).min(LONGEST_NAP.max(nap));
+            if self.steer.is_stale() && !self.renewing {
+                self.look();
+            }
+            match self.look_for_room(txq) {
+                Ok(room) => return room,
+                Err(full) => (root, refused) = full,
+            }
+        }
+    }
+
+    /// Whether there is room; else the first queue that is full, and whether it has refused packets of this sender.
+    #[inline]
+    fn look_for_room(&mut self, txq: Option<u16>) -> Result<Room, (usize, bool)> {
+        let dropped = self.counters.dropped();
+        let refused = dropped != self.waits.dropped;
+        let (dev, rule) = (&*self.dev, self.dev.rule());
+        let look = |txq| {
+            let root = dev.root_at(rule, txq);
+            let word = dev.roots[root].fill.word();
+            match word {
+                _ if word.is_gone() => Ok(Room::Gone),
+                _ if word.is_down() => Ok(Room::Down),
+                _ if word.is_full(refused) || dev.roots[root].discipline.is_behind() => Err((root, refused)),
+                _ => Ok(Room::Free),
+            }
+        };
+        let room = match txq.or(self.steer.fixed()) {
+            Some(txq) => look(txq)?,
+            None => {
+                let mut room = Room::Free;
+                for txq in self.steer.used().iter() {
+                    if let other @ (Room::Down | Room::Gone) = look(txq)? {
+                        room = other;
+                    }
+                }
+                room
+            }
+        };
+        self.waits.dropped = dropped;
+        Ok(room)
+    }
+
+    /// Does what is due for a queue, as a worker does, or makes its owner look again. Returns whether the list in front of it is
+    /// still long.
+    fn run_queue(&mut self, root: usize) -> bool {
+        if A::inside(|inside| inside.depth()) > 0 {
+            self.dev.hand_over(root);
+            return self.dev.roots[root].discipline.is_behind();
+        }
+        let dev = &*self.dev;
+        let root = &dev.roots[root];
+        let mut cx = Ctx::new(dev, &mut self.cache);
+        dev.inside(|| match root.txq {
+            Some(txq) => dev.txqs[usize::from(txq)].reap_if_stopped(&mut cx),
+            None => dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(&mut cx)),
+        });
+        root.run(dev, &mut cx);
+        self.counters.settle(&self.cache);
+        root.discipline.is_behind()
+    }
+
+    fn waiter(&mut self) -> Arc<Waiter<A>> {
+        self.waits.waiter.get_or_insert_with(Waiter::new).clone()
+    }
+
+    /// Takes back a waker that [`poll_room`](Sender::poll_room) has left.
+    pub(super) fn forget_waker(&mut self) {
+        if let (Some(root), Some(waiter)) = (self.waits.watched.take(), &self.waits.waiter) {
+            self.dev.roots[root].fill.leave(waiter);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Whether a queue has room, and the senders that wait until it has (`sock_def_write_space`, for a qdisc).
+//!
+//! One word holds what is known of the queue and whether anybody waits. The owner of the queue sets [`FULL`] when the queue
+//! reaches its high mark and clears it at the low mark that the word carries. A sender that finds the queue full joins the list
+//! and sets [`WAITERS`] in one critical section, and looks at the word again before it sleeps. So the sender either sees the
+//! queue open again, or its bit comes before the owner's exchange, and the owner sees the bit. No fence is needed, because both
+//! write the same word, and the owner takes the lock of the list after its exchange.
+//!
+//! Clearing and waking are two steps: the owner clears [`FULL`] while it has the queue, and wakes when it has left it.
+//! [`WAITERS`] stays set between them. An owner that panics in between loses no wake: the next owner finds the bit.
+//!
+//! A wake is for one thread. That thread wakes up to [`FAN_OUT`] others when it has left the list, while the queue is open. So
+//! an owner pays for one wake, and the rest of the senders wake in parallel; if the queue fills up again meanwhile, those that
+//! still wait stay asleep until the next low mark. A [`Waker`] belongs to a task that may never ask again, so it passes nothing
+//! on, and a wake goes on to the next waiter behind it.
+
+use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Waker;
+
+use crate::arch::{Arch, Atomic, Event, Nanos};
+use crate::sync::spinlock::SpinLock;
+
+/// The queue is above its high mark: what comes may find no room.
+const FULL: u64 = 1;
+/// A part of the queue (a band, a class, a flow, the list in front of it) has refused packets for want of room.
+const PARTIAL: u64 = 2;
+/// The list is not empty. Changes only under the list's lock.
+const WAITERS: u64 = 4;
+/// The device is down.
+const DOWN: u64 = 8;
+/// The device is gone. Never cleared.
+const GONE: u64 = 16;
+/// Where the low mark begins, in packets, and its bits.
+const LOW: u32 = 32;
+const LOW_MASK: u64 = u64::MAX << LOW;
+
+/// Threads that a woken thread wakes in turn.
+const FAN_OUT: usize = 2;
+
+/// What is known of a queue at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word(u64);
+
+impl Word {
+    /// Whether the queue is open and nobody waits.
+    #[inline]
+    pub fn is_quiet(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the queue has no room for a sender; `refused` says whether the queue has refused packets of that sender.
+    #[inline]
+    pub fn is_full(self, refused: bool) -> bool {
+        let blocks = if refused { FULL | PARTIAL } else { FULL };
+        self.0 & blocks != 0 && !self.is_closed()
+    }
+
+    /// Whether the device is down.
+    pub fn is_down(self) -> bool {
+        self.0 & DOWN != 0
+    }
+
+    /// Whether the device is gone.
+    pub fn is_gone(self) -> bool {
+        self.0 & GONE != 0
+    }
+
+    fn is_closed(self) -> bool {
+        self.0 & (DOWN | GONE) != 0
+    }
+
+    fn has_waiters(self) -> bool {
+        self.0 & WAITERS != 0
+    }
+
+    fn low(self) -> u64 {
+        self.0 >> LOW
+    }
+
+    fn flags(self) -> u64 {
+        self.0 & !LOW_MASK
+    }
+}
+
+/// A low mark at its place in the word.
+fn mark(packets: usize) -> u64 {
+    (packets as u64).min(u32::MAX.into()) << LOW
+}
+
+/// A sender's place to sleep, kept for its next wait.
+pub struct Waiter<A: Arch> {
+    event: A::Event,
+}
+
+impl<A: Arch> Waiter<A> {
+    /// A place where nobody sleeps.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { event: A::Event::new() })
+    }
+}
+
+/// An entry of the list.
+struct Entry<A: Arch> {
+    waiter: Arc<Waiter<A>>,
+    /// The queue has refused packets of this sender, so [`PARTIAL`] holds it up as well.
+    refused: bool,
+    /// What to wake; the thread that sleeps at `waiter` if there is none.
+    waker: Option<Waker>,
+}
+
+impl<A: Arch> Entry<A> {
+    fn wake(self) {
+        match self.waker {
+            None => self.waiter.event.notify(),
+            // A panic of a waker is not the owner's: the task has been told as far as it can be.
+            Some(waker) => drop(panic::catch_unwind(AssertUnwindSafe(|| waker.wake()))),
+        }
+    }
+}
+
+/// How full a queue is, as senders see it.
+pub struct Fill<A: Arch> {
+    /// The low mark in packets, above `FULL`, `PARTIAL`, `WAITERS`, `DOWN` and `GONE`. Owners, refused senders, waiters and the
+    /// control path write it by read-modify-writes; owners and waiting senders read it. All accesses are relaxed: the protocol
+    /// relies on the order of changes of this one word, and the list has a lock.
+    word: A::AtomicU64,
+    /// The senders that wait, the one that has waited longest first. Boxed: the word shares its line with what every sender
+    /// reads.
+    waiting: Box<SpinLock<A, VecDeque<Entry<A>>>>,
+}
+
+impl<A: Arch> Fill<A> {
+    /// An open queue.
+    #[expect(clippy::new_without_default, reason = "made by its queue alone")]
+    pub fn new() -> Self {
+        Self { word: A::AtomicU64::new(0), waiting: Box::new(SpinLock::new(VecDeque::new())) }
+    }
+
+    /// Returns what is known now.
+    #[inline]
+    pub fn word(&self) -> Word {
+        Word(self.word.load(Relaxed))
+    }
+
+    /// Exchanges the word for what `f` makes of it, unless that is the same; returns the new one.
+    fn update(&self, f: impl Fn(Word) -> u64) -> Word {
+        let mut word = self.word();
+        loop {
+            let new = f(word);
+            if new == word.0 {
+                return word;
+            }
+            match self.word.compare_exchange_weak(word.0, new, Relaxed, Relaxed) {
+                Ok(_) => return Word(new),
+                Err(now) => word = Word(now),
+            }
+        }
+    }
+
+    /// The queue is full until `low` packets are left. By its owner.
+    #[cold]
+    pub fn note_full(&self, low: usize) {
+        self.update(|word| word.flags() | FULL | mark(low));
+    }
+
+    /// A part of the queue has refused packets; it may have room when `low` packets are left in the whole. The caller is the
+    /// owner, or makes sure that there is one after this.
+    #[cold]
+    pub fn note_partial(&self, low: usize) {
+        // The mark of a full queue stays; of several parts the one that may have room first counts.
+        self.update(|word| match word.0 & FULL {
+            0 => word.flags() | PARTIAL | mark(low).max(word.0 & LOW_MASK),
+            _ => word.0 | PARTIAL,
+        });
+    }
+
+    /// The owner's turn ends with `packets` in the queue: reopens it at the low mark. The owner calls [`wake`](Fill::wake) when
+    /// it has left the queue.
+    #[cold]
+    pub fn note_backlog(&self, packets: usize) {
+        self.update(|word| match packets as u64 <= word.low() {
+            true => word.0 & (WAITERS | DOWN | GONE),
+            false => word.0,
+        });
+    }
+
+    /// Wakes a sender, if one waits and the queue is open. That one wakes others.
+    #[cold]
+    pub fn wake(&self) {
+        let mut woken = Vec::new();
+        if self.word().has_waiters() {
+            self.waiting.with(|held| {
+                let list = held.data();
+                let mut at = 0;
+                while let Some(entry) = list.get(at) {
+                    if self.word().is_full(entry.refused) {
+                        at += 1;
+                        continue;
+                    }
+                    let thread = entry.waker.is_none();
+                    woken.extend(list.remove(at));
+                    if thread {
+                        break;
+                    }
+                }
+                self.note_emptied(list);
+            });
+        }
+        // With no lock held. The thread comes last on the list and first here: it wakes others meanwhile.
+        woken.into_iter().rev().for_each(Entry::wake);
+    }
+
+    /// Reopens the queue and wakes all that wait: what the queue was full of is gone, or the queue has changed. `down` says
+    /// whether the device is down.
+    pub fn reset(&self, down: bool) {
+        self.wake_all(|word| word.0 & GONE | if down { DOWN } else { 0 });
+    }
+
+    /// The device is gone: wakes all that wait, and nobody waits from now on.
+    pub fn end(&self) {
+        self.wake_all(|_| GONE);
+    }
+
+    /// Wakes all that wait: their packets may go to another queue now.
+    pub fn wake_to_look(&self) {
+        self.wake_all(|word| word.0 & !WAITERS);
+    }
+
+    fn wake_all(&self, f: impl Fn(Word) -> u64) {
+        let woken = self.waiting.with(|held| {
+            self.update(f);
+            std::mem::take(held.data())
+        });
+        woken.into_iter().for_each(Entry::wake);
+    }
+
+    /// Sleeps until the queue has room, until something else has become of it, or until `until`. May return earlier; the caller
+    /// looks at [`word`](Fill::word). `look` makes an owner look at the queue once more, as the caller has registered by then,
+    /// and returns whether the sender has another reason to sleep that ends with an owner's turn.
+    pub fn wait(&self, waiter: &Arc<Waiter<A>>, refused: bool, until: Nanos, look: impl FnOnce() -> bool) {
+        let _registered = Registered { fill: self, waiter };
+        self.register(waiter, refused, None);
+        if look() | self.word().is_full(refused) {
+            waiter.event.wait(Some(until));
+        }
+    }
+
+    /// Has `waker` woken when the queue has room, or something else has become of it. The caller looks at the word after this:
+    /// if the queue is not full then, no wake need come.
+    pub fn watch(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: &Waker) {
+        self.register(waiter, refused, Some(waker.clone()));
+    }
+
+    fn register(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: Option<Waker>) {
+        self.waiting.with(|held| {
+            held.data().push_back(Entry { waiter: waiter.clone(), refused, waker });
+            self.word.fetch_or(WAITERS, Relaxed);
+        });
+    }
+
+    /// Takes a sender off the list, if it is there still, and passes a wake on that it may have had.
+    pub fn leave(&self, waiter: &Arc<Waiter<A>>) {
+        self.waiting.with(|held| {
+            held.data().retain(|entry| !Arc::ptr_eq(&entry.waiter, waiter));
+            self.note_emptied(held.data());
+        });
+        (0..FAN_OUT).for_each(|_| self.wake());
+    }
+
+    /// Under the lock of the list.
+    fn note_emptied(&self, list: &VecDeque<Entry<A>>) {
+        if list.is_empty() {
+            self.word.fetch_and(!WAITERS, Relaxed);
+        }
+    }
+}
+
+/// A sender on the list, until it wakes, also by a panic.
+struct Registered<'f, A: Arch> {
+    fill: &'f Fill<A>,
+    waiter: &'f Arc<Waiter<A>>,
+}
+
+impl<A: Arch> Drop for Registered<'_, A> {
+    fn drop(&mut self) {
+        self.fill.leave(self.waiter);
+    }
+}
