@@ -43,6 +43,8 @@ const WARM_UP: (u32, Duration) = (8, Duration::from_millis(50));
 
 /// How long a sender at its limit sleeps at most, in nanoseconds.
 const REST: Nanos = 5_000_000;
+/// And one that waits for room.
+const PAUSE: Nanos = 100_000_000;
 
 /// The queue to be sent through.
 #[derive(Clone)]
@@ -269,9 +271,10 @@ impl Rig {
             for _ in 0..list.len() {
                 self.outside.spend();
             }
-            while self.wait_room && sender.wait_room(Some(sender.now() + REST)) == Room::Full && !stop.asked()
-            {
-            }
+            while self.wait_room
+                && sender.wait_room(Some(sender.now() + PAUSE)) == Room::Full
+                && !stop.asked()
+            {}
             let mut verdict = Verdict::Success;
             log.call(|| verdict = sender.xmit_batch(&mut list));
             if verdict == Verdict::Drop && self.target.is_none() {

@@ -9,9 +9,8 @@
 //! Clearing and waking are two steps: the owner clears [`FULL`] while it has the queue, and wakes when it has left it.
 //! [`WAITERS`] stays set between them. An owner that panics in between loses no wake: the next owner finds the bit.
 //!
-//! A wake is for one thread. That thread wakes up to [`FAN_OUT`] others when it has left the list, while the queue is open. So
-//! an owner pays for one wake, and the rest of the senders wake in parallel; if the queue fills up again meanwhile, those that
-//! still wait stay asleep until the next low mark. A [`Waker`] belongs to a task that may never ask again, so it passes nothing
+//! A wake is for one thread. That thread wakes the next one when it has left the list, if the queue is still open. So an owner
+//! pays for one wake; if the queue fills up again meanwhile, those that still wait stay asleep until the next low mark. A [`Waker`] belongs to a task that may never ask again, so it passes nothing
 //! on, and a wake goes on to the next waiter behind it.
 
 use std::collections::VecDeque;
@@ -21,6 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
 use crate::arch::{Arch, Atomic, Event, Nanos};
+use crate::sync::contention::Site;
 use crate::sync::spinlock::SpinLock;
 
 /// The queue is above its high mark: what comes may find no room.
@@ -36,9 +36,6 @@ const GONE: u64 = 16;
 /// Where the low mark begins, in packets, and its bits.
 const LOW: u32 = 32;
 const LOW_MASK: u64 = u64::MAX << LOW;
-
-/// Threads that a woken thread wakes in turn.
-const FAN_OUT: usize = 2;
 
 /// What is known of a queue at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,25 +187,27 @@ impl<A: Arch> Fill<A> {
     /// Wakes a sender, if one waits and the queue is open. That one wakes others.
     #[cold]
     pub fn wake(&self) {
-        let mut woken = Vec::new();
-        if self.word().has_waiters() {
-            self.waiting.with(|held| {
-                let list = held.data();
-                let mut at = 0;
-                while let Some(entry) = list.get(at) {
-                    if self.word().is_full(entry.refused) {
-                        at += 1;
-                        continue;
-                    }
-                    let thread = entry.waker.is_none();
-                    woken.extend(list.remove(at));
-                    if thread {
-                        break;
-                    }
-                }
-                self.note_emptied(list);
-            });
+        let word = self.word();
+        if !word.has_waiters() || word.is_full(false) {
+            return;
         }
+        let woken = self.with_list(|list| {
+            let mut woken = Vec::new();
+            let mut at = 0;
+            while let Some(entry) = list.get(at) {
+                if self.word().is_full(entry.refused) {
+                    at += 1;
+                    continue;
+                }
+                let thread = entry.waker.is_none();
+                woken.extend(list.remove(at));
+                if thread {
+                    break;
+                }
+            }
+            self.note_emptied(list);
+            woken
+        });
         // With no lock held. The thread comes last on the list and first here: it wakes others meanwhile.
         woken.into_iter().rev().for_each(Entry::wake);
     }
@@ -230,9 +229,9 @@ impl<A: Arch> Fill<A> {
     }
 
     fn wake_all(&self, f: impl Fn(Word) -> u64) {
-        let woken = self.waiting.with(|held| {
+        let woken = self.with_list(|list| {
             self.update(f);
-            std::mem::take(held.data())
+            std::mem::take(list)
         });
         woken.into_iter().for_each(Entry::wake);
     }
@@ -255,19 +254,30 @@ impl<A: Arch> Fill<A> {
     }
 
     fn register(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: Option<Waker>) {
-        self.waiting.with(|held| {
-            held.data().push_back(Entry { waiter: waiter.clone(), refused, waker });
+        self.with_list(|list| {
+            list.push_back(Entry { waiter: waiter.clone(), refused, waker });
             self.word.fetch_or(WAITERS, Relaxed);
         });
     }
 
     /// Takes a sender off the list, if it is there still, and passes a wake on that it may have had.
     pub fn leave(&self, waiter: &Arc<Waiter<A>>) {
-        self.waiting.with(|held| {
-            held.data().retain(|entry| !Arc::ptr_eq(&entry.waiter, waiter));
-            self.note_emptied(held.data());
+        self.with_list(|list| {
+            list.retain(|entry| !Arc::ptr_eq(&entry.waiter, waiter));
+            self.note_emptied(list);
         });
-        (0..FAN_OUT).for_each(|_| self.wake());
+        self.wake();
+    }
+
+    /// Calls `f` with the list, under its lock. Many threads come here at a time and none is in a hurry: one that finds the lock
+    /// held sleeps for a moment, where a fair lock would have all of them yield to each other.
+    fn with_list<R>(&self, f: impl FnOnce(&mut VecDeque<Entry<A>>) -> R) -> R {
+        loop {
+            if let Some(mut held) = self.waiting.try_lock_soon_at(Site::Control) {
+                return f(held.data());
+            }
+            A::relax();
+        }
     }
 
     /// Under the lock of the list.
