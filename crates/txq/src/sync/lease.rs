@@ -71,9 +71,11 @@ impl<A: Arch> Lease<A> {
         self.word.store(Held::new(holder, end).0, Relaxed);
     }
 
-    /// Ends it. Nobody has it until it is granted again.
+    /// Ends it. Nobody has it until it is granted again: a thread that took it just now loses it, too.
     pub fn end(&self) {
-        self.word.store(0, Relaxed);
+        // An exchange, and no store, for loom alone, which orders two exchanges of a word and not a store and an exchange.
+        // This is rare enough to pay for it.
+        self.word.swap(0, Relaxed);
     }
 
     /// Gives it to `holder` until `end` if it is still as it `was`; returns whether it did.
