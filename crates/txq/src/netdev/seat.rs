@@ -42,7 +42,7 @@ impl<A: Arch> Shared<A> {
             };
             let root = &self.roots[root];
             let suspended =
-                (!root.discipline.visit_excludes_driver()).then(|| Suspended::new(txq, root.index));
+                (!root.discipline.visit_excludes_driver()).then(|| Suspended::new(self, txq, root.index));
             root.with_core(self, |core| {
                 if !core.is_running() && txq.seated() == Some(root.index) {
                     // The completion lock still guards completions that are not inline.
@@ -113,17 +113,23 @@ impl<A: Arch> Shared<A> {
 }
 
 /// A txq whose owner begins nothing until this is dropped.
-struct Suspended<'t, A: Arch>(&'t TxQueue<A>);
+struct Suspended<'t, A: Arch> {
+    dev: &'t Shared<A>,
+    txq: &'t TxQueue<A>,
+    root: usize,
+}
 
 impl<'t, A: Arch> Suspended<'t, A> {
-    fn new(txq: &'t TxQueue<A>, root: usize) -> Self {
+    fn new(dev: &'t Shared<A>, txq: &'t TxQueue<A>, root: usize) -> Self {
         txq.suspend(root);
-        Self(txq)
+        Self { dev, txq, root }
     }
 }
 
 impl<A: Arch> Drop for Suspended<'_, A> {
     fn drop(&mut self) {
-        self.0.resume();
+        self.txq.resume();
+        // For what the owner was refused meanwhile.
+        self.dev.hand_over(self.root);
     }
 }

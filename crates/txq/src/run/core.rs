@@ -305,10 +305,12 @@ impl<A: Arch> Core<A> {
         } else {
             self.drop_all(batch, DropReason::QueuePurge, cx);
         }
+        let txq = &cx.dev.txqs[usize::from(*txq)];
         match sent.retry {
             Some(after) => cx.dev.retry(root.index, after),
-            // The txq's wake will run the queue. If it has come already, whoever it sent found us running and left.
-            None if !cx.dev.txqs[usize::from(*txq)].stopped() => cx.dev.hand_over(root.index),
+            // The txq's wake will run the queue, or the thread that has suspended its seat. If that has come already, whoever it
+            // sent found us running and left.
+            None if !txq.stopped() && !txq.is_suspended() => cx.dev.hand_over(root.index),
             None => {}
         }
         Going::Blocked

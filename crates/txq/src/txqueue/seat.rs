@@ -39,7 +39,9 @@ pub(super) enum Access {
     Owner,
     /// The lock is needed, and the seat read again with the lock held.
     Lock,
-    /// Not now.
+    /// Not before the thread that has suspended the seat is done.
+    Suspended,
+    /// Not while another root has the seat.
     Wait,
 }
 
@@ -54,8 +56,15 @@ impl<A: Arch> Seat<A> {
         match self.0.load(Acquire) {
             seat if seat == root as u32 + 1 => Access::Owner,
             LOCKS => Access::Lock,
+            seat if seat & SUSPENDED != 0 => Access::Suspended,
             _ => Access::Wait,
         }
+    }
+
+    /// Whether the owner may begin nothing.
+    fn is_suspended(&self) -> bool {
+        // Orders nothing: the thread that ends it runs the queue after that.
+        self.0.load(Relaxed) & SUSPENDED != 0
     }
 
     /// Whether a lock is what gives access; for the holder of one.
@@ -129,7 +138,12 @@ impl<A: Arch> TxQueue<A> {
         self.seat.suspend(root);
     }
 
-    /// Ends [`suspend`](TxQueue::suspend).
+    /// Whether the seat's owner may begin nothing now. The thread that has suspended it then runs the owner's queue afterwards.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.seat.is_suspended()
+    }
+
+    /// Ends [`suspend`](TxQueue::suspend). The caller has the queue run afterwards, for what was refused meanwhile.
     pub(crate) fn resume(&self) {
         self.seat.resume();
     }
@@ -149,7 +163,7 @@ mod tests {
         seat.suspend(3);
         assert!(seat.access(5) == Access::Owner && seat.access(3) == Access::Wait);
         seat.suspend(5);
-        assert!(seat.access(5) == Access::Wait && seat.root() == Some(5));
+        assert!(seat.access(5) == Access::Suspended && seat.root() == Some(5));
         seat.resume();
         assert!(seat.access(5) == Access::Owner);
         seat.suspend(5);

@@ -86,10 +86,13 @@ impl<A: Arch> TxQueue<A> {
         cx: &mut Ctx<'_, A>,
         ended: &mut Ended<A>,
     ) -> Transmitted {
-        // Another queue has the seat, or nobody may begin: soon it is otherwise.
         let refused = Transmitted { packets: 0, bytes: 0, retry: Some(RETRY) };
-        if access == Access::Wait {
-            return refused;
+        match access {
+            // Whoever has suspended the seat runs the queue afterwards.
+            Access::Suspended => return Transmitted { retry: None, ..refused },
+            // Another queue has the seat: soon it is otherwise.
+            Access::Wait => return refused,
+            Access::Owner | Access::Lock => {}
         }
         self.tx.with_at(Site::Driver, |held| match self.seat.is_vacant() {
             true => self.send(held.data(), root, batch, cx, ended),
