@@ -96,6 +96,8 @@ impl<A: Arch> TxQueue<A> {
         }
         self.tx.with_at(Site::Driver, |held| match self.seat.is_vacant() {
             true => self.send(held.data(), root, batch, cx, ended),
+            // The seat has been given to this queue meanwhile: its owner finds no wake to wait for, and tries again.
+            false if self.seat.root() == Some(root) => Transmitted { retry: None, ..refused },
             false => refused,
         })
     }
