@@ -34,6 +34,8 @@ impl<A: Arch> NetDev<A> {
     pub fn deactivate(&self) {
         self.reconfigure(|tree, cx| {
             tree.up = false;
+            // Before the queues are empty: a sender that waits for room in one finds the device down, and no room.
+            self.shared.reset_fill(true);
             self.close(Gate::Down, cx);
             for root in self.shared.roots_used() {
                 let mut running = true;
