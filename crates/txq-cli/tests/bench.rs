@@ -16,8 +16,9 @@ use serde_json::Value;
 use tempdir::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
-const KEYS: [&str; 42] = [
+const KEYS: [&str; 43] = [
     "suite",
+    "unequal",
     "shape",
     "discipline",
     "qdisc",
@@ -96,8 +97,9 @@ fn rows(ended: &Finished) -> Vec<Value> {
         // Offered is what has a load; senders that send what they can have none.
         assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
         assert!(sweep || row["load"].is_null(), "{row}");
-        // A share is one of a link, and belongs to a device that is told.
-        assert!(row["share"].is_null() == row["link_bps"].is_null(), "{row}");
+        // A share is one of a link, and belongs to a device that is told, or to the one link of bql.
+        let linked = !row["link_bps"].is_null() || row["suite"] == "bql";
+        assert!(row["share"].is_null() != linked, "{row}");
         assert!(row["link_bps"].is_null() || row["txqs"].is_number() && row["root"].is_string(), "{row}");
         // A row without packets has no time of a packet; any other has.
         assert!(row["ns_per_packet"].is_null() == (high == 0.0), "{row}");

@@ -126,9 +126,10 @@ mod tests {
         for (index, row) in rows.iter().enumerate() {
             let expected = (known[index / cpus], (index % cpus + 1) as u64);
             assert_eq!((row.discipline.as_str(), row.threads), expected);
-            assert_eq!(row.points.len(), 3);
+            // In so short a time a busy machine may not let a sender send at all.
+            assert!((1..=3).contains(&row.points.len()), "{row:?}");
             assert!(row.points.is_sorted_by_key(|point| point.ns_per_packet));
-            assert_eq!(row.median(), &row.points[1]);
+            assert_eq!(row.median(), &row.points[row.points.len() / 2]);
             for point in &row.points {
                 assert!(point.ns_per_packet > 1.0 && point.cpu_ns_per_packet > 1.0, "{row:?}");
                 // A busy machine may not let it be watched.
