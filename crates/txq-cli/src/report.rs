@@ -53,7 +53,7 @@ impl Asked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) cause: Cause,
-    /// From the start until the last packet had left.
+    /// From the start until the last packet had left the last device.
     pub(crate) seconds: f64,
     /// CPU time of all threads meanwhile.
     pub(crate) cpu_seconds: f64,
@@ -66,6 +66,8 @@ pub(crate) struct Device {
     pub(crate) discipline: String,
     pub(crate) asked: Asked,
     pub(crate) account: Account,
+    /// From the start until the device's own last packet had left; other devices may take longer.
+    pub(crate) seconds: f64,
     pub(crate) stats: DeviceStats,
     /// To the driver, and to the completion.
     pub(crate) latency: (Latency, Latency),
@@ -99,7 +101,48 @@ pub(crate) struct Totals {
     pub(crate) queued: u64,
     pub(crate) asked: Asked,
     pub(crate) account: Account,
+    /// The sum of what each device sent in its own time.
+    pub(crate) achieved: Rates,
     pub(crate) latency: (Latency, Latency),
+}
+
+/// Packets and bits in a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rates {
+    pub(crate) pps: f64,
+    pub(crate) bps: f64,
+}
+
+impl Rates {
+    /// The rates of packets and bytes over a time; zero over no time.
+    pub(crate) fn over(packets: u64, bytes: u64, seconds: f64) -> Self {
+        Self { pps: per_second(packets, seconds), bps: per_second(bytes, seconds) * 8.0 }
+    }
+
+    /// What all devices sent, each in its own time.
+    pub(crate) fn achieved(devices: &[Device]) -> Self {
+        devices
+            .iter()
+            .map(Device::achieved)
+            .fold(Self::default(), |a, b| Self { pps: a.pps + b.pps, bps: a.bps + b.bps })
+    }
+
+    /// Millions of packets per second.
+    pub(crate) fn mpps(self) -> f64 {
+        self.pps / 1e6
+    }
+
+    /// Nanoseconds for each packet; 0 where nothing was sent.
+    pub(crate) fn ns_per_packet(self) -> f64 {
+        if self.pps > 0.0 { 1e9 / self.pps } else { 0.0 }
+    }
+}
+
+impl Device {
+    /// What the device sent, over its own time.
+    pub(crate) fn achieved(&self) -> Rates {
+        Rates::over(self.stats.sent, self.stats.bytes_sent, self.seconds)
+    }
 }
 
 impl Totals {
@@ -125,6 +168,7 @@ impl Totals {
             queued: sum(|s| s.queued),
             asked: Asked::sum(devices.iter().map(|device| device.asked.clone())),
             account,
+            achieved: Rates::achieved(devices),
             latency,
         }
     }
@@ -139,7 +183,7 @@ impl Totals {
 }
 
 /// A count for each second; 0 where there was no time.
-pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
+fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
@@ -162,3 +206,6 @@ pub(crate) fn print(report: &Report, output: Output) -> anyhow::Result<()> {
 pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     io::stdout().write_all(text.as_bytes()).context("the report cannot be written to stdout")
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,9 +112,14 @@ pub(crate) fn run(
         (if failed.is_ok() { cause } else { Cause::Failure }, failed, start)
     });
     drop(named);
-    let sending = Duration::from_nanos(accounts.iter().map(|account| account.ended).max().unwrap_or(0));
-    let end = drain(&devices, &signals, cause, start + sending);
-    let took = Ended { cause, seconds: (end - start).as_secs_f64(), cpu_seconds: cpu_time() - cpu_before };
+    let sending = accounts.iter().map(|account| start + Duration::from_nanos(account.ended));
+    let ends = drain(&devices, &signals, cause, sending.collect());
+    let seconds: Vec<f64> = ends.iter().map(|end| (*end - start).as_secs_f64()).collect();
+    let took = Ended {
+        cause,
+        seconds: seconds.iter().copied().fold(0.0, f64::max),
+        cpu_seconds: cpu_time() - cpu_before,
+    };
     let mut closed = failed;
     let mut shut = |device: &mut Device| {
         let name = device.dev.info().name.clone();
@@ -127,12 +132,13 @@ pub(crate) fn run(
     let shown = |device: &Device| (device.dev.qdiscs(Default::default()), device.dev.bands());
     let qdiscs: Vec<_> = devices.iter().map(shown).collect();
     devices.iter_mut().for_each(&mut shut);
-    let parts = devices.iter().zip(accounts).zip(qdiscs);
-    let parts = parts.map(|((device, account), (qdiscs, bands))| crate::report::Device {
+    let parts = devices.iter().zip(accounts).zip(seconds).zip(qdiscs);
+    let parts = parts.map(|(((device, account), seconds), (qdiscs, bands))| crate::report::Device {
         name: device.dev.info().name.clone(),
         discipline: device.discipline.clone(),
         asked: device.asked.clone(),
         account,
+        seconds,
         stats: device.dev.stats(),
         latency: device.dev.latency(),
         contention: device.dev.contention(),
@@ -144,31 +150,33 @@ pub(crate) fn run(
     Ok((Report { ended: took, devices: parts.collect() }, closed))
 }
 
-/// Waits until nothing is on its way, or nothing moves any more. Returns when the last packet left.
-fn drain(devices: &[Device], signals: &Signals, cause: Cause, from: Instant) -> Instant {
-    let gone = || -> u64 {
-        devices
-            .iter()
-            .map(|device| device.dev.stats())
-            .map(|s| s.sent + s.dropped.total() - s.in_flight)
-            .sum()
+/// Waits until all devices are idle, or no packet leaves any more. `ends` holds the time at which each device's senders
+/// ended; returns the time at which each device's last packet left.
+fn drain(devices: &[Device], signals: &Signals, cause: Cause, mut ends: Vec<Instant>) -> Vec<Instant> {
+    let gone = |device: &Device| {
+        let stats = device.dev.stats();
+        stats.sent + stats.dropped.total() - stats.in_flight
     };
     let mut signalled = matches!(cause, Cause::Signal(_)).then(Instant::now);
-    let (mut last, mut seen) = (from, gone());
+    let mut seen: Vec<u64> = devices.iter().map(gone).collect();
+    let mut last = Instant::now();
     while !devices.iter().all(|device| device.dev.is_idle()) {
         if signalled.is_none() {
             signalled = signals.seen().map(|_| Instant::now());
         }
         if signalled.is_some_and(|at| at.elapsed() > DRAIN_AFTER_SIGNAL) || last.elapsed() > DRAIN_STALLED {
-            return last;
+            break;
         }
         thread::sleep(DRAIN_TICK);
-        let now = gone();
-        if now != seen {
-            (last, seen) = (Instant::now(), now);
+        for ((device, seen), end) in devices.iter().zip(&mut seen).zip(&mut ends) {
+            let now = gone(device);
+            if now != *seen {
+                last = Instant::now();
+                (*seen, *end) = (now, last);
+            }
         }
     }
-    last
+    ends
 }
 
 /// CPU time of the whole process, in seconds.

@@ -151,6 +151,31 @@ fn a_rate_is_kept() {
     assert!(json["latency_ns"]["samples"].as_u64() >= Some(report.sent), "all are measured: {json}");
 }
 
+/// A device without a backlog beside one whose link takes half a second for each packet and drains after the end.
+#[test]
+fn each_device_has_its_own_time() {
+    let path = std::env::temp_dir().join(format!("txq-own-time-{}.toml", std::process::id()));
+    let text = "[[device]]\nname = \"fast\"\nqdisc = \"noqueue\"\n[[device]]\nname = \"slow\"\n\
+                null = { rate = \"16kbit\", ring = 1 }\n[[sender]]\ndevice = \"fast\"\nrate = \"1pps\"\nbatch = 1\n\
+                [[sender]]\ndevice = \"slow\"\npacket = 1000\nbatch = 1\nlimit = 5\n";
+    fs::write(&path, text).expect("a file");
+    let file = path.display().to_string();
+    let ended = good(txq(&["run", &file, "--duration", "100ms", "--json"]).finish(LONG));
+    let contention = good(txq(&["contention", &file, "--duration", "100ms", "--json"]).finish(LONG));
+    fs::remove_file(&path).expect("the file");
+    for json in [last_line(&ended), last_line(&contention)] {
+        let number = |of: &Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("no {key} in {of}"));
+        let [fast, slow] = [0, 1].map(|index| &json["devices"][index]);
+        for device in [fast, slow] {
+            let sent = number(device, "mpps") * 1e6 * number(device, "seconds");
+            assert!((sent - number(device, "sent")).abs() < 1e-6, "{device}");
+        }
+        assert!(number(slow, "seconds") >= 0.5 * (number(slow, "sent") - 1.0), "{json}");
+        assert!(number(fast, "seconds") < number(slow, "seconds"), "{json}");
+        assert_eq!(number(&json, "seconds"), number(slow, "seconds"), "the run ends with its last device");
+    }
+}
+
 /// A run that ends by a signal: in time, with a report of everything.
 fn stopped_by(signal: libc::c_int, name: &str) {
     let running = txq(&["run", "--duration", "60s", "--json"]);

@@ -5,22 +5,23 @@ use txq::stats::contention::{ContentionReport, SiteReport, Spread};
 use txq::sync::contention::Retry;
 
 use crate::bars;
-use crate::report::{Report, per_second};
+use crate::report::{Rates, Report};
 
 pub(super) fn line(report: &Report, all: &ContentionReport) -> Value {
     let mut object = Map::new();
-    let seconds = report.ended.seconds;
     let sent: u64 = report.devices.iter().map(|device| device.stats.sent).sum();
     object.insert("stopped_by".into(), json!(report.ended.cause.name()));
-    object.insert("seconds".into(), json!(seconds));
+    object.insert("seconds".into(), json!(report.ended.seconds));
     object.insert("sent".into(), json!(sent));
-    object.insert("mpps".into(), json!(per_second(sent, seconds) / 1e6));
+    object.insert("mpps".into(), json!(Rates::achieved(&report.devices).mpps()));
     recorded(&mut object, all);
     let devices = report.devices.iter().map(|device| {
         let mut part = Map::new();
         part.insert("name".into(), json!(device.name));
         part.insert("discipline".into(), json!(device.discipline));
+        part.insert("seconds".into(), json!(device.seconds));
         part.insert("sent".into(), json!(device.stats.sent));
+        part.insert("mpps".into(), json!(device.achieved().mpps()));
         recorded(&mut part, device.contention.as_ref().unwrap_or(&ContentionReport::default()));
         Value::Object(part)
     });

@@ -6,7 +6,7 @@ use txq::stats::contention::ContentionReport;
 use txq::sync::contention::Retry;
 
 use crate::bars;
-use crate::report::{Report, per_second};
+use crate::report::Report;
 use crate::span::Human;
 
 const HEADS: [&str; 10] = [
@@ -31,8 +31,7 @@ pub(super) fn text(report: &Report, all: &ContentionReport) -> String {
             text.push('\n');
             sums(&mut text, recorded);
         }
-        let seconds = report.ended.seconds;
-        let mpps = per_second(device.stats.sent, seconds) / 1e6;
+        let (seconds, mpps) = (device.seconds, device.achieved().mpps());
         let _ = writeln!(text, "packets     sent {} in {seconds:.3} s, {mpps:.3} Mpps\n", device.stats.sent);
     }
     for row in all.sites.iter().filter(|row| row.stats.contended > 0) {

@@ -6,7 +6,7 @@ use txq::stats::device::QueueStats;
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::{Device, Ended, Report, Totals, per_packet, per_second, rows};
+use super::{Device, Ended, Rates, Report, Totals, per_packet, rows};
 
 /// The object.
 pub(super) fn line(report: &Report) -> Value {
@@ -17,7 +17,7 @@ pub(super) fn line(report: &Report) -> Value {
     object.insert("seconds".into(), json!(seconds));
     object.insert("cpu_seconds".into(), json!(cpu_seconds));
     object.insert("cpu_ns_per_packet".into(), json!(per_packet(cpu_seconds, all.sent)));
-    totals(&mut object, &all, seconds);
+    totals(&mut object, &all);
     let disciplines: Vec<&str> = report.devices.iter().map(|device| device.discipline.as_str()).collect();
     let same = disciplines.iter().all(|discipline| *discipline == disciplines[0]);
     object.insert("discipline".into(), if same { json!(disciplines[0]) } else { json!(disciplines) });
@@ -33,7 +33,7 @@ pub(super) fn line(report: &Report) -> Value {
     object.insert("bands".into(), report.devices.iter().flat_map(bands).collect());
     let qdiscs: Vec<_> = report.devices.iter().flat_map(|device| device.qdiscs.clone()).collect();
     object.insert("qdiscs".into(), tc::show_json(&qdiscs, true));
-    object.insert("devices".into(), report.devices.iter().map(|device| part(device, seconds)).collect());
+    object.insert("devices".into(), report.devices.iter().map(part).collect());
     Value::Object(object)
 }
 
@@ -47,11 +47,12 @@ fn of<T>(
     rows(device).iter().map(|r| row(r, several.then_some(device))).collect()
 }
 
-fn part(device: &Device, seconds: f64) -> Value {
+fn part(device: &Device) -> Value {
     let mut object = Map::new();
     object.insert("name".into(), json!(device.name));
     object.insert("discipline".into(), json!(device.discipline));
-    totals(&mut object, &Totals::of(std::slice::from_ref(device)), seconds);
+    object.insert("seconds".into(), json!(device.seconds));
+    totals(&mut object, &Totals::of(std::slice::from_ref(device)));
     object.insert("queues".into(), device.stats.queues.iter().map(|stats| queue(stats, None)).collect());
     object.insert("senders".into(), of(device, false, |d| &d.stats.senders, rows::sender_json).into());
     object.insert("bands".into(), of(device, false, |d| &d.bands, rows::band_json).into());
@@ -59,7 +60,7 @@ fn part(device: &Device, seconds: f64) -> Value {
     Value::Object(object)
 }
 
-fn totals(object: &mut Map<String, Value>, all: &Totals, seconds: f64) {
+fn totals(object: &mut Map<String, Value>, all: &Totals) {
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
     put("accepted", json!(all.accepted));
     put("copied", json!(all.created));
@@ -68,21 +69,21 @@ fn totals(object: &mut Map<String, Value>, all: &Totals, seconds: f64) {
     put("dropped", Value::Object(dropped.collect()));
     put("queued", json!(all.queued));
     put("bytes_sent", json!(all.bytes_sent));
-    put("mpps", json!(per_second(all.sent, seconds) / 1e6));
-    put("ns_per_packet", json!(per_packet(seconds, all.sent)));
+    put("mpps", json!(all.achieved.mpps()));
+    put("ns_per_packet", json!(all.achieved.ns_per_packet()));
     let account = &all.account;
     let sending = account.ended as f64 / 1e9;
     put("asked", json!({ "rate": all.asked.text, "pps": all.asked.pps, "bps": all.asked.bps }));
-    put("offered", rates(account.packets, account.bytes, sending));
-    put("achieved", rates(all.sent, all.bytes_sent, seconds));
+    put("offered", rates(Rates::over(account.packets, account.bytes, sending)));
+    put("achieved", rates(all.achieved));
     put("behind_ns", json!({ "max": account.behind_max, "last": account.behind_last }));
     put("waits_for_buffers", json!(account.held));
     put("latency_ns", latency(&all.latency.0));
     put("completion_latency_ns", latency(&all.latency.1));
 }
 
-fn rates(packets: u64, bytes: u64, seconds: f64) -> Value {
-    json!({ "pps": per_second(packets, seconds), "bps": per_second(bytes, seconds) * 8.0 })
+fn rates(rates: Rates) -> Value {
+    json!({ "pps": rates.pps, "bps": rates.bps })
 }
 
 /// Nulls when nothing was measured.

@@ -7,7 +7,7 @@ use txq::stats::device::{DeviceStats, QueueStats};
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::{Device, Ended, Report, Totals, per_packet, per_second, rows};
+use super::{Device, Ended, Rates, Report, Totals, per_packet, rows};
 use crate::rate::metric;
 use crate::span::Human;
 
@@ -27,13 +27,13 @@ pub(super) fn lines(report: &Report) -> String {
     if report.devices.len() > 1 {
         for device in &report.devices {
             let _ = writeln!(text, "{}, {}", device.name, device.discipline);
-            sums(&mut text, &Totals::of(std::slice::from_ref(device)), report.ended.seconds);
+            sums(&mut text, &Totals::of(std::slice::from_ref(device)));
             text.push('\n');
         }
         text.push_str("all devices\n");
     }
     let all = Totals::of(&report.devices);
-    sums(&mut text, &all, report.ended.seconds);
+    sums(&mut text, &all);
     cost(&mut text, report, &all);
     text
 }
@@ -107,7 +107,7 @@ fn shared(text: &mut String, stats: &DeviceStats, by_hash: bool, cpus: usize) {
     }
 }
 
-fn sums(text: &mut String, all: &Totals, seconds: f64) {
+fn sums(text: &mut String, all: &Totals) {
     let dropped: Vec<String> = all.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
     let dropped = if dropped.is_empty() { "none".to_owned() } else { dropped.join(", ") };
     let _ = writeln!(text, "drops       {dropped}");
@@ -115,10 +115,7 @@ fn sums(text: &mut String, all: &Totals, seconds: f64) {
     let _ = writeln!(text, "            xmit to completion  {}", quantiles(&all.latency.1));
     let account = &all.account;
     let sending = account.ended as f64 / 1e9;
-    let rates = |packets, bytes, seconds| {
-        let bits = per_second(bytes, seconds) * 8.0;
-        format!("{}pps {}bit/s", metric(per_second(packets, seconds)), metric(bits))
-    };
+    let rates = |rates: Rates| format!("{}pps {}bit/s", metric(rates.pps), metric(rates.bps));
     let asked = match (all.asked.pps, all.asked.bps) {
         (Some(pps), Some(bps)) => format!("{} ({}pps {}bit/s)", all.asked.text, metric(pps), metric(bps)),
         _ => all.asked.text.clone(),
@@ -126,8 +123,8 @@ fn sums(text: &mut String, all: &Totals, seconds: f64) {
     let _ = writeln!(
         text,
         "rate        asked {asked}, offered {}, sent {}",
-        rates(account.packets, account.bytes, sending),
-        rates(all.sent, all.bytes_sent, seconds),
+        rates(Rates::over(account.packets, account.bytes, sending)),
+        rates(all.achieved),
     );
     if account.behind_max > 0 {
         let (max, last) = (Human(account.behind_max), Human(account.behind_last));
@@ -161,8 +158,8 @@ fn cost(text: &mut String, report: &Report, all: &Totals) {
     let _ = writeln!(
         text,
         "cost        {:.3} Mpps, {:.1} ns per packet by the clock, {:.1} ns of CPU time per packet",
-        per_second(all.sent, seconds) / 1e6,
-        per_packet(seconds, all.sent),
+        all.achieved.mpps(),
+        all.achieved.ns_per_packet(),
         per_packet(cpu_seconds, all.sent),
     );
     let _ = writeln!(
