@@ -3,6 +3,7 @@
 //! All of it is one [`Report`], told as text for people and as one line of JSON for tools.
 
 mod json;
+mod quantile;
 mod rows;
 mod text;
 
@@ -106,6 +107,9 @@ pub(crate) struct Totals {
     pub(crate) latency: (Latency, Latency),
 }
 
+/// Packets of which the cost of one can be told: threads have started and caches are warm for most of them.
+const COSTED: u64 = 1000;
+
 /// Packets and bits in a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
@@ -131,11 +135,6 @@ impl Rates {
     pub(crate) fn mpps(self) -> f64 {
         self.pps / 1e6
     }
-
-    /// Nanoseconds for each packet; 0 where nothing was sent.
-    pub(crate) fn ns_per_packet(self) -> f64 {
-        if self.pps > 0.0 { 1e9 / self.pps } else { 0.0 }
-    }
 }
 
 impl Device {
@@ -151,6 +150,7 @@ impl Totals {
         let sum = |f: fn(&DeviceStats) -> u64| devices.iter().map(|device| f(&device.stats)).sum();
         let (mut account, mut dropped) = (Account::default(), DropCounts::default());
         let mut latency = devices[0].latency.clone();
+        let with_senders = devices.iter().filter(|device| !device.asked.text.is_empty());
         for device in devices {
             account.merge(&device.account);
             dropped.merge(&device.stats.dropped);
@@ -166,10 +166,21 @@ impl Totals {
             bytes_sent: sum(|s| s.bytes_sent),
             dropped,
             queued: sum(|s| s.queued),
-            asked: Asked::sum(devices.iter().map(|device| device.asked.clone())),
+            asked: Asked::sum(with_senders.map(|device| device.asked.clone())),
             account,
             achieved: Rates::achieved(devices),
             latency,
+        }
+    }
+
+    /// Returns the nanoseconds that a packet takes by the clock, or why the cost of a packet is not known.
+    fn ns_per_packet(&self) -> Result<f64, &'static str> {
+        if self.asked.pps.is_some() {
+            Err("senders keep to a rate; send at max to measure it")
+        } else if self.sent < COSTED {
+            Err("it takes 1000 packets to measure it")
+        } else {
+            Ok(1e9 / self.achieved.pps)
         }
     }
 
@@ -185,11 +196,6 @@ impl Totals {
 /// A count for each second; 0 where there was no time.
 fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
-}
-
-/// Nanoseconds for each of some packets.
-fn per_packet(seconds: f64, packets: u64) -> f64 {
-    if packets > 0 { seconds * 1e9 / packets as f64 } else { 0.0 }
 }
 
 /// The name of a device's discipline, if `given` does not say another.

@@ -122,6 +122,21 @@ fn time_is_kept() {
     }
 }
 
+/// As many samples as frames, and no quantile of fewer than it takes.
+#[test]
+fn quantiles_need_samples() {
+    let frames = frames();
+    for (count, known) in [(1, 0), (3, 1), (20, 2), (200, 3), (2000, 4)] {
+        let (json, _, _) = replay(&frames[..count], "--rate 1mpps --qdisc noqueue");
+        for latency in [&json["latency_ns"], &json["completion_latency_ns"]] {
+            assert_eq!(latency["samples"], count, "{json}");
+            let quantiles = ["p50", "p90", "p99", "p999"].map(|key| latency[key].is_number());
+            assert_eq!(quantiles, [0, 1, 2, 3].map(|index| index < known), "{json}");
+            assert!(latency["max"].is_number(), "{json}");
+        }
+    }
+}
+
 #[test]
 fn what_a_qdisc_refuses_is_counted() {
     let folder = TempDir::new();

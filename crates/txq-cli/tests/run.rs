@@ -141,7 +141,6 @@ fn a_rate_is_kept() {
     fs::write(&folder, text).expect("a file");
     let file = folder.display().to_string();
     let ended = good(txq(&["run", &file, "--duration", "1s", "--json"]).finish(LONG));
-    fs::remove_file(&folder).expect("the file");
     let report = Report::of_output(&ended.stdout);
     assert_conserved(&report);
     // 5000 and a batch for each thread at the start; fewer if the machine had better things to do.
@@ -149,6 +148,10 @@ fn a_rate_is_kept() {
     let json = last_line(&ended);
     assert_eq!(json["asked"]["pps"], 5000.0);
     assert!(json["latency_ns"]["samples"].as_u64() >= Some(report.sent), "all are measured: {json}");
+    assert!(json["ns_per_packet"].is_null() && json["cpu_ns_per_packet"].is_null(), "{json}");
+    let text = good(txq(&["run", &file, "--duration", "1ms"]).finish(LONG)).stdout;
+    fs::remove_file(&folder).expect("the file");
+    assert!(text.contains("\ncost        - (senders keep to a rate"), "{text}");
 }
 
 /// A device without a backlog beside one whose link takes half a second for each packet and drains after the end.

@@ -6,7 +6,8 @@ use txq::stats::device::QueueStats;
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::{Device, Ended, Rates, Report, Totals, per_packet, rows};
+use super::quantile::{P50, P90, P99, P999};
+use super::{Device, Ended, Rates, Report, Totals, rows};
 
 /// The object.
 pub(super) fn line(report: &Report) -> Value {
@@ -16,7 +17,10 @@ pub(super) fn line(report: &Report) -> Value {
     object.insert("stopped_by".into(), json!(cause.name()));
     object.insert("seconds".into(), json!(seconds));
     object.insert("cpu_seconds".into(), json!(cpu_seconds));
-    object.insert("cpu_ns_per_packet".into(), json!(per_packet(cpu_seconds, all.sent)));
+    object.insert(
+        "cpu_ns_per_packet".into(),
+        json!(all.ns_per_packet().ok().map(|_| cpu_seconds * 1e9 / all.sent as f64)),
+    );
     totals(&mut object, &all);
     let disciplines: Vec<&str> = report.devices.iter().map(|device| device.discipline.as_str()).collect();
     let same = disciplines.iter().all(|discipline| *discipline == disciplines[0]);
@@ -70,7 +74,7 @@ fn totals(object: &mut Map<String, Value>, all: &Totals) {
     put("queued", json!(all.queued));
     put("bytes_sent", json!(all.bytes_sent));
     put("mpps", json!(all.achieved.mpps()));
-    put("ns_per_packet", json!(all.achieved.ns_per_packet()));
+    put("ns_per_packet", json!(all.ns_per_packet().ok()));
     let account = &all.account;
     let sending = account.ended as f64 / 1e9;
     put("asked", json!({ "rate": all.asked.text, "pps": all.asked.pps, "bps": all.asked.bps }));
@@ -86,16 +90,14 @@ fn rates(rates: Rates) -> Value {
     json!({ "pps": rates.pps, "bps": rates.bps })
 }
 
-/// Nulls when nothing was measured.
+/// Null for a quantile of too few samples, and for the maximum of none.
 fn latency(latency: &Latency) -> Value {
-    json!({
-        "samples": latency.count(),
-        "p50": latency.quantile(0.5),
-        "p90": latency.quantile(0.9),
-        "p99": latency.quantile(0.99),
-        "p999": latency.quantile(0.999),
-        "max": latency.max(),
-    })
+    let mut object = json!({ "samples": latency.count() });
+    for quantile in [P50, P90, P99, P999] {
+        object[quantile.key] = json!(quantile.of(latency));
+    }
+    object["max"] = json!(latency.max());
+    object
 }
 
 fn queue(stats: &QueueStats, of: Option<&Device>) -> Value {

@@ -7,6 +7,7 @@ use txq::stats::latency::Latency;
 use txq::tc::Handle;
 
 use super::Device;
+use super::quantile::{P50, P99};
 use crate::bench::align;
 use crate::span::Human;
 
@@ -27,8 +28,8 @@ pub(super) fn senders(text: &mut String, device: &Device) {
         cells.extend(counts.iter().map(u64::to_string));
         if timed {
             let times = row.latency;
-            cells.push(time(times.map(|times| times.p50)));
-            cells.push(time(times.map(|times| times.p99)));
+            cells.push(time(times.and_then(|times| P50.known(times.samples, times.p50))));
+            cells.push(time(times.and_then(|times| P99.known(times.samples, times.p99))));
             cells.push(time(row.longest_call));
         }
         cells
@@ -52,7 +53,7 @@ pub(super) fn bands(text: &mut String, device: &Device) {
         let mut cells = vec![name(band), txq];
         cells.extend([s.packets, s.drops, s.qlen, s.backlog].iter().map(u64::to_string));
         if sampled {
-            cells.extend([0.5, 0.99].map(|share| time(band.latency.quantile(share))));
+            cells.extend([P50, P99].map(|quantile| time(quantile.of(&band.latency))));
         }
         cells
     });
@@ -67,12 +68,15 @@ fn name(band: &BandStats) -> String {
     }
 }
 
-fn time(nanos: Option<u64>) -> String {
+pub(super) fn time(nanos: Option<u64>) -> String {
     nanos.map_or("-".into(), |nanos| Human(nanos).to_string())
 }
 
 pub(super) fn sender_json(row: &SenderStats, device: Option<&Device>) -> Value {
-    let times = |times: SampledTimes| json!({ "samples": times.samples, "p50": times.p50, "p99": times.p99 });
+    let times = |times: SampledTimes| {
+        let [p50, p99] = [P50.known(times.samples, times.p50), P99.known(times.samples, times.p99)];
+        json!({ "samples": times.samples, "p50": p50, "p99": p99 })
+    };
     let mut object = json!({
         "name": row.name,
         "alive": row.alive,
@@ -91,10 +95,7 @@ pub(super) fn sender_json(row: &SenderStats, device: Option<&Device>) -> Value {
 }
 
 pub(super) fn band_json(band: &BandStats, device: Option<&Device>) -> Value {
-    let times = |latency: &Latency| {
-        let at = |share| latency.quantile(share);
-        json!({ "samples": latency.count(), "p50": at(0.5), "p99": at(0.99) })
-    };
+    let times = |latency: &Latency| json!({ "samples": latency.count(), "p50": P50.of(latency), "p99": P99.of(latency) });
     let mut object = json!({
         "kind": band.kind,
         "qdisc": band.qdisc.to_string(),

@@ -7,7 +7,8 @@ use txq::stats::device::{DeviceStats, QueueStats};
 use txq::stats::latency::Latency;
 use txq::tc;
 
-use super::{Device, Ended, Rates, Report, Totals, per_packet, rows};
+use super::quantile::{P50, P90, P99, P999};
+use super::{Device, Ended, Rates, Report, Totals, rows};
 use crate::rate::metric;
 use crate::span::Human;
 
@@ -147,21 +148,22 @@ fn sums(text: &mut String, all: &Totals) {
 
 fn quantiles(latency: &Latency) -> String {
     let Some(max) = latency.max() else { return "not measured".into() };
-    let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-    let quantiles =
-        quantiles.map(|(name, q)| format!("{name} {}", Human(latency.quantile(q).unwrap_or(max))));
+    let quantiles = [P50, P90, P99, P999].map(|q| format!("{} {}", q.name, rows::time(q.of(latency))));
     format!("{}  max {}  ({} samples)", quantiles.join("  "), Human(max), latency.count())
 }
 
 fn cost(text: &mut String, report: &Report, all: &Totals) {
     let Ended { cause, seconds, cpu_seconds } = report.ended;
-    let _ = writeln!(
-        text,
-        "cost        {:.3} Mpps, {:.1} ns per packet by the clock, {:.1} ns of CPU time per packet",
-        all.achieved.mpps(),
-        all.achieved.ns_per_packet(),
-        per_packet(cpu_seconds, all.sent),
-    );
+    let _ = match all.ns_per_packet() {
+        Ok(ns) => writeln!(
+            text,
+            "cost        {:.3} Mpps, {:.1} ns per packet by the clock, {:.1} ns of CPU time per packet",
+            all.achieved.mpps(),
+            ns,
+            cpu_seconds * 1e9 / all.sent as f64,
+        ),
+        Err(why) => writeln!(text, "cost        - ({why})"),
+    };
     let _ = writeln!(
         text,
         "ended       by {} after {seconds:.3} s, {cpu_seconds:.3} s of CPU time",

@@ -1,0 +1,47 @@
+//! Quantiles of times, known only where there are enough samples: of three samples every quantile above the median is the
+//! maximum.
+
+use txq::stats::latency::Latency;
+
+/// A quantile and the fewest samples of which one lies at or above it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quantile {
+    /// In the table.
+    pub(super) name: &'static str,
+    /// In JSON.
+    pub(super) key: &'static str,
+    share: f64,
+    samples: u64,
+}
+
+pub(super) const P50: Quantile = Quantile { name: "p50", key: "p50", share: 0.5, samples: 2 };
+pub(super) const P90: Quantile = Quantile { name: "p90", key: "p90", share: 0.9, samples: 10 };
+pub(super) const P99: Quantile = Quantile { name: "p99", key: "p99", share: 0.99, samples: 100 };
+pub(super) const P999: Quantile = Quantile { name: "p99.9", key: "p999", share: 0.999, samples: 1000 };
+
+impl Quantile {
+    /// Returns the quantile in nanoseconds, `None` of too few samples.
+    pub(super) fn of(self, latency: &Latency) -> Option<u64> {
+        self.known(latency.count(), latency.quantile(self.share)?)
+    }
+
+    /// Returns `nanos`, the quantile of so many samples; `None` where those are too few.
+    pub(super) fn known(self, samples: u64, nanos: u64) -> Option<u64> {
+        (samples >= self.samples).then_some(nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_needs_a_sample_at_or_above_it() {
+        for quantile in [P50, P90, P99, P999] {
+            let needed = (1.0 / (1.0 - quantile.share)).round() as u64;
+            assert_eq!(quantile.samples, needed, "{quantile:?}");
+            assert_eq!(quantile.known(needed, 7), Some(7), "{quantile:?}");
+            assert_eq!(quantile.known(needed - 1, 7), None, "{quantile:?}");
+        }
+    }
+}
