@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(crate) struct Report {
+    /// What the senders had to send: accepted, refused for want of a buffer, or missed for want of time.
+    pub(crate) offered: u64,
+    pub(crate) refused: u64,
+    pub(crate) missed: u64,
     pub(crate) accepted: u64,
     pub(crate) sent: u64,
     pub(crate) dropped: BTreeMap<String, u64>,
@@ -32,6 +36,9 @@ impl Report {
             number_or_null(&json["latency_ns"], key);
         }
         Self {
+            offered: count(&json["offered"], "packets"),
+            refused: count(&json["refused"], "packets"),
+            missed: count(&json["missed"], "packets"),
             accepted: count(&json, "accepted"),
             sent: count(&json, "sent"),
             dropped: dropped.keys().map(|reason| (reason.clone(), count(&json["dropped"], reason))).collect(),
@@ -50,9 +57,10 @@ impl Report {
     }
 }
 
-/// Every packet handed in is sent, dropped for a reason, or still queued; and the queues' counters add up to the device's.
+/// Every packet offered is handed in, refused or missed; every packet handed in is sent, dropped for a reason, or still queued; and the queues' counters add up to the device's.
 #[track_caller]
 pub(crate) fn assert_conserved(report: &Report) {
+    assert_eq!(report.offered, report.accepted + report.refused + report.missed, "{report:?}");
     assert_eq!(report.accepted, report.sent + report.all_dropped() + report.queued, "{report:?}");
     assert_eq!(report.queues.iter().map(|queue| queue.packets).sum::<u64>(), report.sent, "{report:?}");
     assert_eq!(report.queues.iter().map(|queue| queue.bytes).sum::<u64>(), report.bytes_sent, "{report:?}");
@@ -78,7 +86,7 @@ fn number_or_null(json: &Value, key: &str) {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"accepted":10,"sent":7,"dropped":{"qdisc_drop":2},"queued":1,"bytes_sent":700,
+    const LINE: &str = r#"{"offered":{"packets":13},"refused":{"packets":2},"missed":{"packets":1},"accepted":10,"sent":7,"dropped":{"qdisc_drop":2},"queued":1,"bytes_sent":700,
         "seconds":0.5,"mpps":0.1,"ns_per_packet":null,"latency_ns":{"p50":1,"p99":2,"p999":null,"max":4},
         "queues":[{"txq":0,"packets":4,"bytes":400},{"txq":1,"packets":3,"bytes":300}]}"#;
 
@@ -98,9 +106,15 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "left: 11")]
+    #[should_panic(expected = "right: 11")]
     fn a_forgotten_packet_is_found() {
-        assert_conserved(&report(r#""accepted":10"#, r#""accepted":11"#));
+        assert_conserved(&report(r#""queued":1"#, r#""queued":2"#));
+    }
+
+    #[test]
+    #[should_panic(expected = "left: 14")]
+    fn a_forgotten_frame_is_found() {
+        assert_conserved(&report(r#""packets":13"#, r#""packets":14"#));
     }
 
     #[test]

@@ -72,7 +72,11 @@ Examples:
   txq run my.toml --control                      and meanwhile: txq tc qdisc replace dev null0 root fq_codel
 
 What is not known is - in the report, and null in JSON: a quantile of fewer samples than it takes (1000 for p99.9, 100 for
-p99, 10 for p90, 2 for p50), and the cost of a packet where all senders keep to a rate or fewer than 1000 packets are sent.";
+p99, 10 for p90, 2 for p50), and the cost of a packet where all senders keep to a rate or fewer than 1000 packets are sent.
+
+A sender at a rate offers each packet at its time, whatever the device does: a packet without a buffer is refused, one that
+its thread does not get to before the end is missed, and all others are accepted. So offered, which is what the schedule
+holds, refused, and sent are three numbers. A sender at max waits for buffers instead, and offers what it sends.";
 
 const DAEMON_EXAMPLES: &str = "\
 Examples:
@@ -243,8 +247,9 @@ Examples:
   txq replay traffic.pcap --dev eth0 --threads 4 --txqs 2 --xps 1:2 --rate 20kpps --loop 0 --duration 60s
   txq replay traffic.pcap --dev pcap:out.pcap --qdisc 'pfifo limit 100' --rate 1gbit
 
-A rated replay offers each frame at its time, whatever the device does: what is too much, the qdisc drops. A replay at
-max waits for buffers instead. What is not known is - in the report, and null in JSON, as `txq run --help` explains.";
+A rated replay offers each frame at its time, whatever the device does: what is too much, the qdisc drops, and a frame that
+finds no buffer (--buffers) is refused. The report has offered, refused and sent, each with its count and rate. A replay at
+max waits for buffers instead, and refuses nothing. What is not known is - in the report, and null in JSON, as `txq run --help` explains.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {

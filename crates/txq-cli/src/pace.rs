@@ -57,10 +57,15 @@ impl Pace {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Waits until `due` and returns the time then; `None` when the thread shall stop.
+    /// Returns when all threads were asked to stop, in nanoseconds since the start; `None` before that.
+    pub(crate) fn end(&self, stop: &Stop) -> Option<u64> {
+        stop.at().map(|at| at.saturating_duration_since(self.start).as_nanos() as u64)
+    }
+
+    /// Waits until `due` and returns the time then; `None` when the thread was asked to stop before `due`.
     pub(crate) fn wait(&self, due: u64, stop: &Stop) -> Option<u64> {
         loop {
-            if stop.asked() {
+            if stop.asked() && self.end(stop).is_none_or(|end| end < due) {
                 return None;
             }
             let now = self.now();
@@ -127,5 +132,8 @@ mod tests {
         assert!(pace.wait(200_000, &stop).is_some_and(|now| now >= 200_000));
         stop.ask();
         assert_eq!(pace.wait(u64::MAX, &stop), None);
+        let end = pace.end(&stop).unwrap();
+        assert!(pace.wait(end, &stop).is_some(), "it was due when the end was asked for");
+        assert_eq!(pace.wait(end + 1, &stop), None);
     }
 }

@@ -15,7 +15,7 @@ use txq_device::capture::Capture;
 use crate::args::ReplayArgs;
 use crate::device::{self, Use};
 use crate::pace::Schedule;
-use crate::pump::{Frame, Source, pump};
+use crate::pump::{Count, Frame, Source, pump};
 use crate::rate::Rate;
 use crate::report::{self, Asked};
 use crate::session::{self, Device, Job};
@@ -123,6 +123,8 @@ fn schedule(recording: &Recording<'_>, rate: Rate) -> Option<Schedule> {
 }
 
 fn asked(recording: &Recording<'_>, rate: Rate, schedule: Option<&Schedule>) -> Asked {
+    // A recording of frames of one moment has no rate.
+    let schedule = schedule.filter(|schedule| schedule.pass() > 0.0);
     let per_second = |amount: usize| schedule.map(|schedule| amount as f64 * 1e9 / schedule.pass());
     let bits = recording.frames().map(<[u8]>::len).sum::<usize>() * 8;
     Asked { text: rate.to_string(), pps: per_second(recording.frames().len()), bps: per_second(bits) }
@@ -138,7 +140,38 @@ struct Part<'a> {
     next: usize,
 }
 
+impl Part<'_> {
+    /// The schedule, unless all its frames are due at once.
+    fn paced(&self) -> Option<&Schedule> {
+        self.schedule.filter(|schedule| schedule.pass() > 0.0)
+    }
+}
+
 impl Source for Part<'_> {
+    fn is_rated(&self) -> bool {
+        self.paced().is_some()
+    }
+
+    fn due_by(&self, now: u64) -> Count {
+        let mut count = Count::default();
+        let Some(schedule) = self.paced().filter(|_| !self.frames.is_empty()) else { return count };
+        let len = |index: u32| self.recording.frame(index as usize).len();
+        // All frames of these passes are due; those of the next ones are looked at.
+        let whole = ((now as f64 / schedule.pass()) as u64).saturating_sub(1).min(self.passes);
+        let bytes: u64 = self.frames.iter().map(|&index| len(index) as u64).sum();
+        count.packets = whole.saturating_mul(self.frames.len() as u64);
+        count.bytes = whole.saturating_mul(bytes);
+        for pass in whole..self.passes {
+            for &index in &self.frames {
+                if schedule.due(pass, index as usize) > now {
+                    return count;
+                }
+                count.add(len(index));
+            }
+        }
+        count
+    }
+
     #[inline]
     fn next(&mut self) -> Option<Frame<'_>> {
         if self.next == self.frames.len() {

@@ -19,7 +19,7 @@ use txq::stats::log2::Log2;
 use txq::tc::QdiscInfo;
 
 use crate::args::Output;
-use crate::pump::Account;
+use crate::pump::{Account, Count};
 use crate::stop::Cause;
 
 /// What was asked for, by one sender or several.
@@ -118,9 +118,9 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// The rates of packets and bytes over a time; zero over no time.
-    pub(crate) fn over(packets: u64, bytes: u64, seconds: f64) -> Self {
-        Self { pps: per_second(packets, seconds), bps: per_second(bytes, seconds) * 8.0 }
+    /// The rates of packets and their bytes over a time; zero over no time.
+    fn over(count: Count, seconds: f64) -> Self {
+        Self { pps: per_second(count.packets, seconds), bps: per_second(count.bytes, seconds) * 8.0 }
     }
 
     /// What all devices sent, each in its own time.
@@ -140,7 +140,8 @@ impl Rates {
 impl Device {
     /// What the device sent, over its own time.
     pub(crate) fn achieved(&self) -> Rates {
-        Rates::over(self.stats.sent, self.stats.bytes_sent, self.seconds)
+        let sent = Count { packets: self.stats.sent, bytes: self.stats.bytes_sent };
+        Rates::over(sent, self.seconds)
     }
 }
 
@@ -182,6 +183,11 @@ impl Totals {
         } else {
             Ok(1e9 / self.achieved.pps)
         }
+    }
+
+    /// The rate of some of the packets that were offered, over the time in which they were.
+    fn offering(&self, count: Count) -> Rates {
+        Rates::over(count, self.account.until as f64 / 1e9)
     }
 
     /// What is handed in or copied and in none of the other counts: always 0, or the path has lost or made packets.

@@ -1,7 +1,8 @@
 //! The end of all sending: who asked for it first, and everybody told.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -32,16 +33,26 @@ impl Cause {
 
 /// What senders look at between batches.
 #[derive(Debug, Default)]
-pub(crate) struct Stop(AtomicBool);
+pub(crate) struct Stop {
+    asked: AtomicBool,
+    /// When that was; set before `asked` is, by the first caller.
+    at: OnceLock<Instant>,
+}
 
 impl Stop {
     pub(crate) fn ask(&self) {
-        self.0.store(true, Relaxed);
+        self.at.get_or_init(Instant::now);
+        self.asked.store(true, Relaxed);
     }
 
     #[inline]
     pub(crate) fn asked(&self) -> bool {
-        self.0.load(Relaxed)
+        self.asked.load(Relaxed)
+    }
+
+    /// Returns when the end was asked for first, `None` if it has not been.
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.at.get().copied()
     }
 }
 

@@ -150,3 +150,33 @@ fn what_a_qdisc_refuses_is_counted() {
     assert_eq!(report.accepted, u64::from(FRAMES), "{report:?}");
     assert!(report.dropped["QDISC_OVERLIMIT"] > 1000 && report.sent > 100, "{report:?}");
 }
+
+/// A shaper keeps the few buffers that there are for longer than the frames' times are apart: the frames are offered at their
+/// times all the same.
+#[test]
+fn frames_at_a_rate_do_not_wait_for_buffers() {
+    let folder = TempDir::new();
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, pcap(&frames())).expect("a file");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+        command.arg("replay").arg(&file).args(["--buffers", "8", "--rate", "10kpps"]).args(arguments);
+        Running::start(command.args(["--qdisc", "tbf rate 100kbit burst 1600 limit 100k"]))
+            .finish(Duration::from_secs(20))
+    };
+    let ended = run(&["--json"]);
+    let report = Report::of_output(&ended.stdout);
+    assert_conserved(&report);
+    // The shaper lets 250 kB pass in 20 s, of more than 2 MB.
+    assert_eq!((report.offered, report.missed), (u64::from(FRAMES), 0), "{report:?}");
+    assert!(report.sent > 0 && report.refused > 1000, "{report:?}");
+    let json: Value = serde_json::from_str(ended.stdout.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(json["waits_for_buffers"], 0, "{json}");
+    let bytes = |key: &str| json[key]["bytes"].as_u64().unwrap_or_else(|| panic!("no bytes {key} in {json}"));
+    assert_eq!(bytes("offered"), frames().iter().map(|frame| frame.len() as u64).sum::<u64>(), "{json}");
+    assert!(bytes("refused") > 0 && bytes("missed") == 0, "{json}");
+    let text = run(&["--loop", "1"]).stdout;
+    let line = text.lines().find(|line| line.starts_with("offered     3000 = accepted ")).expect("a line");
+    assert!(line.contains(" for want of a buffer + missed 0 for want of time"), "{text}");
+    assert!(text.contains("offered ") && text.contains(", refused ") && text.contains(", sent "), "{text}");
+}

@@ -179,6 +179,38 @@ fn each_device_has_its_own_time() {
     }
 }
 
+/// What is offered is the schedule's, whether the device keeps the buffers or the machine is too slow.
+#[test]
+fn what_is_offered_does_not_depend_on_the_device() {
+    let path = std::env::temp_dir().join(format!("txq-offered-{}.toml", std::process::id()));
+    let file = path.display().to_string();
+    let shaped = "qdisc = \"tbf rate 100kbit burst 1600 limit 1mb\"\npool.buffers = 64";
+    for (device, rate, packet, batch) in [
+        (shaped, "120mbit", 1500_u64, 1),
+        (shaped, "500kpps", 60, 32),
+        ("qdisc = \"noqueue\"", "1gpps", 60, 32),
+    ] {
+        let sender =
+            format!("[[sender]]\nthreads = 2\nbatch = {batch}\npacket = {packet}\nrate = \"{rate}\"\n");
+        fs::write(&path, format!("[[device]]\n{device}\n{sender}")).expect("a file");
+        let ended = good(txq(&["run", &file, "--duration", "200ms", "--json"]).finish(LONG));
+        let (json, report) = (last_line(&ended), Report::of_output(&ended.stdout));
+        assert_conserved(&report);
+        let pps = json["asked"]["pps"].as_f64().expect("a rate");
+        // A thread may hand in one batch more before it sees that the time is up.
+        let least = (pps * 0.2) as u64;
+        assert!(report.offered >= least, "{rate}: {json}");
+        let offered = json["offered"]["pps"].as_f64().expect("a rate");
+        let more = 4.0 * f64::from(batch) / report.offered as f64;
+        assert!((0.999..=1.001 + more).contains(&(offered / pps)), "{rate}: {offered} of {pps}: {json}");
+        let not_sent = report.refused + report.missed + report.all_dropped();
+        assert_eq!(report.offered, report.sent + not_sent, "{rate}: {json}");
+        let bytes = json["offered"]["bytes"].as_u64().expect("a count");
+        assert_eq!(bytes, report.offered * packet, "{rate}: {json}");
+    }
+    fs::remove_file(&path).expect("the file");
+}
+
 /// A run that ends by a signal: in time, with a report of everything.
 fn stopped_by(signal: libc::c_int, name: &str) {
     let running = txq(&["run", "--duration", "60s", "--json"]);

@@ -44,6 +44,47 @@ fn schedules_keep_the_rate_over_passes() {
     assert_eq!((asked.pps, asked.bps), (Some(10_000.0), Some(3_360_000.0)));
 }
 
+/// Frames whose times are no whole nanoseconds: the count agrees with the frames to the nanosecond.
+#[test]
+fn the_frames_that_are_due_are_counted() {
+    let capture = pcap(10, 3, 100);
+    let recording = Recording::of(&capture).unwrap();
+    for rate in ["1kpps", "700mpps", "3gpps", "336kbit", "recorded"] {
+        let schedule = schedule(&recording, rate.parse().unwrap()).unwrap();
+        let part = |frames| Part {
+            recording: &recording,
+            schedule: Some(&schedule),
+            frames,
+            passes: 3,
+            pass: 0,
+            next: 0,
+        };
+        assert_eq!(part(vec![]).due_by(u64::MAX), Count::default());
+        let mut frames = part(vec![0, 2, 5, 9]);
+        let mut due = Vec::new();
+        while let Some(frame) = frames.next() {
+            due.push(frame.due);
+        }
+        assert_eq!(due.len(), 12);
+        for now in due.iter().flat_map(|&due| [due.saturating_sub(1), due, due + 1]).chain([u64::MAX]) {
+            let packets = due.iter().filter(|&&due| due <= now).count() as u64;
+            assert_eq!(frames.due_by(now), Count { packets, bytes: packets * 42 }, "{rate} at {now} ns");
+        }
+    }
+}
+
+/// Frames of one moment have no pace that a sender could keep: they wait for buffers.
+#[test]
+fn a_recording_of_one_moment_is_not_rated() {
+    let capture = pcap(10, 3, 0);
+    let recording = Recording::of(&capture).unwrap();
+    let schedule = schedule(&recording, Rate::Recorded);
+    let schedule = schedule.as_ref();
+    let part = Part { recording: &recording, schedule, frames: vec![0], passes: 1, pass: 0, next: 0 };
+    assert!(!part.is_rated());
+    assert_eq!(asked(&recording, Rate::Recorded, schedule).pps, None);
+}
+
 #[test]
 fn a_part_ends_after_its_passes() {
     let capture = pcap(3, 1, 1);

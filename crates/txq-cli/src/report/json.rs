@@ -76,9 +76,14 @@ fn totals(object: &mut Map<String, Value>, all: &Totals) {
     put("mpps", json!(all.achieved.mpps()));
     put("ns_per_packet", json!(all.ns_per_packet().ok()));
     let account = &all.account;
-    let sending = account.ended as f64 / 1e9;
     put("asked", json!({ "rate": all.asked.text, "pps": all.asked.pps, "bps": all.asked.bps }));
-    put("offered", rates(Rates::over(account.packets, account.bytes, sending)));
+    for (key, count) in
+        [("offered", account.offered()), ("refused", account.refused), ("missed", account.missed)]
+    {
+        let mut object = rates(all.offering(count));
+        (object["packets"], object["bytes"]) = (json!(count.packets), json!(count.bytes));
+        put(key, object);
+    }
     put("achieved", rates(all.achieved));
     put("behind_ns", json!({ "max": account.behind_max, "last": account.behind_last }));
     put("waits_for_buffers", json!(account.held));

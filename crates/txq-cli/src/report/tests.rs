@@ -8,7 +8,12 @@ fn device(name: &str, sent: u64, seconds: f64) -> Device {
         name: name.to_owned(),
         discipline: discipline(None),
         asked: Asked { text: "max".to_owned(), ..Asked::default() },
-        account: Account { packets: sent, bytes: sent * 100, ended: 500_000_000, ..Account::default() },
+        account: Account {
+            accepted: Count { packets: sent, bytes: sent * 100 },
+            until: 500_000_000,
+            ended: 500_000_000,
+            ..Account::default()
+        },
         seconds,
         stats: DeviceStats { accepted: sent, sent, bytes_sent: sent * 100, ..DeviceStats::default() },
         latency: Default::default(),

@@ -115,7 +115,6 @@ fn sums(text: &mut String, all: &Totals) {
     let _ = writeln!(text, "latency     xmit to driver      {}", quantiles(&all.latency.0));
     let _ = writeln!(text, "            xmit to completion  {}", quantiles(&all.latency.1));
     let account = &all.account;
-    let sending = account.ended as f64 / 1e9;
     let rates = |rates: Rates| format!("{}pps {}bit/s", metric(rates.pps), metric(rates.bps));
     let asked = match (all.asked.pps, all.asked.bps) {
         (Some(pps), Some(bps)) => format!("{} ({}pps {}bit/s)", all.asked.text, metric(pps), metric(bps)),
@@ -123,8 +122,9 @@ fn sums(text: &mut String, all: &Totals) {
     };
     let _ = writeln!(
         text,
-        "rate        asked {asked}, offered {}, sent {}",
-        rates(Rates::over(account.packets, account.bytes, sending)),
+        "rate        asked {asked}, offered {}, refused {}, sent {}",
+        rates(all.offering(account.offered())),
+        rates(all.offering(account.refused)),
         rates(all.achieved),
     );
     if account.behind_max > 0 {
@@ -134,6 +134,14 @@ fn sums(text: &mut String, all: &Totals) {
     if account.held > 0 {
         let _ = writeln!(text, "            waited {} times for a buffer", account.held);
     }
+    let _ = writeln!(
+        text,
+        "offered     {} = accepted {} + refused {} for want of a buffer + missed {} for want of time",
+        account.offered().packets,
+        account.accepted.packets,
+        account.refused.packets,
+        account.missed.packets,
+    );
     let (accepted, sent, dropped, queued) = (all.accepted, all.sent, all.dropped.total(), all.queued);
     let _ = write!(text, "packets     accepted {accepted}");
     if all.created > 0 {
