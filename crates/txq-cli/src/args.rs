@@ -2,10 +2,11 @@
 
 mod bench;
 
+use std::any::TypeId;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::rate::Rate;
 use crate::sim::{self, SimArgs};
@@ -134,7 +135,32 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// `add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N]`, `del NAME`, or `show [NAME]`
+    #[arg(allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
+}
+
+impl Args {
+    /// Reads the command line.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let matches = hyphens(Self::command()).try_get_matches()?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+/// Passes values that begin with a hyphen to the parsers of times, rates and counts, whose errors say what is wrong with
+/// `-5s`. clap alone takes such a value for an option.
+fn hyphens(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(hyphens).mut_args(|arg| {
+        let passed = is_parsed(&arg) || arg.is_allow_hyphen_values_set();
+        arg.allow_hyphen_values(passed)
+    })
+}
+
+/// Whether the argument is an option whose value is neither a name nor a path.
+fn is_parsed(arg: &Arg) -> bool {
+    let of = arg.get_value_parser().type_id();
+    let named = of == TypeId::of::<String>() || of == TypeId::of::<PathBuf>();
+    !arg.is_positional() && arg.get_action().takes_values() && !named
 }
 
 /// Prints what `txq help COMMAND` does.
@@ -282,11 +308,11 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<String>,
     /// Of all threads together: 10kpps, 1mpps, 100mbit, 1gbit, recorded or max
-    #[arg(long, default_value = "max", allow_hyphen_values = true)]
+    #[arg(long, default_value = "max")]
     pub(crate) rate: Rate,
     /// How many times to send the file; 0 is for ever
-    #[arg(long = "loop", value_name = "N", default_value = "1", allow_hyphen_values = true)]
-    pub(crate) passes: u64,
+    #[arg(long = "loop", value_name = "N", default_value = "1")]
+    pub(crate) passes: Within<0, { u64::MAX }>,
     /// How long to send at most: 5s, 300ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,

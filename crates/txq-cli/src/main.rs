@@ -38,12 +38,10 @@ mod xps;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Args, Command};
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match Args::read() {
         Ok(args) => args,
         Err(error) => return failure::usage(&error),
     };

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use txq::tc;
 
+use crate::within::is_negative;
+
 /// A rate as the user gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
@@ -28,7 +30,7 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let remedy = "use a number with pps, kpps, mpps or tc's bit, kbit, mbit, gbit, such as 10kpps or 100mbit, or max";
+        let remedy = "use a number above zero with pps, kpps, mpps or tc's bit, kbit, mbit, gbit, such as 10kpps or 100mbit, or max";
         let wrong = |why: &str| format!("rate \"{text}\" {why}: {remedy}");
         let lower = text.trim().to_ascii_lowercase();
         if lower == "max" {
@@ -36,6 +38,9 @@ impl FromStr for Rate {
         }
         if lower == "recorded" {
             return Ok(Self::Recorded);
+        }
+        if is_negative(&lower) {
+            return Err(wrong("is negative"));
         }
         let number = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let rate = match &lower[number.len()..] {
@@ -115,9 +120,23 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_a_remedy() {
-        for text in ["", "0pps", "-1pps", "0mbit", "10", "fast", "10parsecs", "nanpps", "infpps", "1e30pps"] {
+        for text in [
+            "",
+            "0pps",
+            "-1pps",
+            "-5mbit",
+            "-5",
+            "0mbit",
+            "10",
+            "fast",
+            "10parsecs",
+            "nanpps",
+            "infpps",
+            "1e30pps",
+        ] {
             let error = text.parse::<Rate>().unwrap_err();
             assert!(error.contains("such as 10kpps"), "{text}: {error}");
+            assert_eq!(error.contains("is negative"), text.starts_with('-'), "{text}: {error}");
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         discipline: report::discipline(args.discipline.as_deref()),
         asked: asked(&recording, args.rate, schedule.as_ref()),
     };
-    let passes = if args.passes == 0 { u64::MAX } else { args.passes };
+    let passes = if args.passes.get() == 0 { u64::MAX } else { args.passes.get() };
     let (recording, schedule) = (&recording, schedule.as_ref());
     let jobs = deal(recording, threads as u32).into_iter().enumerate().map(|(index, frames)| {
         let part = Part { recording, schedule, frames, passes, pass: 0, next: 0 };

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use txq::tc;
 
+use crate::within::is_negative;
+
 /// A span of time above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -17,8 +19,13 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
-            format!("time \"{text}\" {why}: use a number with s, ms, us or ns, such as 5s or 300ms")
+            format!(
+                "time \"{text}\" {why}: use a number above zero with s, ms, us or ns, such as 5s or 300ms"
+            )
         };
+        if is_negative(text) {
+            return Err(wrong("is negative"));
+        }
         // tc takes a number without a unit for the smallest one, which nobody means here.
         if text.ends_with(|c: char| c.is_ascii_digit()) {
             return Err(wrong("has no unit"));
@@ -66,6 +73,9 @@ mod tests {
         assert_eq!("1.5s".parse(), Ok(Span(Duration::from_millis(1500))));
         for text in ["", "5", "0s", "-1s", "5 parsecs"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+        for text in ["-1s", "-5", "-.5ms"] {
+            assert!(text.parse::<Span>().unwrap_err().contains("is negative"), "{text}");
         }
     }
 

@@ -48,6 +48,12 @@ impl<const LOW: u64, const HIGH: u64> fmt::Display for Within<LOW, HIGH> {
     }
 }
 
+/// Whether a text begins as a number below zero does.
+pub(crate) fn is_negative(text: &str) -> bool {
+    let digits = text.trim_start().strip_prefix('-');
+    digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
 struct Whole<const LOW: u64, const HIGH: u64>;
 
 impl<const LOW: u64, const HIGH: u64> Visitor<'_> for Whole<LOW, HIGH> {

@@ -144,7 +144,7 @@ fn options_of_replay() {
         ("--rate 0pps", &["not above zero"]),
         ("--rate 5parsecs", &["such as 10kpps"]),
         ("--rate -5kpps", &["--rate"]),
-        ("--loop -1", &["--loop"]),
+        ("--loop -1", &["--loop", "-1 is out of range"]),
         ("--loop x", &["--loop"]),
         ("--duration 0s", &["not above zero"]),
         ("--xps 1:1:1", &["a mask for txq 1"]),
@@ -201,6 +201,56 @@ fn options_of_bench() {
     let unwritable = ["bench", "--svg", "/nonexistent/curves.svg", "--duration", "100s"];
     refused(&txq(&unwritable), SYSTEM, &["/nonexistent/curves.svg cannot be written"]);
     assert!(!PathBuf::from("curves.svg").exists());
+}
+
+/// The options of a command whose values are times, rates or counts, each with a negative one, as its help lists them.
+fn negatives(command: &[&str]) -> Vec<(String, &'static str)> {
+    let help = txq(&[command, &["--help"]].concat()).stdout;
+    let option = |line: &str| {
+        let (option, value) = line.trim().strip_prefix("--")?.split_once(" <")?;
+        let negative = match value.split(['>', '[']).next()? {
+            "TIME" => "-5s",
+            "RATE" => "-5kbit",
+            "N" | "X" | "NS" => "-5",
+            _ => return None,
+        };
+        Some((format!("--{option}"), negative))
+    };
+    help.lines().filter_map(option).collect()
+}
+
+#[test]
+fn negative_times_rates_and_counts() {
+    for (command, least) in [
+        ("run", 2),
+        ("replay", 6),
+        ("contention", 2),
+        ("hist", 2),
+        ("bench", 12),
+        ("sim host", 2),
+        ("sim calibrate", 2),
+        ("sim plan", 7),
+        ("sim sweep", 1),
+        ("sim published", 1),
+    ] {
+        let command: Vec<&str> = command.split_whitespace().collect();
+        let options = negatives(&command);
+        assert!(options.len() >= least, "{command:?} has {options:?}");
+        for (option, negative) in options {
+            let ended = txq(&[&command[..], &[&option, negative]].concat());
+            refused(&ended, INPUT, &[&format!("'{option} <"), &format!("'{negative}'"), "use "]);
+            assert!(!ended.stderr.contains("tip"), "{}", ended.stderr);
+            assert_eq!(ended.stderr.contains("is negative"), negative != "-5", "{}", ended.stderr);
+        }
+    }
+    let words = txq(&["dev", "add", "d0", "mtu", "-5"]);
+    assert!(words.stderr.contains("mtu \"-5\": use a number from 68"), "{}", words.stderr);
+    // An option in place of the value is no value either.
+    refused(
+        &txq(&["run", "--duration", "--json"]),
+        INPUT,
+        &["--duration", "\"--json\" is none", "such as 5s"],
+    );
 }
 
 #[test]

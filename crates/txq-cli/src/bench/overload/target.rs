@@ -7,6 +7,7 @@ use txq::netdev::Completions;
 use txq::tc;
 
 use crate::bench::rig::scatter;
+use crate::within::is_negative;
 
 /// Bytes that a packet takes on the wire beside its own (`txq_device::Null`).
 const WIRE: usize = 24;
@@ -27,6 +28,9 @@ impl FromStr for LinkRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if is_negative(text) {
+            return Err(format!("a link of rate \"{text}\" is negative: use 1mbit to 1tbit"));
+        }
         let rate: tc::Rate = text.parse().map_err(|error: tc::UnitError| error.to_string())?;
         let bits = rate.0.checked_mul(8).filter(|bits| (1_000_000..=1_000_000_000_000).contains(bits));
         bits.map(Self).ok_or_else(|| format!("a link of rate \"{text}\": use 1mbit to 1tbit"))
