@@ -213,7 +213,8 @@ Examples:
   txq contention my.toml --lock-stat             as /proc/lock_stat of a kernel with CONFIG_LOCK_STAT
   txq contention my.toml --json | tail -1 | jq '.sites[] | {caller, contended}'
 
-The first table is perf's: only who waited is in it. The second has every site: how often it took its lock, how long it held
+The first table is perf's: it has only the sites at which a thread waited, and says what to do if none did (senders wait
+under --discipline spinlock; under combine and llist they hardly do). The second has every site: how often it took its lock, how long it held
 it, and how many others waited for it. Recording costs two or three readings of the clock for each lock taken, so the
 rates of such a run are not those of `txq run`.";
 

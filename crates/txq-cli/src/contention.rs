@@ -6,26 +6,60 @@ pub(crate) mod lock_stat;
 mod meet;
 pub(crate) mod perf;
 
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+
 use txq::stats::contention::ContentionReport;
 
 use crate::args::ContentionArgs;
 use crate::report::{self, Report};
 use crate::run;
 
+/// Disciplines under which senders wait for one another at the root lock.
+const WAITING: [&str; 2] = ["spinlock", "busylock"];
+
 /// Runs a workload with recording on and prints what was recorded.
 pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
     let (report, closed) =
         run::workload(&args.workload, args.output.quiet, |device| device.contention = true)?;
     let all = sum(&report);
+    let waited = all.sites.iter().any(|site| site.stats.contended > 0);
+    let advice = (!waited).then(|| {
+        let disciplines: BTreeSet<_> =
+            report.devices.iter().map(|device| device.discipline.as_str()).collect();
+        advice(args.workload.file.as_deref(), &Vec::from_iter(disciplines))
+    });
     let text = if args.output.json {
         format!("{}\n", json::line(&report, &all))
     } else if args.lock_stat {
+        if let Some(advice) = advice.filter(|_| !args.output.quiet) {
+            eprint!("txq: {advice}");
+        }
         lock_stat::table(&all)
     } else {
-        perf::table(&all) + "\n" + &meet::text(&report, &all)
+        perf::table(&all) + advice.as_deref().unwrap_or_default() + "\n" + &meet::text(&report, &all)
     };
     report::write(&text)?;
     closed
+}
+
+/// Says why no wait was recorded, and which command records some.
+fn advice(file: Option<&Path>, disciplines: &[&str]) -> String {
+    let mut command = "txq contention".to_owned();
+    if let Some(file) = file {
+        let _ = write!(command, " {}", file.display());
+    }
+    if disciplines.iter().all(|discipline| WAITING.contains(discipline)) {
+        return format!(
+            "no thread waited for a lock; to record waits, let more threads share a txq, or send for longer:\n  \
+             {command} --duration 10s\n"
+        );
+    }
+    format!(
+        "no thread waited for a lock, as senders seldom do under {}; to record waits, run\n  {command} --discipline spinlock\n",
+        disciplines.join(" and ")
+    )
 }
 
 /// What was recorded in all devices.

@@ -118,6 +118,42 @@ fn the_text_has_both_tables() {
     assert_eq!(row.split_whitespace().count(), 13, "{row:?}");
 }
 
+/// The first table has rows, or says which command records some. Waits depend on the machine, so either may come.
+#[test]
+fn a_table_without_rows_says_what_to_do() {
+    const NONE: &str = "no thread waited for a lock";
+    let folder = TempDir::new();
+    let path = folder.path().join("alone.toml");
+    fs::write(&path, "[[device]]\nqdisc = \"noqueue\"\n[[sender]]\nrate = \"1pps\"\n").expect("a file");
+    let file = path.display().to_string();
+    for (discipline, advice) in [("combine", "--discipline spinlock"), ("spinlock", "--duration 10s")] {
+        let run = |more: &[&str]| {
+            let arguments = ["contention", &file, "--duration", "20ms", "--discipline", discipline];
+            txq(&[&arguments, more].concat())
+        };
+        let text = run(&[]).stdout;
+        let table: Vec<&str> = text.lines().skip(2).take_while(|line| !line.is_empty()).collect();
+        assert!(!table.is_empty(), "{text}");
+        if table[0].starts_with(NONE) {
+            assert_eq!(table[1..], [format!("  txq contention {file} {advice}")], "{text}");
+        }
+        let stat = run(&["--lock-stat"]);
+        assert!(
+            stat.stdout.starts_with("lock_stat version 0.4\n") && !stat.stdout.contains(NONE),
+            "{}",
+            stat.stdout
+        );
+        assert_eq!(run(&["--lock-stat", "--quiet"]).stderr, "");
+    }
+    let text = txq(&["contention", "--duration", "20ms"]).stdout;
+    let first = text.lines().nth(2).expect("a line");
+    assert!(!first.is_empty(), "{text}");
+    assert!(
+        !first.starts_with(NONE) || text.contains("\n  txq contention --discipline spinlock\n"),
+        "{text}"
+    );
+}
+
 #[test]
 fn wrong_arguments_are_refused() {
     let ended = run(Command::new(env!("CARGO_BIN_EXE_txq")).args(["contention", "--lock-stat", "--json"]));

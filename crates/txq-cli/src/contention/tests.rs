@@ -90,3 +90,16 @@ fn the_layout_is_lock_stats() {
     ));
     assert_eq!(lines.len(), 16, "nobody has waited for the tx lock");
 }
+
+#[test]
+fn what_records_waits_is_advised() {
+    for (file, disciplines, command) in [
+        (None, &["combine"][..], "txq contention --discipline spinlock"),
+        (Some("my.toml"), &["llist", "spinlock"], "txq contention my.toml --discipline spinlock"),
+        (Some("my.toml"), &["busylock", "spinlock"], "txq contention my.toml --duration 10s"),
+    ] {
+        let advice = advice(file.map(Path::new), disciplines);
+        assert!(advice.starts_with("no thread waited for a lock"), "{advice}");
+        assert_eq!(advice.lines().nth(1), Some(format!("  {command}").as_str()));
+    }
+}
