@@ -1,13 +1,42 @@
 //! The checkers. Each finds what the others cannot: loom orderings, shuttle longer interleavings, Miri undefined behaviour,
 //! TSan races of real threads, the fuzzer bad input, chaos what happens when everything happens, the mutants tests that
-//! cannot fail, the oracle what Linux does otherwise.
+//! cannot fail, the oracle what Linux does otherwise, busy loops tests that assume a fast machine.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{cargo, root};
+use crate::{busy, cargo, root};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  cargo xtask check loom --deep
+  cargo xtask check oracle htb                   only scripts with htb in their names
+  cargo xtask check busy                         all tests, three times, for hours on a small machine
+  cargo xtask check busy --times 1 --package txq-cli --package xtask";
+
+/// What to check, and how far.
+#[derive(clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Which one
+    #[arg(value_enum)]
+    checker: Checker,
+    /// Explore as far as it goes, for hours if need be
+    #[arg(long)]
+    deep: bool,
+    /// Also those of the oracle's scripts that take long
+    #[arg(long)]
+    long: bool,
+    /// Of busy: how many times to run the tests [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    times: Option<u32>,
+    /// Of busy: a package to test, instead of all; may be given several times
+    #[arg(long, value_name = "NAME")]
+    package: Vec<String>,
+    /// Of the oracle's scripts only those with this in their names
+    filter: Option<String>,
+}
 
 /// A checker.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -30,16 +59,31 @@ pub(crate) enum Checker {
     Asm,
     /// Linux's own qdiscs, booted as a process, under the same packets: what differs (docs/fidelity.md)
     Oracle,
-    /// All of them
+    /// That no test depends on the machine's speed: the tests beside 8 busy loops on 2 CPUs, three times
+    Busy,
+    /// All of them but busy
     All,
 }
 
 const FUZZ_TARGETS: [&str; 4] = ["mask", "dissect", "tc", "capture"];
 
-pub(crate) fn run(checker: Checker, deep: bool, long: bool, filter: Option<&str>) -> Result<()> {
-    if (filter.is_some() || long) && checker != Checker::Oracle {
+pub(crate) fn run(args: &CheckArgs) -> Result<()> {
+    let CheckArgs { checker, deep, long, times, package, filter } = args;
+    if (filter.is_some() || *long) && *checker != Checker::Oracle {
         bail!("only the oracle takes a filter and --long");
     }
+    if (times.is_some() || !package.is_empty()) && *checker != Checker::Busy {
+        bail!("only busy takes --times and --package");
+    }
+    match checker {
+        Checker::Oracle => oracle(*deep, *long, filter.as_deref()),
+        Checker::Busy => busy::run(times.unwrap_or(busy::TIMES), package),
+        checker => one(*checker, *deep),
+    }
+}
+
+/// Runs a checker without options of its own.
+fn one(checker: Checker, deep: bool) -> Result<()> {
     match checker {
         Checker::Loom => models("under_loom", deep),
         Checker::Shuttle => models("under_shuttle", deep),
@@ -49,11 +93,12 @@ pub(crate) fn run(checker: Checker, deep: bool, long: bool, filter: Option<&str>
         Checker::Chaos => chaos(deep),
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
-        Checker::Oracle => oracle(deep, long, filter),
+        Checker::Oracle => oracle(deep, false, None),
+        Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Shuttle, Tsan};
             let all = [Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
-            all.into_iter().try_for_each(|c| run(c, deep, false, None))
+            all.into_iter().try_for_each(|checker| one(checker, deep))
         }
     }
 }

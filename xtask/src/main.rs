@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod busy;
 mod check;
 
 use std::process::{Command, ExitCode};
@@ -21,19 +22,8 @@ struct Xtask {
 #[derive(Subcommand)]
 enum Chore {
     /// Run one of the checkers, or all that this machine has
-    Check {
-        /// Which one
-        #[arg(value_enum)]
-        checker: check::Checker,
-        /// Explore as far as it goes, for hours if need be
-        #[arg(long)]
-        deep: bool,
-        /// Also those of the oracle's scripts that take long
-        #[arg(long)]
-        long: bool,
-        /// Of the oracle's scripts only those with this in their names
-        filter: Option<String>,
-    },
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::CheckArgs),
     /// Run the criterion benchmarks and print their table
     Bench {
         /// Print the table of the last run without running again
@@ -44,7 +34,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().chore {
-        Chore::Check { checker, deep, long, filter } => check::run(checker, deep, long, filter.as_deref()),
+        Chore::Check(args) => check::run(&args),
         Chore::Bench { last } => bench::run(last),
     };
     match done {
