@@ -65,10 +65,15 @@ impl<'a, A: Arch> Ctx<'a, A> {
     #[inline]
     pub(crate) fn free_dropped(&mut self) {
         if !self.to_free.is_empty() {
-            self.cache.free_dropped(&mut self.to_free);
-            if std::mem::take(&mut self.held_up) {
-                A::yield_cpu();
-            }
+            self.free_all();
+        }
+    }
+
+    #[cold]
+    fn free_all(&mut self) {
+        self.cache.free_dropped(&mut self.to_free);
+        if std::mem::take(&mut self.held_up) {
+            A::yield_cpu();
         }
     }
 }

@@ -12,21 +12,21 @@ use super::Arch;
 
 /// Data paths noted; a thread that is in more is taken to be in all.
 const DEPTH: usize = 16;
-/// The queue of that data path is not owned: its driver is being called, and the discipline has released it.
-const LENT: usize = 1;
 
 /// The data paths that a thread is in, the outermost first. Each thread has one ([`Arch::inside`]) and nobody else sees it.
 #[derive(Debug)]
 pub struct Inside {
     depth: Cell<u32>,
-    /// The devices, by address; an address is even.
+    /// A bit for each data path whose queue is not owned: its driver is being called, and the discipline has released it.
+    lent: Cell<u32>,
+    /// The devices, by address.
     devices: [Cell<usize>; DEPTH],
 }
 
 impl Inside {
     /// Of a thread that is in none.
     pub const fn new() -> Self {
-        Self { depth: Cell::new(0), devices: [const { Cell::new(0) }; DEPTH] }
+        Self { depth: Cell::new(0), lent: Cell::new(0), devices: [const { Cell::new(0) }; DEPTH] }
     }
 
     /// How many they are: more than one where drivers send through other devices.
@@ -37,7 +37,7 @@ impl Inside {
 
     /// Whether one of them is this device's.
     pub(crate) fn is_in<T>(&self, device: *const T) -> bool {
-        self.any(|entry| entry & !LENT == device.addr())
+        self.any(|_, entry| entry == device.addr())
     }
 
     /// Whether one of them is this device's, and the queue is owned: by a qdisc's call, or by the caller's own discipline. The
@@ -45,14 +45,15 @@ impl Inside {
     pub(crate) fn owns<T>(&self, device: *const T) -> bool {
         let depth = self.depth.get();
         self.depth.set(depth.saturating_sub(1));
-        let owns = self.any(|entry| entry == device.addr());
+        let lent = self.lent.get();
+        let owns = self.any(|path, entry| entry == device.addr() && lent & 1 << path == 0);
         self.depth.set(depth);
         owns
     }
 
-    fn any(&self, is: impl Fn(usize) -> bool) -> bool {
+    fn any(&self, is: impl Fn(usize, usize) -> bool) -> bool {
         let depth = self.depth.get() as usize;
-        depth > DEPTH || self.devices[..depth].iter().any(|entry| is(entry.get()))
+        depth > DEPTH || self.devices[..depth].iter().enumerate().any(|(path, entry)| is(path, entry.get()))
     }
 
     #[inline]
@@ -96,26 +97,27 @@ impl<A: Arch> Drop for Entered<A> {
 }
 
 /// The innermost data path's queue is released while the driver is called, until this is dropped, by a panic too.
-pub(crate) struct Lent<A: Arch>(PhantomData<A>);
+pub(crate) struct Lent<A: Arch> {
+    before: u32,
+    arch: PhantomData<A>,
+}
 
 impl<A: Arch> Lent<A> {
+    #[inline]
     pub(crate) fn new() -> Self {
-        Self::mark(LENT);
-        Self(PhantomData)
-    }
-
-    fn mark(lent: usize) {
-        A::inside(|inside| {
-            if let Some(entry) = inside.depth().checked_sub(1).and_then(|depth| inside.at(depth)) {
-                entry.set(entry.get() & !LENT | lent);
-            }
+        // Data paths that are too deep to be noted count as owned, whatever bit this sets.
+        let before = A::inside(|inside| {
+            let innermost = inside.depth().wrapping_sub(1);
+            inside.lent.replace(inside.lent.get() | 1_u32.wrapping_shl(innermost))
         });
+        Self { before, arch: PhantomData }
     }
 }
 
 impl<A: Arch> Drop for Lent<A> {
+    #[inline]
     fn drop(&mut self) {
-        Self::mark(0);
+        A::inside(|inside| inside.lent.set(self.before));
     }
 }
 

@@ -92,7 +92,13 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
 #[inline]
 fn owns_queue<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool {
     // The caller's own entry is one.
-    let owns = A::inside(|inside| inside.depth() > 1 && inside.owns(cx.dev));
+    A::inside(|inside| inside.depth()) > 1 && drop_looped(batch, cx)
+}
+
+/// As [`owns_queue`], for a thread that is in several data paths.
+#[cold]
+fn drop_looped<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool {
+    let owns = A::inside(|inside| inside.owns(cx.dev));
     if owns {
         cx.dev.count_looped(batch.len() as u64);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::RecursionLimit));

@@ -44,6 +44,13 @@ impl<A: Arch> Ended<A> {
     /// Frees them, and counts those dropped in `drops`.
     #[inline]
     pub(super) fn free(&mut self, cx: &mut Ctx<'_, A>, drops: &mut DropCounts) {
+        if self.len() > 0 {
+            self.free_all(cx, drops);
+        }
+    }
+
+    #[inline(never)]
+    fn free_all(&mut self, cx: &mut Ctx<'_, A>, drops: &mut DropCounts) {
         if !self.sent.is_empty() {
             cx.cache.free(&mut self.sent);
         }
