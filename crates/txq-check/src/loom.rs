@@ -77,6 +77,7 @@ unsafe impl Arch for Loom {
     }
 
     const WAITS_FOR_ROOM: u32 = 1;
+    const PROMPT: u32 = 1;
 }
 
 impl Loom {

@@ -41,6 +41,7 @@ unsafe impl Arch for Shuttle {
     }
 
     const WAITS_FOR_ROOM: u32 = 1;
+    const PROMPT: u32 = 1;
 }
 
 /// Order of the bugs that PCT looks for: scheduling points that must fall right.

@@ -311,6 +311,7 @@ fn build(
         .default_qdisc(&setup.path.default_qdisc)
         .discipline(&setup.path.discipline)
         .tx_lock(setup.kernel)
+        .defer_completions(false)
         .tx_queue_len(setup.path.txqueuelen)
         .max_burst(setup.path.max_burst)
         .pool_config(pool)

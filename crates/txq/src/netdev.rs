@@ -14,6 +14,7 @@ use crate::stats::device::DeviceStats;
 use crate::stats::latency::Latency;
 use crate::stats::log2::Log2;
 use crate::tc::{Handle, Options, QdiscInfo, Style};
+use crate::txqueue::TxQueue;
 use crate::worker::Worker;
 
 mod bands;
@@ -274,6 +275,11 @@ impl<A: Arch> NetDev<A> {
     /// Whether no packet is on its way.
     pub fn is_idle(&self) -> bool {
         self.shared.assert_outside("NetDev::is_idle");
+        if self.shared.txqs.iter().any(TxQueue::is_watched) {
+            let mut cache = self.shared.pool.cache("control", 0);
+            let mut cx = Ctx::new(&self.shared, &mut cache);
+            self.shared.txqs.iter().for_each(|txq| self.shared.reap_deferred(txq.index, &mut cx));
+        }
         (0..self.shared.txqs.len() as u16).all(|txq| self.shared.is_idle(txq))
     }
 

@@ -12,15 +12,16 @@ use crate::arch::{Arch, Memory, Nanos, Work};
 use crate::ctx::{Ctx, Errand};
 use crate::drop::{DropCounts, DropReason};
 use crate::netdev::{Root, Shared};
-use crate::packet::PacketList;
+use crate::packet::{Packet, PacketList};
 use crate::qdisc::Verdict;
 use crate::sync::contention::HandOff;
-use crate::txqueue::Transmitted;
+use crate::txqueue::{Transmitted, TxQueue};
 
 mod bypass;
 mod core;
 mod gate;
 mod marks;
+mod permit;
 mod relay;
 mod unwind;
 
@@ -208,6 +209,7 @@ pub(crate) fn turn_here<A: Arch>(
     // Dropped before `unwound`: the worker must not come while it still has the queue.
     let mut owner = owner;
     A::touch(|| owner.core(), Memory::Queue);
+    owner.core().end_permit();
     let mut quota = QUOTA.max(share);
     let mut verdict = None;
     let mut end = None;
@@ -296,7 +298,7 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
         return Going::Blocked;
     }
     if let Errand::Reap(txq) = cx.errand {
-        cx.errand = Errand::Done(cx.dev.txqs[usize::from(txq)].reap_for(root.index, cx));
+        cx.errand = Errand::Done(cx.dev.txqs[usize::from(txq)].reap_for_worker(root.index, cx));
     }
     while *quota > 0 {
         if owner.core().gate == Gate::Relay {
@@ -363,16 +365,30 @@ pub(crate) fn run_noqueue<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
     let n = batch.len() as u64;
+    let txq = &cx.dev.txqs[usize::from(txq)];
     core.counters.taken += n;
+    if core.permit.covers(batch, cx) {
+        let mut direct = Direct { core, packets: n };
+        let sent = txq.pass_permitted(root.index, batch, cx, &mut direct.core.counters.drops);
+        direct.packets = 0;
+        direct.core.counters.sent += sent.packets;
+        direct.core.counters.sent_bytes += sent.bytes;
+        return match sent.packets {
+            0 => refused_directly(direct.core, root, txq, batch, cx),
+            _ => Verdict::Success,
+        };
+    }
+    core.end_permit();
     if core.gate != Gate::Open
         && let Some(verdict) = core.at_gate(batch, cx)
     {
         return verdict;
     }
-    let txq = &cx.dev.txqs[usize::from(txq)];
+    let passes = txq.takes_all(root.index, batch);
+    let defers = (passes && txq.may_defer(batch, cx)).then(|| batch.front().map_or(0, Packet::priority));
     let mut direct = Direct { core, packets: n };
     let drops = &mut direct.core.counters.drops;
-    let sent = match txq.takes_all(root.index, batch) {
+    let sent = match passes {
         true => txq.pass(root.index, batch, cx, drops),
         false => txq.transmit(root.index, batch, cx, drops),
     };
@@ -380,15 +396,39 @@ pub(crate) fn run_noqueue<A: Arch>(
     let core = &mut *direct.core;
     core.counters.sent += sent.packets;
     core.counters.sent_bytes += sent.bytes;
-    let mut verdict = Verdict::Success;
-    if sent.packets < n {
-        core.drop_all(batch, DropReason::FullRing, cx);
-        if txq.stopped() {
-            // Until the txq is woken (`NoQueue::note_wake`).
-            root.fill.note_full(0);
+    match defers {
+        Some(priority) if sent.packets == n => {
+            let more = txq.reap_or_defer(root.index, cx);
+            core.grant_permit(more, priority, cx);
+            Verdict::Success
         }
-        verdict = if sent.packets == 0 { Verdict::Drop } else { Verdict::Congested };
+        _ if sent.packets == n => {
+            txq.reap_or_leave(root.index, cx);
+            Verdict::Success
+        }
+        _ if sent.packets == 0 => refused_directly(core, root, txq, batch, cx),
+        _ => {
+            let _ = refused_directly(core, root, txq, batch, cx);
+            Verdict::Congested
+        }
+    }
+}
+
+/// Drops what the driver has refused, where there is no queue.
+#[cold]
+fn refused_directly<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    txq: &TxQueue<A>,
+    batch: &mut PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Verdict {
+    core.end_permit();
+    core.drop_all(batch, DropReason::FullRing, cx);
+    if txq.stopped() {
+        // Until the txq is woken (`NoQueue::note_wake`).
+        root.fill.note_full(0);
     }
     txq.reap_or_leave(root.index, cx);
-    verdict
+    Verdict::Drop
 }

@@ -91,7 +91,10 @@ impl<A: Arch> Sender<A> {
     /// A packet of `len` bytes to fill. An error instead of a wait when there is none.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
-        self.cache.alloc(len).inspect_err(|error| self.counters.refused(error))
+        self.cache.alloc(len).or_else(|error| {
+            self.reap_deferred();
+            self.cache.alloc(len).inspect_err(|_| self.counters.refused(&error))
+        })
     }
 
     /// Up to `n` packets of `len` bytes, appended to `list`: how many, or an error when there is none.
@@ -102,7 +105,20 @@ impl<A: Arch> Sender<A> {
         len: usize,
         list: &mut PacketList<A>,
     ) -> Result<usize, AllocError> {
-        self.cache.alloc_batch(n, len, list).inspect_err(|error| self.counters.refused(error))
+        self.cache.alloc_batch(n, len, list).or_else(|error| {
+            self.reap_deferred();
+            self.cache.alloc_batch(n, len, list).inspect_err(|_| self.counters.refused(&error))
+        })
+    }
+
+    /// Reaps what its calls have left in devices to be reaped later.
+    #[cold]
+    fn reap_deferred(&mut self) {
+        // From within a data path the wait could be for the caller itself; the worker reaps.
+        if A::inside(|inside| inside.depth()) == 0 && self.cache.take_deferred() {
+            let mut cx = Ctx::new(&self.dev, &mut self.cache);
+            self.steer.used().iter().for_each(|txq| self.dev.reap_deferred(txq, &mut cx));
+        }
     }
 
     /// A packet with a copy of `bytes`.
@@ -123,6 +139,7 @@ impl<A: Arch> Sender<A> {
     /// whether it does. Who lies down gets up when half of the limit is free, as the kernel's senders do; so hand in
     /// what you hold before. Nothing is paid for it while nobody sleeps.
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
+        self.reap_deferred();
         self.cache.wait_credit(deadline)
     }
 
@@ -232,6 +249,7 @@ impl<A: Arch> Sender<A> {
         let cpu = self.pinned.unwrap_or_else(A::cpu);
         if cpu != self.steer.cpu() || self.steer.is_stale() {
             self.cache.set_cpu(cpu);
+            self.reap_deferred();
             // While packets are on their way the answer stays the same for a while, and asking takes locks.
             self.renewing = !self.steer.renew(cpu, &self.dev);
         } else {
@@ -330,6 +348,9 @@ impl<A: Arch> Sender<A> {
 
 impl<A: Arch> Drop for Sender<A> {
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.reap_deferred();
+        }
         // A panic over one part of a batch leaves the others here: they were handed in and go no further.
         let left: usize = self.parts.iter().map(|&txq| self.split[usize::from(txq)].len()).sum();
         self.dev.count_lost(left as u64);

@@ -26,6 +26,7 @@ use crate::sync::spinlock::SpinLock;
 mod border;
 mod completions;
 mod counters;
+mod defer;
 mod pass;
 mod reap;
 mod replace;
@@ -39,6 +40,7 @@ pub use border::{DriverBug, DriverBugEvent};
 pub use completions::Completions;
 use counters::Counters;
 pub use counters::TxCounters;
+use defer::Deferred;
 use seat::{Access, Seat};
 pub(crate) use transmit::Transmitted;
 pub use watchdog::TxTimeout;
@@ -73,6 +75,8 @@ pub(crate) struct TxQueue<A: Arch> {
     senders_reap: bool,
     /// Whether bytes are limited.
     bql: bool,
+    /// Whether a lone sender may leave completions to its next calls (`defer`).
+    defers: bool,
     /// Which root's ownership stands for the locks.
     seat: Seat<A>,
     /// The schedule of the worker that reaps, among the device's.
@@ -87,6 +91,7 @@ pub(crate) struct TxQueue<A: Arch> {
     counters: CachePadded<Counters<A>>,
     /// The watchdog's, for the worker that reaps.
     watched: SpinLock<A, Watched>,
+    deferred: CachePadded<Deferred<A>>,
 }
 
 /// What the device has taken to keep. Written under the tx lock.
@@ -108,6 +113,8 @@ struct Completed<A: Arch> {
 pub(crate) struct Setup {
     /// Whether senders reap where the driver lets them.
     pub(crate) inline: bool,
+    /// Whether a lone sender may leave completions to its next calls.
+    pub(crate) defers: bool,
     /// The schedule of the worker that reaps.
     pub(crate) reaper: usize,
     /// Limits of the bytes in flight, where the device keeps packets.
@@ -136,6 +143,8 @@ pub(crate) struct DoneSide<A: Arch> {
     to_completion: Latency,
     /// Where bytes are limited.
     bql: Option<bql::Consumer>,
+    /// Reaps in a row by the queue's owner that left nothing in the device (`defer`).
+    prompt: u32,
 }
 
 /// Who may reap beside the worker, by what the device's builder asked for and what the driver allows.
@@ -166,13 +175,14 @@ impl<A: Arch> TxQueue<A> {
             given: 0,
             unsure: 0,
         };
-        let done = DoneSide { driver: queue.done, to_completion: Latency::new(), bql };
+        let done = DoneSide { driver: queue.done, to_completion: Latency::new(), bql, prompt: 0 };
         Self {
             index,
             ring: A::AtomicU32::new(ring),
             inline: A::AtomicU32::new(inline),
             senders_reap: setup.inline,
             bql: config.is_some(),
+            defers: setup.defers && config.is_none(),
             seat: Seat::new(),
             reaper: setup.reaper,
             state: CachePadded::new(A::AtomicU32::new(0)),
@@ -183,6 +193,7 @@ impl<A: Arch> TxQueue<A> {
             border: Box::new(Border::new()),
             counters: CachePadded::new(Counters::new()),
             watched: SpinLock::new(Watched::default()),
+            deferred: CachePadded::new(Deferred::new()),
         }
     }
 
@@ -193,6 +204,7 @@ impl<A: Arch> TxQueue<A> {
         A::name(&self.issued, "BQL: what was issued");
         A::name(&self.completed, "BQL: what has completed");
         A::name(&self.counters, "driver: counters");
+        A::name(&self.deferred, "txq: completions left to later calls");
         self.tx.name_lines("tx lock", "driver: counters");
         self.done.name_lines("completion lock", "driver: counters");
     }

@@ -73,9 +73,13 @@ impl<A: Arch> Worker<A> {
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
         reaping.retain(|txq| {
             let txq = &dev.txqs[usize::from(txq)];
+            if let Some(at) = txq.next_look(|| cx.clock.now()) {
+                sooner(at);
+                return true;
+            }
             let at = dev.inside(|| dev.reap(txq, &mut cx));
             txq.report_bugs(dev);
-            let more = txq.needs_reaping();
+            let more = txq.needs_reaping() || txq.is_watched();
             if more {
                 sooner(at.unwrap_or_else(|| cx.clock.now() + txq.look_again()));
                 let watch = dev.watchdog.as_ref();

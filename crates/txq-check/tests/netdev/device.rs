@@ -41,7 +41,7 @@ impl<A: Model> Record<A> {
 }
 
 /// Txqs that each have a qdisc and a CPU of their own, and keep `ring` packets until they are reaped, by
-/// senders too if `inline`; or keep none. Bytes are not limited, unless a model says so.
+/// senders too if `inline`; or keep none. Bytes are not limited and no completion is deferred, unless a model says so.
 pub(crate) struct Device<A: Model> {
     pub(crate) record: Arc<Record<A>>,
     pub(crate) ring: Option<u32>,
@@ -65,7 +65,12 @@ impl<A: Model> Device<A> {
         };
         let masks: Vec<_> = (0..txqs).map(cpu).collect();
         let map = XpsMap::from_masks(&masks, txqs, txqs).expect("a CPU for each txq");
-        Builder::new(Box::new(self)).pool_config(pool).default_qdisc("pfifo").xps(map).bql(None)
+        Builder::new(Box::new(self))
+            .pool_config(pool)
+            .default_qdisc("pfifo")
+            .xps(map)
+            .bql(None)
+            .defer_completions(false)
     }
 }
 

@@ -71,6 +71,8 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// How long one sender has a queue to itself where that sends more than handing over to one another
     /// (`enqueue/lease.rs`), in nanoseconds; 0 for no leases.
     const LEASE: Nanos = 0;
+    /// Reaps in a row that must have left nothing in the device before a lone sender leaves completions to its next calls.
+    const PROMPT: u32 = 64;
     /// What tells the calling thread from every other, never 0; 0 where threads are not told apart.
     fn thread() -> u64 {
         0

@@ -212,8 +212,8 @@ impl<A: Arch> Combine<A> {
         let mut owner = Owns { way: self, has: true, came: false, dropped: false };
         let Owned { core, intake, crowded, .. } = owner.owned();
         // Where others come all the time, the qdisc is not kept in the driver.
-        let bypassed =
-            if intake.is_empty() && !*crowded { bypass(core, root, batch, cx) } else { Bypass::No };
+        let alone = core.has_permit() || (intake.is_empty() && !*crowded);
+        let bypassed = if alone { bypass(core, root, batch, cx) } else { Bypass::No };
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
         self.owned.access_ends();
         // Release: what we did, to the next owner.

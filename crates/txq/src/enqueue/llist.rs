@@ -258,8 +258,8 @@ impl<A: Arch> Llist<A> {
         let share = batch.len();
         let mut owner = Owns { root: Some(held), way: self, took: false };
         let Owned { core, intake, crowded, .. } = owner.owned();
-        let bypassed =
-            if intake.is_empty() && !*crowded { bypass(core, root, batch, cx) } else { Bypass::No };
+        let alone = core.has_permit() || (intake.is_empty() && !*crowded);
+        let bypassed = if alone { bypass(core, root, batch, cx) } else { Bypass::No };
         if bypassed == Bypass::Done {
             drop(owner);
             cx.free_dropped();

@@ -112,7 +112,10 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
     /// There is nothing that could be left behind but completions.
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         if let Errand::Reap(txq) = cx.errand {
-            let next = self.with(|_| cx.dev.txqs[usize::from(txq)].reap_for(root.index, cx));
+            let next = self.with(|core| {
+                core.end_permit();
+                cx.dev.txqs[usize::from(txq)].reap_for_worker(root.index, cx)
+            });
             cx.errand = Errand::Done(next.flatten());
         }
         self.note_wake(root, cx);

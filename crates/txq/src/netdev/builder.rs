@@ -65,6 +65,7 @@ pub struct Builder<A: Arch = Native> {
     symmetric: bool,
     bql: Option<BqlConfig>,
     completions: Completions,
+    defer_completions: bool,
     affinity: Option<Vec<usize>>,
     tx_lock: bool,
     watchdog_timeo: Option<Nanos>,
@@ -117,6 +118,7 @@ impl<A: Arch> Builder<A> {
             symmetric: false,
             bql: Some(BqlConfig::default()),
             completions: Completions::Inline,
+            defer_completions: true,
             affinity: None,
             tx_lock: false,
             watchdog_timeo: Some(WATCHDOG_TIMEO),
@@ -161,6 +163,9 @@ impl<A: Arch> Builder<A> {
         bql: Option<BqlConfig> => bql = bql;
         /// Who reaps completions; whoever sends, if nothing is said.
         completions: Completions => completions = completions;
+        /// Whether a sender that is alone and whose device completes at once reaps after 32 packets instead of after each
+        /// batch ([`Completions::Inline`]); on by default. The worker reaps when the sender pauses for 1 to 2 ms.
+        defer_completions: bool => defer_completions = defer_completions;
         /// Which worker looks after each txq (`/proc/irq/N/smp_affinity`): `affinity[txq]`. It runs the txq's queue
         /// where no sender does, and reaps what is its to reap.
         affinity: &[usize] => affinity = Some(affinity.to_vec());
@@ -263,6 +268,7 @@ impl<A: Arch> Builder<A> {
             let own = usize::from(txq);
             let setup = Setup {
                 inline: self.completions == Completions::Inline,
+                defers: self.defer_completions,
                 reaper: if per_queue { workers + own } else { affinity[own] },
                 bql: self.bql.filter(|_| !noqueue),
                 now: created,

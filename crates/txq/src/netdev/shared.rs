@@ -77,6 +77,10 @@ impl<A: Arch> Root<A> {
 
     fn visit(&self, dev: &Shared<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) {
         let _inside = Entered::<A>::new(dev);
+        let f = &mut |core: &mut Core<A>, waiting| {
+            core.end_permit();
+            f(core, waiting);
+        };
         if !self.discipline.visit(f) {
             dev.hand_over(self.index);
         }

@@ -65,6 +65,8 @@ pub struct Cache<A: Arch = Native> {
     size: usize,
     /// The pool shrinks: nothing is kept.
     shrinking: bool,
+    /// The sender has left packets in a device to be reaped later.
+    deferred: bool,
     /// The node of the CPU that it runs on.
     node: usize,
     /// Buffers allocated here and not yet freed, but for those freed elsewhere since `seen`.
@@ -88,7 +90,20 @@ impl<A: Arch> Cache<A> {
         let stack = Vec::with_capacity(store.size.cache_max());
         let seen = home.account().read().freed();
         let home = NonNull::from(home);
-        Self { shared, home, stack, mode, size, shrinking, node, out: 0, limit: i64::MAX, seen, leased: 0 }
+        Self {
+            shared,
+            home,
+            stack,
+            mode,
+            size,
+            shrinking,
+            deferred: false,
+            node,
+            out: 0,
+            limit: i64::MAX,
+            seen,
+            leased: 0,
+        }
     }
 
     #[inline]
@@ -135,6 +150,33 @@ impl<A: Arch> Cache<A> {
         len: usize,
         list: &mut PacketList<A>,
     ) -> Result<usize, AllocError> {
+        if n <= self.stack.len()
+            && n as i64 <= self.limit.saturating_sub(self.out)
+            && len <= self.shared.room
+            && !self.home().is_kicked()
+        {
+            self.take(n, len, list);
+            A::spend(move || Work::Alloc(n));
+            return Ok(n);
+        }
+        self.alloc_slow(n, len, list)
+    }
+
+    /// Moves `n` buffers, which are there and within the limit, from the stack to `list`.
+    #[inline(always)]
+    fn take(&mut self, n: usize, len: usize, list: &mut PacketList<A>) {
+        let rest = self.stack.len() - n;
+        for &slot in self.stack[rest..].iter().rev() {
+            list.push_fresh(self.hand_out(slot, len as u32), self.home.as_ptr());
+        }
+        list.add_fresh(n, len);
+        self.stack.truncate(rest);
+        self.out += n as i64;
+    }
+
+    /// As [`alloc_batch`](Cache::alloc_batch), where the stack or the limit may not have `n`.
+    #[inline(never)]
+    fn alloc_slow(&mut self, n: usize, len: usize, list: &mut PacketList<A>) -> Result<usize, AllocError> {
         if len > self.shared.room {
             return Err(self.too_long(len));
         }
@@ -152,13 +194,7 @@ impl<A: Arch> Cache<A> {
             }
             let left = usize::try_from(self.limit - self.out).unwrap_or(usize::MAX);
             let take = (n - got).min(self.stack.len()).min(left);
-            let rest = self.stack.len() - take;
-            for &slot in self.stack[rest..].iter().rev() {
-                list.push_fresh(self.hand_out(slot, len as u32), self.home.as_ptr());
-            }
-            list.add_fresh(take, len);
-            self.stack.truncate(rest);
-            self.out += take as i64;
+            self.take(take, len, list);
             got += take;
         }
         A::spend(move || Work::Alloc(got));
@@ -213,6 +249,29 @@ impl<A: Arch> Cache<A> {
     pub(crate) fn credit(&self) -> (u32, u32) {
         // Never negative: each buffer is counted once out and once back. Never above 2^31, as a pool is smaller.
         (self.out as u32, self.seen)
+    }
+
+    /// What tells the sender from all others that send now.
+    #[inline]
+    pub(crate) fn id(&self) -> usize {
+        self.home.addr().get()
+    }
+
+    /// Notes that the sender has left packets in a device to be reaped later.
+    #[inline]
+    pub(crate) fn note_deferred(&mut self) {
+        self.deferred = true;
+    }
+
+    /// Whether it has, since the last call of this.
+    pub(crate) fn take_deferred(&mut self) -> bool {
+        std::mem::take(&mut self.deferred)
+    }
+
+    /// Whether all packets of a list are this sender's own, and no flow counts them.
+    #[inline]
+    pub(crate) fn is_home_of(&self, list: &PacketList<A>) -> bool {
+        list.is_of(self.home.as_ptr())
     }
 
     /// Frees packets that were dropped, and counts them for the senders that they are of.

@@ -13,7 +13,7 @@ use crate::netdev::Root;
 use crate::packet::{Packet, PacketList};
 use crate::run::gate::Gate;
 use crate::run::{Core, Driven, QUOTA};
-use crate::txqueue::Transmitted;
+use crate::txqueue::{Transmitted, TxQueue};
 
 /// What [`bypass`] did.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) enum Bypass {
 }
 
 /// Hands a batch to the driver if it may go past the qdisc. The caller owns the core, and nothing waits for it.
-#[inline]
+#[inline(always)]
 pub(crate) fn bypass<A: Arch>(
     core: &mut Core<A>,
     root: &Root<A>,
@@ -35,6 +35,30 @@ pub(crate) fn bypass<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> Bypass {
     A::touch(|| &*core, Memory::Queue);
+    match root.txq {
+        Some(txq) if core.permit.covers(batch, cx) => {
+            let txq = &cx.dev.txqs[usize::from(txq)];
+            core.counters.taken += 1;
+            let passing = Passing { core, batch, packets: 1 };
+            let sent = txq.pass_permitted(root.index, passing.batch, cx, &mut passing.core.counters.drops);
+            let Passing { core, batch, .. } = &mut *mem::ManuallyDrop::new(passing);
+            core.counters.sent += sent.packets;
+            core.counters.sent_bytes += sent.bytes;
+            if batch.is_empty() { Bypass::Done } else { refused(core, root, txq, batch, &sent, cx) }
+        }
+        _ => look(core, root, batch, cx),
+    }
+}
+
+/// As [`bypass`], without a permit.
+#[inline(never)]
+fn look<A: Arch>(
+    core: &mut Core<A>,
+    root: &Root<A>,
+    batch: &mut PacketList<A>,
+    cx: &mut Ctx<'_, A>,
+) -> Bypass {
+    core.end_permit();
     let blocked =
         core.running || core.gate != Gate::Open || core.has_unadmitted() || !core.requeued.is_empty();
     // A qdisc that measures how long its packets wait must see those that are sampled.
@@ -45,15 +69,26 @@ pub(crate) fn bypass<A: Arch>(
         return Bypass::No;
     }
     let n = batch.len() as u64;
+    let defers = txq.may_defer(batch, cx).then(|| batch.front().map_or(0, Packet::priority));
     core.counters.taken += n;
     let passing = Passing { core, batch, packets: n };
     let sent = txq.pass(root.index, passing.batch, cx, &mut passing.core.counters.drops);
     let Passing { core, batch, .. } = &mut *mem::ManuallyDrop::new(passing);
     core.counters.sent += sent.packets;
     core.counters.sent_bytes += sent.bytes;
-    let done = if batch.is_empty() { Bypass::Done } else { refused(core, root, batch, &sent, cx) };
-    txq.reap_or_leave(root.index, cx);
-    done
+    if !batch.is_empty() {
+        return refused(core, root, txq, batch, &sent, cx);
+    }
+    match defers {
+        None => txq.reap_or_leave(root.index, cx),
+        Some(priority) => {
+            let more = txq.reap_or_defer(root.index, cx);
+            if n == 1 {
+                core.grant_permit(more, priority, cx);
+            }
+        }
+    }
+    Bypass::Done
 }
 
 /// The txq of a batch of one packet.
@@ -67,11 +102,14 @@ fn lone_txq<A: Arch>(batch: &PacketList<A>) -> Option<u16> {
 fn refused<A: Arch>(
     core: &mut Core<A>,
     root: &Root<A>,
+    txq: &TxQueue<A>,
     batch: &mut PacketList<A>,
     sent: &Transmitted,
     cx: &mut Ctx<'_, A>,
 ) -> Bypass {
+    core.end_permit();
     core.requeue(batch);
+    txq.reap_or_leave(root.index, cx);
     if let Some(after) = sent.retry {
         cx.dev.retry(root.index, after);
         // Not before that.

@@ -10,6 +10,7 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Qdisc};
 use crate::run::gate::Gate;
 use crate::run::marks::Marks;
+use crate::run::permit::Permit;
 use crate::run::unwind::{Back, InQdisc};
 use crate::run::{Driven, Going};
 use crate::stats::QdiscStats;
@@ -44,6 +45,8 @@ pub(crate) struct Core<A: Arch> {
     pub(super) requeues_before: u64,
     /// Packets queued from which on the queue is full, and below which it has room again (`run/marks.rs`).
     pub(super) marks: Marks,
+    /// Packets that may go past the qdisc without a further look.
+    pub(super) permit: Permit,
 }
 
 /// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
@@ -81,6 +84,7 @@ impl<A: Arch> Core<A> {
             record: None,
             refused: 0,
             requeues_before: 0,
+            permit: Permit::default(),
         }
     }
 
@@ -176,7 +180,7 @@ impl<A: Arch> Core<A> {
 
     /// The txq that a lone packet may go to past the qdisc: there is nothing that it could overtake, and room.
     pub(super) fn bypass(&mut self, root: &Root<A>, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> Option<u16> {
-        if batch.len() != 1 || !self.is_idle() {
+        if batch.len() != 1 || self.running || !self.requeued.is_empty() || self.has_unadmitted() {
             return None;
         }
         let qdisc = self.qdisc.as_mut()?;

@@ -79,6 +79,7 @@ impl<A: Arch, O: Owner<A>> Drop for InDriver<'_, A, O> {
 impl<A: Arch> Core<A> {
     #[cold]
     pub(super) fn driver_panicked(&mut self, driven: &mut Driven<A>) {
+        self.permit.withdraw();
         let mut lost = mem::take(&mut self.counters.in_driver);
         if driven.back {
             // It panicked over completions.
@@ -112,6 +113,9 @@ pub(super) struct Direct<'c, A: Arch> {
 
 impl<A: Arch> Drop for Direct<'_, A> {
     fn drop(&mut self) {
+        if self.packets > 0 {
+            self.core.permit.withdraw();
+        }
         self.core.counters.drops.add(DropReason::NotSpecified, self.packets);
     }
 }

@@ -123,6 +123,17 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         Some(slot.with(|s| unsafe { (*s).assume_init_ref() }))
     }
 
+    /// The next value, if one is there, to change or to empty without taking it.
+    #[inline]
+    pub fn peek_mut(&mut self) -> Option<&mut T> {
+        if !self.refresh() {
+            return None;
+        }
+        let slot = self.ring.slot(self.tail);
+        // SAFETY: as in `peek`.
+        Some(slot.with_mut(|s| unsafe { (*s).assume_init_mut() }))
+    }
+
     /// Takes the next value. Its slot returns to the producer at [`publish`](Consumer::publish).
     #[inline]
     pub fn pop(&mut self) -> Option<T> {

@@ -1,6 +1,7 @@
 //! The short way to the driver: a batch that the device takes whole, from a queue that has the seat and nothing queued
 //! (`run/bypass.rs`).
 
+use std::mem;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::border::Call;
@@ -8,7 +9,7 @@ use super::transmit::Ended;
 use super::{Access, DRV_XOFF, Transmitted, TxQueue};
 use crate::arch::{Arch, Atomic, Memory, Work};
 use crate::ctx::Ctx;
-use crate::driver::TxCx;
+use crate::driver::{Status, TxCx};
 use crate::drop::DropCounts;
 use crate::packet::PacketList;
 
@@ -24,7 +25,6 @@ impl<A: Arch> TxQueue<A> {
     }
 
     /// As [`transmit`](TxQueue::transmit), where [`takes_all`](TxQueue::takes_all) has just said so.
-    #[inline]
     pub(crate) fn pass(
         &self,
         root: usize,
@@ -35,6 +35,23 @@ impl<A: Arch> TxQueue<A> {
         if self.bql || batch.stamped() {
             return self.transmit(root, batch, cx, drops);
         }
+        let sent = self.pass_permitted(root, batch, cx, drops);
+        if self.room() == 0 && !self.stopped() {
+            self.counters.add_stop();
+            self.stop(root, DRV_XOFF);
+        }
+        sent
+    }
+
+    /// As [`pass`](TxQueue::pass) of a batch that has a permit: the device keeps less than its ring holds afterwards.
+    #[inline(always)]
+    pub(crate) fn pass_permitted(
+        &self,
+        root: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+        drops: &mut DropCounts,
+    ) -> Transmitted {
         let (packets, bytes) = (batch.len(), batch.bytes());
         let mut ended = Ended::new();
         A::spend(|| Work::Drive(packets));
@@ -47,26 +64,38 @@ impl<A: Arch> TxQueue<A> {
             let call = Call { txq: self, dev: cx.dev, batch: &mut *batch, tx, unsure, to_free };
             call.make(&mut *side.driver)
         });
-        let ring = self.ring.load(Relaxed);
-        if !batch.is_empty() || ended.len() > 0 || ring == u32::MAX {
-            let sent = self.tx.as_owner(|side| {
-                // SAFETY: as above.
-                let side = unsafe { &mut *side };
-                // Those of a batch before.
-                side.stamps.clear();
-                self.account(side, root, status, (packets, bytes), batch, cx, &ended)
-            });
-            ended.free(cx, drops);
-            return sent;
+        if !batch.is_empty() || ended.len() > 0 || self.ring.load(Relaxed) == u32::MAX {
+            return self.passed_otherwise(root, status, (packets, bytes), batch, cx, &mut ended, drops);
         }
-        // The device has kept all.
+        // The device has kept all. Both lists are empty.
+        mem::forget(ended);
         let issued = self.issued.packets.load(Relaxed).wrapping_add(packets as u32);
         self.issued.packets.store(issued, Release);
         self.counters.add(packets as u64, bytes, 0);
-        if issued.wrapping_sub(self.completed.packets.load(Relaxed)) >= ring {
-            self.counters.add_stop();
-            self.stop(root, DRV_XOFF);
-        }
         Transmitted { packets: packets as u64, bytes, retry: None }
+    }
+
+    /// Counts what a call of the driver has done that has not kept all.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "all that a call leaves")]
+    fn passed_otherwise(
+        &self,
+        root: usize,
+        status: Status,
+        given: (usize, u64),
+        batch: &PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+        ended: &mut Ended<A>,
+        drops: &mut DropCounts,
+    ) -> Transmitted {
+        let sent = self.tx.as_owner(|side| {
+            // SAFETY: as in `pass_permitted`.
+            let side = unsafe { &mut *side };
+            // Those of a batch before.
+            side.stamps.clear();
+            self.account(side, root, status, given, batch, cx, ended)
+        });
+        ended.free(cx, drops);
+        sent
     }
 }

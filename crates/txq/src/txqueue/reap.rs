@@ -117,9 +117,19 @@ impl<A: Arch> TxQueue<A> {
         self.reap_as_owner(cx).next()
     }
 
+    /// As [`reap_for`](TxQueue::reap_for), on an errand of the worker.
+    pub(crate) fn reap_for_worker(&self, root: usize, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
+        let next = self.reap_for(root, cx);
+        if self.is_reaped_by(root) {
+            // SAFETY: as in `with_done`.
+            self.done.as_owner(|side| self.end_deferring(unsafe { &mut *side }));
+        }
+        next
+    }
+
     /// Whether only the thread that is in the driver for `root`, or has its core while nobody is, may reap.
     #[inline]
-    fn is_reaped_by(&self, root: usize) -> bool {
+    pub(super) fn is_reaped_by(&self, root: usize) -> bool {
         self.inline.load(Relaxed) == SENDERS && self.seat.access(root) == Access::Owner
     }
 
@@ -127,8 +137,13 @@ impl<A: Arch> TxQueue<A> {
     #[inline]
     fn reap_as_owner(&self, cx: &mut Ctx<'_, A>) -> Reaped {
         let mut done = PacketList::new();
-        // SAFETY: as in `with_done`.
-        let next = self.done.as_owner(|side| self.poll(unsafe { &mut *side }, &mut done, cx));
+        let next = self.done.as_owner(|side| {
+            // SAFETY: as in `with_done`.
+            let side = unsafe { &mut *side };
+            let next = self.poll(side, &mut done, cx);
+            side.note_reap(self.in_flight() > 0, &self.deferred);
+            next
+        });
         let state = self.state.load(Relaxed);
         if state != 0 {
             // The caller runs the queue next. Nobody else writes the state.
@@ -149,7 +164,13 @@ impl<A: Arch> TxQueue<A> {
         let next = self.done.try_with_at(Site::Reap, |held| {
             // A queue has got the seat meanwhile: its owner reaps.
             let ours = self.inline.load(Relaxed) != SENDERS || self.seat.is_vacant();
-            ours.then(|| self.poll(held.data(), &mut done, cx))
+            ours.then(|| {
+                let next = self.poll(held.data(), &mut done, cx);
+                if self.is_watched() {
+                    self.end_deferring(held.data());
+                }
+                next
+            })
         });
         if !done.is_empty() || self.stopped() {
             // Store `completed` and `adj_limit` before load XOFF: pairs with the fence in `stop`.
@@ -233,7 +254,7 @@ impl<A: Arch> TxQueue<A> {
     /// Asks the driver what is complete, and counts it.
     #[inline(always)]
     fn poll(&self, side: &mut DoneSide<A>, done: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
-        let DoneSide { driver, bql, to_completion } = side;
+        let DoneSide { driver, bql, to_completion, .. } = side;
         // To the byte queue limits all that is complete now is one completion: in portions it would never leave the device
         // empty. So there are as many polls as what is in flight needs.
         let most = if bql.is_some() { self.in_flight() as usize } else { 0 };

@@ -47,6 +47,7 @@ impl<A: Arch> TxQueue<A> {
         self.ring.store(ring.unwrap_or(u32::MAX), Relaxed);
         self.inline.store(inline, Relaxed);
         self.state.fetch_and(!(DRV_XOFF | STACK_XOFF), Release);
+        self.end_deferring(done_side);
         Replaced {
             tx: mem::replace(&mut tx_side.driver, tx),
             done: mem::replace(&mut done_side.driver, done),

@@ -27,6 +27,8 @@ pub(crate) struct Wire {
     pub(crate) panic: bool,
     /// Whether it panics over completions.
     pub(crate) panic_in_poll: bool,
+    /// Whether each packet is complete as soon as the device has it.
+    pub(crate) prompt: bool,
     refuse: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
     /// Cookies of the packets taken, in order, call by call.
     pub(crate) batches: Vec<Vec<u64>>,
@@ -120,6 +122,9 @@ impl Transmit for Half {
             }
         }
         wire.batches.push(taken);
+        if wire.prompt {
+            wire.complete(usize::MAX);
+        }
         Status::Ok
     }
 }

@@ -1,0 +1,61 @@
+//! Completions that a lone sender leaves to its next calls: whatever it has left when it sends no more, the worker reaps.
+//!
+//! Guards `txq/src/txqueue/defer.rs` and the worker's look at it (`worker.rs`). Seen when they were broken: an owner that does
+//! not schedule the worker, or a worker that lets a txq go although its owner defers, "the device keeps packets"; a worker that
+//! ends the watch without the owner's place, "Causality violation".
+
+use super::device::{Device, Record, assert_conserved, assert_order, packets};
+use txq_check::{Loom, Model, Shuttle};
+
+/// A sender sends single packets, and stays; the worker looks at any moment, and then as long as it says that it has to look
+/// again. Then every buffer is home, though nobody has asked the sender for anything.
+fn left_to_the_worker<A: Model>(queue: &str, discipline: &str, calls: u64, looks: usize) {
+    let record = Record::<A>::new(1);
+    let device = Device { record: record.clone(), ring: Some(64), inline: true };
+    let builder = device.builder().qdisc(queue).discipline(discipline).defer_completions(true);
+    let dev = builder.build().expect("a device");
+    let mut sender = dev.sender_on("s", 0);
+    let mut packets = packets(&mut sender, 0, calls);
+    let mut worker = dev.worker(0);
+    let worker = A::spawn(1, move || {
+        for _ in 0..looks {
+            let _ = worker.poll();
+        }
+        worker
+    });
+    while let Some(packet) = packets.pop_front() {
+        let _ = sender.xmit(packet);
+    }
+    let mut worker = worker();
+    while worker.poll().is_some() {}
+    assert_eq!(dev.pool().in_use(), Default::default(), "the device keeps packets that nobody reaps");
+    drop(sender);
+    assert_conserved(&dev);
+    assert_order(&record.sent(), 1, calls, false);
+}
+
+/// A module of tests for each queue whose owner may defer, so that each can be run alone.
+macro_rules! queues {
+    ($($name:ident: $queue:literal, $discipline:literal;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn left_to_the_worker_under_loom() {
+                Loom::check_to(1, || left_to_the_worker::<Loom>($queue, $discipline, 3, 1));
+            }
+
+            #[test]
+            fn left_to_the_worker_under_shuttle() {
+                Shuttle::check(|| left_to_the_worker::<Shuttle>($queue, $discipline, 6, 3));
+            }
+        })*
+    };
+}
+
+queues! {
+    combine: "pfifo", "combine";
+    llist: "pfifo", "llist";
+    lockless: "pfifo", "lockless";
+    noqueue: "noqueue", "combine";
+}

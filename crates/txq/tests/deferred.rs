@@ -1,0 +1,263 @@
+//! Completions that a lone sender leaves to its next calls: how many, for which packets, and who reaps them in the end.
+
+#[allow(dead_code, reason = "not every test needs all of the device")]
+mod device;
+
+use std::time::{Duration, Instant};
+
+use device::{Wires, assert_conserved, pool};
+use txq::netdev::{Builder, Completions, Sampling};
+use txq::{Flow, NetDev, Sender};
+
+/// A device that is done with each packet at once.
+fn builder(wires: &Wires) -> Builder {
+    wires.at(0).prompt = true;
+    NetDev::builder(wires.clone()).pool_config(pool()).qdisc("pfifo").bql(None)
+}
+
+fn device(ring: u32, how: impl FnOnce(Builder) -> Builder) -> (Wires, NetDev) {
+    let wires = Wires::new(1, Some(ring));
+    let dev = how(builder(&wires)).build().unwrap();
+    (wires, dev)
+}
+
+fn send(sender: &mut Sender) {
+    let packet = sender.alloc(60).unwrap();
+    let _ = sender.xmit(packet);
+}
+
+/// The largest number of packets that the device keeps after any of `calls` calls.
+fn most_kept(dev: &NetDev, sender: &mut Sender, calls: u32) -> u64 {
+    let kept = |_| {
+        send(sender);
+        dev.stats().in_flight
+    };
+    (0..calls).map(kept).max().unwrap()
+}
+
+#[test]
+fn a_lone_sender_reaps_at_32_packets_when_the_device_was_prompt_64_times() {
+    for queue in ["pfifo", "pfifo_fast", "noqueue"] {
+        for discipline in ["combine", "llist", "lockless"] {
+            let (_, dev) = device(64, |builder| builder.qdisc(queue).discipline(discipline));
+            let mut sender = dev.sender("s");
+            assert_eq!(most_kept(&dev, &mut sender, 64), 0, "{queue}, {discipline}: from the start");
+            assert_eq!(most_kept(&dev, &mut sender, 300), 31, "{queue}, {discipline}");
+            drop(sender);
+            assert_conserved(&dev);
+        }
+    }
+}
+
+/// What makes a sender reap at once, and its name.
+type Case = (&'static str, fn(Builder) -> Builder);
+
+/// Where packets wait for something else than the sender's stock, each batch is reaped.
+#[test]
+fn what_others_wait_for_is_reaped_at_once() {
+    let cases: [Case; 5] = [
+        ("as the program says", |builder| builder.defer_completions(false)),
+        ("sampled", |builder| builder.sampling(Sampling::All)),
+        ("byte limits", |builder| builder.bql(Some(Default::default()))),
+        ("the tx lock is taken", |builder| builder.discipline("spinlock")),
+        ("the locks are taken", |builder| builder.tx_lock(true)),
+    ];
+    for (name, how) in cases {
+        let (_, dev) = device(64, how);
+        let mut sender = dev.sender("s");
+        assert_eq!(most_kept(&dev, &mut sender, 300), 0, "{name}");
+    }
+    let (_, dev) = device(64, |builder| builder.completions(Completions::Worker));
+    let mut sender = dev.sender("s");
+    (0..60).for_each(|_| send(&mut sender));
+    assert_eq!(dev.stats().in_flight, 60, "only the worker reaps");
+}
+
+/// A flow knows that none of its packets is outstanding, though packets without a flow are left.
+#[test]
+fn packets_of_a_flow_are_reaped_at_once() {
+    let (_, dev) = device(64, |builder| builder);
+    let (mut sender, mut flow) = (dev.sender("s"), Flow::new());
+    for _ in 0..200 {
+        send(&mut sender);
+        let packet = sender.alloc(60).unwrap();
+        let _ = sender.xmit_on(&mut flow, packet);
+        assert_eq!((flow.outstanding(), dev.stats().in_flight), (0, 0));
+    }
+}
+
+/// A device that is late once is reaped after each batch until it was prompt again for long enough.
+#[test]
+fn a_late_device_is_reaped_after_each_batch() {
+    let (wires, dev) = device(64, |builder| builder);
+    let mut sender = dev.sender("s");
+    assert_eq!(most_kept(&dev, &mut sender, 200), 31);
+    wires.at(0).prompt = false;
+    (0..32).for_each(|_| send(&mut sender));
+    assert!(dev.stats().in_flight > 0);
+    wires.at(0).prompt = true;
+    send(&mut sender);
+    assert_eq!(most_kept(&dev, &mut sender, 63), 0);
+    assert_eq!(most_kept(&dev, &mut sender, 100), 31);
+}
+
+/// Neither the limit of a sender nor the end of its buffers is met by packets that were only left.
+#[test]
+fn a_sender_that_finds_no_buffer_reaps_first() {
+    let (_, dev) = device(64, |builder| builder);
+    let mut sender = dev.sender("s");
+    sender.set_limit(8);
+    (0..300).for_each(|_| send(&mut sender));
+    assert_eq!(dev.stats().senders[0].at_limit, 0);
+    let (_, dev) = device(64, |builder| builder.pool_config(txq::pool::PoolConfig { buffers: 8, ..pool() }));
+    let mut sender = dev.sender("s");
+    (0..300).for_each(|_| send(&mut sender));
+    assert_eq!(dev.stats().senders[0].no_buffer, 0);
+}
+
+#[test]
+fn a_sender_that_ends_leaves_nothing() {
+    let (_, dev) = device(64, |builder| builder);
+    let mut sender = dev.sender("s");
+    (0..100).for_each(|_| send(&mut sender));
+    assert!(dev.stats().in_flight > 0);
+    drop(sender);
+    assert_eq!(dev.stats().in_flight, 0);
+}
+
+/// When the sender sends no more, the worker reaps, and has nothing to come back for.
+#[test]
+fn the_worker_reaps_when_the_sender_pauses() {
+    let (_, dev) = device(64, |builder| builder);
+    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    for _ in 0..3 {
+        (0..100).for_each(|_| send(&mut sender));
+        assert!(dev.stats().in_flight > 0);
+        assert!(worker.poll().is_some(), "the sender has reaped since");
+        assert!(worker.poll().is_none(), "nothing has moved since");
+        assert_eq!(dev.stats().in_flight, 0);
+        assert_eq!(most_kept(&dev, &mut sender, 64), 0, "and it begins anew");
+    }
+}
+
+/// The same with threads: nobody asks for it.
+#[test]
+fn nothing_is_left_in_a_device_with_a_worker_of_its_own() {
+    let wires = Wires::new(1, Some(64));
+    let dev = builder(&wires).start().unwrap();
+    let mut sender = dev.sender("s");
+    for _ in 0..5 {
+        (0..150).for_each(|_| send(&mut sender));
+        let start = Instant::now();
+        while dev.stats().in_flight > 0 {
+            assert!(start.elapsed() < Duration::from_secs(30), "completions are left for ever");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// A device that takes another's place begins anew, and so does one whose rule changes.
+#[test]
+fn a_device_that_is_replaced_begins_anew() {
+    let (_, dev) = device(64, |builder| builder);
+    let mut sender = dev.sender("s");
+    assert_eq!(most_kept(&dev, &mut sender, 200), 31);
+    let other = Wires::new(1, Some(64));
+    other.at(0).prompt = true;
+    dev.replace_driver(other.clone()).unwrap();
+    assert_eq!(most_kept(&dev, &mut sender, 64), 0);
+    assert_eq!(most_kept(&dev, &mut sender, 200), 31);
+    let mut worker = dev.worker(0);
+    while worker.poll().is_some() {}
+    assert_eq!(dev.stats().in_flight, 0);
+    drop(sender);
+    assert_conserved(&dev);
+}
+
+/// What goes past the qdisc by a permit is counted by the qdisc, by the band of its priority, whenever anybody looks.
+#[test]
+fn packets_that_pass_by_a_permit_are_counted() {
+    for discipline in ["combine", "llist", "lockless"] {
+        let (_, dev) = device(64, |builder| builder.qdisc("pfifo_fast").discipline(discipline));
+        let mut sender = dev.sender("s");
+        for (packets, priority) in [(300, 0), (7, 6), (1, 2), (40, 0), (40, 6)] {
+            for _ in 0..packets {
+                let mut packet = sender.alloc(60).unwrap();
+                packet.set_priority(priority);
+                let _ = sender.xmit(packet);
+            }
+        }
+        let bands: Vec<_> = dev.bands().iter().map(|b| (b.stats.packets, b.stats.bytes)).collect();
+        assert_eq!(bands, [(47, 47 * 60), (340, 340 * 60), (1, 60)], "{discipline}");
+        let stats = dev.qdiscs(Default::default())[0].stats;
+        assert_eq!((stats.packets, stats.bytes), (388, 388 * 60), "{discipline}");
+        drop(sender);
+        assert_eq!(assert_conserved(&dev).sent, 388);
+    }
+}
+
+/// A qdisc that is exchanged, or a device that is taken down, is in force from the next packet on, permit or not.
+#[test]
+fn a_change_ends_the_permit() {
+    let (_, dev) = device(64, |builder| builder);
+    let mut sender = dev.sender("s");
+    (0..100).for_each(|_| send(&mut sender));
+    dev.replace_qdisc("root pfifo limit 0").unwrap();
+    (0..5).for_each(|_| send(&mut sender));
+    assert_eq!((dev.stats().sent, dev.stats().dropped.total()), (100, 5));
+    dev.replace_qdisc("root noqueue").unwrap();
+    (0..100).for_each(|_| send(&mut sender));
+    dev.deactivate();
+    (0..5).for_each(|_| send(&mut sender));
+    assert_eq!((dev.stats().sent, dev.stats().dropped.total()), (200, 10));
+    dev.activate();
+    (0..100).for_each(|_| send(&mut sender));
+    assert_eq!(dev.stats().sent, 300);
+    drop(sender);
+    assert_conserved(&dev);
+}
+
+/// A driver that refuses, drops or completes at once what it is given by a permit is counted as ever.
+#[test]
+fn a_driver_is_free_under_a_permit() {
+    for queue in ["pfifo", "noqueue"] {
+        let (wires, dev) = device(64, |builder| builder.qdisc(queue));
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        (0..100).for_each(|_| send(&mut sender));
+        wires.at(0).busy = 1;
+        (0..3).for_each(|_| send(&mut sender));
+        while worker.poll().is_some_and(|at| at <= sender.now()) {}
+        (0..100).for_each(|_| send(&mut sender));
+        wires.at(0).longest = Some(50);
+        send(&mut sender);
+        wires.at(0).longest = None;
+        (0..100).for_each(|_| send(&mut sender));
+        while worker.poll().is_some() {}
+        let refused = u64::from(queue == "noqueue");
+        let stats = dev.stats();
+        assert_eq!((stats.sent, stats.dropped.total()), (303 - refused, 1 + refused), "{queue}");
+        drop(sender);
+        assert_conserved(&dev);
+    }
+}
+
+/// A driver that panics over a packet with a permit takes that packet along and nothing else.
+#[test]
+fn a_driver_that_panics_ends_the_permit() {
+    for queue in ["pfifo", "noqueue"] {
+        let (wires, dev) = device(64, |builder| builder.qdisc(queue));
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        (0..100).for_each(|_| send(&mut sender));
+        wires.at(0).panic = true;
+        let packet = sender.alloc(60).unwrap();
+        let send_one = std::panic::AssertUnwindSafe(|| sender.xmit(packet));
+        assert!(std::panic::catch_unwind(send_one).is_err());
+        wires.at(0).panic = false;
+        (0..100).for_each(|_| send(&mut sender));
+        while worker.poll().is_some() {}
+        let stats = dev.stats();
+        assert_eq!((stats.sent, stats.dropped.total(), stats.queued), (200, 1, 0), "{queue}");
+        drop(sender);
+        assert_conserved(&dev);
+    }
+}
