@@ -29,8 +29,8 @@ impl Interface {
         // Interfaces are asked for through a socket, of any kind: this one needs no permission.
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let index = netdevice::name_to_index(&socket, name)? as libc::c_int;
-        let mtu = ask(&socket, name, libc::SIOCGIFMTU)?;
-        let hardware = ask(&socket, name, libc::SIOCGIFHWADDR)?;
+        let mtu = ask(&socket, name, libc::SIOCGIFMTU as libc::Ioctl)?;
+        let hardware = ask(&socket, name, libc::SIOCGIFHWADDR as libc::Ioctl)?;
         // SAFETY: SIOCGIFMTU fills in `ifru_mtu`, and SIOCGIFHWADDR `ifru_hwaddr`; both are plain integers.
         let (mtu, hardware) = unsafe { (mtu.ifr_ifru.ifru_mtu, hardware.ifr_ifru.ifru_hwaddr.sa_family) };
         Ok(Self { index, mtu: mtu.max(0) as u32, hardware })
@@ -137,7 +137,7 @@ impl Socket {
             // SAFETY: each of the `n` headers leads to a part, which leads to a frame that `'f` keeps alive through the
             // call; the kernel only reads them, and writes the headers' `msg_len`.
             let sent =
-                unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), n, libc::MSG_DONTWAIT) };
+                unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), n, libc::MSG_DONTWAIT as _) };
             match usize::try_from(sent) {
                 Ok(sent) => return Ok(sent),
                 Err(_) => {
