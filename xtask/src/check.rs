@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{busy, cargo, root};
+use crate::{busy, cargo, root, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +61,8 @@ pub(crate) enum Checker {
     Oracle,
     /// That no test depends on the machine's speed: the tests beside 8 busy loops on 2 CPUs, three times
     Busy,
+    /// That no sentence has one of the worst patterns (CONTRIBUTING.md, "Words")
+    Words,
     /// All of them but busy
     All,
 }
@@ -93,11 +95,12 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Chaos => chaos(deep),
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
+        Checker::Words => words::check(),
         Checker::Oracle => oracle(deep, false, None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
-            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Shuttle, Tsan};
-            let all = [Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
+            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Shuttle, Tsan, Words};
+            let all = [Words, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
     }

@@ -5,6 +5,7 @@
 mod bench;
 mod busy;
 mod check;
+mod words;
 
 use std::process::{Command, ExitCode};
 

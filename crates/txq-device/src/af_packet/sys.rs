@@ -136,8 +136,9 @@ impl Socket {
         loop {
             // SAFETY: each of the `n` headers leads to a part, which leads to a frame that `'f` keeps alive through the
             // call; the kernel only reads them, and writes the headers' `msg_len`.
-            let sent =
-                unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), n, libc::MSG_DONTWAIT as _) };
+            let sent = unsafe {
+                libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), n, libc::MSG_DONTWAIT as _)
+            };
             match usize::try_from(sent) {
                 Ok(sent) => return Ok(sent),
                 Err(_) => {
