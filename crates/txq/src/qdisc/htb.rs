@@ -1,22 +1,61 @@
-//! htb: a tree of classes, each sure of a rate and able to borrow, up to a ceiling, what its relatives leave unused.
+//! htb: a tree of classes. Each class has a guaranteed rate, and borrows what its relatives leave unused, up to a ceiling.
 //!
-//! A leaf that has sent less than its `rate` sends before all that borrow; among those that may, the lower `prio` goes
-//! first, and within one they take turns of `quantum` bytes. A class that has had its rate borrows from its parent, that one
-//! from its own, and so on, so what a subtree is sure of is shared inside it first. What no class is meant for goes directly,
-//! before everything and at no rate (`direct_qlen`).
+//! A leaf below its `rate` sends before all leaves that borrow. Leaves that send by classes of one level go in the order of
+//! `prio`, the lowest first; leaves of one `prio` take turns of `quantum` bytes. A class that has used up its rate borrows
+//! from its parent, and the parent from its own parent. So a subtree shares its guaranteed rate among its own classes first.
+//! A packet without a class goes to the direct queue, which is served before all classes and at no rate limit.
 //!
-//! A class's tokens are time, in two buckets, for `rate` and for `ceil`. A packet may leave while neither is below 0, and
-//! takes them there. When a class's bucket comes up to 0 again is known exactly, and a timing wheel holds it. It is not moved
-//! each time the class pays: a class that has paid more meanwhile is looked at, and waits on. So a packet costs a few list
+//! A packet's class is the leaf that its priority names, where the priority is a handle (`major:minor` of this qdisc). Else
+//! the filters choose it: those of the inner class that the priority names, or those of the qdisc. Else it is the `default`.
+//! The qdisc's own handle, as a priority or from a filter, chooses the direct queue.
+//!
+//! Options of the qdisc:
+//!
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `default` | minor number, hexadecimal | 0: direct queue | the leaf for packets that nothing else gives a class |
+//! | `r2q` | | 10 | a leaf's default `quantum` is its rate in bytes per second divided by this |
+//! | `direct_qlen` | packets | the device's `tx_queue_len` | the limit of the direct queue |
+//!
+//! Options of a class:
+//!
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `rate` | bit/s | required | the guaranteed rate |
+//! | `ceil` | bit/s | `rate` | the highest rate, with what the class borrows |
+//! | `burst`, `cburst` | bytes | `mtu`, and 1 ns of `rate` or `ceil` | what the class saves in a pause |
+//! | `prio` | 0 to 7 | 0 | leaves with a lower `prio` send first |
+//! | `quantum` | bytes | `rate` / `r2q`, within 1000 to 200000 | what a leaf sends in its turn |
+//! | `mtu` | bytes | 1600 | used only for the default `burst` and `cburst` |
+//! | `mpu` | bytes | 0 | the shortest packet on the link |
+//! | `overhead` | bytes | 0 | added to each packet |
+//! | `linklayer` | `ethernet`, `atm`, `adsl` | `ethernet` | with the last two, packets take whole ATM cells |
+//!
+//! `buffer` and `maxburst` also name `burst`; `cbuffer` and `cmaxburst` also name `cburst`.
+//! Each leaf has a pfifo of `tx_queue_len` packets until the user replaces it.
+//!
+//! ```text
+//! tc qdisc add dev eth0 root handle 1: htb default 20
+//! tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit
+//! tc class add dev eth0 parent 1:1 classid 1:10 htb rate 60mbit ceil 100mbit prio 0
+//! tc class add dev eth0 parent 1:1 classid 1:20 htb rate 40mbit ceil 100mbit prio 1
+//! ```
+//!
+//! Tokens are time. A class has two buckets of them, for `rate` and for `ceil`. It sends by its own rate while neither is
+//! below 0, borrows while only that of `rate` is, and waits while that of `ceil` is. A packet may take a bucket below 0. The
+//! time at which the bucket is back at 0 is exact, and a timing wheel keeps it. A later payment does not move this event:
+//! when it comes too early, the class's mode is computed anew and the next event is scheduled. So a packet costs a few list
 //! operations, whatever the number of classes (`lists.rs`).
 //!
 //! After M. Devera's description of HTB (2002), and Shreedhar and Varghese's DRR (SIGCOMM 1995). The kernel's counterpart is
-//! `sch_htb`. Knowingly otherwise:
+//! `sch_htb`. Differences:
 //! - Classes of one priority take turns in the order in which they got something to send, not in that of their numbers.
-//! - A leaf that holds its packets back for itself (a tbf) is asked again when it says so. The kernel warns, and its class is
-//!   asked again and again.
-//! - A class may not have the minor number 0, which names the qdisc.
-//! - There is no `offload`.
+//! - A leaf that holds its packets back for itself (a tbf) is asked again at the time that it gives. The kernel warns, and
+//!   asks its class again and again.
+//! - A class cannot have the minor number 0, which names the qdisc.
+//! - A class that a filter names cannot be deleted, even if the filter is older than the class.
+//! - Warnings and errors are those of newer kernels (`Warning: sch_htb: ...`, `Error: HTB class in use.`).
+//! - `offload` is refused.
 
 use std::collections::BTreeSet;
 
@@ -41,30 +80,32 @@ use class::{Class, Event, LEVELS, Mode};
 use lists::{NIL, Rows};
 use params::Params;
 
-/// From so many classes on, a near cache does not hold them, and those of a batch's packets are fetched before the first is
-/// queued.
+/// Above this number of classes a near cache does not hold them all. Then the classes of a batch's first packets are
+/// prefetched before the first packet is queued.
 const MANY: usize = 2048;
-/// Packets whose classes are fetched together.
+/// Packets at the front of a batch whose classes are prefetched.
 const TOGETHER: usize = 32;
-/// Cache lines of a class that a packet needs.
+/// Cache lines at the front of a class that a packet needs.
 const CLASS_LINES: usize = 6;
 
 struct Htb<A: Arch> {
     params: Params,
     classes: Minors<Class<A>>,
     rows: Rows,
-    /// What [`find_next`](Htb::find_next) says, until the lists change.
+    /// The result of [`find_next`](Htb::find_next); `None` once the lists have changed.
     next: Option<(u32, u8)>,
     wheel: Wheel<Event>,
-    /// Those of the qdisc; a class has its own.
+    /// The qdisc's filters; each class has its own as well.
     filters: Filters<A>,
-    /// The numbers of all classes that have filters, and of some that have none.
+    /// Minor numbers of all classes that have filters, and of some that have none.
     filtered: BTreeSet<u16>,
+    /// Packets without a class.
     direct: PacketList<A>,
-    /// Packets that have gone there.
+    /// Packets that were queued in `direct`.
     direct_packets: u64,
+    /// Packets and bytes queued in all leaves, and what the leaves dropped.
     total: Total,
-    /// Sent, dropped from the direct queue or with a class, classes that have come to wait.
+    /// Packets and bytes sent, packets that the direct queue dropped, and as `overlimits` how often a class began to wait.
     stats: QdiscStats,
     handle: Handle,
     env: Env,
@@ -91,8 +132,8 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 }
 
 impl<A: Arch> Htb<A> {
-    /// The leaf that a packet is for, or none: the one that its priority names, or else the filters, from those of the qdisc or
-    /// of the class that the priority names downwards, or else the default.
+    /// Returns a packet's leaf: the one that its priority names, else the one that the filters choose, else the default.
+    /// `None` is the direct queue.
     #[inline]
     fn classify(&self, packet: &Packet<A>) -> Option<u32> {
         let class = self.classes.named(Handle(packet.priority()), self.handle);
@@ -104,14 +145,15 @@ impl<A: Arch> Htb<A> {
         self.classes[id].level == 0
     }
 
-    /// The leaf that the filters choose, for a packet whose priority names no leaf, but perhaps a class with others below.
+    /// Returns the leaf that the filters choose, else the default leaf, for a packet whose priority names no leaf. `class`
+    /// is the inner class that the priority names, if it names one: its filters are asked first, in place of the qdisc's.
     fn filter(&self, packet: &Packet<A>, class: Option<u32>) -> Option<u32> {
         let is_leaf = |id: u32| self.is_leaf(id);
         if Handle(packet.priority()) == self.handle && self.handle != Handle::UNSPEC {
             return None;
         }
         let mut filters = class.map_or(&self.filters, |id| &self.classes[id].filters);
-        // Filters may name a class further up: nobody goes round for ever.
+        // A filter may name a class further up: the bound ends such a circle.
         for _ in 0..LEVELS {
             let Some(named) = filters.classify(packet) else { break };
             if named == self.handle {
@@ -126,6 +168,7 @@ impl<A: Arch> Htb<A> {
         self.classes.get(self.params.default as u16).filter(|&id| is_leaf(id))
     }
 
+    /// Queues a packet in the direct queue, or drops it if that is full.
     fn enqueue_direct(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         if self.direct.len() >= self.params.direct_qlen as usize {
             self.stats.drops += 1;
@@ -137,7 +180,8 @@ impl<A: Arch> Htb<A> {
         Verdict::Success
     }
 
-    /// Calls `f` with a class that has a leaf, and looks at what the leaf has after it.
+    /// Calls `f` with the leaf of a class, then counts the leaf's drops and activates or deactivates the class. Returns what
+    /// `f` returns, or `None` where the class has no leaf.
     fn with_leaf<R>(&mut self, id: u32, f: impl FnOnce(&mut super::Child<A>, &mut Total) -> R) -> Option<R> {
         let drops = self.total.drops;
         let class = &mut self.classes[id];
@@ -150,7 +194,7 @@ impl<A: Arch> Htb<A> {
         Some(done)
     }
 
-    /// Has a leaf's class take part while it has packets.
+    /// Activates the class of a leaf if the leaf has packets, else deactivates it.
     fn look_at_leaf(&mut self, id: u32) {
         if let Some(leaf) = &self.classes[id].leaf {
             let queued = leaf.qlen();
@@ -158,7 +202,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Has the class of a leaf take part, or not, from now on.
+    /// Cancels the event that waits for a leaf's packet, then activates the leaf's class, or deactivates it without packets.
     #[inline]
     fn take_part(&mut self, id: u32, has_packets: bool) {
         if let Some(nap) = self.classes[id].nap.take() {
@@ -170,7 +214,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Classes whose time has come.
+    /// Handles the events whose time has come.
     fn pass_time(&mut self, now: Nanos) {
         while let Some((_, event)) = self.wheel.pop(now) {
             match event {
@@ -186,17 +230,17 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Gives a class the mode that its tokens say, and has it looked at when they may say otherwise.
+    /// Computes a class's mode from its tokens, sets it, and schedules the next computation.
     fn look_at_mode(&mut self, id: u32, now: Nanos) {
         let (mode, time) = self.classes[id].mode_at(now);
         self.keep_mode(id, mode, time, now);
     }
 
-    /// Gives a class a mode, which it has for `time` from now on.
+    /// Sets a class's mode, which lasts for `time` from `now`, and schedules the next computation for then at the latest.
     #[inline]
     fn keep_mode(&mut self, id: u32, mode: Mode, time: Nanos, now: Nanos) {
         let Class { due, mode: old, .. } = self.classes[id];
-        // Too early is no harm: it is then looked at again.
+        // An event that comes too early does no harm: it computes the mode and schedules the next one.
         let at = now.saturating_add(time);
         let will_be = time == Nanos::MAX || due.is_some_and(|(due, _)| due <= at);
         if mode != old {
@@ -207,7 +251,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Has a class's mode looked at again at a time, and not at another that it has.
+    /// Schedules the computation of a class's mode for `at`, in place of the time that was scheduled.
     fn look_again_at(&mut self, id: u32, at: Nanos) {
         if let Some((_, ticket)) = self.classes[id].due {
             self.wheel.remove(ticket);
@@ -215,7 +259,7 @@ impl<A: Arch> Htb<A> {
         self.classes[id].due = Some((at, self.wheel.insert(at, Event::Tokens(id))));
     }
 
-    /// All classes from a leaf upwards pay for a packet.
+    /// Charges a packet to all classes from a leaf upwards and updates their modes. A class on `level` lent the tokens.
     fn pay(&mut self, leaf: u32, len: u64, segs: u64, level: u8, now: Nanos) {
         let mut id = leaf;
         while id != NIL {
@@ -227,7 +271,9 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Sends a packet of the leaf whose turn it is, or has its class take part no more. None where there is no leaf.
+    /// Dequeues a packet from the leaf whose turn it is. Returns the packets and bytes that left, or `None` if no leaf may
+    /// send. A leaf that is then empty, or gave nothing, is deactivated; one that holds packets back is asked again at its
+    /// next event.
     fn dequeue_one(&mut self, out: &mut PacketList<A>, now: Nanos, cx: &mut Cx<'_, A>) -> Option<Budget> {
         let (id, level) = self.next_leaf()?;
         let class = &mut self.classes[id];

@@ -1,4 +1,4 @@
-//! A class: its buckets, and where it stands in the lists of those that have something to send.
+//! A class of htb: its parameters, its buckets and its place in the lists of active classes.
 
 use super::lists::{Link, List, NIL, PRIOS};
 use super::params::ClassParams;
@@ -8,69 +8,74 @@ use crate::qdisc::child::Child;
 use crate::qdisc::wheel::Ticket;
 use crate::stats::QdiscStats;
 
-/// The most that a class saves or owes, as a time (`HTB_MBUFFER`): a minute.
+/// The longest pause that is credited to a class, and the most that it owes, in nanoseconds (`HTB_MBUFFER`): a minute.
 const MOST: i64 = 60_000_000_000;
-/// The most bytes that a class owes its siblings, where packets are longer than its quantum.
+/// The most bytes that a class owes its siblings, where its packets are longer than its quantum.
 const MOST_OWED: i64 = 1 << 20;
-/// Levels: 0 is a leaf's, and the root classes that have others below them are on the last.
+/// Number of levels. Leaves are on level 0, and root classes with classes below them on the last one.
 pub(super) const LEVELS: usize = 8;
 
-/// Whether a class may send.
+/// Whether a class may send, by the tokens in its buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// By its own rate.
+    /// The class may send by its own rate.
     Send,
-    /// If its parent lends.
+    /// The class has used up its rate, and may send if its parent lends.
     Borrow,
-    /// Not now.
+    /// The class has used up its ceiling.
     Wait,
 }
 
-/// A class that waits for its buckets, or for its leaf's next packet.
+/// An event on the wheel, with the id of its class.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
+    /// The class's mode may change.
     Tokens(u32),
+    /// The class's leaf, which holds packets back, may have one to send.
     Leaf(u32),
 }
 
-/// A class. What each packet needs is in front, in whole cache lines: what says whether and when it may send, its rates, its
-/// neighbours, its turn, its leaf and its counters.
+/// A class. The fields that each packet needs are in front, in whole cache lines: mode, tokens, rates, neighbours, turn,
+/// leaf and counters.
 #[repr(C, align(64))]
 pub(super) struct Class<A: Arch> {
-    /// Time saved in the buckets at `at`.
+    /// Nanoseconds in the bucket of `rate` at the time `at`; below 0 the class owes them.
     tokens: i64,
+    /// The same for the bucket of `ceil`.
     ctokens: i64,
+    /// When both buckets were last computed.
     at: Nanos,
-    /// When its mode is looked at again.
+    /// The event that computes its mode again, and the time of that event.
     pub(super) due: Option<(Nanos, Ticket)>,
     /// [`NIL`](super::NIL) for a root class.
     pub(super) parent: u32,
     pub(super) quantum: u32,
-    /// Its leaf has packets and yet gave none: until then it counts as empty.
+    /// The event at which its leaf is asked again. Set while the leaf has packets and holds them back; the class is then
+    /// inactive.
     pub(super) nap: Option<Ticket>,
     pub(super) minor: u16,
     pub(super) mode: Mode,
     /// 0 if it has a leaf.
     pub(super) level: u8,
-    /// For each priority, whether there is something to send; a leaf has one at most.
+    /// The priorities for which it has packets to send, as a bit mask; a leaf has one at most.
     pub(super) active: u8,
-    /// The priorities for which it has left its parent's feed in its turn.
+    /// The priorities for which it left its parent's feed during its turn, as a bit mask: its turn goes on when it returns.
     pub(super) left_in_turn: u8,
     pub(super) params: ClassParams,
     /// Its neighbours, by priority.
     pub(super) links: [Link; PRIOS],
-    /// Bytes that are left of its turn, by the level that lends.
+    /// Bytes left of its turn, by the level of the class that lends.
     deficit: [i64; LEVELS],
-    /// None where there are classes below it.
+    /// `None` while there are classes below it.
     pub(super) leaf: Option<Child<A>>,
     pub(super) stats: QdiscStats,
     pub(super) lent: u64,
     pub(super) borrowed: u64,
-    /// How many classes are below it.
+    /// Number of classes directly below it.
     pub(super) children: u32,
-    /// The classes below it that borrow, by priority.
+    /// The active classes directly below it that borrow, by priority.
     pub(super) feeds: [List; PRIOS],
-    /// Where a packet goes on that filters above have sent here.
+    /// The filters for packets that a priority or a filter above sends to this class, while it is no leaf.
     pub(super) filters: Filters<A>,
 }
 
@@ -102,18 +107,19 @@ impl<A: Arch> Class<A> {
         }
     }
 
-    /// Fills the buckets.
+    /// Fills both buckets.
     pub(super) fn fill(&mut self, now: Nanos) {
         self.tokens = self.params.rate.time() as i64;
         self.ctokens = self.params.ceil.time() as i64;
         self.at = now;
     }
 
-    /// What is in the buckets, in the kernel's units of 64 ns.
+    /// Returns the tokens of both buckets as tc shows them, in the kernel's units of 64 ns.
     pub(super) fn shown_tokens(&self) -> (i64, i64) {
         (self.tokens >> 6, self.ctokens >> 6)
     }
 
+    /// Returns the tokens of both buckets at `now`.
     #[inline]
     fn tokens(&self, now: Nanos) -> (i64, i64) {
         let passed = now.saturating_sub(self.at).min(MOST as u64) as i64;
@@ -122,9 +128,9 @@ impl<A: Arch> Class<A> {
         (tokens, (self.ctokens + passed).min(room(&self.params.ceil)))
     }
 
-    /// Pays for a packet that a class on `level` has lent the tokens for: from there on upwards all pay from both buckets,
-    /// and below it, who borrowed, from that of the ceiling.
-    /// Returns what [`mode_at`](Class::mode_at) says then.
+    /// Charges a packet for which a class on `level` lent the tokens. That class and those above it pay from both buckets;
+    /// those below it have borrowed, and pay only from the bucket of `ceil`. Returns the new mode and how long it lasts, as
+    /// [`mode_at`](Class::mode_at).
     #[inline]
     pub(super) fn pay(&mut self, len: u64, segs: u64, level: u8, now: Nanos) -> (Mode, Nanos) {
         let (tokens, ctokens) = self.tokens(now);
@@ -144,13 +150,14 @@ impl<A: Arch> Class<A> {
         mode_of(self.tokens, self.ctokens)
     }
 
-    /// The mode, and for how long it stays if nobody sends.
+    /// Returns the mode at `now`, and how long it lasts if the class sends nothing.
     pub(super) fn mode_at(&self, now: Nanos) -> (Mode, Nanos) {
         let (tokens, ctokens) = self.tokens(now);
         mode_of(tokens, ctokens)
     }
 
-    /// Takes a packet off its turn, and tells whether that has ended.
+    /// Subtracts a packet from the class's turn; returns whether the turn has ended. Then it has a new quantum for the next
+    /// one.
     pub(super) fn spend_turn(&mut self, len: u64, level: u8) -> bool {
         let deficit = &mut self.deficit[usize::from(level)];
         *deficit -= len as i64;
@@ -161,7 +168,7 @@ impl<A: Arch> Class<A> {
         ended
     }
 
-    /// Whether one of the lists has it when it has something to send.
+    /// Returns whether the class is in a list while it is active.
     pub(super) fn is_linked(&self) -> bool {
         match self.mode {
             Mode::Send => true,
@@ -171,7 +178,7 @@ impl<A: Arch> Class<A> {
     }
 }
 
-/// The mode of a class with so much in its buckets, and for how long it stays.
+/// Returns the mode of a class with these tokens, and how long it lasts.
 #[inline]
 fn mode_of(tokens: i64, ctokens: i64) -> (Mode, Nanos) {
     if ctokens < 0 {

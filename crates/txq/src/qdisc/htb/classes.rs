@@ -1,4 +1,4 @@
-//! Classes come, change and go, and are shown.
+//! Adds, changes, deletes and shows classes.
 
 use super::class::{Class, Mode};
 use super::lists::NIL;
@@ -13,7 +13,7 @@ use crate::stats::QdiscStats;
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 impl<A: Arch> Htb<A> {
-    /// The quantum of a leaf, with a warning where the rate does not give a good one.
+    /// Returns the quantum of a leaf, and adds a warning where the rate divided by `r2q` is out of range.
     fn quantum(&mut self, minor: u16, params: &ClassParams) -> u32 {
         let (quantum, wrong) = params.quantum(self.params.r2q);
         if let Some(wrong) = wrong {
@@ -25,7 +25,7 @@ impl<A: Arch> Htb<A> {
         quantum
     }
 
-    /// The level that a class would have with classes below it.
+    /// Returns the level that a class has once there are classes below it.
     fn inner_level(&self, id: u32) -> u8 {
         match self.classes[id].parent {
             NIL => super::class::LEVELS as u8 - 1,
@@ -33,7 +33,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// The filters of classes that have any.
+    /// Returns the filters of the classes that have any.
     fn filters_of_classes(&mut self) -> impl Iterator<Item = &Filters<A>> {
         let classes = &self.classes;
         let filters = |minor| classes.get(minor).map(|id| &classes[id].filters);
@@ -41,7 +41,7 @@ impl<A: Arch> Htb<A> {
         self.filtered.iter().filter_map(move |&minor| filters(minor))
     }
 
-    /// Has a class wait for nothing.
+    /// Cancels a class's events.
     fn forget(&mut self, id: u32) {
         let class = &mut self.classes[id];
         let tickets = [class.due.take().map(|(_, ticket)| ticket), class.nap.take()];
@@ -50,14 +50,14 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Takes a class's leaf away. What it had is dropped, and the qdisc counts it.
+    /// Removes a class's leaf. Its packets are dropped, and the qdisc counts them.
     fn remove_leaf(&mut self, id: u32, cx: &mut Cx<'_, A>) {
         self.with_leaf(id, |leaf, total| leaf.replace(Box::new(Noop), Handle::UNSPEC, total, cx));
         self.forget(id);
         self.classes[id].leaf = None;
     }
 
-    /// Makes a leaf of a class that has no classes below it any more.
+    /// Gives a class that has no classes below it any more an empty leaf and full buckets.
     fn make_leaf(&mut self, id: u32, now: Nanos) {
         let leaf = Child::fifo(&self.env);
         self.forget(id);
@@ -103,7 +103,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
     ) -> Result<(), ParseError> {
         let class_params = ClassParams::parse(words)?;
         self.classes.admit(minor)?;
-        // A parent that does not exist is none, as the kernel has it.
+        // As in the kernel, a parent that does not exist makes it a root class.
         let parent = self.classes.get(parent).unwrap_or(NIL);
         if parent != NIL {
             let above = self.classes[parent].parent;
@@ -138,11 +138,11 @@ impl<A: Arch> Classes<A> for Htb<A> {
         let id = self.classes.find(minor)?;
         if self.classes[id].leaf.is_some() {
             let quantum = self.quantum(minor, &new);
-            // Where it has something to send is by its priority.
+            // The class is in the lists of its priority, which may change.
             self.deactivate(id);
             self.classes[id].quantum = quantum;
         } else {
-            // They are a leaf's, and wait until it is one again.
+            // `prio` and `quantum` belong to a leaf: they stay as they are until the class is one again.
             let old = &self.classes[id].params;
             (new.prio, new.quantum) = (old.prio, old.quantum);
         }

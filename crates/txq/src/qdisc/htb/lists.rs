@@ -1,9 +1,9 @@
-//! Which class is next: lists of the classes that have something to send, by level and priority.
+//! The lists of active classes, by level and priority, from which htb takes the next leaf.
 //!
-//! A class that may send by its own rate is in the row of its level, one that may borrow in the feed of its parent, and the
-//! parent then counts as having something to send itself. So the first class of the first row that has any leads
-//! down, feed by feed, to a leaf; two find-first-sets find the row. Each list has a place where the round of turns stands;
-//! when it comes around to the beginning, the turn passes on in the list above as well.
+//! An active class that may send by its own rate is in the row of its level; one that may borrow is in the feed of its
+//! parent, which makes the parent active as well. So the first non-empty row leads down, feed by feed, to the next leaf; two
+//! find-first-sets find that row. Each list marks the class whose turn it is. When the mark comes around to the beginning of
+//! the list, the turn passes on in the list above as well.
 
 use super::Htb;
 use super::class::{LEVELS, Mode};
@@ -42,17 +42,17 @@ impl Default for List {
     }
 }
 
-/// The rows of all levels.
+/// The classes that may send by their own rates: a list for each level and priority.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     lists: [[List; PRIOS]; LEVELS],
-    /// For each level, which priorities have classes.
+    /// For each level, the priorities whose lists are not empty, as a bit mask.
     used: [u8; LEVELS],
-    /// The levels that do.
+    /// The levels with such a priority, as a bit mask.
     levels: u8,
 }
 
-/// The bits of a mask.
+/// Returns the numbers of the bits of a mask, the lowest first.
 fn bits(mut mask: u8) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
@@ -62,7 +62,7 @@ fn bits(mut mask: u8) -> impl Iterator<Item = usize> {
 }
 
 impl<A: Arch> Htb<A> {
-    /// The leaf that is next, and the level of the class that it sends by.
+    /// Returns the next leaf, and the level of the class that lends it the tokens.
     #[inline]
     pub(super) fn next_leaf(&mut self) -> Option<(u32, u8)> {
         if self.next.is_none() {
@@ -82,7 +82,7 @@ impl<A: Arch> Htb<A> {
         Some((id, level as u8))
     }
 
-    /// Fetches the class that comes behind a leaf.
+    /// Prefetches the class behind a leaf in its list.
     fn fetch_behind(&self, id: u32) {
         let class = &self.classes[id];
         let Link { next, .. } = class.links[usize::from(class.params.prio) % PRIOS];
@@ -91,7 +91,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// A leaf has something to send now.
+    /// Activates the class of a leaf, which has packets to send.
     pub(super) fn activate(&mut self, id: u32) {
         let class = &mut self.classes[id];
         if class.active == 0 {
@@ -101,7 +101,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// It has nothing more to send.
+    /// Deactivates the class of a leaf, which has no packets to send.
     pub(super) fn deactivate(&mut self, id: u32) {
         let active = self.classes[id].active;
         if active != 0 {
@@ -110,7 +110,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Gives a class another mode.
+    /// Sets a class's mode, counts when it begins to wait, and moves it to the list of the new mode.
     pub(super) fn set_mode(&mut self, id: u32, mode: Mode) {
         let class = &mut self.classes[id];
         let active = class.active;
@@ -121,13 +121,14 @@ impl<A: Arch> Htb<A> {
             class.stats.overlimits += 1;
             self.stats.overlimits += 1;
         }
-        // Its turn is not over because its bucket is full for a moment.
+        // A mode that changes for a moment does not end its turn.
         self.unlink(id, active, true);
         self.classes[id].mode = mode;
         self.link(id, active);
     }
 
-    /// Passes the turn on, in the list of a class and in those above where that begins again.
+    /// Ends a class's turn. The next class of its list has the turn; where that is the first one again, the turn passes on
+    /// in the list above as well.
     pub(super) fn end_turn(&mut self, mut id: u32, prio: usize) {
         self.next = None;
         while id != NIL && self.classes[id].is_linked() {
@@ -145,7 +146,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// The list that a class that is linked is in.
+    /// Returns the list that a linked class is in.
     fn list_of(&mut self, id: u32, prio: usize) -> &mut List {
         let class = &self.classes[id];
         match class.mode {
@@ -157,8 +158,8 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Puts a class into its lists for the priorities of `mask`, and those above that have them only now: at the end, or
-    /// where it was if it has left in its turn.
+    /// Links a class into its lists for the priorities of `mask`, and each class above whose feed was empty into its own. It
+    /// goes to the end, or, if it left during its turn, back to where the turn is.
     fn link(&mut self, mut id: u32, mut mask: u8) {
         self.next = None;
         while mask != 0 && self.classes[id].is_linked() {
@@ -199,7 +200,7 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Puts a class before another of the same list.
+    /// Inserts a class before another one in the same list.
     fn insert_before(&mut self, id: u32, next: u32, prio: usize) {
         let prev = self.classes[next].links[prio].prev;
         match prev {
@@ -210,8 +211,8 @@ impl<A: Arch> Htb<A> {
         self.classes[id].links[prio] = Link { prev, next };
     }
 
-    /// Takes a class out of its lists for the priorities of `mask`, and those above that have them no more. If it is for
-    /// a while, who borrows keeps the rest of a turn.
+    /// Unlinks a class from its lists for the priorities of `mask`, and each class above whose feed is then empty from its
+    /// own. With `keeps_turn`, a class that borrows keeps the rest of its turn for when it returns.
     fn unlink(&mut self, mut id: u32, mut mask: u8, keeps_turn: bool) {
         self.next = None;
         while mask != 0 && self.classes[id].is_linked() {
@@ -237,7 +238,7 @@ impl<A: Arch> Htb<A> {
                 }
                 let list = self.list_of(id, prio);
                 if list.turn == id {
-                    // It was alone.
+                    // The class was alone in the list.
                     list.turn = list.head;
                 }
                 if list.head == NIL {

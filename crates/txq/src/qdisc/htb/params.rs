@@ -38,21 +38,21 @@ static CLASS: Syntax = Syntax {
     wording: Wording::Plain,
 };
 
-/// The highest `prio`, so the last (`TC_HTB_NUMPRIO`).
+/// The highest `prio`, which is served last (`TC_HTB_NUMPRIO` - 1).
 const LAST_PRIO: u32 = 7;
-/// The longest packet that a burst is made for, in bytes.
+/// The default `mtu`: a default burst has room for a packet of this length, in bytes.
 const MTU: u32 = 1600;
-/// A second, in the time that a default burst is for (`HZ` of a kernel with fine timers).
+/// Timer ticks in a second: a default burst has room for one tick at its rate (`HZ` of a kernel with fine timers).
 const HZ: u64 = 1_000_000_000;
-/// A quantum that nobody has chosen is not below or above these.
+/// The bounds of a quantum that is computed from the rate, in bytes.
 const QUANTUM: std::ops::RangeInclusive<u64> = 1000..=200_000;
 
 /// The qdisc's parameters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Params {
-    /// A class's quantum is its rate in bytes a second divided by this; not 0.
+    /// A leaf's default quantum is its rate in bytes per second divided by this; not 0.
     pub(super) r2q: u32,
-    /// The class of what names none.
+    /// Minor number of the class for packets that nothing else gives one; 0 for the direct queue.
     pub(super) default: u32,
     /// Packets that the direct queue holds.
     pub(super) direct_qlen: u32,
@@ -67,7 +67,7 @@ impl Params {
                 "default" => params.default = options.value_hex(word)?,
                 "r2q" => params.r2q = options.value_decimal(word)?.max(1),
                 "direct_qlen" => params.direct_qlen = options.value_decimal(word)?,
-                // Of a kernel long gone; tc still takes it.
+                // tc still takes this option of old kernels; it has no effect.
                 "debug" => drop(options.value(word)?),
                 "offload" => {
                     let error = ParseError::new("Error: hw-tc-offload ethtool feature flag must be on.");
@@ -94,27 +94,27 @@ impl Params {
     }
 }
 
-/// A rate and how much of it may be saved.
+/// A bucket: its rate and its size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     pub(super) rate: RateCfg,
-    /// What fits, as a time in units of 64 ns (`PSCHED_TICKS2NS`): what tc tells the kernel.
+    /// The size as a time, in units of 64 ns (`PSCHED_TICKS2NS`), in which tc gives it to the kernel.
     ticks: u32,
 }
 
 impl Bucket {
-    /// Room for `bytes`. As tc reckons it: in whole microseconds, and then in whole ticks.
+    /// Returns a bucket for `bytes`, rounded down as in tc: to whole microseconds, then to whole ticks.
     fn new(rate: u64, link: Link, bytes: u64) -> Self {
         let micros = u128::from(bytes) * 1_000_000 / u128::from(rate.max(1));
         Self { rate: RateCfg::new(rate, link), ticks: u32::try_from(micros * 125 / 8).unwrap_or(u32::MAX) }
     }
 
-    /// How long it takes to fill it.
+    /// Returns how long it takes to fill the bucket.
     pub(super) fn time(&self) -> Nanos {
         Nanos::from(self.ticks) << 6
     }
 
-    /// The bytes that tc makes of that.
+    /// Returns the size in bytes, which tc computes from the time.
     fn shown(&self) -> Size {
         let micros = u128::from(self.time() / 1000);
         let bytes = u128::from(self.rate.rate) * micros / 1_000_000;
@@ -126,13 +126,13 @@ impl Bucket {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct ClassParams {
-    /// What it is sure of.
+    /// The guaranteed rate.
     pub(super) rate: Bucket,
-    /// What it may have with what it borrows.
+    /// The highest rate, with what the class borrows.
     pub(super) ceil: Bucket,
-    /// Lower ones go first.
+    /// Leaves with a lower one go first.
     pub(super) prio: u8,
-    /// Bytes that it may send in its turn; 0 for a share of its rate.
+    /// Bytes that it may send in its turn; 0 to compute them from the rate.
     pub(super) quantum: u32,
 }
 
@@ -179,7 +179,7 @@ impl ClassParams {
         Ok(Self { rate: bucket(rate, burst), ceil: bucket(ceil, cburst), prio, quantum })
     }
 
-    /// The quantum, and what to say of it if the rate does not give a good one.
+    /// Returns the quantum in bytes, and `small` or `big` if the rate gives one out of range.
     pub(super) fn quantum(&self, r2q: u32) -> (u32, Option<&'static str>) {
         if self.quantum > 0 {
             return (self.quantum.min(i32::MAX as u32), None);
@@ -194,7 +194,7 @@ impl ClassParams {
         (quantum, wrong)
     }
 
-    /// As `tc class show` prints them: of a leaf with its `quantum`, of another without it.
+    /// Returns the parameters as `tc class show` prints them. `quantum` is `None` for a class with others below it.
     pub(super) fn options(&self, quantum: Option<u32>, level: u8, style: Style) -> Options {
         let mut options = Options::new(style);
         let link = self.rate.rate.link;
@@ -230,7 +230,7 @@ impl ClassParams {
     }
 }
 
-/// A decimal number of 16 bits.
+/// Reads a decimal number of 16 bits.
 fn small(options: &mut OptionWords<'_, '_>, name: &str) -> Result<u16, ParseError> {
     let word = options.value(name)?;
     word.parse().map_err(|_| options.illegal(name, word, "use 0 to 65535"))

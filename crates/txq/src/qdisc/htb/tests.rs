@@ -40,11 +40,12 @@ fn the_default_class_takes_what_names_none() {
 
 const MBIT: u64 = 125_000;
 
-/// Bytes that leave in the next second, while all packets that leave are replaced by others of their class.
+/// Returns the bytes of each class that leave in the next second, while each packet that leaves is replaced by one of its
+/// class.
 fn bytes_of_second(htb: &mut Virtual, classes: &[(u32, usize)]) -> Vec<u64> {
     let end = htb.now + 1_000_000_000;
     let mut bytes = vec![0; classes.len()];
-    // Each class has two packets queued; by number, whose a packet is.
+    // Each class has two packets queued. The class of each packet, by the packet's number.
     let first = htb.numbers;
     let mut class_of: Vec<_> = (0..2 * classes.len()).map(|number| number / 2).collect();
     for &class in &class_of {
@@ -127,7 +128,7 @@ fn siblings_share_what_is_left_by_their_quanta() {
     }
 }
 
-/// Who has not sent for long has saved a burst and no more, though the ceiling would let more pass.
+/// A class that pauses saves a burst and no more, though its ceiling would allow more.
 #[test]
 fn a_pause_saves_a_burst() {
     let mut htb = htb("htb", &["0 10 rate 8mbit burst 2k ceil 80mbit cburst 100k"]);
@@ -158,7 +159,7 @@ fn a_lower_prio_borrows_first_and_a_rate_is_sure() {
     assert_near(bytes[2], 5 * MBIT, 10, "1:30");
 }
 
-/// What a subtree is sure of is lent inside it before others get it.
+/// A subtree's guaranteed rate is lent inside it before other classes get it.
 #[test]
 fn a_subtree_keeps_its_rate() {
     let mut htb = htb(
@@ -176,7 +177,7 @@ fn a_subtree_keeps_its_rate() {
     for (bytes, mbit) in bytes.iter().zip([30, 30, 40]) {
         assert_near(*bytes, mbit * MBIT, 30, &format!("{mbit} Mbit/s"));
     }
-    // One of the leaves pauses: its sibling has its part.
+    // One of the leaves pauses: its sibling gets its share.
     let end = htb.now + 1_000_000_000;
     htb.bytes_until(end);
     let bytes = bytes_of_second(&mut htb, &[(0x1_0020, 1000), (0x1_0030, 1000)]);
@@ -185,7 +186,7 @@ fn a_subtree_keeps_its_rate() {
     }
 }
 
-/// Where classes with others below them borrow, each of those has its quantum in a round.
+/// Where inner classes borrow, each of their leaves sends its quantum in a round.
 #[test]
 fn all_leaves_take_turns_when_their_parents_borrow() {
     let mut htb = htb(
@@ -225,7 +226,7 @@ fn what_no_leaf_is_for_goes_directly() {
     assert_eq!((stats.packets, stats.bytes, stats.drops, stats.qlen, stats.backlog), (4, 1300, 1, 0, 0));
 }
 
-/// The numbers are those of the kernel for the same packets.
+/// The kernel shows the same numbers for the same packets.
 #[test]
 fn tokens_are_those_of_the_kernel() {
     let mut htb =
@@ -233,7 +234,7 @@ fn tokens_are_those_of_the_kernel() {
     for _ in 0..3 {
         assert_eq!(htb.enqueue(1000, 0), Verdict::Success);
     }
-    // A burst of 2 kB lets three packets out at once: the third takes more than there is.
+    // A burst of 2 kB lets three packets leave at once: the third takes more than is left.
     assert_eq!(htb.dequeue(64).len(), 3);
     let info = htb.with(|qdisc, _| qdisc.classes().unwrap().class(0x10, Style::default()));
     // 2048 bytes at 10 and at 20 kB/s, less 3000.
@@ -258,7 +259,7 @@ fn deleted_classes_drop_what_they_have() {
     assert_eq!((stats.qlen, stats.backlog, stats.drops), (0, 0, 5));
     assert_eq!(htb.drops.get(DropReason::QueuePurge), 5);
     assert_eq!(htb.qdisc.next_event(), None);
-    // Its parent is a leaf now, and loses that again with what it has.
+    // Its parent is a leaf now. It loses its leaf again, with the packets in it.
     assert_eq!(htb.enqueue(1000, 0x1_0001), Verdict::Success);
     add(&mut htb, "1 20 rate 8kbit").unwrap();
     let stats = htb.qdisc.stats();
@@ -281,7 +282,6 @@ fn a_leaf_that_waits_for_itself_lets_others_pass() {
     assert_eq!(htb.qdisc.next_event(), Some(htb.now + 100_000_000));
     htb.now += 100_000_000;
     assert_eq!(htb.dequeue(64), [(2, 150)]);
-    // Its parent's tokens are looked at in vain.
     assert_eq!(htb.qdisc.qlen(), 0);
 }
 

@@ -6,7 +6,7 @@ use crate::filter::{Mode, Request};
 #[test]
 fn a_class_that_a_filter_chooses_stays() {
     let mut htb = htb("htb", &["0 1 rate 8mbit", "1 10 rate 8kbit", "1 20 rate 8kbit"]);
-    // One filter of the qdisc's, and one of the inner class.
+    // A filter of the qdisc, and one of the inner class.
     for (of, minor) in [(0, 0x10), (1, 0x20)] {
         let (rule, all) = (format!("pref 1 matchall classid 1:{minor:x}"), Request::parse("pref 1").unwrap());
         let rule = Request::parse(&rule).unwrap();
@@ -17,7 +17,7 @@ fn a_class_that_a_filter_chooses_stays() {
     }
 }
 
-/// A filter may name a class with others below it, whose own filters go on; and the qdisc itself, for no class.
+/// A filter may name an inner class, whose own filters go on, or the qdisc itself for the direct queue.
 #[test]
 fn filters_lead_down_the_tree() {
     let classes = ["0 1 rate 8mbit", "1 10 rate 8mbit", "1 20 rate 8mbit", "1 30 rate 8mbit"];
@@ -49,7 +49,7 @@ fn filters_lead_down_the_tree() {
     assert_eq!(htb.qdisc.qlen(), 9, "one is queued directly");
 }
 
-/// A class that has gone keeps nothing: not its filters, which may be as large as a program likes.
+/// A deleted class frees its filters, which may be large.
 #[test]
 fn deleted_classes_free_their_filters() {
     let mut htb = htb("htb", &["0 1 rate 8mbit", "1 10 rate 8mbit"]);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a script of random steps does to a tree of random classes.
+/// A random step on a tree of random classes.
 #[derive(Debug, Clone)]
 enum Step {
     Enqueue(u16, usize),
@@ -18,7 +18,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // From 8 bit/s to beyond what a bucket can tell.
+    // From 8 bit/s to more than a bucket can express.
     let rate = || prop_oneof![8u64..1000, 1_000_000u64..20_000_000, 1_000_000_000u64..200_000_000_000];
     let quantum = || prop_oneof![Just(0), 1u32..3000, Just(u32::MAX)];
     prop_oneof![
@@ -102,7 +102,7 @@ proptest! {
             prop_assert_eq!(stats.qlen as usize, htb.qdisc.qlen());
             prop_assert_eq!(stats.backlog, given_bytes - sent.2 - htb.dropped);
         }
-        // Rates of a few bits a second take their time.
+        // Rates of a few bits a second need many rounds.
         for _ in 0..100_000 {
             let now = htb.dequeue(64);
             if now.is_empty() {
