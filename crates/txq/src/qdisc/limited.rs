@@ -1,4 +1,4 @@
-//! A FIFO with a limit: what pfifo and bfifo have in common, which is everything but what they count (`sch_fifo`).
+//! A FIFO with a limit: all that pfifo and bfifo have in common. They differ only in what the limit counts (`sch_fifo`).
 
 use std::marker::PhantomData;
 
@@ -10,17 +10,17 @@ use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{Options, ParseError, Style, Syntax, Words};
 
-/// What a kind of FIFO counts.
+/// The unit of a FIFO's limit.
 pub(super) trait Limit: Send + 'static {
     /// The kind's syntax; its one word is `limit`.
     const SYNTAX: &'static Syntax;
-    /// The limit when none is given.
+    /// Returns the limit when none is given.
     fn default_limit(env: &Env) -> u32;
-    /// Whether a queue of so many packets and bytes is within the limit.
+    /// Returns whether a queue of so many packets and bytes is within the limit.
     fn within(limit: u32, packets: usize, bytes: u64) -> bool;
-    /// How many more packets a queue of so many takes, where that does not depend on their lengths.
+    /// Returns how many more packets a queue of `packets` takes, or `None` if that depends on their lengths.
     fn room(limit: u32, packets: usize) -> Option<usize>;
-    /// The limit in packets, if it is one.
+    /// Returns the limit in packets, or `None` if it counts something else.
     fn packets(_limit: u32) -> Option<usize> {
         None
     }
@@ -28,7 +28,7 @@ pub(super) trait Limit: Send + 'static {
     fn show(limit: u32, options: &mut Options);
 }
 
-/// The qdisc.
+/// A FIFO whose limit counts what `L` says.
 pub(super) struct Limited<A: Arch, L: Limit> {
     queue: Fifo<A>,
     limit: u32,
@@ -44,18 +44,19 @@ pub(super) fn build<A: Arch, L: Limit>(words: &mut Words<'_>, env: &Env) -> Resu
 }
 
 impl<A: Arch, L: Limit> Limited<A, L> {
-    /// With the limit that it has when none is given.
+    /// Returns an empty FIFO with the default limit.
     pub(super) fn new(env: &Env) -> Self {
         Self { queue: Fifo::new(), limit: L::default_limit(env), mtu: env.mtu, kind: PhantomData }
     }
 }
 
+/// Returns the limit that the options give, if they give one.
 fn parse<L: Limit>(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
     let mut limit = None;
     let mut options = words.options(L::SYNTAX);
     while let Some(word) = options.next_word() {
         match word {
-            // tc reads a number of packets, too, as it reads sizes: `limit 1k` is 1024.
+            // tc reads a number of packets as a size as well: `limit 1k` is 1024.
             "limit" => limit = Some(options.value_size("limit")?.0),
             other => return Err(options.unknown(other)),
         }
@@ -136,7 +137,7 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
         options
     }
 
-    /// Only where the longest packet would have been queued: `limit 0` drops everything.
+    /// Returns true only where the longest packet would have been queued: `limit 0` drops everything.
     fn can_bypass(&self) -> bool {
         L::within(self.limit, 1, self.mtu.into())
     }
@@ -145,7 +146,7 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
         self.queue.bypassed(packets, bytes);
     }
 
-    /// All that it would queue: a FIFO gives packets up in the order and in the number in which they came.
+    /// Lets a batch bypass an empty queue that would take all of it: a FIFO returns the same packets in the same order.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
         let may = self.queue.len() == 0
             && L::within(self.limit, batch.len(), batch.bytes())

@@ -1,4 +1,4 @@
-//! Classes by their minor numbers, where a user chooses those: one lookup for a packet that names its class.
+//! A table of classes for kinds whose user chooses the minor numbers: one lookup finds the class that a packet names.
 
 use std::ops::{Index, IndexMut};
 
@@ -8,11 +8,13 @@ use crate::tc::{Handle, ParseError};
 /// No class.
 const NONE: u32 = u32::MAX;
 
-/// Classes, each with a minor number and with an id, which is its place. Another class gets the id of one that has gone.
+/// Classes, each with a minor number and an id, which is its index. The id of a removed class is given to a later one.
 pub(super) struct Minors<C> {
-    /// The ids by minor numbers.
+    /// The ids by minor numbers; [`NONE`] for a number without a class.
     ids: Vec<u32>,
+    /// The classes by ids.
     classes: Vec<Option<C>>,
+    /// The ids without a class.
     free: Vec<u32>,
 }
 
@@ -21,19 +23,19 @@ impl<C> Minors<C> {
         Self { ids: Vec::new(), classes: Vec::new(), free: Vec::new() }
     }
 
-    /// The class with a number, if there is one.
+    /// Returns the id of the class with a minor number, if there is one.
     #[inline]
     pub(super) fn get(&self, minor: u16) -> Option<u32> {
         self.ids.get(usize::from(minor)).copied().filter(|&id| id != NONE)
     }
 
-    /// Classes that there are, or have been at a time.
+    /// Returns how many classes there have been at most at one time.
     #[inline]
     pub(super) fn places(&self) -> usize {
         self.classes.len()
     }
 
-    /// Fetches the first cache lines of a class, which are to be read soon.
+    /// Prefetches the first `lines` cache lines of a class.
     #[inline]
     pub(super) fn fetch(&self, id: u32, lines: usize) {
         if let Some(class) = self.classes.get(id as usize) {
@@ -42,19 +44,19 @@ impl<C> Minors<C> {
         }
     }
 
-    /// The class that is named in full, if it is one of the qdisc with this handle.
+    /// Returns the id of the class with the full handle `class`, if it is one of the qdisc with the handle `qdisc`.
     #[inline]
     pub(super) fn named(&self, class: Handle, qdisc: Handle) -> Option<u32> {
         let is_ours = class.major() == qdisc.major() && qdisc != Handle::UNSPEC;
         if is_ours { self.get(class.minor()) } else { None }
     }
 
-    /// The class with a number, or tc's error.
+    /// Returns the id of the class with a minor number, or tc's error.
     pub(super) fn find(&self, minor: u16) -> Result<u32, ParseError> {
         self.get(minor).ok_or_else(|| ParseError::new("RTNETLINK answers: No such file or directory"))
     }
 
-    /// Whether a class may have a number.
+    /// Checks that a new class may have a minor number: not 0, and not another class's. Returns tc's error if it may not.
     pub(super) fn admit(&self, minor: u16) -> Result<(), ParseError> {
         if minor == 0 || self.get(minor).is_some() {
             let error = ParseError::new("RTNETLINK answers: Invalid argument");
@@ -63,7 +65,7 @@ impl<C> Minors<C> {
         Ok(())
     }
 
-    /// Gives a number to a class.
+    /// Adds a class with a minor number that is free, and returns its id.
     pub(super) fn insert(&mut self, minor: u16, class: C) -> u32 {
         let id = self.free.pop().unwrap_or(self.classes.len() as u32);
         match self.classes.get_mut(id as usize) {
@@ -76,7 +78,7 @@ impl<C> Minors<C> {
         id
     }
 
-    /// Takes a class away, with all that it has.
+    /// Removes the class with a minor number, if there is one.
     pub(super) fn remove(&mut self, minor: u16) {
         if let Some(id) = self.get(minor) {
             self.ids[usize::from(minor)] = NONE;
@@ -85,12 +87,12 @@ impl<C> Minors<C> {
         }
     }
 
-    /// All numbers, in order.
+    /// Returns all minor numbers in ascending order.
     pub(super) fn list(&self) -> Vec<u16> {
         (0..=u16::MAX).zip(&self.ids).filter(|&(_, &id)| id != NONE).map(|(minor, _)| minor).collect()
     }
 
-    /// All classes, in the order of their numbers.
+    /// Returns the ids of all classes, in the order of their minor numbers.
     pub(super) fn ids(&self) -> Vec<u32> {
         self.ids.iter().copied().filter(|&id| id != NONE).collect()
     }

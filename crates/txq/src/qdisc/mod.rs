@@ -1,10 +1,10 @@
-//! Queueing disciplines: who is sent next, and who is not sent at all.
+//! Queueing disciplines: which packet is sent next, and which packets are dropped.
 //!
-//! A qdisc is plain data with one owner at a time, so it needs no lock, no atomic and no `Arch` of its own; whoever owns
-//! it (`enqueue/`) calls it with batches, one virtual call for each. It queues packets or drops them with a reason; what it
-//! drops goes on a list and is freed when the owner has left every lock.
+//! A qdisc is plain data with one owner at a time, so it needs no lock, no atomic and no `Arch` of its own. The thread that
+//! owns it (`enqueue/`) calls it with batches, one virtual call for each. The qdisc queues packets or drops them with a
+//! reason. Dropped packets go on a list, and are freed when the owner has released every lock.
 //!
-//! A kind is one file: its algorithm, its parameters, their parsing and printing. `kinds` names each once.
+//! Each kind is one file: its algorithm, its parameters, their parsing and printing. `kinds` lists all kinds.
 //!
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
@@ -54,21 +54,21 @@ pub use alone::Alone;
 pub use child::{Child, Classes, Total};
 pub(crate) use mq::Parent;
 
-/// What a qdisc, or the whole path, says to a packet (`NET_XMIT_*`).
+/// The verdict on a packet, from a qdisc or from the whole transmit path (`NET_XMIT_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a packet may have been dropped"]
 pub enum Verdict {
-    /// Accepted for the queue layer. A later drop is told by counters (`NET_XMIT_SUCCESS`).
+    /// Accepted by the queue layer. Only the counters show a later drop (`NET_XMIT_SUCCESS`).
     Success,
-    /// Accepted, and something was dropped to make room, or of several packets some were (`NET_XMIT_CN`).
+    /// Accepted, but another packet was dropped to make room, or some packets of a batch were (`NET_XMIT_CN`).
     Congested,
     /// Dropped (`NET_XMIT_DROP`).
     Drop,
 }
 
-/// What the owner brings along when it calls a qdisc.
+/// The context of a call: the owner of the queue passes it to the qdisc.
 pub struct Cx<'a, A: Arch = Native> {
-    /// The time.
+    /// The clock.
     pub clock: &'a mut Clock<A>,
     pub(crate) to_free: &'a mut PacketList<A>,
     pub(crate) drops: &'a mut DropCounts,
@@ -76,7 +76,7 @@ pub struct Cx<'a, A: Arch = Native> {
 }
 
 impl<A: Arch> Cx<'_, A> {
-    /// Drops a packet. It is freed after the owner has left every lock; `reason` is counted here and now.
+    /// Drops a packet: counts `reason` at once, and frees the packet after the owner has released every lock.
     pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
         packet.set_drop_reason(reason);
         self.drops.add(reason, 1);
@@ -84,8 +84,8 @@ impl<A: Arch> Cx<'_, A> {
     }
 }
 
-/// How much may be dequeued at once: packets as long as both are left, so one at least, and the last one may be longer
-/// than the bytes that were left for it (`try_bulk_dequeue_skb`).
+/// How much a call may dequeue. Packets are dequeued while both numbers are above 0, so at least one is, and the last one
+/// may be longer than the bytes that were left (`try_bulk_dequeue_skb`).
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// Packets.
@@ -95,32 +95,32 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So much, or one packet if that is less.
+    /// Returns a budget of so many packets and bytes, or of 1 where a number is 0.
     #[inline]
     pub fn new(packets: usize, bytes: u64) -> Self {
         Self { packets: packets.max(1), bytes: bytes.max(1) }
     }
 
-    /// So many packets, or one, of any length.
+    /// Returns a budget of so many packets, but at least one, of any length.
     #[inline]
     pub fn packets(packets: usize) -> Self {
         Self::new(packets, u64::MAX)
     }
 
-    /// Whether another packet may be dequeued.
+    /// Returns whether another packet may be dequeued.
     #[inline]
     pub fn is_left(&self) -> bool {
         self.packets > 0 && self.bytes > 0
     }
 
-    /// Takes packets off it that were dequeued, and their bytes.
+    /// Subtracts packets that were dequeued, and their bytes.
     #[inline]
     pub fn spend(&mut self, packets: usize, bytes: u64) {
         self.packets -= packets;
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Spends it on a packet that leaves, and counts that.
+    /// Appends a packet to `out`, subtracts it from the budget and counts it as sent.
     #[inline]
     pub(crate) fn send<A: Arch>(
         &mut self,
@@ -141,19 +141,19 @@ impl Budget {
 /// through [`Cx::drop`]; `qlen` and `backlog` are exact after each call; a `dequeue` that returns nothing while `qlen` is
 /// not 0 has an event pending ([`Qdisc::next_event`]).
 pub trait Qdisc<A: Arch = Native>: Send {
-    /// The kind's name.
+    /// Returns the kind's name.
     fn kind(&self) -> &'static str;
 
-    /// The handle that it has been given, before its first packet. Priorities may name its classes.
+    /// Sets the qdisc's handle, before its first packet. Packets' priorities may name its classes.
     fn set_handle(&mut self, _handle: Handle) {}
 
-    /// Its classes, if it has any.
+    /// Returns its classes, if it has any.
     fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
         None
     }
 
-    /// The filters that choose among its classes, if it uses any: those of a class, or with 0 its own
-    /// (`tcf_block`).
+    /// Returns the filters that choose among its classes, if the kind uses filters: those of the class `class`, or with 0
+    /// the qdisc's own (`tcf_block`).
     fn filters(&mut self, _class: u16) -> Option<&mut Filters<A>> {
         None
     }
@@ -161,7 +161,7 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// Queues or drops one packet.
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict;
 
-    /// Queues or drops each of `batch`, in order. It leaves the batch empty, or stops behind a packet that it has had
+    /// Queues or drops each packet of `batch`, in order. It leaves the batch empty, or stops behind a packet that it has
     /// copied ([`Cx::duplicate`]), so that the copy is queued next.
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         while !cx.has_copies()
@@ -171,32 +171,32 @@ pub trait Qdisc<A: Arch = Native>: Send {
         }
     }
 
-    /// Whether it has packets copied ([`Cx::duplicate`]), for a kind that can do so. One that does must be the only one of
-    /// its tree that could.
+    /// Returns whether it copies packets ([`Cx::duplicate`]) with its present parameters; `None` for a kind that never does.
+    /// A qdisc that copies packets must be the only one of its tree whose kind can.
     fn copies(&self) -> Option<bool> {
         None
     }
 
-    /// Appends the packets that are next to `out`, as long as [`Budget::is_left`].
+    /// Appends the next packets to `out` while [`Budget::is_left`].
     fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>);
 
-    /// Takes back the first of `batch`, which this qdisc gave up just now and the driver refused, as many as it can put
-    /// where they came from, and leaves the rest, which will be sent before everything else. A qdisc that orders
-    /// packets only by what it knows of them takes all, so that a later packet of a higher priority still goes first
-    /// (the kernel's `gso_skb` cannot). A qdisc that has charged for them takes none.
+    /// Takes back the first packets of `batch`, which this qdisc gave up just now and the driver refused: as many as it can
+    /// put back where they came from. The rest stays in `batch`, and is sent before everything else. A qdisc whose order
+    /// depends only on its packets takes all, so that a later packet of a higher priority still goes first (the kernel's
+    /// `gso_skb` cannot). A qdisc that has charged for the packets takes none.
     fn requeue(&mut self, _batch: &mut PacketList<A>) {}
 
-    /// The packet that the next dequeue returns first, where the qdisc can tell without dequeuing it. From a qdisc that
-    /// cannot, a parent that must know takes it (`qdisc/child.rs`).
+    /// Returns the packet that the next dequeue returns first, where the qdisc can tell without dequeuing it. A parent that
+    /// must know the next packet of a qdisc that cannot tell dequeues it (`qdisc/child.rs`).
     fn front(&self) -> Option<&Packet<A>> {
         None
     }
 
-    /// Drops everything that is queued as `QUEUE_PURGE`. Counters stay.
+    /// Drops all queued packets as `QUEUE_PURGE`. Counters stay.
     fn reset(&mut self, cx: &mut Cx<'_, A>);
 
-    /// Changes parameters (`tc qdisc change`). On an error nothing has changed. Where there are none, tc takes a change to
-    /// nothing.
+    /// Changes parameters (`tc qdisc change`). On an error nothing has changed. A kind without parameters accepts only a
+    /// change that names none.
     fn change(&mut self, words: &mut Words<'_>, _env: &Env, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         match words.peek() {
             None => Ok(()),
@@ -204,51 +204,51 @@ pub trait Qdisc<A: Arch = Native>: Send {
         }
     }
 
-    /// The device's `tx_queue_len` is another now (`change_tx_queue_len`). A qdisc whose limit that is follows, and drops
-    /// what it has beyond; others keep theirs.
+    /// Tells the qdisc the device's new `tx_queue_len`, in packets (`change_tx_queue_len`). A qdisc whose limit this is
+    /// adopts it, and drops the packets beyond it; others keep their limit.
     fn set_tx_queue_len(&mut self, _packets: u32, _cx: &mut Cx<'_, A>) {}
 
-    /// Packets queued.
+    /// Returns how many packets are queued.
     fn qlen(&self) -> usize;
 
-    /// Packets that it holds at most, if one number says so for all packets alike. Senders that wait for room are held from
-    /// three quarters of it on ([`Sender::wait_room`](crate::Sender::wait_room)); the queue asks when the qdisc is attached, and
-    /// after each control call. A qdisc without such a number (bytes, bands, flows) returns `None`; its senders are held when
-    /// their packets are dropped as `QDISC_OVERLIMIT`, `FQ_FLOW_LIMIT` or `FQ_BAND_LIMIT`.
+    /// Returns how many packets it holds at most, if that is one number for all packets alike. Senders that wait for room
+    /// are held from three quarters of it on ([`Sender::wait_room`](crate::Sender::wait_room)). The queue reads it when the
+    /// qdisc is attached, and after each control call. A qdisc without such a number (bytes, bands, flows) returns `None`;
+    /// its senders are held when their packets are dropped as `QDISC_OVERLIMIT`, `FQ_FLOW_LIMIT` or `FQ_BAND_LIMIT`.
     fn limit(&self) -> Option<usize> {
         None
     }
 
-    /// The counters, `backlog` and `qlen` among them.
+    /// Returns the counters, with `backlog` and `qlen`.
     fn stats(&self) -> QdiscStats;
 
-    /// What an ancestor counts of it. A kind that a class has for a leaf answers this for each packet.
+    /// Returns the sums that its ancestors count. A parent asks a class's leaf for them at each packet.
     fn total(&self) -> Total {
         let QdiscStats { backlog, drops, .. } = self.stats();
         Total { qlen: self.qlen(), backlog, drops }
     }
 
-    /// The parameters, as `tc qdisc show` prints them.
+    /// Returns the parameters, as `tc qdisc show` prints them.
     fn options(&self, style: Style) -> Options {
         Options::new(style)
     }
 
-    /// The kind's own counters, as `tc -s qdisc show` prints them after the common ones, if it has any.
+    /// Returns the kind's own counters, as `tc -s qdisc show` prints them after the common ones, if it has any.
     fn xstats(&self, _style: Style) -> Option<Options> {
         None
     }
 
-    /// Whether a packet that finds the queue empty may go to the driver directly (`TCQ_F_CAN_BYPASS`).
+    /// Returns whether a packet that finds the queue empty may go to the driver directly (`TCQ_F_CAN_BYPASS`).
     fn can_bypass(&self) -> bool {
         false
     }
 
-    /// Counts packets that went past the queue, as if they had been dequeued. Called only where
-    /// [`can_bypass`](Qdisc::can_bypass) says so.
+    /// Counts packets that bypassed the queue, as if they had been dequeued. Called only where
+    /// [`can_bypass`](Qdisc::can_bypass) returns true.
     fn bypassed(&mut self, _packets: u64, _bytes: u64) {}
 
-    /// Lets a batch go past the queue, where that is the same as to enqueue it and to dequeue it at once: counts it and
-    /// returns true. By default a single packet may that finds the queue empty.
+    /// Lets a batch bypass the queue if to enqueue it and to dequeue it at once would be the same: counts it and returns
+    /// true. By default only a single packet may, where it finds the queue empty.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
         let may = batch.len() == 1 && self.qlen() == 0 && self.can_bypass();
         if may {
@@ -258,46 +258,46 @@ pub trait Qdisc<A: Arch = Native>: Send {
         may
     }
 
-    /// As [`bypassed`](Qdisc::bypassed), for a kind that counts by priority.
+    /// The same as [`bypassed`](Qdisc::bypassed), for a kind that counts by priority.
     fn bypassed_by(&mut self, _priority: u32, packets: u64, bytes: u64) {
         self.bypassed(packets, bytes);
     }
 
-    /// Its bands and their counters, if it has bands that are no classes.
+    /// Returns its bands and their counters, if it has bands that are not classes.
     fn bands(&self) -> Vec<Band> {
         Vec::new()
     }
 
-    /// How senders may sort packets without owning the qdisc, if that is possible (`TCQ_F_NOLOCK`).
+    /// Returns how senders may sort packets without owning the qdisc, if they may (`TCQ_F_NOLOCK`).
     fn nolock(&self) -> Option<NoLock> {
         None
     }
 
-    /// How many more packets it queues, where that does not depend on the packet and each further one would be dropped: a
-    /// sender may then drop its packets without having the queue. `None` where the qdisc has to see the packet.
+    /// Returns how many more packets it queues until it drops each further one, if that does not depend on the packet: a
+    /// sender may then drop its packets without owning the qdisc. `None` where the qdisc must see the packet.
     fn room(&self) -> Option<usize> {
         None
     }
 
-    /// When a queued packet's time comes that has not come yet, on the clock of the `Arch` (`qdisc_watchdog`). Asked for after
-    /// a dequeue that returned nothing though packets are queued.
+    /// Returns the time of the next event at which a queued packet may leave, on the clock of the `Arch` (`qdisc_watchdog`).
+    /// Called after a dequeue that returned nothing while packets are queued.
     fn next_event(&self) -> Option<Nanos> {
         None
     }
 }
 
-/// A band of a qdisc, as [`Qdisc::bands`] tells it.
+/// A band of a qdisc, as [`Qdisc::bands`] returns it.
 #[derive(Debug, Clone, Default)]
 pub struct Band {
     /// Its name: `band 0`.
     pub name: String,
     /// Its counters.
     pub stats: QdiscStats,
-    /// From xmit to the dequeue, of packets that were sampled and queued.
+    /// The time from xmit to the dequeue, of packets that were sampled and queued.
     pub latency: Latency,
 }
 
-/// Bands of a qdisc that senders sort packets for (`PFIFO_FAST_BANDS`).
+/// Number of bands into which senders sort packets for a qdisc (`PFIFO_FAST_BANDS`).
 pub const BANDS: usize = 3;
 
 /// What a sender needs to know to sort packets for a qdisc that it does not own ([`Qdisc::nolock`]).
@@ -305,13 +305,13 @@ pub const BANDS: usize = 3;
 pub struct NoLock {
     /// The band of each priority modulo 16.
     pub priomap: &'static [u8; 16],
-    /// Packets that each band holds.
+    /// Packets that each band holds at most.
     pub limit: u32,
-    /// Packets that each band has now.
+    /// Packets that each band holds now.
     pub len: [u32; BANDS],
 }
 
-/// What the device tells a qdisc's defaults.
+/// Properties of the device on which a qdisc's defaults depend.
 #[derive(Debug, Clone, Copy)]
 pub struct Env {
     /// `tx_queue_len`, in packets.
@@ -320,13 +320,14 @@ pub struct Env {
     pub mtu: u32,
     /// Number of txqs.
     pub txqs: u16,
-    /// How long before its time the device takes a packet, in nanoseconds ([`Driver::pacing_horizon`](crate::driver::Driver::pacing_horizon)).
+    /// How long before a packet's time the device takes the packet, in nanoseconds
+    /// ([`Driver::pacing_horizon`](crate::driver::Driver::pacing_horizon)).
     pub pacing_horizon: Nanos,
 }
 
-/// What a kind makes of a device's queues.
+/// What a kind builds for a device.
 pub(crate) enum Built<A: Arch> {
-    /// One qdisc.
+    /// A qdisc.
     Qdisc(Box<dyn Qdisc<A>>),
     /// No qdisc: packets go to the driver, or are dropped.
     NoQueue,
@@ -338,7 +339,7 @@ pub(crate) enum Built<A: Arch> {
 pub(crate) struct Kind<A: Arch> {
     pub(crate) name: &'static str,
     pub(crate) build: fn(&mut Words<'_>, &Env) -> Result<Built<A>, ParseError>,
-    /// Whether a user adds its classes and describes them.
+    /// Whether the user adds its classes and gives them parameters.
     pub(crate) describes_classes: bool,
 }
 
@@ -355,7 +356,7 @@ impl<A: Arch> Kind<A> {
     }
 }
 
-/// All kinds. A new one is a file and a line here.
+/// Returns all kinds. A new kind needs a file and a line here.
 fn kinds<A: Arch>() -> [Kind<A>; 17] {
     [
         Kind::new("noqueue", noqueue::build),
@@ -378,12 +379,13 @@ fn kinds<A: Arch>() -> [Kind<A>; 17] {
     ]
 }
 
-/// The kinds whose classes a user describes.
+/// Returns the names of the kinds whose classes the user adds.
 pub(crate) fn classful_kinds<A: Arch>() -> Vec<&'static str> {
     kinds::<A>().iter().filter(|kind| kind.describes_classes).map(|kind| kind.name).collect()
 }
 
-/// Builds what a text such as `handle 1: root pfifo limit 1000` describes.
+/// Builds what a text such as `handle 1: root pfifo limit 1000` describes. Returns it, and the words before the kind's
+/// options.
 pub(crate) fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built<A>), ParseError> {
     let mut words = Words::split(text);
     let header = Header::parse(&mut words)?;
@@ -395,7 +397,9 @@ pub(crate) fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>
     Ok((header, (kind.build)(&mut words, env)?))
 }
 
-/// A qdisc that holds packets, of a text that is right.
+/// Builds a qdisc that holds packets from a text that is known to be right.
+///
+/// # Panics The text is wrong, or its kind holds no packets.
 fn build_qdisc<A: Arch>(text: &str, env: &Env) -> Box<dyn Qdisc<A>> {
     match build(text, env) {
         Ok((_, Built::Qdisc(qdisc))) => qdisc,
@@ -403,7 +407,7 @@ fn build_qdisc<A: Arch>(text: &str, env: &Env) -> Box<dyn Qdisc<A>> {
     }
 }
 
-/// What a class gets when nobody names a qdisc for it: a pfifo.
+/// Returns the qdisc of a class for which the user names none: a pfifo.
 fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
     build_qdisc("pfifo", env)
 }
