@@ -1,9 +1,15 @@
 //! mq: a qdisc for each txq, so that senders of different txqs share nothing.
 //!
 //! mq holds no packets and is never entered: a sender goes to its txq's own qdisc. Its counters are the sums of its
-//! children's. The children are of the device's default kind until they are replaced.
+//! children's. The child of the first txq is at class 1 (`:1`), and so on. The children are of the device's default kind
+//! (`default_qdisc`, pfifo_fast unless the program chooses another) until they are replaced. There are no options.
 //!
-//! The kernel's counterpart is `sch_mq`. It refuses devices with one txq, and so does this one.
+//! ```text
+//! tc qdisc add dev eth0 root handle 1: mq
+//! tc qdisc replace dev eth0 parent 1:1 fq_codel
+//! ```
+//!
+//! The kernel's counterpart is `sch_mq`. As there, a device with one txq takes no mq.
 
 use crate::arch::Arch;
 use crate::qdisc::mqprio::Mqprio;
@@ -25,7 +31,7 @@ pub(crate) enum Parent {
 }
 
 impl Parent {
-    /// The traffic classes that it gives the device.
+    /// Returns the traffic classes that it gives the device.
     pub(crate) fn classes(&self) -> TrafficClasses {
         match self {
             Self::Mq => TrafficClasses::default(),
@@ -33,7 +39,7 @@ impl Parent {
         }
     }
 
-    /// Its kind's name.
+    /// Returns the kind's name.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Mq => "mq",
@@ -41,12 +47,13 @@ impl Parent {
         }
     }
 
-    /// The minor number of the class that stands for a traffic class, and is above those of its txqs.
+    /// Returns the minor number of the class that stands for a traffic class, and that is above the classes of its txqs.
     pub(crate) fn minor_of(class: usize) -> u16 {
         TRAFFIC_CLASSES + class as u16
     }
 
-    /// What the class of a txq is below on a device with `classes`; [`Handle::UNSPEC`] for a txq of no traffic class.
+    /// Returns the parent of a txq's class on a device with `classes`: the root, or under mqprio the class of its traffic
+    /// class; [`Handle::UNSPEC`] for a txq without a traffic class.
     pub(crate) fn above(&self, root: Handle, txq: u16, classes: &TrafficClasses) -> Handle {
         match self {
             Self::Mq => Handle::ROOT,
@@ -57,7 +64,8 @@ impl Parent {
         }
     }
 
-    /// How `tc qdisc show` lists it, on a device with `classes`, above `children`: all of them, whether listed or not.
+    /// Returns what `tc qdisc show` lists, on a device with `classes`. `children` are all qdiscs below it, listed or not:
+    /// their counters are summed.
     pub(crate) fn info<'c>(
         &self,
         handle: Handle,

@@ -1,14 +1,29 @@
-//! mqprio: a qdisc for each txq, and traffic classes: a packet's priority says which of the txqs it may use.
+//! mqprio: a qdisc for each txq, and traffic classes: a packet's priority selects its class, and so the txqs that it may
+//! use.
 //!
-//! As under mq, senders go to their txq's own qdisc and the root holds no packets; what it adds is the device's map from
-//! priorities to classes and each class's range of txqs ([`TrafficClasses`]), by which senders are steered. The order in
-//! which a device serves its txqs is the device's affair.
+//! As under mq, senders go to their txq's own qdisc, and the root holds no packets. It adds the device's map from priorities
+//! to classes, and each class's range of txqs ([`TrafficClasses`]), by which senders are steered. The device alone decides
+//! in which order it serves its txqs.
+//!
+//! | option | values | default | |
+//! |---|---|---|---|
+//! | `num_tc` | 1 to 16 | 8 | number of traffic classes |
+//! | `map` | up to 16 classes | 0 1 2 3 4 5 6 7 0 1 1 1 3 3 3 3 | the class of each priority modulo 16; 0 for those not given |
+//! | `queues` | a `count@offset` for each class | none | the class's txqs; no two classes share one |
+//! | `hw` | 0 | 1 | must be given as 0: the default is refused |
+//! | `mode` | `dcb`, `channel` | `dcb` | only shown |
+//! | `shaper` | `dcb`, `bw_rlimit` | `dcb` | only shown |
+//! | `min_rate`, `max_rate` | bit/s, one for each class | none | only shown; after `shaper bw_rlimit` |
 //!
 //! Its classes are the traffic classes, numbered from ffe0, and below each those of its txqs, numbered from 1.
 //!
-//! The kernel's counterpart is `sch_mqprio` with `hw 0`. It hands everything else to the hardware and so does nothing
-//! about it: `mode`, `shaper` and the rates are read, kept and shown, and change nothing. `hw 1` is refused, as by a
-//! driver without `ndo_setup_tc`. tc takes `mode` and `shaper` only before `hw 0`, and so does this.
+//! ```text
+//! tc qdisc add dev eth0 root handle 1: mqprio num_tc 2 map 0 0 0 0 1 1 1 1 queues 3@0 1@3 hw 0
+//! ```
+//!
+//! The kernel's counterpart is `sch_mqprio` with `hw 0`. It leaves everything else to the hardware, and so here `mode`,
+//! `shaper` and the rates have no effect. `hw 1` is refused, as by a driver without `ndo_setup_tc`. As in tc, `mode` and
+//! `shaper` must stand before `hw 0`. As in the kernel, a device with one txq takes no mqprio.
 
 use crate::arch::Arch;
 use crate::qdisc::mq::Parent;
@@ -24,19 +39,20 @@ static SYNTAX: Syntax = Syntax {
     wording: Wording::Argument,
 };
 
-/// What tc sends where nothing is said.
+/// tc's defaults.
 const NUM_TC: u8 = 8;
 const MAP: [u8; PRIORITIES] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3];
 
-/// The parameters that the device's traffic classes do not tell.
+/// mqprio's parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Mqprio {
+    /// The traffic classes that it gives the device.
     pub(super) classes: TrafficClasses,
-    /// Not `dcb`.
+    /// Whether `mode` is `channel`, not `dcb`.
     channel: bool,
-    /// Not `dcb`.
+    /// Whether `shaper` is `bw_rlimit`, not `dcb`.
     bw_rlimit: bool,
-    /// For each class, in bytes a second.
+    /// For each class, in bytes a second; empty if none are given.
     min_rate: Vec<Rate>,
     max_rate: Vec<Rate>,
 }
@@ -58,7 +74,7 @@ fn parse(words: &mut Words<'_>, env: &Env) -> Result<Mqprio, ParseError> {
                 map = [0; PRIORITIES];
                 each(&mut options, &mut map, |word| word.parse().ok());
             }
-            // A second list writes over the first, but tc counts the pairs of both.
+            // A second list overwrites the first, but tc counts the pairs of both.
             "queues" => pairs += each(&mut options, &mut queues, pair),
             "hw" => hw = small(&mut options, "hw")?,
             "mode" if hw != 0 => match options.value("mode")? {
@@ -108,7 +124,7 @@ fn parse(words: &mut Words<'_>, env: &Env) -> Result<Mqprio, ParseError> {
         return Err(unsupported("mqprio needs a device with at least 2 txqs"));
     }
     [mqprio.min_rate, mqprio.max_rate] = rates.map(Option::unwrap_or_default);
-    // More classes than there may be are refused by their number.
+    // `TrafficClasses::new` refuses a number of classes that is too large.
     let queues: Vec<_> = queues.into_iter().chain(std::iter::repeat((0, 0))).take(num_tc.into()).collect();
     let classes = TrafficClasses::new(map, &queues, env.txqs);
     mqprio.classes =
@@ -117,7 +133,7 @@ fn parse(words: &mut Words<'_>, env: &Env) -> Result<Mqprio, ParseError> {
 }
 
 impl Mqprio {
-    /// The parameters, with the classes that the device has now.
+    /// Returns the parameters as tc shows them, with the classes that the device has now.
     pub(super) fn options(&self, style: Style, classes: &TrafficClasses) -> Options {
         const LINE: &str = "\n             ";
         let map: [u64; PRIORITIES] =
@@ -147,7 +163,7 @@ impl Mqprio {
     }
 }
 
-/// `\tmin_rate:1Mbit 2Mbit `, or nothing.
+/// Returns rates as tc shows them, `\tmin_rate:1Mbit 2Mbit `, or nothing if there are none.
 fn shown(name: &str, rates: &[Rate], classes: &TrafficClasses, style: Style) -> String {
     if rates.is_empty() {
         return String::new();
@@ -157,7 +173,7 @@ fn shown(name: &str, rates: &[Rate], classes: &TrafficClasses, style: Style) -> 
     format!("\t{name}:{all}")
 }
 
-/// Reads words into `list` from its start, as long as they can be read and there is room. Returns how many.
+/// Reads words into `list` from its start, while they can be read and there is room. Returns how many it has read.
 fn each<T, const N: usize>(
     options: &mut OptionWords<'_, '_>,
     list: &mut [T; N],
@@ -171,13 +187,13 @@ fn each<T, const N: usize>(
     N
 }
 
-/// `count@offset`.
+/// Reads `count@offset`.
 fn pair(word: &str) -> Option<(u16, u16)> {
     let (count, offset) = word.split_once('@')?;
     Some((count.parse().ok()?, offset.parse().ok()?))
 }
 
-/// A number that C keeps in a `u8`.
+/// Reads a number from 0 to 255.
 fn small(options: &mut OptionWords<'_, '_>, name: &str) -> Result<u8, ParseError> {
     let word = options.value(name)?;
     word.parse().map_err(|_| wrong(format!("Illegal \"{name}\""), &format!("\"{word}\" is not 0 to 255")))
