@@ -1,7 +1,15 @@
 //! pfifo: first in, first out, at most `limit` packets.
 //!
-//! The simplest qdisc there is; with nothing said, the limit is the device's `tx_queue_len`. A limit of 0 drops
-//! everything, which programs use to test how they take it. Shrinking the limit drops nothing that is queued.
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `limit` | packets | the device's `tx_queue_len` (1000 unless set) | read as a size: `1k` is 1024 |
+//!
+//! A packet that finds the queue full is dropped. A limit of 0 drops everything; programs use that to test how they handle
+//! drops. A smaller limit drops no packet that is queued.
+//!
+//! ```text
+//! tc qdisc add dev eth0 root pfifo limit 1000
+//! ```
 //!
 //! The kernel's counterpart is `pfifo_qdisc_ops` in `sch_fifo`. No known difference.
 

@@ -1,11 +1,18 @@
-//! pfifo_fast: three bands, the lower first, each a FIFO; the kernel's default qdisc.
+//! pfifo_fast: three bands, each a FIFO, the lower first; the kernel's default qdisc, and txq's.
 //!
-//! A packet's priority selects its band by the kernel's fixed map. A band is served only while all bands below it are
-//! empty, and holds as many packets as `tx_queue_len` says. There are no parameters.
+//! A packet's priority modulo 16 selects its band by the kernel's fixed map: 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1. A band is
+//! served only while all bands below it are empty. Each band holds as many packets as the device's `tx_queue_len` (1000
+//! unless set), and drops what exceeds a smaller one. There are no options, and nothing to change.
 //!
-//! The kernel's counterpart is `pfifo_fast_ops` in `sch_generic`. Differences: the kernel's may be entered by several CPUs
-//! at once; this one has one owner, like every qdisc here, and tells senders how to sort packets in front of it
-//! (`enqueue/lockless.rs`). A packet that the driver refuses goes back to its band, not in front of all bands.
+//! ```text
+//! tc qdisc replace dev eth0 root pfifo_fast
+//! ```
+//!
+//! The kernel's counterpart is `pfifo_fast_ops` in `sch_generic`. Differences:
+//! - Several CPUs may enter the kernel's at once. This one has one owner, as every qdisc here; with the discipline
+//!   `lockless` senders sort packets into bands in front of it (`enqueue/lockless.rs`).
+//! - A packet that the driver refuses goes back to its band, not in front of all bands, so a later packet of a lower band
+//!   number goes first.
 
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
@@ -23,11 +30,12 @@ pub(super) const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 
 
 struct PfifoFast<A: Arch> {
     bands: [Fifo<A>; BANDS],
-    /// Packets and bytes that went past the queue, by band. The last one is nobody's: a power of two needs no bounds check.
+    /// Packets and bytes that bypassed the queue, by band. The last entry is not used: with four of them an index of two
+    /// bits needs no bounds check.
     past: [(u64, u64); 4],
-    /// Packets a band holds.
+    /// Packets that a band holds at most.
     limit: u32,
-    /// From xmit to the dequeue, by band; `None` before the first sample.
+    /// The time from xmit to the dequeue, by band; `None` before the first sample.
     latency: Option<Box<[Latency; BANDS]>>,
 }
 
@@ -37,7 +45,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     Ok(Built::Qdisc(Box::new(PfifoFast { bands, past: [(0, 0); 4], limit: env.tx_queue_len, latency: None })))
 }
 
-/// [`PRIOMAP`] with two bits for each priority: a lone packet need not read memory for its band.
+/// [`PRIOMAP`] with two bits for each priority, so that the band of a lone packet is found without reading memory.
 const PACKED: u32 = {
     let (mut packed, mut priority) = (0, 0);
     while priority < 16 {
@@ -51,7 +59,7 @@ fn band<A: Arch>(packet: &Packet<A>) -> usize {
     PRIOMAP[(packet.priority() & 15) as usize].into()
 }
 
-/// The latencies of the bands, made when they are needed.
+/// Returns the latencies of the bands, and creates them for the first sample.
 #[cold]
 fn sampled(latency: &mut Option<Box<[Latency; BANDS]>>) -> &mut [Latency; BANDS] {
     latency.get_or_insert_with(|| Box::new(std::array::from_fn(|_| Latency::new())))
@@ -144,7 +152,8 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
         *past = (past.0 + packets, past.1 + bytes);
     }
 
-    /// A batch of one band leaves in the order and in the number in which it came.
+    /// Lets a batch bypass the empty queue if all of it is for one band that would take it: a band returns the same packets
+    /// in the same order.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
         let Some(first) = batch.front().filter(|_| self.qlen() == 0).map(band) else { return false };
         let n = batch.len();

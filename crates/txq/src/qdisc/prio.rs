@@ -1,10 +1,24 @@
 //! prio: bands, the lower first, each a class with a qdisc of its own.
 //!
-//! A packet's band is the class that its priority names, where the priority is a handle (`major:minor` of this qdisc), else
-//! the class that the filters name, and else what `priomap` says of the priority modulo 16. A band is served only while all bands below it have nothing to send
-//! now, so a shaper in band 0 lets the others pass.
+//! A packet's band is the class that its priority names, where the priority is a handle (`major:minor` of this qdisc); else
+//! the class that the filters name; else the band that `priomap` gives to the priority modulo 16. Class 1 is band 0. A band
+//! is served only while all bands below it have nothing to send now, so a shaper in band 0 lets the others pass.
 //!
-//! The kernel's counterpart is `sch_prio`, without `multiqueue`.
+//! | option | values | default | |
+//! |---|---|---|---|
+//! | `bands` | 2 to 16 | 3 | number of bands; with fewer, the packets of those that go are dropped |
+//! | `priomap` | up to 16 bands | 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1 | the band of each priority modulo 16; where none is given, the default |
+//!
+//! With `bands 2` a `priomap` must be given, since the default names band 2.
+//!
+//! Each band has a pfifo of `tx_queue_len` packets until the user replaces it.
+//!
+//! ```text
+//! tc qdisc add dev eth0 root handle 1: prio bands 3
+//! tc qdisc add dev eth0 parent 1:1 handle 10: tbf rate 10mbit burst 10k latency 50ms
+//! ```
+//!
+//! The kernel's counterpart is `sch_prio`. `multiqueue` is refused.
 
 use crate::arch::Arch;
 use crate::filter::Filters;
@@ -94,7 +108,7 @@ impl<A: Arch> Prio<A> {
             false => self.filters.classify(packet),
         };
         if let Some(class) = class {
-            // A class that is not there is band 0's, as the kernel has it.
+            // As in the kernel, a class that does not exist selects the band of priority 0.
             let band = usize::from(class.minor()).wrapping_sub(1);
             return if band < self.bands.len() { band } else { self.map[0].into() };
         }

@@ -6,7 +6,7 @@ use crate::tc::{Handle, Style};
 #[test]
 fn lower_bands_go_first() {
     let mut prio = Virtual::new("prio");
-    // By the map: bands 2, 1, 0, and by a priority that is a handle: 0 and 2.
+    // By the map: bands 2, 1 and 0. By a priority that is a handle: bands 0 and 2.
     for priority in [2, 0, 6, 0x1_0001, 0x1_0003] {
         assert_eq!(prio.enqueue(100, priority), Verdict::Success);
     }
@@ -14,7 +14,7 @@ fn lower_bands_go_first() {
     assert_eq!(order, [2, 3, 1, 0, 4]);
 }
 
-/// A class that does not exist is the band of priority 0, and so is the qdisc itself.
+/// A class that does not exist stands for the band of priority 0, and so does the qdisc itself.
 #[test]
 fn unknown_classes_go_where_priority_0_goes() {
     let mut prio = Virtual::new("prio bands 3 priomap 2 0");
