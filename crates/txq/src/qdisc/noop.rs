@@ -1,4 +1,5 @@
-//! noop: no qdisc at all, where there must be something (`noop_qdisc`): the leaf of a class whose qdisc was deleted.
+//! noop: the placeholder where there must be a qdisc and is none (`noop_qdisc`). It drops every packet. The class of a tbf
+//! has it once its qdisc is deleted. Users cannot name it.
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
@@ -6,7 +7,7 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 
-/// Drops everything, and tells the sender so as of congestion (`NET_XMIT_CN`).
+/// Drops every packet, and reports it to the sender as congestion, as the kernel does (`NET_XMIT_CN`).
 pub(super) struct Noop;
 
 impl<A: Arch> Qdisc<A> for Noop {

@@ -1,5 +1,9 @@
-//! noqueue: no qdisc at all. The sender calls the driver under the tx lock; what the driver refuses, or what finds the
-//! txq stopped, is dropped (`FULL_RING`), for there is nowhere to keep it.
+//! noqueue: no qdisc at all. The sender calls the driver under the tx lock. There is no queue: a packet that the driver
+//! refuses, or that finds the txq stopped, is dropped (`FULL_RING`). There are no options, and no classes.
+//!
+//! ```text
+//! tc qdisc replace dev eth0 root noqueue
+//! ```
 //!
 //! The kernel's counterpart is `noqueue_qdisc_ops`, the default of virtual devices.
 
