@@ -1,14 +1,15 @@
-//! Random numbers, for what a qdisc decides by chance.
+//! Random numbers for the qdiscs that decide by chance.
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+/// A generator of random numbers: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub(super) struct Rng(u64);
 
 impl Rng {
-    /// The same numbers for the same seed.
+    /// Returns a generator; the same seed gives the same numbers.
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// Returns the next number, of 32 bits.
     pub(super) fn next(&mut self) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,7 +17,7 @@ impl Rng {
         ((z ^ (z >> 31)) >> 32) as u32
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 32) as u64
     }

@@ -1,7 +1,7 @@
-//! How long a packet takes at a rate: what all shapers reckon with (`psched_ratecfg`).
+//! The time that a packet takes at a rate, which all shapers compute with (`psched_ratecfg`).
 //!
-//! Per packet that is a multiplication and a shift: `ns = (bytes * mult) >> shift`, with the largest `mult` that 32 bits
-//! hold, so the error is below one part in 2^31, and then the time is cut to whole nanoseconds, as the kernel does it. That
+//! For each packet this is a multiplication and a shift: `ns = (bytes * mult) >> shift`, with the largest `mult` that 32
+//! bits hold, so the error is below one part in 2^31. The time is then cut to whole nanoseconds, as in the kernel. The cut
 //! makes rates a little too high where packets are short and links fast: 0.4 % for 64 bytes at 10 Gbit/s.
 
 use crate::arch::Nanos;
@@ -24,7 +24,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The bytes that a packet takes on the link.
+    /// Returns the bytes that a packet of `len` bytes takes on the link.
     #[inline]
     pub(super) fn bytes(&self, len: u64) -> u64 {
         let len = (len + u64::from(self.overhead)).max(self.mpu.into());
@@ -33,7 +33,7 @@ impl Link {
 }
 
 impl Link {
-    /// Reads what follows `linklayer`.
+    /// Reads the value of `linklayer`.
     pub(super) fn read_layer(
         &mut self,
         options: &mut OptionWords<'_, '_>,
@@ -47,7 +47,7 @@ impl Link {
         Ok(())
     }
 
-    /// Shows it, where somebody wants to know or it is a rare one.
+    /// Shows the link layer with tc's `-d`, or if it is ATM.
     pub(super) fn show_layer(&self, options: &mut Options, style: Style) {
         if style.details || self.atm {
             let name = if self.atm { "atm" } else { "ethernet" };
@@ -56,7 +56,8 @@ impl Link {
     }
 }
 
-/// `10k` or `10k/8`: a size, and the size of a cell, a power of two, which is for tables that there are no more.
+/// Reads `10k` or `10k/8`: a size, and the size of a cell (1 if none is given), which is a power of two. The cell was for
+/// the rate tables of old kernels, and has no effect.
 pub(super) fn size_and_cell(
     options: &mut OptionWords<'_, '_>,
     name: &str,
@@ -84,16 +85,16 @@ pub(super) struct RateCfg {
 }
 
 impl RateCfg {
-    /// A rate in bytes a second; 0 counts as 1.
+    /// Returns a rate in bytes a second; 0 counts as 1.
     pub(super) fn new(rate: u64, link: Link) -> Self {
         let rate = rate.max(1);
-        // Twice the quotient as long as it fits.
+        // The largest shift whose quotient fits in 32 bits.
         let quotient = |shift: u8| (NS_PER_SEC << shift) / u128::from(rate);
         let shift = (0..=62u8).rev().find(|&shift| quotient(shift) <= u32::MAX.into()).unwrap_or(0);
         Self { rate, link, mult: quotient(shift) as u32, shift }
     }
 
-    /// How long `len` bytes take, in nanoseconds.
+    /// Returns how long `len` bytes take on the link, in nanoseconds.
     #[inline]
     pub(super) fn time(&self, len: u64) -> Nanos {
         let bytes = self.link.bytes(len);
