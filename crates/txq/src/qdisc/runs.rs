@@ -1,4 +1,4 @@
-//! A batch by classes: packets that come in a row for one class go there together.
+//! Splits a batch into runs: consecutive packets of one class are enqueued together.
 
 use std::mem;
 
@@ -6,8 +6,9 @@ use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::{Cx, Verdict};
 
-/// What is left of a batch.
+/// A batch that is split into runs.
 pub(super) struct Runs<'b, A: Arch, K> {
+    /// The packets that have not been looked at.
     batch: &'b mut PacketList<A>,
     /// The packet that ended the last run, and its class.
     ahead: Option<(Packet<A>, K)>,
@@ -18,7 +19,8 @@ impl<'b, A: Arch, K: PartialEq> Runs<'b, A, K> {
         Self { batch, ahead: None }
     }
 
-    /// Appends the next packets of one class to `run`, and tells the class. `classify` is asked once for each packet.
+    /// Appends the next run to `run` and returns its class; `None` at the end of the batch. Calls `classify` once for each
+    /// packet.
     pub(super) fn next(
         &mut self,
         run: &mut PacketList<A>,
@@ -46,15 +48,15 @@ impl<'b, A: Arch, K: PartialEq> Runs<'b, A, K> {
         Some(class)
     }
 
-    /// Puts what is left of a run back where it was, in front of all that is still to come.
+    /// Puts the rest of a run back where it was, in front of all packets still to come.
     pub(super) fn give_back(self, run: &mut PacketList<A>) {
         run.extend(self.ahead.map(|(packet, _)| packet));
         self.batch.prepend(run);
     }
 }
 
-/// A run that is being gathered. A filter that panics takes along the packet that it was asked about; the others return to the
-/// batch, whose owner keeps them.
+/// A run that is being gathered. If `classify` panics, the packet that it was called with is dropped; the others return to
+/// the batch, whose owner keeps them.
 struct Unfinished<'r, A: Arch> {
     batch: &'r mut PacketList<A>,
     run: &'r mut PacketList<A>,
@@ -66,8 +68,8 @@ impl<A: Arch> Drop for Unfinished<'_, A> {
     }
 }
 
-/// Hands a batch to a qdisc with classes: each run to `put`, by its class, and what has no class or is left of a run to `refuse`,
-/// one by one. After a packet that is to be copied the rest stays in the batch.
+/// Enqueues a batch in a qdisc with classes. Calls `put` with each run that has a class, and `refuse` with each packet that
+/// has no class or that `put` has left. Behind a packet of which a copy waits to be queued, the rest stays in the batch.
 pub(super) fn enqueue<A: Arch, Q>(
     qdisc: &mut Q,
     batch: &mut PacketList<A>,
@@ -118,7 +120,7 @@ mod tests {
         }
     }
 
-    /// A class takes one packet at a time and gives the rest of its run back.
+    /// A class takes one packet at a time, and the rest of its run is given back.
     #[test]
     fn what_is_given_back_is_in_its_place() {
         let mut bench = Virtual::new("pfifo");

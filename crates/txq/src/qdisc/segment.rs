@@ -1,10 +1,10 @@
-//! A GSO packet is cut into its segments (`skb_gso_segment`), by a qdisc that must not let it go whole: cake with
-//! `split-gso`, tbf where it is longer than the bucket.
+//! Cuts a GSO packet into its segments (`skb_gso_segment`), for a qdisc that must not send it whole: cake with `split-gso`,
+//! and tbf where it is longer than the bucket.
 //!
-//! Each segment is a packet with the headers of the whole one: lengths, IPv4 ids, sequence numbers, flags and checksums
-//! are made right (RFC 9293, RFC 768). The segments but the last are new ones (`copying.rs`); the last is the
-//! packet itself, so that its sender's credit and its flow's count return when all have left. What cannot be cut stays whole:
-//! what is neither TCP nor UDP in IP, a fragment, and a packet for whose segments there are no buffers.
+//! Each segment is a packet with the headers of the whole one. Lengths, IPv4 ids, sequence numbers, flags and checksums are
+//! set for each (RFC 9293, RFC 768). The last segment is the packet itself, and the others are new packets (`copying.rs`).
+//! So the credit of the sender and the count of the flow return when all segments have left. A packet stays whole if it is
+//! neither TCP nor UDP in IP, if it is a fragment, or if there are no buffers for its segments.
 
 use crate::arch::Arch;
 use crate::flow::{Dissected, dissect};
@@ -19,9 +19,11 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// Where things are in a packet that can be cut.
+/// Where the headers and the payload begin in a packet that can be cut.
 struct Layout {
+    /// IPv4, not IPv6.
     is_ipv4: bool,
+    /// TCP, not UDP.
     is_tcp: bool,
     network: usize,
     transport: usize,
@@ -30,6 +32,7 @@ struct Layout {
 }
 
 impl Layout {
+    /// Returns the layout of a packet, or `None` if it cannot be cut.
     fn of(frame: &[u8], found: &Dissected) -> Option<Self> {
         let (network, transport) = (usize::from(found.network_offset), usize::from(found.transport_offset));
         let is_ipv4 = match found.ethertype {
@@ -53,7 +56,7 @@ impl Layout {
         whole.then_some(Self { is_ipv4, is_tcp, network, transport, head })
     }
 
-    /// Makes the headers of a segment right: the one that begins `before` bytes behind the first one's payload.
+    /// Sets the headers of segment `number`, whose payload begins `before` bytes behind the start of the whole payload.
     fn finish(&self, frame: &mut [u8], number: usize, before: usize, is_last: bool) {
         let len = frame.len();
         let ip = &mut frame[self.network..];
@@ -81,7 +84,7 @@ impl Layout {
             put(segment, 16, sum.into());
         } else {
             put(segment, 4, segment.len());
-            // Without one in IPv4 it stays so.
+            // In IPv4, a UDP packet without a checksum stays without one.
             if !self.is_ipv4 || segment[6..8] != [0, 0] {
                 put(segment, 6, 0);
                 let sum = !fold(pseudo + sum(segment));
@@ -91,16 +94,18 @@ impl Layout {
     }
 }
 
+/// Writes 16 bits at an offset, in network order.
 fn put(bytes: &mut [u8], at: usize, value: usize) {
     bytes[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
 }
 
-/// The sum of 16-bit words, the last filled up with 0 (RFC 1071).
+/// Returns the sum of the 16-bit words; an odd last byte is filled up with 0 (RFC 1071).
 fn sum(bytes: &[u8]) -> u64 {
     let word = |word: &[u8]| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0));
     bytes.chunks(2).map(word).sum()
 }
 
+/// Folds a sum into 16 bits, in one's complement arithmetic.
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);
@@ -108,7 +113,7 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The segments of a GSO packet, in order, or the packet itself where it is none or cannot be cut.
+/// Returns the segments of a GSO packet in order, or the packet itself if it has no segments or cannot be cut.
 pub(super) fn segment<A: Arch>(mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> PacketList<A> {
     let mut segments = PacketList::new();
     let (size, segs) = (usize::from(packet.gso().0), packet.segs());

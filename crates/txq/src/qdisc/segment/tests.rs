@@ -1,4 +1,4 @@
-//! Segments, parsed and summed up by other code than made them.
+//! Segments, parsed and summed up by other code than that which made them.
 
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 
@@ -38,7 +38,7 @@ fn tcp(builder: etherparse::PacketBuilderStep<etherparse::IpHeaders>) -> Vec<u8>
     frame
 }
 
-/// Lengths, ids, sequence numbers, flags and sums are right, and the payload is all there.
+/// Lengths, ids, sequence numbers, flags and checksums are right, and no payload is missing.
 #[test]
 fn segments_are_right() {
     let mut bench = Virtual::with_room("pfifo", 64, 3000);
@@ -138,7 +138,7 @@ fn what_cannot_be_cut_stays_whole() {
 }
 
 proptest::proptest! {
-    /// Any bytes with any claim.
+    /// Any bytes, with any claim about them.
     #[test]
     fn any_frame_is_cut_or_not(mut tail in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200), size in 0u16..90, v6: bool, udp: bool) {
         let mut bench = Virtual::new("pfifo");
