@@ -7,7 +7,7 @@
 //! | option | values | default | |
 //! |---|---|---|---|
 //! | `bands` | 2 to 16 | 3 | number of bands; with fewer, the packets of those that go are dropped |
-//! | `priomap` | up to 16 bands | 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1 | the band of each priority modulo 16; where none is given, the default |
+//! | `priomap` | up to 16 bands | 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1 | the band of each priority modulo 16, or the default |
 //!
 //! With `bands 2` a `priomap` must be given, since the default names band 2.
 //!

@@ -1,13 +1,35 @@
-//! tbf: a token bucket. Packets leave at a rate, and after a pause a burst of them at once.
+//! tbf: a token bucket. Packets leave at a rate, and after a pause a burst of them leaves at once.
+//!
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `rate` | bit/s | required | the rate |
+//! | `burst` | bytes | required | the size of the bucket, so the most that leaves at once |
+//! | `limit` | bytes | this or `latency` is required | the limit of the queue |
+//! | `latency` | time, bare: us | this or `limit` is required | how long a packet may wait: sets `limit` |
+//! | `peakrate` | bit/s, above `rate` | none | the rate at which a burst leaves |
+//! | `mtu` | bytes | required with `peakrate` | the size of the bucket for `peakrate` |
+//! | `mpu` | bytes | 0 | the shortest packet on the link |
+//! | `overhead` | bytes, 16 bits | 0 | added to each packet |
+//! | `linklayer` | `ethernet`, `atm`, `adsl` | `ethernet` | with the last two, packets take whole ATM cells |
+//!
+//! `buffer` and `maxburst` also name `burst`; `minburst` also names `mtu`. Both take a cell size behind a slash, as tc does
+//! (`10k/8`), which is only shown. `latency` sets `limit` to `rate` times the latency plus `burst`, or to `peakrate` times the
+//! latency plus `mtu` where that is less.
+//!
+//! ```text
+//! tc qdisc add dev eth0 root handle 1: tbf rate 10mbit burst 10k latency 50ms
+//! ```
 //!
 //! Tokens are time: a packet of `len` bytes costs as long as it takes at the rate, and the bucket holds as much as a burst
-//! takes. With a `peakrate` there is a second, small bucket that both must be paid from, so that a burst does not leave at the
-//! link's speed. A packet that is longer than the bucket can never leave: a GSO packet is cut into its segments
+//! takes. With a `peakrate` a packet must be paid for from the second, small bucket, too, so that a burst does not leave at
+//! the link's speed. A packet that is longer than a bucket can never leave: a GSO packet is cut into its segments
 //! (`segment.rs`), and what is still too long is dropped at once.
 //!
-//! Packets wait in the qdisc of the one class, a bfifo of `limit` bytes unless another is put there.
+//! Packets wait in the qdisc of the one class, a bfifo of `limit` bytes unless the user replaces it. Once that qdisc is
+//! deleted, all packets are dropped.
 //!
-//! The kernel's counterpart is `sch_tbf`.
+//! The kernel's counterpart is `sch_tbf`. Difference: after a change to a bucket that is shorter than a queued packet, that
+//! packet is dropped and counted. In the kernel it waits for ever, and all packets behind it.
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
@@ -25,15 +47,19 @@ use params::Params;
 
 struct Tbf<A: Arch> {
     params: Params,
+    /// The qdisc of the one class, in which packets wait.
     child: Child<A>,
     total: Total,
-    /// Sent: packets, bytes. Dropped because they were too long. Held back.
+    /// Packets and bytes sent; packets dropped because they were too long; as `overlimits`, how often a packet was held
+    /// back.
     stats: QdiscStats,
-    /// Time saved in the bucket at `at`; below 0 never when it is kept.
+    /// Nanoseconds saved in the bucket at the time `at`; never below 0.
     tokens: i64,
+    /// The same for the bucket of `peakrate`; 0 without one.
     peak_tokens: i64,
+    /// When both buckets were last computed.
     at: Nanos,
-    /// When the packet that was held back may leave.
+    /// When the packet that the last dequeue held back may leave.
     next: Option<Nanos>,
 }
 
@@ -58,12 +84,13 @@ fn bfifo<A: Arch>(limit: u32, env: &Env) -> Box<dyn Qdisc<A>> {
 }
 
 impl<A: Arch> Tbf<A> {
+    /// Fills both buckets.
     fn fill(&mut self) {
         self.tokens = self.params.bucket.time() as i64;
         self.peak_tokens = self.params.peak.map_or(0, |peak| peak.time() as i64);
     }
 
-    /// Whether a packet may leave now; if it may, it is paid for.
+    /// Charges a packet of `len` bytes, or returns the time at which it may leave if there are too few tokens.
     fn pay(&mut self, len: u64, now: Nanos) -> Result<(), Nanos> {
         let Params { bucket, peak, .. } = &self.params;
         let room = bucket.time() as i64;
@@ -80,7 +107,7 @@ impl<A: Arch> Tbf<A> {
         Ok(())
     }
 
-    /// Queues the segments of a packet that is too long, or drops it where that is no help.
+    /// Cuts a packet that is too long and queues its segments; drops those that are still too long.
     #[cold]
     fn enqueue_cut(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         let mut segments = segment(packet, cx);
@@ -99,13 +126,14 @@ impl<A: Arch> Tbf<A> {
         }
     }
 
+    /// Drops a packet that is too long.
     fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, DropReason::QdiscDrop);
         Verdict::Drop
     }
 
-    /// The longest packet that can ever leave, in bytes.
+    /// Returns the length of the longest packet that can ever leave, in bytes.
     fn longest(&self) -> u64 {
         self.params.peak.map_or(self.params.bucket.bytes, |peak| peak.bytes.min(self.params.bucket.bytes))
     }
@@ -131,7 +159,7 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
                 break;
             };
             if len > self.longest() {
-                // It came before a change: it would wait for ever, and all behind it.
+                // The packet came before a change. It could never leave, nor could any packet behind it.
                 let mut late = PacketList::new();
                 self.child.dequeue(&mut Budget::packets(1), &mut late, &mut self.total, cx);
                 while let Some(packet) = late.pop_front() {
@@ -203,7 +231,7 @@ impl<A: Arch> Classes<A> for Tbf<A> {
         vec![1]
     }
 
-    /// Whatever a user names is the one class.
+    /// Returns the one class, whatever number the user names.
     fn find(&self, _: u16) -> Option<u16> {
         Some(1)
     }

@@ -25,28 +25,28 @@ pub(super) static SYNTAX: Syntax = Syntax {
     wording: Wording::NamedLower,
 };
 
-/// A bucket: a rate, and how much of it may be saved.
+/// A bucket: its rate and its size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     pub(super) rate: RateCfg,
-    /// How many bytes fit.
+    /// The size in bytes.
     pub(super) bytes: u64,
-    /// The size of a cell, kept to be shown.
+    /// The size of a cell, which is only shown.
     cell: u32,
 }
 
 impl Bucket {
-    /// How long it takes to fill it.
+    /// Returns how long it takes to fill the bucket.
     pub(super) fn time(&self) -> Nanos {
         self.rate.time(self.bytes)
     }
 
-    /// The same as tc knows it: in whole microseconds, of time that is kept in units of 64 ns (`PSCHED_NS2TICKS`).
+    /// Returns that time as tc has it: in whole microseconds, after it was cut to units of 64 ns (`PSCHED_NS2TICKS`).
     fn micros(&self) -> u64 {
         (self.time() >> 6) * 64 / 1000
     }
 
-    /// The bytes that tc makes of that.
+    /// Returns the size in bytes, which tc computes from those microseconds.
     fn shown(&self) -> Size {
         let bytes = u128::from(self.rate.rate) * u128::from(self.micros()) / 1_000_000;
         Size(u32::try_from(bytes).unwrap_or(u32::MAX))
@@ -57,12 +57,13 @@ impl Bucket {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Params {
     pub(super) bucket: Bucket,
-    /// What bounds a burst: `peakrate` and `mtu`.
+    /// The bucket that bounds a burst: `peakrate` and `mtu`.
     pub(super) peak: Option<Bucket>,
-    /// Bytes queued.
+    /// The limit of the queue, in bytes.
     pub(super) limit: u32,
 }
 
+/// Reads the parameters.
 pub(super) fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
     let mut options = words.options(&SYNTAX);
     let (mut rate, mut peak) = (None::<Rate>, None::<Rate>);
@@ -131,6 +132,7 @@ pub(super) fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
 }
 
 impl Params {
+    /// Returns the parameters as tc shows them.
     pub(super) fn options(&self, style: Style) -> Options {
         let Self { bucket, peak, limit } = self;
         let link = bucket.rate.link;

@@ -3,7 +3,7 @@ use crate::qdisc::Verdict;
 use crate::qdisc::testing::Virtual;
 use crate::tc::{Handle, Style};
 
-/// What a running kernel does with 20 packets of 92 bytes: a burst of two, four that wait, and the rest dropped.
+/// What a running kernel does with 20 packets of 92 bytes: two leave as a burst, four wait, and the rest is dropped.
 #[test]
 fn a_burst_leaves_and_the_limit_holds() {
     let mut tbf = Virtual::new("tbf rate 8kbit burst 200 limit 400");
@@ -21,7 +21,8 @@ fn a_burst_leaves_and_the_limit_holds() {
     assert_eq!(tbf.drops.get(DropReason::QdiscOverlimit), 14);
 }
 
-/// 200 bytes of time less two packets of 92 leave 16: the next packet comes when 76 more have passed, at a byte a millisecond.
+/// A bucket of 200 bytes, less two packets of 92, holds 16. The next packet leaves when 76 bytes more have been saved, at a
+/// byte a millisecond.
 #[test]
 fn what_is_held_back_says_when_it_leaves() {
     let mut tbf = Virtual::new("tbf rate 8kbit burst 200 limit 400");
@@ -37,7 +38,7 @@ fn what_is_held_back_says_when_it_leaves() {
     assert_eq!(tbf.qdisc.next_event(), None);
 }
 
-/// A GSO packet that is longer than the bucket is cut; segments that are too long, too, are dropped.
+/// A GSO packet that is longer than the bucket is cut. Segments that are still too long are dropped.
 #[test]
 fn what_is_too_long_is_cut() {
     let mut tbf = Virtual::new("tbf rate 8mbit burst 1000 limit 10000");
@@ -64,13 +65,13 @@ fn what_is_too_long_is_cut() {
     assert_eq!((tbf.created, tbf.qdisc.stats().drops), (3, 3));
 }
 
-/// With a peak rate a burst leaves at that rate, packet by packet, and not at once.
+/// With a peak rate a burst leaves packet by packet, at that rate.
 #[test]
 fn a_peak_rate_bounds_the_burst() {
     let mut tbf = Virtual::new("tbf rate 8mbit burst 20k limit 100k peakrate 80mbit mtu 1600");
     (0..10).for_each(|_| assert_eq!(tbf.enqueue(1500, 0), Verdict::Success));
     assert_eq!(tbf.dequeue(64).len(), 1);
-    // 1600 of 10 bytes a microsecond, less 1500: 1400 are missing.
+    // The bucket holds 1600 bytes, at 10 bytes a microsecond. After 1500 of them the next packet lacks 1400.
     assert_eq!(tbf.qdisc.next_event(), Some(tbf.now + 140_000));
     let began = tbf.now;
     assert_eq!(tbf.bytes_until(began + 1_340_000), 9 * 1500 - 1500);
@@ -100,7 +101,7 @@ fn a_change_applies_and_loses_nothing() {
     assert_eq!(tbf.qdisc.options(Style::default()).text(), before);
 }
 
-/// The leaf's packets are dropped with it, and counted by the parent; without a leaf all is dropped.
+/// The leaf's packets are dropped with the leaf, and the parent counts them. Without a leaf all packets are dropped.
 #[test]
 fn a_leaf_is_exchanged() {
     let mut tbf = Virtual::new("tbf rate 8kbit burst 200 limit 1000");
@@ -114,7 +115,7 @@ fn a_leaf_is_exchanged() {
     assert_eq!(tbf.qdisc.stats().drops, 4);
 }
 
-/// What `tc -r` prints of the same.
+/// What `tc -r` prints for these parameters.
 #[test]
 fn raw_numbers_are_ticks() {
     for (text, shown) in [
