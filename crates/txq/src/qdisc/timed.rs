@@ -1,8 +1,8 @@
-//! Packets by the time at which they may leave: the queue inside netem and etf.
+//! A queue of packets in the order of the times at which they may leave, for netem and etf.
 //!
-//! Packets mostly come in the order of their times. Those go to the end of a FIFO; only one whose time is before that of
-//! the FIFO's last goes to a heap. What leaves next is the earlier of the two fronts. Neither allocates for a packet once
-//! it has had as many as it has now.
+//! Most packets come in the order of their times. These go to the end of a FIFO. A packet whose time is before that of the
+//! FIFO's last packet goes to a heap. The next packet to leave is the earlier one of the two fronts. Neither allocates while
+//! it holds no more packets than it has held before.
 //!
 //! The kernel's counterparts are netem's `tfifo` and etf's red-black tree.
 
@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::arch::{Arch, Nanos};
 use crate::packet::Packet;
 
-/// A packet with its time. Of two with the same time the older is the lesser.
+/// A packet with its time. Of two entries with the same time, the one that was pushed first is the lesser.
 struct Entry<A: Arch> {
     time: Nanos,
     number: u64,
@@ -45,12 +45,12 @@ impl<A: Arch> Ord for Entry<A> {
     }
 }
 
-/// The queue.
+/// Packets, each with the time at which it may leave.
 pub(super) struct Timed<A: Arch> {
     in_order: VecDeque<Entry<A>>,
     out_of_order: BinaryHeap<Reverse<Entry<A>>>,
     bytes: u64,
-    /// The next packet's number.
+    /// The number of the next packet to be pushed.
     number: u64,
 }
 
@@ -78,14 +78,14 @@ impl<A: Arch> Timed<A> {
         }
     }
 
-    /// The time of the packet that is next.
+    /// Returns the time of the next packet.
     pub(super) fn next_time(&self) -> Option<Nanos> {
         let in_order = self.in_order.front().map(|entry| entry.time);
         let out_of_order = self.out_of_order.peek().map(|Reverse(entry)| entry.time);
         in_order.into_iter().chain(out_of_order).min()
     }
 
-    /// Takes the packet that is next, with its time.
+    /// Removes the next packet; returns its time and the packet.
     pub(super) fn pop(&mut self) -> Option<(Nanos, Packet<A>)> {
         let from_heap = match (self.in_order.front(), self.out_of_order.peek()) {
             (Some(a), Some(Reverse(b))) => b < a,

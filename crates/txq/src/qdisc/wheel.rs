@@ -1,20 +1,21 @@
-//! A timing wheel: things that wait for their time, in the exact order of their times.
+//! A timing wheel: it holds items until their times, and returns them in the exact order of these times.
 //!
-//! What holds packets or flows back until a time (fq, netem, etf, a shaper's classes) needs the earliest of many, for
-//! each packet. A balanced tree or a heap costs a walk of dependent cache misses each time; buckets cost one lookup. Here
-//! a time is read as digits to the base 64, and a thing is kept at the highest digit in which its time differs from the
-//! wheel's own, in the bucket of its digit there: eleven levels of 64 buckets hold every time of 64 bits. The earliest
-//! thing is in the first bucket of the lowest level that has any, and two find-first-sets find it. A bucket whose turn
-//! has come is dealt out again to the levels below. After "Carousel" (Saeed et al., SIGCOMM 2017), "Eiffel" (Saeed et al.,
-//! NSDI 2019), and the radix heap of Ahuja et al. (1990), whose idea of measuring from the last minimum makes the order exact.
+//! A qdisc that holds flows or classes back until a time (fq, htb, drr) needs the earliest of many. A balanced tree or a
+//! heap costs a walk of dependent cache misses each time; buckets cost one lookup. Here a time is read as digits to the base
+//! 64. The wheel has a time of its own. An item is kept at the highest digit in which its time differs from the wheel's, in
+//! the bucket of its digit there: eleven levels of 64 buckets hold every time of 64 bits. The earliest item is in the first
+//! bucket in use of the lowest level in use; two find-first-sets find it. A bucket whose turn has come is dealt out to the
+//! levels below. After "Carousel" (Saeed et al., SIGCOMM 2017), "Eiffel" (Saeed et al., NSDI 2019), and the radix heap of
+//! Ahuja et al. (1990), whose idea of measuring from the last minimum makes the order exact.
 //!
-//! **Precision**: one nanosecond. Things of one time leave in the order in which they came. A thing whose time is before
-//! the wheel's, which is never after the `now` of the last [`pop`](Wheel::pop), is kept as if it had the wheel's time.
+//! **Precision**: one nanosecond. Items with the same time leave in the order in which they came. The wheel's time is never
+//! after the `now` of the last [`pop`](Wheel::pop). An item whose time is before the wheel's is kept as if it had the
+//! wheel's time.
 //!
-//! **Bounds**: inserting and removing take constant time; a thing is dealt out ten times at most, and seldom more than
-//! three times when it waits for milliseconds. A single call may deal out a whole bucket: what is due in the next 4 us,
-//! 262 us, 17 ms or 1 s, by level. Memory is 11 KiB when first used and 32 bytes a thing at its highest; nothing is allocated
-//! for a thing while there are no more of them than there have been.
+//! **Bounds**: to insert or to remove an item takes constant time. An item is dealt out ten times at most, and seldom more
+//! than three times when it waits for milliseconds. A single call may deal out a whole bucket: all items that are due in the
+//! next 4 us, 262 us, 17 ms or 1 s, by level. Memory is 11 KiB from the first use on, and 32 bytes for each item at the
+//! highest number of items. An item allocates nothing while there are no more of them than there have been.
 
 use std::num::NonZeroU32;
 
@@ -27,19 +28,20 @@ const LEVELS: usize = 11;
 /// No node.
 const NIL: u32 = u32::MAX;
 
-/// Things that wait for their time.
+/// Items that wait for their times.
 pub(super) struct Wheel<T> {
-    /// Times are measured from here; not after any thing's time.
+    /// The wheel's time, from which times are measured; not after any item's time.
     now: Nanos,
-    /// For each level, which buckets hold something.
+    /// For each level, the buckets that hold items, as a bit mask.
     used: [u64; LEVELS],
-    /// The levels that do.
+    /// The levels with such a bucket, as a bit mask.
     levels: u16,
     /// Empty until first used.
     buckets: Vec<Bucket>,
     nodes: Vec<Node<T>>,
-    /// Unused nodes, by `next`.
+    /// The first unused node, from which `next` leads to the others.
     free: u32,
+    /// Number of items.
     len: usize,
 }
 
@@ -48,7 +50,7 @@ pub(super) struct Wheel<T> {
 struct Bucket {
     head: u32,
     tail: u32,
-    /// Not after the time of any of them; the earliest one's until that is removed.
+    /// Not after the time of any of its items; the time of the earliest one until that is removed.
     earliest: Nanos,
 }
 
@@ -57,10 +59,11 @@ struct Node<T> {
     next: u32,
     prev: u32,
     bucket: u16,
+    /// `None` for an unused node.
     item: Option<T>,
 }
 
-/// Names a thing that waits, until it has left.
+/// Names an item that waits, until the item has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(NonZeroU32);
 
@@ -75,7 +78,7 @@ impl Ticket {
 }
 
 impl<T> Wheel<T> {
-    /// A wheel with nothing on it.
+    /// Returns a wheel without items.
     pub(super) fn new() -> Self {
         Self {
             now: 0,
@@ -88,12 +91,12 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Number of things that wait.
+    /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Has `item` wait until `at`.
+    /// Adds an item that waits until `at`, and returns its ticket.
     pub(super) fn insert(&mut self, at: Nanos, item: T) -> Ticket {
         if self.buckets.is_empty() {
             self.buckets = vec![Bucket { head: NIL, tail: NIL, earliest: 0 }; LEVELS * BUCKETS];
@@ -115,7 +118,7 @@ impl<T> Wheel<T> {
         Ticket::of(id)
     }
 
-    /// Takes a thing off before its time.
+    /// Removes an item before its time, and returns it.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<T> {
         let id = ticket.node();
         let item = self.nodes.get_mut(id)?.item.take()?;
@@ -138,17 +141,17 @@ impl<T> Wheel<T> {
         Some(item)
     }
 
-    /// The time of a thing that waits.
+    /// Returns the time of an item that waits.
     pub(super) fn time_of(&self, ticket: Ticket) -> Option<Nanos> {
         self.nodes.get(ticket.node()).filter(|node| node.item.is_some()).map(|node| node.at)
     }
 
-    /// The time of the earliest thing, or an earlier one if that has been removed.
+    /// Returns the time of the earliest item, or an earlier time if that item has been removed.
     pub(super) fn next_time(&self) -> Option<Nanos> {
         self.first().map(|bucket| self.buckets[bucket].earliest)
     }
 
-    /// Takes the earliest thing and its time, if that has come.
+    /// Removes the earliest item if its time has come; returns its time and the item.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<(Nanos, T)> {
         loop {
             let Some(first) = self.first() else {
@@ -173,19 +176,19 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes all things off, in no particular order, and gives their memory back.
+    /// Removes all items, in no particular order, and frees the wheel's memory.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = T> {
         let now = self.now;
         let emptied = std::mem::replace(self, Self { now, ..Self::new() });
         emptied.nodes.into_iter().filter_map(|node| node.item)
     }
 
-    /// Measures from `now`, which is before everything, so that what comes is told apart by finer digits.
+    /// Sets the wheel's time to `now`, which is before the time of every item, so that finer digits tell the items apart.
     fn advance(&mut self, now: Nanos) {
         if now <= self.now {
             return;
         }
-        // Only things in the bucket of `now` itself are nearer to it than to the time before.
+        // Only items in the bucket of `now` itself come to a lower level.
         let bucket = self.bucket(now);
         self.now = now;
         if self.used[bucket / BUCKETS] >> (bucket % BUCKETS) & 1 != 0 {
@@ -193,21 +196,21 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The bucket of a time that is not before the wheel's.
+    /// Returns the bucket of a time that is not before the wheel's.
     fn bucket(&self, at: Nanos) -> usize {
-        // The last digit's bits are set, so that times that do not differ are at the lowest level.
+        // The bits of the last digit are set, so that equal times are at the lowest level.
         let differs = (at ^ self.now) | (BUCKETS as u64 - 1);
         let level = differs.ilog2() / BITS;
         level as usize * BUCKETS + (at >> (level * BITS)) as usize % BUCKETS
     }
 
-    /// The first bucket with something in it.
+    /// Returns the first bucket with items.
     fn first(&self) -> Option<usize> {
         let level = (self.levels != 0).then(|| self.levels.trailing_zeros() as usize)?;
         Some(level * BUCKETS + self.used[level].trailing_zeros() as usize)
     }
 
-    /// Puts a node where it belongs.
+    /// Appends a node to the bucket of its time.
     fn link(&mut self, id: u32) {
         let at = self.nodes[id as usize].at;
         let index = self.bucket(at);
@@ -226,7 +229,7 @@ impl<T> Wheel<T> {
         (node.prev, node.next, node.bucket) = (prev, NIL, index as u16);
     }
 
-    /// Puts all nodes of a bucket where they belong now, in their order.
+    /// Moves all nodes of a bucket, in their order, to the buckets where they belong now.
     fn deal(&mut self, index: usize) {
         let mut id = self.buckets[index].head;
         self.mark_empty(index);
@@ -237,6 +240,7 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// Clears a bucket, and its bits in the masks.
     fn mark_empty(&mut self, index: usize) {
         let level = index / BUCKETS;
         (self.buckets[index].head, self.buckets[index].tail) = (NIL, NIL);

@@ -1,4 +1,4 @@
-//! The queue against a sorted list, and what the tests of its users share.
+//! The queue against a sorted list, and what the tests of netem and etf have in common.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::qdisc::testing::{SMALL, Stand, is_a_stand};
 use crate::qdisc::{Budget, Qdisc, Verdict, testing};
 use crate::tc::{ParseError, Style};
 
-/// The qdisc that a text describes.
+/// Builds the qdisc that a text describes.
 pub(in crate::qdisc) fn try_build(text: &str) -> Result<Box<dyn Qdisc>, ParseError> {
     testing::try_build(text, &SMALL)
 }
@@ -36,12 +36,12 @@ impl Bench {
         self.push(packet)
     }
 
-    /// The numbers of all that may leave now.
+    /// Dequeues all packets that may leave now, and returns their numbers.
     pub(in crate::qdisc) fn sent(&mut self) -> Vec<u64> {
         self.take(Budget::packets(usize::MAX)).iter().map(Packet::cookie).collect()
     }
 
-    /// Goes from event to event until nothing is queued: when each packet left, and its number.
+    /// Goes from event to event until nothing is queued; returns when each packet left, and its number.
     pub(in crate::qdisc) fn run(&mut self) -> Vec<(Nanos, u64)> {
         let mut sent = Vec::new();
         loop {
@@ -64,13 +64,13 @@ impl Bench {
 /// One operation on a qdisc.
 #[derive(Debug, Clone)]
 pub(in crate::qdisc) enum Op {
-    /// A packet of so many bytes and segments, that leaves so long after now or before it.
+    /// A packet of so many bytes and segments that may leave so long after now, or before.
     Enqueue(usize, u16, i64),
-    /// Within so many packets and bytes.
+    /// A dequeue of at most so many packets and bytes.
     Dequeue(usize, u64),
-    /// So much later.
+    /// The time passes.
     Wait(Nanos),
-    /// To the next event.
+    /// The time passes until the next event.
     Event,
     Change(String),
     Reset,
@@ -89,12 +89,12 @@ pub(in crate::qdisc) fn ops(changes: BoxedStrategy<String>) -> impl Strategy<Val
     prop::collection::vec(op, 1..150)
 }
 
-/// Under any operations each packet, and each copy of one, is sent once, dropped once or queued, `qlen` and `backlog` are exact, and what is
-/// queued leaves.
+/// Checks under any operations: each packet, and each copy of one, is sent once, dropped once or queued; `qlen` and
+/// `backlog` are exact; and all that is queued leaves.
 pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
     let mut bench = Bench::new(text);
     let (mut sizes, mut segs) = (Vec::new(), Vec::new());
-    // Of packets and of copies.
+    // The bytes of packets and of copies.
     let mut bytes_in = 0;
     let (mut sent, mut freed) = (Vec::new(), 0);
     for op in ops {
@@ -132,7 +132,7 @@ pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
         let gone = std::mem::take(&mut bench.to_free);
         assert!(gone.iter().all(|p| p.drop_reason() != DropReason::NotSpecified));
         sent.extend(gone.iter().map(Packet::cookie));
-        // `sent` has what was freed, too: all that is no longer queued, each once.
+        // `sent` also has what was freed: each packet that is no longer queued, once.
         let stats = bench.qdisc.stats();
         assert_eq!(sizes.len() as u64 + bench.created, sent.len() as u64 + stats.qlen);
         assert_eq!(stats.qlen, bench.qdisc.qlen() as u64);

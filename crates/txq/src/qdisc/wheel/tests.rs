@@ -8,11 +8,11 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Op {
-    /// So long after now (or before it).
+    /// An item whose time is so long after now, or before.
     Insert(i64),
-    /// So much later, all that is due.
+    /// The time passes, and all items that are due leave.
     Pop(u64),
-    /// One of those that wait.
+    /// One of the items that wait.
     Remove(usize),
 }
 
@@ -33,13 +33,13 @@ proptest! {
     #[test]
     fn gives_what_a_sorted_map_gives(start in 0u64..1 << 50, ops in prop::collection::vec(op(), 1..200)) {
         let (mut wheel, mut now) = (Wheel::new(), start);
-        // By time and number of arrival.
+        // Tickets by time and number of arrival.
         let mut model: BTreeMap<(Nanos, usize), Ticket> = BTreeMap::new();
         for (n, op) in ops.into_iter().enumerate() {
             match op {
                 Op::Insert(after) => {
                     let at = now.saturating_add_signed(after);
-                    // What is before the wheel's time has that time.
+                    // A time before the wheel's becomes the wheel's.
                     let ticket = wheel.insert(at, n);
                     model.insert((at.max(wheel.now), n), ticket);
                 }
@@ -89,7 +89,7 @@ fn the_next_time_is_exact_as_long_as_nothing_is_removed() {
     assert_eq!(wheel.next_time(), None);
 }
 
-/// Who inserts as many things as have left allocates nothing.
+/// Items allocate nothing while there are no more of them than there have been.
 #[test]
 fn nodes_are_used_again() {
     let mut wheel = Wheel::new();
