@@ -1,20 +1,47 @@
-//! netem: a bad network, for tests. Delays, loses, damages and reorders packets, and sends at a rate.
+//! netem: a bad network, for tests. It delays, loses, damages, copies and reorders packets, and sends at a rate.
 //!
-//! A packet gets the time at which it leaves when it comes: after the delay, which may vary, and, with a rate, not before the
-//! packets in front of it have been sent. Then it waits for its time ([`Timed`]), and with slots for the next slot. What
-//! has waited passes through the qdisc of the one class, if somebody has put one there; what overtakes does not.
-//! `limit` is for what waits here and there.
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `limit` | packets | 1000 | for packets in netem and in its child |
+//! | `delay TIME [JITTER [CORRELATION]]` | time, bare: us | 0 0 0% | each packet's delay; `latency` is the same |
+//! | `distribution NAME` | | `uniform` | of the delay: `uniform`, `normal`, `pareto`, `paretonormal` |
+//! | `loss [random] PERCENT [CORRELATION]` | | 0% 0% | independent or correlated losses; `drop` is the same |
+//! | `loss state P13 [P31 [P32 [P23 [P14]]]]` | percent | P31 is 100% - P13; 0% 100% 0% | four states (`netem/loss.rs`) |
+//! | `loss gemodel P [R [1-H [1-K]]]` | percent | R is 100% - P; 100% 0% | two states (`netem/loss.rs`) |
+//! | `ecn` | | off | marks packets in place of losing them, where they can be marked |
+//! | `corrupt PERCENT [CORRELATION]` | | 0% 0% | changes one bit |
+//! | `duplicate PERCENT [CORRELATION]` | | 0% 0% | queues a copy at the root |
+//! | `reorder PERCENT [CORRELATION]` | | 0% 0% | sends a packet at once, before all others; needs a `delay` |
+//! | `gap N` | packets | 1 with `reorder` | at most one of N packets is reordered |
+//! | `rate RATE [OVERHEAD [CELL [CELLOVERHEAD]]]` | bit/s, bytes | none | packets leave one after the other, at this rate |
+//! | `slot MIN [MAX]` | time, bare: ns | none; MAX is MIN | so long after its first packet is due or the last slot is full |
+//! | `slot distribution NAME MEAN JITTER` | time, bare: ns | | the same, distributed |
+//! | `packets N` and `bytes N` after `slot` | | 0: no limit | what leaves in one slot |
+//! | `seed N` | | drawn | the seed of all random decisions |
 //!
-//! The kernel's counterpart is `sch_netem`; the options are described in tc-netem(8). Differences:
+//! ```text
+//! tc qdisc add dev eth0 root handle 1: netem delay 20ms 2ms distribution normal loss 1% rate 10mbit
+//! ```
+//!
+//! When a packet comes, it gets the time at which it leaves: after the delay, which may vary, and with a rate not before the
+//! packets in front of it have been sent. It waits for its time ([`Timed`]), and with slots for the next slot. Then it
+//! passes through the qdisc of the one class, if the user has put one there. Packets that overtake others do not pass
+//! through it.
+//!
+//! The kernel's counterpart is `sch_netem`; tc-netem(8) describes the options. Differences:
 //! - Correlated numbers are as evenly spread as others (`random.rs`), so that `loss 1% 25%` loses one packet of a hundred.
-//!   The kernel averages with the number before, which makes rare things far rarer.
-//! - A value of a table is found by the upper bits of its number, so that a correlation reaches the delay.
-//! - A copy (`duplicate`) is queued at the root when the call that it was made in is over, not in the middle of it
-//!   (`copying.rs`).
+//!   The kernel averages each number with the one before, which makes rare events far rarer.
+//! - The upper bits of a number select the value of a table, so that a correlation reaches the delay.
+//! - A copy (`duplicate`) is queued at the root after the call in which it was made, not in the middle of it (`copying.rs`).
+//! - A copy is dropped where there is room for only one packet. In the kernel it goes in first, and its original exceeds
+//!   `limit`.
+//! - A netem with `duplicate` may replace another netem. The kernel refuses that.
 //! - A packet that is marked instead of dropped (`ecn`) does not count as dropped.
 //! - `corrupt` changes one bit anywhere in the packet, of a GSO packet once.
-//! - `seed` is newer than tc 6.1; it is shown where it was said. The counters of the latest
-//!   kernels, which no tc of today's prints, are shown to who wants details.
+//! - A child that was added as `parent 1:5` is shown with the one class, `1:1`.
+//! - JSON shows numbers below 0.0001 as decimals (`0.000099`, not `9.9e-05`).
+//! - `seed` is newer than tc 6.1; it is shown if it was given. Details (`-d`) show the counters of the latest kernels, which
+//!   no tc prints yet.
 
 mod loss;
 mod params;
@@ -40,24 +67,25 @@ use random::Correlated;
 use slot::Opening;
 use table::Table;
 
-/// The qdisc.
+/// The qdisc's parameters, state and packets.
 struct Netem<A: Arch> {
     params: Params,
     state: State,
     /// Packets that wait for their time.
     queue: Timed<A>,
-    /// Packets that overtake all others, the last to come first.
+    /// Packets that overtake all others; the last to come leaves first.
     ahead: PacketList<A>,
-    /// What passes on what has waited; nothing while it has no handle.
+    /// The qdisc through which packets pass after their wait; unused while it has no handle.
     child: Child<A>,
+    /// What is queued in the child, and what it has dropped.
     total: Total,
-    /// The latest time that a packet has got.
+    /// The latest time at which a packet leaves, of all that have come.
     last: Nanos,
     stats: QdiscStats,
     counts: Counts,
 }
 
-/// What the next decisions depend on.
+/// The state on which the next decisions depend.
 struct State {
     rng: Rng,
     lossy: Lossy,
@@ -78,7 +106,7 @@ impl State {
     }
 }
 
-/// What happened to packets.
+/// How often each thing happened to a packet.
 #[derive(Default)]
 struct Counts {
     delayed: u64,
@@ -87,7 +115,7 @@ struct Counts {
     duplicated: u64,
     reordered: u64,
     ecn_marked: u64,
-    /// Copies that there was no buffer for.
+    /// Copies that were not made, for want of a buffer.
     alloc_errors: u64,
 }
 
@@ -107,7 +135,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>,
     })))
 }
 
-/// The time that an evenly distributed number stands for: around `mean`, and never below 0.
+/// Returns the delay for an evenly distributed number: distributed around `mean`, and never below 0.
 fn delay(mean: u64, deviation: u64, table: Option<&Table>, number: u32) -> Nanos {
     let off = match table {
         Some(table) => table.value(number, deviation),
@@ -118,7 +146,7 @@ fn delay(mean: u64, deviation: u64, table: Option<&Table>, number: u32) -> Nanos
 }
 
 impl<A: Arch> Netem<A> {
-    /// When a packet of that length leaves.
+    /// Returns when a packet of that length leaves.
     fn time(&mut self, bytes: usize, now: Nanos) -> Nanos {
         let Params { delay: mean, jitter, correlation, table, .. } = &self.params;
         let mut wait = u64::from(mean.0) * 1000;
@@ -134,7 +162,7 @@ impl<A: Arch> Netem<A> {
         time
     }
 
-    /// Whether the packet overtakes the others.
+    /// Decides whether the next packet overtakes the others.
     fn overtakes(&mut self) -> bool {
         let Params { gap, reorder, .. } = self.params;
         let overtakes = gap > 0
@@ -144,7 +172,7 @@ impl<A: Arch> Netem<A> {
         overtakes
     }
 
-    /// Packets that wait here, not in the child.
+    /// Returns how many packets wait here, not in the child.
     fn waiting(&self) -> usize {
         self.queue.len() + self.ahead.len()
     }
@@ -154,7 +182,7 @@ impl<A: Arch> Netem<A> {
     }
 }
 
-/// Changes one bit.
+/// Changes one bit of a packet, at random.
 fn corrupt<A: Arch>(packet: &mut Packet<A>, rng: &mut Rng) {
     if packet.len() > 0 {
         let bit = rng.below(packet.len() as u64 * 8) as usize;
@@ -174,13 +202,13 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
             if self.params.ecn && set_ce(&mut packet) {
                 self.counts.ecn_marked += 1;
             } else if twice {
-                // One of the two is lost.
+                // Of the packet and its copy one is lost.
                 twice = false;
             } else {
                 self.stats.drops += 1;
                 self.counts.dropped += 1;
                 cx.drop(packet, DropReason::QdiscDrop);
-                // The network loses it, and its sender does not know.
+                // The sender of a packet that the network loses does not learn of it.
                 return Verdict::Success;
             }
         }
@@ -252,8 +280,9 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
         self.state.slot = Opening::default();
     }
 
-    /// What is queued keeps its time. Correlations, corruption, reordering, rate, slots, ecn and the distribution stay unless they are said anew;
-    /// everything else is as in a new qdisc.
+    /// Changes the parameters; queued packets keep their times. Correlations, corruption, the chance of reordering, rate,
+    /// slots, ecn and the distribution stay as they are unless they are given. All else is as in a new qdisc: without
+    /// `reorder` the gap is 0, so no packet is reordered.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let mut params = Params::parse(words, &self.params)?;
         cx.copying.others.allow(params.duplicate.chance.0 > 0)?;
@@ -318,12 +347,12 @@ impl<A: Arch> Qdisc<A> for Netem<A> {
 }
 
 impl<A: Arch> Classes<A> for Netem<A> {
-    /// The class is there with its qdisc.
+    /// Returns the one class while it has a qdisc.
     fn minors(&self) -> Vec<u16> {
         if self.has_child() { vec![1] } else { Vec::new() }
     }
 
-    /// Whatever a user names is the one class.
+    /// Returns the one class, whatever number the user names.
     fn find(&self, _: u16) -> Option<u16> {
         Some(1)
     }
@@ -332,7 +361,7 @@ impl<A: Arch> Classes<A> for Netem<A> {
         Some((&mut self.child, &mut self.total))
     }
 
-    /// Has nothing to do: it is not asked.
+    /// Returns a placeholder, which is not used: without its own handle netem ignores the child.
     fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {
         Box::new(Noop)
     }

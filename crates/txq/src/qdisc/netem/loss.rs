@@ -1,7 +1,8 @@
-//! Which packets are lost.
+//! The models that decide which packets are lost.
 //!
-//! Beside independent losses there are two Markov chains: the one with four states of Salsano, Ludovici and Ordine
-//! (Definition of a general and intuitive loss model for packet networks, 2009), and the one with two of Gilbert and Elliott.
+//! Losses are independent or correlated, or follow one of two Markov chains: the one with four states of Salsano, Ludovici
+//! and Ordine (Definition of a general and intuitive loss model for packet networks, 2009), or the one with two states of
+//! Gilbert and Elliott.
 
 use super::random::{Correlated, Odds, Percent};
 use crate::qdisc::random::Rng;
@@ -9,11 +10,12 @@ use crate::qdisc::random::Rng;
 /// A model of losses, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
+    /// Each packet is lost with the same chance.
     Random(Odds),
-    /// The chances of going from state to state: p13, p31, p32, p23, p14. In 1 and 2 packets arrive, in a gap between
-    /// bursts and within a burst; in 3 and 4 they are lost, in a burst and alone.
+    /// The chances to go from one state to another: p13, p31, p32, p23, p14. In states 1 and 2 packets arrive, between
+    /// bursts of losses and within one. In states 3 and 4 they are lost, within a burst and alone.
     State([Percent; 5]),
-    /// The chances of going from good to bad (p) and back (r), and of a loss while bad (1-h) and good (1-k).
+    /// The chances to go from good to bad (p) and back (r), and of a loss while bad (1-h) and while good (1-k).
     Gemodel([Percent; 4]),
 }
 
@@ -24,32 +26,37 @@ impl Default for Loss {
 }
 
 impl Loss {
-    /// Whether there may be any.
+    /// Returns whether packets may be lost.
     pub(super) fn is_some(&self) -> bool {
         *self != Self::default()
     }
 }
 
-/// Where a chain with four states is.
+/// The state of the chain with four states.
 #[derive(Clone, Copy, Default)]
 enum Chain {
+    /// State 1.
     #[default]
     Gap,
+    /// State 2.
     ArrivesInBurst,
+    /// State 3.
     LostInBurst,
+    /// State 4.
     LostAlone,
 }
 
-/// What a model remembers of the packet before.
+/// What the models remember of the packet before.
 #[derive(Default)]
 pub(super) struct Lossy {
     random: Correlated,
     chain: Chain,
+    /// Whether the chain with two states is in the bad one.
     bad: bool,
 }
 
 impl Lossy {
-    /// Whether the next packet is lost.
+    /// Decides whether the next packet is lost.
     pub(super) fn is_next(&mut self, loss: &Loss, rng: &mut Rng) -> bool {
         match *loss {
             Loss::Random(odds) => self.random.happens(odds, rng),
@@ -67,10 +74,10 @@ impl Lossy {
     }
 }
 
-/// One step of the chain with four states.
+/// Returns the state after one step of the chain with four states.
 fn next(at: Chain, [p13, p31, p32, p23, p14]: [Percent; 5], rng: &mut Rng) -> Chain {
     let number = rng.next();
-    // Of two ways out of a state the second has the numbers that follow the first one's.
+    // One number decides between two ways out of a state: the second way has the numbers that follow those of the first.
     let first = |chance: Percent| chance.0 > 0 && number <= chance.0;
     let either = |a: Percent, b: Percent| first(Percent(a.0.saturating_add(b.0)));
     match at {

@@ -1,4 +1,4 @@
-//! The parameters: how they are said, and how they are shown.
+//! netem's parameters: how tc's words are read, and how tc shows the parameters.
 
 use std::sync::Arc;
 
@@ -47,24 +47,24 @@ static SYNTAX: Syntax = Syntax {
 
 const DISTRIBUTIONS: &str = "use uniform, normal, pareto or paretonormal";
 
-/// The parameters.
+/// netem's parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Params {
     pub(super) limit: u32,
     pub(super) delay: Micros,
     pub(super) jitter: Micros,
-    /// Of delays.
+    /// How far each delay depends on the one before.
     pub(super) correlation: Percent,
-    /// Of delays; uniform without one.
+    /// The distribution of delays; uniform without a table.
     pub(super) table: Option<Arc<Table>>,
     pub(super) loss: Loss,
-    /// Of random losses, also while another model is used.
+    /// The correlation of random losses; it stays while another model is in use.
     loss_correlation: Percent,
     pub(super) ecn: bool,
     pub(super) duplicate: Odds,
     pub(super) corrupt: Odds,
     pub(super) reorder: Odds,
-    /// Every so many packets one may overtake; 0 for none.
+    /// One of so many packets may overtake the others; 0 for none.
     pub(super) gap: u32,
     pub(super) rate: Option<Link>,
     pub(super) slot: Option<Slot>,
@@ -93,7 +93,7 @@ impl Default for Params {
     }
 }
 
-/// A link with a rate, and what it adds to a packet.
+/// A link: its rate, and the bytes that it adds to a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     /// Not 0.
@@ -105,7 +105,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The time that a packet takes.
+    /// Returns the time that a packet takes on the link, in nanoseconds.
     pub(super) fn nanos(&self, bytes: usize) -> arch::Nanos {
         let mut bytes = (bytes as i128 + i128::from(self.packet_overhead)).max(0);
         if self.cell_size > 0 {
@@ -119,7 +119,7 @@ impl Link {
 }
 
 impl Params {
-    /// Reads the parameters; what [`change`](crate::qdisc::Qdisc::change) leaves as it was is as in `old`.
+    /// Reads the parameters. Those that [`change`](crate::qdisc::Qdisc::change) leaves as they were are taken from `old`.
     pub(super) fn parse(words: &mut Words<'_>, old: &Params) -> Result<Self, ParseError> {
         let Self { table, ecn, corrupt, rate, slot, .. } = old.clone();
         let mut params = Self { table, ecn, corrupt, rate, slot, ..Self::default() };
@@ -177,8 +177,8 @@ impl Params {
         Ok(params)
     }
 
-    /// What tc does not send stays as it was: `reorder`, and the correlations, of which it sends all or, where none but that of
-    /// `duplicate` is said, none.
+    /// Takes from `old` what tc does not send: `reorder`, and all correlations where none is given, or only that of
+    /// `duplicate`. Otherwise tc sends all correlations.
     fn keep(&mut self, old: &Params, correlated: bool, reorder: bool) {
         if !correlated {
             (self.correlation, self.loss_correlation) = (old.correlation, old.loss_correlation);
@@ -195,7 +195,7 @@ impl Params {
         }
     }
 
-    /// Returns whether a correlation was said.
+    /// Reads the value of `delay`; returns whether a correlation was given.
     fn read_delay(&mut self, options: &mut OptionWords<'_, '_>) -> Result<bool, ParseError> {
         self.delay = options.value_micros("latency")?;
         if is_number(options) {
@@ -213,12 +213,12 @@ fn wrong(message: &str) -> ParseError {
     ParseError::new(message).with_usage(SYNTAX.usage)
 }
 
-/// Whether a value follows that may be left away: what begins with a digit is one.
+/// Returns whether an optional value follows: a word that begins with a digit is one.
 fn is_number(options: &OptionWords<'_, '_>) -> bool {
     options.peek().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// `5%`, or `5`, which is the same.
+/// Reads `5%`, or `5`, which is the same.
 fn percent(options: &mut OptionWords<'_, '_>, name: &str) -> Result<Percent, ParseError> {
     let word = options.value(name)?;
     let number: Option<f64> = word.strip_suffix('%').unwrap_or(word).parse().ok();
@@ -234,13 +234,13 @@ fn percent_or(options: &mut OptionWords<'_, '_>, name: &str, or: Percent) -> Res
     if is_number(options) { percent(options, name) } else { Ok(or) }
 }
 
-/// `PERCENT [CORRELATION]`.
+/// Reads `PERCENT [CORRELATION]`.
 fn odds(options: &mut OptionWords<'_, '_>, name: &str, correlation: &str) -> Result<Odds, ParseError> {
     let chance = percent(options, name)?;
     Ok(Odds { chance, correlation: percent_or(options, correlation, Percent(0))? })
 }
 
-/// Sets `correlated` if a correlation is said.
+/// Reads the value of `loss`; sets `correlated` if a correlation is given.
 fn read_loss(options: &mut OptionWords<'_, '_>, correlated: &mut bool) -> Result<Loss, ParseError> {
     let mut random = |options: &mut OptionWords<'_, '_>| {
         let chance = percent(options, "loss percent")?;
@@ -293,7 +293,7 @@ fn read_link(options: &mut OptionWords<'_, '_>) -> Result<Option<Link>, ParseErr
     Ok((rate.0 > 0).then_some(link))
 }
 
-/// A number of bytes that may be below 0, where one follows.
+/// Reads a number of bytes, which may be below 0, if one follows.
 fn signed(options: &mut OptionWords<'_, '_>) -> Result<Option<i32>, ParseError> {
     let begins = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     if !options.peek().is_some_and(begins) {

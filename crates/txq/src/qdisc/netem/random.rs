@@ -1,9 +1,9 @@
-//! Whether something happens that has a chance.
+//! Random decisions: whether an event of a given chance happens.
 
 use crate::qdisc::random::Rng;
 
 impl Rng {
-    /// Whether it happens.
+    /// Decides whether an event with this chance happens.
     pub(super) fn happens(&mut self, chance: Percent) -> bool {
         chance.0 > 0 && self.next() <= chance.0
     }
@@ -16,26 +16,26 @@ pub(super) struct Percent(pub(super) u32);
 impl Percent {
     pub(super) const ALL: Self = Self(u32::MAX);
 
-    /// Of 1.
+    /// Returns the share as a number from 0 to 1.
     pub(super) fn share(self) -> f64 {
         f64::from(self.0) / f64::from(u32::MAX)
     }
 
-    /// What is missing to the whole.
+    /// Returns the share that is missing to the whole.
     pub(super) fn rest(self) -> Self {
         Self(u32::MAX - self.0)
     }
 }
 
-/// How often something happens, and how much each time depends on the time before.
+/// The chance of an event, and how much each decision depends on the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Odds {
     pub(super) chance: Percent,
     pub(super) correlation: Percent,
 }
 
-/// Numbers of which each is, with the chance `correlation`, the one before. So they are as evenly spread as without it,
-/// and the n-th next correlates with `correlation` to the power of n.
+/// A source of correlated numbers: each number is, with the chance `correlation`, the same as the one before. So the numbers
+/// are as evenly spread as without correlation, and two that are n apart correlate with `correlation` to the power of n.
 #[derive(Default)]
 pub(super) struct Correlated {
     last: Option<u32>,
@@ -49,7 +49,7 @@ impl Correlated {
         }
     }
 
-    /// Whether it happens.
+    /// Decides whether an event with these odds happens.
     pub(super) fn happens(&mut self, odds: Odds, rng: &mut Rng) -> bool {
         odds.chance.0 > 0 && self.next(odds.correlation, rng) <= odds.chance.0
     }

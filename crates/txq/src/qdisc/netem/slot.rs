@@ -1,4 +1,5 @@
-//! Slots: packets whose time has come wait for an instant at which many may leave, as on a medium that is granted in turns.
+//! Slots: packets whose times have come wait for the next slot, in which several may leave, as on a medium that is granted
+//! in turns.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::arch::Nanos;
 use crate::qdisc::random::Rng;
 use crate::tc;
 
-/// When slots come, and what fits into one.
+/// When slots come, and how much leaves in one.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) wait: Wait,
@@ -18,7 +19,7 @@ pub(super) struct Slot {
     pub(super) bytes: u32,
 }
 
-/// How long a slot is waited for.
+/// The time until the next slot.
 #[derive(Clone, Debug)]
 pub(super) enum Wait {
     Between(tc::Nanos, tc::Nanos),
@@ -36,7 +37,7 @@ impl Wait {
     }
 }
 
-/// The slot that has come, or is waited for.
+/// The present slot, or the next one.
 #[derive(Default)]
 pub(super) struct Opening {
     pub(super) at: Nanos,
@@ -45,7 +46,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// When a packet that was due then may leave: with the first slot that comes after.
+    /// Returns when a packet whose time is `due` may leave: with the first slot from then on.
     pub(super) fn of(&mut self, due: Nanos, slot: &Slot, rng: &mut Rng) -> Nanos {
         if self.at < due {
             self.next(due, slot, rng);
@@ -53,7 +54,7 @@ impl Opening {
         self.at
     }
 
-    /// A packet leaves.
+    /// Counts a packet that leaves; where the slot is then full, draws the next one from `now` on.
     pub(super) fn spend(&mut self, bytes: u64, now: Nanos, slot: &Slot, rng: &mut Rng) {
         self.packets = self.packets.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);

@@ -5,16 +5,16 @@ use std::f64::consts::TAU;
 /// Entries of a table.
 const SIZE: usize = 4096;
 
-/// What stands for one standard deviation.
+/// The number that stands for one standard deviation in a table.
 const ONE: f64 = 8192.0;
 
-/// The distribution of a delay around its mean: the i-th of 4096 values lies above (i + 1/2) / 4096 of all. In units of the
-/// standard deviation, which 8192 stands for; what lies beyond 4 of them is cut.
+/// The distribution of a delay around its mean: the i-th of 4096 values is above a share of (i + 1/2) / 4096 of all delays.
+/// A value of 8192 is one standard deviation; values beyond 4 of them are cut.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Table(Box<[i16]>);
 
 impl Table {
-    /// The distribution of that name, unless tc knows none. `uniform` needs no table, and is none.
+    /// Returns the distribution with a name, or `None` if tc knows none. `uniform` is `Some(None)`: it needs no table.
     pub(super) fn named(name: &str) -> Option<Option<Table>> {
         Some(match name {
             "uniform" => None,
@@ -30,19 +30,19 @@ impl Table {
         Self(values.into_iter().map(entry).collect())
     }
 
-    /// The value of an evenly distributed number, for this standard deviation.
+    /// Returns the value for an evenly distributed number, with this standard deviation.
     pub(super) fn value(&self, number: u32, deviation: u64) -> i128 {
         let index = (number as usize * self.0.len()) >> 32;
         i128::from(self.0[index]) * i128::from(deviation) / ONE as i128
     }
 }
 
-/// The share of all values below each of `n` quantiles.
+/// Returns the share of all values below each of `n` quantiles.
 fn shares(n: usize) -> impl Iterator<Item = f64> {
     (0..n).map(move |i| (i as f64 + 0.5) / n as f64)
 }
 
-/// Quantiles of the normal distribution, by Newton's method from the median outwards.
+/// Returns `n` quantiles of the normal distribution, by Newton's method from the median outwards.
 fn normal(n: usize) -> Vec<f64> {
     let mut x = 0.0;
     let mut upper: Vec<f64> = Vec::with_capacity(n);
@@ -59,7 +59,7 @@ fn density(x: f64) -> f64 {
     (-x * x / 2.0).exp() / TAU.sqrt()
 }
 
-/// The normal distribution function, by the series 1/2 + density * (x + x^3/3 + x^5/(3*5) + ...) (Marsaglia 2004).
+/// Returns the normal distribution function, by the series 1/2 + density * (x + x^3/3 + x^5/(3*5) + ...) (Marsaglia 2004).
 fn below(x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (x, x, 1.0);
     while term.abs() > 1e-16 {
@@ -70,13 +70,14 @@ fn below(x: f64) -> f64 {
     0.5 + sum * density(x)
 }
 
-/// Quantiles of the Pareto distribution with exponent 3, moved and scaled to mean 0 and standard deviation 1. Its mean is
-/// 3/2, its variance 3/4.
+/// Returns `n` quantiles of the Pareto distribution with exponent 3 (mean 3/2, variance 3/4), moved and scaled to mean 0 and
+/// standard deviation 1.
 fn pareto(n: usize) -> Vec<f64> {
     shares(n).map(|share| ((1.0 - share).powf(-1.0 / 3.0) - 1.5) / 0.75_f64.sqrt()).collect()
 }
 
-/// Quantiles of a quarter of a normal and three quarters of a Pareto variable that do not depend on each other.
+/// Returns quantiles of the sum of a quarter of a normal variable and three quarters of a Pareto variable, independent of
+/// each other.
 fn pareto_normal() -> Vec<f64> {
     const NORMAL: usize = 64;
     const PARETO: usize = 1024;

@@ -1,4 +1,4 @@
-//! The parameters as tc shows them.
+//! netem's parameters as tc shows them.
 
 use super::*;
 
@@ -51,7 +51,7 @@ impl Params {
     }
 }
 
-/// A time as tc shows it: it counts in ticks of 64 ns.
+/// Returns a time as tc shows it: cut to whole ticks of 64 ns.
 fn ticks(time: Micros) -> Micros {
     let ticks = u64::from(time.0) * 1000 / 64;
     Micros(u32::try_from(ticks * 64 / 1000).unwrap_or(u32::MAX))
@@ -124,7 +124,7 @@ fn correlated(correlation: Percent) -> String {
     if correlation.0 > 0 { format!(" {}", shown(correlation)) } else { String::new() }
 }
 
-/// C's `%g%%`.
+/// Returns a percentage as C's `%g%%` writes it.
 fn shown(percent: Percent) -> String {
     let value = rounded(percent.share() * 100.0);
     if value == 0.0 || value >= 1e-4 {
@@ -139,13 +139,13 @@ fn share(percent: Percent) -> Value {
     number(percent.share())
 }
 
-/// Whole numbers without a point, as C's `%g` writes them.
+/// Returns a number as C's `%g` writes it: a whole number has no point.
 fn number(value: f64) -> Value {
     let value = rounded(value);
     if value.fract() == 0.0 && value < 1e15 { (value as u64).into() } else { value.into() }
 }
 
-/// To six digits.
+/// Returns a number rounded to six digits.
 fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
