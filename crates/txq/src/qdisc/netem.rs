@@ -14,7 +14,7 @@
 //! | `reorder PERCENT [CORRELATION]` | | 0% 0% | sends a packet at once, before all others; needs a `delay` |
 //! | `gap N` | packets | 1 with `reorder` | at most one of N packets is reordered |
 //! | `rate RATE [OVERHEAD [CELL [CELLOVERHEAD]]]` | bit/s, bytes | none | packets leave one after the other, at this rate |
-//! | `slot MIN [MAX]` | time, bare: ns | none; MAX is MIN | so long after its first packet is due or the last slot is full |
+//! | `slot MIN [MAX]` | time, bare: ns | none; MAX is MIN | a slot comes so long after a packet is due or a slot is full |
 //! | `slot distribution NAME MEAN JITTER` | time, bare: ns | | the same, distributed |
 //! | `packets N` and `bytes N` after `slot` | | 0: no limit | what leaves in one slot |
 //! | `seed N` | | drawn | the seed of all random decisions |

@@ -1,15 +1,15 @@
-//! A qdisc in virtual time, for the tests of kinds that hold packets back and of trees.
+//! A qdisc in virtual time, for the tests of trees and of kinds that hold packets back.
 
 use super::*;
 use crate::pool::{Backing, Cache, Pool, PoolConfig};
 
-/// What a device of the usual size tells a qdisc.
+/// The properties of a device of the usual size.
 pub(crate) const ENV: Env = Env { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: 0 };
-/// What one with a short queue does, so that limits are soon reached.
+/// The properties of a device with a short queue, whose limits are soon reached.
 pub(crate) const SMALL: Env = Env { tx_queue_len: 20, mtu: 1514, txqs: 4, pacing_horizon: 0 };
 pub(crate) const MS: Nanos = 1_000_000;
 
-/// The qdisc that a text describes to a device.
+/// Builds the qdisc that a text describes, for a device.
 pub(crate) fn try_build(text: &str, env: &Env) -> Result<Box<dyn Qdisc>, ParseError> {
     match build(text, env)? {
         (_, Built::Qdisc(qdisc)) => Ok(qdisc),
@@ -17,27 +17,27 @@ pub(crate) fn try_build(text: &str, env: &Env) -> Result<Box<dyn Qdisc>, ParseEr
     }
 }
 
-/// A qdisc, and what its calls need. Nobody sends from it but the test, at times that the test chooses.
+/// A qdisc, and what its calls need. Only the test sends from it, at times that the test chooses.
 pub(crate) struct Stand {
     pub(crate) qdisc: Box<dyn Qdisc>,
     pub(crate) cache: Cache,
     pub(crate) now: Nanos,
-    /// What has been dropped.
+    /// Packets that have been dropped.
     pub(crate) to_free: PacketList,
-    /// By reason.
+    /// Drops by reason.
     pub(crate) drops: DropCounts,
-    /// Copies and parts made of packets.
+    /// Number of copies and parts that were made of packets.
     pub(crate) created: u64,
     /// Bytes of the copies.
     pub(crate) copied: u64,
     copies: PacketList,
-    /// How many packets there have been, so the next one's number.
+    /// Number of packets so far, which is the next packet's number.
     pub(crate) numbers: u64,
     env: Env,
 }
 
 impl Stand {
-    /// With as many buffers, of as many bytes.
+    /// Returns a stand with so many buffers, of so many bytes.
     pub(crate) fn new(text: &str, env: Env, buffers: u32, room: usize) -> Self {
         let config = PoolConfig { buffers, room, backing: Backing::Heap, ..PoolConfig::default() };
         let cache = Pool::new(&config).unwrap().cache("test", 0);
@@ -47,7 +47,7 @@ impl Stand {
         Self { qdisc, cache, now: 1000 * MS, to_free, drops, created, copied, copies, numbers, env }
     }
 
-    /// Calls `f` with the qdisc, and queues the copies that it leaves.
+    /// Calls `f` with the qdisc, then queues the copies that the call has left.
     pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
         let copying = Copying::new(&mut self.cache, &mut self.copies, &mut self.created);
@@ -58,7 +58,7 @@ impl Stand {
         result
     }
 
-    /// A packet that knows its number; they are counted from 0.
+    /// Returns a packet whose cookie is its number, counted from 0.
     pub(crate) fn packet(&mut self, bytes: usize) -> Packet {
         let mut packet = self.cache.alloc(bytes).expect("the pool is large enough");
         packet.set_cookie(self.numbers);
@@ -70,7 +70,7 @@ impl Stand {
         self.with(|qdisc, cx| qdisc.enqueue(packet, cx))
     }
 
-    /// What may leave now, within a budget.
+    /// Dequeues the packets that may leave now, within a budget.
     pub(crate) fn take(&mut self, budget: Budget) -> PacketList {
         let mut out = PacketList::new();
         self.with(|qdisc, cx| qdisc.dequeue_batch(budget, &mut out, cx));
@@ -83,7 +83,7 @@ impl Stand {
     }
 }
 
-/// Whoever has a stand has what it has.
+/// Implements `Deref` and `DerefMut` to the stand that a type contains.
 macro_rules! is_a_stand {
     ($bench:ident, $stand:tt) => {
         impl std::ops::Deref for $bench {
@@ -103,7 +103,7 @@ macro_rules! is_a_stand {
 }
 pub(crate) use is_a_stand;
 
-/// A stand whose packets go back to the pool as soon as they are dropped.
+/// A stand whose packets return to the pool as soon as they are dropped.
 pub(crate) struct Virtual {
     stand: Stand,
     /// Bytes that have been dropped.
@@ -117,7 +117,7 @@ impl Virtual {
         Self::with_room(text, 8192, 2048)
     }
 
-    /// One with as many buffers, of as many bytes.
+    /// Returns one with so many buffers, of so many bytes.
     pub(crate) fn with_room(text: &str, buffers: u32, room: usize) -> Self {
         let mut stand = Stand::new(text, ENV, buffers, room);
         stand.qdisc.set_handle(Handle::new(1, 0));
@@ -132,14 +132,14 @@ impl Virtual {
         result
     }
 
-    /// A packet that knows its number, of a priority.
+    /// Returns a packet with a priority, whose cookie is its number.
     pub(crate) fn packet(&mut self, bytes: usize, priority: u32) -> Packet {
         let mut packet = self.stand.packet(bytes);
         packet.set_priority(priority);
         packet
     }
 
-    /// Sends packets of so many bytes to a class, from the qdisc or from a class of it.
+    /// Adds a filter to the qdisc or to a class of it: packets of so many bytes belong to the class `to`.
     pub(crate) fn filter(&mut self, class: u16, bytes: usize, to: Handle) {
         let choose = move |packet: &Packet| (packet.len() == bytes).then_some(to);
         self.with(|qdisc, _| {
@@ -155,7 +155,7 @@ impl Virtual {
         self.with(|qdisc, cx| qdisc.enqueue(packet, cx))
     }
 
-    /// Packets of these priorities, together, as whoever owns a queue hands them in.
+    /// Enqueues packets of these priorities as one batch, as the owner of a queue does.
     pub(crate) fn enqueue_batch(&mut self, bytes: usize, priorities: std::ops::Range<u32>) {
         let mut batch: PacketList = priorities.map(|priority| self.packet(bytes, priority)).collect();
         while !batch.is_empty() {
@@ -163,7 +163,7 @@ impl Virtual {
         }
     }
 
-    /// Numbers and bytes of what leaves now.
+    /// Dequeues up to so many packets; returns their numbers and lengths.
     pub(crate) fn dequeue(&mut self, packets: usize) -> Vec<(u64, usize)> {
         let mut out = PacketList::new();
         self.with(|qdisc, cx| qdisc.dequeue_batch(Budget::packets(packets), &mut out, cx));
@@ -172,7 +172,7 @@ impl Virtual {
         left
     }
 
-    /// Bytes that leave until `end`, by whoever comes when the qdisc says.
+    /// Returns the bytes that leave until `end`, while the time jumps from event to event of the qdisc.
     pub(crate) fn bytes_until(&mut self, end: Nanos) -> u64 {
         let mut bytes = 0;
         while self.now < end {
@@ -187,13 +187,13 @@ impl Virtual {
         bytes
     }
 
-    /// Adds a class to the root, which has no other above it.
+    /// Adds a class directly below the qdisc.
     pub(crate) fn add_class(&mut self, minor: u16, text: &str) -> Result<(), ParseError> {
         let mut words = Words::split(text);
         self.with(|qdisc, cx| qdisc.classes().expect("classes").add(0, minor, &mut words, &ENV, cx))
     }
 
-    /// Puts a qdisc below the one that has a handle. False where that has no such class, or the class none.
+    /// Attaches a qdisc to the class `parent`. Returns false where there is no such class, or the class has no leaf.
     pub(crate) fn attach(&mut self, parent: Handle, handle: Handle, text: &str) -> bool {
         self.with(|qdisc, cx| {
             let done =

@@ -1,4 +1,4 @@
-//! Every kind against a model of it that is too simple to be wrong, under operations drawn at random.
+//! Kinds against simple models of them, under operations drawn at random.
 
 mod shares;
 
@@ -13,9 +13,9 @@ use crate::tc::show_text;
 /// One operation on a qdisc.
 #[derive(Debug, Clone)]
 enum Op {
-    /// Packets of (bytes, priority, segments), together.
+    /// A batch of packets of (bytes, priority, segments).
     Enqueue(Vec<(usize, u32, u16)>),
-    /// Within so many packets and bytes.
+    /// A dequeue of at most so many packets and bytes.
     Dequeue(usize, u64),
     Peek,
     /// A new limit.
@@ -34,10 +34,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A packet as a model sees it: its number, bytes, segments.
+/// A packet in a model: its number, bytes and segments.
 type Seen = (u64, usize, u64);
 
-/// What a kind does, in the fewest words.
+/// A model of a kind.
 struct Model {
     kind: &'static str,
     bands: Vec<VecDeque<Seen>>,
@@ -77,7 +77,7 @@ impl Model {
         Verdict::Success
     }
 
-    /// At least one packet, and then another as long as bytes are left.
+    /// Dequeues at least one packet, then others while bytes are left.
     fn dequeue(&mut self, packets: usize, bytes: u64) -> Vec<u64> {
         let (mut numbers, mut left) = (Vec::new(), i128::from(bytes));
         while numbers.is_empty() || (numbers.len() < packets && left > 0) {
@@ -105,7 +105,7 @@ fn stand(text: &str) -> Stand {
     Stand::new(text, ENV, 4096, 1514)
 }
 
-/// A packet with its priority and segments.
+/// Returns a packet with a priority and segments.
 fn packet(stand: &mut Stand, bytes: usize, priority: u32, segs: u16) -> Packet {
     let mut packet = stand.packet(bytes);
     packet.set_priority(priority);
@@ -150,7 +150,7 @@ fn check(kind: &'static str, ops: &[Op]) {
                 let changed = bench.with(|q, cx| q.change(&mut Words::split(&text), &ENV, cx));
                 assert_eq!(changed.is_ok(), kind != "pfifo_fast");
                 if changed.is_ok() {
-                    // What is queued stays, however small the limit has become.
+                    // Queued packets stay, however small the limit has become.
                     model.limit = *limit as usize;
                 }
             }
@@ -188,7 +188,7 @@ proptest! {
     }
 }
 
-/// A bfifo takes a packet that fills it exactly, and not one byte more.
+/// A bfifo takes a packet that fills it exactly, and no byte more.
 #[test]
 fn bfifo_may_be_filled_exactly() {
     let mut bench = stand("bfifo limit 200");

@@ -1,4 +1,4 @@
-//! netem in virtual time. What is drawn has fixed seeds, and bounds of 5 standard deviations.
+//! netem in virtual time. Random results have fixed seeds, and bounds of 5 standard deviations.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::qdisc::timed::tests::{Bench, MS, conserves, ops, try_build};
 mod copies;
 mod text;
 
-/// Sends packets of 100 bytes through a netem that loses some, one after the other: which ones are lost.
+/// Sends packets of 100 bytes, one after the other, through a netem that loses some; returns which ones are lost.
 fn losses(text: &str, n: usize) -> Vec<bool> {
     let mut bench = Bench::new(&format!("netem seed 7 {text}"));
     (0..n)
@@ -29,7 +29,7 @@ fn rate(lost: &[bool]) -> f64 {
     mean(lost.iter().map(|&lost| f64::from(u8::from(lost))))
 }
 
-/// How often a loss follows a loss.
+/// Returns the share of losses that another loss follows.
 fn again(lost: &[bool]) -> f64 {
     mean(lost.windows(2).filter(|w| w[0]).map(|w| f64::from(u8::from(w[1]))))
 }
@@ -38,7 +38,7 @@ fn near(value: f64, expected: f64, within: f64) {
     assert!((value - expected).abs() <= within, "{value} is not {expected} +- {within}");
 }
 
-/// The delays of packets that come one after the other, in milliseconds.
+/// Returns the delays of packets that come one after the other, in milliseconds.
 fn delays(text: &str, n: usize) -> Vec<f64> {
     let mut bench = Bench::new(&format!("netem seed 7 limit 100000 {text}"));
     (0..n)
@@ -46,7 +46,7 @@ fn delays(text: &str, n: usize) -> Vec<f64> {
             let start = bench.now;
             let _ = bench.enqueue(100);
             let at = bench.run()[0].0;
-            // The slot that it left with is over.
+            // The slot of the packet that has just left is over.
             bench.now += 1;
             (at - start) as f64 / MS as f64
         })
@@ -89,7 +89,7 @@ fn a_delay_is_exact() {
 #[test]
 fn jitter_has_its_distribution() {
     const N: usize = 20_000;
-    // The mean of N values has a deviation of 1/141 of theirs.
+    // The mean of N values deviates by 1/141 of their deviation.
     for (name, deviates) in [("uniform", 2.0 / 3.0_f64.sqrt()), ("normal", 2.0)] {
         let delays = delays(&format!("delay 20ms 2ms distribution {name}"), N);
         near(mean(delays.iter().copied()), 20.0, 5.0 * deviates / 141.0);
@@ -98,7 +98,7 @@ fn jitter_has_its_distribution() {
         let beyond = mean(delays.iter().map(|d| f64::from(u8::from((d - 20.0).abs() > 4.0))));
         near(beyond, if name == "normal" { 0.0455 } else { 0.0 }, 0.0075);
     }
-    // Beyond 4 deviations both are cut, which takes a little off the mean.
+    // Values beyond 4 deviations are cut, which lowers the mean a little.
     let pareto = delays("delay 20ms 2ms distribution pareto", N);
     near(mean(pareto.iter().copied()), 20.0, 0.15);
     let shortest = pareto.iter().copied().fold(f64::MAX, f64::min);
@@ -132,17 +132,17 @@ fn losses_are_as_often_as_said() {
     const N: usize = 100_000;
     for (text, lost, follows) in [
         ("loss 10%", 0.1, 0.1),
-        // With correlation c a loss follows a loss with c + (1 - c) p, and there are no more of them.
+        // With correlation c a loss follows a loss with the chance c + (1 - c) p. The share of losses stays the same.
         ("loss random 10% 25%", 0.1, 0.325),
         ("loss state 10%", 0.1, 0.1),
         ("loss state 5% 45%", 0.1, 0.55),
-        // Alone: p14 / (1 + p14), and never twice in a row.
+        // Losses alone: p14 / (1 + p14), and never two in a row.
         ("loss state 0% 100% 0% 100% 10%", 0.1 / 1.1, 0.0),
-        // Pi 3 = p13 / (p13 + p31 + p13 p32 / p23) of the four states.
+        // Of the four states, Pi 3 = p13 / (p13 + p31 + p13 p32 / p23).
         ("loss state 10% 30% 20% 40%", 0.1 / (0.1 + 0.3 + 0.1 * 0.2 / 0.4), 0.5),
         ("loss gemodel 10%", 0.1, 0.1),
         ("loss gemodel 5% 45%", 0.1, 0.55),
-        // Bad for a tenth of the time: 0.1 * 0.7 + 0.9 * 0.01.
+        // A tenth of the time it is bad: 0.1 * 0.7 + 0.9 * 0.01.
         (
             "loss gemodel 5% 45% 70% 1%",
             0.079,
@@ -209,7 +209,7 @@ fn one_of_gap_packets_overtakes() {
     for _ in 0..7 {
         let _ = bench.enqueue(100);
     }
-    // The last to overtake is the first to leave.
+    // The last packet to overtake is the first to leave.
     assert_eq!(bench.sent(), [5, 2]);
     bench.now += 10 * MS;
     assert_eq!(bench.sent(), [0, 1, 3, 4, 6]);
@@ -243,7 +243,7 @@ fn a_rate_is_exact() {
         }
         let expected: Vec<_> = (0..100).map(|n| (start + (n + 1) * nanos, n)).collect();
         assert_eq!(bench.run(), expected, "{text}");
-        // A link that has been idle sends no burst.
+        // A link that was idle sends no burst.
         bench.now += 50 * MS;
         let now = bench.now;
         let _ = bench.enqueue(bytes);
@@ -251,7 +251,7 @@ fn a_rate_is_exact() {
     }
 }
 
-/// The delay comes first, and then the link, which sends one at a time.
+/// The delay comes first, then the link, which sends one packet at a time.
 #[test]
 fn a_rate_comes_after_the_delay() {
     let mut bench = Bench::new("netem delay 5ms rate 8mbit");

@@ -1,4 +1,5 @@
-//! What each gets: rates to half a percent, fair shares among a thousand flows, and the delay of who sends little.
+//! The share that each flow gets: rates to half a percent, fair shares among a thousand flows, and the delay of a flow that
+//! sends little.
 
 use crate::arch::Nanos;
 use crate::packet::{Packet, PacketList};
@@ -8,8 +9,8 @@ use crate::tc::Handle;
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// Packets that a measurement takes at most. A second of the shortest ones at 10 Gbit/s is 20 million, which is for
-/// optimized builds.
+/// The most packets that a measurement takes. A second of the shortest ones at 10 Gbit/s is 20 million, which only an
+/// optimized build takes.
 const ENOUGH: u64 = if cfg!(miri) {
     200
 } else if cfg!(debug_assertions) {
@@ -18,8 +19,8 @@ const ENOUGH: u64 = if cfg!(miri) {
     u64::MAX
 };
 
-/// Bytes a second that leave a queue that is never empty, from the moment on at which it had to wait for the first
-/// time: over a second, or for as long as a packet is no more than a thousandth of what leaves.
+/// Returns the bytes per second that leave a queue that is never empty. It measures from the first moment at which packets
+/// have to wait, for a second and at least 1000 packets, or for `ENOUGH` packets.
 fn measured(text: &str, len: usize) -> f64 {
     let mut bench = Virtual::with_room(text, 64, 1 << 16);
     let (mut began, mut bytes, mut packets) = (0, 0, 0);
@@ -59,7 +60,7 @@ fn rates_are_accurate() {
     }
 }
 
-/// A timer that is late by its slack costs a flow no rate, as long as that is no more than half of a pause.
+/// A timer that is late by its slack costs a flow no rate while the slack is no more than half of a pause.
 #[test]
 fn slack_costs_no_rate() {
     for (rate, bits, len) in [("100mbit", 1e8, 64), ("1gbit", 1e9, 1514), ("10gbit", 1e10, 65_536)] {
@@ -68,7 +69,7 @@ fn slack_costs_no_rate() {
     }
 }
 
-/// A packet that knows its flow: as its cookie, and as the hash of one of 1024 queues.
+/// Enqueues a packet of a flow: the flow is its cookie, and selects one of 1024 queues by its hash.
 fn send(bench: &mut Virtual, flow: u32, bytes: usize) {
     let mut packet = bench.packet(bytes, 0);
     packet.set_hash(flow << 22 | 1);
@@ -76,8 +77,8 @@ fn send(bench: &mut Virtual, flow: u32, bytes: usize) {
     let _ = bench.with(|qdisc, cx| qdisc.enqueue(packet, cx));
 }
 
-/// Packets that each of `flows` flows gets through a link that is too small for them. Each wants twice of its share, and
-/// the first one a hundred times as much as that.
+/// Returns the packets that each of `flows` flows gets through a link that is too small for them. Each flow wants twice its
+/// share, and the first one a hundred times as much as that.
 fn shares(bench: &mut Virtual, flows: u32, rounds: usize) -> Vec<f64> {
     let mut sent = vec![0.0; flows as usize];
     for _ in 0..rounds {
@@ -91,7 +92,7 @@ fn shares(bench: &mut Virtual, flows: u32, rounds: usize) -> Vec<f64> {
     sent
 }
 
-/// A class for each flow, with room for a few packets, and a filter that knows it.
+/// Adds a class for each flow, with room for a few packets, and a filter that selects it.
 fn class_for_each(bench: &mut Virtual, flows: u32) {
     for minor in 1..=flows as u16 {
         bench.add_class(minor, "quantum 1500").unwrap();
@@ -101,7 +102,7 @@ fn class_for_each(bench: &mut Virtual, flows: u32) {
     bench.with(|qdisc, _| qdisc.filters(0).unwrap().add_closure(1, Box::new(class)).unwrap());
 }
 
-/// Jain's index: 1 for equal shares, 1/n for all to one.
+/// Returns Jain's index: 1 for equal shares, 1/n where one flow gets everything.
 fn jain(shares: &[f64]) -> f64 {
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     shares.iter().sum::<f64>().powi(2) / (shares.len() as f64 * squares)
@@ -124,12 +125,13 @@ fn a_greedy_flow_takes_from_nobody() {
     }
 }
 
-/// How long packets of 100 bytes take, from when they come until they have left a link of 100 Mbit/s. Their flow sends one
-/// every 20 ms or so, less often than all others have their turns; `bulk` others keep 20 packets each in the queue.
+/// Returns how long each packet of 100 bytes takes, from its arrival until it has left a link of 100 Mbit/s. Their flow
+/// sends one every 20 ms or so, less often than all others have their turns; `bulk` others keep 20 packets each in the
+/// queue.
 fn sparse_delays(bulk: u32, packets: usize) -> Vec<Nanos> {
     const SPARSE: u32 = 1023;
     let mut bench = Virtual::with_room("fq_codel limit 8000", 8192, 2048);
-    // When the link is free, when the next packet comes, and when the last one came.
+    // When the link is free, when the next packet arrives, and when the last one arrived.
     let (mut free, mut comes, mut came) = (bench.now, bench.now, 0);
     let (mut delays, mut turn) = (Vec::new(), 0);
     while delays.len() < packets {
@@ -137,7 +139,7 @@ fn sparse_delays(bulk: u32, packets: usize) -> Vec<Nanos> {
             bench.now = comes;
             send(&mut bench, SPARSE, 100);
             came = comes;
-            // At another point of the others' packets each time.
+            // Each time at another point within a packet of the others.
             comes += 20_000_000 + came * 7919 % 1_000_000;
             continue;
         }
@@ -161,7 +163,7 @@ fn sparse_delays(bulk: u32, packets: usize) -> Vec<Nanos> {
     delays
 }
 
-/// RFC 8290: a flow that sends little does not wait behind those that fill their queues.
+/// RFC 8290: a flow that sends little does not wait behind flows that fill their queues.
 #[test]
 fn a_sparse_flow_hardly_waits_below_a_full_link() {
     let packets = if cfg!(miri) { 20 } else { 1000 };

@@ -1,4 +1,4 @@
-//! `duplicate`, and the child.
+//! The option `duplicate`, and netem's child.
 
 use super::*;
 use crate::qdisc::testing::Virtual;
@@ -33,7 +33,7 @@ fn copies_are_as_often_as_said() {
     }
 }
 
-/// Of what is to be sent twice and lost once, one is left.
+/// Of a packet that is copied and lost once, one is left.
 #[test]
 fn a_loss_takes_one_of_two() {
     let mut bench = Bench::new("netem duplicate 100% loss 100%");
@@ -61,7 +61,7 @@ fn a_copy_needs_room_and_a_buffer() {
     assert_eq!(bench.sent(), [8191]);
 }
 
-/// What has waited passes through the child, in its order and within its limit; what overtakes does not.
+/// Packets pass through the child after their wait, in its order and within its limit; packets that overtake do not.
 #[test]
 fn a_child_has_what_has_waited() {
     let mut bench = Virtual::new("netem delay 10ms reorder 100% gap 5");
@@ -88,7 +88,7 @@ fn a_child_has_what_has_waited() {
     assert_eq!((bench.qdisc.qlen(), bench.qdisc.stats().backlog), (0, 0));
 }
 
-/// A child that holds back has its time known.
+/// The time of a packet that the child holds back is known.
 #[test]
 fn a_childs_time_is_the_next() {
     let mut bench = Virtual::new("netem delay 10ms");

@@ -1,4 +1,4 @@
-//! What tc 6.1 says and shows, observed.
+//! The errors and the output of tc 6.1, as observed.
 
 use super::*;
 
