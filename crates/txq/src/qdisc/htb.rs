@@ -202,7 +202,8 @@ impl<A: Arch> Htb<A> {
         }
     }
 
-    /// Cancels the event that waits for a leaf's packet, then activates the leaf's class, or deactivates it without packets.
+    /// Cancels the event at which a leaf is asked again, then activates the leaf's class if it has packets, and deactivates
+    /// it otherwise.
     #[inline]
     fn take_part(&mut self, id: u32, has_packets: bool) {
         if let Some(nap) = self.classes[id].nap.take() {

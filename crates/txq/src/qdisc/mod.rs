@@ -247,8 +247,8 @@ pub trait Qdisc<A: Arch = Native>: Send {
     /// [`can_bypass`](Qdisc::can_bypass) returns true.
     fn bypassed(&mut self, _packets: u64, _bytes: u64) {}
 
-    /// Lets a batch bypass the queue if to enqueue it and to dequeue it at once would be the same: counts it and returns
-    /// true. By default only a single packet may, where it finds the queue empty.
+    /// Lets a batch bypass the queue if enqueuing it and dequeuing it at once would have the same result: counts it and
+    /// returns true. By default only a single packet may bypass the queue, and only while it is empty.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
         let may = batch.len() == 1 && self.qlen() == 0 && self.can_bypass();
         if may {
@@ -399,7 +399,8 @@ pub(crate) fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>
 
 /// Builds a qdisc that holds packets from a text that is known to be right.
 ///
-/// # Panics The text is wrong, or its kind holds no packets.
+/// # Panics
+/// The text is wrong, or its kind holds no packets.
 fn build_qdisc<A: Arch>(text: &str, env: &Env) -> Box<dyn Qdisc<A>> {
     match build(text, env) {
         Ok((_, Built::Qdisc(qdisc))) => qdisc,

@@ -8,7 +8,7 @@
 //! | option | values | default | |
 //! |---|---|---|---|
 //! | `num_tc` | 1 to 16 | 8 | number of traffic classes |
-//! | `map` | up to 16 classes | 0 1 2 3 4 5 6 7 0 1 1 1 3 3 3 3 | the class of each priority modulo 16; 0 for those not given |
+//! | `map` | up to 16 classes | 0 1 2 3 4 5 6 7 0 1 1 1 3 3 3 3 | the class of each priority modulo 16; 0 where not given |
 //! | `queues` | a `count@offset` for each class | none | the class's txqs; no two classes share one |
 //! | `hw` | 0 | 1 | must be given as 0: the default is refused |
 //! | `mode` | `dcb`, `channel` | `dcb` | only shown |

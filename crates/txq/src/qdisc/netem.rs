@@ -77,7 +77,7 @@ struct Netem<A: Arch> {
     ahead: PacketList<A>,
     /// The qdisc through which packets pass after their wait; unused while it has no handle.
     child: Child<A>,
-    /// What is queued in the child, and what it has dropped.
+    /// Packets and bytes queued in the child, and the packets that it has dropped.
     total: Total,
     /// The latest time at which a packet leaves, of all that have come.
     last: Nanos,

@@ -69,7 +69,7 @@ impl<A: Arch> Drop for Unfinished<'_, A> {
 }
 
 /// Enqueues a batch in a qdisc with classes. Calls `put` with each run that has a class, and `refuse` with each packet that
-/// has no class or that `put` has left. Behind a packet of which a copy waits to be queued, the rest stays in the batch.
+/// has no class or that `put` has left. As soon as a copy waits to be queued, the rest stays in the batch.
 pub(super) fn enqueue<A: Arch, Q>(
     qdisc: &mut Q,
     batch: &mut PacketList<A>,

@@ -13,8 +13,8 @@
 //! | `linklayer` | `ethernet`, `atm`, `adsl` | `ethernet` | with the last two, packets take whole ATM cells |
 //!
 //! `buffer` and `maxburst` also name `burst`; `minburst` also names `mtu`. Both take a cell size behind a slash, as tc does
-//! (`10k/8`), which is only shown. `latency` sets `limit` to `rate` times the latency plus `burst`, or to `peakrate` times the
-//! latency plus `mtu` where that is less.
+//! (`10k/8`), which is only shown. `latency` sets `limit` to `rate` times the latency plus `burst`, or to `peakrate` times
+//! the latency plus `mtu` where that is less.
 //!
 //! ```text
 //! tc qdisc add dev eth0 root handle 1: tbf rate 10mbit burst 10k latency 50ms

@@ -22,7 +22,7 @@ pub(super) enum Mode {
     Send,
     /// The class has used up its rate, and may send if its parent lends.
     Borrow,
-    /// The class has used up its ceiling.
+    /// The class may not send: it has used up its ceiling.
     Wait,
 }
 
@@ -156,8 +156,8 @@ impl<A: Arch> Class<A> {
         mode_of(tokens, ctokens)
     }
 
-    /// Subtracts a packet from the class's turn; returns whether the turn has ended. Then it has a new quantum for the next
-    /// one.
+    /// Subtracts a packet from the class's turn; returns whether the turn has ended. If it has, adds a quantum for the next
+    /// turn.
     pub(super) fn spend_turn(&mut self, len: u64, level: u8) -> bool {
         let deficit = &mut self.deficit[usize::from(level)];
         *deficit -= len as i64;

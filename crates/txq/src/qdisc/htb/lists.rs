@@ -32,7 +32,7 @@ impl Default for Link {
 pub(super) struct List {
     head: u32,
     tail: u32,
-    /// Whose turn it is.
+    /// The class whose turn it is.
     turn: u32,
 }
 

@@ -10,7 +10,7 @@ use crate::qdisc::random::Rng;
 /// A model of losses, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
-    /// Each packet is lost with the same chance.
+    /// Each packet is lost with the same chance, independently or correlated with the one before.
     Random(Odds),
     /// The chances to go from one state to another: p13, p31, p32, p23, p14. In states 1 and 2 packets arrive, between
     /// bursts of losses and within one. In states 3 and 4 they are lost, within a burst and alone.

@@ -21,7 +21,7 @@ impl Percent {
         f64::from(self.0) / f64::from(u32::MAX)
     }
 
-    /// Returns the share that is missing to the whole.
+    /// Returns the whole minus this share.
     pub(super) fn rest(self) -> Self {
         Self(u32::MAX - self.0)
     }
