@@ -15,6 +15,8 @@
 //! | `shaper` | `dcb`, `bw_rlimit` | `dcb` | only shown |
 //! | `min_rate`, `max_rate` | bit/s, one for each class | none | only shown; after `shaper bw_rlimit` |
 //!
+//! With fewer than 8 classes a `map` must be given, since the default names class 7.
+//!
 //! Its classes are the traffic classes, numbered from ffe0, and below each those of its txqs, numbered from 1.
 //!
 //! ```text
