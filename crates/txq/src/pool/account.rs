@@ -1,5 +1,5 @@
-//! What other CPUs did with a home's packets, in one word: a free of a whole run of packets is one addition, and one
-//! load tells the sender its credit and whether anything waits for it.
+//! Remote-free accounting of a home, packed in one u64. Freeing a whole run of packets is one addition; one load gives the
+//! sender its credit and the size of its inbox.
 //!
 //! | bits | |
 //! |---|---|
@@ -8,10 +8,12 @@
 //! | 31 | the sender sleeps until credit returns |
 //! | 30..0 | buffers in the home's inbox, or about to be: the backlog (`skb_defer_node.count`) |
 //!
-//! The backlog is counted before the buffers are pushed and uncounted after they are taken, by exactly as many. So it
-//! is never less than what lies in the inbox, zero means empty, and it cannot stick: the kernel's count, which a flush
-//! resets while pushes go on, may. All is in one word because the questions of both sides meet here: a sender that
-//! lies down and a packet that is freed are ordered by the word itself, so neither misses the other.
+//! The freeing side adds to the backlog before it pushes buffers; the taking side subtracts the same number after it has
+//! taken them. So the backlog is never less than the number of buffers in the inbox, zero means empty, and the backlog
+//! cannot stick above zero. The kernel's count can: a flush resets it while pushes go on.
+//!
+//! Credit, sleep and backlog share one word so that the word's modification order decides between a sender that goes to
+//! sleep and a thread that frees: either the sender sees the credit, or the thread sees `SLEEPS` and wakes the sender.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -21,102 +23,117 @@ const FREED: u32 = 33;
 const VACANT: u64 = 1 << 32;
 const SLEEPS: u64 = 1 << 31;
 const BACKLOG: u64 = SLEEPS - 1;
-/// Numbers of freed packets are modulo this. A pool has fewer buffers, so differences are exact.
+/// The number of freed packets wraps at this value. A pool has fewer buffers, so differences are exact.
 const MODULUS: u32 = 1 << 31;
 
-/// The word as it was at some moment.
+/// A value of the word, as one operation read it.
 #[derive(Clone, Copy)]
 pub(super) struct Word(u64);
 
 impl Word {
+    /// Buffers in the inbox, or about to be pushed.
     pub(super) fn backlog(self) -> u32 {
         (self.0 & BACKLOG) as u32
     }
 
+    /// Packets freed elsewhere so far, modulo [`MODULUS`].
     pub(super) fn freed(self) -> u32 {
         (self.0 >> FREED) as u32
     }
 
+    /// Whether the home has no sender.
     pub(super) fn vacant(self) -> bool {
         self.0 & VACANT != 0
     }
 
+    /// Whether the sender sleeps until credit returns.
     pub(super) fn sleeps(self) -> bool {
         self.0 & SLEEPS != 0
     }
 }
 
-/// How many were freed from `then` to `now`.
+/// Returns how many packets were freed from `then` to `now`, two values of [`Word::freed`].
 pub(super) fn since(now: u32, then: u32) -> u32 {
     now.wrapping_sub(then) % MODULUS
 }
 
-/// The number of freed packets `n` after `freed`.
+/// Returns the value of [`Word::freed`] when `n` more packets than at `freed` have been freed.
 pub(super) fn after(freed: u32, n: u32) -> u32 {
     freed.wrapping_add(n) % MODULUS
 }
 
+/// The account of one home, laid out as the module says.
+///
+/// `freed` and the backlog: any thread that frees adds to both; the sender, or a thread that scavenges, subtracts from the
+/// backlog. `VACANT`: the sender sets it when it is dropped, the next sender clears it. `SLEEPS`: the sender sets it before
+/// it sleeps; the sender or the thread that wakes it clears it. The sender reads the word relaxed: credit and backlog are
+/// numbers only, and the inbox's own acquire orders the buffers.
 pub(super) struct Account<A: Arch>(A::AtomicU64);
 
 impl<A: Arch> Account<A> {
-    /// Of a home in which somebody lives.
+    /// Returns the account of an occupied home, with nothing freed.
     pub(super) fn new() -> Self {
         Self(A::AtomicU64::new(0))
     }
 
+    /// Reads the word. Relaxed: the numbers order no other memory.
     #[inline]
     pub(super) fn read(&self) -> Word {
         Word(self.0.load(Relaxed))
     }
 
-    /// Returns credit for `n` packets whose buffers do not come by the inbox.
+    /// Returns credit for `n` packets whose buffers do not go through the inbox. Returns the new word.
     #[inline]
     pub(super) fn credit(&self, n: u32) -> Word {
         self.add(u64::from(n) << FREED)
     }
 
-    /// Returns credit for `n` packets and announces their buffers.
+    /// Returns credit for `n` packets and adds their buffers to the backlog, before the caller pushes them. Returns the new
+    /// word.
     #[inline]
     pub(super) fn defer(&self, n: u32) -> Word {
         self.add((u64::from(n) << FREED) + u64::from(n))
     }
 
-    /// `n` of the buffers that were announced are not in the inbox any more.
+    /// Subtracts `n` buffers from the backlog, after they were taken or went elsewhere. Returns the new word.
     #[inline]
     pub(super) fn taken(&self, n: u32) -> Word {
-        // No borrow: each of them was announced before it was pushed, and is taken once.
+        // No borrow: each buffer was added before it was pushed, and is taken once.
         let word = self.add(u64::from(n).wrapping_neg());
         debug_assert!(u64::from(word.backlog()) + u64::from(n) <= BACKLOG, "taken before it was announced");
         word
     }
 
+    /// Adds `what` to the word, wrapping; returns the new word.
     #[inline]
     fn add(&self, what: u64) -> Word {
-        // Acquire and release: from a sender that answers a kick and then counts what it took, to whoever counts next
-        // and may have to kick again (`Home::answer_kick`).
+        // AcqRel: a sender answers a kick, then subtracts the buffers that it took (release); the next thread that adds
+        // acquires that, sees the kick cleared, and can kick again (`Home::answer_kick`).
         Word(self.0.fetch_add(what, AcqRel).wrapping_add(what))
     }
 
-    /// The sender lies down. It must not sleep if the word returned has credit for it; who frees after this wakes it.
+    /// Sets `SLEEPS` and returns the word. The sender must not sleep if that word has credit for it; each free after it
+    /// finds the bit and wakes the sender.
     pub(super) fn sleep(&self) -> Word {
-        // For how much it waits may be seen late: then the last time's smaller number wakes it early, and it looks again.
+        // Relaxed: another thread may read a stale `Home::waits_for`. Under the same limit the last sleep's target is
+        // smaller, so it wakes the sender early, and the sender checks again.
         Word(self.0.fetch_or(SLEEPS, Relaxed))
     }
 
-    /// Ends the sender's sleep. True for one of those who do.
+    /// Clears `SLEEPS`; returns whether this call cleared it. Of several callers one gets true.
     pub(super) fn rouse(&self) -> bool {
         self.0.fetch_and(!SLEEPS, Relaxed) & SLEEPS != 0
     }
 
-    /// The sender is gone.
+    /// Marks the home vacant: its sender is gone.
     pub(super) fn vacate(&self) {
-        // Release: what it left behind; pairs with the acquire in `occupy`.
+        // Release: the sender's writes to the home; pairs with the acquire in `occupy`.
         self.0.fetch_or(VACANT, Release);
     }
 
-    /// Moves in, if nobody lives here.
+    /// Occupies the home if it is vacant; returns the word after that, or `None` if the home was occupied.
     pub(super) fn occupy(&self) -> Option<Word> {
-        // Acquire: what the last one left behind; pairs with the release in `vacate`.
+        // Acquire: the last sender's writes to the home; pairs with the release in `vacate`.
         let was = self.0.fetch_and(!VACANT, Acquire);
         (was & VACANT != 0).then_some(Word(was & !VACANT))
     }

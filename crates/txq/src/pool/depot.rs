@@ -1,12 +1,12 @@
-//! The buffers that nobody's cache holds, in batches: a Treiber stack with a tag against ABA.
+//! Free buffers in no cache, in batches: a Treiber stack with a tag against ABA.
 //!
-//! A pop must read which batch lies below the top before it swings the top there. Between the two another thread may
-//! pop that batch, use its buffers, and push it again over another one; the top looks the same and what lies below has
-//! changed. The head is therefore an index and a tag that every push and pop advances: the exchange fails unless nothing at
-//! all has happened, but for 2^32 operations within one pop. Neither side waits for the other at any point.
+//! A pop reads the index of the batch below the top before it moves the top there. Between the two, another thread may pop
+//! the top batch, use its buffers, and push it again over another batch: the top is the same, but the batch below has
+//! changed. The head therefore holds a tag beside the index, which every push and pop increments. The exchange fails if any
+//! push or pop came between, except after a multiple of 2^32 of them. No thread ever waits for another.
 //!
-//! A bit of the same word closes the depot while the pool shrinks: what was pushed before is there for whoever closed it,
-//! and nothing is pushed after. So no buffer slips by, and nobody needs another look than that at the head.
+//! A bit of the same word closes the depot while the pool shrinks. The thread that closed it finds every batch pushed
+//! before, and no push succeeds after. So no buffer is missed, and a push reads no word but the head.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,16 +19,22 @@ use crate::sync::contention::{Retries, Retry};
 
 /// A stack of batches of free buffers.
 pub(super) struct Depot<A: Arch> {
-    /// Index plus one of the first buffer of the top batch (0 when empty), [`CLOSED`], and a 32-bit tag.
+    /// From the lowest bit: 31 bits, index plus one of the first buffer of the top batch (0 when empty); [`CLOSED`]; a
+    /// 32-bit tag.
+    ///
+    /// Every thread of the pool pushes and pops by compare-exchange. A push releases its batch, and the pop that takes it
+    /// acquires it. `CLOSED` changes under the parking lock only (`Size`): a resize sets or clears it, and parking the last
+    /// surplus buffer clears it.
     head: CachePadded<A::AtomicU64>,
     retries: Arc<Retries<A>>,
 }
 
-/// Nothing may be pushed.
+/// While this bit is set, no batch may be pushed.
 const CLOSED: u64 = 1 << 31;
-/// A pool has fewer buffers than this.
+/// The bits of the index plus one. A pool has fewer buffers than this value.
 const INDEX: u64 = CLOSED - 1;
 
+/// Returns `head` with the tag incremented and the index plus one replaced by `top`.
 fn advance(head: u64, top: u32) -> u64 {
     ((head >> 32).wrapping_add(1) << 32) | (head & CLOSED) | u64::from(top)
 }
@@ -38,7 +44,8 @@ impl<A: Arch> Depot<A> {
         Self { head: CachePadded::new(A::AtomicU64::new(0)), retries }
     }
 
-    /// Closes or opens the depot. Relaxed: an exchange sees the last value, and hides no push from who pops.
+    /// Closes or opens the depot. Relaxed: a read-modify-write reads the last value, and continues the release sequence of
+    /// the pushes before it.
     pub(super) fn close(&self, closed: bool) {
         match closed {
             true => self.head.fetch_or(CLOSED, Relaxed),
@@ -46,8 +53,8 @@ impl<A: Arch> Depot<A> {
         };
     }
 
-    /// Pushes a batch by its first buffer, whose index is `index`; the rest hangs on that buffer's `next`. False if the
-    /// depot is closed: then nothing has happened.
+    /// Pushes a batch, given by its first buffer, whose index is `index`; the others are linked by `next`. Returns false and
+    /// changes nothing if the depot is closed.
     #[inline]
     pub(super) fn push(&self, first: &Slot<A>, index: u32) -> bool {
         let mut head = self.head.load(Relaxed);
@@ -64,13 +71,13 @@ impl<A: Arch> Depot<A> {
         }
     }
 
-    /// Pops a batch: its first buffer.
+    /// Pops a batch; returns its first buffer, or `None` if the depot is empty.
     #[inline]
     pub(super) fn pop<'s>(&self, slots: &'s [Slot<A>]) -> Option<&'s Slot<A>> {
         let mut head = self.head.load(Acquire);
         loop {
             let first = slots.get(((head & INDEX) as usize).checked_sub(1)?)?;
-            // May be stale when the batch is no longer on top; then the exchange fails.
+            // Stale if the batch is no longer on top; then the exchange fails.
             let below = first.below.load(Relaxed);
             match self.head.compare_exchange_weak(head, advance(head, below), Acquire, Acquire) {
                 Ok(_) => return Some(first),
@@ -79,7 +86,7 @@ impl<A: Arch> Depot<A> {
         }
     }
 
-    /// Notes that an exchange failed because the head was `now`.
+    /// Counts a failed exchange; returns `now`, the head that it read.
     fn failed(&self, now: u64, what: Retry) -> u64 {
         self.retries.note(what);
         now

@@ -1,4 +1,4 @@
-//! Where a sender's buffers come home to, and how.
+//! A sender's home: the inbox, the account and the kick that other threads reach it by.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -15,36 +15,43 @@ use crate::pool::slot::Slot;
 use crate::pool::store::{FreeMode, Store};
 use crate::sync::contention::Retry;
 
-/// The inbox is half full.
+/// More than half of `defer_max` waits in the inbox.
 const INBOX: u32 = 1;
 /// The pool's size has changed.
 const SIZE: u32 = 2;
 
-/// A place for one sender's cache: the inbox that other CPUs put its buffers into.
+/// The shared side of one sender's cache: other CPUs free the sender's buffers to its inbox.
 ///
-/// Homes are never removed while the pool lives. One whose sender is gone is vacant, until a new sender moves in. What
-/// comes home there goes to the store, except for what was on its way when the sender left; whoever runs out of
-/// buffers finds that ([`Homes::iter`]).
+/// Homes are never removed while the pool lives. A home is vacant from the end of its sender until a new sender occupies it.
+/// Buffers freed to a vacant home go to the store. A run that was counted before the sender left still goes to the inbox; a
+/// sender without buffers finds it there ([`Homes::iter`]).
 pub(crate) struct Home<A: Arch> {
-    /// What a free on another CPU writes: with one node, this line and no other.
+    /// Written by each free on another CPU; with one node, a free writes no other line of the home.
     front: CachePadded<Front<A>>,
     /// The inboxes of the nodes from the second on.
     others: Box<[CachePadded<Inbox<A>>]>,
-    /// What the sender shall do at its next call. Read by the sender at every call, written seldom.
+    /// [`INBOX`] and [`SIZE`]: what the sender must look at in its next call. Any thread sets a bit; the sender loads the
+    /// word (relaxed) in every call, and swaps 0 in (acquire) before it empties its inbox (`answer_kick`). Seldom written,
+    /// so the line stays shared.
     kicked: CachePadded<A::AtomicU32>,
-    /// Who sleeps for credit: the number of freed packets when it lay down, and above it how many more wake it.
+    /// For a sender that sleeps for credit: in the lower half [`Word::freed`] when it went to sleep, in the upper half the
+    /// number of packets freed since that wakes it. Written by the sender before it sets `SLEEPS`, read by threads that find
+    /// `SLEEPS` set; relaxed (`Account::sleep` says why).
     waits_for: A::AtomicU64,
+    /// The sender sleeps here; the thread that clears `SLEEPS` to wake it notifies.
     event: A::Event,
-    /// What became of its packets. Touched by drops and samples alone.
+    /// Drops and sampled times of its packets. Only drops and samples touch this line.
     fate: CachePadded<Fate<A>>,
-    /// The CPU that its sender allocates on.
+    /// The CPU that its sender allocates on. Written by the sender; a hint for all others.
     pub(super) cpu: A::AtomicU32,
-    /// The number of freed packets at which the packets of a sender that is gone are all back.
+    /// [`Word::freed`] at which all packets of the last sender are freed. Written by that sender before it vacates the home
+    /// (release), read by the next sender after it has occupied the home (acquire).
     settled: A::AtomicU32,
     pub(super) store: Arc<Store<A>>,
-    /// Nobody ever lives here: the home of packets that count for no sender. What is freed goes to the store.
+    /// Whether no sender may occupy this home: it is the home of copies, which count for no sender. It is always vacant, so
+    /// buffers freed to it go to the store.
     nobodys: bool,
-    /// For messages only.
+    /// The sender's name, for messages.
     name: Mutex<String>,
     /// The home made before this one. Never changes.
     next: *const Home<A>,
@@ -58,7 +65,7 @@ struct Front<A: Arch> {
 
 // SAFETY: `next` points to another home of the same pool, alive as long as this one.
 unsafe impl<A: Arch> Send for Home<A> {}
-// SAFETY: as above; everything else in it is atomic, or made to be shared.
+// SAFETY: as above; every other field is atomic, or `Sync` itself.
 unsafe impl<A: Arch> Sync for Home<A> {}
 
 impl<A: Arch> Home<A> {
@@ -90,7 +97,7 @@ impl<A: Arch> Home<A> {
         &self.fate
     }
 
-    /// Counts `n` packets of this home that were dropped and are freed next.
+    /// Counts `n` dropped packets of this home. The caller frees them next.
     #[inline]
     pub(crate) fn note_dropped(&self, n: u32) {
         self.fate.note_dropped(n);
@@ -101,6 +108,7 @@ impl<A: Arch> Home<A> {
         self.fate.note_time(time);
     }
 
+    /// The inbox that threads on `node` free to.
     #[inline]
     fn inbox(&self, node: usize) -> &Inbox<A> {
         match node {
@@ -109,11 +117,13 @@ impl<A: Arch> Home<A> {
         }
     }
 
-    /// Takes back buffers from a thread on `node`: the packets' credit at once, the memory by the pool's mode.
+    /// Takes back a run of this home's buffers from a thread on `node`: returns the packets' credit at once, and the memory
+    /// by the pool's mode.
     ///
-    /// Giving the buffers away comes last: when the last ones of a pool are home, the pool may end, and this home with it.
+    /// Giving the buffers away is the last access: once all buffers of a pool are home, another thread may free the pool and
+    /// this home.
     ///
-    /// The run's buffers are of this home.
+    /// All buffers of the run must be of this home.
     #[inline]
     pub(crate) fn take_back(&self, run: &mut Run<A>, node: impl FnOnce(&Store<A>) -> usize) {
         let (store, n) = (&*self.store, run.len());
@@ -135,7 +145,7 @@ impl<A: Arch> Home<A> {
             .push(run, || store.retries.note(Retry::Inbox));
     }
 
-    /// Returns credit for `n` packets whose buffers go elsewhere.
+    /// Returns credit for `n` packets whose buffers do not come home.
     #[inline]
     pub(super) fn credit(&self, n: u32) {
         let word = self.account().credit(n);
@@ -159,7 +169,8 @@ impl<A: Arch> Home<A> {
         }
     }
 
-    /// The sender lies down, having seen `freed`, until `need` more packets are freed.
+    /// Announces that the sender, which has seen `freed`, sleeps until `need` more packets are freed. Returns the account's
+    /// word ([`Account::sleep`]).
     pub(super) fn lie_down(&self, freed: u32, need: u32) -> Word {
         self.waits_for.store(u64::from(need) << 32 | u64::from(freed), Relaxed);
         self.account().sleep()
@@ -169,54 +180,56 @@ impl<A: Arch> Home<A> {
         &self.event
     }
 
-    /// Has the sender empty its inbox at its next call.
+    /// Makes the sender empty its inbox in its next call.
     #[inline]
     pub(super) fn kick(&self) {
         if self.kicked.load(Relaxed) & INBOX == 0 {
-            // An exchange: it passes on what `tell_size` released.
+            // A read-modify-write: it continues the release sequence of `tell_size`.
             self.kicked.fetch_or(INBOX, Relaxed);
         }
     }
 
-    /// Has the sender look at the pool's size at its next call.
+    /// Makes the sender read the pool's size in its next call.
     pub(super) fn tell_size(&self) {
         // Release: the size; pairs with the acquire in `answer_kick`.
         self.kicked.fetch_or(SIZE, Release);
     }
 
+    /// Whether a bit of the kick is set. Relaxed: `answer_kick` acquires.
     #[inline]
     pub(super) fn is_kicked(&self) -> bool {
         self.kicked.load(Relaxed) != 0
     }
 
-    /// Before the sender empties its inbox. Who frees after it has counted what it took ([`Account::taken`]) sees that,
-    /// and kicks again. Returns whether the pool's size may have changed.
+    /// Clears the kick, before the sender empties its inbox; returns whether the pool's size may have changed. A thread that
+    /// frees after the sender's [`Account::taken`] sees the kick cleared, and kicks again.
     pub(super) fn answer_kick(&self) -> bool {
         // Acquire: the size; pairs with the release in `tell_size`.
         self.kicked.swap(0, Acquire) & SIZE != 0
     }
 
-    /// The buffers in the inbox, by node: a first one each. Looks at all nodes, so ask [`Account::read`] before.
+    /// Takes all buffers of the inboxes; yields the first buffer of each node's. Looks at every node, so call it only if
+    /// [`Account::read`] has a backlog.
     pub(super) fn take_all(&self) -> impl Iterator<Item = *mut Slot<A>> {
         let inboxes = (0..=self.others.len()).map(|node| self.inbox(node));
         inboxes.filter(|inbox| !inbox.is_empty()).map(Inbox::take_all)
     }
 
-    /// The sender is gone; it has `out` packets on their way and has seen `freed` come back.
+    /// Leaves the home at the end of its sender, which has seen `freed` and has `out` packets still in use.
     pub(super) fn vacate(&self, freed: u32, out: u32) {
         self.settled.store(super::account::after(freed, out), Relaxed);
         self.account().vacate();
     }
 
-    /// Moves in, unless somebody lives here or packets of the last one are still on their way: their credit is not for
-    /// the next one.
+    /// Occupies the home; returns whether it did. Refuses if the home is occupied or packets of the last sender are still in
+    /// use: their credit must not go to the next sender.
     fn occupy(&self) -> bool {
         let word = self.account().read();
         if self.nobodys || !word.vacant() || word.freed() != self.settled.load(Relaxed) {
             return false;
         }
         let Some(word) = self.account().occupy() else { return false };
-        // Somebody else may have lived here between the two looks.
+        // Another sender may have occupied and left the home between `read` and `occupy`.
         let settled = word.freed() == self.settled.load(Relaxed);
         if !settled {
             self.account().vacate();
@@ -228,6 +241,8 @@ impl<A: Arch> Home<A> {
 /// All homes of a pool: a list that only grows.
 #[repr(align(128))]
 pub(super) struct Homes<A: Arch> {
+    /// The home built last; null when there is none. A thread that builds a home pushes it by compare-exchange (release);
+    /// readers acquire it and every home that it links to.
     newest: A::AtomicPtr<Home<A>>,
 }
 
@@ -236,7 +251,7 @@ impl<A: Arch> Homes<A> {
         Self { newest: A::AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// A vacant home, or a new one.
+    /// Returns a home for a sender: a vacant one, or a new one.
     pub(super) fn occupy(&self, name: &str, cpu: CpuId, store: &Arc<Store<A>>) -> &Home<A> {
         let home = self.iter().find(|h| h.occupy()).unwrap_or_else(|| self.build(store, false));
         *home.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
@@ -245,7 +260,8 @@ impl<A: Arch> Homes<A> {
         home
     }
 
-    /// The home where nobody lives. Two threads may make one each, which does no harm.
+    /// Returns the home of copies, where no sender lives, and builds it at first use. Two threads may build one each, which
+    /// does no harm.
     pub(super) fn nobody(&self, store: &Arc<Store<A>>) -> &Home<A> {
         self.iter().find(|h| h.nobodys).unwrap_or_else(|| {
             let home = self.build(store, true);
@@ -254,6 +270,7 @@ impl<A: Arch> Homes<A> {
         })
     }
 
+    /// Builds a home and pushes it on the list.
     fn build(&self, store: &Arc<Store<A>>, nobodys: bool) -> &Home<A> {
         let mut newest = self.newest.load(Acquire);
         let home = Box::into_raw(Box::new(Home {
@@ -286,6 +303,7 @@ impl<A: Arch> Homes<A> {
         unsafe { &*home }
     }
 
+    /// Iterates over all homes, the newest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Home<A>> {
         let mut at = self.newest.load(Acquire).cast_const();
         std::iter::from_fn(move || {
@@ -301,7 +319,7 @@ impl<A: Arch> Drop for Homes<A> {
     fn drop(&mut self) {
         let mut at = self.newest.load(Relaxed);
         while !at.is_null() {
-            // SAFETY: nobody is left to use them, and each is on the list once.
+            // SAFETY: the pool ends, so no thread uses a home, and each is on the list once.
             at = unsafe { Box::from_raw(at) }.next.cast_mut();
         }
     }

@@ -1,9 +1,9 @@
-//! Free buffers on their way to a sender: pushed by anyone, a whole run at a time, taken by one, all of them
+//! Free buffers on their way to a sender. Any thread pushes a whole run; the taker takes all buffers at once
 //! (`llist_add_batch`, `llist_del_all`).
 //!
-//! What [`LList`](crate::sync::llist::LList) is for lists of packets, with one difference: runs are linked behind one
-//! another by the last buffer's `next`, which a push writes anyway. So a push touches two cache lines, this one and that
-//! buffer's, however long the run is.
+//! It is to buffers as [`LList`](crate::sync::llist::LList) is to lists of packets, with one difference: the last buffer's
+//! `next` links a run to the one pushed before, and a push writes that field anyway. So a push touches two cache lines, the
+//! inbox's and that buffer's, for a run of any length.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -14,6 +14,8 @@ use crate::pool::slot::Slot;
 
 /// A stack of runs.
 pub(super) struct Inbox<A: Arch> {
+    /// The first buffer of the run pushed last; null when empty. A push replaces it by compare-exchange (release);
+    /// `take_all` swaps null in (acquire). No pop of single runs, so no ABA.
     head: A::AtomicPtr<Slot<A>>,
 }
 
@@ -22,14 +24,14 @@ impl<A: Arch> Inbox<A> {
         Self { head: A::AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Pushes a run, which is empty afterwards. Nothing of the pool is touched after that. Calls `again` for each attempt
-    /// that failed.
+    /// Pushes a run and leaves it empty. Touches no memory of the pool after the successful exchange. Calls `again` for each
+    /// failed exchange.
     #[inline]
     pub(super) fn push(&self, run: &mut Run<A>, again: impl Fn()) {
         let mut head = self.head.load(Relaxed);
         loop {
             run.link_to(head);
-            // Release: the links, and what the last owners did to the buffers; pairs with the acquire in `take_all`.
+            // Release: the links, and the last owners' accesses to the buffers; pairs with the acquire in `take_all`.
             match self.head.compare_exchange_weak(head, run.head(), Release, Relaxed) {
                 Ok(_) => return run.forget(),
                 Err(now) => {
@@ -40,12 +42,14 @@ impl<A: Arch> Inbox<A> {
         }
     }
 
-    /// Takes all buffers, linked by `next` up to a null.
+    /// Takes all buffers; returns the first, which links the others by `next` up to a null, or null if there are none.
     #[inline]
     pub(super) fn take_all(&self) -> *mut Slot<A> {
         self.head.swap(ptr::null_mut(), Acquire)
     }
 
+    /// Whether the inbox is empty. Relaxed: a hint, unless [`Account::read`](crate::pool::account::Account::read) says that
+    /// it is.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.head.load(Relaxed).is_null()
