@@ -1,4 +1,4 @@
-//! A sender's own stock of buffers: what it allocates from and frees to without an atomic operation
+//! A sender's own stock of buffers. The sender allocates from it and frees to it without an atomic operation
 //! (`napi_skb_cache`, and DPDK's mempool cache).
 
 use std::ptr::{self, NonNull};
@@ -18,10 +18,10 @@ use crate::pool::retired::{Run, Sorted, retire};
 use crate::pool::slot::Slot;
 use crate::pool::store::FreeMode;
 
-/// Buffers that a cache holds at most (`NAPI_SKB_CACHE_SIZE`); fewer in a small pool, a 32nd of its buffers.
+/// The most buffers that a cache holds (`NAPI_SKB_CACHE_SIZE`). In a small pool a cache holds a 32nd of the pool's buffers.
 pub const CACHE_SIZE: usize = 128;
 
-/// Why there is no buffer. None of them waits; the caller decides what to do with its packet.
+/// Why an allocation failed. An allocation never waits for a buffer: the caller decides what to do with its packet.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum AllocError {
     /// Every buffer of the pool is in use or in other senders' caches.
@@ -34,12 +34,12 @@ pub enum AllocError {
         /// How many buffers it has ([`Pool::buffers`](super::Pool::buffers)).
         buffers: u32,
     },
-    /// This sender has as many packets on their way as it may (`SO_SNDBUF`).
+    /// The sender has as many packets in use as its limit allows (`SO_SNDBUF`).
     #[error("sender \"{sender}\" has all of its {limit} packets on their way: try again when some are sent")]
     Limit {
         /// The sender's name.
         sender: String,
-        /// How many it may have.
+        /// The sender's limit, in packets.
         limit: u64,
     },
     /// The packet is longer than a buffer.
@@ -47,34 +47,34 @@ pub enum AllocError {
     TooLong {
         /// The pool's name.
         pool: String,
-        /// What was asked for, in bytes.
+        /// Length requested, in bytes.
         len: usize,
-        /// What fits, in bytes.
+        /// Longest packet that fits, in bytes.
         room: usize,
     },
 }
 
-/// One sender's stock. Dropping it gives every buffer it holds back to the pool.
+/// One sender's stock of buffers. Dropping it returns its buffers to the pool.
 pub struct Cache<A: Arch = Native> {
     pub(super) shared: Arc<Shared<A>>,
     home: NonNull<Home<A>>,
-    /// Free buffers, the hottest last.
+    /// Free buffers, the one freed last at the end.
     pub(super) stack: Vec<NonNull<Slot<A>>>,
     mode: FreeMode,
-    /// Buffers that the stack may hold.
+    /// The most buffers that the stack may hold.
     size: usize,
-    /// The pool shrinks: nothing is kept.
+    /// Whether the pool shrinks: then the stack keeps no buffer beyond a call.
     shrinking: bool,
-    /// The sender has left packets in a device to be reaped later.
+    /// Whether the sender has left packets in a device, to reap them in a later call.
     deferred: bool,
-    /// The node of the CPU that it runs on.
+    /// The node of the CPU that the sender runs on.
     node: usize,
-    /// Buffers allocated here and not yet freed, but for those freed elsewhere since `seen`.
+    /// Buffers allocated here and not yet freed, including those freed elsewhere since `seen`.
     pub(super) out: i64,
     pub(super) limit: i64,
-    /// The number of packets freed elsewhere when it was last subtracted from `out`.
+    /// [`Word::freed`] when `out` was last reduced by it.
     pub(super) seen: u32,
-    /// When it last took the lease of a queue (`enqueue/lease.rs`), 0 for never.
+    /// When the sender last took the lease of a queue (`enqueue/lease.rs`); 0 for never.
     pub(crate) leased: Nanos,
 }
 
@@ -112,18 +112,18 @@ impl<A: Arch> Cache<A> {
         unsafe { self.home.as_ref() }
     }
 
-    /// Bounds the buffers that may be out at a time (the kernel's `SO_SNDBUF`, counted in packets).
+    /// Limits the buffers that the sender may have in use at a time (the kernel's `SO_SNDBUF`, counted in packets).
     pub fn set_limit(&mut self, packets: u64) {
         self.limit = i64::try_from(packets).unwrap_or(i64::MAX);
     }
 
-    /// Tells the pool on which CPU this sender allocates ([`Packet::alloc_cpu`]).
+    /// Sets the CPU on which this sender allocates ([`Packet::alloc_cpu`]).
     pub fn set_cpu(&mut self, cpu: CpuId) {
         self.home().cpu.store(cpu, Relaxed);
         self.node = self.shared.memory.store.node_of(cpu);
     }
 
-    /// A packet of `len` bytes behind the pool's headroom. Its content is whatever the buffer held before.
+    /// Allocates a packet of `len` bytes behind the pool's headroom. The bytes are those that the buffer held before.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
         if len > self.shared.room {
@@ -141,8 +141,8 @@ impl<A: Arch> Cache<A> {
         Ok(self.hand_out(slot, len as u32))
     }
 
-    /// Up to `n` packets of `len` bytes, appended to `list`. Fewer when the pool or the limit has no more; an error
-    /// when there is not one.
+    /// Allocates up to `n` packets of `len` bytes, appends them to `list` and returns their number. The number is lower when
+    /// the pool or the limit allows no more; none is an error.
     #[inline]
     pub fn alloc_batch(
         &mut self,
@@ -162,7 +162,7 @@ impl<A: Arch> Cache<A> {
         self.alloc_slow(n, len, list)
     }
 
-    /// Moves `n` buffers, which are there and within the limit, from the stack to `list`.
+    /// Moves `n` buffers from the stack to `list`. The stack must have them, and the limit allow them.
     #[inline(always)]
     fn take(&mut self, n: usize, len: usize, list: &mut PacketList<A>) {
         let rest = self.stack.len() - n;
@@ -174,7 +174,7 @@ impl<A: Arch> Cache<A> {
         self.out += n as i64;
     }
 
-    /// As [`alloc_batch`](Cache::alloc_batch), where the stack or the limit may not have `n`.
+    /// As [`alloc_batch`](Cache::alloc_batch), where the stack may have fewer than `n` buffers, or the limit allow fewer.
     #[inline(never)]
     fn alloc_slow(&mut self, n: usize, len: usize, list: &mut PacketList<A>) -> Result<usize, AllocError> {
         if len > self.shared.room {
@@ -201,6 +201,7 @@ impl<A: Arch> Cache<A> {
         Ok(got)
     }
 
+    /// Makes a packet of `len` bytes of a buffer that the caller has taken off the stack.
     #[inline]
     fn hand_out(&self, slot: NonNull<Slot<A>>, len: u32) -> Packet<A> {
         let home = self.home.as_ptr().cast_const();
@@ -227,43 +228,43 @@ impl<A: Arch> Cache<A> {
         unsafe { Packet::from_slot(slot) }
     }
 
-    /// A number that tells this sender from nearly all others, never 0.
+    /// Returns a number that differs from those of nearly all other senders; never 0.
     #[inline]
     pub(crate) fn tag(&self) -> u16 {
-        // Homes lie on lines of their own, 128 bytes apart at least.
+        // Homes are at least 128 bytes apart.
         ((self.home.as_ptr().addr() >> 7) as u16).max(1)
     }
 
-    /// Buffers that were allocated here and have not been freed, wherever that would be.
+    /// Returns the number of buffers allocated here that no thread has freed.
     pub(crate) fn on_the_way(&self) -> i64 {
         self.out - i64::from(since(self.home().account().read().freed(), self.seen))
     }
 
-    /// What the counters of this sender's home say of it.
+    /// Returns a view of the counters that this sender's home keeps of it.
     pub(crate) fn tally(&self) -> Tally<A> {
         Tally::new(self.shared.clone(), self.home)
     }
 
-    /// Buffers out and the number of packets freed elsewhere that goes with it, for [`Tally::pending`].
+    /// Returns the buffers out, and the number of packets freed elsewhere at which that was right, for [`Tally::pending`].
     #[inline]
     pub(crate) fn credit(&self) -> (u32, u32) {
         // Never negative: each buffer is counted once out and once back. Never above 2^31, as a pool is smaller.
         (self.out as u32, self.seen)
     }
 
-    /// What tells the sender from all others that send now.
+    /// Returns a number that differs from those of all other senders alive.
     #[inline]
     pub(crate) fn id(&self) -> usize {
         self.home.addr().get()
     }
 
-    /// Notes that the sender has left packets in a device to be reaped later.
+    /// Notes that the sender has left packets in a device, to reap them in a later call.
     #[inline]
     pub(crate) fn note_deferred(&mut self) {
         self.deferred = true;
     }
 
-    /// Whether it has, since the last call of this.
+    /// Returns whether [`note_deferred`](Cache::note_deferred) was called since the last call of this, and clears the note.
     pub(crate) fn take_deferred(&mut self) -> bool {
         std::mem::take(&mut self.deferred)
     }
@@ -274,21 +275,21 @@ impl<A: Arch> Cache<A> {
         list.is_of(self.home.as_ptr())
     }
 
-    /// Frees packets that were dropped, and counts them for the senders that they are of.
+    /// Frees dropped packets, and counts them as drops of the senders that allocated them.
     pub(crate) fn free_dropped(&mut self, list: &mut PacketList<A>) {
         list.for_each_home(|home, n| home.note_dropped(n));
         self.free(list);
     }
 
-    /// Frees a list: our own buffers to the stack, others as the pool's [`FreeMode`] says. Credit for them returns to
-    /// their senders in any case.
+    /// Frees a list: the sender's own buffers to the stack, others as the pool's [`FreeMode`] says. Credit returns to the
+    /// senders that allocated them in every mode.
     #[inline]
     pub fn free(&mut self, list: &mut PacketList<A>) {
         A::spend(|| Work::Free(list.len()));
         let fits =
             self.stack.len() + list.len() <= self.size && !self.shrinking && self.mode != FreeMode::Shared;
         if fits && list.is_of(self.home.as_ptr()) && !self.home().is_kicked() {
-            // All are ours: the stack takes them as they come.
+            // All buffers are this sender's: they go on the stack in the list's order.
             self.out -= list.len() as i64;
             while let Some(slot) = list.take_front() {
                 self.stack.push(slot);
@@ -298,7 +299,7 @@ impl<A: Arch> Cache<A> {
         self.free_slow(list);
     }
 
-    /// As [`free`](Cache::free), whoever's the buffers are.
+    /// As [`free`](Cache::free), for buffers of any sender.
     #[inline(never)]
     fn free_slow(&mut self, list: &mut PacketList<A>) {
         if self.home().is_kicked() {
@@ -320,9 +321,9 @@ impl<A: Arch> Cache<A> {
         }
     }
 
-    /// To the inboxes of their homes.
+    /// Frees under [`FreeMode::Defer`]: the sender's own buffers to the stack, others to the inboxes of their homes.
     fn free_home(&mut self, list: &mut PacketList<A>) {
-        // Made when it is needed: who frees its own packets is not to pay for it.
+        // Built at the first foreign packet: a sender that frees only its own does not pay for it.
         let mut sorted = None;
         retire(list, |home, run| {
             if ptr::eq(home, self.home.as_ptr()) {
@@ -337,7 +338,8 @@ impl<A: Arch> Cache<A> {
         }
     }
 
-    /// Buffers of this pool to `keep`, only their credit home.
+    /// Frees under the other modes: hands buffers of this pool to `keep` and returns only their credit. Buffers of other
+    /// pools go home.
     fn free_here(&mut self, list: &mut PacketList<A>, mut keep: impl FnMut(&mut Self, Run<A>)) {
         let mut sorted = Sorted::new(self.node);
         retire(list, |home, run| {
@@ -355,6 +357,7 @@ impl<A: Arch> Cache<A> {
         sorted.send_home();
     }
 
+    /// Puts a buffer on the stack, after a spill if the stack is full.
     #[inline]
     fn keep(&mut self, slot: NonNull<Slot<A>>) {
         if self.stack.len() >= self.size {
@@ -370,7 +373,7 @@ impl<A: Arch> Cache<A> {
         store.stock(self.stack.drain(..bulk));
     }
 
-    /// Gives all buffers to the stock, for as long as the pool shrinks.
+    /// Gives all buffers to the stock, then reads whether the pool still shrinks.
     #[cold]
     fn give_up(&mut self) {
         let store = &self.shared.memory.store;
@@ -378,7 +381,7 @@ impl<A: Arch> Cache<A> {
         self.shrinking = store.size.is_shrinking();
     }
 
-    /// Looks at the pool's size, which may have changed.
+    /// Reads the pool's size, which may have changed, and gives surplus buffers to the stock.
     #[cold]
     fn resized(&mut self) {
         let size = &self.shared.memory.store.size;
@@ -388,7 +391,7 @@ impl<A: Arch> Cache<A> {
         }
     }
 
-    /// Makes sure that there is a buffer on the stack, and that the limit allows to take it.
+    /// Puts buffers on the stack if it is empty. Returns an error if there are none, or if the limit allows no allocation.
     #[cold]
     fn refill(&mut self) -> Result<(), AllocError> {
         let mut word = self.home().account().read();
@@ -402,7 +405,8 @@ impl<A: Arch> Cache<A> {
         if self.stack.is_empty() { self.restock(word) } else { Ok(()) }
     }
 
-    /// Gets buffers onto the empty stack: what came home by `word`, which was read just now, what is in stock, what others have.
+    /// Refills the empty stack: from the inbox if `word`, read just now, has a backlog; else from the stock; else from the
+    /// inboxes of other senders.
     #[cold]
     pub(super) fn restock(&mut self, word: Word) -> Result<(), AllocError> {
         if word.backlog() > 0 {
@@ -424,13 +428,14 @@ impl<A: Arch> Cache<A> {
         Ok(())
     }
 
-    /// Subtracts what was freed elsewhere since the last time.
+    /// Subtracts from `out` the packets freed elsewhere since the last time.
     pub(super) fn note_credit(&mut self, word: Word) {
         self.out -= i64::from(since(word.freed(), self.seen));
         self.seen = word.freed();
     }
 
-    /// Takes the buffers that others freed for us.
+    /// Takes the buffers that other threads freed to this sender's home, and answers a kick. Returns the account's word
+    /// after that.
     #[cold]
     pub(super) fn empty_inbox(&mut self) -> Word {
         // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
@@ -443,19 +448,20 @@ impl<A: Arch> Cache<A> {
             self.give_up();
         }
         if word.backlog() > home.store.defer_max() / 2 {
-            // Counted before we took, pushed after it: the next call looks again.
+            // These were counted but not yet pushed when we took: kick ourselves, so that the next call takes them.
             home.kick();
         }
         word
     }
 
-    /// Empties the inbox of `home` into the stack, and what does not fit into the stock.
+    /// Empties the inbox of `home` into the stack; what does not fit goes to the stock. Returns the account's word after
+    /// that.
     fn take_from(&mut self, home: &Home<A>) -> Word {
         let mut taken = 0;
         let mut surplus = Run::new();
         for mut slot in home.take_all() {
             while let Some(s) = NonNull::new(slot) {
-                // SAFETY: what was in an inbox is ours and ends in null.
+                // SAFETY: buffers taken from an inbox are ours, linked up to a null.
                 slot = unsafe { s.as_ref().next.with(|n| *n) };
                 taken += 1;
                 if self.stack.len() < self.size {
@@ -471,7 +477,7 @@ impl<A: Arch> Cache<A> {
         home.account().taken(taken)
     }
 
-    /// The last resort before an error: buffers that came home to a sender that is gone or has no use for them now.
+    /// Takes buffers from the inboxes of all senders, idle or gone: the last resort before an error.
     fn scavenge(&mut self) {
         let shared = self.shared.clone();
         for home in shared.memory.homes.iter().filter(|h| h.account().read().backlog() > 0) {
@@ -490,8 +496,8 @@ impl<A: Arch> Drop for Cache<A> {
         // SAFETY: as in `empty_inbox`.
         let home = unsafe { self.home.as_ref() };
         self.note_credit(home.account().read());
-        // First, so that from now on buffers go to the stock. What was on its way before comes to the inbox still: who
-        // starves finds it there.
+        // First, so that from now on buffers freed to this home go to the stock. A run counted before still goes to the
+        // inbox, where a sender without buffers finds it.
         home.vacate(self.seen, self.out as u32);
         if home.account().read().backlog() > 0 {
             self.take_from(home);

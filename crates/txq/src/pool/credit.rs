@@ -1,13 +1,13 @@
-//! Sleeping until packets are freed: what a sender does at its limit (`sock_wait_for_wmem`, `sock_def_write_space`).
+//! Sleep of a sender at its limit, until packets are freed (`sock_wait_for_wmem`, `sock_def_write_space`).
 
 use crate::arch::{Arch, Event, Nanos};
 use crate::pool::cache::Cache;
 
 impl<A: Arch> Cache<A> {
-    /// Sleeps until the limit allows to allocate, or until `deadline`, and tells whether it does.
+    /// Sleeps until the limit allows an allocation or until `deadline`; returns whether the limit allows it.
     ///
-    /// A sender that lies down gets up when half of its limit is free, as the kernel's do: one wake for many packets.
-    /// Packets that the caller still holds do not get free by themselves; it should hand them in before.
+    /// A sleeping sender is woken once half of its limit is free, as in the kernel: one wake for many packets. Packets that
+    /// the caller holds count against the limit; it should send or free them first.
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
         loop {
             self.note_credit(self.home().account().read());
@@ -19,7 +19,7 @@ impl<A: Arch> Cache<A> {
             }
             let need = (self.out - self.limit / 2).max(1);
             let word = self.home().lie_down(self.seen, need as u32);
-            // What was freed up to this moment is in the word; who frees after it finds that we sleep.
+            // The word counts all packets freed up to this moment; a thread that frees later finds `SLEEPS` set.
             self.note_credit(word);
             if self.out >= self.limit {
                 self.home().event().wait(deadline);

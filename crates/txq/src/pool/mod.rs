@@ -1,4 +1,4 @@
-//! Buffers: one contiguous region, a cache per sender, and a lock-free way home for what is freed elsewhere.
+//! Buffers: one contiguous region, a cache per sender, and a lock-free return path for buffers freed on another thread.
 //!
 //! ```text
 //!   Cache (a sender)  --alloc-->  Packet  --xmit, completion on any CPU-->  freed
@@ -7,24 +7,25 @@
 //!     +--------- depots (batches of 32, lock-free stacks) <--- spills, what is too much, senders that ended
 //! ```
 //!
-//! A sender allocates from its own cache without an atomic operation. A packet that another thread frees ends there and
-//! then: its sender's credit ([`Cache::set_limit`]) returns, and a sender that sleeps for it ([`Cache::wait_credit`])
-//! wakes. Only the memory travels: to the inbox of the sender that allocated it, so that it returns to the CPU in whose
-//! caches it lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A run of packets costs one addition and
-//! one compare-and-swap on one cache line, however many they are.
+//! A sender allocates from its own cache without an atomic operation. When another thread frees a packet, the sender's
+//! credit ([`Cache::set_limit`]) returns at once, and wakes a sender that sleeps for credit ([`Cache::wait_credit`]). Only
+//! the memory travels. It goes to the inbox of the sender that allocated it, and so returns to the CPU in whose caches it
+//! lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A run of packets of any length costs one addition
+//! and one compare-and-swap on one cache line.
 //!
-//! An inbox is bounded ([`PoolConfig::defer_max`]). What is freed beyond goes to the depot, for all senders; so does what
-//! a sender that is gone would get. At half of the bound the sender is kicked: its next call of alloc or free empties the
-//! inbox though it has buffers left. A sender that runs dry looks into its inbox, the depot, and at last the inboxes of
-//! all others; then it gets [`AllocError::Exhausted`]. No buffer is out of reach because a sender is idle or gone.
+//! An inbox is bounded ([`PoolConfig::defer_max`]). Buffers freed beyond the bound go to the depot, for all senders. Buffers
+//! of a sender that is gone go there, too. Above half of the bound the sender is kicked: its next call of alloc or free
+//! empties the inbox although it has buffers left. A sender without buffers tries its inbox, then the depot, then the
+//! inboxes of all other senders. If all are empty, it returns [`AllocError::Exhausted`]. No buffer is out of reach because a
+//! sender is idle or gone.
 //!
 //! A pool can be resized under traffic, up to [`PoolConfig::max_buffers`] (`pool/size.rs`).
 //!
-//! [`FreeMode`] can be another: as the kernel did before, or with one lock. Those exist to be compared with, and wait for
-//! that lock; the default never waits for anybody.
+//! Two other modes ([`FreeMode`]) exist for comparison: as the kernel did before that commit, and one list under one lock.
+//! Both may wait for that lock; the default never waits for another thread.
 //!
-//! The pool's memory lives until its last handle is dropped. If packets are still alive then, the memory is given up
-//! rather than freed under them, and debug builds name the sender of each.
+//! The pool's memory lives until its last handle is dropped. If packets are still alive then, the memory is leaked rather
+//! than freed under them, and debug builds print the senders that allocated them.
 
 mod account;
 mod cache;
@@ -63,36 +64,36 @@ pub use cache::{AllocError, CACHE_SIZE, Cache};
 pub use region::Backing;
 pub use store::FreeMode;
 
-/// Buffers that may wait for a sender to take them, unless it is said (`net.core.skb_defer_max`).
+/// Default number of buffers that may wait for a sender to take them (`net.core.skb_defer_max`).
 pub const DEFER_MAX: u32 = 128;
 
-/// What a pool shall be.
+/// Configuration of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// For messages.
+    /// The pool's name, for messages.
     pub name: String,
-    /// How many packets it holds, 1 to 2^31 - 1.
+    /// Number of buffers, 1 to 2^31 - 1: as many packets can exist at a time.
     pub buffers: u32,
-    /// How many it can be made to hold ([`Pool::resize`]); less than `buffers` is as many. Those beyond `buffers` cost
-    /// a descriptor of 128 bytes each, and room in the region, which takes memory when it is first used (huge pages are
-    /// reserved, though).
+    /// Largest number of buffers that [`Pool::resize`] accepts; a value below `buffers` counts as `buffers`. Each buffer
+    /// beyond `buffers` costs a descriptor of 128 bytes and address space in the region, which takes memory at first use
+    /// (huge pages are reserved at once).
     pub max_buffers: u32,
-    /// The longest packet, in bytes, without the headroom.
+    /// Length of the longest packet, in bytes, without the headroom.
     pub room: usize,
-    /// Bytes kept free in front of a new packet, for headers, at most 16384.
+    /// Bytes that stay free in front of a new packet, for headers; at most 16384.
     pub headroom: u16,
     /// Where the memory comes from.
     pub backing: Backing,
-    /// Where memory goes that another thread frees than the one that allocated it.
+    /// Where a buffer goes when a thread other than the one that allocated it frees it.
     pub free: FreeMode,
-    /// Under [`FreeMode::Defer`], how many buffers may wait for each sender to take them (`net.core.skb_defer_max`).
-    /// What is freed beyond goes to all senders. At half of it the sender is asked to take them at its next call. 0
+    /// Under [`FreeMode::Defer`], how many buffers may wait for each sender to take them (`net.core.skb_defer_max`). Buffers
+    /// freed beyond that number go to the depot, for all senders. Above half of it the sender takes them at its next call. 0
     /// turns deferring off.
     pub defer_max: u32,
-    /// The CPUs of each NUMA node ([`Topology::nodes`](crate::topology::Topology::nodes)): each node frees to an inbox
-    /// of its own, so that two of them do not pass one cache line back and forth; and each eight CPUs have a depot of their
-    /// own, for where many allocate at once one word is not enough. Empty for one node and one depot; CPUs of none count as
-    /// the first's.
+    /// The CPUs of each NUMA node ([`Topology::nodes`](crate::topology::Topology::nodes)): each node frees to an inbox of
+    /// its own, so that two nodes do not pass one cache line back and forth. Every eight CPUs have a depot of their own,
+    /// because one word is not enough where many threads allocate at once. Empty means one node and one depot. A CPU that no
+    /// node lists counts as one of the first node.
     pub nodes: Vec<CpuMask>,
 }
 
@@ -112,7 +113,7 @@ impl Default for PoolConfig {
     }
 }
 
-/// A pool that cannot be.
+/// Why a pool cannot be created or resized.
 #[derive(Debug, Error)]
 pub enum PoolError {
     /// A size out of range.
@@ -120,25 +121,25 @@ pub enum PoolError {
     Size {
         /// The pool's name.
         name: String,
-        /// Which size.
+        /// The name of the size.
         what: &'static str,
-        /// What was asked for.
+        /// The value requested.
         value: usize,
-        /// What is possible.
+        /// The values allowed.
         range: String,
     },
-    /// No memory.
+    /// The system has no memory for the pool.
     #[error("pool \"{name}\": no memory for {bytes} bytes of {what} ({source}): {remedy}")]
     Memory {
         /// The pool's name.
         name: String,
-        /// What it was for: `buffers` or `descriptors`.
+        /// The part that needs the memory: `buffers` or `descriptors`.
         what: &'static str,
-        /// What was asked for.
+        /// The value requested.
         bytes: usize,
-        /// What takes less.
+        /// How to need less.
         remedy: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -160,7 +161,7 @@ struct Shared<A: Arch> {
     memory: ManuallyDrop<Memory<A>>,
 }
 
-/// What packets point into.
+/// The memory that packets point into.
 struct Memory<A: Arch> {
     slots: Box<[Slot<A>]>,
     store: Arc<Store<A>>,
@@ -169,11 +170,11 @@ struct Memory<A: Arch> {
 }
 
 impl<A: Arch> Memory<A> {
-    /// Brings to the stock what waits for senders, who may not call for long.
+    /// Moves the buffers of all inboxes to the stock, because their senders may not make a call for a long time.
     fn empty_inboxes(&self) {
         for home in self.homes.iter().filter(|h| h.account().read().backlog() > 0) {
             for first in home.take_all() {
-                // SAFETY: what was in an inbox is ours and ends in null.
+                // SAFETY: buffers taken from an inbox are ours, linked up to a null.
                 let mut run = unsafe { Run::of(first) };
                 let n = run.len();
                 if n > 0 {
@@ -184,10 +185,10 @@ impl<A: Arch> Memory<A> {
         }
     }
 
-    /// Buffers that are at home. Takes them off their lists.
+    /// Counts the free buffers in the stock and the inboxes. Takes them off their lists.
     fn count_home(&self) -> usize {
         let mut home = 0;
-        // Opens the stock, and brings what is parked there.
+        // Opens the stock, and moves the parked buffers into it.
         self.store.resize(self.slots.len() as u32, &self.slots);
         loop {
             let before = home;
@@ -208,7 +209,7 @@ impl<A: Arch> Memory<A> {
 }
 
 impl<A: Arch> Pool<A> {
-    /// A pool with all of its buffers free.
+    /// Creates a pool whose buffers are all free. Returns an error for a size out of range, or without memory.
     pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
         let PoolConfig { name, buffers, max_buffers, room, headroom, backing, free, defer_max, nodes } =
             config.clone();
@@ -257,8 +258,8 @@ impl<A: Arch> Pool<A> {
         if buffers < max {
             shared.memory.store.resize(buffers, &[]);
         }
-        // From here on the box of descriptors does not move, which would end the validity of pointers into it.
-        // From the last to the first, so that the last ones are parked, and the stock hands out the lowest addresses first.
+        // From here on the box of descriptors does not move: a move would invalidate pointers into it. Stocked from the last
+        // to the first, so that the last ones are parked, and the stock hands out the lowest addresses first.
         shared.memory.store.stock(shared.memory.slots.iter().rev().map(NonNull::from));
         A::name(&*shared.memory.slots, "packet: descriptor");
         A::name(shared.memory.region.bytes(), "packet: data");
@@ -266,32 +267,32 @@ impl<A: Arch> Pool<A> {
         Ok(Self(shared))
     }
 
-    /// A stock of buffers for a sender that runs on `cpu`.
+    /// Creates the stock of buffers of a sender that runs on `cpu`.
     pub fn cache(&self, name: &str, cpu: CpuId) -> Cache<A> {
         Cache::new(self.0.clone(), name, cpu)
     }
 
-    /// How many packets the pool holds: what it was last told to ([`Pool::resize`]).
+    /// Returns the number of buffers that the pool was last set to ([`Pool::resize`]).
     pub fn buffers(&self) -> u32 {
         self.0.memory.store.size.get()
     }
 
-    /// How many it can be told to hold.
+    /// Returns the largest number that [`Pool::resize`] accepts.
     pub fn max_buffers(&self) -> u32 {
         self.0.memory.slots.len() as u32
     }
 
-    /// Buffers out of circulation: what is between [`Pool::buffers`] and [`Pool::max_buffers`], and less while packets
-    /// that are too many are on their way.
+    /// Returns the number of buffers out of circulation: [`Pool::max_buffers`] less [`Pool::buffers`], or fewer while
+    /// surplus buffers are still in use.
     pub fn parked(&self) -> u32 {
         self.0.memory.store.size.parked()
     }
 
-    /// Has the pool hold `buffers` packets, 1 to [`Pool::max_buffers`], under traffic.
+    /// Changes the number of buffers under traffic, to a number from 1 to [`Pool::max_buffers`].
     ///
-    /// More are there at once. Fewer: what is free is taken out of circulation now, what is in use as it comes home, and
-    /// what a sender keeps in stock at its next call; a sender that makes none keeps up to [`CACHE_SIZE`]. The region
-    /// stays as it is.
+    /// Additional buffers are available at once. If the pool shrinks, free buffers leave circulation now, buffers in use
+    /// when they are freed, and those in a sender's cache at that sender's next call. A sender that makes no call keeps up
+    /// to [`CACHE_SIZE`]. The region stays as it is.
     pub fn resize(&self, buffers: u32) -> Result<(), PoolError> {
         let (memory, max) = (&self.0.memory, self.max_buffers());
         if buffers == 0 || buffers > max {
@@ -311,50 +312,51 @@ impl<A: Arch> Pool<A> {
         Ok(())
     }
 
-    /// The longest packet it holds, in bytes.
+    /// Returns the length of the longest packet, in bytes.
     pub fn room(&self) -> usize {
         self.0.room
     }
 
-    /// What the memory lies in: never [`Backing::Auto`].
+    /// Returns the kind of memory that the buffers lie in: never [`Backing::Auto`].
     pub fn backing(&self) -> Backing {
         self.0.memory.region.backing()
     }
 
-    /// The region and the distance between buffers, in bytes: what a UMEM is registered with.
+    /// Returns the region's start and the distance between buffers in bytes, as a UMEM's registration needs them.
     pub fn region(&self) -> (NonNull<u8>, usize) {
         (self.0.memory.region.base(), self.0.stride)
     }
 
-    /// Failed attempts at the lock-free words of this pool.
+    /// Returns the counters of failed exchanges on this pool's lock-free words.
     pub(crate) fn retries(&self) -> &Retries<A> {
         &self.0.memory.store.retries
     }
 
-    /// Buffers in use, by the name of the sender that allocated each. Exact when nothing moves; empty in release builds.
+    /// Returns the number of buffers in use by the name of the sender that allocated them. Exact while no thread allocates
+    /// or frees; empty in release builds.
     pub fn in_use(&self) -> BTreeMap<String, usize> {
         self.0.in_use()
     }
 
-    /// Where memory goes that another thread frees than the one that allocated it.
+    /// Where a buffer goes when a thread other than the one that allocated it frees it.
     pub fn free_mode(&self) -> FreeMode {
         self.0.memory.store.mode()
     }
 
-    /// [`PoolConfig::defer_max`], as it is now.
+    /// Returns the current [`PoolConfig::defer_max`].
     pub fn defer_max(&self) -> u32 {
         self.0.memory.store.defer_max()
     }
 
-    /// Changes [`PoolConfig::defer_max`] under traffic. Senders that have more waiting than half of it take it at their
-    /// next call.
+    /// Changes [`PoolConfig::defer_max`] under traffic. A sender for which more than half of the new value waits empties its
+    /// inbox at its next call.
     pub fn set_defer_max(&self, packets: u32) {
         let memory = &self.0.memory;
         memory.store.set_defer_max(packets);
         memory.homes.iter().filter(|h| h.account().read().backlog() > packets / 2).for_each(|h| h.kick());
     }
 
-    /// Buffers that were freed elsewhere and wait for their senders to take them.
+    /// Returns the number of buffers that other threads freed and that wait for their senders to take them.
     pub fn backlog(&self) -> u64 {
         self.0.memory.homes.iter().map(|h| u64::from(h.account().read().backlog())).sum()
     }
@@ -374,7 +376,7 @@ impl<A: Arch> Drop for Shared<A> {
     fn drop(&mut self) {
         let missing = self.memory.slots.len() - self.memory.count_home();
         if missing == 0 {
-            // SAFETY: not used again, and no packet is left that points into it.
+            // SAFETY: the memory is not used again, and no packet points into it any more.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         } else if cfg!(debug_assertions) {
             eprintln!(
