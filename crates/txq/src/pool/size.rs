@@ -1,9 +1,9 @@
-//! How many of a pool's buffers are in circulation, and where the others are meanwhile.
+//! The number of a pool's buffers in circulation, and the list of the others.
 //!
-//! All buffers that a pool may ever have are made with it, so that its region is one and stays where it is (a UMEM is
-//! registered once). Those beyond its size are parked. A pool that shall shrink closes its stock: what would go there is
-//! parked instead, until enough is. Closing is a bit that a put reads anyway (`pool/depot.rs`), so a pool that does not
-//! shrink pays nothing; and only while it shrinks does a put wait for a lock.
+//! A pool creates all buffers of its maximum at once, so that its region is contiguous and never moves (a UMEM is registered
+//! once). Buffers beyond the pool's size are parked. To shrink, a pool closes its stock: buffers freed to the stock are
+//! parked instead, until the surplus is gone. Closing is a bit that a put reads anyway (`pool/depot.rs`), so a pool that
+//! does not shrink pays nothing. A put takes a lock only while the pool shrinks.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,31 +16,34 @@ use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
 use crate::sync::spinlock::SpinLock;
 
-/// Buffers that are unparked in one turn of the lock.
+/// The most buffers that are unparked in one hold of the lock.
 const TURN: u32 = 256;
 
+/// The size of a pool, and its parked buffers.
 pub(super) struct Size<A: Arch> {
-    /// What a pool of this size can have at most.
+    /// The pool's maximum ([`Pool::max_buffers`](super::Pool::max_buffers)).
     max: u32,
-    /// Read by senders now and then, written by whoever resizes.
+    /// Copies of `parking`'s numbers for readers without the lock.
     told: CachePadded<Told<A>>,
     parking: CachePadded<SpinLock<A, Parking<A>>>,
 }
 
-/// What `Parking` says, for those who need not know it to the buffer.
+/// Copies of [`Parking`]'s numbers. The holder of the parking lock writes them; any thread reads them. Relaxed: each is a
+/// number on its own, and may be stale.
 struct Told<A: Arch> {
     size: A::AtomicU32,
     parked: A::AtomicU32,
     surplus: A::AtomicU32,
 }
 
+/// The state under the parking lock.
 struct Parking<A: Arch> {
-    /// What the pool shall have.
+    /// The number of buffers that the pool was last set to.
     size: u32,
-    /// Linked by `next` up to a null.
+    /// Parked buffers, linked by `next` up to a null.
     list: *mut Slot<A>,
     parked: u32,
-    /// How many more have to be parked. The stock is closed while there are any.
+    /// How many more buffers must be parked. The stock is closed while this is not 0.
     surplus: u32,
 }
 
@@ -48,7 +51,7 @@ struct Parking<A: Arch> {
 unsafe impl<A: Arch> Send for Parking<A> {}
 
 impl<A: Arch> Size<A> {
-    /// Of a pool that has all of its `max` buffers.
+    /// Returns the size of a pool with all of its `max` buffers in circulation.
     pub(super) fn new(max: u32) -> Self {
         let told = Told {
             size: A::AtomicU32::new(max),
@@ -65,29 +68,30 @@ impl<A: Arch> Size<A> {
         self.parking.name_lines("pool: parking lock", "pool: what is parked");
     }
 
-    /// What the pool shall have.
+    /// The number of buffers that the pool was last set to.
     #[inline]
     pub(super) fn get(&self) -> u32 {
         self.told.size.load(Relaxed)
     }
 
-    /// Buffers out of circulation.
+    /// Returns the number of buffers out of circulation.
     pub(super) fn parked(&self) -> u32 {
         self.told.parked.load(Relaxed)
     }
 
-    /// Whether more buffers have to be parked.
+    /// Whether more buffers must be parked.
     #[inline]
     pub(super) fn is_shrinking(&self) -> bool {
         self.told.surplus.load(Relaxed) > 0
     }
 
-    /// Buffers that a cache may hold: a 32nd of the pool, so that the caches of a few senders cannot hold all of it.
+    /// Returns the most buffers that a cache may hold: a 32nd of the pool, so that the caches of a few senders cannot hold
+    /// all of it.
     pub(super) fn cache(&self) -> usize {
         Self::cache_of(self.get())
     }
 
-    /// The most that it may ever hold.
+    /// Returns the most buffers that a cache may hold once the pool has its maximum.
     pub(super) fn cache_max(&self) -> usize {
         Self::cache_of(self.max)
     }
@@ -96,20 +100,21 @@ impl<A: Arch> Size<A> {
         (size as usize / 32).clamp(1, CACHE_SIZE)
     }
 
-    /// Buffers that move between a cache and the stock at a time (`NAPI_SKB_CACHE_BULK`).
+    /// Returns the number of buffers that move between a cache and the stock at a time (`NAPI_SKB_CACHE_BULK`).
     #[inline]
     pub(super) fn bulk(&self) -> usize {
         (self.cache() / 4).max(1)
     }
 
-    /// A sender that begins: what happens to the size from now on, it is told of. Returns what a cache may hold, and
-    /// whether more buffers have to be parked.
+    /// Reads the size for a new sender, after its home is on the list: later changes reach it by its kick. Returns the most
+    /// buffers that its cache may hold, and whether more buffers must be parked.
     pub(super) fn join(&self) -> (usize, bool) {
-        // The lock: who resizes looks for homes after it had it, and finds that of whoever had it before.
+        // The lock orders this against a resize, which looks for homes after it has held the lock: either it finds the new
+        // home, or the size read here is its own.
         self.parking.with(|held| (Self::cache_of(held.data().size), held.data().surplus > 0))
     }
 
-    /// Changes the size, and has the stock closed if there are buffers to park. Returns whether there are.
+    /// Changes the size; calls `close` with whether there are buffers to park, and returns that.
     pub(super) fn set(&self, size: u32, close: impl FnOnce(bool)) -> bool {
         self.parking.with(|held| {
             let parking = held.data();
@@ -122,14 +127,14 @@ impl<A: Arch> Size<A> {
         })
     }
 
-    /// Some of the buffers that are parked and need not be.
+    /// Takes up to [`TURN`] buffers of the parking list that the size puts back into circulation; an empty run means none.
     pub(super) fn unpark(&self) -> Run<A> {
         let mut run = Run::new();
         self.parking.with(|held| {
             let parking = held.data();
             while run.len() < TURN && parking.parked > self.max - parking.size {
                 let Some(slot) = NonNull::new(parking.list) else { break };
-                // SAFETY: what is parked is ours, and linked up to a null.
+                // SAFETY: parked buffers are ours, linked up to a null.
                 parking.list = unsafe { slot.as_ref().next.with(|n| *n) };
                 parking.parked -= 1;
                 run.push(slot);
@@ -139,11 +144,11 @@ impl<A: Arch> Size<A> {
         run
     }
 
-    /// Parks as many as have to be of the buffers that hang on `first`, up to a null, and returns the rest. Opens the
-    /// stock when there are enough.
+    /// Parks the surplus from the buffers linked from `first` up to a null; returns the rest. Opens the stock once the
+    /// surplus is gone.
     ///
     /// # Safety
-    /// The buffers are the caller's, and linked up to a null.
+    /// The caller owns the buffers, and they are linked up to a null.
     #[cold]
     pub(super) unsafe fn park(&self, mut first: *mut Slot<A>, open: impl FnOnce()) -> *mut Slot<A> {
         self.parking.with(|held| {

@@ -1,8 +1,8 @@
 //! A buffer's descriptor: the kernel's `sk_buff`, without what user space has no use for.
 //!
-//! Descriptors lie in an array of their own, apart from the data, so that the region holds nothing but packets. Two
-//! cache lines each. All that a packet's way touches is in the first; the second is for what is asked for now and then
-//! and is valid only where a flag says so, so that allocating need not write it.
+//! Descriptors lie in an array of their own, apart from the data, so that the region holds nothing but packets. A descriptor
+//! has two cache lines. The transmit path touches the first one only. The second one holds fields in rare use; each is valid
+//! only if a flag says so, and so an allocation does not write it.
 
 use crate::arch::{Arch, CellApi, Nanos};
 use crate::drop::DropReason;
@@ -17,26 +17,28 @@ pub(crate) struct Slot<A: Arch> {
     /// The next packet of the [`PacketList`](crate::packet::PacketList) or of the free list that the buffer is on.
     pub(crate) next: A::Cell<*mut Slot<A>>,
     pub(crate) body: A::Cell<Body<A>>,
-    /// The list pushed before, while this one's is on an `LList`.
+    /// While this buffer heads a list on an `LList`: the list pushed before.
     pub(crate) older: A::Cell<*mut Slot<A>>,
-    /// A list's summary, kept at its first packet while the list is on an `LList`.
+    /// While this buffer heads a list on an `LList`: the list's summary.
     pub(crate) chain: A::Cell<Chain<A>>,
-    /// The batch below this one on the pool's depot: an index plus one, 0 at the bottom.
+    /// While this buffer heads a batch in the stock: index plus one of the batch below, 0 at the bottom. Written by the
+    /// pushing thread before its push releases the batch. A pop of the depot may read it after another thread has popped the
+    /// batch; then it is stale and the pop's exchange fails. Hence an atomic; all accesses are relaxed.
     pub(crate) below: A::AtomicU32,
     pub(crate) check: Check<A>,
 }
 
-/// A field more is a line more for every packet; only the checks of debug builds are worth it.
+/// One more field would cost every packet one more line; only the checks of debug builds are worth it.
 #[cfg(all(not(debug_assertions), target_pointer_width = "64"))]
 const _: () = assert!(size_of::<Slot<crate::arch::Native>>() == 128);
 
-// SAFETY: whoever holds the one handle to a buffer (a `Packet`, a list, the pool) is the only one to touch its cells;
-// handles move between threads with release and acquire (`sync/llist.rs`, `pool/depot.rs`).
+// SAFETY: only the holder of the one handle to a buffer (a `Packet`, a list, the pool) touches its cells; handles move
+// between threads with release and acquire (`sync/llist.rs`, `pool/depot.rs`).
 unsafe impl<A: Arch> Send for Slot<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Slot<A> {}
 
-// SAFETY: `older` is used for `LList` only.
+// SAFETY: only `LList` uses `older`.
 unsafe impl<A: Arch> Linked<A> for Slot<A> {
     #[inline]
     fn link(&self) -> &A::Cell<*mut Self> {
@@ -44,37 +46,37 @@ unsafe impl<A: Arch> Linked<A> for Slot<A> {
     }
 }
 
-/// What a packet is. Offsets are from the start of the buffer; lengths in bytes.
+/// The fields of a packet. Offsets are from the start of the buffer; lengths in bytes.
 ///
-/// The order matters: allocation clears `tstamp` to `mark` in two stores, and a store may be forwarded to the load that
-/// follows it only if it holds all of it. With `priority` before `len` the two stores overlap within `stamp`, and reading
-/// that costs as much as the rest of an allocation.
+/// The order matters: an allocation clears `tstamp` to `mark` in two stores, and a store is forwarded to a later load only
+/// if it covers the whole load. With `priority` before `len` the two stores overlap within `stamp`, and reading `stamp`
+/// costs as much as the rest of an allocation.
 #[repr(C)]
 pub(crate) struct Body<A: Arch> {
     pub(crate) data: *mut u8,
-    /// Where the buffer is at home; set when it is handed out, meaningless before.
+    /// The home of the sender that allocated the buffer; set by each allocation, meaningless before.
     pub(crate) home: *const Home<A>,
     /// Earliest departure time, 0 for now (`skb->tstamp`).
     pub(crate) tstamp: Nanos,
-    /// When it was handed in, 0 where latency is not being sampled.
+    /// When the packet was handed in; 0 if its latency is not sampled.
     pub(crate) stamp: Nanos,
     pub(crate) hash: u32,
     pub(crate) mark: u32,
     pub(crate) len: u32,
     pub(crate) priority: u32,
     pub(crate) off: u16,
-    /// The txq it goes to, or before that the rx queue that it came in on, if flagged.
+    /// The packet's txq, or its rx queue if [`Body::RX_QUEUE`] is set.
     pub(crate) txq: u16,
     pub(crate) gso_segs: u16,
     pub(crate) reason: DropReason,
     pub(crate) flags: u8,
-    // Second line.
+    // Second cache line.
     pub(crate) gso_size: u16,
     pub(crate) network: u16,
     pub(crate) transport: u16,
     pub(crate) protocol: u16,
     pub(crate) cookie: u64,
-    /// What counts the packets of its flow.
+    /// The count of its flow's outstanding packets.
     pub(crate) flow: *const Count<A>,
 }
 
@@ -87,11 +89,11 @@ impl<A: Arch> Body<A> {
     pub(crate) const RX_QUEUE: u8 = 4;
     /// `flow` is set.
     pub(crate) const COUNTED: u8 = 8;
-    /// The upper half counts how often a driver has sent the packet on through another device.
+    /// One in the upper half of the flags, which counts how often a driver has sent the packet on through another device.
     pub(crate) const HOP: u8 = 16;
 }
 
-/// The summary of a list of packets, in 28 bytes, so that a descriptor keeps to its two lines. Packed for its size only: in
+/// The summary of a list of packets, in 28 bytes, so that a descriptor fits into its two lines. Packed for its size only: in
 /// a [`Slot`] each field is aligned.
 #[repr(C, packed(4))]
 pub(crate) struct Chain<A: Arch> {
@@ -103,7 +105,7 @@ pub(crate) struct Chain<A: Arch> {
 }
 
 impl<A: Arch> Chain<A> {
-    /// Bits of marks in `segs`: a list has at most 2^32 - 1 packets of 65535 segments, which leaves 16 bits.
+    /// Number of mark bits in `segs`. A list has at most 2^32 - 1 packets of 65535 segments, which leaves 16 bits.
     const MARKS: u32 = 2;
     /// The latency of one of the packets is sampled.
     const STAMPED: u64 = 1;

@@ -1,4 +1,4 @@
-//! The buffers that are in nobody's cache and in nobody's inbox, and the rule by which freed ones get anywhere.
+//! The stock: free buffers that are in no cache and in no inbox; and the mode by which freed buffers travel.
 
 use std::mem;
 use std::ptr::{self, NonNull};
@@ -16,55 +16,57 @@ use crate::pool::slot::Slot;
 use crate::sync::contention::Retries;
 use crate::sync::spinlock::SpinLock;
 
-/// Where the memory of a packet goes that another thread frees than the one that allocated it. Its credit
+/// Where a packet's buffer goes when a thread other than the one that allocated it frees it. The packet's credit
 /// ([`Sender::set_limit`](crate::Sender::set_limit)) returns at once in every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FreeMode {
-    /// Home: to the sender that allocated it, up to [`PoolConfig::defer_max`](super::PoolConfig::defer_max) of them,
-    /// without a lock (Linux since e20dfbad8aab, `skb_attempt_defer_free`).
+    /// Home to the sender that allocated it, without a lock, while at most
+    /// [`PoolConfig::defer_max`](super::PoolConfig::defer_max) buffers wait for that sender (Linux since e20dfbad8aab,
+    /// `skb_attempt_defer_free`).
     #[default]
     Defer,
-    /// To one list under one lock, as if there were nothing but an allocator's slow path. A thread takes the lock once
-    /// for each 32 buffers that it frees at a time, and for each 32 that it allocates.
+    /// To one list under one lock, as if an allocator had only its slow path. A thread takes the lock once per 32 buffers
+    /// that it frees at a time, and once per 32 that it allocates.
     Shared,
-    /// Into the cache of the thread that frees, as Linux did before that commit. A full cache gives 32 buffers at a
-    /// time to the list of [`FreeMode::Shared`], and an empty one takes as many from there.
+    /// Into the cache of the thread that frees, as Linux did before that commit. A full cache gives 32 buffers at a time to
+    /// the list of [`FreeMode::Shared`], and an empty one takes as many from it.
     Keep,
 }
 
-/// CPUs that share a depot: so few that they seldom meet there, and so many that it is seldom empty.
+/// CPUs that share a depot: few enough that they seldom contend, and enough that the depot is seldom empty.
 const CPUS: usize = 8;
 
-/// All that a pool's threads share, but for the homes.
+/// What a pool's threads share, except for the homes.
 pub(crate) struct Store<A: Arch> {
     mode: FreeMode,
-    /// The address of the first descriptor, to know the others' indices by.
+    /// The address of the first descriptor; the others' indices follow from it.
     base: usize,
     defer_max: A::AtomicU32,
-    /// How many buffers are in circulation.
+    /// The number of buffers in circulation.
     pub(super) size: Size<A>,
-    /// The node of each CPU that is not on the first one.
+    /// The node of each CPU; CPUs beyond its end are on the first node.
     node_of: Box<[u16]>,
     nodes: usize,
-    /// Exchanges that failed.
+    /// Counters of failed exchanges.
     pub(super) retries: Arc<Retries<A>>,
-    /// The stock under [`FreeMode::Defer`]: a depot for each few neighbouring CPUs. Who finds its own empty takes from others.
+    /// The stock under [`FreeMode::Defer`]: a depot for every eight neighbouring CPUs. A thread that finds its own depot
+    /// empty takes from the others.
     depots: Box<[Depot<A>]>,
-    /// The stock under the others, of each node. Who finds its own empty takes from others.
+    /// The stock under the other modes: a part for each node. A thread that finds its own part empty takes from the others.
     locked: Box<[Stock<A>]>,
 }
 
 /// A node's part of the stock.
 type Stock<A> = CachePadded<SpinLock<A, Locked<A>>>;
 
-/// Batches, one below the other, as an allocator's list of slabs: under the lock no buffer is looked at but the first and
-/// the last of each.
+/// A stack of batches, like an allocator's list of slabs: the lock holder touches only the first and the last buffer of
+/// each.
 struct Locked<A: Arch> {
     /// Index plus one of the first buffer of the top batch, 0 when there is none.
     top: u32,
-    /// What came in runs that are shorter than a batch, until it is one.
+    /// Buffers of runs shorter than a batch, until they make one.
     rest: Run<A>,
-    /// As [`Depot::close`] does.
+    /// Whether the stock is closed, as by [`Depot::close`].
     closed: bool,
 }
 
@@ -76,7 +78,7 @@ impl<A: Arch> Locked<A> {
         Self { top: 0, rest: Run::new(), closed: false }
     }
 
-    /// Takes a run of a batch's length at most, unless the stock is closed.
+    /// Adds a run of at most `bulk` buffers; returns false and leaves the run if the stock is closed.
     fn put(&mut self, run: &mut Run<A>, bulk: u32, index_of: impl FnOnce(&Slot<A>) -> u32) -> bool {
         if !self.closed {
             let short = run.len() < bulk;
@@ -94,7 +96,8 @@ impl<A: Arch> Locked<A> {
         !self.closed
     }
 
-    /// A batch, or what there is of one: the first buffer, from which the others hang, up to a null.
+    /// Takes a batch, or a part of one if there is no whole batch. Returns the first buffer, which links the others by
+    /// `next` up to a null; null if there is none.
     fn take(&mut self, slots: &[Slot<A>]) -> *mut Slot<A> {
         match (self.top as usize).checked_sub(1).and_then(|index| slots.get(index)) {
             Some(first) => {
@@ -108,7 +111,7 @@ impl<A: Arch> Locked<A> {
 }
 
 impl<A: Arch> Store<A> {
-    /// The stock of a pool with these descriptors, of which it has none yet.
+    /// Returns the empty stock of a pool with these descriptors.
     pub(super) fn new(mode: FreeMode, slots: &[Slot<A>], defer_max: u32, nodes: &[CpuMask]) -> Self {
         let mut node_of = vec![0; nodes.iter().map(CpuMask::width).max().unwrap_or(0)];
         for (node, cpus) in nodes.iter().enumerate() {
@@ -157,17 +160,18 @@ impl<A: Arch> Store<A> {
         self.nodes
     }
 
-    /// The node of a CPU; the first for one that none names.
+    /// Returns the node of a CPU; 0 for a CPU that no node lists.
     pub(super) fn node_of(&self, cpu: CpuId) -> usize {
         self.node_of.get(cpu as usize).map_or(0, |&node| node.into())
     }
 
-    /// The node of the CPU that runs the caller.
+    /// Returns the node of the CPU that runs the caller.
     pub(crate) fn node_here(&self) -> usize {
         self.node_of(A::cpu())
     }
 
-    /// The part of the stock for the CPU that runs the caller. Who is on another CPU meanwhile uses it all the same.
+    /// Returns the index of the part of the stock for the CPU that runs the caller. Any thread may use any part, so a
+    /// migration after this is harmless.
     #[inline]
     fn here(&self) -> usize {
         match (self.mode, self.depots.len(), self.locked.len()) {
@@ -177,7 +181,7 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    /// Puts free buffers into the stock, into all of its depots alike.
+    /// Puts free buffers into the stock, spread evenly over its depots.
     pub(super) fn stock(&self, buffers: impl Iterator<Item = NonNull<Slot<A>>>) {
         let (mut run, bulk) = (Run::new(), self.size.bulk());
         let mut here = self.here();
@@ -191,30 +195,30 @@ impl<A: Arch> Store<A> {
         self.put_at(here, &mut run);
     }
 
-    /// Puts a run into the stock. Nothing of the pool is touched after its last buffer is there.
+    /// Puts a run into the stock. Touches no memory of the pool after the last buffer is there.
     pub(super) fn put(&self, run: &mut Run<A>) {
         self.put_at(self.here(), run);
     }
 
-    /// Puts a run into a part of the stock.
+    /// Puts a run into part `here` of the stock, and parks what a closed stock refuses.
     fn put_at(&self, here: usize, run: &mut Run<A>) {
         let bulk = self.size.bulk() as u32;
         while run.len() > 0 {
             let mut batch = run.split(bulk);
             while batch.len() > 0 && !self.push(here, &mut batch, bulk) {
-                // SAFETY: a run's buffers are ours until they are in the stock; what is taken of it ends in null.
+                // SAFETY: a run's buffers are ours until they are in the stock; those taken of it are linked up to a null.
                 batch = unsafe { Run::of(self.park(batch.take())) };
             }
         }
     }
 
-    /// The index of a descriptor of this pool.
+    /// Returns the index of a descriptor of this pool.
     #[inline]
     fn index_of(&self, slot: &Slot<A>) -> u32 {
         ((ptr::from_ref(slot).addr() - self.base) / size_of::<Slot<A>>()) as u32
     }
 
-    /// Puts a batch into a part of the stock, unless it is closed.
+    /// Puts a batch into part `here` of the stock; returns false and leaves the batch if the stock is closed.
     #[inline]
     fn push(&self, here: usize, batch: &mut Run<A>, bulk: u32) -> bool {
         if self.mode != FreeMode::Defer {
@@ -230,7 +234,7 @@ impl<A: Arch> Store<A> {
         pushed
     }
 
-    /// Parks what has to be, and returns the rest.
+    /// Parks the surplus from the buffers linked from `first`, and returns the rest.
     ///
     /// # Safety
     /// As for [`Size::park`].
@@ -240,6 +244,7 @@ impl<A: Arch> Store<A> {
         unsafe { self.size.park(first, || self.close(false)) }
     }
 
+    /// Closes or opens all parts of the stock. The caller holds the parking lock.
     fn close(&self, closed: bool) {
         match self.mode {
             FreeMode::Defer => self.depots.iter().for_each(|depot| depot.close(closed)),
@@ -249,7 +254,8 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    /// Has the pool have `size` buffers: at once if it grows, as they come by if it shrinks.
+    /// Changes the pool's size to `size` buffers: at once if it grows; if it shrinks, buffers in use follow as they are
+    /// freed.
     pub(super) fn resize(&self, size: u32, slots: &[Slot<A>]) {
         let shrinks = self.size.set(size, |closed| self.close(closed));
         loop {
@@ -264,7 +270,7 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    /// Parks what was in the stock when it was closed, as far as it has to be.
+    /// Parks buffers that were in the stock when it was closed, until the surplus is gone.
     fn park_stock(&self, slots: &[Slot<A>]) {
         loop {
             let mut run = Run::new();
@@ -272,7 +278,7 @@ impl<A: Arch> Store<A> {
             if run.len() == 0 {
                 return;
             }
-            // SAFETY: what was taken is ours; a run that is taken ends in null.
+            // SAFETY: buffers taken are ours; a run that is taken is linked up to a null.
             let mut rest = unsafe { Run::of(self.park(run.take())) };
             if rest.len() > 0 {
                 return self.put(&mut rest);
@@ -280,8 +286,8 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    /// Takes about as many buffers out of the stock as move at a time, fewer if there are no more, and hands each to
-    /// `keep`.
+    /// Takes batches out of the stock until it has at least [`Size::bulk`] buffers or the stock is empty, and hands each
+    /// buffer to `keep`.
     pub(super) fn take(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) {
         let (mut taken, bulk) = (0, self.size.bulk());
         let here = self.here();
@@ -296,7 +302,7 @@ impl<A: Arch> Store<A> {
                 return;
             }
             while let Some(s) = slot {
-                // SAFETY: what was taken is ours and ends in null.
+                // SAFETY: buffers taken are ours, linked up to a null.
                 slot = NonNull::new(unsafe { s.as_ref().next.with(|n| *n) });
                 keep(s);
                 taken += 1;
@@ -305,7 +311,7 @@ impl<A: Arch> Store<A> {
     }
 }
 
-/// A batch of this part of the stock, or else of the nearest after it that has one.
+/// Takes a batch of part `here`, or of the next part after it that has one.
 fn nearest<P, B>(parts: &[P], here: usize, take: impl FnMut(&P) -> Option<B>) -> Option<B> {
     let (before, from_here) = parts.split_at(here);
     from_here.iter().chain(before).find_map(take)
