@@ -1,6 +1,6 @@
-//! What debug builds know of each buffer: whether it is out, and who took it. Release builds know nothing and pay nothing.
+//! Debug state of each buffer: whether it is allocated, and by which sender. Release builds keep no state and pay nothing.
 //!
-//! The state is a std atomic under every `Arch`: a diagnosis must not add points of interleaving to a model.
+//! The state is a std atomic under every `Arch`, so that it adds no interleavings to a model.
 
 #[cfg(debug_assertions)]
 mod imp {
@@ -10,7 +10,8 @@ mod imp {
     use crate::arch::Arch;
     use crate::pool::home::Home;
 
-    /// A buffer's number, and its state: null while it is free, else the home of the sender that took it.
+    /// A buffer's index, and its state: null while it is free, else the home of the sender that allocated it. The thread
+    /// that allocates or frees the buffer swaps the state; any thread may read it. Relaxed: it orders nothing.
     pub(crate) struct Check<A: Arch>(u32, AtomicPtr<Home<A>>);
 
     impl<A: Arch> Check<A> {
@@ -18,13 +19,13 @@ mod imp {
             Self(index, AtomicPtr::new(ptr::null_mut()))
         }
 
-        /// The buffer leaves the pool.
+        /// Records that the buffer leaves the pool.
         pub(crate) fn out(&self, home: *const Home<A>) {
             let was = self.1.swap(home.cast_mut(), Relaxed);
             assert!(was.is_null(), "a buffer was handed out twice: the pool's lists are corrupt");
         }
 
-        /// The buffer comes back. `home` is where its descriptor says it belongs.
+        /// Records that the buffer is freed. `home` is the one in its descriptor.
         pub(crate) fn back(&self, home: *const Home<A>) {
             if self.1.swap(ptr::null_mut(), Relaxed).is_null() {
                 // SAFETY: a descriptor's home is one of its pool, which lives as long as its buffers.
@@ -34,7 +35,7 @@ mod imp {
             }
         }
 
-        /// Who took the buffer, if it is out.
+        /// Returns the home that the buffer was allocated by, unless it is free.
         pub(crate) fn holder(&self) -> Option<&Home<A>> {
             // SAFETY: as in `back`.
             unsafe { self.1.load(Relaxed).as_ref() }

@@ -1,4 +1,4 @@
-//! Copies of packets, which count for no sender (`qdisc/copying.rs`).
+//! Copies of packets. A copy counts for no sender (`qdisc/copying.rs`).
 
 use std::ops::Range;
 use std::ptr;
@@ -10,9 +10,9 @@ use crate::pool::slot::Body;
 use crate::pool::{AllocError, Cache};
 
 impl<A: Arch> Cache<A> {
-    /// A copy of a packet, of this pool or another, with as much of its headroom as fits: of its first `head` bytes and of
-    /// `part` of its bytes behind them. It is out of a stock like any other, but counts for nobody: the limit is not
-    /// asked, and who frees it returns no credit.
+    /// Copies a packet of this pool or another: its first `head` bytes, then the bytes of `part`, behind as much of its
+    /// headroom as fits. The buffer comes from this cache, but the copy counts for no sender: no limit applies to it, and
+    /// freeing it returns credit to none.
     ///
     /// # Panics
     /// The packet does not have these bytes.

@@ -1,8 +1,7 @@
-//! What became of a sender's packets, kept at their home: counted where they are dropped, and timed where they are sampled.
+//! Drops and sampled times of a sender's packets, kept at their home.
 //!
-//! Packets that are sent are counted nowhere. A sender's credit tells how many of its packets are back; those that were not
-//! dropped were sent. So a packet that is sent pays for no counter, and a row of counters costs one addition for each run
-//! of dropped packets.
+//! No counter counts packets sent. A sender's credit gives the number of its packets freed; those not dropped were sent. So
+//! a packet that is sent pays for no counter, and drops cost one addition per run of dropped packets.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +41,7 @@ impl<A: Arch> Fate<A> {
         self.to_driver.get_or_init(Times::new).record(time);
     }
 
-    /// Begins anew for the sender that moves in.
+    /// Prepares the counters for the sender that moves in.
     pub(super) fn occupied(&self) {
         self.tenancy.store(self.tenancy.load(Relaxed).wrapping_add(1), Relaxed);
         if let Some(times) = self.to_driver.get() {
@@ -67,7 +66,7 @@ unsafe impl<A: Arch> Send for Tally<A> {}
 unsafe impl<A: Arch> Sync for Tally<A> {}
 
 impl<A: Arch> Tally<A> {
-    /// Of the sender that lives at `home`, which belongs to `pool`.
+    /// Returns the view of the sender that lives at `home`, which belongs to `pool`.
     pub(super) fn new(pool: Arc<Shared<A>>, home: NonNull<Home<A>>) -> Self {
         // SAFETY: homes live as long as their pool.
         let fate = unsafe { home.as_ref() }.fate();
@@ -80,22 +79,23 @@ impl<A: Arch> Tally<A> {
         unsafe { self.home.as_ref() }
     }
 
-    /// Whether no other sender has moved in since. Else the other methods tell of that one, too.
+    /// Whether no other sender has moved in since. If one has, the other methods include its packets.
     pub(crate) fn is_current(&self) -> bool {
         self.home().fate().tenancy.load(Relaxed) == self.tenancy
     }
 
-    /// Packets of the sender that were dropped.
+    /// Returns the number of the sender's packets that were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.home().fate().dropped.load(Relaxed).wrapping_sub(self.dropped_before)
     }
 
-    /// Packets of the sender that are not yet freed, of `out` that were not when `seen` had been freed elsewhere.
+    /// Returns how many of the sender's packets are not yet freed, given that `out` were not when `seen` had been freed
+    /// elsewhere ([`Cache::credit`](crate::pool::Cache)).
     pub(crate) fn pending(&self, out: u32, seen: u32) -> u32 {
         out.saturating_sub(since(self.home().account().read().freed(), seen))
     }
 
-    /// The times of the sender's sampled packets, if there are any.
+    /// Returns the times of the sender's sampled packets, if there are any.
     pub(crate) fn times(&self) -> Option<&Times<A>> {
         self.home().fate().to_driver.get()
     }

@@ -1,4 +1,4 @@
-//! Packets that a device knows by an offset into the pool's region, as AF_XDP does.
+//! Packets that a device names by an offset into the pool's region, as AF_XDP does.
 
 use std::ptr::{self, NonNull};
 
@@ -7,11 +7,11 @@ use crate::packet::Packet;
 use crate::pool::Pool;
 
 impl<A: Arch> Packet<A> {
-    /// Hands the packet to a device that will report it by address: the offset of its first byte in the region of its
-    /// pool. [`Pool::packet_at`] takes it back; until then nobody frees the buffer.
+    /// Gives up the packet for a device that reports completions by address; returns the offset of its first byte in the
+    /// pool's region. [`Pool::packet_at`] takes it back; until then nothing frees the buffer.
     ///
-    /// The offset is always within the packet's own buffer. For an empty packet that begins at the buffer's end, which is
-    /// where the next buffer begins, it is that of the buffer's last byte.
+    /// The offset is always within the packet's own buffer. An empty packet at the buffer's end, where the next buffer
+    /// begins, has the offset of the buffer's last byte.
     ///
     /// # Panics
     /// The packet is not of this pool ([`Pool::owns`]).
@@ -35,11 +35,10 @@ impl<A: Arch> Pool<A> {
         packet.body(|b| ptr::eq(unsafe { &*(*b.home).store }, &*self.0.memory.store))
     }
 
-    /// The packet whose buffer holds `offset` of the region: for devices that report completions by address.
+    /// Returns the packet whose buffer holds `offset` of the region, for devices that report completions by address.
     ///
     /// # Safety
-    /// The packet was given to the device by [`Packet::into_offset`] with this pool, and the device returns it the first
-    /// time.
+    /// [`Packet::into_offset`] with this pool gave the packet to the device, and the device returns it for the first time.
     ///
     /// # Panics
     /// When `offset` is outside of the region; in debug builds also when that buffer is not in use.

@@ -1,7 +1,7 @@
 //! The one contiguous region that a pool's buffers lie in.
 //!
-//! Contiguous, because AF_XDP (a UMEM) and DMA want it so; in huge pages where the system has them, because a packet
-//! touches a new page at almost every buffer.
+//! Contiguous, because AF_XDP (a UMEM) and DMA require it. In huge pages where the system has them, because almost every
+//! buffer lies in another small page.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
@@ -19,7 +19,7 @@ pub enum Backing {
     Auto,
     /// The global allocator.
     Heap,
-    /// An anonymous mapping of ordinary pages, touched once at creation, as far as it is used.
+    /// An anonymous mapping of ordinary pages. Creation populates the part in use.
     Mmap,
     /// Huge pages of 2 MiB (`vm.nr_hugepages`), or an error.
     HugePages,
@@ -32,7 +32,7 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Region {
     base: NonNull<u8>,
-    /// What the allocator gave.
+    /// The address that the allocator returned.
     raw: NonNull<u8>,
     len: usize,
     backing: Backing,
@@ -40,11 +40,11 @@ pub(super) struct Region {
 
 // SAFETY: a region is plain owned memory.
 unsafe impl Send for Region {}
-// SAFETY: it has no interior access of its own; those who hold parts of it answer for them.
+// SAFETY: a region gives no access to its bytes through itself; holders of pointers into it answer for their accesses.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `len` bytes, at least one, of which the first `now` will be used soon.
+    /// Allocates `len` bytes, at least one, and populates the first `now` of a mapping.
     pub(super) fn new(len: usize, now: usize, backing: Backing) -> io::Result<Self> {
         let region = match backing {
             Backing::Auto => {
@@ -59,11 +59,11 @@ impl Region {
         Ok(region)
     }
 
-    /// Has the kernel back the first `len` bytes, so that the first packets need not fault them in. Kernels before Linux
-    /// 5.14 do not know how; then they fault.
+    /// Populates the pages of the first `len` bytes of a mapping, so that the first packets cause no page faults. Linux
+    /// before 5.14 cannot; there the first packets fault.
     pub(super) fn populate(&self, len: usize) {
         if self.backing != Backing::Heap {
-            // SAFETY: within the mapping, whose contents this leaves as they are.
+            // SAFETY: within the mapping; the call does not change its contents.
             let _ = unsafe { mm::madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) };
         }
     }
@@ -96,19 +96,20 @@ impl Region {
         self.base
     }
 
-    /// All of it, without a look at what is in it.
+    /// Returns the region's bytes, without a read of them.
     pub(super) fn bytes(&self) -> &[MaybeUninit<u8>] {
-        // SAFETY: as long as the region, and mapped or allocated to this length at least.
+        // SAFETY: the bytes live as long as the region, and at least `len` of them are mapped or allocated.
         unsafe { slice::from_raw_parts(self.base.as_ptr().cast(), self.len) }
     }
 
-    /// What it really lies in: never `Auto`.
+    /// Returns the backing in use: never `Auto`.
     pub(super) fn backing(&self) -> Backing {
         self.backing
     }
 }
 
-/// Aligned by us: asked for a page's alignment, the system's allocator writes the zeros that the pages are anyway.
+/// Layout of the allocation for `len` bytes, one page longer: we align to a page ourselves. Asked for a page's alignment,
+/// the system's allocator would write zeros to pages that are zero already.
 fn heap_layout(len: usize) -> io::Result<Layout> {
     let len = len.checked_add(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
     Layout::from_size_align(len, 16).map_err(io::Error::other)

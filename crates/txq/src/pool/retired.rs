@@ -1,4 +1,4 @@
-//! Buffers on their way home: no packets any more, not yet in anybody's stock.
+//! Buffers on their way home: no longer packets, not yet in a stock or inbox.
 
 use std::mem;
 use std::ptr::{self, NonNull};
@@ -9,13 +9,13 @@ use crate::pool::home::Home;
 use crate::pool::slot::Slot;
 use crate::pool::store::Store;
 
-/// Homes that [`Sorted`] collects for before it sends to one.
+/// The most homes that [`Sorted`] collects for at a time.
 const OPEN: usize = 4;
 
-/// Free buffers, linked by their `next`, oldest first. It must be given away; dropping it loses them.
+/// Free buffers, linked by their `next`, oldest first. The holder must give them away: dropping a run leaks its buffers.
 pub(crate) struct Run<A: Arch> {
     head: *mut Slot<A>,
-    /// Valid while `len > 0`; its `next` is not.
+    /// Valid while `len > 0`; the last buffer's `next` is not valid.
     tail: *mut Slot<A>,
     len: u32,
 }
@@ -25,10 +25,10 @@ impl<A: Arch> Run<A> {
         Self { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
     }
 
-    /// The buffers that hang on `first`, up to a null.
+    /// Returns the run of the buffers linked from `first` up to a null.
     ///
     /// # Safety
-    /// They are the caller's, who gives them up.
+    /// The caller owns the buffers and gives them to the run.
     pub(super) unsafe fn of(mut first: *mut Slot<A>) -> Self {
         let mut run = Self::new();
         while let Some(slot) = NonNull::new(first) {
@@ -44,13 +44,13 @@ impl<A: Arch> Run<A> {
         self.len
     }
 
-    /// Adds a buffer that the caller gives up.
+    /// Adds a buffer, which the caller gives up.
     #[inline]
     pub(super) fn push(&mut self, slot: NonNull<Slot<A>>) {
         self.append(Run { head: slot.as_ptr(), tail: slot.as_ptr(), len: 1 });
     }
 
-    /// Adds a run.
+    /// Adds a run at the end.
     #[inline]
     pub(super) fn append(&mut self, run: Run<A>) {
         if self.len == 0 {
@@ -62,7 +62,7 @@ impl<A: Arch> Run<A> {
         self.len += run.len;
     }
 
-    /// Takes the first `n` buffers off, or all if they are no more. `n` is not 0.
+    /// Takes off and returns the first `n` buffers, or all if there are fewer. `n` must not be 0.
     pub(super) fn split(&mut self, n: u32) -> Run<A> {
         if self.len <= n {
             return mem::replace(self, Run::new());
@@ -78,7 +78,7 @@ impl<A: Arch> Run<A> {
         Run { head, tail, len: n }
     }
 
-    /// Calls `f` with each buffer, which is the caller's from then on.
+    /// Gives each buffer to `f`, in order.
     #[inline]
     pub(super) fn for_each(self, mut f: impl FnMut(NonNull<Slot<A>>)) {
         let mut slot = self.head;
@@ -100,7 +100,7 @@ impl<A: Arch> Run<A> {
         self.head
     }
 
-    /// Has the last buffer's `next` point to `slot`.
+    /// Points the last buffer's `next` to `slot`. The run must not be empty.
     #[inline]
     pub(super) fn link_to(&mut self, slot: *mut Slot<A>) {
         debug_assert!(self.len > 0);
@@ -108,13 +108,14 @@ impl<A: Arch> Run<A> {
         unsafe { (*self.tail).next.with_mut(|n| *n = slot) };
     }
 
-    /// Is empty from now on. The buffers were given away.
+    /// Empties the run, after its buffers were given away.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.len = 0;
     }
 
-    /// Gives up the buffers: the first one, from which the others hang, up to a null.
+    /// Gives up the buffers; returns the first one, which links the others by `next` up to a null. The run must not be
+    /// empty.
     #[inline]
     pub(super) fn take(&mut self) -> *mut Slot<A> {
         self.link_to(ptr::null_mut());
@@ -123,8 +124,8 @@ impl<A: Arch> Run<A> {
     }
 }
 
-/// Ends the packets of a list, and calls `f` with each run of them that follow each other and are of one home. Nothing
-/// is written to any: until they are used again, their cache lines can stay with the CPU that they go home to.
+/// Ends the packets of a list, and calls `f` with each run of successive packets of one home. Writes to no packet, so the
+/// cache lines can stay with the CPU of their home until their next use.
 #[inline]
 pub(crate) fn retire<A: Arch>(list: &mut PacketList<A>, mut f: impl FnMut(*const Home<A>, Run<A>)) {
     let (mut slot, tail, mut left, home) = list.take_slots();
@@ -134,7 +135,7 @@ pub(crate) fn retire<A: Arch>(list: &mut PacketList<A>, mut f: impl FnMut(*const
     let home_of = |slot: *mut Slot<A>| unsafe { (*slot).body.with(|b| (*b).home) };
     if left > 0 && !home.is_null() {
         let run = Run { head: slot, tail, len: left };
-        // Nothing of the packets is read but by the checks of debug builds.
+        // Only the checks of debug builds read the packets.
         while cfg!(debug_assertions) && left > 0 {
             retire(slot);
             left -= 1;
@@ -169,13 +170,13 @@ pub(crate) fn retire<A: Arch>(list: &mut PacketList<A>, mut f: impl FnMut(*const
 /// Packets of one home that were freed elsewhere.
 pub(super) struct Retired<A: Arch> {
     home: *const Home<A>,
-    /// Those whose buffers the freeing side keeps: only their credit goes home.
+    /// Packets whose buffers the freeing thread keeps: only their credit goes home.
     kept: u32,
     run: Run<A>,
 }
 
 impl<A: Arch> Retired<A> {
-    /// Of no home yet.
+    /// Returns one that is not yet bound to a home.
     const fn new() -> Self {
         Self { home: ptr::null(), kept: 0, run: Run::new() }
     }
@@ -186,7 +187,7 @@ impl<A: Arch> Retired<A> {
         ptr::eq(self.home, home)
     }
 
-    /// Begins anew for `home`. What there was has been sent.
+    /// Binds it to `home`. All that it held must have been sent.
     #[inline]
     fn restart(&mut self, home: *const Home<A>) {
         self.home = home;
@@ -198,7 +199,8 @@ impl<A: Arch> Retired<A> {
         self.run.append(run);
     }
 
-    /// Counts `n` packets of the home whose buffers the caller keeps, if they are of the pool that `store` belongs to.
+    /// Counts `n` packets of the home whose buffers the caller keeps, if the home is of `store`'s pool; returns whether it
+    /// is.
     #[inline]
     pub(super) fn keep(&mut self, n: u32, store: &Store<A>) -> bool {
         // SAFETY: packets of the home are alive, and so is the home.
@@ -207,22 +209,23 @@ impl<A: Arch> Retired<A> {
         same
     }
 
-    /// Sends home what there is: an addition for the credit, and a compare-and-swap for the memory, however many they are.
+    /// Sends home the credit and the buffers collected: one addition for the credit and one compare-and-swap for the memory,
+    /// for any number of packets.
     #[inline]
     fn send_home(&mut self, node: impl FnOnce(&Store<A>) -> usize) {
         if self.kept > 0 {
-            // SAFETY: homes live as long as their pool, which whoever keeps its buffers keeps alive.
+            // SAFETY: homes live as long as their pool, which the thread that keeps the buffers keeps alive.
             unsafe { (*self.home).credit(self.kept) };
             self.kept = 0;
         }
         if self.run.len() > 0 {
-            // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
+            // SAFETY: a buffer's home lives as long as its pool, and the pool at least until the buffer is home.
             unsafe { (*self.home).take_back(&mut self.run, node) };
         }
     }
 }
 
-/// Packets of several homes, sorted as they come.
+/// Collects freed packets by home, for up to [`OPEN`] homes at a time.
 pub(super) struct Sorted<A: Arch> {
     open: [Retired<A>; OPEN],
     last: usize,
@@ -230,13 +233,13 @@ pub(super) struct Sorted<A: Arch> {
 }
 
 impl<A: Arch> Sorted<A> {
-    /// For a thread on `node`.
+    /// Returns an empty one for a thread on `node`.
     #[inline]
     pub(super) fn new(node: usize) -> Self {
         Self { open: [const { Retired::new() }; OPEN], last: 0, node }
     }
 
-    /// Where packets of `home` are collected.
+    /// Returns the collection for packets of `home`.
     #[inline]
     pub(super) fn of(&mut self, home: *const Home<A>) -> &mut Retired<A> {
         if !self.open[self.last].is_for(home) {
@@ -245,6 +248,8 @@ impl<A: Arch> Sorted<A> {
         &mut self.open[self.last]
     }
 
+    /// Selects the collection of `home`. If `home` has none, sends home what the next one in turn holds, and binds that one
+    /// to `home`.
     fn find(&mut self, home: *const Home<A>) {
         let found = self.open.iter().position(|retired| retired.is_for(home));
         self.last = found.unwrap_or_else(|| {
@@ -255,7 +260,7 @@ impl<A: Arch> Sorted<A> {
         });
     }
 
-    /// Sends all home.
+    /// Sends home what all collections hold.
     #[inline]
     pub(super) fn send_home(mut self) {
         for retired in &mut self.open {
