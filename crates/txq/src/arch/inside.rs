@@ -1,47 +1,48 @@
-//! The data paths that a thread is in, so that a call which would wait for its own caller is recognised.
+//! The data paths that a thread is in, to detect a call that would wait for its own caller.
 //!
-//! A driver, a qdisc, a filter or a completion is code of the program's own, called by a thread that owns a queue. If that code
-//! sends through the same device or asks for its counters, it may wait for the queue that its own thread owns. The thread
-//! therefore notes each device whose data path it enters. It costs two stores on entry and one on return, on the
-//! thread's own memory, once for each call of xmit or turn of a worker.
+//! A driver, a qdisc, a filter or a completion may be the program's own code, called by a thread that owns a queue. If that
+//! code sends through the same device or reads its counters, it may wait for the queue that its own thread owns. The thread
+//! therefore records each device whose data path it enters. That costs two stores on entry and one on return, to the
+//! thread's own memory, per call of xmit or turn of a worker.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::Arch;
 
-/// Data paths noted; a thread that is in more is taken to be in all.
+/// The most data paths recorded; a thread that is in more counts as in every device's.
 const DEPTH: usize = 16;
 
-/// The data paths that a thread is in, the outermost first. Each thread has one ([`Arch::inside`]) and nobody else sees it.
+/// The data paths that a thread is in, the outermost first. Each thread has its own ([`Arch::inside`]); no other thread
+/// accesses it.
 #[derive(Debug)]
 pub struct Inside {
     depth: Cell<u32>,
-    /// A bit for each data path whose queue is not owned: its driver is being called, and the discipline has released it.
+    /// A bit for each data path whose queue is released while its driver is called.
     lent: Cell<u32>,
-    /// The devices, by address.
+    /// The devices' addresses.
     devices: [Cell<usize>; DEPTH],
 }
 
 impl Inside {
-    /// Of a thread that is in none.
+    /// Returns the record of a thread that is in no data path.
     pub const fn new() -> Self {
         Self { depth: Cell::new(0), lent: Cell::new(0), devices: [const { Cell::new(0) }; DEPTH] }
     }
 
-    /// How many they are: more than one where drivers send through other devices.
+    /// Returns the number of data paths that the thread is in: more than one where drivers send through other devices.
     #[inline]
     pub(crate) fn depth(&self) -> u32 {
         self.depth.get()
     }
 
-    /// Whether one of them is this device's.
+    /// Whether the thread is in the data path of this device.
     pub(crate) fn is_in<T>(&self, device: *const T) -> bool {
         self.any(|_, entry| entry == device.addr())
     }
 
-    /// Whether one of them is this device's, and the queue is owned: by a qdisc's call, or by the caller's own discipline. The
-    /// innermost entry is the caller's, and does not count.
+    /// Whether the thread is in the data path of this device and owns its queue: in a call of its qdisc, or by the
+    /// discipline that called. The innermost entry is the caller's own, and does not count.
     pub(crate) fn owns<T>(&self, device: *const T) -> bool {
         let depth = self.depth.get();
         self.depth.set(depth.saturating_sub(1));
@@ -51,11 +52,13 @@ impl Inside {
         owns
     }
 
+    /// Whether `is` holds for one data path, given its position and its device's address; true beyond [`DEPTH`].
     fn any(&self, is: impl Fn(usize, usize) -> bool) -> bool {
         let depth = self.depth.get() as usize;
         depth > DEPTH || self.devices[..depth].iter().enumerate().any(|(path, entry)| is(path, entry.get()))
     }
 
+    /// The entry at `depth`, if it is recorded.
     #[inline]
     fn at(&self, depth: u32) -> Option<&Cell<usize>> {
         self.devices.get(depth as usize)
@@ -68,7 +71,7 @@ impl Default for Inside {
     }
 }
 
-/// The calling thread is in a device's data path, until this is dropped, by a panic too.
+/// Guard: the calling thread is in a device's data path until this is dropped, also by a panic.
 pub(crate) struct Entered<A: Arch> {
     before: u32,
     arch: PhantomData<A>,
@@ -96,7 +99,7 @@ impl<A: Arch> Drop for Entered<A> {
     }
 }
 
-/// The innermost data path's queue is released while the driver is called, until this is dropped, by a panic too.
+/// Guard: the innermost data path's queue is released for a call of the driver until this is dropped, also by a panic.
 pub(crate) struct Lent<A: Arch> {
     before: u32,
     arch: PhantomData<A>,
@@ -105,7 +108,7 @@ pub(crate) struct Lent<A: Arch> {
 impl<A: Arch> Lent<A> {
     #[inline]
     pub(crate) fn new() -> Self {
-        // Data paths that are too deep to be noted count as owned, whatever bit this sets.
+        // Data paths too deep to be recorded count as owned, for any bit that this sets.
         let before = A::inside(|inside| {
             let innermost = inside.depth().wrapping_sub(1);
             inside.lent.replace(inside.lent.get() | 1_u32.wrapping_shl(innermost))

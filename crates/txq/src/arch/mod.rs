@@ -1,13 +1,13 @@
-//! `Arch`: what the data plane may do that another CPU can see.
+//! `Arch`: the operations of the data plane that another CPU can observe.
 //!
-//! Every type on a packet's way is generic over an [`Arch`], which supplies atomics, cells, waiting, the CPU's number
-//! and the clock. The default, [`Native`], maps each call to the standard library and compiles to the same instructions
-//! as code written against it. Model checkers and the simulator supply others, so the code that sends packets is the
-//! code that is checked, without a `cfg` and in the same build.
+//! Every type on a packet's way is generic over an [`Arch`], which supplies atomics, cells, waiting, the CPU's number and
+//! the clock. The default, [`Native`], maps each call to the standard library and compiles to the same instructions as code
+//! written against it. Model checkers and the simulator supply other implementations. So they check the very code that sends
+//! packets, without a `cfg` and in the same build.
 //!
-//! Rules for code under an `Arch`: memory that two threads can reach lies in an atomic or in a [`CellApi`]; a spin is
-//! an [`Atomic::wait_until`], never a bare loop; nothing asks for the real time, the thread or the CPU but through
-//! here. Code that only one owner runs (a qdisc's algorithm) is plain Rust.
+//! Rules for code under an `Arch`: memory that two threads can reach lies in an atomic or in a [`CellApi`]; a spin is an
+//! [`Atomic::wait_until`], never a bare loop; code reads the time, the thread and the CPU only through the `Arch`. Code that
+//! only one owner runs (a qdisc's algorithm) is plain Rust.
 
 pub(crate) mod inside;
 mod native;
@@ -20,26 +20,26 @@ use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 
-/// Nanoseconds on the clock of the `Arch`; natively `CLOCK_MONOTONIC`, the clock of departure times (`SO_TXTIME`'s
+/// Nanoseconds on the clock of the `Arch`: natively `CLOCK_MONOTONIC`, which departure times use, too (`SO_TXTIME`'s
 /// default, the kernel's `ktime_get_ns`).
 pub type Nanos = u64;
 
-/// The number of a CPU as the scheduler counts them.
+/// The number of a CPU, as the system's scheduler counts them.
 pub type CpuId = u32;
 
 /// The machine that the data plane runs on: real, modelled or simulated.
 ///
 /// # Safety
-/// Unsafe code trusts an `Arch` with the exclusion of threads from each other. The implementor guarantees:
-/// - `AtomicU32`, `AtomicU64` and `AtomicPtr` behave as std's of the same name: every value returned is one that was
-///   stored there, a read-modify-write reads the last one, and the ordering passed to a call holds. `wait_until` and its
-///   kind return only a value that they loaded with the ordering passed, and that satisfied the predicate. `AtomicPtr`
-///   keeps a pointer's provenance.
+/// Unsafe code relies on an `Arch` for mutual exclusion. The implementor guarantees:
+/// - `AtomicU32`, `AtomicU64` and `AtomicPtr` behave as std's of the same name: every value returned was stored there, a
+///   read-modify-write reads the last value, and the ordering passed to a call holds. `wait_until`, `wait_to_write` and
+///   `spin_until` return only a value that they loaded with the ordering passed, and that satisfied the predicate.
+///   `AtomicPtr` keeps a pointer's provenance.
 /// - `fence` is at least [`std::sync::atomic::fence`] of that ordering.
-/// - A `Cell` holds the value that it was made with: `with` and `with_mut` call the closure once, with a valid pointer to
-///   that value, and nothing else accesses it.
+/// - A `Cell` holds the value that it was created with: `with` and `with_mut` call the closure once, with a valid pointer to
+///   that value, and the cell itself does not access it otherwise.
 ///
-/// Nothing is asked of the other items: a wrong clock, CPU, thread or random number makes no access unsound.
+/// The other items have no such duty: a wrong clock, CPU, thread or random number makes no access unsound.
 pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// A 32-bit atomic.
     type AtomicU32: Atomic<u32>;
@@ -47,79 +47,80 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     type AtomicU64: Atomic<u64>;
     /// An atomic pointer.
     type AtomicPtr<T: 'static>: AtomicPtr<T>;
-    /// Memory that one thread at a time may touch, by a protocol that the owner of the cell states.
+    /// Memory that one thread at a time may touch, under a protocol that the cell's owner documents.
     type Cell<T>: CellApi<T>;
-    /// A thread's sleep.
+    /// An event that a thread sleeps on.
     type Event: Event;
 
     /// A fence, for the few places that need a store ordered before a later load.
     fn fence(order: Ordering);
-    /// The CPU that runs the caller; a hint, for the thread may move at any time.
+    /// Returns the CPU that runs the caller. A hint: the thread may migrate at any time.
     fn cpu() -> CpuId;
-    /// The time.
+    /// Returns the time.
     fn now() -> Nanos;
-    /// One turn of a loop that waits for something no single atomic tells, outside the data path: natively a short sleep.
+    /// Waits for a moment, in a loop outside the data path whose condition is not one atomic's value: natively a short
+    /// sleep.
     fn relax();
-    /// Gives the caller's CPU to another thread that is ready to run on it, if there is one (`sched_yield`).
+    /// Yields the caller's CPU to another runnable thread, if there is one (`sched_yield`).
     fn yield_cpu() {
         Self::relax();
     }
-    /// Times that a sender waits for room in one call before it drops; after the first few it sleeps
-    /// ([`relax`](Arch::relax)), natively for a slice of the scheduler in all, about 4 ms. Models wait once, so that they
-    /// see drops too.
+    /// How many times a sender waits for room in one call before it drops. After the first few it sleeps
+    /// ([`relax`](Arch::relax)), natively for one time slice of the scheduler in all, about 4 ms. Models wait once, so that
+    /// they reach the drops, too.
     const WAITS_FOR_ROOM: u32 = 44;
-    /// How long one sender has a queue to itself where that sends more than handing over to one another
-    /// (`enqueue/lease.rs`), in nanoseconds; 0 for no leases.
+    /// Length of a lease, in nanoseconds; 0 for no leases. During a lease one sender has a queue to itself, where that sends
+    /// more than handing packets over (`enqueue/lease.rs`).
     const LEASE: Nanos = 0;
-    /// Reaps in a row that must have left nothing in the device before a lone sender leaves completions to its next calls.
+    /// Successive reaps that must leave the device empty before a lone sender defers completions to its next calls.
     const PROMPT: u32 = 64;
-    /// What tells the calling thread from every other, never 0; 0 where threads are not told apart.
+    /// Returns a number that no other thread has, never 0; or 0 where the `Arch` does not distinguish threads.
     fn thread() -> u64 {
         0
     }
-    /// Calls `f` with the data paths that the calling thread is in. Where threads are not told apart, nobody is ever in one.
+    /// Calls `f` with the data paths that the calling thread is in: none where the `Arch` does not distinguish threads.
     fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
         f(&Inside::new())
     }
-    /// A number that nobody can guess, to choose a secret with; in a simulation one that the seed makes.
+    /// Returns an unpredictable number, from which secrets are made; in a simulation a number derived from the seed.
     fn random() -> u64 {
         RandomState::new().hash_one(0)
     }
-    /// Work of `ns` nanoseconds that touches no shared memory. Only a simulator spends it.
+    /// Accounts for work of `ns` nanoseconds that touches no shared memory. Only a simulator implements it.
     fn work(_ns: u64) {}
-    /// Plain work of the data plane, for which only a simulator knows a price.
+    /// Accounts for plain work of the data plane. Only a simulator implements it, and charges a price.
     ///
-    /// This and the next two take closures, so that natively nothing is worked out for them. What is worked out before a
-    /// call of nothing leaves a trace: a length that is read for it is kept in a register until it is read again.
+    /// This method and the next two take closures, so that native code computes no argument for them. Computing an argument
+    /// of an empty call is not free: a length that is read for it occupies a register until its next use.
     #[inline(always)]
     fn spend(_what: impl FnOnce() -> Work) {}
-    /// Plain memory that the caller is about to read and write, and that another CPU may have written last. Only a simulator
-    /// has its lines moved.
+    /// Announces that the caller reads and writes this plain memory next, which another CPU may have written last. Only a
+    /// simulator implements it, and moves the cache lines.
     #[inline(always)]
     fn touch<'m, T: ?Sized + 'm>(_at: impl FnOnce() -> &'m T, _what: Memory) {}
-    /// A qdisc is about to put packets, the frames, to their flows: what it keeps of a flow is memory of that kind, and so is
-    /// what it reads of who sent the packet.
+    /// Announces that a qdisc is about to assign packets, given by their frames, to flows: it reads and writes its state of
+    /// each flow, and reads state of the sender. Only a simulator implements it.
     #[inline(always)]
     fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         _qdisc_and_frames: impl FnOnce() -> (&'p T, F),
     ) {
     }
-    /// Says what lies somewhere, for a simulator's report of what each cache line costs. Of two that overlap the smaller one
-    /// counts. A part is named once, where it has come to stay, and never on a packet's way.
+    /// Names the memory at `at`, for a simulator's report of the cost of each cache line. Where two names overlap, the one
+    /// of the smaller object counts. Call it once for an object, at its final address, and never on the transmit path.
     #[inline(always)]
     fn name<T: ?Sized>(_at: &T, _what: impl Display) {}
 }
 
-/// What the data plane does in plain code. The numbers are of packets.
+/// A step of the data plane in plain code. The numbers count packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Buffers are taken from a sender's own stock.
+    /// Buffers are allocated from a sender's own stock.
     Alloc(usize),
     /// Buffers are freed.
     Free(usize),
     /// A call of xmit.
     Xmit,
-    /// A worker goes to a queue, to run it.
+    /// A worker visits a queue to run it.
     Run,
     /// Packets go into the qdisc.
     Enqueue(usize),
@@ -131,10 +132,10 @@ pub enum Work {
     Reap(usize),
 }
 
-/// Plain memory that goes from CPU to CPU with the lock, or the turn, that it is used under.
+/// A kind of plain memory whose cache lines move from CPU to CPU with the lock, or the ownership, that protects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// What a queue is, its qdisc apart.
+    /// A queue's state without its qdisc.
     Queue,
     /// A qdisc.
     Qdisc,
@@ -148,37 +149,39 @@ pub trait Atomic<T: Copy>: Send + Sync + 'static {
     fn new(value: T) -> Self;
     /// Reads.
     fn load(&self, order: Ordering) -> T;
-    /// Reads what the caller is about to write: the cache line comes to it for writing at once, and not a second time for
-    /// the write (x86's PREFETCHW, Arm's PRFM PST). Where many only look, that takes the line from each other in vain.
+    /// Reads a value that the caller is about to write. Prefetches the cache line for writing, so that the write need not
+    /// fetch it again (x86's PREFETCHW, Arm's PRFM PST). Wrong where many threads only read: they would take the line from
+    /// each other.
     #[inline]
     fn load_to_write(&self, order: Ordering) -> T {
         self.load(order)
     }
     /// Writes.
     fn store(&self, value: T, order: Ordering);
-    /// Writes and returns what was there.
+    /// Writes; returns the old value.
     fn swap(&self, value: T, order: Ordering) -> T;
-    /// Writes `new` where `current` is, or returns what is there instead.
+    /// Writes `new` if the value is `current`; returns the old value, as an error if it is another.
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
-    /// As [`compare_exchange`](Atomic::compare_exchange), and may fail for no reason.
+    /// As [`compare_exchange`](Atomic::compare_exchange), but may fail spuriously.
     fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering)
     -> Result<T, T>;
-    /// Adds, wrapping, and returns what was there.
+    /// Adds, wrapping; returns the old value.
     fn fetch_add(&self, value: T, order: Ordering) -> T;
-    /// Sets bits and returns what was there.
+    /// Sets the bits of `value`; returns the old value.
     fn fetch_or(&self, value: T, order: Ordering) -> T;
-    /// Keeps bits and returns what was there.
+    /// Clears all bits but those of `value`; returns the old value.
     fn fetch_and(&self, value: T, order: Ordering) -> T;
-    /// Waits until the value, loaded with `order`, satisfies `ok`, and returns it. The wait is for another thread
-    /// that may not be running: natively it spins for about a microsecond and then gives its CPU away at each turn.
+    /// Waits until the value, loaded with `order`, satisfies `ok`; returns it. The thread waited for may be preempted:
+    /// natively this spins for about a microsecond and then yields its CPU in each turn.
     fn wait_until(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> T;
-    /// As [`wait_until`](Atomic::wait_until), for the one who waits to write ([`load_to_write`](Atomic::load_to_write)).
+    /// As [`wait_until`](Atomic::wait_until), for a waiter that writes next: loads as
+    /// [`load_to_write`](Atomic::load_to_write).
     #[inline]
     fn wait_to_write(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> T {
         self.wait_until(order, ok)
     }
-    /// As [`wait_until`](Atomic::wait_until), but gives up where that would give its CPU away. For a wait that is short
-    /// while the other thread runs, and that need not be when it does not.
+    /// As [`wait_until`](Atomic::wait_until), but returns `None` where that would yield its CPU. For a wait that is short
+    /// while the other thread runs, and that the caller can give up otherwise.
     fn spin_until(&self, order: Ordering, ok: impl FnMut(T) -> bool) -> Option<T>;
 }
 
@@ -195,9 +198,9 @@ pub trait AtomicPtr<T>: Send + Sync {
     }
     /// Writes.
     fn store(&self, ptr: *mut T, order: Ordering);
-    /// Writes and returns what was there.
+    /// Writes; returns the old value.
     fn swap(&self, ptr: *mut T, order: Ordering) -> *mut T;
-    /// Writes `new` where `current` is, or returns what is there instead.
+    /// Writes `new` if the value is `current`; returns the old value, as an error if it is another.
     fn compare_exchange(
         &self,
         current: *mut T,
@@ -205,7 +208,7 @@ pub trait AtomicPtr<T>: Send + Sync {
         success: Ordering,
         failure: Ordering,
     ) -> Result<*mut T, *mut T>;
-    /// As [`compare_exchange`](AtomicPtr::compare_exchange), and may fail for no reason.
+    /// As [`compare_exchange`](AtomicPtr::compare_exchange), but may fail spuriously.
     fn compare_exchange_weak(
         &self,
         current: *mut T,
@@ -215,39 +218,39 @@ pub trait AtomicPtr<T>: Send + Sync {
     ) -> Result<*mut T, *mut T>;
     /// As [`Atomic::wait_until`].
     fn wait_until(&self, order: Ordering, ok: impl FnMut(*mut T) -> bool) -> *mut T;
-    /// As [`Atomic::spin_until`]. One look where an `Arch` does not spin.
+    /// As [`Atomic::spin_until`]. The default loads once, for an `Arch` that does not spin.
     #[inline]
     fn spin_until(&self, order: Ordering, mut ok: impl FnMut(*mut T) -> bool) -> Option<*mut T> {
         Some(self.load(order)).filter(|ptr| ok(*ptr))
     }
 }
 
-/// A cell whose accesses a checker can watch.
+/// A cell whose accesses a model checker can observe.
 ///
-/// The checker sees an access at the call of `with` or `with_mut`, for the closure's duration. A reference that leaves the
-/// closure is sound where a guard's borrow bounds it (a held lock, the owner of a queue, a ring's consumer): the compiler ends
-/// it before the guard gives the value up. The checker does not see how long it is used. An owner whose ownership ends by
-/// anything but the last store of its guard says so with [`access_ends`](CellApi::access_ends).
+/// The checker sees an access at the call of `with` or `with_mut`, for the closure's duration. A reference may leave the
+/// closure if the borrow of a guard bounds it (a held lock, the owner of a queue, a ring's consumer): the compiler ends the
+/// reference before the guard releases the value. The checker does not see how long the reference is used. If anything but
+/// the guard's last store ends the ownership, the owner calls [`access_ends`](CellApi::access_ends) before it.
 pub trait CellApi<T> {
     /// A cell that holds `value`.
     fn new(value: T) -> Self;
-    /// Reads through a pointer.
+    /// Calls `f` with a pointer to read the value through.
     fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R;
-    /// Writes through a pointer.
+    /// Calls `f` with a pointer to write the value through.
     fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R;
-    /// Marks the end of an access through a reference that left [`with_mut`](CellApi::with_mut), before the store that gives
-    /// the value up. Checked under loom: the next access must be ordered after this. Costs nothing elsewhere.
+    /// Marks the end of an access through a reference that left [`with_mut`](CellApi::with_mut), before the store that
+    /// releases the value. Loom checks that the next access is ordered after this. Costs nothing elsewhere.
     #[inline(always)]
     fn access_ends(&self) {}
 }
 
-/// A sleep with a token: a notification given before the sleep ends it at once, so none is lost (`eventfd`, or
+/// A sleep with a token: a notification before the sleep ends the sleep at once, so no wake is lost (as `eventfd` or
 /// `std::thread::park`). One thread waits, any thread notifies.
 pub trait Event: Send + Sync + 'static {
-    /// An event without a token.
+    /// Returns an event without a token.
     fn new() -> Self;
-    /// Gives the token, and wakes the sleeper.
+    /// Sets the token and wakes the sleeper.
     fn notify(&self);
-    /// Sleeps until there is a token, which it takes, or until `deadline` on the clock of the `Arch`.
+    /// Sleeps until the token is set, or until `deadline` on the clock of the `Arch`. Clears the token.
     fn wait(&self, deadline: Option<Nanos>);
 }

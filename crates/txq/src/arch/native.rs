@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Inside, Nanos};
 
 thread_local! {
-    /// The data paths that the thread is in. Its address is the thread's name.
+    /// The data paths that the thread is in. Its address is the thread's number ([`Arch::thread`]).
     static INSIDE: Inside = const { Inside::new() };
 }
 
@@ -64,11 +64,11 @@ unsafe impl Arch for Native {
     }
 }
 
-/// Turns of a spin before the waiter gives its CPU away: about a microsecond, the length of a critical section whose
-/// holder runs. Beyond that the holder is probably preempted, and on a full machine it needs this very CPU.
+/// Turns of a spin before the waiter yields its CPU: about a microsecond, the length of a critical section while its holder
+/// runs. A holder that takes longer is probably preempted, and on a loaded machine it needs this very CPU.
 const SPINS: u32 = 64;
 
-/// Has the line of an address come for writing. A hint: it reads nothing, and any address will do.
+/// Prefetches the cache line of an address for writing. A hint: it reads no memory, so any address is allowed.
 #[inline(always)]
 pub(crate) fn fetch_to_write<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -241,7 +241,7 @@ impl<T: 'static> AtomicPtr<T> for atomic::AtomicPtr<T> {
     }
 }
 
-/// `UnsafeCell` under the interface that checkers watch.
+/// `UnsafeCell` behind the interface that model checkers observe.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct NativeCell<T>(UnsafeCell<T>);
