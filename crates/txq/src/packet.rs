@@ -1,7 +1,7 @@
 //! A packet: a move-only handle to one buffer, and lists of them.
 //!
-//! Owning a [`Packet`] is owning its buffer; dropping it sends the buffer home. There is no second handle, so there is
-//! no reference count, no double free and no use after free that compiles.
+//! A [`Packet`] owns its buffer; dropping it returns the buffer to its home. There is no second handle, hence no reference
+//! count, and no double free or use after free compiles.
 
 use std::fmt;
 use std::mem;
@@ -31,25 +31,26 @@ unsafe impl<A: Arch> Sync for Packet<A> {}
 
 impl<A: Arch> Packet<A> {
     /// # Safety
-    /// The caller owns the buffer and makes one packet of it.
+    /// The caller owns the buffer and makes only one packet of it.
     #[inline]
     pub(crate) unsafe fn from_slot(slot: NonNull<Slot<A>>) -> Self {
         Self { slot }
     }
 
-    /// Gives up the handle, not the buffer.
+    /// Gives up the handle without freeing the buffer; returns the descriptor.
     #[inline]
     pub(crate) fn into_slot(self) -> NonNull<Slot<A>> {
         mem::ManuallyDrop::new(self).slot
     }
 
-    /// Ends the packet; the buffer is free and the caller takes it home.
+    /// Ends the packet and takes it off its flow's count. Returns the descriptor of the free buffer, which the caller must
+    /// return to its home.
     #[inline]
     pub(crate) fn retire(self) -> NonNull<Slot<A>> {
         let slot = self.into_slot();
-        // SAFETY: it was ours.
+        // SAFETY: the packet owned the buffer.
         let s = unsafe { slot.as_ref() };
-        // SAFETY: as above; what counts it lives until its last packet has ended.
+        // SAFETY: as above; the flow's count lives until its last packet has ended.
         s.body.with(|b| unsafe { outstanding::ended(&*b) });
         #[cfg(debug_assertions)]
         // SAFETY: as above.
@@ -58,7 +59,7 @@ impl<A: Arch> Packet<A> {
         slot
     }
 
-    /// The address of the descriptor, which tells the packet from all others.
+    /// Returns the address of the descriptor, which differs from that of every other packet.
     #[inline]
     pub(crate) fn address(&self) -> *const () {
         self.slot.as_ptr().cast_const().cast()
@@ -70,26 +71,30 @@ impl<A: Arch> Packet<A> {
         unsafe { self.slot.as_ref() }
     }
 
+    /// Calls `f` with the packet's fields.
     #[inline]
     pub(crate) fn body<R>(&self, f: impl FnOnce(&Body<A>) -> R) -> R {
         // SAFETY: the one handle to the buffer is borrowed for reading.
         self.slot().body.with(|b| f(unsafe { &*b }))
     }
 
+    /// Calls `f` with the packet's fields, for writing.
     #[inline]
     pub(crate) fn body_mut<R>(&mut self, f: impl FnOnce(&mut Body<A>) -> R) -> R {
         // SAFETY: the one handle to the buffer is borrowed for writing.
         self.slot().body.with_mut(|b| f(unsafe { &mut *b }))
     }
 
-    /// The packet's bytes, from its link-layer header on.
+    /// Returns the packet's bytes, from its link-layer header on.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        // SAFETY: `off + len` is within the buffer by every method that changes them, and bytes are always initialised.
+        // SAFETY: every method that changes `off` or `len` keeps `off + len` within the buffer, and a buffer's bytes are
+        // always initialised.
         self.body(|b| unsafe { slice::from_raw_parts(b.data.add(b.off.into()), b.len as usize) })
     }
 
-    /// The packet's bytes, to write. Clears the flow hash and the protocol offsets, for they may no longer hold.
+    /// Returns the packet's bytes for writing. Clears the flow hash and the protocol offsets, because they may no longer
+    /// hold.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.body_mut(|b| {
@@ -100,20 +105,20 @@ impl<A: Arch> Packet<A> {
         })
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an empty packet is as good as any")]
     pub fn len(&self) -> usize {
         self.body(|b| b.len as usize)
     }
 
-    /// Bytes free in front of the packet.
+    /// Returns the number of free bytes in front of the packet.
     pub fn headroom(&self) -> usize {
         self.body(|b| b.off.into())
     }
 
-    /// Grows the packet to the front by `n` bytes, to be written by the caller (`skb_push`). `None` when the headroom
-    /// is smaller.
+    /// Grows the packet at the front by `n` bytes (`skb_push`). Returns them for the caller to write, or `None` if the
+    /// headroom is smaller.
     pub fn push(&mut self, n: usize) -> Option<&mut [u8]> {
         self.body_mut(|b| {
             let off = usize::from(b.off).checked_sub(n)?;
@@ -124,7 +129,8 @@ impl<A: Arch> Packet<A> {
         Some(&mut self.data_mut()[..n])
     }
 
-    /// Shrinks the packet from the front by `n` bytes (`skb_pull`). `None`, and no change, when it is shorter.
+    /// Shrinks the packet at the front by `n` bytes (`skb_pull`). Returns `None` and changes nothing if the packet is
+    /// shorter.
     pub fn pull(&mut self, n: usize) -> Option<()> {
         self.body_mut(|b| {
             let off = u16::try_from(usize::from(b.off) + n).ok()?;
@@ -141,7 +147,7 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.len = b.len.min(u32::try_from(len).unwrap_or(u32::MAX)));
     }
 
-    /// Scheduling priority, as `SO_PRIORITY` sets it (`skb->priority`).
+    /// Returns the scheduling priority, which `SO_PRIORITY` sets in the kernel (`skb->priority`).
     #[inline]
     pub fn priority(&self) -> u32 {
         self.body(|b| b.priority)
@@ -153,7 +159,7 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.priority = priority);
     }
 
-    /// The mark that filters select by, as `SO_MARK` sets it (`skb->mark`).
+    /// Returns the mark that filters match, which `SO_MARK` sets in the kernel (`skb->mark`).
     pub fn mark(&self) -> u32 {
         self.body(|b| b.mark)
     }
@@ -163,7 +169,8 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.mark = mark);
     }
 
-    /// Earliest departure time on the clock of the `Arch`, 0 for as soon as possible (`skb->tstamp`, `SCM_TXTIME`).
+    /// Returns the earliest departure time on the clock of the `Arch`; 0 means as soon as possible (`skb->tstamp`,
+    /// `SCM_TXTIME`).
     pub fn departure(&self) -> Nanos {
         self.body(|b| b.tstamp)
     }
@@ -173,20 +180,20 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.tstamp = at);
     }
 
-    /// The flow's hash, 0 while unknown (`skb->hash`).
+    /// Returns the flow's hash; 0 while unknown (`skb->hash`).
     #[inline]
     pub fn hash(&self) -> u32 {
         self.body(|b| b.hash)
     }
 
-    /// Sets the flow's hash, for programs that know their flows. Writing to the packet clears it.
+    /// Sets the flow's hash, for programs that know their flows. A write to the packet clears the hash.
     #[inline]
     pub fn set_hash(&mut self, hash: u32) {
         self.body_mut(|b| b.hash = hash);
     }
 
-    /// Bytes of payload per segment and number of segments of a packet that the device shall cut (`gso_size`,
-    /// `gso_segs`); (0, 1) for one that it shall not.
+    /// Returns the bytes of payload per segment and the number of segments that the device cuts the packet into (`gso_size`,
+    /// `gso_segs`); (0, 1) for a packet that is not cut.
     pub fn gso(&self) -> (u16, u16) {
         self.body(|b| if b.gso_segs > 1 { (b.gso_size, b.gso_segs) } else { (0, 1) })
     }
@@ -196,14 +203,14 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| (b.gso_size, b.gso_segs) = (size, segs.max(1)));
     }
 
-    /// Packets it counts as: its segments (`qdisc_pkt_segs`).
+    /// Returns the number of segments, as which counters count the packet (`qdisc_pkt_segs`).
     #[inline]
     pub fn segs(&self) -> u32 {
         self.body(|b| b.gso_segs.into())
     }
 
-    /// Offsets of the network and transport header from the start of the packet and the ethertype, where they are
-    /// known (`skb->network_header`, `transport_header`, `protocol`).
+    /// Returns the offsets of the network and the transport header from the start of the packet, and the ethertype, if they
+    /// are known (`skb->network_header`, `transport_header`, `protocol`).
     pub fn protocol_offsets(&self) -> Option<(u16, u16, u16)> {
         self.body(|b| (b.flags & Body::<A>::DISSECTED != 0).then_some((b.network, b.transport, b.protocol)))
     }
@@ -216,7 +223,7 @@ impl<A: Arch> Packet<A> {
         });
     }
 
-    /// A number of the program's own, 0 unless set.
+    /// Returns the program's own number; 0 unless set.
     pub fn cookie(&self) -> u64 {
         self.body(|b| if b.flags & Body::<A>::COOKIE != 0 { b.cookie } else { 0 })
     }
@@ -229,7 +236,8 @@ impl<A: Arch> Packet<A> {
         });
     }
 
-    /// The txq it was steered to (`skb->queue_mapping`); 0 before, and where each txq has a qdisc of its own.
+    /// Returns the txq that the packet was steered to (`skb->queue_mapping`); 0 before, and where each txq has its own
+    /// qdisc.
     #[inline]
     pub fn txq(&self) -> u16 {
         self.body(|b| if b.flags & Body::<A>::RX_QUEUE == 0 { b.txq } else { 0 })
@@ -243,15 +251,16 @@ impl<A: Arch> Packet<A> {
         });
     }
 
-    /// The rx queue that the packet came in on, if somebody has said so and it has not been sent since
-    /// (`skb_get_rx_queue`).
+    /// Returns the rx queue that the packet came in on, if [`set_rx_queue`](Packet::set_rx_queue) recorded it and the packet
+    /// has not been sent since (`skb_get_rx_queue`).
     #[inline]
     pub fn rx_queue(&self) -> Option<u16> {
         self.body(|b| (b.flags & Body::<A>::RX_QUEUE != 0).then_some(b.txq))
     }
 
-    /// Tells the rx queue that the packet came in on, or the one of the connection that it answers: steering may go
-    /// by it (`skb_record_rx_queue`). As in the kernel it is kept in the place of the txq, until there is one.
+    /// Records the rx queue that the packet came in on, or the rx queue of the connection that it answers; steering may use
+    /// it (`skb_record_rx_queue`). As in the kernel, rx queue and txq share a field: steering the packet to a txq overwrites
+    /// the rx queue.
     #[inline]
     pub fn set_rx_queue(&mut self, rx_queue: u16) {
         self.body_mut(|b| {
@@ -260,7 +269,7 @@ impl<A: Arch> Packet<A> {
         });
     }
 
-    /// When it was handed in, if it is one of those whose latency is sampled.
+    /// Returns when the packet was handed in, if its latency is sampled; else 0.
     #[inline]
     pub(crate) fn stamp(&self) -> Nanos {
         self.body(|b| b.stamp)
@@ -271,15 +280,16 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.stamp = at);
     }
 
-    /// Notes that a qdisc has queued the packet at `at`, for one that measures how long its packets wait; it must call
-    /// [`take_queued`](Packet::take_queued) before it gives the packet away. The time is kept in the place of `stamp`, to
-    /// the even nanosecond. A packet whose latency is sampled keeps its stamp, made odd, and has been waiting since then.
+    /// Records that a qdisc queued the packet at `at`, for a qdisc that measures how long its packets wait. The qdisc must
+    /// call [`take_queued`](Packet::take_queued) before it gives the packet away. The time is stored in `stamp`, rounded
+    /// down to an even number of nanoseconds. A packet whose latency is sampled keeps its stamp, made odd, and counts as
+    /// queued at that time.
     #[inline]
     pub(crate) fn set_queued(&mut self, at: Nanos) {
         self.body_mut(|b| b.stamp = if b.stamp == 0 { at & !1 } else { b.stamp | 1 });
     }
 
-    /// When the packet was queued. Without a sample the stamp is 0 again.
+    /// Returns when the packet was queued, and sets the stamp of a packet that is not sampled back to 0.
     #[inline]
     pub(crate) fn take_queued(&mut self) -> Nanos {
         self.body_mut(|b| {
@@ -291,7 +301,7 @@ impl<A: Arch> Packet<A> {
         })
     }
 
-    /// Counts that a driver sends the packet on through another device, and returns how often that was, 15 at most.
+    /// Counts that a driver sends the packet on through another device; returns how often that has happened, at most 15.
     pub(crate) fn hop(&mut self) -> u32 {
         self.body_mut(|b| {
             b.flags = b.flags.checked_add(Body::<A>::HOP).unwrap_or(b.flags);
@@ -299,7 +309,7 @@ impl<A: Arch> Packet<A> {
         })
     }
 
-    /// Why it was dropped; `NotSpecified` while it was not.
+    /// Returns why the packet was dropped; `NotSpecified` if it was not.
     pub fn drop_reason(&self) -> DropReason {
         self.body(|b| b.reason)
     }
@@ -308,7 +318,7 @@ impl<A: Arch> Packet<A> {
         self.body_mut(|b| b.reason = reason);
     }
 
-    /// The CPU of the sender that allocated it (`skb->alloc_cpu`).
+    /// Returns the CPU of the sender that allocated the packet (`skb->alloc_cpu`).
     pub fn alloc_cpu(&self) -> CpuId {
         // SAFETY: the home of a packet lives as long as the packet's pool.
         self.body(|b| unsafe { (*b.home).cpu() })
@@ -317,7 +327,7 @@ impl<A: Arch> Packet<A> {
 
 impl<A: Arch> Drop for Packet<A> {
     fn drop(&mut self) {
-        // A list of one goes home by the way that lists go.
+        // A list of one packet: dropping the list sends it home.
         let mut list = PacketList::new();
         // SAFETY: this handle is not used again.
         list.push_back(unsafe { ptr::read(self) });

@@ -1,4 +1,4 @@
-//! Lists of packets: what travels from stop to stop, instead of single packets.
+//! Lists of packets: the unit that the stages of the transmit path hand on, instead of single packets.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -10,16 +10,16 @@ use crate::pool::retired::retire;
 use crate::pool::slot::{Body, Chain, Slot};
 use crate::pool::store::Store;
 
-/// A first-in first-out list, linked through the packets, that knows its length, bytes and segments. Appending a list
-/// to a list costs the same for one packet as for a thousand. Dropping it sends every buffer home.
+/// A first-in first-out list, linked through the packets, with its sums of packets, bytes and segments. Appending a list to
+/// a list takes constant time. Dropping a list returns every buffer to its home.
 pub struct PacketList<A: Arch = Native> {
     head: *mut Slot<A>,
-    /// Valid while `len > 0`. The last packet's `next` is not: it is written when it is needed.
+    /// Valid while `len > 0`. The last packet's `next` is not valid: the next append writes it.
     tail: *mut Slot<A>,
     bytes: u64,
     segs: u64,
-    /// The home of all packets, if they have one home and no flow counts them; else null. Valid while `len > 0`. Who
-    /// frees such a list need not look at its packets, whose cache lines stay where they go home to.
+    /// The home of all packets, if they have one home and no flow counts them; else null. Valid while `len > 0`. Freeing a
+    /// list with a home reads no packet, so the packets' cache lines stay with the home's CPU.
     home: *const Home<A>,
     len: u32,
     stamped: bool,
@@ -31,7 +31,7 @@ unsafe impl<A: Arch> Send for PacketList<A> {}
 unsafe impl<A: Arch> Sync for PacketList<A> {}
 
 impl<A: Arch> PacketList<A> {
-    /// An empty list.
+    /// Returns an empty list.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -45,31 +45,31 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Packets on the list; a GSO packet is one.
+    /// Returns the number of packets; a GSO packet counts as one.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is none.
+    /// Whether the list has no packets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of all packets.
+    /// Returns the bytes of all packets.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Packets, each GSO packet counted as its segments.
+    /// Returns the number of packets, each GSO packet counted as its segments.
     #[inline]
     pub fn segs(&self) -> u64 {
         self.segs
     }
 
-    /// Whether the latency of one of the packets is being sampled. May say so after that packet has left the list.
+    /// Whether the latency of a packet is sampled. May stay true after that packet has left the list.
     #[inline]
     pub(crate) fn stamped(&self) -> bool {
         self.stamped
@@ -89,7 +89,7 @@ impl<A: Arch> PacketList<A> {
         self.link(packet.into_slot());
     }
 
-    /// Packets of `home` come to the list.
+    /// Updates the list's home for packets of `home` that are about to be added.
     #[inline]
     fn join(&mut self, home: *const Home<A>) {
         if self.len == 0 {
@@ -99,28 +99,29 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Appends a packet that is fresh from the pool: nothing has to be read from it. [`add_fresh`](PacketList::add_fresh)
-    /// then adds to the sums.
+    /// Appends a packet fresh from the pool without reading it. The caller then adds it to the sums with
+    /// [`add_fresh`](PacketList::add_fresh).
     #[inline]
     pub(crate) fn push_fresh(&mut self, packet: Packet<A>, home: *const Home<A>) {
         self.join(home);
         self.link(packet.into_slot());
     }
 
-    /// Counts `n` packets of `len` bytes that `push_fresh` has appended.
+    /// Adds `n` packets of `len` bytes, appended by `push_fresh`, to the sums.
     #[inline]
     pub(crate) fn add_fresh(&mut self, n: usize, len: usize) {
         self.bytes += (n * len) as u64;
         self.segs += n as u64;
     }
 
-    /// Puts a packet in front: what a driver does with one that it took and cannot send yet.
+    /// Puts a packet in front, as a driver does with a packet that it took and cannot send yet.
     pub fn push_front(&mut self, packet: Packet<A>) {
         let mut list = Self::new();
         list.push_back(packet);
         self.prepend(&mut list);
     }
 
+    /// Links a packet behind the last one.
     #[inline]
     fn link(&mut self, slot: NonNull<Slot<A>>) {
         let slot = slot.as_ptr();
@@ -134,7 +135,7 @@ impl<A: Arch> PacketList<A> {
         self.len += 1;
     }
 
-    /// Takes the first packet.
+    /// Takes the first packet, or returns `None` if the list is empty.
     #[inline]
     pub fn pop_front(&mut self) -> Option<Packet<A>> {
         if self.len == 0 {
@@ -155,7 +156,7 @@ impl<A: Arch> PacketList<A> {
         Some(packet)
     }
 
-    /// The first packet.
+    /// Returns the first packet.
     #[inline]
     pub fn front(&self) -> Option<&Packet<A>> {
         if self.len == 0 {
@@ -166,7 +167,7 @@ impl<A: Arch> PacketList<A> {
         Some(unsafe { &*ptr::from_ref(&self.head).cast::<Packet<A>>() })
     }
 
-    /// The last packet.
+    /// Returns the last packet.
     #[inline]
     pub(crate) fn back(&self) -> Option<&Packet<A>> {
         if self.len == 0 {
@@ -176,7 +177,7 @@ impl<A: Arch> PacketList<A> {
         Some(unsafe { &*ptr::from_ref(&self.tail).cast::<Packet<A>>() })
     }
 
-    /// Has the first packet's latency sampled.
+    /// Marks the first packet for latency sampling, as handed in at `at`.
     pub(crate) fn stamp_front(&mut self, at: Nanos) {
         if self.len > 0 {
             // SAFETY: `head` is a packet that the list owns.
@@ -185,7 +186,7 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Moves all of `other` to the end.
+    /// Moves all packets of `other` to the end.
     #[inline]
     pub fn append(&mut self, other: &mut PacketList<A>) {
         if other.len == 0 {
@@ -206,13 +207,13 @@ impl<A: Arch> PacketList<A> {
         other.forget();
     }
 
-    /// Moves all of `other` to the front.
+    /// Moves all packets of `other` to the front.
     pub(crate) fn prepend(&mut self, other: &mut PacketList<A>) {
         other.append(self);
         self.append(other);
     }
 
-    /// Moves the first `n` packets to the end of `to`: at no cost per packet when it is all of them.
+    /// Moves the first `n` packets to the end of `to`, in constant time if these are all.
     #[inline]
     pub fn move_front(&mut self, n: usize, to: &mut PacketList<A>) {
         if n >= self.len() {
@@ -224,8 +225,8 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Moves packets from the front to the end of `to` as long as there are `packets` and `bytes` left for the next
-    /// one, which may be longer than what is left for it: at no cost per packet when all of them fit.
+    /// Moves packets from the front to the end of `to` while the budget of `packets` and `bytes` is above 0; the last one
+    /// may exceed the bytes left. Takes constant time if all packets fit.
     #[inline]
     pub(crate) fn move_within(&mut self, packets: usize, bytes: u64, to: &mut PacketList<A>) {
         if bytes >= self.bytes {
@@ -240,7 +241,7 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Tells the senders of the sampled packets how long these took until `now`.
+    /// Records at each sampled packet's home the time from its stamp until `now`.
     pub(crate) fn note_times(&self, now: Nanos) {
         for packet in self.iter().filter(|packet| packet.stamp() != 0) {
             let time = now.saturating_sub(packet.stamp());
@@ -249,7 +250,7 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Calls `f` with the home of each run of packets that have the same one, and their number.
+    /// Calls `f` with the home and the length of each run of successive packets of one home.
     pub(crate) fn for_each_home(&self, mut f: impl FnMut(&Home<A>, u32)) {
         if self.len == 0 {
             return;
@@ -273,7 +274,7 @@ impl<A: Arch> PacketList<A> {
         run.into_iter().for_each(|(home, n)| f(home, n));
     }
 
-    /// Calls `f` with each packet, in order, to change what it likes. The list keeps its sums.
+    /// Calls `f` with each packet, in order; `f` may change it. The sums stay right.
     pub fn for_each_mut(&mut self, mut f: impl FnMut(&mut Packet<A>)) {
         for _ in 0..self.len {
             let mut packet = self.pop_front().expect("len packets");
@@ -282,7 +283,7 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// The packets, in order.
+    /// Iterates over the packets, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Packet<A>> {
         let mut at = &self.head;
         (0..self.len).map(move |i| {
@@ -296,7 +297,8 @@ impl<A: Arch> PacketList<A> {
         })
     }
 
-    /// Gives the packets up to an `LList`: its first packet, which holds the sums, and whose last `next` is null.
+    /// Gives the packets up to an `LList`; returns the first one, whose descriptor holds the sums, or `None` if the list is
+    /// empty. The last packet's `next` is null.
     pub(crate) fn take_chain(&mut self) -> Option<NonNull<Slot<A>>> {
         if self.len == 0 {
             return None;
@@ -313,8 +315,8 @@ impl<A: Arch> PacketList<A> {
         head
     }
 
-    /// Gives the packets up: the first one, the last, how many they are by `next`, and the home of all if they have one
-    /// and nothing else is to be done for them.
+    /// Gives the packets up; returns the first, the last, their number, and the list's home or null. The packets are linked
+    /// by `next`.
     #[inline]
     pub(crate) fn take_slots(&mut self) -> (*mut Slot<A>, *mut Slot<A>, u32, *const Home<A>) {
         let len = self.len;
@@ -322,14 +324,15 @@ impl<A: Arch> PacketList<A> {
         (self.head, self.tail, len, self.home)
     }
 
-    /// Whether all packets have this home, and nothing else is to be done for them when they end.
+    /// Whether all packets have this home and no flow counts them, so that freeing them needs only the buffers. False for an
+    /// empty list.
     #[inline]
     pub(crate) fn is_of(&self, home: *const Home<A>) -> bool {
         self.len > 0 && ptr::eq(self.home, home)
     }
 
-    /// Ends the first packet of a list that [`is_of`](PacketList::is_of) one home: the buffer is the caller's. The sums are
-    /// right again when the list is empty.
+    /// Ends the first packet of a list that [`is_of`](PacketList::is_of) one home; returns its buffer, which the caller owns
+    /// then. Does not update the bytes and segments; the call that returns `None` resets them.
     #[inline]
     pub(crate) fn take_front(&mut self) -> Option<NonNull<Slot<A>>> {
         if self.len == 0 {
@@ -352,23 +355,24 @@ impl<A: Arch> PacketList<A> {
         Some(slot)
     }
 
-    /// Without a cache at hand, each run of packets of one home goes there in one piece.
+    /// Frees the list without a cache: sends each run of packets of one home there in one push.
     #[cold]
     fn send_home(&mut self) {
         // SAFETY: a buffer's home lives as long as its pool, and that at least until the buffer is home.
         retire(self, |home, mut run| unsafe { (*home).take_back(&mut run, Store::node_here) });
     }
 
-    /// Is empty from now on. The packets were given away.
+    /// Empties the list, after its packets were given away.
     #[inline]
     fn forget(&mut self) {
         (self.len, self.segs, self.bytes, self.stamped) = (0, 0, 0, false);
     }
 
-    /// The list that [`take_chain`](PacketList::take_chain) gave up.
+    /// Rebuilds the list that [`take_chain`](PacketList::take_chain) gave up.
     ///
     /// # Safety
-    /// `head` came from `take_chain`, once, and its content was acquired from the thread that gave it up.
+    /// `take_chain` returned `head`, the caller uses it once, and the caller has acquired its content from the thread that
+    /// gave it up.
     pub(crate) unsafe fn from_chain(head: NonNull<Slot<A>>) -> Self {
         // SAFETY: the caller's promise.
         unsafe { head.as_ref() }.chain.with(|c| {
@@ -414,7 +418,7 @@ impl<A: Arch> FromIterator<Packet<A>> for PacketList<A> {
 impl<A: Arch> Drop for PacketList<A> {
     #[inline]
     fn drop(&mut self) {
-        // On the way lists come to their end empty.
+        // On the transmit path every list is empty when it is dropped.
         if self.len > 0 {
             self.send_home();
         }

@@ -1,4 +1,4 @@
-//! A queue of packets in two words, for a qdisc that has a million of them.
+//! A queue of packets in two words, for a qdisc with a million queues.
 
 use std::ptr::{self, NonNull};
 
@@ -6,12 +6,12 @@ use crate::arch::{Arch, CellApi, fetch_to_write};
 use crate::packet::{Packet, PacketList};
 use crate::pool::slot::Slot;
 
-/// A first-in first-out queue, linked through the packets. It is a [`PacketList`] without its sums. Dropping it sends every
-/// buffer home.
+/// A first-in first-out queue, linked through the packets: a [`PacketList`] without sums. Dropping it returns every buffer
+/// to its home.
 pub(crate) struct PacketQueue<A: Arch> {
     /// Null while the queue is empty.
     head: *mut Slot<A>,
-    /// Valid while the queue is not empty. The last packet's `next` is not valid: it is written when it is needed.
+    /// Valid while the queue is not empty. The last packet's `next` is not valid: the next append writes it.
     tail: *mut Slot<A>,
 }
 
@@ -26,7 +26,7 @@ impl<A: Arch> PacketQueue<A> {
         Self { head: ptr::null_mut(), tail: ptr::null_mut() }
     }
 
-    /// Whether there is no packet.
+    /// Whether the queue has no packets.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_null()
@@ -45,7 +45,7 @@ impl<A: Arch> PacketQueue<A> {
         self.tail = slot;
     }
 
-    /// Takes the first packet.
+    /// Takes the first packet, or returns `None` if the queue is empty.
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<Packet<A>> {
         let slot = NonNull::new(self.head)?;
@@ -59,7 +59,7 @@ impl<A: Arch> PacketQueue<A> {
         Some(unsafe { Packet::from_slot(slot) })
     }
 
-    /// The first packet.
+    /// Returns the first packet.
     #[inline]
     pub(crate) fn front(&self) -> Option<&Packet<A>> {
         // SAFETY: a packet is nothing but a pointer to its descriptor, and `head` is one that the queue owns; the borrow of
@@ -67,13 +67,13 @@ impl<A: Arch> PacketQueue<A> {
         (!self.is_empty()).then(|| unsafe { &*ptr::from_ref(&self.head).cast::<Packet<A>>() })
     }
 
-    /// Fetches the first packet's descriptor, which is to be read soon.
+    /// Prefetches the first packet's descriptor.
     #[inline]
     pub(crate) fn fetch_front(&self) {
         fetch_to_write(self.head);
     }
 
-    /// Fetches the second packet's descriptor, by the first one's.
+    /// Prefetches the second packet's descriptor. Reads the first one's.
     #[inline]
     pub(crate) fn fetch_second(&self) {
         if !self.is_empty() && self.head != self.tail {
@@ -82,7 +82,7 @@ impl<A: Arch> PacketQueue<A> {
         }
     }
 
-    /// Fetches the last packet's descriptor, which the next [`push_back`](PacketQueue::push_back) writes.
+    /// Prefetches the last packet's descriptor, which the next [`push_back`](PacketQueue::push_back) writes.
     #[inline]
     pub(crate) fn fetch_back(&self) {
         if !self.is_empty() {
@@ -90,7 +90,7 @@ impl<A: Arch> PacketQueue<A> {
         }
     }
 
-    /// The packets, in order.
+    /// Iterates over the packets, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Packet<A>> {
         let mut at = (!self.is_empty()).then_some(&self.head);
         std::iter::from_fn(move || {
@@ -112,7 +112,7 @@ impl<A: Arch> Drop for PacketQueue<A> {
     #[inline]
     fn drop(&mut self) {
         if !self.is_empty() {
-            // What drops a list sends it home at once.
+            // Dropping a list sends its packets home in runs.
             let mut list = PacketList::new();
             list.extend(std::iter::from_fn(|| self.pop_front()));
         }

@@ -7,7 +7,7 @@ fn pool(buffers: u32) -> Pool {
     Pool::new(&PoolConfig { buffers, room: 8, headroom: 0, backing, ..PoolConfig::default() }).unwrap()
 }
 
-/// Gives a list up and takes it back, as an `LList` does.
+/// Turns a list into a chain and back, as an `LList` does.
 fn through_a_chain(mut list: PacketList) -> PacketList {
     let chain = list.take_chain().unwrap();
     assert!(list.is_empty());
@@ -15,7 +15,7 @@ fn through_a_chain(mut list: PacketList) -> PacketList {
     unsafe { PacketList::from_chain(chain) }
 }
 
-/// What a list knows of its packets outlasts its time as a chain, each alone and all together.
+/// A list keeps its stamp, home and segments through a chain, in every combination.
 #[test]
 fn a_chain_keeps_what_its_list_knows() {
     let (one, two) = (pool(4), pool(4));
@@ -37,7 +37,7 @@ fn a_chain_keeps_what_its_list_knows() {
     }
 }
 
-/// 70,000 packets have more segments than 32 bits count: sums are exact whatever becomes of the list.
+/// 70,000 packets have more segments than 32 bits count: sums stay exact through a chain, an append and pops.
 #[test]
 #[cfg_attr(miri, ignore = "many packets")]
 fn segments_are_counted_beyond_32_bits() {
