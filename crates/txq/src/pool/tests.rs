@@ -53,7 +53,7 @@ fn memory_comes_from_where_it_is_asked_to() {
         assert_eq!(pool.backing(), backing);
         assert_eq!(pool.cache("s", 0).alloc(1920).unwrap().len(), 1920);
     }
-    // Huge pages are had or not; asked for alone, their absence is an error, and `Auto` does without.
+    // The system may have no huge pages: then `HugePages` is an error, and `Auto` uses small pages.
     assert_ne!(with(Backing::Auto).unwrap().backing(), Backing::Auto);
     if let Err(error) = with(Backing::HugePages) {
         assert!(error.to_string().contains("no memory"), "{error}");
@@ -79,7 +79,7 @@ fn the_limit_of_a_sender_counts_what_is_out_wherever_it_is_freed() {
     let mut list = PacketList::new();
     assert_eq!(mine.alloc_batch(2, 8, &mut list), Ok(2));
     mine.free(&mut list);
-    // Buffers that a starving sender takes out of our inbox are no longer out.
+    // Buffers that another sender takes out of our inbox no longer count as out.
     let mut list = PacketList::new();
     mine.alloc_batch(3, 8, &mut list).unwrap();
     drop(list);
@@ -113,7 +113,8 @@ fn the_region_gives_a_packet_back_by_its_offset() {
     assert_eq!(b.data(), b"contents");
 }
 
-/// A buffer that is used up to its end, as 1984 bytes behind 128 use one of 2112: the end is still that buffer's.
+/// A packet may end at its buffer's end, as 1984 bytes behind 128 do in a buffer of 2112: an offset of that end belongs to
+/// that buffer.
 #[test]
 fn an_empty_packet_at_the_end_of_its_buffer_comes_back_as_itself() {
     let config =
@@ -144,7 +145,7 @@ fn a_packet_of_another_pool_has_no_offset() {
     packet.into_offset(&pool);
 }
 
-/// In a process of its own, which may have 1 GB of addresses: less than the descriptors take.
+/// Runs in a process of its own, limited to 1 GB of addresses, which is less than the descriptors take.
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
 fn descriptors_without_memory_are_an_error() {
@@ -188,7 +189,7 @@ fn sizes_out_of_range_are_refused_by_name() {
     assert!(much.contains("no memory"), "{much}");
 }
 
-/// Real threads pass buffers around: what one wrote the next one reads, and all come home.
+/// Real threads pass buffers around: each reads the last one's writes, and all buffers come home.
 #[test]
 fn buffers_go_round_between_threads() {
     let (threads, rounds) = (3, if cfg!(miri) { 10 } else { 5000 });
@@ -228,7 +229,7 @@ mod debug {
     fn a_completion_reported_twice_is_found() {
         let pool = pool(1);
         let at = pool.cache("s", 0).alloc(1).unwrap().into_offset(&pool);
-        // SAFETY: given back once here, which is right, and once below, which is what the check is for.
+        // SAFETY: given back once here, which is sound, and once below, which the check must find.
         drop(unsafe { pool.packet_at(at) });
         // SAFETY: never made: the check panics first.
         drop(unsafe { pool.packet_at(at) });

@@ -1,4 +1,4 @@
-//! The real machine, with a count of each thread's atomic operations.
+//! `Native` with a count of each thread's atomic operations.
 
 use std::cell::Cell;
 use std::sync::atomic::{self, Ordering};
@@ -9,7 +9,7 @@ thread_local! {
     static OPERATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Atomic operations that this thread does in `f`.
+/// Returns the number of atomic operations of this thread in `f`.
 pub(super) fn operations<R>(f: impl FnOnce() -> R) -> (usize, R) {
     let before = OPERATIONS.get();
     let result = f();

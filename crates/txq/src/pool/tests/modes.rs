@@ -1,4 +1,4 @@
-//! Where memory and credit go when another thread frees: the modes, the bound, the kick, the nodes, the homes.
+//! Tests of frees by another thread: modes, bound, kick, nodes, homes.
 
 use super::counting::{Counting, operations};
 use super::*;
@@ -17,7 +17,7 @@ pub(super) fn take<A: Arch>(cache: &mut Cache<A>, n: usize) -> PacketList<A> {
     list
 }
 
-/// Nothing is out, nothing waits, and every buffer can be had once no cache is left.
+/// Asserts that no buffer is in use and none waits in an inbox, and that all can be allocated once no cache is left.
 pub(super) fn assert_quiet<A: Arch>(pool: &Pool<A>) {
     assert_eq!(pool.in_use(), BTreeMap::new());
     let n = pool.buffers() as usize;
@@ -25,7 +25,7 @@ pub(super) fn assert_quiet<A: Arch>(pool: &Pool<A>) {
     assert_eq!(pool.backlog(), 0);
 }
 
-/// (T24) Credit returns when a packet is freed, once, wherever its memory goes and whoever takes it later.
+/// (T24) Credit returns once and when a packet is freed, wherever its buffer goes.
 #[test]
 fn credit_returns_at_once_and_once() {
     for free in MODES {
@@ -40,7 +40,7 @@ fn credit_returns_at_once_and_once() {
                 1 => drop(out),
                 _ => sender.free(&mut out),
             }
-            // Whoever empties the inbox changes nothing of it.
+            // Another sender that empties the inbox does not change the credit.
             if round % 4 == 0 {
                 drop(take(&mut pool.cache("starving", 2), 300));
             }
@@ -50,7 +50,7 @@ fn credit_returns_at_once_and_once() {
     }
 }
 
-/// Memory goes where the mode says.
+/// Each mode sends freed buffers to its own place.
 #[test]
 fn each_mode_has_its_place_for_memory() {
     for free in MODES {
@@ -68,7 +68,7 @@ fn each_mode_has_its_place_for_memory() {
             }
         );
         assert!(sender.stack.len() >= had);
-        // A full cache gives a part to the stock, and stays within its size.
+        // A full cache gives some buffers to the stock, and stays within its size.
         for _ in 0..10 {
             other.free(&mut take(&mut sender, 30));
             assert!(other.stack.len() <= pool.0.memory.store.size.cache());
@@ -78,7 +78,7 @@ fn each_mode_has_its_place_for_memory() {
     }
 }
 
-/// A packet of another pool goes back to that pool, by that pool's mode.
+/// A packet of another pool returns to that pool, by that pool's mode.
 #[test]
 fn nobody_keeps_what_belongs_to_another_pool() {
     for (mine, theirs) in MODES.into_iter().flat_map(|a| MODES.map(|b| (a, b))) {
@@ -94,7 +94,7 @@ fn nobody_keeps_what_belongs_to_another_pool() {
     }
 }
 
-/// (T27) The bound holds at any value, also when it changes; nothing is stuck and nothing is stranded.
+/// (T27) The bound holds at any value, also when it changes; no count sticks and no buffer is lost.
 #[test]
 fn the_backlog_is_bounded() {
     for max in [0, 1, 2, 3, 128] {
@@ -106,7 +106,7 @@ fn the_backlog_is_bounded() {
                 drop(packet);
                 assert!(pool.backlog() <= max.into());
             }
-            // What was too much is there for all.
+            // Buffers beyond the bound are available to all senders.
             assert!(pool.cache("other", 0).alloc_batch(200, 8, &mut PacketList::new()).is_ok());
         }
         for live in [2, 0, 1, 64, 0] {
@@ -121,7 +121,7 @@ fn the_backlog_is_bounded() {
     }
 }
 
-/// Above half of the bound the sender empties its inbox at its next call, though it has buffers.
+/// Above half of the bound, the sender empties its inbox at its next call although it has buffers.
 #[test]
 fn half_of_the_bound_kicks() {
     let pool = with::<Native>(|c| (c.defer_max, c.buffers) = (10, 1024));
@@ -136,14 +136,14 @@ fn half_of_the_bound_kicks() {
     assert_eq!(pool.backlog(), 6);
     assert!(!sender.stack.is_empty());
     drop(sender.alloc(8));
-    // The packet of this call has come after the look.
+    // This call's packet was freed after the inbox was emptied.
     assert_eq!(pool.backlog(), 1);
     drop((out, sender));
     assert_quiet(&pool);
 }
 
-/// (T25) A sender that looks finds that nothing waits by one load, however many nodes there are; and what any of them
-/// freed is found.
+/// (T25) A sender finds by one load that its inboxes are empty, for any number of nodes; and it finds buffers freed on any
+/// node.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has weak exchanges fail at random, which are then counted twice")]
 fn a_look_into_an_empty_inbox_costs_the_same_with_64_nodes() {
@@ -168,7 +168,7 @@ fn a_look_into_an_empty_inbox_costs_the_same_with_64_nodes() {
     assert!(costs[0].1 <= 1, "{costs:?}");
 }
 
-/// Nodes free to inboxes of their own, and all of them come home.
+/// Each node frees to an inbox of its own, and the buffers of all come home.
 #[test]
 fn every_node_comes_home() {
     let nodes: Vec<CpuMask> = (0..5).map(|node| (node * 2..node * 2 + 2).collect()).collect();
@@ -182,8 +182,8 @@ fn every_node_comes_home() {
     assert_quiet(&pool);
 }
 
-/// The stock has a part for each node, or for each few CPUs, and each buffer in it is there for all: also while the pool
-/// shrinks and grows again.
+/// The stock has a part for each node, or for each eight CPUs, and every sender can take every buffer in it, also while the
+/// pool shrinks and grows again.
 #[test]
 fn the_parts_of_the_stock_are_one_stock() {
     for free in MODES {
@@ -203,7 +203,7 @@ fn the_parts_of_the_stock_are_one_stock() {
     }
 }
 
-/// What is freed packet by packet is a batch in the stock as what is freed together, and costs who takes it as little.
+/// Buffers freed one by one form batches in the stock, like buffers freed together, and cost the taker as little.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has weak exchanges fail at random, which are then counted twice")]
 fn single_packets_make_batches() {
@@ -224,7 +224,7 @@ fn single_packets_make_batches() {
     assert_eq!(costs[0], costs[1]);
 }
 
-/// (T26) What is freed after its sender is gone is there for all at once.
+/// (T26) Buffers freed after their sender is gone are available to all at once.
 #[test]
 fn nobody_defers_to_a_sender_that_is_gone() {
     let pool = with::<Native>(|c| c.buffers = 64);
@@ -238,7 +238,7 @@ fn nobody_defers_to_a_sender_that_is_gone() {
     assert_quiet(&pool);
 }
 
-/// A home with packets on their way is not for the next sender: their credit would be, too.
+/// A home with packets in use is not given to the next sender, which would get their credit.
 #[test]
 fn credit_is_not_inherited() {
     for free in MODES {
@@ -253,7 +253,7 @@ fn credit_is_not_inherited() {
         let kept = take(&mut heir, 2);
         drop(left);
         assert!(matches!(heir.alloc(8), Err(AllocError::Limit { .. })));
-        // Now the first home is free.
+        // All credit of the first home has returned, so the next sender can occupy it.
         drop(pool.cache("third", 0));
         assert_eq!(homes(&pool), 2);
         drop((kept, heir));
@@ -261,7 +261,7 @@ fn credit_is_not_inherited() {
     }
 }
 
-/// Who sleeps at its limit gets up when half of it is free, or when it has waited long enough.
+/// A sender that sleeps at its limit wakes when half of the limit is free, or at its deadline.
 #[test]
 fn a_sender_sleeps_until_half_of_its_limit_is_free() {
     for free in MODES {

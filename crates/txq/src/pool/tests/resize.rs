@@ -1,9 +1,9 @@
-//! A pool that grows and shrinks while it is used.
+//! Tests of pools that grow and shrink while in use.
 
 use super::modes::{MODES, assert_quiet, take, with};
 use super::*;
 
-/// All that is circulating, and all that is not, is all there is.
+/// Asserts that the buffers in circulation and the parked ones are all buffers.
 fn assert_whole(pool: &Pool) {
     assert_eq!(pool.parked() + pool.buffers(), pool.max_buffers());
     assert_quiet(pool);
@@ -39,7 +39,7 @@ fn a_size_out_of_range_is_refused_by_name() {
     assert_eq!(error, "pool \"pool\": max_buffers 4294967295 is out of range: use 1 to 2147483647");
 }
 
-/// What is in use, in a sender's stock or on its way to one, follows: at the next call, or when it is freed.
+/// Buffers in use follow when they are freed, those in a sender's cache at the sender's next call.
 #[test]
 fn what_is_in_use_follows_as_it_comes_home() {
     for free in MODES {
@@ -56,7 +56,7 @@ fn what_is_in_use_follows_as_it_comes_home() {
         assert_eq!(pool.backlog(), 0, "{free:?}: what waits is free");
         other.free(&mut alien);
         sender.free(&mut own);
-        // Each sender's next call, if not that one.
+        // The next call of each sender that has not made one yet.
         sender.free(&mut PacketList::new());
         other.free(&mut PacketList::new());
         assert_eq!(pool.parked(), 1014, "{free:?}");
@@ -64,7 +64,7 @@ fn what_is_in_use_follows_as_it_comes_home() {
         assert_eq!(sender.alloc_batch(20, 8, &mut all), Ok(10), "{free:?}");
         let error = other.alloc(8).unwrap_err();
         assert_eq!(error, AllocError::Exhausted { pool: "pool".into(), buffers: 10 });
-        // And as the pool grows again, the next packet is there at once.
+        // When the pool grows again, the next packet can be allocated at once.
         pool.resize(11).unwrap();
         assert!(other.alloc(8).is_ok());
         drop((all, sender, other));
@@ -72,7 +72,7 @@ fn what_is_in_use_follows_as_it_comes_home() {
     }
 }
 
-/// A cache's part is of what the pool has now.
+/// A cache holds its share of the pool's current size.
 #[test]
 fn caches_grow_and_shrink_with_the_pool() {
     let pool = with::<Native>(|c| (c.buffers, c.max_buffers) = (64, 8192));
@@ -91,7 +91,7 @@ fn caches_grow_and_shrink_with_the_pool() {
     assert_whole(&pool);
 }
 
-/// What is not in circulation takes no memory.
+/// Buffers out of circulation take no memory.
 #[test]
 #[cfg_attr(miri, ignore = "asks the kernel")]
 fn pages_are_touched_when_they_are_used() {
@@ -106,10 +106,10 @@ fn pages_are_touched_when_they_are_used() {
             let mut words = vec![0; 8 * stride * 8192 / PAGE];
             let map = std::fs::File::open("/proc/self/pagemap").unwrap();
             map.read_exact_at(&mut words, (base.as_ptr() as usize / PAGE * 8) as u64).unwrap();
-            // The last bit of each page's word: it is in memory.
+            // The top bit of each page's word says that the page is in memory.
             words.chunks(8).filter(|word| word[7] & 0x80 != 0).count() * PAGE
         };
-        // A transparent huge page may come for a small one.
+        // The kernel may use a transparent huge page for a small one.
         let most = |buffers: usize| buffers * stride + (4 << 20);
         assert!(present() <= most(256), "{backing:?}: {} bytes", present());
         pool.resize(2048).unwrap();
