@@ -1,10 +1,10 @@
-//! closure: a function of the program that looks at the packet and says the class.
+//! closure: a function of the program that reads the packet and chooses the class.
 //!
-//! Where tc has `bpf`, a program that is linked with this crate has its own code. It is called by whoever owns the queue, with
-//! the queue held: it should be short and wait for nobody. `tc filter show`'s text has its `pref` alone.
+//! It takes the place of tc's `bpf`. The owner of the queue calls it while it holds the queue, so it should be short and
+//! must not wait for another thread. `tc filter show` prints only its `pref`.
 
 use crate::packet::Packet;
 use crate::tc::Handle;
 
-/// What [`NetDev::add_classifier`](crate::NetDev::add_classifier) keeps.
+/// The function that [`NetDev::add_classifier`](crate::NetDev::add_classifier) stores. `None` means no match.
 pub type Closure<A> = Box<dyn Fn(&Packet<A>) -> Option<Handle> + Send + Sync>;

@@ -1,11 +1,13 @@
-//! flower: by header fields, each exact or under a mask.
+//! flower: matches header fields, exactly or under a mask.
 //!
-//! Rules with the same masks are a group with one hash table, so that looking a packet up costs the same for one rule as for
-//! thousands; the groups of a pref are asked one after the other, in the order in which they came. Within a group no two
-//! rules are for the same packets. Rules with port ranges are compared one by one, in the order in which they came.
+//! Rules with the same masks form a group with one hash table, so a lookup costs the same for one rule as for thousands. The
+//! groups of a pref are searched one after the other, in the order of their creation. Within a group, no two rules match the
+//! same packets, except by overlapping port ranges. Rules with port ranges are compared one by one, in the order of their
+//! creation.
 //!
 //! The kernel's counterpart is `cls_flower`. Differences: the fields are those of [`WORDS`], without tunnels, MPLS, PPPoE,
-//! connection tracking and `indev`; ports are those of a whole header, so a fragment has none.
+//! connection tracking and `indev`. Ports are read only from a whole header of an unfragmented packet, so a fragment has
+//! none.
 
 mod group;
 mod key;
@@ -26,7 +28,7 @@ use key::{Field, Match};
 pub(super) use mask::prefix as mask_prefix;
 pub(super) use parse::parse;
 
-/// The options.
+/// The words that flower understands.
 pub const WORDS: [&str; 29] = [
     "dst_mac",
     "src_mac",
@@ -59,17 +61,17 @@ pub const WORDS: [&str; 29] = [
     "help",
 ];
 
-/// What a text says.
+/// A rule as its text describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    /// 0 to have one chosen.
+    /// The handle; 0 asks for a free one.
     handle: u32,
     what: Match,
     classid: Option<Handle>,
     skip_hw: bool,
 }
 
-/// A pref of this kind.
+/// The rules of a pref.
 pub(super) struct Flower {
     rules: BTreeMap<u32, Rule>,
     /// The handles of all rules.
@@ -87,7 +89,7 @@ impl Flower {
         self.groups.iter().find_map(|group| group.find(key))
     }
 
-    /// The classes that rules choose.
+    /// Iterates over the classes that rules choose.
     pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
         self.rules.values().filter_map(|rule| rule.classid)
     }

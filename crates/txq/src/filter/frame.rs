@@ -1,4 +1,4 @@
-//! A packet's headers, looked at when the first filter asks.
+//! A packet's headers, parsed when the first filter needs them.
 
 use std::cell::OnceCell;
 
@@ -19,7 +19,7 @@ impl<'p, A: Arch> Frame<'p, A> {
         Self { packet, key: OnceCell::new() }
     }
 
-    /// The ethertype, that of the outer VLAN tag if there is one; 0 if the frame is cut there.
+    /// Returns the frame's ethertype: that of the outer VLAN tag if there is one; 0 if the frame ends before it.
     #[inline]
     pub(super) fn protocol(&self) -> u16 {
         match self.packet.data() {
@@ -31,7 +31,8 @@ impl<'p, A: Arch> Frame<'p, A> {
         }
     }
 
-    /// Where the network header starts, behind at most two VLAN tags, unless the program has said it.
+    /// Returns the offset of the network header: the one that the program set, or else the first byte behind at most two
+    /// VLAN tags.
     pub(super) fn network_offset(&self) -> usize {
         if let Some((network, _, _)) = self.packet.protocol_offsets() {
             return network.into();

@@ -1,8 +1,8 @@
-//! fw: by the packet's mark ([`Packet::set_mark`](crate::packet::Packet::set_mark)).
+//! fw: chooses by the packet's mark ([`Packet::set_mark`](crate::packet::Packet::set_mark)).
 //!
-//! A rule's handle is the mark, after the mask that all rules of a pref share. A pref without rules takes the mark itself for
-//! the class, if it is one of this qdisc or names none. The kernel's counterpart is `cls_fw`; `indev` is missing, for
-//! packets here come from senders.
+//! A rule's handle is the mark to match, under the mask that all rules of a pref share. A pref that never had rules takes
+//! the mark itself as the class, if its major number is this qdisc's or 0. The kernel's counterpart is `cls_fw`; `indev` is
+//! missing, because packets here come from senders.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const USAGE: &str = "Usage: ... fw [ classid CLASSID ] [ indev DEV ] [ action AC
 \tNOTE: handle is represented as HANDLE[/FWMASK].
 \t\tFWMASK is 0xffffffff by default.";
 
-/// What a text says.
+/// A rule as its text describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     handle: u32,
@@ -50,12 +50,12 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
     Ok(rule)
 }
 
-/// A pref of this kind.
+/// The rules of a pref.
 pub(super) struct Fw {
     parent: Handle,
     mask: u32,
     classes: BTreeMap<u32, Option<Handle>>,
-    /// There have been rules, so marks are no longer classes.
+    /// Whether there has ever been a rule: then marks are no longer classes.
     ruled: bool,
 }
 
@@ -73,7 +73,7 @@ impl Fw {
         (mark != 0 && [0, self.parent.major()].contains(&class.major())).then_some(class)
     }
 
-    /// The classes that rules choose.
+    /// Iterates over the classes that rules choose.
     pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
         self.classes.values().flatten().copied()
     }
@@ -110,7 +110,7 @@ impl Fw {
         }
     }
 
-    /// A rule without a class is printed as an empty one.
+    /// Returns the parameters of each rule; none for a rule without a class, which tc prints empty.
     pub(super) fn rules(&self, style: Style) -> Vec<Options> {
         let show = |(&mark, &class): (&u32, &Option<Handle>)| {
             let mut options = Options::new(style);

@@ -1,24 +1,24 @@
-//! Handles in use, so that the lowest free one is found without a look at each.
+//! The set of handles in use, with a fast search for the lowest free one.
 //!
-//! The numbers in use are kept as runs without a gap: a table that nobody has deleted from is one run, and each deletion adds
-//! one at most. Every operation costs a logarithm of the number of runs (the kernel's `idr`).
+//! The numbers in use are stored as runs without gaps: a table without deletions is one run, and a deletion adds at most one
+//! run. Every operation is logarithmic in the number of runs (the kernel's `idr`).
 
 use std::collections::BTreeMap;
 
 /// A set of numbers.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
-    /// The last number of each run, by its first. Between two runs at least one number is free.
+    /// First number of each run, to its last. Between two runs at least one number is free.
     runs: BTreeMap<u32, u32>,
 }
 
 impl Handles {
-    /// The run that holds `handle`, or the last one before it.
+    /// Returns the run that contains `handle`, or the last one before it.
     fn run_at(&self, handle: u32) -> Option<(u32, u32)> {
         self.runs.range(..=handle).next_back().map(|(&first, &last)| (first, last))
     }
 
-    /// Adds a number. One that is in use already changes nothing.
+    /// Adds a number. Does nothing if it is in use.
     pub(super) fn insert(&mut self, handle: u32) {
         let before = self.run_at(handle);
         if before.is_some_and(|(_, last)| last >= handle) {
@@ -29,7 +29,7 @@ impl Handles {
         self.runs.insert(first, after.unwrap_or(handle));
     }
 
-    /// Takes a number away. One that is free already changes nothing.
+    /// Removes a number. Does nothing if it is free.
     pub(super) fn remove(&mut self, handle: u32) {
         let Some((first, last)) = self.run_at(handle).filter(|&(_, last)| last >= handle) else { return };
         self.runs.remove(&first);
@@ -41,7 +41,7 @@ impl Handles {
         }
     }
 
-    /// Returns the lowest free number that is not below `from`, or none if all up to `u32::MAX` are in use.
+    /// Returns the lowest free number from `from` on, or `None` if all up to `u32::MAX` are in use.
     pub(super) fn lowest_free(&self, from: u32) -> Option<u32> {
         match self.run_at(from) {
             Some((_, last)) if last >= from => last.checked_add(1),

@@ -1,24 +1,24 @@
-//! What stands before a filter's own options: `[dev NAME] [parent X:Y | root] [protocol P] [pref N] [handle H] KIND`, in
-//! any order but the kind last. The counterpart is the first half of iproute2's `tc_filter_modify`.
+//! The words before a filter's own options: `[dev NAME] [parent X:Y | root] [protocol P] [pref N] [handle H] KIND`, in any
+//! order, the kind last. The counterpart is the first half of iproute2's `tc_filter_modify`.
 
 use super::proto;
 use crate::tc::{Handle, ParseError, Words, c_number, nearest, set_once};
 
-/// Each absent when the text does not give it.
+/// The header of a filter's text. A field that the text does not give is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header<'a> {
     pub(crate) dev: Option<&'a str>,
-    /// The qdisc or class whose filters are meant; the root qdisc without one.
+    /// The qdisc or class that the filters belong to; `None` for the root qdisc.
     pub(crate) parent: Option<Handle>,
     pub(crate) protocol: Option<u16>,
     pub(crate) pref: Option<u16>,
-    /// Each kind reads its own.
+    /// The handle's text: each kind parses its own.
     pub(crate) handle: Option<&'a str>,
     pub(crate) kind: Option<&'a str>,
 }
 
 impl<'a> Header<'a> {
-    /// Reads up to and including the kind.
+    /// Parses the words up to and including the kind.
     pub(super) fn parse(words: &mut Words<'a>) -> Result<Header<'a>, ParseError> {
         let mut header = Header::default();
         while let Some(word) = words.next_word() {
@@ -81,7 +81,7 @@ pub(super) fn unknown_kind(kind: &str, option: Option<&str>, known: &[&str]) -> 
     ParseError::new(message).with_remedy(remedy)
 }
 
-/// The class that follows `classid` or `flowid`; [`Handle::UNSPEC`] for `none`.
+/// Parses the class after `classid` or `flowid`; [`Handle::UNSPEC`] for `none`.
 pub(super) fn classid(words: &mut Words<'_>, usage: &'static str) -> Result<Handle, ParseError> {
     let word = words.value("classid").map_err(|error| error.with_usage(usage))?;
     Handle::parse_parent(word).map_err(|_| {
@@ -89,7 +89,7 @@ pub(super) fn classid(words: &mut Words<'_>, usage: &'static str) -> Result<Hand
     })
 }
 
-/// The error for a word that a kind does not know.
+/// Returns the error for a word that a kind does not know.
 pub(super) fn unknown_word(word: &str, known: &[&str], usage: &'static str) -> ParseError {
     let error = match word {
         "help" => return ParseError::new(usage),
@@ -105,21 +105,23 @@ pub(super) fn unknown_word(word: &str, known: &[&str], usage: &'static str) -> P
     error.with_usage(usage)
 }
 
-/// The error for rules that are there twice.
+/// Returns the error for a rule that exists already.
 pub(super) fn file_exists(remedy: &str) -> ParseError {
     ParseError::new("RTNETLINK answers: File exists").with_remedy(remedy)
 }
 
-/// The error for what the kernel gives no reason for.
+/// Returns the error for a command that the kernel refuses without a reason.
 pub(super) fn invalid(remedy: impl Into<String>) -> ParseError {
     ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy)
 }
 
+/// Returns the error for a rule of another kind than its pref's, which is `kind`.
 pub(super) fn wrong_kind(kind: &str) -> ParseError {
     let error = ParseError::new("Error: Specified filter kind does not match existing one.");
     error.with_remedy(format!("{kind} has this pref: give another pref"))
 }
 
+/// Returns the error for a rule of another protocol than its pref's, which is `protocol`.
 pub(super) fn wrong_protocol(pref: u16, protocol: u16) -> ParseError {
     let error = ParseError::new("Error: Protocol mismatch for filter with specified priority.");
     error.with_remedy(format!("pref {pref} is of protocol {}", proto::name(protocol)))

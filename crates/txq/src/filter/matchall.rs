@@ -1,6 +1,7 @@
-//! matchall: every packet of the protocol.
+//! matchall: matches every packet of the protocol.
 //!
-//! A pref has one rule. The kernel's counterpart is `cls_matchall`, whose rules cannot be changed either, only deleted.
+//! A pref has one rule, which can be deleted but not changed. The kernel's counterpart is `cls_matchall`, with the same
+//! limits.
 
 use std::cell::Cell;
 
@@ -18,11 +19,11 @@ Where: SELECTOR := SAMPLE SAMPLE ...
 
 NOTE: CLASSID is parsed as hexadecimal input.";
 
-/// What a text says.
+/// A rule as its text describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     handle: u32,
-    /// Whether there are options at all.
+    /// Whether the text has options.
     options: bool,
     classid: Option<Handle>,
     skip_hw: bool,
@@ -45,7 +46,7 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
     Ok(rule)
 }
 
-/// A pref of this kind.
+/// The rule of a pref, with its hits.
 pub(super) struct Matchall {
     rule: Option<Rule>,
     hits: Cell<u64>,
@@ -63,7 +64,7 @@ impl Matchall {
         Some(rule.classid.unwrap_or(Handle::UNSPEC))
     }
 
-    /// The classes that rules choose.
+    /// Iterates over the classes that rules choose.
     pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
         self.rule.iter().filter_map(|rule| rule.classid)
     }

@@ -1,14 +1,13 @@
-//! Filters: which class a packet belongs to.
+//! Filters: the choice of a packet's class.
 //!
-//! A qdisc with classes asks its [`Filters`]. They are tables in the order of their `pref`, the lowest first; each has one
-//! kind and one protocol, and the first that knows the packet says the class. The kinds are tc's: [`flower`](mod@flower) for
-//! header fields, [`fw`] for marks, [`u32`](mod@u32) for words at offsets, [`matchall`]; and [`closure`] for what a
-//! program decides itself. Texts, errors and output are those of `tc filter`.
+//! A qdisc with classes looks a packet up in its [`Filters`]. They are tables in the order of their `pref`, the lowest
+//! first. Each table has one kind and one protocol; the first table that matches the packet chooses the class. The kinds are
+//! tc's: [`flower`](mod@flower) for header fields, [`fw`] for marks, [`u32`](mod@u32) for words at offsets, and
+//! [`matchall`]. [`closure`] is a function of the program. Texts, errors and output are those of `tc filter`.
 //!
-//! Whoever owns the qdisc owns its filters, so looking up takes no lock and no atomic operation. The kernel's counterpart is
-//! `tcf_classify` with `struct tcf_proto`. Differences: chain 0 is the only one, and there are no actions, no
-//! hardware, no ingress and no shared blocks. Of hits only matchall's are counted, as in kernels without
-//! `CONFIG_CLS_U32_PERF`.
+//! The owner of the qdisc owns its filters, so a lookup takes no lock and no atomic operation. The kernel's counterpart is
+//! `tcf_classify` with `struct tcf_proto`. Differences: chain 0 is the only one, and there are no actions, no hardware, no
+//! ingress and no shared blocks. Only matchall counts its hits, as in kernels without `CONFIG_CLS_U32_PERF`.
 
 #![forbid(unsafe_code)]
 
@@ -39,25 +38,25 @@ use header::{wrong_kind, wrong_protocol};
 pub(crate) use header::Header;
 pub use show::{FilterInfo, filters_json, filters_text};
 
-/// The protocol that means every packet (`ETH_P_ALL`).
+/// The protocol that matches every packet (`ETH_P_ALL`).
 const ALL: u16 = 3;
-/// The first pref that is given to who names none, and the lowest at which theirs are looked for.
+/// The pref of the first filter added without one. Later ones get one less than the lowest pref from [`AUTO_FROM`] up.
 const AUTO: u16 = 0xc000;
 const AUTO_FROM: u16 = 0x8000;
 
-/// What a change of filters is allowed to do.
+/// Which rules a command may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Only what is not there (`tc filter add`).
+    /// Only rules that do not exist (`tc filter add`).
     Add,
-    /// Only what is there (`tc filter change`).
+    /// Only rules that exist (`tc filter change`).
     Change,
-    /// Either (`tc filter replace`).
+    /// Both (`tc filter replace`).
     Replace,
 }
 
 impl Mode {
-    /// Whether this may be done to a rule that `exists` or does not.
+    /// Returns an error if the command may not write a rule that `exists`, or does not.
     fn admit(self, exists: bool) -> Result<(), ParseError> {
         match self {
             Self::Add if exists => Err(ParseError::new("Error: Filter already exists.")
@@ -83,7 +82,7 @@ pub(crate) enum Rule {
 /// The kinds that texts can name.
 const KINDS: [&str; 4] = ["flower", "fw", "matchall", "u32"];
 
-/// What a text asks for.
+/// A parsed command: header and rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     pub(crate) header: Header<'a>,
@@ -91,7 +90,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads all of a text, such as `parent 1: protocol ip pref 1 flower dst_port 53 classid 1:1`.
+    /// Parses a whole text, such as `parent 1: protocol ip pref 1 flower dst_port 53 classid 1:1`.
     pub(crate) fn parse(text: &'a str) -> Result<Self, ParseError> {
         let mut words = Words::split(text);
         let header = Header::parse(&mut words)?;
@@ -109,7 +108,7 @@ impl<'a> Request<'a> {
                 Some(Rule::Flower(Box::new(flower::parse(handle, protocol, &mut words)?)))
             }
             Some("u32") => Some(Rule::U32(u32::parse(handle, &mut words)?)),
-            // A program's own is deleted by its name.
+            // A program's closure is deleted by this name.
             Some("closure") => None,
             Some(kind) => return Err(header::unknown_kind(kind, words.peek(), &KINDS)),
         };
@@ -117,6 +116,7 @@ impl<'a> Request<'a> {
     }
 }
 
+/// The rules of a pref.
 enum Table<A: Arch> {
     Fw(Fw),
     Matchall(Matchall),
@@ -126,6 +126,7 @@ enum Table<A: Arch> {
 }
 
 impl<A: Arch> Table<A> {
+    /// Returns the name of the kind.
     fn kind(&self) -> &'static str {
         match self {
             Self::Fw(_) => "fw",
@@ -136,6 +137,8 @@ impl<A: Arch> Table<A> {
         }
     }
 
+    /// Returns the class that the first matching rule chooses, or `None` if no rule matches. A rule without a class chooses
+    /// [`Handle::UNSPEC`], except in u32, which skips it.
     #[inline]
     fn classify(&self, frame: &Frame<'_, A>) -> Option<Handle> {
         match self {
@@ -147,6 +150,7 @@ impl<A: Arch> Table<A> {
         }
     }
 
+    /// Adds, changes or replaces a rule of the table's kind.
     fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         match (self, rule) {
             (Self::Fw(table), Rule::Fw(rule)) => table.set(rule, mode),
@@ -157,7 +161,7 @@ impl<A: Arch> Table<A> {
         }
     }
 
-    /// Deletes the rule that has the handle of `rule`, and tells whether it was there and whether it was the last.
+    /// Deletes the rule with the handle of `rule`; returns whether it existed and whether it was the last.
     fn delete(&mut self, rule: &Rule) -> Deleted {
         match (self, rule) {
             (Self::Fw(table), Rule::Fw(rule)) => table.delete(rule),
@@ -168,7 +172,7 @@ impl<A: Arch> Table<A> {
         }
     }
 
-    /// Parameters of each rule, and how often it was hit where that is known.
+    /// Returns the parameters of each rule, and its hits if they are counted.
     fn rules(&self, style: Style) -> Vec<(Options, Option<u64>)> {
         let plain = |rules: Vec<Options>| rules.into_iter().map(|options| (options, None)).collect();
         match self {
@@ -181,10 +185,10 @@ impl<A: Arch> Table<A> {
     }
 }
 
-/// What came of deleting a rule.
+/// The result of deleting a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deleted {
-    /// The text names no rule but all of the table.
+    /// Nothing deleted yet: the text names no rule, so it means the whole table.
     Table,
     NotThere,
     Done {
@@ -192,6 +196,7 @@ enum Deleted {
     },
 }
 
+/// A pref: its protocol and its rules (the kernel's `tcf_proto`).
 struct Proto<A: Arch> {
     pref: u16,
     protocol: u16,
@@ -200,9 +205,9 @@ struct Proto<A: Arch> {
 
 /// The filters of a qdisc or of a class.
 pub struct Filters<A: Arch = Native> {
-    /// In the order of their prefs, which are all different.
+    /// Sorted by pref; no two have the same.
     protos: Vec<Proto<A>>,
-    /// The hash table's number that u32's next table gets.
+    /// The hash table number of the next u32 table.
     next_u32: u16,
 }
 
@@ -213,18 +218,19 @@ impl<A: Arch> Default for Filters<A> {
 }
 
 impl<A: Arch> Filters<A> {
-    /// None.
+    /// Returns an empty set of filters.
     pub fn new() -> Self {
         Self { protos: Vec::new(), next_u32: 0 }
     }
 
-    /// Whether there are none.
+    /// Whether there are no filters.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.protos.is_empty()
     }
 
-    /// The class that the first filter that knows the packet says. It need not exist, nor be one of this qdisc.
+    /// Returns the class that the first matching filter chooses, or `None` if no filter matches. The class need not exist,
+    /// nor belong to this qdisc.
     #[inline]
     pub fn classify(&self, packet: &Packet<A>) -> Option<Handle> {
         if self.is_empty() {
@@ -236,7 +242,7 @@ impl<A: Arch> Filters<A> {
         self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(&frame))
     }
 
-    /// Whether a rule chooses this class (`tcf_bind_filter`). What a program decides is not known.
+    /// Whether a rule chooses this class (`tcf_bind_filter`). Closures do not count: their choices are unknown.
     pub(crate) fn names(&self, class: Handle) -> bool {
         let is_it = |named: Handle| named == class;
         self.protos.iter().any(|proto| match &proto.table {
@@ -248,7 +254,7 @@ impl<A: Arch> Filters<A> {
         })
     }
 
-    /// Adds, changes or replaces a rule of the filters of `parent`.
+    /// Adds, changes or replaces a rule; the filters belong to `parent`.
     pub(crate) fn set(
         &mut self,
         request: &Request<'_>,
@@ -256,7 +262,7 @@ impl<A: Arch> Filters<A> {
         mode: Mode,
     ) -> Result<(), ParseError> {
         let Header { pref, protocol, kind, .. } = request.header;
-        // Without a protocol tc means that of the filter that is there.
+        // Without a protocol, tc takes that of the existing filter.
         let protocol = protocol.or((mode != Mode::Change).then_some(ALL));
         let pref = match pref.filter(|&pref| pref != 0) {
             Some(pref) => pref,
@@ -295,7 +301,7 @@ impl<A: Arch> Filters<A> {
                         return Err(error.with_remedy("a closure is added by NetDev::add_classifier"));
                     }
                 };
-                // A number is used up also where what follows fails.
+                // The number is used up even if the rule is refused.
                 if let Table::U32(table) = &table {
                     self.next_u32 = table.table() % u32::LAST_TABLE + 1;
                 }
@@ -308,7 +314,7 @@ impl<A: Arch> Filters<A> {
         }
     }
 
-    /// Adds what a program decides itself, for all protocols. A `pref` of 0 means one that is free.
+    /// Adds a closure, for all protocols. A `pref` of 0 means a free one.
     pub(crate) fn add_closure(&mut self, pref: u16, closure: Closure<A>) -> Result<(), ParseError> {
         let pref = if pref == 0 { self.free_pref()? } else { pref };
         match self.protos.binary_search_by_key(&pref, |proto| proto.pref) {
@@ -321,7 +327,7 @@ impl<A: Arch> Filters<A> {
         }
     }
 
-    /// Deletes a rule, all of a pref, or all.
+    /// Deletes one rule, all rules of a pref, or all filters.
     pub(crate) fn delete(&mut self, request: &Request<'_>) -> Result<(), ParseError> {
         let Header { pref, protocol, kind, handle, .. } = request.header;
         let Some(pref) = pref.filter(|&pref| pref != 0) else {
@@ -361,7 +367,7 @@ impl<A: Arch> Filters<A> {
         Ok(())
     }
 
-    /// All filters, as `tc filter show` presents them.
+    /// Returns all filters, as `tc filter show` presents them.
     pub(crate) fn info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
         let mut list = Vec::new();
         for Proto { pref, protocol, table } in &self.protos {
@@ -373,7 +379,8 @@ impl<A: Arch> Filters<A> {
         list
     }
 
-    /// The pref in front of the first that was given to who named none.
+    /// Returns the pref for a filter added without one: one less than the lowest pref from [`AUTO_FROM`] up, or [`AUTO`] if
+    /// there is none.
     fn free_pref(&self) -> Result<u16, ParseError> {
         match self.protos.iter().map(|proto| proto.pref).find(|&pref| pref >= AUTO_FROM) {
             None => Ok(AUTO),
@@ -383,7 +390,7 @@ impl<A: Arch> Filters<A> {
         }
     }
 
-    /// The number of the hash table of a new table of u32: 0 (printed 800) for the first, then counting on.
+    /// Returns the hash table number of a new u32 table: 0 (printed 800) for the first, then the next free number.
     fn free_u32(&self) -> u16 {
         let used = |number| {
             self.protos.iter().any(|p| matches!(&p.table, Table::U32(table) if table.table() == number))

@@ -3,7 +3,7 @@
 use super::ALL;
 use crate::tc::c_number;
 
-/// The name printed comes first where there are several.
+/// Ethertypes by name. Where an ethertype has several names, the first is printed.
 const NAMES: [(u16, &str); 42] = [
     (ALL, "all"),
     (0x800, "ip"),
@@ -49,7 +49,7 @@ const NAMES: [(u16, &str); 42] = [
     (5, "snap"),
 ];
 
-/// The ethertype that a word means: a name, or a number as C reads one.
+/// Parses an ethertype: a name, or a number as C reads one.
 pub(super) fn parse(word: &str) -> Option<u16> {
     match NAMES.iter().find(|(_, name)| name.eq_ignore_ascii_case(word)) {
         Some(&(number, _)) => Some(number),
@@ -57,13 +57,13 @@ pub(super) fn parse(word: &str) -> Option<u16> {
     }
 }
 
-/// The name, or the number in brackets.
+/// Returns the name, or the number in brackets.
 pub(super) fn name(number: u16) -> String {
     let known = NAMES.iter().find(|&&(known, _)| known == number);
     known.map_or_else(|| format!("[{number}]"), |(_, name)| (*name).to_owned())
 }
 
-/// Whether it is that of a VLAN tag.
+/// Whether the ethertype is that of a VLAN tag.
 pub(super) fn is_vlan(number: u16) -> bool {
     matches!(number, 0x8100 | 0x88a8)
 }

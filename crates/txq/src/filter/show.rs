@@ -1,8 +1,8 @@
 //! `tc filter show`: filters as text and as JSON.
 //!
-//! The text is byte for byte what tc 6.1 prints. So is the JSON, but for two places where tc's is none: the options of fw,
-//! which it writes as text, and the keys of u32, which it writes all under the one name `match`; here they are
-//! `handle` and `classid`, and an array where there are several keys.
+//! The text is byte for byte what tc 6.1 prints. So is the JSON, except in two places where tc's is not valid JSON. tc
+//! writes fw's options as text; here they are `handle` and `classid`. tc repeats the name `match` for each of u32's keys;
+//! here several keys are an array.
 
 use std::fmt::{self, Write};
 
@@ -11,24 +11,24 @@ use serde_json::{Map, Value, json};
 use super::proto;
 use crate::tc::{Handle, Options};
 
-/// One line of `tc filter show`: a pref, or with options one of its rules.
+/// One line of `tc filter show`: a pref, or one of its rules if it has options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterInfo {
-    /// The kind: `flower`.
+    /// The kind, such as `flower`.
     pub kind: &'static str,
-    /// The qdisc or class whose filter it is, absent when the reader asked for one.
+    /// The qdisc or class that the filter belongs to; `None` if the reader asked for one.
     pub parent: Option<Handle>,
-    /// The ethertype of the packets it is for, 3 for all.
+    /// The ethertype of the packets that it matches; 3 for all.
     pub protocol: u16,
-    /// Its place among the others.
+    /// Its place among the filters: the lowest comes first.
     pub pref: u16,
-    /// The rule.
+    /// The rule's parameters; `None` for the line of the pref.
     pub options: Option<Options>,
-    /// Packets it has matched, where that is counted.
+    /// Packets that the rule matched, each GSO packet counted as its segments; `None` if they are not counted.
     pub hits: Option<u64>,
 }
 
-/// The filters as lines of text, with counters if `stats` (`tc -s filter show`).
+/// Returns the filters as lines of text, with counters if `stats` (`tc -s filter show`).
 pub fn filters_text(filters: &[FilterInfo], stats: bool) -> String {
     let mut text = String::new();
     for filter in filters {
@@ -37,7 +37,7 @@ pub fn filters_text(filters: &[FilterInfo], stats: bool) -> String {
     text
 }
 
-/// The filters as an array of objects, with counters if `stats`.
+/// Returns the filters as an array of objects, with counters if `stats`.
 pub fn filters_json(filters: &[FilterInfo], stats: bool) -> Value {
     filters.iter().map(|filter| filter_json(filter, stats)).collect()
 }

@@ -7,7 +7,7 @@ use crate::pool::{Backing, Cache, Pool, PoolConfig};
 use crate::qdisc::Verdict;
 use crate::qdisc::testing::Virtual;
 
-/// Filters of the qdisc 1:, and buffers for packets.
+/// The filters of qdisc 1:, and buffers for packets.
 pub(super) struct Bench {
     pub(super) filters: Filters,
     cache: Cache,
@@ -44,7 +44,7 @@ impl Bench {
         packet
     }
 
-    /// The minor number of the class of a frame, or none.
+    /// Returns the minor number of a frame's class, or `None`.
     pub(super) fn class(&mut self, frame: &[u8]) -> Option<u16> {
         let packet = self.packet(frame);
         self.filters.classify(&packet).map(Handle::minor)
@@ -137,7 +137,7 @@ fn prefs_that_nobody_named_count_down() {
     assert_eq!(bench.message("fw"), "RTNETLINK answers: No space left on device");
 }
 
-/// What tc and Linux said to the same commands.
+/// The expected outputs are those of tc and Linux for the same commands.
 #[test]
 fn messages_are_those_of_tc() {
     let rules = ["protocol ip pref 1 handle 5/0xff fw classid 1:1", "pref 4 matchall classid 1:2"];
@@ -242,7 +242,7 @@ fn add(virt: &mut Virtual, text: &str) {
     virt.with(|qdisc, _| qdisc.filters(0).unwrap().set(&request, Handle::new(1, 0), Mode::Add)).unwrap();
 }
 
-/// A priority that names a class goes before the filters, and those before the priomap.
+/// A priority that names a class takes precedence over the filters, and the filters over the priomap.
 #[test]
 fn prio_asks_its_filters() {
     let mut prio = Virtual::new("prio");
@@ -274,7 +274,7 @@ fn fq_codel_drops_what_its_filters_do_not_know() {
     assert_eq!((fq.qdisc.stats().drops, fq.drops.get(DropReason::QdiscDrop)), (2, 2));
 }
 
-/// Rules of all kinds, some of which nearly every packet meets.
+/// Rules of all kinds. Nearly every packet matches some of them.
 fn any_rule() -> impl Strategy<Value = String> {
     let flower = prop_oneof![
         (0u8..4, 8u8..33).prop_map(|(host, bits)| format!("flower src_ip 10.0.0.{host}/{bits}")),
@@ -293,7 +293,7 @@ fn any_rule() -> impl Strategy<Value = String> {
     prop_oneof![5 => flower, 2 => u32, 1 => vlan, 1 => Just("matchall".to_owned()), 1 => Just("fw".to_owned())]
 }
 
-/// Frames that are right, cut anywhere, or altered anywhere.
+/// Frames that are valid, cut anywhere, or altered anywhere.
 pub(super) fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let v6 = {
         let mut ip = vec![0x60, 0, 0, 0, 0, 20, 17, 64];
@@ -329,7 +329,8 @@ pub(super) fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever comes, looking it up ends, and the class is that of the first rule of the lowest pref that alone would say so.
+    /// A lookup ends for any frame; the class is that of the lowest pref whose rule, alone in a set of filters, matches the
+    /// frame.
     #[test]
     fn each_packet_finds_what_rules_alone_would(
         rules in prop::collection::vec(any_rule(), 1..12),

@@ -1,10 +1,10 @@
-//! u32: words of the packet at offsets from its network header, each under a mask.
+//! u32: matches words at offsets from the packet's network header, each under a mask.
 //!
-//! The rules of a pref are compared one by one, in the order of their handles; one without a class is never chosen. The
-//! kernel's counterpart is `cls_u32`. Differences: there are no further hash tables and no links between them (`ht`,
-//! `link`, `hashkey`, `offset`, `divisor`), so `nexthdr+` counts from the network header too, as it does in the kernel
-//! without a link; a rule that looks beyond the packet's end does not match, and the next one is tried; what it looks at
-//! in front of the packet is 0.
+//! The rules of a pref are compared one by one, in the order of their handles; a rule without a class is skipped. The
+//! kernel's counterpart is `cls_u32`. Differences: there are no further hash tables and no links between them (`ht`, `link`,
+//! `hashkey`, `offset`, `divisor`), so `nexthdr+` counts from the network header, too, as in the kernel without a link. A
+//! rule with a word beyond the packet's end does not match, and the next rule is tried. Bytes in front of the packet read as
+//! 0.
 
 mod sample;
 
@@ -27,13 +27,13 @@ Where: SELECTOR := SAMPLE SAMPLE ...
 
 NOTE: CLASSID is parsed at hexadecimal input.";
 
-/// The numbers of hash tables wrap to 1 behind this one (with [`FIRST_NODE`] added they are what is printed).
+/// The last number of a hash table; the next one is 1. The printed number is higher by [`FIRST_NODE`].
 pub(super) const LAST_TABLE: u16 = 0x7fe;
-/// The first number of tables and of rules that nobody has given one.
+/// The first printed number of tables, and of rules without a given handle.
 const FIRST_NODE: u32 = 0x800;
 const LAST_NODE: u32 = 0xfff;
 
-/// `TABLE:BUCKET:NODE`, 0 where not given.
+/// A handle `TABLE:BUCKET:NODE`; parts not given are 0.
 #[derive(Debug, Clone, Copy, Default)]
 struct Id {
     table: u32,
@@ -41,7 +41,7 @@ struct Id {
     node: u32,
 }
 
-/// What a text says.
+/// A rule as its text describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     id: Option<Id>,
@@ -51,7 +51,7 @@ pub(crate) struct Rule {
     skip_hw: bool,
 }
 
-/// A word, its mask, and where it is.
+/// A word to match, its mask, and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct KeyMatch {
     value: u32,
@@ -108,10 +108,10 @@ struct Entry {
     skip_hw: bool,
 }
 
-/// A pref of this kind.
+/// The rules of a pref.
 pub(super) struct U32 {
     table: u16,
-    /// By their nodes, which is the order in which they are compared.
+    /// The rules by node, which is the order of comparison.
     rules: BTreeMap<u32, Entry>,
     /// The nodes of all rules.
     nodes: Handles,
@@ -122,7 +122,7 @@ impl U32 {
         Self { table, rules: BTreeMap::new(), nodes: Handles::default() }
     }
 
-    /// The number of its hash table, from 0.
+    /// Returns the number of the hash table, from 0.
     pub(super) fn table(&self) -> u16 {
         self.table
     }
@@ -139,7 +139,7 @@ impl U32 {
         self.rules.values().filter(|rule| rule.keys.iter().all(matches)).find_map(|rule| rule.class)
     }
 
-    /// The classes that rules choose.
+    /// Iterates over the classes that rules choose.
     pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
         self.rules.values().filter_map(|rule| rule.class)
     }
@@ -147,12 +147,12 @@ impl U32 {
     pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         let Id { table, bucket, node } = rule.id.unwrap_or_default();
         let own = table == 0 || table == self.printed_table();
-        // A rule that is there is known by its whole handle only.
+        // Only a full handle names an existing rule.
         let exists = table == self.printed_table() && bucket == 0 && self.rules.contains_key(&node);
         if exists {
             mode.admit(true)?;
             if let Some(entry) = self.rules.get_mut(&node) {
-                // The kernel, too, changes the class and keeps the keys.
+                // As in the kernel, a change sets the class and keeps the keys.
                 entry.class = rule.classid.filter(|&class| class != Handle::UNSPEC).or(entry.class);
             }
             return Ok(());
@@ -215,7 +215,8 @@ impl U32 {
     }
 }
 
-/// The four bytes there; those in front of the packet are 0.
+/// Reads the four bytes at an offset from the network header; bytes in front of the packet are 0. Returns `None` beyond the
+/// packet's end.
 fn word_at(data: &[u8], network: usize, offset: i32) -> Option<u32> {
     let start = i64::try_from(network).ok()? + i64::from(offset);
     let mut word = [0; 4];
@@ -227,7 +228,7 @@ fn word_at(data: &[u8], network: usize, offset: i32) -> Option<u32> {
     Some(u32::from_be_bytes(word))
 }
 
-/// The handle as one number, for who wants it.
+/// Returns the handle as one number, for [`Style::raw`].
 fn raw(table: u32, node: u32, style: Style) -> String {
     if style.raw { format!("[{:08x}]", table << 20 | node) } else { String::new() }
 }

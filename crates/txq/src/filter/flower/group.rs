@@ -1,12 +1,12 @@
-//! The rules of one set of masks, in a hash table.
+//! The rules with one set of masks, in a hash table.
 //!
-//! Only the words of the key that the masks let anything of through are kept and hashed. The table has at least twice as
-//! many slots as rules, and probes on to the next. Packets choose keys to look up, not those in the table, so the
-//! hash need not be secret.
+//! The table stores and hashes only those words of the key in which the masks have bits. It has at least twice as many slots
+//! as rules, and probes linearly. Packets choose the keys that are looked up, not the keys in the table, so the hash need
+//! not be secret.
 //!
-//! Rules with port ranges are compared one by one, in their order; for them the table only finds a rule by what it matches. A
-//! rule that goes leaves a gap in that order, and the gaps are closed once there are more gaps than rules, so adding, changing
-//! and removing cost constant time, amortised.
+//! Rules with port ranges are compared one by one, in their order; for them the table serves only to find the rule with a
+//! given match. A removed rule leaves a gap in that order. Once there are more gaps than rules, the gaps are closed. So
+//! adding, changing and removing a rule cost amortised constant time.
 
 use super::key::{Key, Match, Range, WORDS};
 use crate::tc::Handle;
@@ -14,7 +14,7 @@ use crate::tc::Handle;
 /// An empty slot.
 const EMPTY: u32 = u32::MAX;
 
-/// The handle of a rule that has gone.
+/// The handle of a removed rule.
 const GONE: u32 = 0;
 
 struct Entry {
@@ -26,19 +26,19 @@ struct Entry {
 
 pub(super) struct Group {
     of: Match,
-    /// The words of a key that count, and their masks.
+    /// Index and mask of each word of a key that is compared.
     masks: Vec<(usize, u64)>,
-    /// The words of all entries, one entry after the other.
+    /// The masked words of all entries, one entry after the other.
     keys: Vec<u64>,
-    /// In the order in which they came, with gaps.
+    /// In the order of creation, with gaps.
     entries: Vec<Entry>,
-    /// How many of them are gaps.
+    /// The number of gaps in `entries`.
     gaps: usize,
-    /// Indices of entries; a power of two of them. No slot holds a gap.
+    /// Indices of entries, or [`EMPTY`]; never the index of a gap. The length is a power of two.
     slots: Vec<u32>,
 }
 
-/// Adds a word to a hash.
+/// Returns `hash` with a word added.
 #[inline]
 fn mix(hash: u64, word: u64) -> u64 {
     let product = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
@@ -55,7 +55,7 @@ impl Group {
         Self { of: of.clone(), masks, keys: Vec::new(), entries: Vec::new(), gaps: 0, slots: vec![EMPTY; 4] }
     }
 
-    /// Whether rules with these masks belong here.
+    /// Whether a rule with these masks belongs to this group.
     pub(super) fn is_of(&self, what: &Match) -> bool {
         self.of.same_masks(what)
     }
@@ -73,7 +73,7 @@ impl Group {
         self.masks.iter().fold(0, |hash, &(at, mask)| mix(hash, key.word(at) & mask))
     }
 
-    /// The hash of what a rule matches.
+    /// Returns the hash of a rule: `hash`, that of its words, with its port ranges added.
     fn hash_of(&self, hash: u64, (src, dst): (Range, Range)) -> u64 {
         let add = |hash, (first, last): (u16, u16)| mix(hash, u64::from(first) << 16 | u64::from(last));
         [src, dst].into_iter().flatten().fold(hash, add)
@@ -83,7 +83,7 @@ impl Group {
         &self.keys[entry * self.masks.len()..][..self.masks.len()]
     }
 
-    /// The slot that an entry is looked for at first.
+    /// Returns the slot at which the search for an entry begins.
     fn first_slot(&self, entry: usize) -> usize {
         let hash = self.words(entry).iter().fold(0, |hash, &word| mix(hash, word));
         self.hash_of(hash, self.entries[entry].ranges) as usize & (self.slots.len() - 1)
@@ -94,7 +94,7 @@ impl Group {
         self.masks.iter().zip(self.words(entry)).all(|(&(at, mask), &word)| key.word(at) & mask == word)
     }
 
-    /// The slot of an entry that `is_it` holds of, or the empty one that it would have.
+    /// Returns the slot of the first entry for which `is_it` holds, or as an error the empty slot where the search ended.
     #[inline]
     fn probe(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Result<usize, usize> {
         let last = self.slots.len() - 1;
@@ -108,7 +108,7 @@ impl Group {
         }
     }
 
-    /// The slot of the rule for the very same packets, or the one that it would have.
+    /// Returns the slot of the rule with this match, or as an error the empty slot where it belongs.
     fn slot_of(&self, what: &Match) -> Result<usize, usize> {
         let ranges = (what.src_ports, what.dst_ports);
         self.probe(self.hash_of(self.hash(&what.value), ranges), |entry| {
@@ -116,7 +116,7 @@ impl Group {
         })
     }
 
-    /// The class of a packet with these fields.
+    /// Returns the class that a rule chooses for a packet with these fields.
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<Handle> {
         let entry = match self.has_ranges() {
@@ -136,13 +136,13 @@ impl Group {
         })
     }
 
-    /// The handle of the rule for the very same packets.
+    /// Returns the handle of the rule with this match.
     pub(super) fn handle_of(&self, what: &Match) -> Option<u32> {
         let slot = self.slot_of(what).ok()?;
         Some(self.entries[self.slots[slot] as usize].handle)
     }
 
-    /// Adds a rule for packets that no other is for.
+    /// Adds a rule. No other rule may have its match.
     pub(super) fn insert(&mut self, what: &Match, handle: u32, class: Handle) {
         if (self.entries.len() + 1) * 2 > self.slots.len() {
             self.rebuild();
@@ -154,8 +154,8 @@ impl Group {
         self.entries.push(Entry { handle, class, ranges: (what.src_ports, what.dst_ports) });
     }
 
-    /// Changes the rule for `old` to one for `new`, packets that no other rule is for, and to another class. It keeps its place
-    /// and its handle.
+    /// Changes the rule with match `old` to match `new`, which no other rule may have, and to another class. The rule keeps
+    /// its place and its handle.
     pub(super) fn change(&mut self, old: &Match, new: &Match, class: Handle) {
         let Some(entry) = self.unlink(old) else { return };
         for (word, &(at, mask)) in self.masks.iter().enumerate() {
@@ -168,7 +168,7 @@ impl Group {
         }
     }
 
-    /// Removes the rule for these packets, if it is here.
+    /// Removes the rule with this match, if there is one.
     pub(super) fn remove(&mut self, what: &Match) {
         let Some(entry) = self.unlink(what) else { return };
         self.entries[entry].handle = GONE;
@@ -178,7 +178,7 @@ impl Group {
         }
     }
 
-    /// Takes the rule for these packets out of its slot, and closes up those behind it. Returns its entry.
+    /// Takes the rule with this match out of its slot, and moves later entries up. Returns the index of the rule's entry.
     fn unlink(&mut self, what: &Match) -> Option<usize> {
         let mut hole = self.slot_of(what).ok()?;
         let (entry, last) = (self.slots[hole] as usize, self.slots.len() - 1);
@@ -189,7 +189,7 @@ impl Group {
             if next == EMPTY {
                 break;
             }
-            // It may move to the hole unless it is first looked for behind that.
+            // The entry may move to the hole unless its search begins behind the hole.
             if (slot.wrapping_sub(self.first_slot(next as usize)) & last) >= (slot.wrapping_sub(hole) & last)
             {
                 self.slots[hole] = next;
@@ -200,7 +200,7 @@ impl Group {
         Some(entry)
     }
 
-    /// Closes the gaps, and makes as many slots as the rules and as many again want.
+    /// Closes the gaps, and rebuilds the slots with room to double the rules.
     fn rebuild(&mut self) {
         let words = self.masks.len();
         let mut kept = 0;
@@ -217,7 +217,7 @@ impl Group {
         self.slots.clear();
         self.slots.resize(((kept + 1) * 4).next_power_of_two(), EMPTY);
         for entry in 0..kept {
-            // All are different, so the first empty slot is the one.
+            // All entries differ, so each goes to the first empty slot.
             let (Ok(slot) | Err(slot)) = self.probe(self.first_slot(entry) as u64, |_| false);
             self.slots[slot] = entry as u32;
         }

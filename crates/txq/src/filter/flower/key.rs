@@ -1,4 +1,4 @@
-//! A packet's header fields side by side, as bytes that masks are laid on.
+//! A packet's header fields side by side in an array of bytes, which masks apply to.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,10 @@ use crate::filter::proto::is_vlan;
 use crate::flow::{Hosts, dissect};
 
 const BYTES: usize = 96;
-/// The key is compared by words of this many.
+/// Number of 64-bit words in a key.
 pub(super) const WORDS: usize = BYTES / 8;
 
-/// Where a field is.
+/// The place of a field in the key, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Field {
     at: usize,
@@ -22,7 +22,7 @@ const fn field(at: usize, len: usize) -> Field {
 
 pub(super) const DST_MAC: Field = field(0, 6);
 pub(super) const SRC_MAC: Field = field(6, 6);
-/// Behind the VLAN tags.
+/// The ethertype behind all VLAN tags.
 pub(super) const ETH_TYPE: Field = field(12, 2);
 pub(super) const IP_PROTO: Field = field(14, 1);
 pub(super) const IP_TOS: Field = field(15, 1);
@@ -36,13 +36,13 @@ pub(super) const ICMP_CODE: Field = field(25, 1);
 pub(super) const VLAN_ID: Field = field(26, 2);
 pub(super) const VLAN_PRIO: Field = field(28, 1);
 pub(super) const CVLAN_PRIO: Field = field(29, 1);
-/// Behind the outer tag.
+/// The ethertype behind the outer tag.
 pub(super) const VLAN_TYPE: Field = field(30, 2);
 pub(super) const CVLAN_ID: Field = field(32, 2);
-/// Behind the inner tag.
+/// The ethertype behind the inner tag.
 pub(super) const CVLAN_TYPE: Field = field(34, 2);
 pub(super) const ARP_OP: Field = field(36, 1);
-/// An IPv4 address has the first four bytes.
+/// An IPv4 address takes the first four bytes.
 pub(super) const DST_IP: Field = field(40, 16);
 pub(super) const SRC_IP: Field = field(56, 16);
 pub(super) const ARP_SIP: Field = field(72, 4);
@@ -60,7 +60,7 @@ pub(super) const SCTP: u8 = 132;
 pub(super) const ICMP: u8 = 1;
 pub(super) const ICMPV6: u8 = 58;
 
-/// All fields of a packet, or the values or masks of a rule.
+/// The fields of a packet, or the values or masks of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     bytes: [u8; BYTES],
@@ -93,7 +93,7 @@ impl Key {
         u64::from_ne_bytes(word)
     }
 
-    /// The fields of a frame. One whose header is cut is 0.
+    /// Extracts the fields of a frame. A field whose header is missing or cut is 0.
     pub(crate) fn of(data: &[u8]) -> Self {
         let mut key = Self::ZERO;
         if data.len() < 14 {
@@ -141,6 +141,7 @@ impl Key {
         key
     }
 
+    /// Sets the fields of up to two VLAN tags.
     fn vlans(&mut self, data: &[u8]) {
         let mut at = 12;
         for (id, prio, next) in [(VLAN_ID, VLAN_PRIO, VLAN_TYPE), (CVLAN_ID, CVLAN_PRIO, CVLAN_TYPE)] {
@@ -157,6 +158,7 @@ impl Key {
         }
     }
 
+    /// Sets ports, TCP flags, or ICMP type and code.
     fn transport(&mut self, proto: u8, header: &[u8]) {
         const WITH_PORTS: [u8; 5] = [TCP, UDP, SCTP, 33, 136];
         match (proto, header) {
@@ -175,7 +177,7 @@ impl Key {
         }
     }
 
-    /// Of Ethernet and IPv4, a request or a reply; others have no fields.
+    /// Sets the fields of an ARP request or reply for Ethernet and IPv4. Other ARP packets have none.
     fn arp(&mut self, arp: &[u8]) {
         let Some(arp) =
             arp.get(..28).filter(|arp| arp[..7] == [0, 1, 8, 0, 6, 4, 0] && [1, 2].contains(&arp[7]))
@@ -190,13 +192,13 @@ impl Key {
     }
 }
 
-/// Ports from the first to the second.
+/// A range of ports, from the first to the second inclusive; `None` for any port.
 pub(super) type Range = Option<(u16, u16)>;
 
-/// What a rule matches.
+/// The packets that a rule matches: value, mask and port ranges.
 #[derive(Debug, Clone)]
 pub(super) struct Match {
-    /// As the text gives it, so there may be more in it than the mask lets through.
+    /// The value as the text gives it: bits outside the mask may be set.
     pub(super) value: Key,
     pub(super) mask: Key,
     pub(super) src_ports: Range,
@@ -204,22 +206,23 @@ pub(super) struct Match {
 }
 
 impl Match {
+    /// Returns the match for every packet.
     pub(super) fn everything() -> Self {
         Self { value: Key::ZERO, mask: Key::ZERO, src_ports: None, dst_ports: None }
     }
 
-    /// Lays a value under a mask.
+    /// Sets a field's value and mask.
     pub(super) fn put(&mut self, field: Field, value: &[u8], mask: &[u8]) {
         self.value.set(field, value);
         self.mask.set(field, mask);
     }
 
-    /// A value that must be exactly so.
+    /// Sets a field's value, to match exactly.
     pub(super) fn exact(&mut self, field: Field, value: &[u8]) {
         self.put(field, value, &[0xff; 16][..value.len().min(16)]);
     }
 
-    /// An address of which `bits` count.
+    /// Sets an address of which the first `bits` bits must match.
     pub(super) fn prefix(&mut self, field: Field, address: IpAddr, bits: u8) {
         let mut mask = [0; 16];
         for (at, byte) in mask.iter_mut().enumerate() {
@@ -232,11 +235,12 @@ impl Match {
         }
     }
 
+    /// Whether the rule compares any bit of the field.
     pub(super) fn is_masked(&self, field: Field) -> bool {
         self.mask.get(field).iter().any(|&byte| byte != 0)
     }
 
-    /// Whether both look at the same bits.
+    /// Whether both compare the same bits.
     pub(super) fn same_masks(&self, other: &Self) -> bool {
         self.mask == other.mask
             && self.src_ports.is_some() == other.src_ports.is_some()

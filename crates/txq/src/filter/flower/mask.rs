@@ -1,10 +1,11 @@
-//! Addresses and numbers with masks, on their way in and out.
+//! Addresses and masks: their parsing and their text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::tc::{ParseError, c_number};
 
-/// `1.2.3.4/8`, `1.2/16`, `1.2.3.4/255.0.0.0`, `2001:db8::/32`, `any`: the address and the bits that count.
+/// Parses `1.2.3.4/8`, `1.2/16`, `1.2.3.4/255.0.0.0`, `2001:db8::/32` or `any`. Returns the address and the length of its
+/// prefix in bits.
 pub(in crate::filter) fn prefix(word: &str, v6: bool) -> Option<(IpAddr, u8)> {
     let bits = if v6 { 128 } else { 32 };
     let zero = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
@@ -30,7 +31,7 @@ pub(in crate::filter) fn prefix(word: &str, v6: bool) -> Option<(IpAddr, u8)> {
     Some((address, bits))
 }
 
-/// An address of which the last parts may be missing, and are 0.
+/// Parses an IPv4 address; missing last parts are 0.
 fn v4(word: &str) -> Option<Ipv4Addr> {
     let mut octets = [0; 4];
     let mut parts = word.split('.');
@@ -40,7 +41,8 @@ fn v4(word: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then_some(octets.into())
 }
 
-/// `1:2:3:4:5:6`, and after a slash a mask of the same form or a number of bits.
+/// Parses `1:2:3:4:5:6`, with an optional mask after a slash, of the same form or as a number of bits. Returns address and
+/// mask.
 pub(super) fn mac(word: &str) -> Result<([u8; 6], [u8; 6]), ParseError> {
     let (address, mask) = word.split_once('/').map_or((word, None), |(address, mask)| (address, Some(mask)));
     let bad = |part: &str| {
@@ -72,12 +74,12 @@ fn octets(word: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(octets)
 }
 
-/// `02:00:00:00:00:01`.
+/// Formats octets as `02:00:00:00:00:01`.
 pub(super) fn mac_text(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
 }
 
-/// A mask as bits if it is a prefix.
+/// Returns the length of a mask in bits, if it is a prefix.
 pub(super) fn bits(mask: &[u8]) -> Option<u32> {
     let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
     let whole = mask.iter().take_while(|&&byte| byte == 0xff).count();

@@ -1,4 +1,4 @@
-//! flower's options.
+//! Parsing of flower's options.
 
 use super::key::*;
 use super::mask::{mac, prefix};
@@ -23,7 +23,7 @@ fn illegal(name: &str, remedy: impl Into<String>) -> ParseError {
     ParseError::new(format!("Illegal \"{name}\"")).with_remedy(remedy)
 }
 
-/// What the frame is, as far as the text has said.
+/// The ethertypes that the text has given so far.
 struct Types {
     outer: u16,
     vlan: Option<u16>,
@@ -31,7 +31,7 @@ struct Types {
 }
 
 impl Types {
-    /// Behind the tags, as far as the text says.
+    /// Returns the innermost ethertype given.
     fn inner(&self) -> u16 {
         self.cvlan.or(self.vlan).unwrap_or(self.outer)
     }
@@ -115,7 +115,7 @@ pub(in crate::filter) fn parse(
                     masked(value, 16, 16, 0xfff).filter(|&(flags, _)| flags <= 0xfff).ok_or_else(|| {
                         illegal(word, format!("\"{value}\" is no hexadecimal FLAGS or FLAGS/MASK up to fff"))
                     })?;
-                // tc takes them for other protocols too, and they mean nothing there.
+                // tc accepts them for other protocols, too, where they have no effect.
                 if ip_proto == Some(TCP) {
                     what.put(TCP_FLAGS, &(flags as u16).to_be_bytes(), &(mask as u16).to_be_bytes());
                 }
@@ -220,7 +220,8 @@ fn ip_protocol(word: &str, types: &Types) -> Result<u8, ParseError> {
     Ok(proto)
 }
 
-/// A number and a mask after a slash, each in its radix; 0 is C's.
+/// Parses a number and an optional mask after a slash, each in its radix; radix 0 means as C reads numbers. Without a mask,
+/// the mask is `all`.
 fn masked(word: &str, radix: u32, mask_radix: u32, all: u32) -> Option<(u32, u32)> {
     let number = |word: &str, radix| match radix {
         0 => c_number(word),

@@ -86,7 +86,7 @@ fn fields_are_where_headers_have_them() {
     }
 }
 
-/// What tc prints for the same commands.
+/// The expected outputs are those of tc for the same commands.
 #[test]
 fn text_and_json_are_those_of_tc() {
     let bench = Bench::with(&[
@@ -222,18 +222,18 @@ fn messages_are_those_of_tc() {
     assert_eq!(bench.class(&udp(1, 2)), Some(2));
 }
 
-/// Rules without tables: what a linear search does.
+/// A model: a linear search over the rules.
 #[derive(Default)]
 struct Linear {
     rules: Vec<Rule>,
-    /// One rule of each set of masks, in the order in which the masks came.
+    /// The first rule of each set of masks, in the order of creation of the sets.
     masks: Vec<Rule>,
 }
 
 impl Linear {
     fn add(&mut self, rule: Rule) {
         if let Some(old) = self.rules.iter_mut().find(|old| old.handle == rule.handle) {
-            // Keeps its place.
+            // The rule keeps its place.
             *old = rule;
             return;
         }
@@ -284,7 +284,7 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The tables say what looking at each rule would, also after rules have gone and others come.
+    /// The tables choose what the linear search chooses, also after rules were removed and added.
     #[test]
     fn tables_say_what_a_linear_search_does(
         script in prop::collection::vec((any_text(), 0..10, 1u32..30), 1..60),
@@ -310,13 +310,13 @@ proptest! {
     }
 }
 
-/// The time that the calling thread has had a CPU for.
+/// Returns the CPU time of the calling thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Each costs constant time, whatever the number of rules; anything that looked at each rule would take hundreds of times as long.
+/// Every operation takes constant time for any number of rules; a linear one would take hundreds of times as long.
 #[test]
 fn replacing_and_deleting_cost_no_more_than_adding() {
     const RULES: u32 = 20_000;
@@ -341,7 +341,7 @@ fn replacing_and_deleting_cost_no_more_than_adding() {
         };
         step(&mut |flower, rule| flower.set(rule, Mode::Add).unwrap(), first);
         step(&mut |flower, rule| flower.set(rule, Mode::Replace).unwrap(), then);
-        // From the front, and then handles are chosen again where others have gone.
+        // Removed from the front, so that the next rules get the handles freed.
         let (even, odd): (Vec<_>, Vec<_>) = all.into_iter().partition(|rule| rule.handle % 2 == 0);
         step(
             &mut |flower, rule| assert_eq!(flower.delete(&rule), Deleted::Done { last: false }),
@@ -359,7 +359,7 @@ fn replacing_and_deleting_cost_no_more_than_adding() {
     );
 }
 
-/// Not a test of anything but speed: `cargo test --release -- --ignored --nocapture cost_of_a_lookup`.
+/// Measures speed only: `cargo test --release -- --ignored --nocapture cost_of_a_lookup`.
 #[test]
 #[ignore = "measures"]
 fn cost_of_a_lookup() {

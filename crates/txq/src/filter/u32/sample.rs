@@ -1,4 +1,4 @@
-//! What follows `match`: a named field, or a raw value with its mask and offset.
+//! Parsing of `match`: a named field, or a raw value with its mask and offset.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use super::KeyMatch;
 use crate::filter::flower::mask_prefix;
 use crate::tc::{ParseError, Words, c_number, radix_number};
 
-/// The keys of a rule, one for each word looked at.
+/// The keys of a rule, one for each word that it compares.
 #[derive(Default)]
 pub(super) struct Selector {
     pub(super) keys: Vec<KeyMatch>,
@@ -16,7 +16,7 @@ fn illegal(remedy: impl Into<String>) -> ParseError {
     ParseError::new("Illegal \"match\"").with_remedy(remedy)
 }
 
-/// Bytes of a number at an offset.
+/// The width of a value in bytes.
 #[derive(Clone, Copy)]
 enum Width {
     One,
@@ -25,7 +25,7 @@ enum Width {
 }
 
 impl Selector {
-    /// Reads one sample.
+    /// Parses one sample, after the word `match`, and adds its keys.
     pub(super) fn parse(&mut self, words: &mut Words<'_>) -> Result<(), ParseError> {
         match words.value("match")? {
             "u32" => self.raw(Width::Four, words),
@@ -66,7 +66,7 @@ impl Selector {
             "src" => self.address(8, true, words),
             "dst" => self.address(24, true, words),
             "priority" => {
-                // The traffic class lies across two bytes.
+                // The traffic class spans two bytes.
                 let (value, mask) = number_and_mask(0xff, words)?;
                 self.add(Width::Four, value << 20, mask << 20, 0, false)
             }
@@ -100,7 +100,7 @@ impl Selector {
             nexthdr = number.is_some();
             let number = number.unwrap_or(word);
             let (sign, digits) = number.strip_prefix('-').map_or((1, number), |digits| (-1, digits));
-            // Further than any packet is long there is nothing to look at.
+            // Offsets outside of `i32` are errors: no packet is that long.
             offset = c_number(digits)
                 .and_then(|number| i32::try_from(number).ok())
                 .map(|number| sign * number)
@@ -128,7 +128,7 @@ impl Selector {
         for (at, value) in values.into_iter().enumerate() {
             let bits = u32::from(bits).saturating_sub(at as u32 * 32).min(32);
             let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-            // Of an IPv6 address no more words are looked at than needed.
+            // Adds no keys for words of an IPv6 address that the prefix does not cover.
             if bits > 0 || !v6 {
                 self.add(Width::Four, value, mask, offset + at as i32 * 4, false)?;
             }
@@ -136,7 +136,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Adds a number to the key of the word that it is in.
+    /// Adds a number to the key of the word that contains it.
     fn add(
         &mut self,
         width: Width,
@@ -178,7 +178,7 @@ fn most(width: Width) -> u32 {
     }
 }
 
-/// A value as C reads numbers and its hexadecimal mask.
+/// Parses a value as C reads numbers, and its hexadecimal mask.
 fn number_and_mask(most: u32, words: &mut Words<'_>) -> Result<(u32, u32), ParseError> {
     let value = words.next_word().unwrap_or_default();
     let mask = words.next_word().unwrap_or_default();

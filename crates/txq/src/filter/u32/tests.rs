@@ -41,14 +41,14 @@ fn named_fields_are_where_headers_have_them() {
         ("ip6 flowlabel 0x10000 0xfffff", &v6, true),
     ] {
         let mut bench = Bench::with(&[&format!("u32 match {sample} classid 1:1")]);
-        // The frame of ICMP ends within the word that its rule looks at.
+        // The ICMP frame ends within the word that its rule compares.
         assert_eq!(bench.class(frame).is_some(), matches, "{sample}");
     }
     let mut longer = icmp.clone();
     longer.extend([0; 4]);
     let mut bench = Bench::with(&["u32 match ip icmp_type 8 0xff match ip icmp_code 3 0xff classid 1:1"]);
     assert_eq!(bench.class(&longer), Some(1));
-    // Offsets are the network header's, wherever tags put it.
+    // Offsets count from the network header, behind any tags.
     let tagged = ethernet(0x8100, &[&[0, 5, 8, 0], &ipv4(17, 0, &ports(7, 8))[..]].concat());
     let mut bench = Bench::with(&["u32 match ip dport 8 0xffff classid 1:1"]);
     assert_eq!(bench.class(&tagged), Some(1));
@@ -67,7 +67,7 @@ fn rules_are_tried_in_the_order_of_their_handles() {
     assert_eq!(bench.class(&udp(7, 8)), Some(1));
 }
 
-/// What tc prints for the same commands.
+/// The expected outputs are those of tc for the same commands.
 #[test]
 fn text_and_json_are_those_of_tc() {
     let mut bench = Bench::with(&[
