@@ -1,7 +1,7 @@
-//! `tc class`: what stands before a class's options, and how classes are shown.
+//! `tc class`: the words before a class's options, and the output of classes.
 //!
-//! The text is byte for byte that of tc 6.1. That tc prints text even when asked for JSON; the JSON here has the keys of the
-//! qdiscs', with `class` for the kind. The counterparts are iproute2's `tc_class_modify` and `print_class`.
+//! The text is byte for byte that of tc 6.1. tc 6.1 prints text even with `-j`; the JSON here has the keys of the qdiscs'
+//! JSON, with `class` for the kind. The counterparts are iproute2's `tc_class_modify` and `print_class`.
 
 use std::fmt::{self, Write};
 
@@ -17,40 +17,40 @@ use crate::stats::QdiscStats;
 /// One class as `tc class show` presents it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassInfo {
-    /// The kind of the qdisc that it is a class of: `htb`.
+    /// The kind of the qdisc that the class belongs to, such as `htb`.
     pub kind: String,
-    /// The class: `1:10`.
+    /// The class, such as `1:10`.
     pub handle: Handle,
-    /// What it is below; [`Handle::ROOT`] is printed as `root`.
+    /// The parent; [`Handle::ROOT`] is printed as `root`.
     pub parent: Handle,
-    /// The qdisc below it that somebody named, or [`Handle::UNSPEC`].
+    /// The qdisc below the class, or [`Handle::UNSPEC`] if it has no handle.
     pub leaf: Handle,
     /// The class's parameters.
     pub options: Options,
     /// The counters, if classes of the kind have any.
     pub stats: Option<QdiscStats>,
-    /// The kind's own counters. Their text is followed by a line break, also where it is empty, as tbf's.
+    /// The kind's own counters. A line break follows their text even if it is empty, as tbf's.
     pub xstats: Option<Options>,
 }
 
-/// A class's place, name and kind, each absent when the text does not give it.
+/// A class's place, name and kind; each is `None` if the text does not give it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassHeader<'a> {
     /// The device.
     pub dev: Option<&'a str>,
     /// The class.
     pub class: Option<Handle>,
-    /// What it is below, [`Handle::ROOT`] for `root`.
+    /// The parent; [`Handle::ROOT`] for `root`.
     pub parent: Option<Handle>,
-    /// The kind: the first word that is none of the others. The class's options follow.
+    /// The kind: the first word that begins none of the others. The class's options follow.
     pub kind: Option<&'a str>,
 }
 
 impl<'a> ClassHeader<'a> {
-    /// Reads up to and including the kind: `[dev NAME] [classid X:Y] [root | parent X:Y] KIND`.
+    /// Parses the words up to and including the kind: `[dev NAME] [classid X:Y] [root | parent X:Y] KIND`.
     ///
     /// # Errors
-    /// A class or parent that is none, a word without its value, or one given twice.
+    /// An invalid class or parent, a word without its value, or a word given twice.
     pub fn parse(words: &mut Words<'a>) -> Result<ClassHeader<'a>, ParseError> {
         let mut header = ClassHeader::default();
         while let Some(word) = words.next_word() {
@@ -81,7 +81,8 @@ impl<'a> ClassHeader<'a> {
     }
 }
 
-/// The classes as lines of text, with counters if `stats`. Empty for no class, otherwise ends with a line break.
+/// Returns the classes as lines of text, with counters if `stats`. The text is empty without classes, and else ends with a
+/// line break.
 pub fn class_text(classes: &[ClassInfo], stats: bool) -> String {
     let mut text = String::new();
     for class in classes {
@@ -90,7 +91,7 @@ pub fn class_text(classes: &[ClassInfo], stats: bool) -> String {
     text
 }
 
-/// The classes as an array of objects, with counters if `stats`.
+/// Returns the classes as an array of objects, with counters if `stats`.
 pub fn class_json(classes: &[ClassInfo], stats: bool) -> Value {
     classes.iter().map(|class| json_of(class, stats)).collect()
 }
@@ -117,7 +118,7 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
     Ok(())
 }
 
-/// The name of what a class is below.
+/// Returns the name of a class's parent; `none` for [`Handle::UNSPEC`].
 fn name(parent: Handle) -> String {
     if parent == Handle::UNSPEC { "none".to_owned() } else { parent.to_string() }
 }

@@ -1,14 +1,14 @@
-//! What is wrong with a qdisc's text, in tc's words, with the remedy that tc leaves out.
+//! Errors in a qdisc's text, in tc's words, with the remedy that tc leaves out.
 //!
-//! [`ParseError::message`] is what tc 6.1 prints, so that who knows tc (or searches for its message) recognises it.
-//! Display adds the remedy in parentheses and the kind's usage on a second line:
+//! [`ParseError::message`] is the text that tc 6.1 prints, which users know and can search for. `Display` adds the remedy in
+//! parentheses, and the kind's usage on a second line:
 //!
 //! ```text
 //! pfifo: unknown parameter "limti" (did you mean "limit"?)
 //! Usage: ... pfifo [ limit PACKETS ]
 //! ```
 
-/// A qdisc's text that cannot be read.
+/// Why a qdisc's text cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}{}", remedy_suffix(.remedy), usage_suffix(.usage))]
 pub struct ParseError {
@@ -18,35 +18,36 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    /// An error with a text of its own.
+    /// Returns an error with this message.
     pub fn new(message: impl Into<String>) -> ParseError {
         ParseError { message: message.into(), remedy: None, usage: None }
     }
 
-    /// A word that should name something, in tc's form for handles and devices.
+    /// Returns the error for a word that names nothing valid, in tc's form for handles and devices.
     pub fn argument(value: &str, problem: &str, remedy: &str) -> ParseError {
         ParseError::new(format!("Error: argument \"{value}\" is wrong: {problem}")).with_remedy(remedy)
     }
 
-    /// A text that ends where the value of `name` should follow.
+    /// Returns the error for a text that ends where the value of `name` should follow.
     pub fn incomplete(name: &str) -> ParseError {
         ParseError::new("Command line is not complete. Try option \"help\"")
             .with_remedy(format!("\"{name}\" wants a value"))
     }
 
-    /// A word that was given before; `second` is its value now.
+    /// Returns the error for a word given before; `second` is its value now.
     pub fn duplicate(name: &str, second: &str) -> ParseError {
         ParseError::new(format!("Error: duplicate \"{name}\": \"{second}\" is the second value."))
             .with_remedy(format!("give \"{name}\" once"))
     }
 
-    /// `root` after another parent. `stop` is empty but where tc ends the sentence.
+    /// Returns the error for `root` after another parent. `stop` is the full stop, where tc prints one.
     pub fn duplicate_root(stop: &str) -> ParseError {
         ParseError::new(format!("Error: \"root\" is duplicate parent ID{stop}"))
             .with_remedy("give one of root and parent, once")
     }
 
-    /// A qdisc kind that is not among `known`. `option` is the first word after it, which tc names when there is one.
+    /// Returns the error for a qdisc kind that is not among `known`. `option` is the first word after it, if any, which tc
+    /// names.
     pub fn unknown_kind(kind: &str, option: Option<&str>, known: &[&str]) -> ParseError {
         let message = match option {
             Some(option) => format!("Unknown qdisc \"{kind}\", hence option \"{option}\" is unparsable"),
@@ -57,37 +58,36 @@ impl ParseError {
         ParseError::new(message).with_remedy(remedy)
     }
 
-    /// The same error, with what to do about it.
+    /// Returns the error with a remedy: what to do about it.
     pub fn with_remedy(self, remedy: impl Into<String>) -> ParseError {
         ParseError { remedy: Some(remedy.into()), ..self }
     }
 
-    /// The same error, with the kind's usage, which starts with `Usage:`.
+    /// Returns the error with the kind's usage, which starts with `Usage:`.
     pub fn with_usage(self, usage: &'static str) -> ParseError {
         ParseError { usage: Some(usage), ..self }
     }
 
-    /// tc's text, without remedy and usage.
+    /// Returns tc's text, without remedy and usage.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it.
+    /// Returns the remedy: what to do about it.
     pub fn remedy(&self) -> Option<&str> {
         self.remedy.as_deref()
     }
 
-    /// The kind's usage, when the error is about a kind's options.
+    /// Returns the kind's usage, if the error is about a kind's options.
     pub fn usage(&self) -> Option<&'static str> {
         self.usage
     }
 }
 
-/// Reads the value of a word that may be given once. That it has been is told first, as by tc, whatever the second value,
-/// which may be any word.
+/// Parses the value of a word that may be given once. As in tc, a second occurrence is an error before its value is parsed.
 ///
 /// # Errors
-/// [`ParseError::duplicate`], or what is wrong with the value.
+/// [`ParseError::duplicate`], or the error of `parse`.
 pub fn set_once<T>(
     slot: &mut Option<T>,
     name: &str,
@@ -101,9 +101,9 @@ pub fn set_once<T>(
     Ok(())
 }
 
-/// `did you mean "limit"?`, when one of `known` looks like `word` or begins with it.
+/// Returns `did you mean "limit"?` if one of `known` is similar to `word` or begins with it.
 pub(crate) fn nearest(word: &str, known: &[&str]) -> Option<String> {
-    // 0.8 lets two letters of six be wrong or swapped, and keeps "foo" from suggesting "flows".
+    // 0.8 allows two wrong or swapped letters of six, and keeps "foo" from suggesting "flows".
     let likeness = |candidate: &str| match !word.is_empty() && candidate.starts_with(word) {
         true => 1.0,
         false => strsim::jaro_winkler(word, candidate),

@@ -1,8 +1,8 @@
 //! Names of qdiscs and classes: 16 bits of major and 16 bits of minor, in hexadecimal.
 //!
-//! A qdisc is `1:` (minor zero), its classes are `1:1`, `1:2` ...; the place above every tree is `root`. The two words
-//! after which a handle stands read differently, as in tc: `handle` takes a major and ignores what follows the colon,
-//! `parent` takes a whole handle. The kernel's counterpart is `TC_H_MAKE` with `TC_H_ROOT` and friends; iproute2's are
+//! A qdisc is `1:` (minor 0), its classes are `1:1`, `1:2` and so on; the place above every tree is `root`. As in tc, two
+//! words take a handle, each in its own way: `handle` takes a major number and ignores the text after the colon; `parent`
+//! takes a whole handle. The kernel's counterpart is `TC_H_MAKE` with `TC_H_ROOT` and friends; iproute2's are
 //! `get_qdisc_handle` and `get_tc_classid`.
 
 use std::fmt;
@@ -14,29 +14,29 @@ use super::error::ParseError;
 pub struct Handle(pub u32);
 
 impl Handle {
-    /// No handle, printed `0:`: that of a default qdisc that nobody named. Given to `add` it means "choose one".
+    /// No handle, printed `0:`: a default qdisc has it. For `add` it means "choose one".
     pub const UNSPEC: Handle = Handle(0);
     /// The parent of a root qdisc (`TC_H_ROOT`).
     pub const ROOT: Handle = Handle(0xffff_ffff);
     /// The parent of the ingress and clsact qdiscs (`TC_H_INGRESS`).
     pub const INGRESS: Handle = Handle(0xffff_fff1);
 
-    /// `major:minor`.
+    /// Returns the handle `major:minor`.
     pub const fn new(major: u16, minor: u16) -> Handle {
         Handle((major as u32) << 16 | minor as u32)
     }
 
-    /// The upper half, which names the qdisc.
+    /// Returns the upper half, which names the qdisc.
     pub const fn major(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// The lower half, which names the class inside the qdisc; zero for the qdisc itself.
+    /// Returns the lower half, which names the class inside the qdisc; 0 for the qdisc itself.
     pub const fn minor(self) -> u16 {
         self.0 as u16
     }
 
-    /// Reads what follows `handle`: `1:`, `1` and `1:anything` are all `1:`; `none` is [`Handle::UNSPEC`].
+    /// Parses the word after `handle`: `1:`, `1` and `1:anything` are all `1:`; `none` is [`Handle::UNSPEC`].
     ///
     /// # Errors
     /// tc's `Error: argument "10000:" is wrong: invalid qdisc ID` when the major is not hexadecimal or above ffff.
@@ -51,8 +51,8 @@ impl Handle {
         }
     }
 
-    /// Reads what follows `parent`: `1:2`, `1:`, `:2`, `root`, `none`, or a whole handle in hexadecimal without a
-    /// colon (`10002` is `1:2`, hence `1` is `:1`).
+    /// Parses the word after `parent`: `1:2`, `1:`, `:2`, `root`, `none`, or a whole handle in hexadecimal without a colon
+    /// (`10002` is `1:2`, hence `1` is `:1`).
     ///
     /// # Errors
     /// tc's `Error: argument "1:zz" is wrong: invalid parent ID` when a half is not hexadecimal or above ffff.
@@ -79,7 +79,7 @@ impl Handle {
 }
 
 impl fmt::Display for Handle {
-    /// `8001:`, `1:2`, `:1` (class of a qdisc without handle), `root`, and `0:` for no handle.
+    /// Prints `8001:`, `1:2`, `:1` (class of a qdisc without handle), `root`, and `0:` for no handle.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.major(), self.minor()) {
             _ if *self == Handle::ROOT => f.write_str("root"),
@@ -90,7 +90,8 @@ impl fmt::Display for Handle {
     }
 }
 
-/// C's `strtoul` in base 16 without the wrap of negatives: the number, if there is one, and what follows it.
+/// Returns the number at the start of a text, if there is one, and the rest: C's `strtoul` in base 16 without the wrap of
+/// negatives.
 fn leading_hex(text: &str) -> (Option<u64>, &str) {
     let unsigned = text.trim_start();
     let unsigned = unsigned.strip_prefix('+').unwrap_or(unsigned);

@@ -1,30 +1,30 @@
-//! What stands before a qdisc's options: where it goes, what it is called, and its kind.
+//! The words before a qdisc's options: its place, its name and its kind.
 //!
-//! `[dev NAME] [handle H:] [root | parent X:Y] KIND`, in any order but the kind last. The counterpart is the first half
-//! of iproute2's `tc_qdisc_modify`.
+//! `[dev NAME] [handle H:] [root | parent X:Y] KIND`, in any order, the kind last. The counterpart is the first half of
+//! iproute2's `tc_qdisc_modify`.
 
 use super::error::{ParseError, set_once};
 use super::handle::Handle;
 use super::lex::Words;
 
-/// A qdisc's place, name and kind, each absent when the text does not give it.
+/// A qdisc's place, name and kind; each is `None` if the text does not give it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<'a> {
     /// The device.
     pub dev: Option<&'a str>,
-    /// The handle; [`Handle::UNSPEC`] asks to choose one, like no handle at all.
+    /// The handle; [`Handle::UNSPEC`], like no handle, asks for one to be chosen.
     pub handle: Option<Handle>,
-    /// The parent, [`Handle::ROOT`] for `root`.
+    /// The parent; [`Handle::ROOT`] for `root`.
     pub parent: Option<Handle>,
-    /// The kind: the first word that is none of the others. The kind's options follow.
+    /// The kind: the first word that begins none of the others. The kind's options follow.
     pub kind: Option<&'a str>,
 }
 
 impl<'a> Header<'a> {
-    /// Reads up to and including the kind.
+    /// Parses the words up to and including the kind.
     ///
     /// # Errors
-    /// A handle or parent that is none, a word without its value, or one given twice.
+    /// An invalid handle or parent, a word without its value, or a word given twice.
     pub fn parse(words: &mut Words<'a>) -> Result<Header<'a>, ParseError> {
         let mut header = Header::default();
         while let Some(word) = words.next_word() {
@@ -34,7 +34,7 @@ impl<'a> Header<'a> {
                     set_once(&mut header.dev, "dev", dev, || Ok(dev))?;
                 }
                 "handle" => {
-                    // tc, too, names the word and not the second handle here.
+                    // Here tc, too, prints the word instead of the second handle.
                     let parse = || Handle::parse_qdisc(words.value("handle")?);
                     set_once(&mut header.handle, "handle", "handle", parse)?;
                 }

@@ -1,9 +1,9 @@
-//! Words of a qdisc's text, and how a kind reads its options from them.
+//! The words of a qdisc's text, and a kind's parser of its options.
 //!
-//! tc's language has no punctuation: words separated by blanks, a name followed by its value. [`Words`] is the text as
-//! words with a cursor. A kind describes itself once in a [`Syntax`] and reads its options through [`OptionWords`],
-//! whose errors have the very text that tc prints for that kind. The counterpart is iproute2's `NEXT_ARG` macros and
-//! each kind's `parse_qopt`.
+//! tc's language has no punctuation: blanks separate words, and a value follows its name. [`Words`] is the text as words
+//! with a cursor. A kind describes itself once in a [`Syntax`] and parses its options through [`OptionWords`], whose errors
+//! have the very text that tc prints for that kind. The counterpart is iproute2's `NEXT_ARG` macros and each kind's
+//! `parse_qopt`.
 //!
 //! ```
 //! use txq::tc::{OptionWords, ParseError, Syntax, Wording, Words};
@@ -36,7 +36,7 @@ use std::str::FromStr;
 use super::error::{ParseError, nearest};
 use super::units::{Micros, Nanos, Rate, Size, UnitError};
 
-/// A text as words, and the place where reading stands.
+/// A text as words, with a cursor.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     words: Vec<&'a str>,
@@ -44,56 +44,56 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The words of a text, which blanks separate.
+    /// Splits a text at its blanks.
     pub fn split(text: &'a str) -> Words<'a> {
         Words { words: text.split_whitespace().collect(), at: 0 }
     }
 
-    /// Words that a shell has already separated.
+    /// Takes words that a shell has already split.
     pub fn from_args<S: AsRef<str>>(args: &'a [S]) -> Words<'a> {
         Words { words: args.iter().map(AsRef::as_ref).collect(), at: 0 }
     }
 
-    /// The next word, which is then consumed.
+    /// Takes the next word.
     pub fn next_word(&mut self) -> Option<&'a str> {
         let word = self.peek()?;
         self.at += 1;
         Some(word)
     }
 
-    /// The next word, which stays.
+    /// Returns the next word without taking it.
     pub fn peek(&self) -> Option<&'a str> {
         self.words.get(self.at).copied()
     }
 
-    /// The word after `name`.
+    /// Takes the next word, as the value of `name`.
     ///
     /// # Errors
-    /// The text ends here.
+    /// The text has no further word.
     pub fn value(&mut self, name: &str) -> Result<&'a str, ParseError> {
         self.next_word().ok_or_else(|| ParseError::incomplete(name))
     }
 
-    /// The rest of the text as the options of a kind.
+    /// Returns the rest of the text as the options of a kind.
     pub fn options<'w>(&'w mut self, syntax: &'static Syntax) -> OptionWords<'w, 'a> {
         OptionWords { words: self, syntax }
     }
 }
 
-/// What a kind's options look like, as far as errors need to know.
+/// A description of a kind's options, for its errors.
 #[derive(Debug)]
 pub struct Syntax {
-    /// The kind's name: `pfifo`.
+    /// The kind's name, such as `pfifo`.
     pub kind: &'static str,
-    /// Every word the kind understands; the nearest is suggested for an unknown one.
+    /// All words that the kind understands. The error for an unknown word suggests the nearest.
     pub words: &'static [&'static str],
-    /// The kind's usage: `Usage: ... pfifo [ limit PACKETS ]`.
+    /// The kind's usage, such as `Usage: ... pfifo [ limit PACKETS ]`.
     pub usage: &'static str,
     /// How tc words this kind's errors.
     pub wording: Wording,
 }
 
-/// How tc words the errors of a kind: its kinds were written by many hands.
+/// How tc words the errors of a kind: different authors wrote tc's kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wording {
     /// `pfifo: unknown parameter "x"`, `pfifo: Illegal value for "limit": "x"`: pfifo, bfifo, pfifo_head_drop.
@@ -110,7 +110,7 @@ pub enum Wording {
     Unparsable,
 }
 
-/// The options of one kind: its words, read one by one, and the errors in tc's words.
+/// The options of one kind: its words, taken one by one, and the errors in tc's words.
 #[derive(Debug)]
 pub struct OptionWords<'w, 'a> {
     words: &'w mut Words<'a>,
@@ -118,25 +118,25 @@ pub struct OptionWords<'w, 'a> {
 }
 
 impl<'a> OptionWords<'_, 'a> {
-    /// The next word, which is then consumed.
+    /// Takes the next word.
     pub fn next_word(&mut self) -> Option<&'a str> {
         self.words.next_word()
     }
 
-    /// The next word, which stays: for options with a variable number of values, such as `priomap`.
+    /// Returns the next word without taking it, for options with a variable number of values, such as `priomap`.
     pub fn peek(&self) -> Option<&'a str> {
         self.words.peek()
     }
 
-    /// The word after `name`.
+    /// Takes the next word, as the value of `name`.
     ///
     /// # Errors
-    /// The text ends here.
+    /// The text has no further word.
     pub fn value(&mut self, name: &str) -> Result<&'a str, ParseError> {
         self.words.value(name).map_err(|error| error.with_usage(self.syntax.usage))
     }
 
-    /// A whole number as C reads one: `0x10` is 16 and, a trap that tc shares, `010` is 8. Most kinds' numbers.
+    /// Takes a whole number as C reads one: `0x10` is 16 and, a trap that tc shares, `010` is 8. Most options use it.
     ///
     /// # Errors
     /// The text ends, or the word is no number below 2^32.
@@ -144,7 +144,7 @@ impl<'a> OptionWords<'_, 'a> {
         self.number(name, c_number, "use 0 to 4294967295; a leading 0x means hexadecimal, a leading 0 octal")
     }
 
-    /// A whole decimal number: htb's `r2q`, `prio` and `quantum`.
+    /// Takes a whole decimal number: htb's `r2q`, `prio` and `quantum`.
     ///
     /// # Errors
     /// The text ends, or the word is no number below 2^32.
@@ -152,7 +152,7 @@ impl<'a> OptionWords<'_, 'a> {
         self.number(name, |word| radix_number(word, 10), "use 0 to 4294967295")
     }
 
-    /// A whole hexadecimal number, with or without `0x`: htb's `default`.
+    /// Takes a whole hexadecimal number, with or without `0x`: htb's `default`.
     ///
     /// # Errors
     /// The text ends, or the word is no number below 2^32.
@@ -164,7 +164,7 @@ impl<'a> OptionWords<'_, 'a> {
         self.number(name, hex, "use 0 to ffffffff, hexadecimal")
     }
 
-    /// A size: `10k`. tc reads even pfifo's `limit`, a number of packets, this way.
+    /// Takes a size, such as `10k`. tc parses even pfifo's `limit`, a number of packets, this way.
     ///
     /// # Errors
     /// The text ends, or the word is no size; see [`Size`].
@@ -172,7 +172,7 @@ impl<'a> OptionWords<'_, 'a> {
         self.unit(name)
     }
 
-    /// A rate: `10mbit`.
+    /// Takes a rate, such as `10mbit`.
     ///
     /// # Errors
     /// The text ends, or the word is no rate; see [`Rate`].
@@ -180,7 +180,7 @@ impl<'a> OptionWords<'_, 'a> {
         self.unit(name)
     }
 
-    /// A time of which a bare number is microseconds: `5ms`.
+    /// Takes a time, such as `5ms`; a bare number is microseconds.
     ///
     /// # Errors
     /// The text ends, or the word is no time; see [`Micros`].
@@ -188,7 +188,7 @@ impl<'a> OptionWords<'_, 'a> {
         self.unit(name)
     }
 
-    /// A time of which a bare number is nanoseconds: `800ns`.
+    /// Takes a time, such as `800ns`; a bare number is nanoseconds.
     ///
     /// # Errors
     /// The text ends, or the word is no time; see [`Nanos`].
@@ -196,7 +196,7 @@ impl<'a> OptionWords<'_, 'a> {
         self.unit(name)
     }
 
-    /// The end of the text, for kinds without options.
+    /// Checks that the text ends here, for kinds without options.
     ///
     /// # Errors
     /// There is another word.
@@ -207,7 +207,8 @@ impl<'a> OptionWords<'_, 'a> {
         }
     }
 
-    /// The error for a word that the kind does not know. For `help`, which tc's kinds all know, it is the usage alone.
+    /// Returns the error for a word that the kind does not know. For `help`, which all of tc's kinds know, that is the usage
+    /// alone.
     pub fn unknown(&self, word: &str) -> ParseError {
         let Syntax { kind, words, usage, wording } = *self.syntax;
         if word == "help" {
@@ -230,7 +231,7 @@ impl<'a> OptionWords<'_, 'a> {
         }
     }
 
-    /// The error for a `value` of the option `name` that cannot be; `remedy` says what can.
+    /// Returns the error for an invalid `value` of the option `name`; `remedy` says which values are valid.
     pub fn illegal(&self, name: &str, value: &str, remedy: &str) -> ParseError {
         let kind = self.syntax.kind;
         let error = match self.syntax.wording {
@@ -238,7 +239,7 @@ impl<'a> OptionWords<'_, 'a> {
             Wording::NamedLower => {
                 ParseError::new(format!("{kind}: illegal value for \"{name}\": \"{value}\""))
             }
-            // tc names neither the kind nor the value here: the remedy does.
+            // tc prints neither the kind nor the value here, so the remedy does.
             Wording::Plain | Wording::Argument | Wording::NoOptions | Wording::Unparsable => {
                 let error = ParseError::new(format!("Illegal \"{name}\""));
                 return error
@@ -249,18 +250,18 @@ impl<'a> OptionWords<'_, 'a> {
         error.with_remedy(remedy).with_usage(self.syntax.usage)
     }
 
-    /// The error for an option given twice, for kinds that do not let the last one win (tbf).
+    /// Returns the error for an option given twice, for kinds in which the last one does not win (tbf).
     pub fn duplicate(&self, name: &str) -> ParseError {
         self.refuse(&format!("duplicate \"{name}\" specification"))
             .with_remedy(format!("give \"{name}\" once"))
     }
 
-    /// The error for an option that must be given.
+    /// Returns the error for a missing mandatory option.
     pub fn mandatory(&self, name: &str) -> ParseError {
         self.refuse(&format!("the \"{name}\" parameter is mandatory."))
     }
 
-    /// The error for options that do not go together: the kind's name, a colon and the problem.
+    /// Returns the error for options that exclude each other: the kind's name, a colon and the problem.
     pub fn refuse(&self, problem: &str) -> ParseError {
         ParseError::new(format!("{}: {problem}", self.syntax.kind)).with_usage(self.syntax.usage)
     }
@@ -281,7 +282,7 @@ impl<'a> OptionWords<'_, 'a> {
     }
 }
 
-/// C's `strtoul` with base 0.
+/// Parses a whole word as C's `strtoul` with base 0 does; returns `None` if it is no number below 2^32.
 pub(crate) fn c_number(word: &str) -> Option<u32> {
     let digits = word.strip_prefix('+').unwrap_or(word);
     if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
@@ -293,13 +294,13 @@ pub(crate) fn c_number(word: &str) -> Option<u32> {
     }
 }
 
-/// A number in one radix, with or without a plus.
+/// Parses a whole word as a number in `radix`, with or without a plus.
 pub(crate) fn radix_number(word: &str, radix: u32) -> Option<u32> {
     digits_of(word.strip_prefix('+').unwrap_or(word), radix)
 }
 
 fn digits_of(text: &str, radix: u32) -> Option<u32> {
-    // from_str_radix would take another sign.
+    // `from_str_radix` would accept a second sign.
     if text.starts_with(['+', '-']) { None } else { u32::from_str_radix(text, radix).ok() }
 }
 

@@ -1,10 +1,10 @@
-//! tc's language: what a person types to describe a qdisc, and what is printed about one.
+//! tc's language: the text that describes a qdisc, and the text and JSON that tc prints about one.
 //!
-//! A text such as `handle 1: root pfifo limit 10` is split into words ([`Words`]); [`Header`] reads place, name and kind;
-//! the kind reads the rest through [`OptionWords`], with rates, sizes and times in tc's units ([`Rate`], [`Size`],
-//! [`Micros`], [`Nanos`]). On the way back a kind writes its parameters into [`Options`], and [`show_text`] and
-//! [`show_json`] print them with the counters. Texts, errors and output are those of the tc that people know (iproute2
-//! 6.1); an error also says what to do. Nothing here knows a particular kind.
+//! [`Words`] splits a text such as `handle 1: root pfifo limit 10` into words. [`Header`] parses place, name and kind. The
+//! kind parses the rest through [`OptionWords`], with rates, sizes and times in tc's units ([`Rate`], [`Size`], [`Micros`],
+//! [`Nanos`]). For output, a kind writes its parameters into [`Options`], and [`show_text`] and [`show_json`] print them
+//! with the counters. Texts, errors and output are those of iproute2 6.1; an error also says what to do. This module knows
+//! no particular kind.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,8 @@
-//! A kind's parameters or counters on their way out, as text and as JSON at once.
+//! A kind's parameters or counters for output, as text and as JSON at once.
 //!
-//! A kind writes each of its fields once, in the kernel's order, and both forms come out of it, so that they cannot
-//! disagree. Texts are joined by one blank; kinds whose text tc ends with a blank say so with
-//! [`end_blank`](Options::end_blank). The counterpart is iproute2's `print_uint` family and each kind's `print_qopt`
-//! and `print_xstats`.
+//! A kind writes each field once, in the kernel's order. Text and JSON both come from that, so they cannot disagree. One
+//! blank separates the texts; a kind whose text tc ends with a blank calls [`end_blank`](Options::end_blank). The
+//! counterpart is iproute2's `print_uint` family and each kind's `print_qopt` and `print_xstats`.
 //!
 //! ```
 //! use txq::tc::{Options, Rate, Size, Style};
@@ -20,18 +19,18 @@ use serde_json::{Map, Value};
 
 use super::units::{Micros, Nanos, Rate, Size};
 
-/// How to print: tc's flags that change what a kind writes.
+/// tc's flags that change the fields that a kind writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Rates in 1024 with `Ki`, `Mi` (`tc -iec`).
+    /// Print rates in powers of 1024, with `Ki`, `Mi` (`tc -iec`).
     pub iec: bool,
-    /// Kinds write what they usually leave out (`tc -d`).
+    /// Print fields that a kind usually leaves out (`tc -d`).
     pub details: bool,
-    /// Numbers as the kernel has them beside some of those for people (`tc -r`).
+    /// Print the kernel's raw numbers beside some readable ones (`tc -r`).
     pub raw: bool,
 }
 
-/// Fields of one qdisc, in order. JSON values are plain numbers: bytes per second, bytes, microseconds.
+/// The fields of one qdisc, in order. JSON values are plain numbers: bytes per second, bytes, microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     style: Style,
@@ -40,38 +39,38 @@ pub struct Options {
 }
 
 impl Options {
-    /// No fields yet.
+    /// Returns a set without fields.
     pub fn new(style: Style) -> Options {
         Options { style, ..Options::default() }
     }
 
-    /// How the fields are to be printed.
+    /// Returns the style of the output.
     pub fn style(&self) -> Style {
         self.style
     }
 
-    /// The text so far, as it stands after the qdisc's place in `tc qdisc show`.
+    /// Returns the text so far: the part after the qdisc's place in `tc qdisc show`.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The fields so far, as in the `options` object of `tc -j qdisc show`.
+    /// Returns the fields so far: the `options` object of `tc -j qdisc show`.
     pub fn json(&self) -> Value {
         Value::Object(self.json.clone())
     }
 
-    /// Any field: its JSON key and value, and its text. A text that begins with a line break begins a line.
+    /// Adds a field: its JSON key and value, and its text. A text that begins with a line break starts a line.
     pub fn put(&mut self, key: &str, value: impl Into<Value>, text: impl fmt::Display) -> &mut Options {
         self.json_only(key, value).text_only(text)
     }
 
-    /// A field that tc prints in JSON alone.
+    /// Adds a field to the JSON only.
     pub fn json_only(&mut self, key: &str, value: impl Into<Value>) -> &mut Options {
         self.json.insert(key.to_owned(), value.into());
         self
     }
 
-    /// A field that tc prints in the text alone.
+    /// Adds a field to the text only.
     pub fn text_only(&mut self, text: impl fmt::Display) -> &mut Options {
         let start = self.text.len();
         write!(self.text, "{text}").expect("writing to a String does not fail");
@@ -82,22 +81,22 @@ impl Options {
         self
     }
 
-    /// `key N`.
+    /// Adds `key N`.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Options {
         self.put(key, value, format_args!("{key} {value}"))
     }
 
-    /// `key Np`.
+    /// Adds `key Np`, a number of packets.
     pub fn packets(&mut self, key: &str, value: u64) -> &mut Options {
         self.put(key, value, format_args!("{key} {value}p"))
     }
 
-    /// `key 10Kb`.
+    /// Adds `key 10Kb`; bytes in JSON.
     pub fn size(&mut self, key: &str, value: Size) -> &mut Options {
         self.put(key, value.0, format_args!("{key} {value}"))
     }
 
-    /// `key 10Mbit`, or `key 9765Kibit` in the style with 1024.
+    /// Adds `key 10Mbit`, or `key 9765Kibit` with [`Style::iec`]; bytes per second in JSON.
     pub fn rate(&mut self, key: &str, value: Rate) -> &mut Options {
         match self.style.iec {
             true => self.put(key, value.0, format_args!("{key} {}", value.iec())),
@@ -105,23 +104,23 @@ impl Options {
         }
     }
 
-    /// `key 5ms`; microseconds in JSON.
+    /// Adds `key 5ms`; microseconds in JSON.
     pub fn micros(&mut self, key: &str, value: Micros) -> &mut Options {
         self.put(key, value.0, format_args!("{key} {value}"))
     }
 
-    /// `key 800ns`; nanoseconds in JSON.
+    /// Adds `key 800ns`; nanoseconds in JSON.
     pub fn nanos(&mut self, key: &str, value: Nanos) -> &mut Options {
         self.put(key, value.0, format_args!("{key} {value}"))
     }
 
-    /// `key 1 2 2 2`; an array in JSON.
+    /// Adds `key 1 2 2 2`; an array in JSON.
     pub fn list(&mut self, key: &str, values: &[u64]) -> &mut Options {
         let text = values.iter().fold(key.to_owned(), |text, value| format!("{text} {value}"));
         self.put(key, values, text)
     }
 
-    /// `key` alone; `true` in JSON.
+    /// Adds `key` alone; `true` in JSON.
     pub fn flag(&mut self, key: &str) -> &mut Options {
         self.put(key, true, key)
     }

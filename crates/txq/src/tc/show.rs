@@ -1,8 +1,8 @@
 //! `tc qdisc show`: qdiscs with their place, parameters and counters, as text and as JSON.
 //!
-//! Byte for byte what tc 6.1 prints for the same qdisc, blanks at line ends included, so that scripts made for tc read
-//! txq: `show_text` is `tc qdisc show`, with counters `tc -s qdisc show`; `show_json` is the same with `-j`. The
-//! counterpart is iproute2's `print_qdisc` and `print_tcstats2_attr`.
+//! The output is byte for byte that of tc 6.1 for the same qdisc, blanks at line ends included, so that scripts written for
+//! tc can read it. `show_text` is `tc qdisc show`, or `tc -s qdisc show` with counters; `show_json` is the same with `-j`.
+//! The counterpart is iproute2's `print_qdisc` and `print_tcstats2_attr`.
 
 use std::fmt::{self, Write};
 
@@ -16,25 +16,26 @@ use crate::stats::QdiscStats;
 /// One qdisc as `tc qdisc show` presents it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QdiscInfo {
-    /// The kind: `pfifo`.
+    /// The kind, such as `pfifo`.
     pub kind: String,
-    /// The handle; [`Handle::UNSPEC`] for a default qdisc that nobody named.
+    /// The handle; [`Handle::UNSPEC`] for a default qdisc.
     pub handle: Handle,
-    /// The device, absent when the reader asked for one device.
+    /// The device; `None` if the reader asked for one device.
     pub dev: Option<String>,
     /// The parent; [`Handle::ROOT`] is printed as `root`.
     pub parent: Handle,
-    /// References to the qdisc: one and one per txq that it serves. One is not printed.
+    /// References to the qdisc: one, and one more per txq that it serves. A count of 1 is not printed.
     pub refcnt: u32,
     /// The kind's parameters.
     pub options: Options,
     /// The counters that every kind has.
     pub stats: QdiscStats,
-    /// The kind's own counters, lines of text and keys of JSON after the common ones.
+    /// The kind's own counters: lines of text and keys of JSON after the common ones.
     pub xstats: Option<Options>,
 }
 
-/// The qdiscs as lines of text, with counters if `stats`. Empty for no qdisc, otherwise ends with a line break.
+/// Returns the qdiscs as lines of text, with counters if `stats`. The text is empty without qdiscs, and else ends with a
+/// line break.
 pub fn show_text(qdiscs: &[QdiscInfo], stats: bool) -> String {
     let mut text = String::new();
     for qdisc in qdiscs {
@@ -43,7 +44,7 @@ pub fn show_text(qdiscs: &[QdiscInfo], stats: bool) -> String {
     text
 }
 
-/// The qdiscs as an array of objects, with counters if `stats`. Its `to_string` is tc's line without the line break.
+/// Returns the qdiscs as an array of objects, with counters if `stats`. Its `to_string` is tc's line without the line break.
 pub fn show_json(qdiscs: &[QdiscInfo], stats: bool) -> Value {
     qdiscs.iter().map(|qdisc| qdisc_json(qdisc, stats)).collect()
 }

@@ -1,16 +1,16 @@
-//! Rates, sizes and times, read and printed as tc(8) does.
+//! Rates, sizes and times, parsed and printed as by tc(8).
 //!
-//! A number may be followed by a unit in any case: `10mbit`, `1.5k`, `5ms`. A bare rate is bits per second, a bare
-//! size bytes, a bare time microseconds ([`Micros`]) or nanoseconds ([`Nanos`]). Rates count in thousands (`kbit`)
-//! unless the unit says `ki`; sizes always count in 1024. What tc accepts is accepted with the same result, with
-//! three exceptions: where tc lets a negative number, `inf`/`nan` or an overflow wrap around in silence (`rate -8` is
-//! 18446744Tbit there, `4295s` is 32.7ms), we refuse. The counterpart is iproute2's `get_rate64`, `get_size`,
-//! `get_time`, `get_time64` and their `print_` twins, observed with version 6.1.
+//! A number may be followed by a unit in any case: `10mbit`, `1.5k`, `5ms`. A bare rate is bits per second, a bare size
+//! bytes, a bare time microseconds ([`Micros`]) or nanoseconds ([`Nanos`]). A rate's `k` is 1000 (`kbit`) and its `ki` 1024;
+//! a size's `k` is always 1024. Every text that tc accepts gives the same result, with three exceptions, which are errors
+//! here: a negative number, `inf`/`nan`, and an overflow. tc lets these wrap silently (`rate -8` is 18446744Tbit there,
+//! `4295s` is 32.7ms). The counterpart is iproute2's `get_rate64`, `get_size`, `get_time`, `get_time64` and their `print_`
+//! twins, observed with version 6.1.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A text that is no rate, size or time. Says which, and what would be one.
+/// A text that is not a rate, a size or a time. The message says which, and what a valid one looks like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a {what}: {remedy}")]
 pub struct UnitError {
@@ -20,13 +20,13 @@ pub struct UnitError {
 }
 
 impl UnitError {
-    /// What a good value looks like, without the bad one.
+    /// Returns what a valid value looks like, without the invalid text.
     pub fn remedy(&self) -> &'static str {
         self.remedy
     }
 }
 
-/// A rate in bytes per second, as the kernel keeps it; read and printed in bits per second, as people say it.
+/// A rate in bytes per second, as in the kernel; parsed and printed in bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(pub u64);
 
@@ -116,10 +116,10 @@ const NANOS_UNITS: &[(&str, f64)] = &[
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// Reads `10mbit`, `1.5Gibit`, `125kbps` (bytes), `8000` (bits). Fractions of a byte per second are cut.
+    /// Parses `10mbit`, `1.5Gibit`, `125kbps` (bytes), `8000` (bits). Fractions of a byte per second are cut off.
     ///
     /// # Errors
-    /// No number, an unknown unit (`10m` is none), a negative or a rate of 2^64 bytes per second or more.
+    /// No number, an unknown unit (as in `10m`), a negative rate, or 2^64 bytes per second or more.
     fn from_str(text: &str) -> Result<Rate, UnitError> {
         const REMEDY: &str =
             "use a number with bit, kbit, mbit, gbit or tbit, or with bps to mean bytes, such as 10mbit";
@@ -133,10 +133,10 @@ impl FromStr for Rate {
 impl FromStr for Size {
     type Err = UnitError;
 
-    /// Reads `1500`, `10k`, `1.5mb`, `8kbit` (1 KiB). Fractions of a byte are cut.
+    /// Parses `1500`, `10k`, `1.5mb`, `8kbit` (1 KiB). Fractions of a byte are cut off.
     ///
     /// # Errors
-    /// No number, an unknown unit, a negative, or 2^32 bytes or more.
+    /// No number, an unknown unit, a negative size, or 2^32 bytes or more.
     fn from_str(text: &str) -> Result<Size, UnitError> {
         const REMEDY: &str = "use 0 to 4294967295, or a number with k, m or g, such as 10k";
         let bytes = scaled(text, SIZE_UNITS).and_then(|bytes| below(bytes, TWO_POW_32));
@@ -147,10 +147,10 @@ impl FromStr for Size {
 impl FromStr for Micros {
     type Err = UnitError;
 
-    /// Reads `5ms`, `1.5s`, `100` (microseconds). Fractions of a microsecond are cut.
+    /// Parses `5ms`, `1.5s`, `100` (microseconds). Fractions of a microsecond are cut off.
     ///
     /// # Errors
-    /// No number, an unknown unit (`ns` is none here), a negative, or 2^32 microseconds or more.
+    /// No number, an unknown unit (`ns` is unknown here), a negative time, or 2^32 microseconds or more.
     fn from_str(text: &str) -> Result<Micros, UnitError> {
         const REMEDY: &str = "use a number with s, ms or us below 4294 s, such as 5ms; a bare number is us";
         let micros = scaled(text, MICROS_UNITS).and_then(|micros| below(micros, TWO_POW_32));
@@ -161,10 +161,10 @@ impl FromStr for Micros {
 impl FromStr for Nanos {
     type Err = UnitError;
 
-    /// Reads `5ms`, `800ns`, `100` (nanoseconds). Fractions of a nanosecond are cut.
+    /// Parses `5ms`, `800ns`, `100` (nanoseconds). Fractions of a nanosecond are cut off.
     ///
     /// # Errors
-    /// No number, an unknown unit, a negative, or 2^63 nanoseconds or more.
+    /// No number, an unknown unit, a negative time, or 2^63 nanoseconds or more.
     fn from_str(text: &str) -> Result<Nanos, UnitError> {
         const REMEDY: &str =
             "use a number with s, ms, us or ns below 9223372036 s, such as 800ns; a bare number is ns";
@@ -174,14 +174,14 @@ impl FromStr for Nanos {
 }
 
 impl Rate {
-    /// The rate as `tc -iec` prints it: `1Gibit`.
+    /// Returns the rate as `tc -iec` prints it, such as `1Gibit`.
     pub fn iec(self) -> impl fmt::Display {
         IecRate(self)
     }
 
     fn write(self, f: &mut fmt::Formatter<'_>, kilo: u128, infix: &str) -> fmt::Result {
         const PREFIXES: [&str; 5] = ["", "K", "M", "G", "T"];
-        // tc multiplies in 64 bits and wraps from 2^61 bytes/s on; the true value is printed here.
+        // tc multiplies in 64 bits, which wraps from 2^61 bytes/s on; we print the true value.
         let mut bits = u128::from(self.0) * 8;
         let mut prefix = 0;
         // A rate keeps at least three digits unless the shorter form is exact.
@@ -209,13 +209,14 @@ impl fmt::Display for IecRate {
 }
 
 impl fmt::Display for Size {
-    /// `10Kb`, `1600b`: a unit is used when the size lies within 16 bytes of whole Kb or 1024 bytes of whole Mb.
+    /// Prints `10Kb` or `1600b`: with a unit if the size is less than 16 bytes from whole Kb, or less than 1024 bytes from
+    /// whole Mb.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_size(f, u64::from(self.0))
     }
 }
 
-/// A number of queued bytes as the `backlog` line prints it: like [`Size`], but 64 bits wide, since our backlogs are.
+/// A number of queued bytes for the `backlog` line: printed like [`Size`], but 64 bits wide, as our backlogs are.
 pub(super) struct Backlog(pub(super) u64);
 
 impl fmt::Display for Backlog {
@@ -235,7 +236,7 @@ fn write_size(f: &mut fmt::Formatter<'_>, bytes: u64) -> fmt::Result {
 }
 
 impl fmt::Display for Micros {
-    /// Three digits and the largest unit not above the time: `5ms`, `1.23s`; 999999 us is `1e+03ms`, as in tc.
+    /// Prints three digits and the largest unit not above the time: `5ms`, `1.23s`; 999999 us is `1e+03ms`, as in tc.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = f64::from(self.0);
         match self.0 {
@@ -247,7 +248,7 @@ impl fmt::Display for Micros {
 }
 
 impl fmt::Display for Nanos {
-    /// As [`Micros`], with `ns` below one microsecond.
+    /// Prints as [`Micros`] does, with `ns` below one microsecond.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0 as f64;
         match self.0 {
@@ -267,19 +268,20 @@ fn error(text: &str, what: &'static str, remedy: &'static str) -> UnitError {
     UnitError { text: text.to_owned(), what, remedy }
 }
 
-/// The whole part of a number in `0..bound`.
+/// Returns the whole part of a number in `0..bound`, or `None` outside.
 fn below(value: f64, bound: f64) -> Option<u64> {
     (0.0..bound).contains(&value).then_some(value as u64)
 }
 
-/// `text` as a number times its unit.
+/// Parses `text` as a number times its unit.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = leading_number(text)?;
     let (_, scale) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
     Some(number * scale)
 }
 
-/// Splits C's notion of a number (`strtod`: blanks, a sign, decimal with exponent, or hexadecimal) from what follows.
+/// Splits a text into a number as C reads one (`strtod`: blanks, a sign, decimal with exponent, or hexadecimal) and the
+/// rest.
 fn leading_number(text: &str) -> Option<(f64, &str)> {
     let text = text.trim_start();
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -298,7 +300,7 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     if unsigned[end..].starts_with('.') {
         end += 1 + digits(end + 1);
     }
-    // An `e` without digits after it belongs to the unit.
+    // An `e` with no digits after it belongs to the unit.
     if unsigned[end..].starts_with(['e', 'E']) {
         let signed = usize::from(unsigned[end + 1..].starts_with(['+', '-']));
         let exponent = digits(end + 1 + signed);
@@ -308,7 +310,7 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     Some((sign * value, &unsigned[end..]))
 }
 
-/// C's `%.{digits}g`: that many significant digits, no trailing zeros, an exponent when the number is too long.
+/// Formats as C's `%.{digits}g`: that many significant digits, no trailing zeros, an exponent if the number is too long.
 fn significant(value: f64, digits: usize) -> String {
     let rounded = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = rounded.split_once('e').expect("the e format always has an exponent");
@@ -320,7 +322,7 @@ fn significant(value: f64, digits: usize) -> String {
     if (0..digits as i32).contains(&exponent) {
         trim(&format!("{value:.*}", digits - 1 - exponent as usize))
     } else {
-        // Never below 1 here, so the exponent's sign is always plus.
+        // The value is never below 1 here, so the exponent's sign is always plus.
         format!("{}e+{exponent:02}", trim(mantissa))
     }
 }

@@ -1,4 +1,4 @@
-//! Every expected message was printed by tc 6.1.
+//! tc 6.1 printed every expected message.
 
 use super::*;
 

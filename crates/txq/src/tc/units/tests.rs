@@ -1,4 +1,4 @@
-//! Every expected text was printed by tc 6.1 (tbf, bfifo and netem on a veth).
+//! tc 6.1 printed every expected text (tbf, bfifo and netem on a veth).
 
 use super::*;
 
