@@ -1,57 +1,57 @@
-//! Where threads wait for each other: the report of a device's records (`sync/contention.rs`).
+//! The report of a device's contention records: where threads wait for each other (`sync/contention.rs`).
 
 use crate::arch::Nanos;
 use crate::stats::log2::Log2;
 use crate::sync::contention::{HandOff, Lock, Retry, Site};
 
-/// What has happened in a device where threads meet, since recording was switched on.
+/// Contention in a device since recording was switched on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContentionReport {
-    /// Each site that has taken a lock, all locks of a kind together; by lock and site.
+    /// A row for each lock kind and site with acquisitions, sorted by lock and site. Sums over all locks of the kind.
     pub sites: Vec<SiteReport>,
-    /// Attempts that failed at lock-free words, in the order of [`Retry::ALL`]. The pool's are those of all devices that share it,
-    /// and counted while the last of them to be switched is on.
+    /// Failed exchanges on lock-free words, in the order of [`Retry::ALL`]. Devices that share a pool share the pool's
+    /// counters; they count while the device switched last is on.
     pub retries: [u64; Retry::ALL.len()],
-    /// Packets that an owner took at a time from those who had left them for it.
+    /// Packets that an owner took at a time from the senders' lists.
     pub drained: Log2,
-    /// Queues that were left to others while packets were in them.
+    /// Non-empty queues that their owner handed off.
     pub hand_offs: HandOffs,
 }
 
-/// One site's share.
+/// The acquisitions of one lock kind by one site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SiteReport {
     /// The kind of lock.
     pub lock: Lock,
-    /// Who takes it.
+    /// The place in the code that takes the lock.
     pub site: Site,
-    /// What happened.
+    /// The counters.
     pub stats: LockStats,
 }
 
-/// What has happened when a lock was taken. Times are in nanoseconds.
+/// Counters of a lock's acquisitions. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LockStats {
-    /// Times that the lock was taken.
+    /// Acquisitions of the lock.
     pub acquisitions: u64,
-    /// Of these, those that found it taken and waited.
+    /// Acquisitions that found the lock taken and waited.
     pub contended: u64,
     /// Acquisitions on another CPU than the last one (lock_stat's `acq-bounces`).
     pub acquisition_bounces: u64,
-    /// Those of them that had waited (`con-bounces`).
+    /// Those of them that waited (`con-bounces`).
     pub contention_bounces: u64,
-    /// The waits.
+    /// The times waited.
     pub wait: Spread,
-    /// The same by powers of two.
+    /// The times waited, by powers of two.
     pub waits: Log2,
-    /// How long the lock was held. A hold counts when it ends.
+    /// The times that the lock was held. A hold counts when it ends.
     pub hold: Spread,
-    /// Acquisitions elsewhere that had waited until this site let the lock go: lock_stat's points that held it.
+    /// Acquisitions by any site that waited until this site released the lock (lock_stat's holding points).
     pub held_up: u64,
 }
 
 impl LockStats {
-    /// Adds what happened at another lock.
+    /// Adds the counters of another lock.
     pub fn merge(&mut self, other: &LockStats) {
         self.acquisitions += other.acquisitions;
         self.contended += other.contended;
@@ -64,14 +64,14 @@ impl LockStats {
     }
 }
 
-/// Times, summed up.
+/// A summary of times: count, sum and extremes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// How many.
+    /// The number of times.
     pub count: u64,
     /// Their sum.
     pub total: Nanos,
-    /// The shortest; 0 when there is none.
+    /// The shortest; 0 if there is none.
     pub min: Nanos,
     /// The longest.
     pub max: Nanos,
@@ -91,13 +91,13 @@ impl Spread {
         }
     }
 
-    /// The mean, 0 when there is none.
+    /// Returns the mean; 0 if there is none.
     pub fn mean(&self) -> Nanos {
         self.total.checked_div(self.count).unwrap_or(0)
     }
 }
 
-/// Queues that their owner left to somebody else while packets were in them.
+/// Non-empty queues that their owner handed off, by receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HandOffs {
     /// To a worker.
@@ -129,7 +129,7 @@ impl ContentionReport {
         self.hand_offs.merge(other.hand_offs);
     }
 
-    /// Adds what happened at a lock, if anything did.
+    /// Adds the counters of a lock at one site, if it was taken there.
     pub(crate) fn add(&mut self, lock: Lock, site: Site, stats: &LockStats) {
         if stats.acquisitions == 0 {
             return;
@@ -140,7 +140,7 @@ impl ContentionReport {
         }
     }
 
-    /// What happened at all locks of a kind, whoever took them.
+    /// Returns the sum over all locks of a kind and all sites.
     pub fn of_lock(&self, lock: Lock) -> LockStats {
         let mut sum = LockStats::default();
         self.sites.iter().filter(|row| row.lock == lock).for_each(|row| sum.merge(&row.stats));

@@ -1,4 +1,4 @@
-//! How long packets take: a histogram with a relative error below 1 %.
+//! Latency of packets: a histogram with a relative error below 1 %.
 
 use histogram::Histogram;
 
@@ -8,14 +8,14 @@ use crate::stats::log2::Log2;
 
 /// 2^7 buckets for each power of two: a relative error of at most 1/128.
 const GROUPING: u8 = 7;
-/// The longest time that is told apart: 2^40 ns, 18 minutes. Longer ones count as this long.
+/// The longest time is 2^40 ns, 18 minutes. Longer ones count as this long.
 const LONGEST: u8 = 40;
 
 /// A distribution of times.
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
-    /// None before the first sample: most queues of a device with thousands are never sampled, and a histogram is
-    /// tens of kilobytes.
+    /// `None` before the first sample: a histogram takes tens of kilobytes, and most queues of a device with thousands are
+    /// never sampled.
     histogram: Option<Histogram>,
     max: Nanos,
 }
@@ -42,7 +42,7 @@ impl Latency {
         }
     }
 
-    /// Records what the packets of a list behind the first `skip` have taken until now, where they are sampled.
+    /// Records the times until now of a list's sampled packets, without the first `skip` packets.
     #[cold]
     pub(crate) fn record_behind<A: Arch>(&mut self, skip: usize, packets: &PacketList<A>) {
         let mut now = 0;
@@ -62,8 +62,8 @@ impl Latency {
         self.max = self.max.max(other.max);
     }
 
-    /// The time that the share `q` of the samples (0.5 for the median) does not exceed, in nanoseconds. `None` when
-    /// there are no samples.
+    /// Returns the time that the share `q` of the samples (0.5 for the median) does not exceed, in nanoseconds; `None`
+    /// without samples.
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let total = self.count();
         let rank = ((q * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -77,7 +77,7 @@ impl Latency {
         None
     }
 
-    /// The same by powers of two, in nanoseconds.
+    /// Returns the distribution by powers of two, in nanoseconds.
     pub fn log2(&self) -> Log2 {
         let mut log2 = Log2::new();
         // Each bucket lies within one power of two.
@@ -85,12 +85,12 @@ impl Latency {
         log2
     }
 
-    /// The longest, in nanoseconds.
+    /// Returns the longest time, in nanoseconds; `None` without samples.
     pub fn max(&self) -> Option<Nanos> {
         self.histogram.as_ref().map(|_| self.max)
     }
 
-    /// Samples.
+    /// Returns the number of samples.
     pub fn count(&self) -> u64 {
         self.histogram.as_ref().map_or(0, |h| h.as_slice().iter().sum())
     }

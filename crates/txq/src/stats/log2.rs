@@ -1,9 +1,9 @@
-//! A distribution in buckets of powers of two, as bpftrace's `hist()` keeps it.
+//! A distribution in buckets of powers of two, like bpftrace's `hist()`.
 
-/// Buckets: one for 0 and one for each power of two.
+/// Number of buckets: one for 0 and one for each power of two.
 const BUCKETS: usize = 65;
 
-/// How often each order of magnitude occurred. The first bucket is for 0 alone, the others for 1, 2 to 3, 4 to 7 and so on.
+/// Counts of values by power of two. The first bucket is for 0 alone, the others for 1, 2 to 3, 4 to 7 and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Log2 {
     counts: [u64; BUCKETS],
@@ -16,20 +16,20 @@ pub struct Bucket {
     pub min: u64,
     /// The largest value in it.
     pub max: u64,
-    /// How many values fell into it.
+    /// The number of values in it.
     pub count: u64,
 }
 
 impl Log2 {
-    /// How many buckets there are.
+    /// The number of buckets.
     pub(crate) const BUCKETS: usize = BUCKETS;
 
-    /// Nothing has occurred.
+    /// Returns a distribution without values.
     pub const fn new() -> Self {
         Self { counts: [0; BUCKETS] }
     }
 
-    /// The number of the bucket that `value` falls into.
+    /// Returns the index of the bucket for `value`.
     #[inline]
     pub(crate) fn index(value: u64) -> usize {
         (u64::BITS - value.leading_zeros()) as usize
@@ -56,12 +56,12 @@ impl Log2 {
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// Values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// From the first bucket that is not empty to the last one, with the empty ones between them.
+    /// Iterates from the first to the last bucket that is not empty, including the empty ones between them.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         let used = |count: &u64| *count > 0;
         let first = self.counts.iter().position(used).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Counters: the ones that `tc -s` prints and the ones behind the report.
+//! Counters: those that `tc -s` prints, and those of the report.
 
 pub mod contention;
 pub mod device;
@@ -6,7 +6,7 @@ pub mod latency;
 pub mod log2;
 pub(crate) mod times;
 
-/// The counters of one qdisc, with the meaning the kernel gives them (`gnet_stats_basic`, `gnet_stats_queue`).
+/// The counters of one qdisc, with the kernel's meaning (`gnet_stats_basic`, `gnet_stats_queue`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscStats {
     /// Bytes dequeued (`Sent B bytes`).
@@ -15,9 +15,9 @@ pub struct QdiscStats {
     pub packets: u64,
     /// Packets dropped by the qdisc.
     pub drops: u64,
-    /// Times the qdisc held back a packet to keep to a rate.
+    /// Number of times that the qdisc delayed a packet to keep to a rate.
     pub overlimits: u64,
-    /// Packets given back by the driver or found on a stopped txq.
+    /// Packets that the driver refused, or that were dequeued for a stopped txq.
     pub requeues: u64,
     /// Bytes now queued.
     pub backlog: u64,
@@ -26,8 +26,8 @@ pub struct QdiscStats {
 }
 
 impl QdiscStats {
-    /// Counts as dequeued. A packet that went past one queue and was refused may be put back into another: then one of the
-    /// two is below zero, and their sum is right.
+    /// Counts packets as dequeued; wraps. A packet that bypassed one queue and was refused may be requeued to another queue.
+    /// Then the counters of one queue are below zero, and the sum of both is right.
     #[inline]
     pub(crate) fn count_sent(&mut self, packets: u64, bytes: u64) {
         self.packets = self.packets.wrapping_add(packets);
@@ -40,7 +40,7 @@ impl std::ops::Add for QdiscStats {
 
     fn add(self, other: Self) -> Self {
         Self {
-            // Wrapping: a part may be below zero (`count_sent`).
+            // Wrapping: one summand may be below zero (`count_sent`).
             bytes: self.bytes.wrapping_add(other.bytes),
             packets: self.packets.wrapping_add(other.packets),
             drops: self.drops + other.drops,

@@ -1,4 +1,4 @@
-//! A histogram of times that threads share: what single senders are told of the packets that are sampled.
+//! A histogram of times that threads share: the latency of one sender's sampled packets.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,12 +7,13 @@ use crate::sync::words::Words;
 
 /// 2^4 buckets for each power of two: a relative error of at most 1/16.
 const GROUPING: u32 = 4;
-/// The longest time that is told apart: 2^40 ns. Longer ones count as this long.
+/// The longest time is 2^40 ns. Longer ones count as this long.
 const LONGEST: u32 = 40;
-/// Each value below 2^5 has a bucket of its own, each power of two from there on 2^4.
+/// Each value below 2^5 has a bucket of its own; each power of two from there on has 2^4 buckets.
 const BUCKETS: usize = ((LONGEST - GROUPING) as usize + 1) << GROUPING;
 
-/// The histogram. Any thread adds, with one atomic addition; any thread reads.
+/// The histogram: one counter per bucket. Any thread increments a counter with one atomic addition, and any thread reads.
+/// All accesses are relaxed: the counters are only displayed.
 pub(crate) struct Times<A: Arch>(Words<A>);
 
 impl<A: Arch> Times<A> {
@@ -21,7 +22,7 @@ impl<A: Arch> Times<A> {
     }
 
     pub(crate) fn record(&self, time: Nanos) {
-        // Relaxed: counts that are only shown.
+        // Relaxed: the counters are only displayed.
         self.0.at(index(time)).fetch_add(1, Relaxed);
     }
 
@@ -29,7 +30,7 @@ impl<A: Arch> Times<A> {
         self.0.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// The number of samples, and the times that these shares of them do not exceed.
+    /// Returns the number of samples, and for each share the time that this share of them does not exceed.
     pub(crate) fn summary<const N: usize>(&self, shares: [f64; N]) -> (u64, [Nanos; N]) {
         let counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
         let total = counts.iter().sum::<u64>();
@@ -46,14 +47,14 @@ impl<A: Arch> Times<A> {
     }
 }
 
-/// The bucket of a time.
+/// Returns the index of the bucket for a time.
 fn index(time: Nanos) -> usize {
     let time = time.min((1 << LONGEST) - 1);
     let shift = (time.max(1).ilog2()).saturating_sub(GROUPING);
     ((shift as usize) << GROUPING) + (time >> shift) as usize
 }
 
-/// The longest time of a bucket.
+/// Returns the longest time of a bucket.
 fn last(index: usize) -> Nanos {
     let shift = (index >> GROUPING).saturating_sub(1);
     let first = (index - (shift << GROUPING)) as Nanos;
