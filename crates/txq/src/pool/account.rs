@@ -4,7 +4,7 @@
 //! | bits | |
 //! |---|---|
 //! | 63..33 | packets freed elsewhere so far, modulo 2^31: the sender's credit (`sk_wmem_alloc`) |
-//! | 32 | nobody lives here |
+//! | 32 | the home is vacant: it has no sender |
 //! | 31 | the sender sleeps until credit returns |
 //! | 30..0 | buffers in the home's inbox, or about to be: the backlog (`skb_defer_node.count`) |
 //!
@@ -113,7 +113,7 @@ impl<A: Arch> Account<A> {
     }
 
     /// Sets `SLEEPS` and returns the word. The sender must not sleep if that word has credit for it; each free after it
-    /// finds the bit and wakes the sender.
+    /// finds the bit, and wakes the sender once its credit suffices.
     pub(super) fn sleep(&self) -> Word {
         // Relaxed: another thread may read a stale `Home::waits_for`. Under the same limit the last sleep's target is
         // smaller, so it wakes the sender early, and the sender checks again.

@@ -141,8 +141,8 @@ impl<A: Arch> Cache<A> {
         Ok(self.hand_out(slot, len as u32))
     }
 
-    /// Allocates up to `n` packets of `len` bytes, appends them to `list` and returns their number. The number is lower when
-    /// the pool or the limit allows no more; none is an error.
+    /// Allocates up to `n` packets of `len` bytes, appends them to `list` and returns their number. The number is lower if
+    /// the pool has no more buffers or the limit allows no more. Returns an error instead of 0.
     #[inline]
     pub fn alloc_batch(
         &mut self,
@@ -245,7 +245,7 @@ impl<A: Arch> Cache<A> {
         Tally::new(self.shared.clone(), self.home)
     }
 
-    /// Returns the buffers out, and the number of packets freed elsewhere at which that was right, for [`Tally::pending`].
+    /// Returns the number of buffers out and the [`Word::freed`] that it accounts for, both for [`Tally::pending`].
     #[inline]
     pub(crate) fn credit(&self) -> (u32, u32) {
         // Never negative: each buffer is counted once out and once back. Never above 2^31, as a pool is smaller.

@@ -35,7 +35,7 @@ mod imp {
             }
         }
 
-        /// Returns the home that the buffer was allocated by, unless it is free.
+        /// Returns the home of the sender that allocated the buffer, or `None` while it is free.
         pub(crate) fn holder(&self) -> Option<&Home<A>> {
             // SAFETY: as in `back`.
             unsafe { self.1.load(Relaxed).as_ref() }

@@ -12,7 +12,7 @@ use crate::pool::{AllocError, Cache};
 impl<A: Arch> Cache<A> {
     /// Copies a packet of this pool or another: its first `head` bytes, then the bytes of `part`, behind as much of its
     /// headroom as fits. The buffer comes from this cache, but the copy counts for no sender: no limit applies to it, and
-    /// freeing it returns credit to none.
+    /// freeing it returns credit to no sender.
     ///
     /// # Panics
     /// The packet does not have these bytes.

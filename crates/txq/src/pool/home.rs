@@ -45,7 +45,7 @@ pub(crate) struct Home<A: Arch> {
     /// The CPU that its sender allocates on. Written by the sender; a hint for all others.
     pub(super) cpu: A::AtomicU32,
     /// [`Word::freed`] at which all packets of the last sender are freed. Written by that sender before it vacates the home
-    /// (release), read by the next sender after it has occupied the home (acquire).
+    /// (release), read by the next sender before it occupies the home, and again after (acquire).
     settled: A::AtomicU32,
     pub(super) store: Arc<Store<A>>,
     /// Whether no sender may occupy this home: it is the home of copies, which count for no sender. It is always vacant, so

@@ -48,8 +48,7 @@ impl<A: Arch> Inbox<A> {
         self.head.swap(ptr::null_mut(), Acquire)
     }
 
-    /// Whether the inbox is empty. Relaxed: a hint, unless [`Account::read`](crate::pool::account::Account::read) says that
-    /// it is.
+    /// Whether the inbox is empty. Relaxed: a hint.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.head.load(Relaxed).is_null()

@@ -4,7 +4,7 @@
 //!   Cache (a sender)  --alloc-->  Packet  --xmit, completion on any CPU-->  freed
 //!     ^   ^                                                                   |
 //!     |   +------- inbox of the sender's home (push / take all) <-------------+
-//!     +--------- depots (batches of 32, lock-free stacks) <--- spills, what is too much, senders that ended
+//!     +--------- depots (batches of 32, lock-free stacks) <--- spills, surplus, senders that ended
 //! ```
 //!
 //! A sender allocates from its own cache without an atomic operation. When another thread frees a packet, the sender's

@@ -31,8 +31,11 @@ pub(super) struct Size<A: Arch> {
 /// Copies of [`Parking`]'s numbers. The holder of the parking lock writes them; any thread reads them. Relaxed: each is a
 /// number on its own, and may be stale.
 struct Told<A: Arch> {
+    /// The number of buffers that the pool was last set to.
     size: A::AtomicU32,
+    /// Buffers out of circulation.
     parked: A::AtomicU32,
+    /// Buffers that must still be parked.
     surplus: A::AtomicU32,
 }
 

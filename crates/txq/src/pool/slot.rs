@@ -1,4 +1,4 @@
-//! A buffer's descriptor: the kernel's `sk_buff`, without what user space has no use for.
+//! A buffer's descriptor: the kernel's `sk_buff`, reduced to the fields that user space needs.
 //!
 //! Descriptors lie in an array of their own, apart from the data, so that the region holds nothing but packets. A descriptor
 //! has two cache lines. The transmit path touches the first one only. The second one holds fields in rare use; each is valid
@@ -107,7 +107,7 @@ pub(crate) struct Chain<A: Arch> {
 impl<A: Arch> Chain<A> {
     /// Number of mark bits in `segs`. A list has at most 2^32 - 1 packets of 65535 segments, which leaves 16 bits.
     const MARKS: u32 = 2;
-    /// The latency of one of the packets is sampled.
+    /// The latency of a packet of the list is sampled.
     const STAMPED: u64 = 1;
     /// All packets have the first one's home, and no flow counts them.
     const ONE_HOME: u64 = 2;

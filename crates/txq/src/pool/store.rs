@@ -36,11 +36,13 @@ pub enum FreeMode {
 /// CPUs that share a depot: few enough that they seldom contend, and enough that the depot is seldom empty.
 const CPUS: usize = 8;
 
-/// What a pool's threads share, except for the homes.
+/// The part of a pool that all its threads share, except for the homes.
 pub(crate) struct Store<A: Arch> {
     mode: FreeMode,
     /// The address of the first descriptor; the others' indices follow from it.
     base: usize,
+    /// [`PoolConfig::defer_max`](super::PoolConfig::defer_max). Read by every remote free, written by
+    /// [`Pool::set_defer_max`](super::Pool::set_defer_max). Relaxed: a stale bound only defers a few buffers more or fewer.
     defer_max: A::AtomicU32,
     /// The number of buffers in circulation.
     pub(super) size: Size<A>,

@@ -25,7 +25,7 @@ pub(super) fn assert_quiet<A: Arch>(pool: &Pool<A>) {
     assert_eq!(pool.backlog(), 0);
 }
 
-/// (T24) Credit returns once and when a packet is freed, wherever its buffer goes.
+/// (T24) Credit returns at once when a packet is freed, and only once, wherever its buffer goes.
 #[test]
 fn credit_returns_at_once_and_once() {
     for free in MODES {
