@@ -18,8 +18,8 @@ pub struct PacketList<A: Arch = Native> {
     tail: *mut Slot<A>,
     bytes: u64,
     segs: u64,
-    /// The home of all packets, if they have one home and no flow counts them; else null. Valid while `len > 0`. Freeing a
-    /// list with a home reads no packet, so the packets' cache lines stay with the home's CPU.
+    /// The home of all packets, if they have one home and no flow counts them; else null. Valid while `len > 0`. A remote
+    /// free of such a list reads no packet, so the packets' cache lines stay with the home's CPU.
     home: *const Home<A>,
     len: u32,
     stamped: bool,

@@ -73,7 +73,7 @@ impl<A: Arch> PacketQueue<A> {
         fetch_to_write(self.head);
     }
 
-    /// Prefetches the second packet's descriptor. Reads the first one's.
+    /// Prefetches the second packet's descriptor. Reads the first one's `next`.
     #[inline]
     pub(crate) fn fetch_second(&self) {
         if !self.is_empty() && self.head != self.tail {
