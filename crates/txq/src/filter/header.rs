@@ -70,7 +70,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The error for a kind that is none of `known`; tc names the first word after it when there is one.
+/// Returns the error for a kind that is not among `known`. `option` is the first word after it, if any, which tc names.
 pub(super) fn unknown_kind(kind: &str, option: Option<&str>, known: &[&str]) -> ParseError {
     let message = match option {
         Some(option) => format!("Unknown filter \"{kind}\", hence option \"{option}\" is unparsable"),

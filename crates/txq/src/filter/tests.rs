@@ -329,8 +329,8 @@ pub(super) fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// A lookup ends for any frame; the class is that of the lowest pref whose rule, alone in a set of filters, matches the
-    /// frame.
+    /// A lookup ends for any frame. It finds the class of the lowest pref whose rule matches the frame when it is the only
+    /// rule.
     #[test]
     fn each_packet_finds_what_rules_alone_would(
         rules in prop::collection::vec(any_rule(), 1..12),
