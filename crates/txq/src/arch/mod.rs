@@ -58,7 +58,7 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn cpu() -> CpuId;
     /// Returns the time.
     fn now() -> Nanos;
-    /// Waits for a moment, in a loop outside the data path whose condition is not one atomic's value: natively a short
+    /// Waits for a moment. For loops outside the data path whose condition is not the value of one atomic; natively a short
     /// sleep.
     fn relax();
     /// Yields the caller's CPU to another runnable thread, if there is one (`sched_yield`).
