@@ -37,9 +37,9 @@ pub type CpuId = u32;
 ///   `AtomicPtr` keeps a pointer's provenance.
 /// - `fence` is at least [`std::sync::atomic::fence`] of that ordering.
 /// - A `Cell` holds the value that it was created with: `with` and `with_mut` call the closure once, with a valid pointer to
-///   that value, and the cell itself does not access it otherwise.
+///   that value, and nothing else accesses that value.
 ///
-/// The other items have no such duty: a wrong clock, CPU, thread or random number makes no access unsound.
+/// Soundness does not depend on the other items: a wrong clock, CPU, thread or random number makes no access unsound.
 pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// A 32-bit atomic.
     type AtomicU32: Atomic<u32>;
@@ -69,8 +69,8 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     /// ([`relax`](Arch::relax)), natively for one time slice of the scheduler in all, about 4 ms. Models wait once, so that
     /// they reach the drops, too.
     const WAITS_FOR_ROOM: u32 = 44;
-    /// Length of a lease, in nanoseconds; 0 for no leases. During a lease one sender has a queue to itself, where that sends
-    /// more than handing packets over (`enqueue/lease.rs`).
+    /// Length of a lease, in nanoseconds; 0 for no leases. During a lease one sender has a queue to itself, if the queue
+    /// sends more packets so than when senders hand over to one another (`enqueue/lease.rs`).
     const LEASE: Nanos = 0;
     /// Successive reaps that must leave the device empty before a lone sender defers completions to its next calls.
     const PROMPT: u32 = 64;
@@ -105,7 +105,7 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
         _qdisc_and_frames: impl FnOnce() -> (&'p T, F),
     ) {
     }
-    /// Names the memory at `at`, for a simulator's report of the cost of each cache line. Where two names overlap, the one
+    /// Names an object's memory, for a simulator's report of the cost of each cache line. Where two names overlap, the one
     /// of the smaller object counts. Call it once for an object, at its final address, and never on the transmit path.
     #[inline(always)]
     fn name<T: ?Sized>(_at: &T, _what: impl Display) {}
