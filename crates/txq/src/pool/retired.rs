@@ -167,7 +167,7 @@ pub(crate) fn retire<A: Arch>(list: &mut PacketList<A>, mut f: impl FnMut(*const
     }
 }
 
-/// Packets of one home that were freed elsewhere.
+/// A collection of packets of one home that were freed elsewhere.
 pub(super) struct Retired<A: Arch> {
     home: *const Home<A>,
     /// Packets whose buffers the freeing thread keeps: only their credit goes home.
@@ -176,7 +176,7 @@ pub(super) struct Retired<A: Arch> {
 }
 
 impl<A: Arch> Retired<A> {
-    /// Returns one that is not yet bound to a home.
+    /// Returns an empty collection, not yet bound to a home.
     const fn new() -> Self {
         Self { home: ptr::null(), kept: 0, run: Run::new() }
     }
@@ -187,7 +187,7 @@ impl<A: Arch> Retired<A> {
         ptr::eq(self.home, home)
     }
 
-    /// Binds it to `home`. All that it held must have been sent.
+    /// Binds the collection to `home`. It must be empty.
     #[inline]
     fn restart(&mut self, home: *const Home<A>) {
         self.home = home;
@@ -233,7 +233,7 @@ pub(super) struct Sorted<A: Arch> {
 }
 
 impl<A: Arch> Sorted<A> {
-    /// Returns an empty one for a thread on `node`.
+    /// Returns empty collections for a thread on `node`.
     #[inline]
     pub(super) fn new(node: usize) -> Self {
         Self { open: [const { Retired::new() }; OPEN], last: 0, node }

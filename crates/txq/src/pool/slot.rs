@@ -89,7 +89,8 @@ impl<A: Arch> Body<A> {
     pub(crate) const RX_QUEUE: u8 = 4;
     /// `flow` is set.
     pub(crate) const COUNTED: u8 = 8;
-    /// One in the upper half of the flags, which counts how often a driver has sent the packet on through another device.
+    /// The unit of the hop count in the upper half of `flags`: how often a driver has sent the packet on through another
+    /// device.
     pub(crate) const HOP: u8 = 16;
 }
 
