@@ -178,7 +178,8 @@ impl Group {
         }
     }
 
-    /// Takes the rule with this match out of its slot, and moves later entries up. Returns the index of the rule's entry.
+    /// Takes the rule with this match out of its slot, and moves later entries of the probe sequence up. Returns the index
+    /// of the rule's entry.
     fn unlink(&mut self, what: &Match) -> Option<usize> {
         let mut hole = self.slot_of(what).ok()?;
         let (entry, last) = (self.slots[hole] as usize, self.slots.len() - 1);
