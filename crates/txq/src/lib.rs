@@ -1,9 +1,11 @@
-//! Linux's multi-core transmit path in user space, for programs that left the kernel.
+//! Linux's multi-core transmit path in user space, for programs that send without the kernel.
 //!
-//! A program that sends through AF_XDP, AF_PACKET, TUN/TAP, a UDP socket or DPDK loses queueing disciplines, a transmit queue
-//! per CPU, hand-over from many senders to one queue, buffers that return to the CPU that allocated them, and counters that
-//! explain every drop. This crate is that path: any number of ordinary threads push packets, the qdiscs people
-//! know run on them with tc's own syntax and counters, and a [driver] sends them.
+//! A program that sends through AF_XDP, AF_PACKET, TUN/TAP, a UDP socket or DPDK loses what Linux's transmit path gave it:
+//! queueing disciplines, a transmit queue per CPU, the hand-over from many senders to one queue, buffers that return to the
+//! CPU that allocated them, and counters that explain every drop. This crate is that path. Any number of ordinary threads
+//! send packets, Linux's qdiscs schedule them with tc's own syntax and counters, and a [driver] transmits them.
+//!
+//! [`NetDev`] is the device. Each thread sends through its own [`Sender`]:
 //!
 //! ```
 //! use txq::NetDev;
@@ -37,24 +39,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # A packet's way
+//! # A packet's path
 //!
 //! | stop | what happens | where |
 //! |---|---|---|
 //! | allocate | from the sender's own stock, without an atomic operation | [`pool`], [`packet`] |
-//! | steer | CPU or rx queue -> txqs, flow hash where that leaves a choice; a [`Flow`] stays | [`xps`], [`flow`], [`topology`] |
-//! | enqueue | the discipline hands the packets to the qdisc, or leaves them for who has it | [`enqueue`] |
-//! | qdisc | filters choose a class; queue, or drop with a reason | [`filter`], [`qdisc`], [`drop`](mod@drop) |
-//! | run | one owner, in bulk, under a quota; the [`Worker`] goes on where a sender's quota ends | [`Worker`] |
+//! | steer | the map chooses txqs by CPU or rx queue, the flow hash one of several; a [`Flow`] keeps its txq | [`xps`], [`flow`], [`topology`] |
+//! | enqueue | the discipline hands the packets to the qdisc, or queues them for the current owner | [`enqueue`] |
+//! | qdisc | filters choose a class; the qdisc queues the packet, or drops it with a reason | [`filter`], [`qdisc`], [`drop`](mod@drop) |
+//! | run | one owner dequeues in bulk, under a quota; after a sender's quota the [`Worker`] continues | [`Worker`] |
 //! | txq | stops when the ring is full or too many bytes are in flight | [`bql`] |
-//! | driver | the device takes, keeps, drops or refuses | [`driver`] |
-//! | complete | somebody reaps, the buffer returns to the sender that allocated it | [`netdev::Completions`], [`pool`] |
+//! | driver | the driver sends, keeps, drops or refuses the packet | [`driver`] |
+//! | complete | a sender or a worker reaps; the buffer returns to the sender that allocated it | [`netdev::Completions`], [`pool`] |
 //!
-//! Counters are exact: whatever is handed in is sent, dropped with a reason, or queued ([`NetDev::audit`]). Their text and
-//! JSON are tc's ([`tc`]).
+//! Counters are exact: every accepted packet is sent, dropped with a reason, or queued ([`NetDev::audit`]). Their text and
+//! JSON forms are tc's ([`tc`]).
 //!
-//! All of it is generic over an [`Arch`](arch::Arch), so that the code that sends packets is the code that model checkers
-//! explore. Programs use the default and never see it.
+//! All of it is generic over an [`Arch`](arch::Arch), so model checkers explore the same code that sends packets. Programs
+//! use the default and never name it.
 
 pub mod arch;
 pub mod bql;
