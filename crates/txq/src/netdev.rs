@@ -1,4 +1,4 @@
-//! A device with its txqs, its qdiscs and its workers: the kernel's `net_device`, as far as it sends.
+//! A device with its txqs, qdiscs and workers: the sending half of the kernel's `net_device`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,48 +42,50 @@ use rule::Shape;
 pub(crate) use shared::{Root, Shared};
 use tree::Tree;
 
-/// Whose latency is measured.
+/// Latency sampling policy: which packets are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
-    /// Nobody's; nothing is paid for it.
+    /// No packet. The cost is one branch for each call of xmit.
     Off,
-    /// The first packet of each sender's first, n+1st, 2n+1st.. call. `n` is at least 1.
+    /// The first packet of each sender's call 1, n + 1, 2n + 1 and so on. 0 counts as 1.
     Every(u32),
-    /// Every packet's.
+    /// Every packet.
     All,
 }
 
 /// A device that threads send through.
 ///
-/// Made by [`NetDev::builder`]. Threads get a [`Sender`] each. Dropping it shuts the device down; senders that are left
-/// find their packets dropped.
+/// Made by [`NetDev::builder`]. Each thread gets its own [`Sender`]. Dropping the device shuts it down; packets that
+/// remaining senders hand in are then dropped.
 ///
-/// Its methods wait for the owners of queues. Code that works for a queue (a driver, a qdisc, a filter, a completion) may send
-/// through the device and drop it, and calls nothing else of it: such a call panics, for it would wait for its caller. Hooks
-/// ([`Builder::on_tx_timeout`], [`Builder::on_driver_bug`]) may call everything.
+/// Its methods wait for the owners of queues. Code that runs for a queue (a driver, a qdisc, a filter, a completion) may
+/// send through the device, and may drop it. Any other method that waits panics there, because it would wait for its own
+/// caller ([`NetDev::shutdown`] returns an error instead). Hooks ([`Builder::on_tx_timeout`], [`Builder::on_driver_bug`])
+/// may call every method.
 ///
-/// After a `fork` the device is the parent's. The child may drop the `NetDev`, which does nothing there, and should leave
-/// senders and workers alone.
+/// After a `fork` the device belongs to the parent. In the child, dropping the `NetDev` does nothing, and senders and
+/// workers should not be used.
 pub struct NetDev<A: Arch = Native> {
     shared: Arc<Shared<A>>,
     threads: Vec<JoinHandle<()>>,
-    /// The process that made it.
+    /// Id of the process that built the device.
     process: u32,
 }
 
 impl<A: Arch> NetDev<A> {
-    /// A sender for the calling thread; `name` is for messages. It looks now and then which CPU it runs on.
+    /// Returns a new sender; `name` identifies it in counters and messages. The sender checks once in 64 calls of xmit which
+    /// CPU it runs on.
     pub fn sender(&self, name: &str) -> Sender<A> {
         Sender::new(self.shared.clone(), name, None)
     }
 
-    /// A sender that is steered as if it ran on `cpu`, wherever it runs.
+    /// Returns a new sender that is steered as if it ran on `cpu`, wherever it runs.
     pub fn sender_on(&self, name: &str, cpu: CpuId) -> Sender<A> {
         Sender::new(self.shared.clone(), name, Some(cpu))
     }
 
-    /// The worker of the txqs that [`Builder::affinity`] gives to it, `index`, `index + workers`, .. if nothing was said.
-    /// There must be one of each; a device that was started has them already.
+    /// Returns worker `index`. It serves the txqs that [`Builder::affinity`] assigns to it; by default these are `index`,
+    /// `index + workers` and so on. Each worker must exist exactly once; a started device already has all of them.
     ///
     /// # Panics
     /// When there is no such worker.
@@ -92,17 +94,17 @@ impl<A: Arch> NetDev<A> {
         Worker::new(self.shared.clone(), index)
     }
 
-    /// All workers and what reaps completions for a txq each, for other threads to drive from now on.
+    /// Returns all workers, followed by the completers if the device has some, for other threads to drive from now on.
     pub(crate) fn hand_out_workers(&self) -> impl Iterator<Item = Worker<A>> {
         self.shared.has_threads.store(1, Relaxed);
         (0..self.shared.sched.len()).map(|index| Worker::new(self.shared.clone(), index))
     }
 
-    /// What reaps a txq's completions under [`Completions::PerQueue`], and nothing else: to be driven like a worker, one
-    /// for each txq. A device that was started has them already.
+    /// Returns the completer of a txq: a worker that only reaps the txq's completions, under [`Completions::PerQueue`]. It
+    /// is driven like any worker, and must exist exactly once for each txq; a started device already has all of them.
     ///
     /// # Panics
-    /// When there is none for this txq.
+    /// When the device has no completer for this txq.
     pub fn completer(&self, txq: u16) -> Worker<A> {
         let index = self.shared.workers + usize::from(txq);
         assert!(
@@ -112,30 +114,31 @@ impl<A: Arch> NetDev<A> {
         Worker::new(self.shared.clone(), index)
     }
 
-    /// What the device is.
+    /// Returns the name, the maximum number of txqs and the MTU of the device.
     pub fn info(&self) -> &DeviceInfo {
         &self.shared.info
     }
 
-    /// The pool that its senders allocate from.
+    /// Returns the pool that senders allocate from.
     pub fn pool(&self) -> &Pool<A> {
         &self.shared.pool
     }
 
-    /// The counters. At any time `accepted + created = sent + dropped + queued`.
+    /// Returns the counters. At any time `accepted + created = sent + dropped + queued`.
     pub fn stats(&self) -> DeviceStats {
         self.shared.assert_outside("NetDev::stats");
         DeviceStats { senders: self.shared.sender_rows(), ..self.shared.totals() }
     }
 
-    /// The counters, after checking that they add up: no packet is missing or counted twice, and what the queues have
-    /// sent is what the txqs have sent. Tests call it at their end; a program may at any time.
+    /// Returns the counters, after checking that they add up: no packet is missing or counted twice, and on an idle device
+    /// the queues have sent the same packets and bytes as the txqs. Tests call it at their end; a program may call it at any
+    /// time.
     ///
     /// # Errors
-    /// Which sum is wrong, with the counters.
+    /// A text that names the wrong sum and shows the counters.
     pub fn audit(&self) -> Result<DeviceStats, String> {
-        // A sender counts a packet a moment before it can be found in a queue, so at that moment the sums of an idle
-        // device differ. What is wrong stays wrong.
+        // A sender counts a packet shortly before a queue does, so for a moment the sums of a device that looks idle may
+        // differ. A real error stays through all tries.
         for _ in 0..1000 {
             match self.audit_once() {
                 Ok(stats) => return Ok(DeviceStats { senders: self.shared.sender_rows(), ..stats }),
@@ -175,7 +178,7 @@ impl<A: Arch> NetDev<A> {
         Ok(stats)
     }
 
-    /// Latencies of the packets sampled so far: from xmit to the driver, and from xmit to completion.
+    /// Returns the latencies of the packets sampled so far: from xmit to the driver, and from xmit to completion.
     pub fn latency(&self) -> (Latency, Latency) {
         self.shared.assert_outside("NetDev::latency");
         let mut latencies = (Latency::new(), Latency::new());
@@ -190,28 +193,29 @@ impl<A: Arch> NetDev<A> {
         latencies
     }
 
-    /// Records from now on who waits for whom in this device, from zero, or stops doing so; what was recorded can be read
-    /// until it is switched on again. It works on a device in use, as `perf lock contention` does on a kernel. While it is on,
-    /// taking a lock costs two or three readings of the clock; while it is off, nothing.
+    /// Switches the recording of contention in this device on or off: which threads wait for which lock or owner. Switching
+    /// it on starts from zero. After it is switched off, the records can be read until it is switched on again. It works on
+    /// a device in use, as `perf lock contention` does on a kernel. While it is on, taking a lock costs two or three clock
+    /// reads; while it is off, nothing.
     pub fn set_contention(&self, on: bool) {
         self.shared.assert_outside("NetDev::set_contention");
         self.shared.set_contention(on);
     }
 
-    /// Who has waited for whom. `None` when recording was never switched on. Asking takes each lock once, as
+    /// Returns the contention recorded so far; `None` if recording was never switched on. The call takes each lock once, as
     /// [`Site::Control`](crate::sync::contention::Site::Control).
     pub fn contention(&self) -> Option<ContentionReport> {
         self.shared.assert_outside("NetDev::contention");
         self.shared.contention()
     }
 
-    /// How long calls of [`Sender::xmit`] and [`Sender::xmit_batch`] took, in nanoseconds; empty unless the device was built
-    /// with [`Builder::xmit_times`].
+    /// Returns how long calls of [`Sender::xmit`] and [`Sender::xmit_batch`] took, in nanoseconds. Empty unless the device
+    /// was built with [`Builder::xmit_times`].
     pub fn xmit_times(&self) -> Log2 {
         self.shared.xmit_times()
     }
 
-    /// The qdiscs as `tc qdisc show` lists them.
+    /// Returns the qdiscs as `tc qdisc show` lists them.
     pub fn qdiscs(&self, style: Style) -> Vec<QdiscInfo> {
         self.control(|tree, _| self.list(tree, style))
     }
@@ -263,7 +267,7 @@ impl<A: Arch> NetDev<A> {
             let reader = shared.steering.reader();
             let mut root = parent.info(tree.root, style, &reader.get().classes, lists.iter().map(|l| &l[0]));
             root.dev = Some(shared.info.name.clone());
-            // Default children of txqs that are not in use are there and not shown.
+            // Default children of txqs that are not in use exist, but are not shown.
             let in_use = |child: &QdiscInfo| child.parent.minor() <= reader.get().real;
             lists.retain(|list| list[0].handle != Handle::UNSPEC || in_use(&list[0]));
             listed.push(root);
@@ -272,7 +276,7 @@ impl<A: Arch> NetDev<A> {
         listed
     }
 
-    /// Whether no packet is on its way.
+    /// Returns whether the device is idle: no packet is queued, and the driver keeps none.
     pub fn is_idle(&self) -> bool {
         self.shared.assert_outside("NetDev::is_idle");
         if self.shared.txqs.iter().any(TxQueue::is_watched) {
@@ -283,8 +287,8 @@ impl<A: Arch> NetDev<A> {
         (0..self.shared.txqs.len() as u16).all(|txq| self.shared.is_idle(txq))
     }
 
-    /// Waits until no packet is on its way, for at most `timeout` nanoseconds, and tells whether there is none. With a
-    /// worker driven by the caller's own loop, that loop must go on meanwhile.
+    /// Waits until the device is idle, for at most `timeout` nanoseconds; returns whether it is. If the caller's own loop
+    /// drives a worker, that loop must keep running meanwhile.
     pub fn drain(&self, timeout: Nanos) -> bool {
         let end = A::now().saturating_add(timeout);
         while !self.is_idle() {
@@ -296,7 +300,7 @@ impl<A: Arch> NetDev<A> {
         true
     }
 
-    /// Nanoseconds since the device was made.
+    /// Returns the nanoseconds since the device was built.
     pub fn age(&self) -> Nanos {
         A::now().saturating_sub(self.shared.created)
     }
