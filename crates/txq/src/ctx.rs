@@ -1,4 +1,4 @@
-//! What a thread brings along on a packet's way: the device, its own buffers, and one reading of the clock.
+//! The context of a thread in the data path: the device, the thread's own buffers, and one clock reading.
 
 use crate::arch::{Arch, Nanos};
 use crate::driver::Clock;
@@ -9,29 +9,29 @@ use crate::qdisc::Cx;
 use crate::qdisc::copying::Copying;
 use crate::run::CoreCounters;
 
-/// What a worker cannot do itself, for only the owner of a queue may.
+/// Work that a worker needs from the owner of a queue, because only the owner may do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Errand {
-    /// Nothing.
+    /// No work.
     None,
-    /// Reap a txq. Stays so when somebody else has the queue; that owner reaps after it has sent.
+    /// Reap this txq. Stays so if another thread owns the queue; that owner reaps after it has sent.
     Reap(u16),
-    /// Reaped; when to look again, if the driver knows.
+    /// The txq was reaped; holds the time of the next poll, if the driver knows it.
     Done(Option<Nanos>),
 }
 
-/// A sender's or a worker's hands while it is in the data path.
+/// State of a sender or a worker while it is in the data path.
 pub(crate) struct Ctx<'a, A: Arch> {
     pub(crate) dev: &'a Shared<A>,
     pub(crate) cache: &'a mut Cache<A>,
     pub(crate) clock: Clock<A>,
-    /// What a worker wants done by the owner of a queue.
+    /// Work for the owner of the queue that a worker runs.
     pub(crate) errand: Errand,
-    /// Dropped packets, to be freed when every lock is left.
+    /// Dropped packets. They are freed after every lock is released.
     pub(crate) to_free: PacketList<A>,
-    /// Copies of packets, on their way to the root of the queue that they were made in.
+    /// Copies of packets, not yet enqueued at the root of the queue in which they were made.
     pub(crate) copies: PacketList<A>,
-    /// A turn ended because only another thread can make room: one that is in the driver, or reaps.
+    /// Whether a turn ended because only another thread can make room: a thread that is in the driver, or that reaps.
     pub(crate) held_up: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a, A: Arch> Ctx<'a, A> {
         }
     }
 
-    /// What a qdisc's call needs of it.
+    /// Returns the part of the context that a call of a qdisc needs; the call counts its drops and copies in `counters`.
     #[inline]
     pub(crate) fn for_qdisc<'c>(&'c mut self, counters: &'c mut CoreCounters) -> Cx<'c, A> {
         Cx {
@@ -60,8 +60,8 @@ impl<'a, A: Arch> Ctx<'a, A> {
         }
     }
 
-    /// Frees what was dropped. No lock is held here. Where only another thread can make room, that thread gets the CPU:
-    /// it may have been preempted for the caller.
+    /// Frees the dropped packets. The caller holds no lock. If packets were dropped and only another thread can make room,
+    /// yields the CPU: that thread may have been preempted in favour of the caller.
     #[inline]
     pub(crate) fn free_dropped(&mut self) {
         if !self.to_free.is_empty() {
