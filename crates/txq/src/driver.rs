@@ -1,7 +1,8 @@
-//! Drivers: what stands between a txq and the wire, and how to write one.
+//! Drivers: the code between a txq and the wire, and how to write it.
 //!
-//! A device has some txqs. For each, [`Driver::open`] returns two halves, because two threads use them: [`Transmit`], the
-//! one that holds the txq's tx lock, and [`Complete`], whoever reaps completions.
+//! A device has one or more txqs. For each txq, [`Driver::open`] returns two halves: [`Transmit`] sends packets, and
+//! [`Complete`] returns those that are done. Two threads may use the two halves at the same time, but only one thread at a
+//! time uses each half.
 //!
 //! ```
 //! use std::io;
@@ -41,21 +42,21 @@
 //!
 //! | the driver | what it means | the kernel's word |
 //! |---|---|---|
-//! | gives it to [`TxCx::sent`] | it is sent and its buffer free: the device copied it | `NETDEV_TX_OK`, consumed |
-//! | keeps it | it is on the device's ring, and [`Complete::poll`] will return it | `NETDEV_TX_OK`, completed later |
+//! | gives it to [`TxCx::sent`] | it is sent, and its buffer can be freed: the device has copied it | `NETDEV_TX_OK`, consumed |
+//! | keeps it | it is on the device's ring; [`Complete::poll`] returns it later | `NETDEV_TX_OK`, completed later |
 //! | gives it to [`TxCx::drop`] | it cannot be sent | `NETDEV_TX_OK`, `tx_dropped` |
-//! | leaves it in the batch | not now: it is requeued, in front of all others, and comes again | `NETDEV_TX_BUSY` |
+//! | leaves it in the batch | the device cannot take it now: it is requeued in front of all others, and offered again | `NETDEV_TX_BUSY` |
 //!
-//! A driver that keeps packets says how many it can keep ([`DriverQueue::ring`]). The txq counts them and stops before
-//! the ring overflows, so such a driver is never BUSY for lack of room, and the completion that makes room wakes the
-//! txq. A driver whose device refuses for a reason that no completion ends (a socket's buffer is full, the link is
-//! down) returns [`Status::Busy`] with a time after which to try again.
+//! A driver that keeps packets says how many it can keep ([`DriverQueue::ring`]). The txq counts them and stops before the
+//! ring overflows, so such a driver is never BUSY for lack of room. The completion that makes room wakes the txq. A device
+//! may also refuse for a reason that no completion ends: a socket's buffer is full, or the link is down. Its driver returns
+//! [`Status::Busy`] with the time to wait before the next try.
 //!
-//! A driver may be wrong, and nothing but its own packets suffers. The txq compares what a call hands back with what it was
-//! given: packets that the driver adds are freed and part of no counter but
-//! [`TxCounters::invented`](crate::TxCounters::invented). Each broken rule ([`DriverBug`](crate::netdev::DriverBug)) is
-//! counted, and reported once for each txq ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)). A driver that
-//! panics loses the packet in its hands ([`DropReason::NotSpecified`]).
+//! A faulty driver harms only its own packets. The txq compares the packets that a call leaves behind with those that it was
+//! given. Packets that the driver adds are freed and counted only as [`TxCounters::invented`](crate::TxCounters::invented).
+//! Each broken rule ([`DriverBug`](crate::netdev::DriverBug)) is counted, and reported once for each txq
+//! ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)). A driver that panics loses the packet that it was
+//! handling ([`DropReason::NotSpecified`]).
 
 use std::io;
 
@@ -63,28 +64,28 @@ use crate::arch::{Arch, Nanos, Native};
 use crate::drop::DropReason;
 use crate::packet::{Packet, PacketList};
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Its name, as `tc` prints it.
     pub name: String,
-    /// How many txqs it has at most.
+    /// The maximum number of txqs.
     pub txqs: u16,
-    /// The longest packet without its link-layer header, in bytes.
+    /// The longest packet, in bytes, without its link-layer header.
     pub mtu: u32,
 }
 
-/// A device.
+/// A device's driver: describes the device and opens its txqs.
 pub trait Driver<A: Arch = Native>: Send {
-    /// What it is.
+    /// Returns the device's properties.
     fn info(&self) -> DeviceInfo;
-    /// How long before its departure time ([`Packet::departure`](crate::packet::Packet::departure)) the device takes a packet
-    /// and keeps it, in nanoseconds; 0 for one that sends at once what it is given (`max_pacing_offload_horizon`). fq's
-    /// `offload_horizon` makes use of it.
+    /// Returns how long before its departure time ([`Packet::departure`](crate::packet::Packet::departure)) the device
+    /// accepts a packet and keeps it, in nanoseconds; 0 for a device that sends each packet at once
+    /// (`max_pacing_offload_horizon`). fq's `offload_horizon` uses it.
     fn pacing_horizon(&self) -> Nanos {
         0
     }
-    /// Opens a txq, from 0 on, each once.
+    /// Opens a txq. Called once for each txq, in order from 0.
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>>;
 }
 
@@ -110,13 +111,14 @@ pub enum Status {
     },
 }
 
-/// The transmitting half of a txq (`ndo_start_xmit`). One thread at a time calls it, under the tx lock.
+/// The transmitting half of a txq (`ndo_start_xmit`). One thread at a time calls it: the holder of the tx lock, or the owner
+/// of the only queue that feeds the txq.
 pub trait Transmit<A: Arch = Native>: Send {
-    /// Sends `batch`, from the front on. The batch is as many packets as the device has room for, at most.
+    /// Sends `batch`, beginning at the front. The batch holds at most as many packets as the device has room for.
     fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status;
 
-    /// Ends the transmission: writes out what is buffered, and tells the first error that was met on the way and that
-    /// no packet's drop reason tells.
+    /// Ends the transmission: writes out buffered packets. Returns the first error that no packet's drop reason has
+    /// reported.
     fn finish(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -124,21 +126,22 @@ pub trait Transmit<A: Arch = Native>: Send {
 
 /// The completing half of a txq (`napi_poll` of its interrupt). One thread at a time calls it.
 pub trait Complete<A: Arch = Native>: Send {
-    /// Appends up to `budget` packets that the device is done with to `done`. Returns when to look again, if packets
-    /// remain that will be done at a known time.
+    /// Appends up to `budget` completed packets to `done`. Returns the time of the next poll, if packets remain that
+    /// complete at a known time.
     fn poll(&mut self, budget: usize, done: &mut PacketList<A>, clock: &mut Clock<A>) -> Option<Nanos>;
 
-    /// Whether a sender may reap completions while it is at the queue anyway. If not, they wait for the worker, as they
+    /// Returns whether a sender may reap completions after it has sent. If not, completions wait for the worker, as they
     /// wait for the interrupt's CPU in the kernel.
     fn inline(&self) -> bool {
         true
     }
 
-    /// Whether the bytes that the device keeps are worth limiting ([`crate::bql`]), which a driver of the kernel says by
-    /// calling `netdev_tx_sent_queue`: they are where packets wait for a wire. Where a packet is done as soon as it is handed
-    /// over, nothing ever waits, and a limit would settle at a single packet.
+    /// Returns whether the bytes that the device keeps are worth limiting ([`crate::bql`]); a driver of the kernel says so
+    /// by calling `netdev_tx_sent_queue`. They are if packets wait in the device for a wire. If a packet completes as soon
+    /// as it is handed over, nothing ever waits, and the limit would settle at a single packet.
     ///
-    /// The device gives each packet back as long as it was when it was handed over: the limit counts by that.
+    /// The device returns each packet with the length that it was handed over with: the limit counts completed bytes by that
+    /// length.
     fn bql(&self) -> bool {
         true
     }
@@ -153,7 +156,7 @@ impl<A: Arch> Complete<A> for NoCompletions {
     }
 }
 
-/// The time, read at most once per batch and only when somebody asks.
+/// The time of a batch: read on first use, and at most once per batch.
 #[derive(Debug, Clone)]
 pub struct Clock<A: Arch = Native> {
     now: Option<Nanos>,
@@ -161,24 +164,24 @@ pub struct Clock<A: Arch = Native> {
 }
 
 impl<A: Arch> Clock<A> {
-    /// A clock that has not been read yet.
+    /// Creates a clock that has not been read.
     pub fn new() -> Self {
         Self { now: None, arch: std::marker::PhantomData }
     }
 
-    /// A clock that stands.
+    /// Creates a clock that stands at `now`.
     #[cfg(test)]
     pub(crate) fn at(now: Nanos) -> Self {
         Self { now: Some(now), arch: std::marker::PhantomData }
     }
 
-    /// The time at which this batch is being handled.
+    /// Returns the time of this batch; reads it on the first call.
     #[inline]
     pub fn now(&mut self) -> Nanos {
         *self.now.get_or_insert_with(A::now)
     }
 
-    /// Reads the time anew when it is asked for next.
+    /// Makes the next call of [`now`](Self::now) read the time again.
     #[inline]
     pub fn advance(&mut self) {
         self.now = None;
@@ -191,7 +194,7 @@ impl<A: Arch> Default for Clock<A> {
     }
 }
 
-/// What a driver needs for a batch, and where its packets go.
+/// The context of a call of [`Transmit::start_xmit`]: the time, and the lists that take sent and dropped packets.
 pub struct TxCx<'a, A: Arch = Native> {
     /// The time.
     pub clock: &'a mut Clock<A>,
@@ -200,25 +203,25 @@ pub struct TxCx<'a, A: Arch = Native> {
 }
 
 impl<'a, A: Arch> TxCx<'a, A> {
-    /// A context that collects in `done` what is sent at once and in `dropped` what is not sent. Programs do not need
-    /// it, except for a driver that wraps another, and tests.
+    /// Creates a context that collects sent packets in `done` and dropped packets in `dropped`. Only a driver that wraps
+    /// another driver, and tests, need it.
     pub fn new(clock: &'a mut Clock<A>, done: &'a mut PacketList<A>, dropped: &'a mut PacketList<A>) -> Self {
         Self { clock, done, dropped }
     }
 
-    /// The packet is sent, and its buffer is free.
+    /// Takes a packet that is sent; its buffer is free.
     #[inline]
     pub fn sent(&mut self, packet: Packet<A>) {
         self.done.push_back(packet);
     }
 
-    /// All of the packets are sent, and their buffers are free.
+    /// Takes packets that are sent; their buffers are free. Leaves `packets` empty.
     #[inline]
     pub fn sent_all(&mut self, packets: &mut PacketList<A>) {
         self.done.append(packets);
     }
 
-    /// The packet cannot be sent, and `reason` says why.
+    /// Takes a packet that cannot be sent, for `reason`.
     pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
         packet.set_drop_reason(reason);
         self.dropped.push_back(packet);
