@@ -11,10 +11,10 @@ macro_rules! reasons {
         pub enum DropReason { $($(#[$doc])* $variant),+ }
 
         impl DropReason {
-            /// All of them, in the order of their numbers.
+            /// All reasons, in the order of their numbers.
             pub const ALL: &'static [DropReason] = &[$(DropReason::$variant),+];
 
-            /// The kernel's name.
+            /// Returns the kernel's name.
             pub const fn name(self) -> &'static str {
                 match self { $(DropReason::$variant => $name),+ }
             }
@@ -25,7 +25,7 @@ macro_rules! reasons {
 reasons! {
     /// No reason was given.
     NotSpecified = "NOT_SPECIFIED",
-    /// A qdisc dropped it and said no more, or there is no active qdisc.
+    /// A qdisc dropped it without a more specific reason, or no qdisc is active.
     QdiscDrop = "QDISC_DROP",
     /// More packets waited for the queue's owner than `qdisc_max_burst` allows; the qdisc never saw this one.
     QdiscBurstDrop = "QDISC_BURST_DROP",
@@ -33,7 +33,7 @@ reasons! {
     QdiscOverlimit = "QDISC_OVERLIMIT",
     /// An AQM dropped it to keep the queue short.
     QdiscCongested = "QDISC_CONGESTED",
-    /// Its flow answers no signal (cake's BLUE).
+    /// Its flow does not respond to congestion signals (cake's BLUE).
     CakeFlood = "CAKE_FLOOD",
     /// Its fq band was full.
     FqBandLimit = "FQ_BAND_LIMIT",
@@ -43,13 +43,13 @@ reasons! {
     FqFlowLimit = "FQ_FLOW_LIMIT",
     /// It was queued when the queue was purged (reset, shutdown).
     QueuePurge = "QUEUE_PURGE",
-    /// There is no queue, and the device's ring was full or its txq stopped.
+    /// The device has no queue (noqueue), and its ring was full or its txq stopped.
     FullRing = "FULL_RING",
     /// The device is down or gone.
     DevReady = "DEV_READY",
     /// Drivers sent it on to each other in a loop.
     RecursionLimit = "RECURSION_LIMIT",
-    /// It is longer than the device takes.
+    /// It is longer than the device accepts.
     PktTooBig = "PKT_TOO_BIG",
     /// It is shorter than its header.
     HdrTrunc = "HDR_TRUNC",
@@ -63,35 +63,35 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// A count for each [`DropReason`].
+/// Numbers of packets, one for each [`DropReason`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts([u64; DropReason::ALL.len()]);
 
 impl DropCounts {
-    /// Adds `packets`.
+    /// Adds `packets` to the count of `reason`.
     #[inline]
     pub fn add(&mut self, reason: DropReason, packets: u64) {
         self.0[reason as usize] += packets;
     }
 
-    /// Adds all of `other`.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &DropCounts) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine += theirs;
         }
     }
 
-    /// Packets dropped for `reason`.
+    /// Returns the number of packets dropped for `reason`.
     pub fn get(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Packets dropped.
+    /// Returns the number of packets dropped for any reason.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The reasons that occurred, with their counts.
+    /// Returns the reasons with counts above 0, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL.iter().map(|&r| (r, self.get(r))).filter(|&(_, n)| n > 0)
     }
