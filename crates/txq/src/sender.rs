@@ -22,36 +22,37 @@ pub use flow::Flow;
 pub use room::Room;
 use room::Waits;
 
-/// Calls of xmit after which a sender looks again which CPU it runs on.
+/// Calls of xmit after which a sender checks again which CPU it runs on.
 const TURNS: u32 = 64;
-/// Times that drivers may send a packet on through further devices (`XMIT_RECURSION_LIMIT`).
+/// How often drivers may send a packet on through further devices (`XMIT_RECURSION_LIMIT`).
 const RECURSION_LIMIT: u32 = 8;
 
-/// One thread's handle on a device: its CPU, its stock of buffers, its counters. It moves between threads and is used by
-/// one at a time. When it is dropped, by a panic too, its buffers return to the pool and its packets stay on their way.
+/// One thread's handle on a device: its CPU, its stock of buffers, its counters. It may move between threads; one thread at
+/// a time uses it. When it is dropped, also by a panic, its buffers return to the pool, and the packets that it has handed
+/// in are still sent.
 pub struct Sender<A: Arch = Native> {
     dev: Arc<Shared<A>>,
     cache: Cache<A>,
     counters: Arc<SenderCounters<A>>,
     steer: Steer<A>,
-    /// What flows go by, once there is one.
+    /// The steering state of its flows; `None` until a flow sends.
     here: Option<Here<A>>,
-    /// Which queues its packets enter; the device's, or what that was at its last call.
+    /// The rule that its packets follow: the device's, as of the last call that was not made inside a data path.
     rule: Rule,
     turns: u32,
-    /// A new choice of txqs is due, but packets are still on their way.
+    /// Whether a new choice of txqs is due, but waits for packets that are still on their way.
     renewing: bool,
-    /// Given by the program; else the CPU is asked for now and then.
+    /// The CPU given by the program; `None` to ask for the current CPU once in [`TURNS`] calls.
     pinned: Option<CpuId>,
-    /// Calls until the next one that is measured: its packets' latency is sampled, or its own time taken. Without either
-    /// it never comes.
+    /// Calls until the next measured one, which samples the latency of packets or takes its own time. Set to `u64::MAX` if
+    /// the device does neither.
     until_measured: u64,
-    /// Calls until the next one whose latency is sampled.
+    /// Calls until the next one whose latency is sampled. Used only if every call is measured.
     until_sample: u32,
-    /// A batch being taken apart, by txq, and the txqs that got a part.
+    /// The parts of a batch that is being split, by txq; `parts` lists the txqs that have one.
     split: Vec<PacketList<A>>,
     parts: Vec<u16>,
-    /// Its waits for room.
+    /// The state of its waits for room.
     waits: Waits<A>,
     not_sync: PhantomData<Cell<()>>,
 }
@@ -59,7 +60,7 @@ pub struct Sender<A: Arch = Native> {
 impl<A: Arch> Sender<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, name: &str, pinned: Option<CpuId>) -> Self {
         let cpu = pinned.unwrap_or_else(A::cpu);
-        // Before another sender's home may become this one's.
+        // First, because this sender may get the home of one that is gone.
         dev.settle_gone();
         let cache = dev.pool.cache(name, cpu);
         let txqs = dev.txqs.len() as u16;
@@ -88,7 +89,7 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// A packet of `len` bytes to fill. An error instead of a wait when there is none.
+    /// Returns a packet of `len` bytes to fill. Returns an error, and does not wait, if there is no buffer.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
         self.cache.alloc(len).or_else(|error| {
@@ -97,7 +98,7 @@ impl<A: Arch> Sender<A> {
         })
     }
 
-    /// Up to `n` packets of `len` bytes, appended to `list`: how many, or an error when there is none.
+    /// Appends up to `n` packets of `len` bytes to `list`; returns how many, or an error if there is no buffer.
     #[inline]
     pub fn alloc_batch(
         &mut self,
@@ -111,17 +112,17 @@ impl<A: Arch> Sender<A> {
         })
     }
 
-    /// Reaps what its calls have left in devices to be reaped later.
+    /// Reaps the completions that earlier calls have deferred.
     #[cold]
     fn reap_deferred(&mut self) {
-        // From within a data path the wait could be for the caller itself; the worker reaps.
+        // Inside a data path the wait could be for the caller itself; the worker reaps then.
         if A::inside(|inside| inside.depth()) == 0 && self.cache.take_deferred() {
             let mut cx = Ctx::new(&self.dev, &mut self.cache);
             self.steer.used().iter().for_each(|txq| self.dev.reap_deferred(txq, &mut cx));
         }
     }
 
-    /// A packet with a copy of `bytes`.
+    /// Returns a packet with a copy of `bytes`.
     #[inline]
     pub fn packet(&mut self, bytes: &[u8]) -> Result<Packet<A>, AllocError> {
         let mut packet = self.alloc(bytes.len())?;
@@ -129,15 +130,15 @@ impl<A: Arch> Sender<A> {
         Ok(packet)
     }
 
-    /// Bounds the packets that this sender may have on their way (`SO_SNDBUF`, counted in packets). At the bound,
-    /// `alloc` says so ([`AllocError::Limit`]), and [`wait_credit`](Sender::wait_credit) sleeps.
+    /// Limits the packets that this sender may have on their way (`SO_SNDBUF`, counted in packets). At the limit, `alloc`
+    /// returns [`AllocError::Limit`], and [`wait_credit`](Sender::wait_credit) sleeps.
     pub fn set_limit(&mut self, packets: u64) {
         self.cache.set_limit(packets);
     }
 
-    /// Sleeps until the limit allows to allocate, or until `deadline` on the clock of [`now`](Sender::now), and tells
-    /// whether it does. Who lies down gets up when half of the limit is free, as the kernel's senders do; so hand in
-    /// what you hold before. Nothing is paid for it while nobody sleeps.
+    /// Sleeps until the limit allows an allocation, or until `deadline` on the clock of [`now`](Sender::now); returns
+    /// whether it allows one. A sleeping sender is woken once half the limit is free, as the kernel wakes its senders, so
+    /// hand in the packets you hold before. Costs nothing while no sender sleeps.
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
         self.reap_deferred();
         self.cache.wait_credit(deadline)
@@ -145,9 +146,9 @@ impl<A: Arch> Sender<A> {
 
     /// Sends one packet (`dev_queue_xmit`).
     ///
-    /// [`Verdict::Success`] means accepted for the queue layer: a packet that joins others on their way to the qdisc may
-    /// still be dropped there, which [`dropped`](Sender::dropped) tells. A sender that would rather wait than lose packets
-    /// calls [`wait_room`](Sender::wait_room) before.
+    /// [`Verdict::Success`] means that the queue layer has accepted the packet. A packet that was left to the queue's
+    /// current owner may still be dropped by the qdisc; [`dropped`](Sender::dropped) then counts it. To wait instead of
+    /// losing packets, call [`wait_room`](Sender::wait_room) before.
     #[inline]
     pub fn xmit(&mut self, packet: Packet<A>) -> Verdict {
         let mut batch = PacketList::new();
@@ -155,8 +156,8 @@ impl<A: Arch> Sender<A> {
         self.xmit_batch(&mut batch)
     }
 
-    /// Sends a list of packets, in order within each flow, and leaves it empty. [`Verdict::Drop`] when all are known to be dropped,
-    /// [`Verdict::Congested`] when some are; [`dropped`](Sender::dropped) tells how many.
+    /// Sends a list of packets, in order within each flow, and leaves the list empty. Returns [`Verdict::Drop`] if all are
+    /// known to be dropped, [`Verdict::Congested`] if some are; [`dropped`](Sender::dropped) tells how many.
     pub fn xmit_batch(&mut self, batch: &mut PacketList<A>) -> Verdict {
         if batch.is_empty() {
             return Verdict::Success;
@@ -164,7 +165,7 @@ impl<A: Arch> Sender<A> {
         self.call(batch, Self::hand_in)
     }
 
-    /// Makes a call of xmit with `batch`, and measures it if its turn has come.
+    /// Runs a call of xmit with `batch`, and measures it if it is due.
     #[inline]
     fn call(
         &mut self,
@@ -181,7 +182,7 @@ impl<A: Arch> Sender<A> {
         verdict
     }
 
-    /// Makes a call that is measured, and says when the next one is.
+    /// Runs a measured call, and sets how many calls follow until the next one.
     #[cold]
     fn measured(
         &mut self,
@@ -214,14 +215,15 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// What every call begins with. False when no packet is left to send.
+    /// Begins a call: follows the device's rule, counts the packets, and checks the choice of txqs. Returns false if no
+    /// packet is left to send.
     #[inline]
     fn begin(&mut self, batch: &mut PacketList<A>) -> bool {
         A::spend(|| Work::Xmit);
         let nested = A::inside(|inside| inside.depth()) > 0;
-        // From within a data path the wait could be for the caller itself; the old queues hand on.
+        // Inside a data path the wait could be for the caller itself; there the old queues hand the packets on.
         if self.rule != self.dev.rule() && !nested {
-            // A driver may panic in this: the batch has not been handed in yet.
+            // A driver may panic in this call; the batch is not counted as handed in yet.
             self.rule = self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache));
         }
         self.counters.submit(batch.len() as u64);
@@ -229,13 +231,13 @@ impl<A: Arch> Sender<A> {
             return false;
         }
         if !nested {
-            // The same here: a new choice of txqs asks which queues are idle.
+            // Not inside a data path either: a new choice of txqs asks which queues are idle.
             self.turn();
         }
         true
     }
 
-    /// Looks now and then where the thread runs and whether the map is another.
+    /// Checks once in [`TURNS`] calls, and when the map was replaced, whether the choice of txqs still holds.
     #[inline]
     fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
@@ -250,7 +252,8 @@ impl<A: Arch> Sender<A> {
         if cpu != self.steer.cpu() || self.steer.is_stale() {
             self.cache.set_cpu(cpu);
             self.reap_deferred();
-            // While packets are on their way the answer stays the same for a while, and asking takes locks.
+            // If refused, wait for the next turn: the answer stays the same while packets are on their way, and asking takes
+            // locks.
             self.renewing = !self.steer.renew(cpu, &self.dev);
         } else {
             self.renewing = false;
@@ -261,12 +264,12 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// Stamps the packets of a measured call whose latency is sampled.
+    /// Stamps those packets of a measured call whose latency is sampled.
     fn sample(&mut self, batch: &mut PacketList<A>, now: Nanos) {
         match self.dev.sampling {
             Sampling::Off => {}
             Sampling::All => batch.for_each_mut(|p| p.set_stamp(now)),
-            // Each measured call is its turn, unless all calls are measured.
+            // Only sampled calls are measured, unless every call is.
             Sampling::Every(_) if !self.dev.xmit_times => batch.stamp_front(now),
             Sampling::Every(n) => {
                 if self.until_sample == 0 {
@@ -291,8 +294,8 @@ impl<A: Arch> Sender<A> {
         self.dev.enter(self.dev.root_at(self.rule, txq), txq, batch, &mut cx)
     }
 
-    /// Counts that a driver, or a qdisc, sends packets on, and drops those that it has happened to too often: drivers send them to each
-    /// other in a circle (`dev_xmit_recursion`). Returns how many are left.
+    /// Counts one hop for packets that a driver or a qdisc sends on, and drops packets with too many hops: drivers send them
+    /// to each other in a circle (`dev_xmit_recursion`). Returns how many packets are left.
     #[cold]
     fn hop(&mut self, batch: &mut PacketList<A>) -> usize {
         let (mut on, mut looped) = (PacketList::new(), PacketList::new());
@@ -313,7 +316,8 @@ impl<A: Arch> Sender<A> {
         batch.len()
     }
 
-    /// Takes a batch apart by txq. Packets of one flow go to one txq, so their order stays.
+    /// Splits a batch by txq and hands the parts to their queues; returns the verdict for the whole batch. Packets of one
+    /// flow go to one txq, so they keep their order.
     fn submit_split(&mut self, batch: &mut PacketList<A>) -> Verdict {
         while let Some(mut packet) = batch.pop_front() {
             let txq = self.steer.pick(&mut packet);
@@ -340,7 +344,7 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// The time on the clock that departure times are on.
+    /// Returns the time on the clock that departure times use.
     pub fn now(&self) -> Nanos {
         A::now()
     }
@@ -351,7 +355,8 @@ impl<A: Arch> Drop for Sender<A> {
         if !std::thread::panicking() {
             self.reap_deferred();
         }
-        // A panic over one part of a batch leaves the others here: they were handed in and go no further.
+        // A panic while one part of a batch was handed over leaves the other parts here. They are counted as handed in, and
+        // are lost.
         let left: usize = self.parts.iter().map(|&txq| self.split[usize::from(txq)].len()).sum();
         self.dev.count_lost(left as u64);
         self.forget_waker();
