@@ -1,7 +1,7 @@
-//! What a sender counts, where others can read it.
+//! A sender's counters, which other threads read.
 //!
-//! Only the sender writes these, by plain loads and stores on a line of its own. What became of its packets is at its home
-//! in the pool (`pool/fate.rs`); the two together are its row in the counters of the device.
+//! Only the sender writes them, by plain loads and stores on a line of its own. The drops of its packets are counted at its
+//! home in the pool (`pool/fate.rs`). Both together are the sender's row in the counters of the device.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,23 +14,25 @@ use crate::stats::device::{SampledTimes, SenderStats};
 use crate::stats::log2::Log2;
 use crate::sync::words::Words;
 
-/// A sender's counters. All stores are the sender's, and relaxed: readers only show them.
+/// A sender's counters. Only the sender stores them. All accesses are relaxed: other threads only display them, except
+/// `submitted`.
 pub(crate) struct SenderCounters<A: Arch> {
     name: String,
     line: CachePadded<Line<A>>,
-    /// How many calls of xmit took how long, by [`Log2`]'s buckets; none where that is not measured.
+    /// How many calls of xmit took how long, by [`Log2`]'s buckets; empty unless that is measured.
     times: Words<A>,
     tally: Tally<A>,
 }
 
-/// What its sender writes at every call.
+/// The words of a sender, which only the sender writes.
 struct Line<A: Arch> {
-    /// Packets handed in.
+    /// Packets handed in. Stored before the packets enter a queue. The hand-over orders the store before a reader that finds
+    /// the packets in the queue, so such a reader finds them counted here (`Shared::totals`).
     submitted: A::AtomicU64,
-    /// Buffers out after the last call, and below them the number of packets freed elsewhere that goes with it
-    /// ([`Tally::pending`]).
+    /// After the last call of xmit: buffers out (upper 32 bits), and the number of packets freed elsewhere that goes with it
+    /// (lower 32 bits; [`Tally::pending`]). One word, so that a reader finds a matching pair.
     credit: A::AtomicU64,
-    /// Calls of alloc that were refused because the pool had no buffer, and because the sender was at its limit.
+    /// Refused calls of alloc: `exhausted` because the pool had no buffer, `limited` because the sender was at its limit.
     exhausted: A::AtomicU64,
     limited: A::AtomicU64,
     /// Calls of xmit that were measured, and the longest of them, in nanoseconds.
@@ -38,7 +40,7 @@ struct Line<A: Arch> {
     longest: A::AtomicU64,
 }
 
-/// Adds to a word that the caller alone writes.
+/// Adds `n` to a word that only the caller writes.
 #[inline]
 fn add<T: Atomic<u64>>(word: &T, n: u64) {
     word.store(word.load(Relaxed) + n, Relaxed);
@@ -66,26 +68,26 @@ impl<A: Arch> SenderCounters<A> {
         self.times.name_lines("sender: times of xmit");
     }
 
-    /// Packets handed in.
+    /// Returns the number of packets handed in.
     #[inline]
     pub(crate) fn submitted(&self) -> u64 {
         self.line.submitted.load(Relaxed)
     }
 
-    /// `n` packets are handed in.
+    /// Counts `n` packets as handed in.
     #[inline]
     pub(super) fn submit(&self, n: u64) {
         add(&self.line.submitted, n);
     }
 
-    /// A call of xmit has ended.
+    /// Publishes the sender's credit at the end of a call of xmit.
     #[inline]
     pub(super) fn settle(&self, cache: &Cache<A>) {
         let (out, seen) = cache.credit();
         self.line.credit.store(u64::from(out) << 32 | u64::from(seen), Relaxed);
     }
 
-    /// A call of alloc was refused.
+    /// Counts a refused call of alloc.
     #[cold]
     pub(super) fn refused(&self, error: &AllocError) {
         match error {
@@ -95,7 +97,7 @@ impl<A: Arch> SenderCounters<A> {
         }
     }
 
-    /// A call of xmit took `time`.
+    /// Records that a call of xmit took `time`.
     pub(super) fn took(&self, time: Nanos) {
         add(&self.line.measured, 1);
         if time > self.line.longest.load(Relaxed) {
@@ -106,26 +108,27 @@ impl<A: Arch> SenderCounters<A> {
         }
     }
 
-    /// Adds how long calls took.
+    /// Adds the times of all measured calls to `to`.
     pub(crate) fn add_times(&self, to: &mut Log2) {
         self.times.iter().enumerate().for_each(|(index, count)| to.add_to_bucket(index, count.load(Relaxed)));
     }
 
-    /// Packets of the sender that were dropped.
+    /// Returns how many packets of the sender were dropped.
     #[inline]
     pub(super) fn dropped(&self) -> u64 {
         self.tally.dropped()
     }
 
-    /// Whether the home is still this sender's, so that its row can be made anew.
+    /// Returns whether the home is still this sender's, so that its row can be computed again.
     pub(crate) fn is_current(&self) -> bool {
         self.tally.is_current()
     }
 
-    /// The sender's row.
+    /// Returns the sender's row.
     pub(crate) fn stats(&self, alive: bool) -> SenderStats {
         let credit = self.line.credit.load(Relaxed);
-        // First what is pending: what is freed meanwhile may be counted twice then, and the sum below is kept by `sent`.
+        // `pending` first: a packet dropped between the two loads may then count in both, and is never missed. `sent` is the
+        // rest, so that the sum is right.
         let pending = u64::from(self.tally.pending((credit >> 32) as u32, credit as u32));
         let accepted = self.submitted();
         let dropped = self.tally.dropped().min(accepted);
