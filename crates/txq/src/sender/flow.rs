@@ -1,15 +1,14 @@
-//! A flow's own handle: what a connected socket is to the kernel's transmit path.
+//! A handle for one flow: the counterpart of a connected socket in the kernel's transmit path.
 //!
-//! A sender that is steered as one thread cannot know when a single flow's packets have left, only when its txqs are
-//! idle. A program that has many connections to a thread, or hands them from thread to thread, gives each a [`Flow`].
-//! It remembers the txq and counts its packets that are outstanding. While there are some it keeps its txq; when there
-//! are none the next packet may overtake nothing (`skb->ooo_okay`), and it goes where the sender's CPU, the map and the
-//! hash say at that time.
+//! A sender cannot tell when the packets of a single flow have left; it knows only when its txqs are idle. A program that
+//! serves many connections on one thread, or hands them from thread to thread, gives each connection a [`Flow`]. A `Flow`
+//! remembers its txq and counts its outstanding packets. While packets are outstanding, it keeps its txq. When none is, the
+//! next packet cannot overtake another (`skb->ooo_okay`), and the sender's CPU, the map and the hash choose the txq anew.
 //!
-//! A flow that always has packets outstanding would stay on its txq for ever, however bad it has become. So when the
-//! reselection interval has passed since the last choice ([`Builder::txq_reselection_ms`], `net.core.txq_reselection_ms`)
-//! it chooses again, which may turn packets around, at most once in the interval. And a txq that is in use no longer
-//! ([`NetDev::set_txqs`]) is left at once, as in the kernel.
+//! A flow that always has packets outstanding would stay on its txq for ever. So it chooses again when the reselection
+//! interval has passed since its last choice ([`Builder::txq_reselection_ms`], `net.core.txq_reselection_ms`). This may
+//! reorder packets, at most once in the interval. A txq that is no longer in use ([`NetDev::set_txqs`]) is left at once, as
+//! in the kernel.
 //!
 //! [`Builder::txq_reselection_ms`]: crate::netdev::Builder::txq_reselection_ms
 //! [`NetDev::set_txqs`]: crate::NetDev::set_txqs
@@ -25,11 +24,11 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::Verdict;
 use crate::steering::Here;
 
-/// One flow, for any sender, one at a time. Its packets stay in order whichever thread sends them, as long as
-/// reselection is off. Dropping it leaves its packets on their way.
+/// One flow, usable by any sender, one at a time. Its packets stay in order whichever thread sends them, as long as
+/// reselection is off. Dropping a `Flow` leaves its packets on their way.
 pub struct Flow<A: Arch = Native> {
     outstanding: Outstanding<A>,
-    /// Where its packets go, and by whose choice.
+    /// The txq of its packets; `None` before the first.
     choice: Option<Choice>,
     /// The flow's hash, 0 while unknown (`sk_txhash`).
     hash: u32,
@@ -38,28 +37,29 @@ pub struct Flow<A: Arch = Native> {
 #[derive(Debug, Clone, Copy)]
 struct Choice {
     txq: u16,
-    /// The device, to be compared and nothing else.
+    /// The address of the device, for comparison only.
     dev: usize,
     made: Nanos,
 }
 
 impl<A: Arch> Flow<A> {
-    /// A flow that has not sent anything.
+    /// Creates a flow that has not sent anything.
     pub fn new() -> Self {
         Self { outstanding: Outstanding::new(), choice: None, hash: 0 }
     }
 
-    /// Packets handed in that are neither dropped nor completed yet. Ones that end at this moment may still count.
+    /// Returns how many packets were handed in and are neither dropped nor completed yet. Packets that end at this moment
+    /// may still count.
     pub fn outstanding(&self) -> u64 {
         self.outstanding.get()
     }
 
-    /// The txq that its last packets went to (`sk_tx_queue_get`).
+    /// Returns the txq that its last packets went to (`sk_tx_queue_get`).
     pub fn txq(&self) -> Option<u16> {
         self.choice.map(|choice| choice.txq)
     }
 
-    /// The txq for a batch that begins with `packet` (`netdev_pick_tx`).
+    /// Returns the txq for a batch that begins with `packet` (`netdev_pick_tx`).
     #[inline]
     fn steer(&mut self, packet: &Packet<A>, here: &mut Here<A>, dev: &Arc<Shared<A>>) -> u16 {
         let in_use = here.refresh();
@@ -92,7 +92,8 @@ impl<A: Arch> fmt::Debug for Flow<A> {
 }
 
 impl<A: Arch> Sender<A> {
-    /// Sends one packet of a flow. As [`xmit`](Sender::xmit), but the flow keeps its txq, wherever it was sent from.
+    /// Sends one packet of a flow, as [`xmit`](Sender::xmit) does. The flow keeps its txq while packets are outstanding,
+    /// whichever sender sent them.
     #[inline]
     pub fn xmit_on(&mut self, flow: &mut Flow<A>, packet: Packet<A>) -> Verdict {
         let mut batch = PacketList::new();
@@ -100,11 +101,11 @@ impl<A: Arch> Sender<A> {
         self.xmit_batch_on(flow, &mut batch)
     }
 
-    /// Sends packets of one flow, in order, and leaves the list empty. As [`xmit_batch`](Sender::xmit_batch), but the
-    /// flow keeps its txq, wherever it was sent from. The first packet's priority and rx queue choose the txq of all.
+    /// Sends packets of one flow, in order, and leaves the list empty, as [`xmit_batch`](Sender::xmit_batch) does. The flow
+    /// keeps its txq while packets are outstanding, whichever sender sent them. The first packet's priority and rx queue
+    /// choose the txq of all.
     ///
-    /// The CPU and the time that the choice goes by are looked at once in 64 calls of the sender; the map is always the
-    /// current one.
+    /// A choice uses the CPU and the time that the sender reads once in 64 calls, and always the current map.
     pub fn xmit_batch_on(&mut self, flow: &mut Flow<A>, batch: &mut PacketList<A>) -> Verdict {
         let Some(first) = batch.front() else { return Verdict::Success };
         let here = self.here.get_or_insert_with(|| {
