@@ -1,8 +1,8 @@
-//! Waiting for room: what a sender does instead of losing packets, or of trying again and again.
+//! Waiting for room: a sender sleeps until its queue has room, instead of losing packets or trying again and again.
 //!
-//! [`Fill`](crate::sync::fill::Fill) is the protocol. This file says which queues a sender waits for, and how long. Before a
-//! sender sleeps it runs the queue itself, or makes its owner look again: so the owner's look comes after the registration, and
-//! work that is due is done by the thread that has the CPU.
+//! [`Fill`](crate::sync::fill::Fill) is the protocol. This file decides which queues a sender waits for, and how long.
+//! Before a sender sleeps, it runs the queue itself or makes the owner look again. So the owner looks after the sender has
+//! registered, and the thread that has the CPU does the work that is due.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -12,19 +12,19 @@ use crate::arch::{Arch, Nanos};
 use crate::ctx::Ctx;
 use crate::sync::fill::Waiter;
 
-/// The first sleep of a sender whose device has no threads of its own: nobody may be there to wake it. The next ones are twice
-/// as long each, up to [`LONGEST_NAP`].
+/// The first sleep of a sender whose device has no threads of its own: there may be no thread to wake it. Each further sleep
+/// is twice as long, up to [`LONGEST_NAP`].
 const NAP: Nanos = 50_000;
 const LONGEST_NAP: Nanos = 10_000_000;
 
-/// What a wait for room ended with.
+/// The result of a wait for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the queue may still be full"]
 #[non_exhaustive]
 pub enum Room {
-    /// There is room, as far as is known.
+    /// The queue has room, as far as is known.
     Free,
-    /// There is none yet: the deadline has come, or [`LONGEST_WAIT`](Sender::LONGEST_WAIT) has passed.
+    /// The queue has no room yet: the deadline or [`LONGEST_WAIT`](Sender::LONGEST_WAIT) has passed.
     Full,
     /// The device is down: packets are dropped until [`activate`](crate::NetDev::activate).
     Down,
@@ -32,13 +32,13 @@ pub enum Room {
     Gone,
 }
 
-/// What a sender remembers of its waits.
+/// The state of a sender's waits.
 pub(super) struct Waits<A: Arch> {
-    /// Made at the first wait.
+    /// Created at the first wait.
     waiter: Option<Arc<Waiter<A>>>,
-    /// The root that has a waker of this sender.
+    /// The root that holds a waker of this sender.
     watched: Option<usize>,
-    /// Packets of the sender that had been dropped when there was room last.
+    /// How many packets of the sender had been dropped when there was room last.
     dropped: u64,
 }
 
@@ -49,29 +49,30 @@ impl<A: Arch> Default for Waits<A> {
 }
 
 impl<A: Arch> Sender<A> {
-    /// The longest wait for room, in nanoseconds. A queue may never say that it has room: a custom qdisc may be wrong about its
-    /// backlog, and a slow shaper takes its time.
+    /// The longest wait for room, in nanoseconds. A queue may never report room: a custom qdisc may misreport its backlog,
+    /// and a slow shaper takes its time.
     pub const LONGEST_WAIT: Nanos = 1_000_000_000;
 
-    /// Packets of this sender that are known to be dropped, so far. Exact for what calls of this sender have dropped when they
-    /// return: the difference over a call of [`xmit_batch`](Sender::xmit_batch) is how many packets of the batch, or of earlier
-    /// ones, it has lost. Packets that were left to another owner, and packets that an AQM drops later, count when that happens.
+    /// Returns how many packets of this sender are known to be dropped so far. The count is exact for packets dropped by
+    /// this sender's own calls, once they return: the difference over a call of [`xmit_batch`](Sender::xmit_batch) is the
+    /// number of packets of this batch, or of earlier ones, that were lost. Packets left to another owner, and packets that
+    /// an AQM drops later, count when they are dropped.
     pub fn dropped(&self) -> u64 {
         self.counters.dropped()
     }
 
     /// Sleeps until the queue that this sender's packets go to has room, or until `deadline` on the clock of
-    /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT). Call it before each call of xmit: where there
-    /// is room it costs a few loads.
+    /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT). Call it before each call of xmit: if
+    /// there is room it costs a few loads.
     ///
     /// A queue with a limit in packets is full from three quarters of the limit on, so that packets of senders that looked a
-    /// moment before still find room; a sender that was held goes on at half of the limit. Other queues (limits in bytes; bands,
+    /// moment before still find room. A waiting sender continues at half the limit. Other queues (limits in bytes; bands,
     /// classes, flows) hold a sender after they have dropped a packet of that sender for want of room, until the backlog has
-    /// halved. Without a qdisc the txq is the queue. Where the sender's packets go to several txqs, it waits for all that it has
+    /// halved. Without a qdisc, the txq is the queue. A sender whose packets go to several txqs waits for all that it has
     /// used.
     ///
-    /// A change of the qdisc or of the txqs, [`deactivate`](crate::NetDev::deactivate) and the end of the device end the wait.
-    /// From within a driver, qdisc or completion it returns at once: the queue may wait for the caller.
+    /// A change of the qdisc or of the txqs, [`deactivate`](crate::NetDev::deactivate) and the end of the device end the
+    /// wait. Inside a driver, qdisc or completion the call returns at once: the queue may wait for the caller.
     ///
     /// ```
     /// use txq::{NetDev, Room};
@@ -123,13 +124,13 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// As [`wait_room`](Sender::wait_room), for an event loop: has `waker` woken when there is room, and does not sleep. One
-    /// waker a sender is remembered, the last one. Ask again when it was woken, and after
-    /// [`LONGEST_WAIT`](Sender::LONGEST_WAIT) in any case. It wakes a task, or with `txq_device::EventFd::waker` makes a descriptor
-    /// readable. It is woken in the data path of the device, by the thread that made room: it should be quick, and call nothing
-    /// of the device.
+    /// As [`wait_room`](Sender::wait_room), for an event loop: does not sleep, but registers `waker` to be woken when there
+    /// is room. A sender has one waker, the last one. Call again when it was woken, and after
+    /// [`LONGEST_WAIT`](Sender::LONGEST_WAIT) in any case. The waker wakes a task, or makes a descriptor readable
+    /// (`txq_device::EventFd::waker`). The thread that made room wakes it, in the data path of the device: it should be
+    /// quick, and must not call the device.
     ///
-    /// Never [`Room::Full`]: that is [`Poll::Pending`].
+    /// Never returns [`Room::Full`]: that is [`Poll::Pending`].
     pub fn poll_room(&mut self, waker: &Waker) -> Poll<Room> {
         loop {
             self.forget_waker();
@@ -153,7 +154,7 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// Sleeps until what `look_for_room` has found to be full is not.
+    /// Sleeps until the queue that `look_for_room` has found full has room, or the wait ends.
     #[cold]
     fn wait_until(
         &mut self,
@@ -168,7 +169,7 @@ impl<A: Arch> Sender<A> {
         loop {
             let now = A::now();
             if nested || now >= end {
-                // Whatever the queue was waiting for, a worker looks.
+                // A worker runs the queue, whatever the queue was waiting for.
                 self.dev.hand_over(root);
                 return Room::Full;
             }
@@ -187,7 +188,8 @@ impl<A: Arch> Sender<A> {
         }
     }
 
-    /// Whether there is room; else the first queue that is full, and whether it has refused packets of this sender.
+    /// Returns whether there is room. The error is the first queue that is full, and whether packets of this sender have
+    /// been dropped since there was room last.
     #[inline]
     fn look_for_room(&mut self, txq: Option<u16>) -> Result<Room, (usize, bool)> {
         let dropped = self.counters.dropped();
@@ -219,8 +221,8 @@ impl<A: Arch> Sender<A> {
         Ok(room)
     }
 
-    /// Does what is due for a queue, as a worker does, or makes its owner look again. Returns whether the list in front of it is
-    /// still long.
+    /// Does the work that is due for a queue, as a worker does, or makes its owner look again. Returns whether the list in
+    /// front of the queue is still long.
     fn run_queue(&mut self, root: usize) -> bool {
         if A::inside(|inside| inside.depth()) > 0 {
             self.dev.hand_over(root);
@@ -242,7 +244,7 @@ impl<A: Arch> Sender<A> {
         self.waits.waiter.get_or_insert_with(Waiter::new).clone()
     }
 
-    /// Takes back a waker that [`poll_room`](Sender::poll_room) has left.
+    /// Removes the waker that [`poll_room`](Sender::poll_room) has registered.
     pub(super) fn forget_waker(&mut self) {
         if let (Some(root), Some(waiter)) = (self.waits.watched.take(), &self.waits.waiter) {
             self.dev.roots[root].fill.leave(waiter);
