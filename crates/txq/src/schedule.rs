@@ -1,10 +1,10 @@
-//! What waits for a worker: queues to run, txqs to reap, and times to run a queue at (`softnet_data`'s output and
-//! completion queues, and the qdisc watchdog).
+//! The work that waits for a worker: queues to run, txqs to reap, and times at which to run a queue (`softnet_data`'s output
+//! and completion queues, and the qdisc watchdog).
 //!
-//! The kernel links scheduled qdiscs into a list per CPU. Here a queue is a bit in a word: scheduling sets it, which is
-//! also the test whether it was set already; the worker takes a word whole. Whoever makes a word non-zero notifies the
-//! worker. The notification is a token, so one given to a worker that is awake ends its next sleep at once, and there is
-//! no moment at which a schedule can be missed.
+//! The kernel links scheduled qdiscs into a list per CPU. Here a scheduled queue is a bit in a word. The operation that sets
+//! the bit also tells whether the word was empty; the worker takes a whole word at once. The thread that makes a word
+//! non-zero notifies the worker. The notification is a token: a token given to a worker that is awake ends its next sleep at
+//! once, so no schedule is missed.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -16,13 +16,18 @@ use crate::sync::timers::Timers;
 /// One worker's inbox, on lines of its own.
 #[repr(align(128))]
 pub(crate) struct Schedule<A: Arch> {
+    /// Queues to run, by the number of their root. Any thread sets a bit, the worker takes all; each operation is AcqRel
+    /// ([`Bits`]).
     run: Bits<A>,
+    /// Txqs to reap, set and taken as the bits of `run` are.
     reap: Bits<A>,
-    /// When to run each queue again.
+    /// When to run each queue again. Set by the owner of the queue, taken by the worker ([`Timers`]).
     timers: Timers<A>,
+    /// The worker sleeps on it.
     pub(crate) event: A::Event,
-    /// Called in place of the event where a program's own loop drives the worker.
+    /// Called after the event was notified, where a program's own loop drives the worker.
     hook: SpinLock<A, Option<Box<dyn Fn() + Send + Sync>>>,
+    /// 1 once there is a hook. Stored (Release) after the hook; a thread that loads 1 (Acquire) finds the hook.
     hooked: A::AtomicU32,
 }
 
@@ -38,7 +43,7 @@ impl<A: Arch> Schedule<A> {
         }
     }
 
-    /// Names its lines, which are `who`'s ([`Arch::name`]).
+    /// Names its lines as `who`'s ([`Arch::name`]).
     pub(crate) fn name_lines(&self, who: &str) {
         A::name(self, format_args!("{who}: hooks"));
         self.run.name_lines(format_args!("{who}: queues to run"));
@@ -47,34 +52,35 @@ impl<A: Arch> Schedule<A> {
         A::name(&self.event, format_args!("{who}: sleep"));
     }
 
-    /// Has the worker run a queue (`__netif_schedule`).
+    /// Schedules a queue: the worker runs it (`__netif_schedule`).
     pub(crate) fn run(&self, root: usize) {
         if self.run.set(root) {
             self.notify();
         }
     }
 
-    /// Has the worker reap a txq until the device keeps nothing of it.
+    /// Schedules a txq: the worker reaps it until the device keeps none of its packets.
     pub(crate) fn reap(&self, txq: u16) {
         if self.reap.set(txq.into()) {
             self.notify();
         }
     }
 
-    /// Has the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`). The caller
-    /// owns the queue.
+    /// Makes the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`). The
+    /// caller owns the queue.
     pub(crate) fn run_at(&self, root: usize, at: Nanos) {
         if self.timers.set(root, at) {
             self.notify();
         }
     }
 
-    /// Has `hook` called when there is something to do, instead of waking a sleeper.
+    /// Sets the function that is called when there is work for the worker.
     pub(crate) fn set_hook(&self, hook: Box<dyn Fn() + Send + Sync>) {
         self.hook.with(|held| *held.data() = Some(hook));
         self.hooked.store(1, Release);
     }
 
+    /// Wakes the worker, or ends its next sleep if it is awake, and calls the hook.
     pub(crate) fn notify(&self) {
         self.event.notify();
         if self.hooked.load(Acquire) != 0 {
@@ -82,12 +88,12 @@ impl<A: Arch> Schedule<A> {
         }
     }
 
-    /// Takes the queues to run.
+    /// Takes all queues to run, and calls `f` with each.
     pub(crate) fn take_run(&self, f: impl FnMut(usize)) {
         self.run.take(f);
     }
 
-    /// Takes the txqs to reap.
+    /// Takes all txqs to reap, and calls `f` with each.
     pub(crate) fn take_reap(&self, f: impl FnMut(usize)) {
         self.reap.take(f);
     }
@@ -97,7 +103,7 @@ impl<A: Arch> Schedule<A> {
         self.timers.earliest()
     }
 
-    /// Takes the queues whose time has come.
+    /// Takes the queues whose time has come, and calls `f` with each.
     pub(crate) fn take_due(&self, now: impl FnOnce() -> Nanos, f: impl FnMut(usize)) {
         self.timers.take_due(now, f);
     }

@@ -1,4 +1,4 @@
-//! A set of txqs that one thread keeps: adding costs the same however many there are, and so does finding a member.
+//! A set of txqs, kept by one thread. Insertion takes constant time, however many txqs there are.
 
 /// Txqs, in the order in which they were added.
 pub(crate) struct TxqSet {
@@ -7,7 +7,7 @@ pub(crate) struct TxqSet {
 }
 
 impl TxqSet {
-    /// An empty set of txqs below `txqs`.
+    /// Creates an empty set of txqs below `txqs`.
     pub(crate) fn new(txqs: usize) -> Self {
         Self { list: Vec::new(), member: vec![false; txqs].into() }
     }
