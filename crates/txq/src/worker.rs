@@ -1,8 +1,8 @@
-//! The worker: what softirq and timers do in the kernel, done by one thread that sleeps when there is nothing to do, or
-//! by a program's own loop.
+//! The worker: does the work of the kernel's softirqs and timers, on a thread that sleeps when idle, or in a program's own
+//! loop.
 //!
-//! A worker goes on where a sender's quota ended, runs queues whose txq woke up, tries again what a driver refused,
-//! reaps what senders did not, and notices a txq that is stopped for too long. A program that has a loop of its own
+//! A worker continues where a sender's quota ended, runs queues whose txq was woken, retries packets that a driver refused,
+//! reaps completions that senders left, and detects a txq that is stopped for too long. A program that has a loop of its own
 //! calls [`Worker::poll`] from it instead of [`Worker::run`]:
 //!
 //! ```text
@@ -26,7 +26,7 @@ use crate::txqset::TxqSet;
 
 pub use pool::WorkerPool;
 
-/// How long a thread waits before it goes on after a panic, in nanoseconds.
+/// How long a thread pauses after a panic, in nanoseconds.
 const PAUSE: Nanos = 1_000_000;
 
 /// Does the deferred work of some of a device's queues.
@@ -34,9 +34,9 @@ pub struct Worker<A: Arch = Native> {
     dev: Arc<Shared<A>>,
     index: usize,
     cache: Cache<A>,
-    /// Txqs whose device keeps packets that nobody else is sure to reap.
+    /// Txqs whose device keeps packets that no other thread is sure to reap.
     reaping: TxqSet,
-    /// Queues to run in this turn; kept for its memory.
+    /// Queues to run in this turn. A field, to reuse its memory.
     due: Vec<usize>,
 }
 
@@ -47,22 +47,22 @@ impl<A: Arch> Worker<A> {
         Self { dev, index, cache, reaping, due: Vec::new() }
     }
 
-    /// Has `wake` called when there is something to do, from whichever thread causes it. It should be quick: an eventfd
-    /// write is.
+    /// Sets a function that is called when there is work to do, by the thread that causes the work. It should be quick: an
+    /// eventfd write is.
     pub fn set_waker(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.dev.sched[self.index].set_hook(Box::new(wake));
     }
 
-    /// Whether the device has shut down, so that there is nothing to do any more.
+    /// Returns whether the device has shut down, so that there is no more work.
     pub fn is_over(&self) -> bool {
         self.dev.is_stopping()
     }
 
-    /// Does what there is to do and returns when to do so again, on the clock of the `Arch`, if nothing wakes the worker
-    /// before: `None` for not at all, a time in the past for at once.
+    /// Does the work that is due. Returns when to do so again if nothing wakes the worker before, on the clock of the
+    /// `Arch`: `None` for never, a time in the past for at once.
     ///
     /// # Panics
-    /// In the device's own data path, and with what a driver or a qdisc panics.
+    /// When called inside the device's own data path, and when a driver or a qdisc panics.
     pub fn poll(&mut self) -> Option<Nanos> {
         let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
         dev.assert_outside("Worker::poll");
@@ -100,17 +100,17 @@ impl<A: Arch> Worker<A> {
             root.run(dev, &mut cx);
             cx.clock.advance();
         }
-        // After the queues have run: a shaper that has sent what is due says when the next is.
+        // After the queues have run: a shaper that has sent the packets that were due sets the time of the next.
         sched.earliest().into_iter().for_each(sooner);
         next
     }
 
-    /// Works until the device shuts down. Sleeps when there is nothing to do, but for the time before a packet's that
-    /// [`Builder::spin`](crate::netdev::Builder::spin) says.
+    /// Works until the device shuts down. Sleeps when there is no work, but polls the clock for the last part of a wait, as
+    /// long as [`Builder::spin`](crate::netdev::Builder::spin) says.
     pub fn run(mut self) {
         while !self.dev.is_stopping() {
             let next = self.poll();
-            // A wait for what is past ends at once, and so does the next one, until the time has come.
+            // The wait ends at once when `wake` has passed. So the loop polls until the time itself has come.
             let wake = next.map(|at| at.saturating_sub(self.dev.spin));
             self.dev.sched[self.index].event.wait(wake);
         }
@@ -118,8 +118,8 @@ impl<A: Arch> Worker<A> {
 }
 
 impl<A: Arch> Worker<A> {
-    /// The life of a worker's thread. A driver or a qdisc that panics ends one worker and not the work: the next one takes
-    /// over what the last had taken and not done.
+    /// Runs a worker on the calling thread until the device shuts down. If a driver or a qdisc panics, the worker ends, and
+    /// a new one takes over the work that it had taken and not done.
     pub(crate) fn supervise(dev: &Arc<Shared<A>>, index: usize) {
         while !dev.is_stopping() {
             let worker = Self::new(dev.clone(), index);
@@ -127,7 +127,7 @@ impl<A: Arch> Worker<A> {
                 return;
             }
             dev.count_worker_death();
-            // What panics each time shall not take the whole CPU for it.
+            // A repeated panic must not use the whole CPU.
             let end = A::now() + PAUSE;
             while A::now() < end && !dev.is_stopping() {
                 A::relax();
@@ -137,13 +137,14 @@ impl<A: Arch> Worker<A> {
 }
 
 impl<A: Arch> Drop for Worker<A> {
-    /// Gives back what it has taken from its inbox and not done, by a panic or because its owner drives it no more.
+    /// Gives back the work that it has taken from its inbox and not done, after a panic or because the program no longer
+    /// drives it.
     fn drop(&mut self) {
         let sched = &self.dev.sched[self.index];
         self.due.iter().for_each(|&root| sched.run(root));
         self.reaping.iter().for_each(|txq| sched.reap(txq));
         if std::thread::panicking() {
-            // Not all that is in the inbox came with a token that is still there.
+            // The inbox may hold more work, whose token the worker has already used.
             sched.notify();
         }
     }

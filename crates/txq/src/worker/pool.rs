@@ -1,9 +1,9 @@
 //! A few threads that drive the workers of many devices.
 //!
-//! A device that [starts](crate::netdev::Builder::start) has a thread for each of its workers. A process with hundreds of
-//! devices, most of them idle, builds them instead and has a [`WorkerPool`] drive them. Each thread of the pool keeps the
-//! workers that were given to it, polls those that have something to do, each once in a round, and sleeps until the earliest
-//! time that one of them waits for. An idle device costs no thread and no wakeup.
+//! A device that was [started](crate::netdev::Builder::start) has a thread for each of its workers. A process with hundreds
+//! of devices, most of them idle, builds them without threads, and a [`WorkerPool`] drives their workers. Each thread of the
+//! pool keeps the workers that it was given. It polls those that have work, each once in a round, and sleeps until the
+//! earliest time that one of them waits for. An idle device costs no thread and no wakeup.
 //!
 //! The kernel's counterpart is `ksoftirqd`, one for each CPU and not for each device.
 
@@ -20,25 +20,25 @@ use super::{PAUSE, Worker};
 use crate::arch::{Arch, Nanos, Native};
 use crate::netdev::NetDev;
 
-/// Threads that drive workers. Dropping it ends them; devices that are left are then driven by nobody.
+/// Threads that drive workers. Dropping the pool ends them; the workers of remaining devices are then not driven any more.
 pub struct WorkerPool {
     threads: Vec<(Arc<Inbox>, Option<JoinHandle<()>>)>,
-    /// Workers that it was given so far.
+    /// Number of workers given to the pool so far.
     given: AtomicU64,
 }
 
 impl WorkerPool {
-    /// Starts `threads` threads, one at least.
+    /// Starts `threads` threads, at least one.
     ///
     /// # Errors
-    /// That the system has no thread left.
+    /// When the system cannot start a thread.
     pub fn new(threads: usize) -> io::Result<Self> {
         let mut pool = Self { threads: Vec::new(), given: AtomicU64::new(0) };
         for number in 0..threads.max(1) {
             let inbox = Arc::new(Inbox::default());
             let own = inbox.clone();
             let life = move || {
-                // A thread's sleep may else be 50 us longer than asked; where that cannot be changed, it is.
+                // By default a sleep may be 50 us longer than asked. If that cannot be changed, it stays so.
                 let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
                 Driver { inbox: own, driven: HashMap::new(), times: BTreeSet::new() }.run();
             };
@@ -48,8 +48,8 @@ impl WorkerPool {
         Ok(pool)
     }
 
-    /// Drives all workers of a device from now on, until the device shuts down. The device must be one that was built and
-    /// not started, and nobody else may drive them. Its [`spin`](crate::netdev::Builder::spin) has no effect.
+    /// Drives all workers of a device from now on, until the device shuts down. The device must have been built and not
+    /// started, and no other thread may drive its workers. Its [`spin`](crate::netdev::Builder::spin) has no effect.
     pub fn drive(&self, dev: &NetDev) {
         for worker in dev.hand_out_workers() {
             let number = self.given.fetch_add(1, Relaxed);
@@ -69,18 +69,18 @@ impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.threads.iter().for_each(|(inbox, _)| inbox.tell(|news| news.end = true));
         for (_, thread) in &mut self.threads {
-            // A thread outlives what its workers panic with, so there is nothing to hand on.
+            // A thread survives the panics of its workers, so there is no panic to pass on.
             let _ = thread.take().map(JoinHandle::join);
         }
     }
 }
 
-/// What a thread is told.
+/// Messages to a thread of the pool.
 #[derive(Default)]
 struct News {
-    /// Workers that are its own from now on, by their numbers.
+    /// New workers of the thread, by their numbers.
     workers: Vec<(u64, Worker)>,
-    /// Workers that have something to do.
+    /// Workers that have work to do.
     ready: BTreeSet<u64>,
     end: bool,
 }
@@ -93,7 +93,7 @@ struct Inbox {
 
 impl Inbox {
     fn news(&self) -> MutexGuard<'_, News> {
-        // Whatever somebody panicked at, the news are whole.
+        // A panic of another thread leaves the news whole.
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,14 +102,14 @@ impl Inbox {
         self.told.notify_one();
     }
 
-    /// A worker has something to do. Said again before the thread has listened, it costs no wakeup.
+    /// Tells the thread that a worker has work to do. Telling it again before the thread has taken the news costs no wakeup.
     fn wake(&self, number: u64) {
         if self.news().ready.insert(number) {
             self.told.notify_one();
         }
     }
 
-    /// Takes the news, as soon as there are any or `deadline` has come.
+    /// Waits until there are news or `deadline` has passed, and takes them.
     fn wait(&self, deadline: Option<Nanos>) -> News {
         let mut news = self.news();
         while news.workers.is_empty() && news.ready.is_empty() && !news.end {
@@ -127,11 +127,11 @@ impl Inbox {
     }
 }
 
-/// A worker, and when it is polled next if nothing wakes it.
+/// A worker, and the time of its next poll if nothing wakes it.
 struct Driven {
     worker: Worker,
     next: Option<Nanos>,
-    /// It has panicked, and is not polled before.
+    /// After a panic, the time before which it is not polled; else 0.
     rests_until: Nanos,
 }
 
@@ -139,7 +139,7 @@ struct Driven {
 struct Driver {
     inbox: Arc<Inbox>,
     driven: HashMap<u64, Driven>,
-    /// The workers that wait for a time.
+    /// The workers that wait for a time, ordered by that time.
     times: BTreeSet<(Nanos, u64)>,
 }
 
@@ -152,7 +152,7 @@ impl Driver {
             }
             for (number, worker) in workers {
                 self.driven.insert(number, Driven { worker, next: None, rests_until: 0 });
-                // It may have been woken before it was here.
+                // A wake may have come before the worker was here.
                 ready.insert(number);
             }
             let now = Native::now();
@@ -161,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// Polls a worker, or lets it go if its device has shut down.
+    /// Polls a worker, or removes it if its device has shut down.
     fn poll(&mut self, number: u64) {
         let Some(driven) = self.driven.get_mut(&number) else { return };
         if let Some(next) = driven.next.take() {
@@ -184,8 +184,8 @@ impl Driver {
 }
 
 impl Driven {
-    /// Polls the worker. One that panics is replaced by another, which takes over what it had not done, after a pause: what
-    /// panics each time shall not take the whole CPU for it.
+    /// Polls the worker; returns the time of its next poll. If it panics, a new worker takes over the work that it had not
+    /// done, after a pause: a repeated panic must not use the whole CPU.
     fn poll(&mut self) -> Option<Nanos> {
         let worker = &mut self.worker;
         panic::catch_unwind(AssertUnwindSafe(|| worker.poll())).unwrap_or_else(|_| {
