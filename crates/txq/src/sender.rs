@@ -28,8 +28,8 @@ const TURNS: u32 = 64;
 const RECURSION_LIMIT: u32 = 8;
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It may move between threads; one thread at
-/// a time uses it. When it is dropped, also by a panic, its buffers return to the pool, and the packets that it has handed
-/// in are still sent.
+/// a time uses it. When it is dropped, also by a panic, its buffers return to the pool, and packets that it has handed in
+/// stay on their way.
 pub struct Sender<A: Arch = Native> {
     dev: Arc<Shared<A>>,
     cache: Cache<A>,
