@@ -1,4 +1,4 @@
-//! How a device comes about.
+//! Device construction.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -31,16 +31,16 @@ use crate::txqueue::{
 use crate::worker::Worker;
 use crate::xps::{MaskOf, XpsMap};
 
-/// How long a txq may be stopped before that is an event, in nanoseconds (`watchdog_timeo`).
+/// How long a txq may be stopped before that is reported, in nanoseconds (`watchdog_timeo`).
 const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
 /// Length of the link-layer header that a device's MTU does not count, in bytes (`hard_header_len`).
 const HARD_HEADER: u32 = 14;
 
-/// When a flow may leave a txq that it never finds empty, in milliseconds (`net.core.txq_reselection_ms`).
+/// After how long a flow may leave a txq that it never finds empty, in milliseconds (`net.core.txq_reselection_ms`).
 const TXQ_RESELECTION_MS: u32 = 1000;
 
-/// What a device shall be. Everything has a default: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq),
-/// the first of [`enqueue::names`], no map, a pool of 4096 packets, one worker.
+/// The configuration of a device to build. Defaults: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq), the
+/// first discipline of [`enqueue::names`], no map, a pool of 4096 packets, one worker.
 pub struct Builder<A: Arch = Native> {
     driver: Box<dyn Driver<A>>,
     txqs: Option<u16>,
@@ -74,7 +74,7 @@ pub struct Builder<A: Arch = Native> {
 }
 
 impl NetDev {
-    /// A device on a driver, on the machine the program runs on.
+    /// Begins a device on `driver`, on the machine that the program runs on.
     pub fn builder(driver: impl Driver + 'static) -> Builder {
         Builder::new(Box::new(driver))
     }
@@ -92,7 +92,7 @@ macro_rules! setters {
 }
 
 impl<A: Arch> Builder<A> {
-    /// A device on a driver, on any machine.
+    /// Begins a device on `driver`, on any machine.
     pub fn new(driver: Box<dyn Driver<A>>) -> Self {
         Self {
             driver,
@@ -128,98 +128,100 @@ impl<A: Arch> Builder<A> {
     }
 
     setters! {
-        /// How many of the device's txqs to use.
+        /// Number of the device's txqs to use.
         txqs: u16 => txqs = Some(txqs);
         /// The root qdisc in tc's words: `"pfifo limit 1000"`, `"handle 1: mq"`.
         qdisc: &str => qdisc = Some(qdisc.to_owned());
-        /// The kind of qdisc that mq gives each txq (`net.core.default_qdisc`), with its options if you like.
+        /// The kind of qdisc that mq gives each txq (`net.core.default_qdisc`), optionally with options.
         default_qdisc: &str => default_qdisc = default_qdisc.to_owned();
         /// The enqueue discipline, one of [`enqueue::names`].
         discipline: &str => discipline = discipline.to_owned();
         /// The map from CPUs to txqs. Without one, a packet's flow hash decides.
         xps: XpsMap => xps = Some(xps);
-        /// The map from rx queues to txqs, for packets that say theirs. It goes before the map from CPUs.
+        /// The map from rx queues to txqs, for packets that carry their rx queue. It takes precedence over the map from
+        /// CPUs.
         xps_rxqs: XpsMap => xps_rxqs = Some(xps_rxqs);
-        /// Milliseconds after which a [`Flow`](crate::Flow) or a sender that always has packets on their way may leave
-        /// its txq for the one that CPU and map say, although that may reorder its packets, once; 0 for never, which keeps
-        /// every flow in order (`net.core.txq_reselection_ms`, 1000). A sender is looked at once in 64 calls.
+        /// Milliseconds after which a [`Flow`](crate::Flow) or a sender that always has packets on their way may leave its
+        /// txq for the one that CPU and map choose. This may reorder its packets once. 0 means never, which keeps every flow
+        /// in order (`net.core.txq_reselection_ms`, 1000). A sender is checked once in 64 calls.
         txq_reselection_ms: u32 => reselection_ms = txq_reselection_ms;
-        /// A pool that other devices may share.
+        /// A pool to share with other devices.
         pool: Pool<A> => pool = Some(pool);
         /// A pool of the device's own.
         pool_config: PoolConfig => pool_config = pool_config;
         /// The default limit of qdiscs, in packets (`tx_queue_len`).
         tx_queue_len: u32 => tx_queue_len = tx_queue_len;
-        /// Bound of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
+        /// The maximum number of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
         max_burst: u32 => max_burst = max_burst;
-        /// Nanoseconds before a packet's time at which a worker wakes up to look at the clock until it has come. A thread
-        /// that sleeps until then is called late, by what the machine takes to wake it up; one that looks pays for
-        /// it with its CPU. 0, the default, for no looking.
+        /// How many nanoseconds before a packet's time a worker wakes up, to poll the clock until the time has come. A
+        /// thread that sleeps until the time itself runs late, by the time that the machine takes to wake it; polling costs
+        /// CPU time instead. 0, the default, polls never.
         spin: Nanos => spin = spin;
-        /// How many workers there are.
+        /// Number of workers.
         workers: usize => workers = workers;
-        /// Limits of the bytes that each txq's device keeps, or `None` for none: on by default where the driver keeps packets
-        /// that wait for a wire ([`Complete::bql`](crate::driver::Complete::bql)), and never under noqueue.
+        /// Limits of the bytes that each txq's device keeps; `None` for no limits. By default they apply if the driver keeps
+        /// packets that wait for a wire ([`Complete::bql`](crate::driver::Complete::bql)), but never under noqueue.
         bql: Option<BqlConfig> => bql = bql;
-        /// Who reaps completions; whoever sends, if nothing is said.
+        /// Which threads reap completions; by default the sender that has sent ([`Completions::Inline`]).
         completions: Completions => completions = completions;
         /// Whether a sender that is alone and whose device completes at once reaps after 32 packets instead of after each
         /// batch ([`Completions::Inline`]); on by default. The worker reaps when the sender pauses for 1 to 2 ms.
         defer_completions: bool => defer_completions = defer_completions;
-        /// Which worker looks after each txq (`/proc/irq/N/smp_affinity`): `affinity[txq]`. It runs the txq's queue
-        /// where no sender does, and reaps what is its to reap.
+        /// The worker of each txq (`/proc/irq/N/smp_affinity`): `affinity[txq]`. It runs the txq's queue when no sender
+        /// does, and reaps the completions that are left to workers.
         affinity: &[usize] => affinity = Some(affinity.to_vec());
-        /// Whether a txq's tx lock and completion lock are taken also where one queue alone feeds the txq, whose owner needs
-        /// neither. Linux takes its tx lock always (`HARD_TX_LOCK`), and so does a simulation of it. Without these locks there
-        /// is nothing to record of them ([`Builder::contention`]).
+        /// Whether a txq's tx lock and completion lock are taken also if one queue alone feeds the txq, whose owner needs
+        /// neither. Linux always takes its tx lock (`HARD_TX_LOCK`), and so does a simulation of Linux. Without these locks,
+        /// there is no contention on them to record ([`Builder::contention`]).
         tx_lock: bool => tx_lock = tx_lock;
-        /// How long a txq may be stopped and not move, in nanoseconds, before that is an event (`watchdog_timeo`); `None`
-        /// for however long. 5 s if nothing is said.
+        /// How long a txq may be stopped and not move before that is reported, in nanoseconds (`watchdog_timeo`); `None` for
+        /// ever. 5 s by default.
         watchdog_timeo: Option<Nanos> => watchdog_timeo = watchdog_timeo;
-        /// Whose latency is measured.
+        /// Latency sampling policy.
         sampling: Sampling => sampling = sampling;
-        /// Whether waits are recorded from the start on ([`NetDev::set_contention`]).
+        /// Whether contention is recorded from the start ([`NetDev::set_contention`]).
         contention: bool => contention = contention;
-        /// Whether each sender records how long its calls of xmit take ([`NetDev::xmit_times`]): two readings of the clock
-        /// for each call.
+        /// Whether each sender records how long its calls of xmit take ([`NetDev::xmit_times`]), at the cost of two clock
+        /// reads for each call.
         xmit_times: bool => xmit_times = xmit_times;
-        /// The secret of the flow hash. Give a random one where flows are chosen by others.
+        /// The secret of the flow hash. Use a random one if untrusted parties choose the flows.
         flow_key: [u64; 2] => flow_key = flow_key;
-        /// Whether both directions of a flow hash alike.
+        /// Whether both directions of a flow have the same hash.
         symmetric_hash: bool => symmetric = symmetric_hash;
     }
 
-    /// A root qdisc of the program's own, in place of a text's. It serves all txqs.
+    /// Sets a root qdisc of the program's own, in place of one in tc's words. It serves all txqs.
     #[must_use]
     pub fn custom_qdisc(mut self, qdisc: impl Qdisc<A> + 'static) -> Self {
         self.custom_qdisc = Some(Box::new(qdisc));
         self
     }
 
-    /// A qdisc of its own for one txq under mq, in place of the default one.
+    /// Sets the qdisc of one txq under mq, in place of the default one.
     #[must_use]
     pub fn child(mut self, txq: u16, qdisc: &str) -> Self {
         self.children.push((txq, qdisc.to_owned()));
         self
     }
 
-    /// Has `hook` called when a txq has been stopped for too long (`ndo_tx_timeout`), by the worker that reaps it, once a
-    /// period of [`Builder::watchdog_timeo`] as long as nothing moves.
+    /// Sets a function that is called when a txq has been stopped for too long (`ndo_tx_timeout`). The worker that reaps the
+    /// txq calls it, once in each period of [`Builder::watchdog_timeo`] while nothing moves.
     #[must_use]
     pub fn on_tx_timeout(mut self, hook: impl Fn(&TxTimeout) + Send + Sync + 'static) -> Self {
         self.on_tx_timeout = Some(Box::new(hook));
         self
     }
 
-    /// Has `hook` called when the driver breaks a rule of [`crate::driver`], by the worker that reaps the txq, once for each
-    /// txq and rule. All times are counted ([`TxCounters::driver_bugs`](crate::TxCounters::driver_bugs)).
+    /// Sets a function that is called when the driver breaks a rule of [`crate::driver`]. The worker that reaps the txq
+    /// calls it, once for each txq and rule. Every violation is counted
+    /// ([`TxCounters::driver_bugs`](crate::TxCounters::driver_bugs)).
     #[must_use]
     pub fn on_driver_bug(mut self, hook: impl Fn(&DriverBugEvent) + Send + Sync + 'static) -> Self {
         self.on_driver_bug = Some(Box::new(hook));
         self
     }
 
-    /// Makes the device. The caller drives its workers ([`NetDev::worker`]).
+    /// Builds the device. The caller drives its workers ([`NetDev::worker`]).
     pub fn build(mut self) -> Result<NetDev<A>, BuildError> {
         let info = self.driver.info();
         let asked = self.txqs.unwrap_or(info.txqs);
@@ -245,7 +247,7 @@ impl<A: Arch> Builder<A> {
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
         let roots = self.roots(plan.shape, plan.qdiscs, asked)?;
         let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
-        // Maps are made before there are classes.
+        // The maps were made without classes.
         let deal = |map: Option<XpsMap>| map.map(|m| m.in_classes(&classes)).transpose();
         let (cpus, rxqs) = (deal(self.xps.take())?, deal(self.xps_rxqs.take())?);
         check(&cpus, MaskOf::Cpus, asked.into(), &classes)?;
@@ -322,7 +324,7 @@ impl<A: Arch> Builder<A> {
         Ok(dev)
     }
 
-    /// The worker that looks after each txq.
+    /// Returns the worker of each txq.
     fn workers_of(&self, txqs: u16) -> Result<Box<[usize]>, BuildError> {
         let (workers, all) = (self.workers, usize::from(txqs));
         match &self.affinity {
@@ -334,7 +336,7 @@ impl<A: Arch> Builder<A> {
         }
     }
 
-    /// What shall be attached.
+    /// Returns the qdiscs to attach.
     fn plan(&mut self, tree: &mut Tree) -> Result<Plan<A>, BuildError> {
         let wrong = |text: &str| {
             let text = text.to_owned();
@@ -377,7 +379,7 @@ impl<A: Arch> Builder<A> {
         Ok(plan)
     }
 
-    /// The queues of all rules, those of `shape` with their qdiscs.
+    /// Returns the queues of all rules; the queues of `shape` get their qdiscs.
     fn roots(
         &self,
         shape: Shape,
@@ -406,7 +408,7 @@ impl<A: Arch> Builder<A> {
 }
 
 impl Builder<Native> {
-    /// Makes the device and starts its workers, each on a thread of its own.
+    /// Builds the device and starts its workers, each on a thread of its own.
     pub fn start(self) -> Result<NetDev, BuildError> {
         let mut dev = self.build()?;
         let workers = dev.shared.workers;
@@ -419,7 +421,7 @@ impl Builder<Native> {
             };
             let thread = std::thread::Builder::new().name(name);
             let life = move || {
-                // A thread's sleep may else be 50 us longer than asked; where that cannot be changed, it is.
+                // By default a sleep may be 50 us longer than asked. If that cannot be changed, it stays so.
                 let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
                 Worker::supervise(&shared, index);
             };
