@@ -1,4 +1,4 @@
-//! What a device's handle, its senders and its workers share.
+//! The state that a device's handle, its senders and its workers share.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -28,25 +28,26 @@ use crate::sync::rcu::Rcu;
 use crate::sync::spinlock::SpinLock;
 use crate::txqueue::{DriverBugHook, TxQueue, Watchdog};
 
-/// A qdisc that senders reach, and the way in (`struct Qdisc` at the root of a `netdev_queue`). On lines of its own.
+/// One queue: a qdisc and the discipline through which senders enter it (`struct Qdisc` at the root of a `netdev_queue`). On
+/// lines of its own.
 #[repr(align(128))]
 pub(crate) struct Root<A: Arch> {
     pub(crate) index: usize,
-    /// The txq that all its packets go to; `None` where it serves all txqs.
+    /// The txq of all its packets; `None` if it serves all txqs.
     pub(crate) txq: Option<u16>,
     pub(crate) discipline: Box<dyn Discipline<A>>,
-    /// Whether senders find room in it. Owners load its word once a turn, and it is written when the queue fills up or a sender
-    /// waits.
+    /// Whether senders find room in it. An owner loads its word once a turn. The word is written when the queue fills up or
+    /// a sender waits.
     pub(crate) fill: Fill<A>,
-    /// Packets dropped before the qdisc saw them.
+    /// Packets dropped because the list in front of the qdisc was full. Added by any sender (Relaxed), read by `totals`.
     pub(super) burst_drops: A::AtomicU64,
 }
 
 impl<A: Arch> Root<A> {
-    /// Drops a batch for which there is no room in front of the qdisc (`qdisc_max_burst`).
+    /// Drops a batch because the list in front of the qdisc has no room (`qdisc_max_burst`).
     pub(crate) fn drop_burst(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         self.burst_drops.fetch_add(batch.len() as u64, Relaxed);
-        // Until the owner has emptied the list, which the next turn's end tells.
+        // The queue is partly full until the owner's next turn ends: that turn empties the list.
         self.fill.note_partial(usize::MAX);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
         cx.cache.free_dropped(batch);
@@ -58,7 +59,7 @@ impl<A: Arch> Root<A> {
         self.discipline.run(self, cx);
     }
 
-    /// Calls `f` with the core when it has no owner.
+    /// Waits until the core has no owner, and calls `f` with it.
     pub(crate) fn with_core(&self, dev: &Shared<A>, mut f: impl FnMut(&mut Core<A>)) {
         self.visit(dev, &mut |core, _| {
             f(core);
@@ -66,7 +67,8 @@ impl<A: Arch> Root<A> {
         });
     }
 
-    /// Whether nothing is queued, nothing waits for an owner, and there is no owner. Does not wait: senders ask on their way.
+    /// Returns whether nothing is queued, nothing waits for an owner, and there is no owner. Does not wait, since senders
+    /// call it on their way.
     pub(crate) fn is_idle(&self, dev: &Shared<A>) -> bool {
         let mut idle = false;
         if self.discipline.try_visit(&mut |core, waiting| idle = core.is_idle() && !waiting) == Some(false) {
@@ -87,40 +89,41 @@ impl<A: Arch> Root<A> {
     }
 }
 
-/// What senders, workers and the handle share.
+/// The state that senders, workers and the handle share.
 pub(crate) struct Shared<A: Arch> {
     pub(crate) info: DeviceInfo,
     pub(crate) txqs: Box<[TxQueue<A>]>,
     /// The queues of all rules (`rule.rs`).
     pub(crate) roots: Box<[Root<A>]>,
-    /// Which of them are in force. Read at each call, hardly ever written.
+    /// The rule in force ([`Rule`](super::Rule)). Read at each call of xmit (Acquire), stored by a control operation after
+    /// it has opened the queues of the new rule (Release).
     pub(super) rule: CachePadded<A::AtomicU32>,
-    /// What is attached where, and the lock of all who change it (the kernel's RTNL).
+    /// The qdiscs that are attached, and the lock of all control operations (the kernel's RTNL).
     pub(super) tree: SpinLock<A, Tree>,
-    /// The thread that holds the lock of `tree` ([`Arch::thread`]), 0 for none. Written by that thread, compared by each with
-    /// its own number: relaxed.
+    /// The thread that holds the lock of `tree` ([`Arch::thread`]), 0 for none. Only that thread writes its own number and
+    /// clears it, and each thread compares it with its own number only, so all accesses are relaxed.
     pub(super) controller: A::AtomicU64,
-    /// Packets dropped on their way to a queue: lost by a panic, and sent in a loop.
+    /// Packets dropped on their way to a queue: `lost` by a panic, `looped` because drivers sent them in a circle.
     pub(super) lost: CachePadded<A::AtomicU64>,
     pub(super) looped: A::AtomicU64,
     pub(super) worker_deaths: A::AtomicU64,
-    /// The inboxes of the workers, and after them those of the completers, one a txq where there are some.
+    /// The inboxes of the workers, followed by those of the completers, one for each txq, if there are completers.
     pub(crate) sched: Box<[Schedule<A>]>,
-    /// The worker that looks after each txq.
+    /// The worker of each txq.
     pub(super) affinity: Box<[usize]>,
-    /// Whether the locks of a txq are taken also where one queue alone feeds it.
+    /// Whether the locks of a txq are taken also if one queue alone feeds it.
     pub(super) tx_lock: bool,
     pub(super) workers: usize,
     /// 1 when the workers have threads of their own; 0 while the program drives them.
     pub(super) has_threads: A::AtomicU32,
-    /// How long before a packet's time a worker begins to look at the clock.
+    /// How long before a packet's time a worker begins to poll the clock.
     pub(crate) spin: Nanos,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) driver_bug_hook: Option<DriverBugHook>,
     pub(crate) steering: Arc<Rcu<A, Steering>>,
-    /// For whoever makes a new version of `steering` from the old one.
+    /// Held while a new version of `steering` is made from the old one.
     pub(super) steer_lock: SpinLock<A, ()>,
-    /// How long a choice of txqs may be kept although another is due, 0 for ever (`net.core.txq_reselection_ms`).
+    /// How long a choice of txqs may be kept although another is due; 0 for ever (`net.core.txq_reselection_ms`).
     pub(crate) reselection: Nanos,
     pub(crate) hasher: FlowHasher,
     pub(crate) sampling: Sampling,
@@ -130,7 +133,7 @@ pub(crate) struct Shared<A: Arch> {
     pub(crate) retries: Retries<A>,
     pub(super) stopping: A::AtomicU32,
     pub(super) created: Nanos,
-    /// Last, so that it is dropped after everything that may still hold its packets.
+    /// The last field, so that it is dropped after all fields that may still hold its packets.
     pub(crate) pool: Pool<A>,
 }
 
@@ -151,15 +154,15 @@ impl<A: Arch> Shared<A> {
         self.sched.iter().zip(who).for_each(|(sched, who)| sched.name_lines(who));
     }
 
-    /// The schedule of the worker that looks after a queue: that of its txq, or of txq 0 where it serves all.
+    /// Returns the schedule of the worker of a queue: the worker of its txq, or of txq 0 if it serves all txqs.
     fn sched_of_root(&self, root: usize) -> &Schedule<A> {
         &self.sched[self.affinity[usize::from(self.roots[root].txq.unwrap_or(0))]]
     }
 
-    /// Checks that the caller is not in the data path of this device, which `call` would wait for.
+    /// Checks that the caller is outside the data path of this device. Inside it, `call` would wait for its own caller.
     ///
     /// # Panics
-    /// When it is.
+    /// When the caller is inside.
     pub(crate) fn assert_outside(&self, call: &str) {
         if self.is_inside() {
             panic!(
@@ -170,69 +173,70 @@ impl<A: Arch> Shared<A> {
         }
     }
 
-    /// Whether the calling thread is in the data path of this device.
+    /// Returns whether the calling thread is inside the data path of this device.
     pub(crate) fn is_inside(&self) -> bool {
         A::inside(|inside| inside.is_in(self))
     }
 
-    /// Calls `f` in the data path of this device.
+    /// Calls `f` inside the data path of this device.
     pub(crate) fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
         let _inside = Entered::<A>::new(self);
         f()
     }
 
-    /// Has a queue looked at again: by who has it or is about to, else by a worker (`__netif_schedule`).
+    /// Makes the owner of a queue look at it again, or the thread that is about to own it; if there is none, a worker
+    /// (`__netif_schedule`).
     pub(crate) fn schedule(&self, root: usize) {
         if !self.roots[root].discipline.look_again() {
             self.hand_over(root);
         }
     }
 
-    /// Has a worker run a queue.
+    /// Makes a worker run a queue.
     pub(crate) fn hand_over(&self, root: usize) {
         self.sched_of_root(root).run(root);
     }
 
-    /// Has a worker run a queue after some time.
+    /// Makes a worker run a queue after some time.
     pub(crate) fn retry(&self, root: usize, after: Nanos) {
         self.run_at(root, A::now().saturating_add(after));
     }
 
-    /// Has a worker run a queue at a time (`qdisc_watchdog_schedule_ns`).
+    /// Makes a worker run a queue at a time (`qdisc_watchdog_schedule_ns`).
     pub(crate) fn run_at(&self, root: usize, at: Nanos) {
         self.sched_of_root(root).run_at(root, at);
     }
 
-    /// What senders wait for room in is another now, or empty: they look again.
+    /// Wakes the senders that wait for room, because their queue was replaced or emptied: they look again.
     pub(super) fn reset_fill(&self, down: bool) {
         self.roots.iter().for_each(|root| root.fill.reset(down));
     }
 
-    /// Whether the device's workers have threads of their own.
+    /// Returns whether the device's workers have threads of their own.
     pub(crate) fn has_threads(&self) -> bool {
         self.has_threads.load(Relaxed) != 0
     }
 
-    /// Whether no packet is on its way through a txq.
+    /// Returns whether no packet is on its way through a txq.
     pub(crate) fn is_idle(&self, txq: u16) -> bool {
         let serves = |root: &&Root<A>| root.txq.is_none_or(|t| t == txq);
         let mut roots = self.roots_used().iter().filter(serves);
         roots.all(|root| root.is_idle(self)) && self.txqs[usize::from(txq)].in_flight() == 0
     }
 
-    /// Counts packets that a panic took along on their way to a queue.
+    /// Counts packets that a panic lost on their way to a queue.
     pub(crate) fn count_lost(&self, packets: u64) {
         if packets > 0 {
             self.lost.fetch_add(packets, Relaxed);
         }
     }
 
-    /// Counts that a worker's thread has survived a panic.
+    /// Counts a panic that a worker's thread has survived.
     pub(crate) fn count_worker_death(&self) {
         self.worker_deaths.fetch_add(1, Relaxed);
     }
 
-    /// Counts packets that were sent by a driver that they had come from.
+    /// Counts packets that drivers sent in a circle.
     pub(crate) fn count_looped(&self, packets: u64) {
         self.looped.fetch_add(packets, Relaxed);
     }
@@ -257,7 +261,7 @@ impl<A: Arch> Shared<A> {
         self.pool.retries().set(on);
     }
 
-    /// What was recorded; `None` when it never was.
+    /// Returns the recorded contention; `None` if recording was never on.
     pub(super) fn contention(&self) -> Option<ContentionReport> {
         let mut report = ContentionReport::default();
         let mut recorded = false;
@@ -276,7 +280,7 @@ impl<A: Arch> Shared<A> {
         recorded.then_some(report)
     }
 
-    /// The counters, without the rows of the senders.
+    /// Returns the counters, without the rows of the senders.
     pub(super) fn totals(&self) -> DeviceStats {
         let mut stats = DeviceStats::default();
         let mut taken = 0;
@@ -289,7 +293,7 @@ impl<A: Arch> Shared<A> {
                 stats.bytes_sent += c.sent_bytes;
                 stats.dropped.merge(&c.drops);
                 stats.requeues += c.requeues;
-                // Wrapping: a qdisc may say that it holds any number, and the audit tells.
+                // Wrapping: a qdisc may report any number of packets; the audit reports a wrong one.
                 stats.queued = stats.queued.wrapping_add(c.held).wrapping_add(c.in_driver);
             });
             let burst = root.burst_drops.load(Acquire);
@@ -302,9 +306,9 @@ impl<A: Arch> Shared<A> {
             taken += n;
             stats.dropped.add(reason, n);
         }
-        // After the roots: a sender counts a packet before it hands it in, so none that was taken is missed here. What
-        // is in excess is on its way to a qdisc. A packet that goes from one root to another meanwhile may be seen in
-        // both, and was taken twice then.
+        // After the roots: a sender counts a packet before it hands the packet in, so no packet that was taken is missed
+        // here. The excess is on its way to a qdisc. A packet that moves from one root to another meanwhile may be seen in
+        // both; it was then also taken twice.
         stats.accepted = self.submitted();
         stats.queued = stats.queued.wrapping_add(stats.accepted).wrapping_sub(taken);
         stats.queues = self.txqs.iter().map(|txq| self.queue_stats(txq)).collect();
@@ -313,7 +317,7 @@ impl<A: Arch> Shared<A> {
     }
 
     fn queue_stats(&self, txq: &TxQueue<A>) -> QueueStats {
-        // First: it may find out what a driver did wrong, which the counters tell.
+        // First, because it may detect driver bugs, which the counters include.
         let bql = self.settle(txq);
         QueueStats {
             txq: txq.index,
