@@ -1,12 +1,12 @@
-//! Qdiscs are added, replaced, changed and deleted under traffic (`tc_modify_qdisc`, `qdisc_graft`).
+//! Adding, replacing, changing and deleting qdiscs under traffic (`tc_modify_qdisc`, `qdisc_graft`).
 //!
-//! The kernel stops all queues of a device for one of them. Here a qdisc is exchanged by who has its queue for a moment, and
-//! no other queue notices. What the old qdisc had queued is dropped (`QUEUE_PURGE`), as the kernel does it and as who types
-//! `tc qdisc replace` expects; what has not reached it goes to the new one.
+//! The kernel stops all queues of a device to replace a qdisc in one of them. Here the thread that replaces a qdisc owns its
+//! queue for a moment, and no other queue notices. Packets queued in the old qdisc are dropped (`QUEUE_PURGE`), as in the
+//! kernel and as users of `tc qdisc replace` expect. Packets that have not reached the old qdisc go to the new one.
 //!
-//! Where the number of queues changes, as from mq to one qdisc for all, the new queues are opened, the old ones
-//! closed, and then the rule is stored that senders go by (`rule.rs`). Packets that reach an old queue after that are
-//! handed on, in order, so none is lost for coming late.
+//! If the number of queues changes, as from mq to one qdisc for all txqs, the new queues are opened, the old ones are
+//! closed, and then the rule that senders follow is stored (`rule.rs`). An old queue relays packets that reach it after
+//! that, in order, so no packet is lost for coming late.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,16 +21,16 @@ use crate::qdisc::{self, Built, Parent, Qdisc};
 use crate::run::Gate;
 use crate::tc::{Handle, Header, ParseError, Words};
 
-/// What a text names.
+/// The place of a qdisc that a text names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Root,
     Txq(u16),
-    /// A class of a qdisc that a queue has, or has below its own.
+    /// A class of a qdisc that a queue has, or of a qdisc below that one.
     Class(Class),
 }
 
-/// Which qdisc is where.
+/// A place, and the qdisc attached there.
 struct Found {
     place: Place,
     handle: Handle,
@@ -38,18 +38,18 @@ struct Found {
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Attaches a qdisc where there is none but a default one (`tc qdisc add`): `"root handle 1: mq"`,
-    /// `"parent 1:2 pfifo limit 10"`.
+    /// Attaches a qdisc at a place that has only a default one (`tc qdisc add`): `"root handle 1: mq"`, `"parent 1:2 pfifo
+    /// limit 10"`.
     ///
     /// # Errors
-    /// tc's, with a remedy. Nothing has changed then.
+    /// tc's errors, with a remedy. Nothing has changed then.
     pub fn add_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.attach(text, true)
     }
 
-    /// Attaches a qdisc in place of another, under traffic (`tc qdisc replace`). Of the same kind, and with the same handle
-    /// or none, it only changes that one's parameters. Otherwise what the old one has queued is dropped, and the new one's
-    /// counters begin at 0; those of the device go on.
+    /// Attaches a qdisc in place of another, under traffic (`tc qdisc replace`). With the same handle, or with the same kind
+    /// and no handle, only the parameters of the attached qdisc change. Otherwise its packets are dropped, and the counters
+    /// of the new qdisc begin at 0; those of the device continue.
     ///
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
@@ -70,7 +70,7 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Has the default qdisc in place of one that somebody named (`tc qdisc del`): `"root"`, `"parent 1:2"`.
+    /// Deletes a qdisc that has a handle; a default qdisc takes its place (`tc qdisc del`): `"root"`, `"parent 1:2"`.
     ///
     /// # Errors
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
@@ -102,7 +102,7 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Drops what a qdisc has queued (`QUEUE_PURGE`), or what all of mq's children have; counters stay (`qdisc_reset`).
+    /// Drops the packets that a qdisc has queued, or all children of mq (`QUEUE_PURGE`); counters stay (`qdisc_reset`).
     /// `"root"`, `"parent 1:2"`.
     ///
     /// # Errors
@@ -124,7 +124,8 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// As [`control`](NetDev::control), for a change of what senders wait for room in: those that wait look again.
+    /// As [`control`](NetDev::control), for a change of the queues that senders wait for room in: waiting senders look
+    /// again.
     pub(super) fn reconfigure<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
         self.control(|tree, cx| {
             let done = f(tree, cx);
@@ -133,12 +134,12 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Calls `f` as the only one who changes the device.
+    /// Calls `f` while no other thread changes the device; returns its result.
     ///
     /// # Panics
-    /// In the data path of the device, and inside another such call: it would wait for its caller.
+    /// When called inside the data path of the device, or inside another such call: it would wait for its own caller.
     pub(super) fn control<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
-        /// The device has a controller, until this is dropped.
+        /// Clears `controller` when dropped.
         struct Controller<'c, T: Atomic<u64>>(&'c T);
         impl<T: Atomic<u64>> Drop for Controller<'_, T> {
             fn drop(&mut self) {
@@ -177,7 +178,7 @@ impl<A: Arch> NetDev<A> {
         }
     }
 
-    /// The qdisc that a header names by its place.
+    /// Returns the qdisc at the place that a header names.
     fn find(&self, tree: &Tree, header: &Header<'_>, cx: &mut Ctx<'_, A>) -> Result<Found, ParseError> {
         let parent = header.parent.unwrap_or(Handle::ROOT);
         if parent == Handle::ROOT {
@@ -295,7 +296,7 @@ impl<A: Arch> NetDev<A> {
             return Err(wrong_kind(found.kind));
         }
         match &tree.parent {
-            // mq has no parameters, and takes that.
+            // mq has no parameters; a change of it succeeds.
             Some(Parent::Mq) if found.place == Place::Root => return Ok(()),
             Some(Parent::Mqprio(_)) if found.place == Place::Root => {
                 let error = "Error: Change operation not supported by specified qdisc.";
@@ -318,12 +319,12 @@ impl<A: Arch> NetDev<A> {
             changed = done.unwrap_or(Ok(()));
         });
         cx.free_dropped();
-        // A packet may be due now that was not.
+        // A packet may have become due by the change.
         self.shared.hand_over(root);
         changed
     }
 
-    /// Whether a qdisc of the device has this handle.
+    /// Returns whether a qdisc of the device has this handle.
     fn names(&self, tree: &Tree, handle: Handle, cx: &mut Ctx<'_, A>) -> bool {
         tree.names(handle) || self.shared.names_below(tree, handle, cx)
     }
@@ -343,7 +344,7 @@ impl<A: Arch> NetDev<A> {
         }
     }
 
-    /// Attaches what is planned in place of everything that is attached.
+    /// Attaches the planned qdiscs in place of all that are attached.
     pub(super) fn graft(&self, tree: &mut Tree, plan: Plan<A>, cx: &mut Ctx<'_, A>) {
         let dev = &*self.shared;
         let (old, new) = (dev.rule(), dev.rule().next(plan.shape));
@@ -357,15 +358,15 @@ impl<A: Arch> NetDev<A> {
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
         let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
         if classes != self.classes() {
-            // Checked when the words were parsed, against all txqs; those that are not in use have none.
+            // The words were checked against all txqs. The call fails if a class has a txq that is not in use.
             let _ = self.set_classes(&classes);
         }
         if old.shape() == new.shape() {
             return;
         }
-        // From here until the old queues are empty-handed two queues may feed one txq.
+        // From here until the old queues have handed on all packets, two queues may feed one txq.
         dev.revoke_seats(cx);
-        // Who has no queue to keep packets in must not be closed before the others are in force.
+        // noqueue cannot keep packets, so it must not be closed before the new queues are in force.
         if old.shape() == Shape::NoQueue {
             dev.put_in_force(new);
         }
@@ -376,7 +377,8 @@ impl<A: Arch> NetDev<A> {
             dev.put_in_force(new);
         }
         dev.grant_seats(new, cx);
-        // What has come to the old queues meanwhile, and wakes that meant them. Nobody here calls a driver, which may panic.
+        // Workers run the queues: packets and wakes may have reached the old ones meanwhile. This thread does not call a
+        // driver, because a driver may panic.
         roots(old).chain(roots(new)).for_each(|root| dev.hand_over(root));
     }
 }
@@ -387,7 +389,7 @@ fn wrong_kind(kind: &str) -> ParseError {
 }
 
 impl<A: Arch> Shared<A> {
-    /// The kind of the qdisc that a txq's packets enter.
+    /// Returns the kind of the qdisc that a txq's packets enter.
     fn kind_of(&self, txq: u16) -> &'static str {
         let mut kind = "noqueue";
         self.roots[self.root_of(txq)].with_core(self, |core| {
@@ -396,14 +398,14 @@ impl<A: Arch> Shared<A> {
         kind
     }
 
-    /// Exchanges the qdisc of one queue, and drops what the old one had.
+    /// Replaces the qdisc of one queue, and drops the packets of the old one.
     fn exchange(&self, root: usize, qdisc: Option<Box<dyn Qdisc<A>>>, gate: Gate, cx: &mut Ctx<'_, A>) {
         let root = &self.roots[root];
         let (mut new, mut old) = (Some(qdisc), None);
         while new.is_some() {
             root.with_core(self, |core| {
-                // What is just being handed on must have arrived before this queue takes packets for itself again: it could
-                // be handed back, behind younger ones.
+                // Packets that a relay is handing on must have arrived before this queue takes packets for itself again.
+                // Otherwise they could be handed back, behind younger ones.
                 if core.gate() != Gate::Relay || !core.is_running() {
                     old = new.take().and_then(|new| core.graft(new, gate, cx));
                 }
@@ -412,7 +414,7 @@ impl<A: Arch> Shared<A> {
                 A::relax();
             }
         }
-        // A timer that the old one had set comes for nothing; what senders have left is for the new one.
+        // A timer of the old qdisc fires without effect. Packets that senders have left for the owner go to the new qdisc.
         cx.free_dropped();
         drop(old);
     }
