@@ -1,9 +1,9 @@
-//! A device goes down and comes up again, its queues get longer or shorter, its driver is replaced, and it ends.
+//! Taking a device down and up, changing its queue length, replacing its driver, and shutting it down.
 //!
-//! Any thread may ask for any of this, one at a time (`Shared::tree`), but not from within the device's data path (a driver, a
-//! qdisc, a filter, a completion): the call waits for the owners of queues, and the caller is one. It panics there instead
-//! ([`Shared::assert_outside`](super::Shared::assert_outside)), and so does a call from within another one. Dropping the
-//! device works everywhere.
+//! Any thread may call these methods; the lock of `Shared::tree` admits one at a time. A call waits for the owners of
+//! queues. Inside the device's data path (a driver, a qdisc, a filter, a completion) the caller is such an owner, so the
+//! call panics ([`Shared::assert_outside`](super::Shared::assert_outside)). A call inside another one panics, too. Dropping
+//! the device works everywhere.
 
 use std::any::TypeId;
 use std::mem::{self, ManuallyDrop};
@@ -20,21 +20,21 @@ use crate::run::Gate;
 use crate::txqueue::TxQueue;
 
 impl Tree {
-    /// How queues in force treat what comes.
+    /// Returns how queues in force treat arriving packets.
     pub(super) fn gate(&self) -> Gate {
         if self.up { Gate::Open } else { Gate::Down }
     }
 }
 
 impl<A: Arch> NetDev<A> {
-    /// Takes the device down, under traffic (`ip link set DEV down`, `dev_deactivate`). What is queued is dropped
-    /// (`QUEUE_PURGE`), and so is what is handed in until [`activate`](NetDev::activate) (`QDISC_DROP`, told to the sender
-    /// as `noop_qdisc` tells it: [`Verdict::Congested`](crate::qdisc::Verdict::Congested)). What the device keeps
-    /// completes. When this returns, nobody is in the driver for a packet that was queued before.
+    /// Takes the device down, under traffic (`ip link set DEV down`, `dev_deactivate`). Queued packets are dropped
+    /// (`QUEUE_PURGE`), and so are packets handed in until [`activate`](NetDev::activate) (`QDISC_DROP`; the sender gets the
+    /// verdict of `noop_qdisc`, [`Verdict::Congested`](crate::qdisc::Verdict::Congested)). Packets that the device keeps
+    /// complete. When this returns, no thread is in the driver for a packet that was queued before.
     pub fn deactivate(&self) {
         self.reconfigure(|tree, cx| {
             tree.up = false;
-            // Before the queues are empty: a sender that waits for room in one finds the device down, and no room.
+            // Before the queues are empty, so that a sender that waits for room finds the device down, not room.
             self.shared.reset_fill(true);
             self.close(Gate::Down, cx);
             for root in self.shared.roots_used() {
@@ -63,14 +63,14 @@ impl<A: Arch> NetDev<A> {
         });
     }
 
-    /// Whether it is up.
+    /// Returns whether the device is up.
     pub fn is_active(&self) -> bool {
         self.control(|tree, _| tree.up)
     }
 
-    /// Sets `tx_queue_len`, in packets, under traffic (`ip link set DEV txqueuelen N`, `dev_change_tx_queue_len`). Each band
-    /// of a pfifo_fast holds so many from now on, and what it has beyond that is dropped, the newest first. Other qdiscs
-    /// keep the limit that they began with, as in the kernel.
+    /// Sets `tx_queue_len`, in packets, under traffic (`ip link set DEV txqueuelen N`, `dev_change_tx_queue_len`). It
+    /// becomes the limit of each band of a pfifo_fast; packets beyond it are dropped, the newest first. Other qdiscs keep
+    /// the limit that they began with, as in the kernel.
     pub fn set_tx_queue_len(&self, packets: u32) {
         self.reconfigure(|tree, cx| {
             tree.env.tx_queue_len = packets;
@@ -81,18 +81,18 @@ impl<A: Arch> NetDev<A> {
         });
     }
 
-    /// The length, in packets.
+    /// Returns `tx_queue_len`, in packets.
     pub fn tx_queue_len(&self) -> u32 {
         self.control(|tree, _| tree.env.tx_queue_len)
     }
 
-    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq goes
-    /// over when nobody is in its driver; what the old one has completed goes home, what it still keeps goes with it, and
-    /// a txq that was stopped goes on. The device keeps its name.
+    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq
+    /// changes over when no thread is in its driver. Packets that the old driver has completed are freed, packets that it
+    /// still keeps go with it, and a stopped txq continues. The device keeps its name.
     ///
     /// # Errors
-    /// That the new driver has fewer txqs or a ring of no packets, takes only shorter packets, or does not open; nothing has changed then. Or how
-    /// the old one finished, when it did with an error.
+    /// When the new driver has fewer txqs, a smaller MTU, a shorter pacing horizon than is needed or a ring of no packets,
+    /// or does not open; nothing has changed then. Also the error with which the old driver finished, if it did.
     pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
         let (info, ours) = (driver.info(), &self.shared.info);
         if info.txqs < self.txqs() || info.mtu < ours.mtu {
@@ -132,7 +132,7 @@ impl<A: Arch> NetDev<A> {
             let old: Vec<_> = txqs.zip(queues).map(replace).collect();
             let mut first = Ok(());
             for old in old {
-                // Each finishes, whatever became of those before.
+                // Each driver finishes, even if one before it failed.
                 let finished = old.finish(cx);
                 first = first.and(finished);
             }
@@ -140,8 +140,8 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Times that a worker's thread has gone on after a panic of a driver or a qdisc. What the panic took along is counted
-    /// as dropped (`NOT_SPECIFIED`).
+    /// Returns how often a worker's thread has continued after a panic of a driver or a qdisc. Packets lost by a panic are
+    /// counted as dropped (`NOT_SPECIFIED`).
     pub fn worker_restarts(&self) -> u64 {
         self.shared.worker_deaths.load(Relaxed)
     }
@@ -151,25 +151,25 @@ impl<A: Arch> NetDev<A> {
             root.with_core(&self.shared, |core| core.close(gate, cx));
         }
         for root in self.shared.roots_used() {
-            // What waits for an owner, and what a sender is in the driver with.
+            // For packets that wait for an owner, and for packets that a sender has in the driver.
             root.run(&self.shared, cx);
             cx.free_dropped();
         }
     }
 
-    /// Ends all sending: what is still queued is dropped (`QUEUE_PURGE`), as is everything handed in afterwards, and
-    /// drivers write out what they hold. Returns the first error that one of them met.
+    /// Ends all sending. Queued packets are dropped (`QUEUE_PURGE`), and so are all packets handed in afterwards. Drivers
+    /// write out the packets that they hold. Returns the first error of a driver.
     ///
-    /// A worker's own thread may call it, from a hook; that thread then ends by itself.
+    /// A hook may call it on a worker's thread; that thread then ends by itself.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] from within the device's data path (a driver, qdisc, filter or completion): the call
-    /// would wait for its caller. Nothing has changed then. [`io::ErrorKind::NotConnected`] in a forked child, which has none of
-    /// the device's threads, and none of its locks that were held.
+    /// [`io::ErrorKind::ResourceBusy`] inside the device's data path (a driver, qdisc, filter or completion): the call would
+    /// wait for its caller. Nothing has changed then. [`io::ErrorKind::NotConnected`] in a forked child: the device's
+    /// threads, and the holders of its locks, exist only in the parent.
     pub fn shutdown(&mut self) -> io::Result<()> {
         let name = &self.shared.info.name;
         if self.is_forked() {
-            // Their threads are the parent's.
+            // The threads exist only in the parent.
             self.threads.drain(..).for_each(mem::forget);
             let made = self.process;
             let why =
@@ -203,7 +203,7 @@ impl<A: Arch> NetDev<A> {
         let mut cx = Ctx::new(&self.shared, &mut cache);
         let mut first = Ok(());
         for txq in &self.shared.txqs {
-            // Each is finished, whatever became of those before.
+            // Each driver finishes, even if one before it failed.
             let finished = self.shared.with_driver(txq, &mut cx, |tx, _, _| tx.finish());
             first = first.and(finished);
         }
@@ -216,16 +216,16 @@ impl<A: Arch> NetDev<A> {
 }
 
 impl<A: Arch> Drop for NetDev<A> {
-    /// Shuts down. Where that would wait for the caller, in the device's data path, a thread of its own does it; so it does
-    /// while the caller panics, for a second panic would abort.
+    /// Shuts the device down. Inside the device's data path that would wait for the caller, so a new thread does it. The
+    /// same holds while the caller panics and the device has threads, because a second panic would abort.
     fn drop(&mut self) {
-        // An error of a driver has been told by `shutdown`, if anybody asked.
+        // A program that wants a driver's error calls `shutdown` before.
         let elsewhere = self.shared.is_inside() || (thread::panicking() && !self.threads.is_empty());
         if self.is_forked() || !(elsewhere || thread::panicking()) {
             let _ = self.shutdown();
         } else if elsewhere && TypeId::of::<A>() == TypeId::of::<Native>() {
             let (shared, threads) = (self.shared.clone(), mem::take(&mut self.threads));
-            // If there is no thread for it, the device stays.
+            // If the thread does not start, the device is not shut down.
             let dev = ManuallyDrop::new(Self { shared, threads, process: self.process });
             let end = move || drop(ManuallyDrop::into_inner(dev));
             let _ = thread::Builder::new().name("txq-shutdown".into()).spawn(end);
