@@ -1,8 +1,8 @@
 //! Which queues senders enter: one for each txq, one for all, or none.
 //!
-//! A device has the queues of all three rules from the start; those that are not in force hand on what comes to them
-//! (`run/relay.rs`). So the rule is a word that is stored, senders compare it with their own copy at each call, and nothing
-//! is allocated or freed under them.
+//! A device has the queues of all three rules from the start. Queues that are not in force hand arriving packets on
+//! (`run/relay.rs`). So a change of the rule is a store to one word, and no queue is allocated or freed under traffic.
+//! Senders compare the word with their own copy at each call.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -13,18 +13,19 @@ use crate::ctx::Ctx;
 use crate::packet::PacketList;
 use crate::qdisc::Verdict;
 
-/// Who has a queue.
+/// Which txqs share a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Each txq (mq), or the only one.
+    /// Each txq has its own (mq); also for a single txq.
     PerTxq = 0,
-    /// All txqs together (`TCQ_F_ONETXQUEUE` is not set).
+    /// All txqs share one (`TCQ_F_ONETXQUEUE` is not set).
     Shared = 1,
-    /// Nobody: senders go to the driver.
+    /// There is none: senders call the driver.
     NoQueue = 2,
 }
 
-/// A shape, and the number of the change that brought it.
+/// A shape (the low 2 bits), and the number of changes so far (the other 30 bits, wrapping). The number distinguishes two
+/// rules of the same shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rule(u32);
 
@@ -49,26 +50,27 @@ impl Rule {
         }
     }
 
-    /// Whether there was never another.
+    /// Returns whether the rule was never changed.
     fn is_first(self) -> bool {
         self.0 >> 2 == 0
     }
 }
 
 impl<A: Arch> Shared<A> {
-    /// The rule in force.
+    /// Returns the rule in force.
     #[inline]
     pub(crate) fn rule(&self) -> Rule {
-        // Acquire: who knows the rule finds its queues open. Pairs with the store in `put_in_force`.
+        // Acquire: a thread that reads the rule finds its queues open. Pairs with the store in `put_in_force`.
         Rule(self.rule.load(Acquire))
     }
 
+    /// Stores the rule in force. Release: the caller has opened the queues of the rule; pairs with the load in `rule`.
     pub(super) fn put_in_force(&self, rule: Rule) {
         self.rule.store(rule.0, Release);
     }
 
-    /// The root that a txq's packets enter under `rule`. The roots of the txqs come first, then the one for all where
-    /// there are several, and last the ways past any qdisc.
+    /// Returns the number of the root that a txq's packets enter under `rule`. First come the roots of the txqs, then the
+    /// one for all txqs if there are several, and last the roots without a qdisc, one for each txq.
     #[inline]
     pub(crate) fn root_at(&self, rule: Rule, txq: u16) -> usize {
         match rule.shape() {
@@ -78,34 +80,35 @@ impl<A: Arch> Shared<A> {
         }
     }
 
-    /// The root that a txq's packets enter now.
+    /// Returns the number of the root that a txq's packets enter now.
     #[inline]
     pub(crate) fn root_of(&self, txq: u16) -> usize {
         self.root_at(self.rule(), txq)
     }
 
+    /// Returns whether packets enter a root under `rule`.
     pub(super) fn has(&self, rule: Rule, root: usize) -> bool {
         let at = |txq| self.root_at(rule, txq);
         (at(0)..=at(self.txqs.len() as u16 - 1)).contains(&root)
     }
 
-    /// Whether packets enter a root now.
+    /// Returns whether packets enter a root now.
     pub(crate) fn is_in_force(&self, root: usize) -> bool {
         self.has(self.rule(), root)
     }
 
-    /// The roots that packets enter now.
+    /// Returns the roots that packets enter now.
     pub(super) fn roots_in_force(&self) -> &[Root<A>] {
         let rule = self.rule();
         &self.roots[self.root_at(rule, 0)..=self.root_at(rule, self.txqs.len() as u16 - 1)]
     }
 
-    /// The roots that packets have ever entered, or may have.
+    /// Returns the roots that packets have entered, or may have.
     pub(super) fn roots_used(&self) -> &[Root<A>] {
         if self.rule().is_first() { self.roots_in_force() } else { &self.roots }
     }
 
-    /// Hands packets of a txq to a root. The thread is in the device's data path meanwhile.
+    /// Hands packets of a txq to a root; returns the verdict. The thread is inside the device's data path meanwhile.
     #[inline]
     pub(crate) fn enter(
         &self,
@@ -118,7 +121,7 @@ impl<A: Arch> Shared<A> {
         self.submit(root, txq, batch, cx)
     }
 
-    /// As [`enter`](Shared::enter), for a thread that is in the device's data path.
+    /// As [`enter`](Shared::enter), for a thread that is already inside the device's data path.
     #[inline]
     pub(crate) fn submit(
         &self,
@@ -129,14 +132,14 @@ impl<A: Arch> Shared<A> {
     ) -> Verdict {
         let root = &self.roots[root];
         if root.txq.is_none() {
-            // The qdisc serves several txqs: each packet says which is its own.
+            // The qdisc serves several txqs, so each packet carries the number of its own.
             batch.for_each_mut(|p| p.set_txq(txq));
         }
         root.discipline.submit(root, batch, cx)
     }
 
-    /// The rule in force, when nothing is on its way any more through a root that is not: whoever enters a root of this
-    /// rule next overtakes nothing of its own.
+    /// Waits until no packet is on its way through a root that is not in force; returns the rule in force. So packets that a
+    /// sender then hands to a root of this rule overtake none of its own.
     #[cold]
     pub(crate) fn follow(&self, cx: &mut Ctx<'_, A>) -> Rule {
         loop {
