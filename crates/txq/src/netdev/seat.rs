@@ -1,4 +1,4 @@
-//! Who may use a txq's driver: the queue that alone feeds it, or whoever takes the locks (`txqueue/seat.rs`).
+//! Access to a txq's driver: by the queue that alone feeds the txq, or by the holder of the locks (`txqueue/seat.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,8 +9,8 @@ use crate::netdev::rule::Rule;
 use crate::txqueue::{DoneSide, TxQueue, TxSide};
 
 impl<A: Arch> Shared<A> {
-    /// Reaps a txq, or has its queue's owner do it: this thread, if the queue is free. Returns when to look again, if the
-    /// driver knows.
+    /// Reaps a txq. If only the owner of a queue may reap it, that owner does: this thread, if the queue is free. Returns
+    /// the time of the next poll, if the driver knows it.
     pub(crate) fn reap(&self, txq: &TxQueue<A>, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         let Some(root) = txq.reaped_by() else { return txq.reap(cx) };
         let root = &self.roots[root];
@@ -22,8 +22,9 @@ impl<A: Arch> Shared<A> {
         }
     }
 
-    /// Calls `f` with both halves of a txq's driver when nobody is in either, and runs the queue afterwards. Waits for who is
-    /// in the driver, and so must not be called from within it.
+    /// Calls `f` with both halves of a txq's driver while no other thread is in either; returns its result. If a queue has
+    /// the seat, a worker runs the queue afterwards. Waits for the thread that is in the driver, so it must not be called
+    /// from within the driver.
     pub(crate) fn with_driver<R>(
         &self,
         txq: &TxQueue<A>,
@@ -59,8 +60,9 @@ impl<A: Arch> Shared<A> {
         }
     }
 
-    /// What has come back from the driver may wait for an owner: a worker, or the caller where the program drives the workers
-    /// and may do so in this very thread. A driver may panic, which a worker's thread survives.
+    /// Runs a queue whose owner may have returned from the driver, so that the batch in front of it is handled. A worker
+    /// runs it if the workers have threads: a driver may panic, and their threads survive that. Otherwise the caller runs
+    /// it, because the program may drive the workers on this very thread.
     fn run_or_leave(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         if self.has_threads.load(Relaxed) != 0 {
             self.hand_over(root.index);
@@ -70,15 +72,15 @@ impl<A: Arch> Shared<A> {
         A::relax();
     }
 
-    /// Takes all seats away: from now on the locks exclude.
+    /// Takes all seats away: from now on the locks guard the drivers.
     pub(super) fn revoke_seats(&self, cx: &mut Ctx<'_, A>) {
         for txq in &self.txqs {
             self.with_driver(txq, cx, |_, _, _| txq.revoke());
         }
     }
 
-    /// Gives the seats, which are vacant, to the queues of `rule`, which is in force, once nobody is in the driver for any
-    /// other queue. Those only relay, so nobody will be.
+    /// Gives the vacant seats to the queues of `rule`, which is in force, once no thread is in the driver for any other
+    /// queue. The other queues only relay, so no thread enters the driver for them later.
     pub(super) fn grant_seats(&self, rule: Rule, cx: &mut Ctx<'_, A>) {
         if self.tx_lock {
             return;
@@ -95,7 +97,7 @@ impl<A: Arch> Shared<A> {
         self.seat_roots(rule);
     }
 
-    /// Gives the seats of a device that nobody uses yet.
+    /// Gives the seats of a new device, which no thread uses yet.
     pub(super) fn grant_first_seats(&self) {
         if !self.tx_lock {
             self.seat_roots(self.rule());
@@ -112,7 +114,7 @@ impl<A: Arch> Shared<A> {
     }
 }
 
-/// A txq whose owner begins nothing until this is dropped.
+/// A txq whose owner begins no transmission and no reap until this is dropped.
 struct Suspended<'t, A: Arch> {
     dev: &'t Shared<A>,
     txq: &'t TxQueue<A>,
@@ -129,7 +131,7 @@ impl<'t, A: Arch> Suspended<'t, A> {
 impl<A: Arch> Drop for Suspended<'_, A> {
     fn drop(&mut self) {
         self.txq.resume();
-        // For what the owner was refused meanwhile.
+        // The owner may have been refused meanwhile; a worker runs the queue for that.
         self.dev.hand_over(self.root);
     }
 }
