@@ -1,38 +1,38 @@
-//! What is attached to a device: the root qdisc, the children of mq, their handles, and what a qdisc that nobody named
-//! is (`attach_default_qdiscs`).
+//! The qdiscs attached to a device: the root, the children of mq, their handles, and the default qdiscs
+//! (`attach_default_qdiscs`).
 
 use super::rule::Shape;
 use crate::arch::Arch;
 use crate::qdisc::{self, Built, Env, Parent, Qdisc};
 use crate::tc::{Handle, ParseError};
 
-/// The first handle that is given to a qdisc without one (`qdisc_alloc_handle`).
+/// The first handle for a qdisc that asks for none (`qdisc_alloc_handle`).
 const FIRST_HANDLE: u16 = 0x8001;
-/// The length that a device of length 0 gets when somebody attaches a qdisc (`DEFAULT_TX_QUEUE_LEN`), in packets.
+/// The length that a device of length 0 gets when a qdisc is attached by name (`DEFAULT_TX_QUEUE_LEN`), in packets.
 const TX_QUEUE_LEN: u32 = 1000;
 
-/// The qdiscs of a device by their handles. Their kinds are the qdiscs' own to tell.
+/// The qdiscs of a device, by their handles. The qdiscs themselves know their kinds.
 pub(super) struct Tree {
     pub(super) env: Env,
-    /// The kind that txqs get when nobody names one, with its options (`net.core.default_qdisc`).
+    /// The kind of qdisc that txqs get by default, with its options (`net.core.default_qdisc`).
     pub(super) default_qdisc: String,
-    /// The root's: mq's, or the one qdisc's. [`Handle::UNSPEC`] for one that nobody named.
+    /// The handle of the root: of mq, or of the one qdisc. [`Handle::UNSPEC`] for a default qdisc.
     pub(super) root: Handle,
-    /// Those of mq's children, where the root is mq.
+    /// The handles of mq's children, if the root is mq.
     pub(super) children: Option<Vec<Handle>>,
     /// The mq or mqprio above them.
     pub(super) parent: Option<Parent>,
     /// Whether the device is up.
     pub(super) up: bool,
-    /// What was said on changes of classes, and nobody has taken yet.
+    /// Warnings for changes of classes that nobody has taken yet.
     pub(super) warnings: Vec<String>,
     next: u16,
 }
 
-/// What a device shall have in place of its root.
+/// The qdiscs to attach in place of a device's root.
 pub(super) struct Plan<A: Arch> {
     pub(super) shape: Shape,
-    /// One for each root of the shape; none where there is no queue.
+    /// One for each root of the shape; `None` under noqueue.
     pub(super) qdiscs: Vec<Option<Box<dyn Qdisc<A>>>>,
     pub(super) root: Handle,
     pub(super) children: Option<Vec<Handle>>,
@@ -53,15 +53,15 @@ impl Tree {
         }
     }
 
-    /// Somebody names a qdisc. A device of length 0 gets a length then: long ago 0 was how one asked for no queue, and
-    /// forgot to take it back.
+    /// Prepares for a qdisc that is attached by name: a device of length 0 gets a length. Users once asked for no queue by
+    /// setting the length to 0, and did not reset it.
     pub(super) fn named_qdisc(&mut self) {
         if self.env.tx_queue_len == 0 {
             self.env.tx_queue_len = TX_QUEUE_LEN;
         }
     }
 
-    /// The handle that a qdisc asks for, or the next that is free.
+    /// Returns the handle that a qdisc asks for, or the next free one.
     pub(super) fn handle(
         &mut self,
         asked: Option<Handle>,
@@ -79,13 +79,13 @@ impl Tree {
         }
     }
 
-    /// Whether the root or a child of mq has this handle.
+    /// Returns whether the root or a child of mq has this handle.
     pub(super) fn names(&self, handle: Handle) -> bool {
         self.root == handle || self.children.iter().flatten().any(|&child| child == handle)
     }
 
-    /// What the kernel attaches when nobody has said anything: mq where there are several txqs, the default qdisc where
-    /// there is one, and no queue at all where that cannot be, for its queue would have no room.
+    /// Returns the default root, as the kernel chooses it: mq if there are several txqs, the default qdisc if there is one.
+    /// With a `pfifo_fast` of length 0, which has no room, there is no queue at all.
     pub(super) fn default_root<A: Arch>(&self) -> Result<Plan<A>, ParseError> {
         if self.env.tx_queue_len == 0 && self.default_qdisc.split_whitespace().next() == Some("pfifo_fast") {
             return self.plan(Built::NoQueue, Handle::UNSPEC);
@@ -97,7 +97,7 @@ impl Tree {
         self.plan(built, Handle::UNSPEC)
     }
 
-    /// What a root of a kind needs.
+    /// Returns the qdiscs and handles that a root of a kind needs.
     pub(super) fn plan<A: Arch>(&self, built: Built<A>, root: Handle) -> Result<Plan<A>, ParseError> {
         let txqs = usize::from(self.env.txqs);
         Ok(match built {
@@ -118,13 +118,13 @@ impl Tree {
         })
     }
 
-    /// What mq gives a txq.
+    /// Returns the qdisc that mq gives a txq by default.
     pub(super) fn default_child<A: Arch>(&self) -> Result<Box<dyn Qdisc<A>>, ParseError> {
         child(qdisc::build::<A>(&self.default_qdisc, &self.env)?.1)
     }
 }
 
-/// A qdisc that mq may have for a child.
+/// Returns the qdisc that was built, if it can be a child of mq.
 pub(super) fn child<A: Arch>(built: Built<A>) -> Result<Box<dyn Qdisc<A>>, ParseError> {
     match built {
         Built::Qdisc(qdisc) => Ok(qdisc),
