@@ -1,4 +1,4 @@
-//! Changing how a device steers, under traffic: maps, traffic classes, the number of txqs in use.
+//! Changes how a device steers, under traffic: its maps, its traffic classes, the number of txqs in use.
 
 use super::NetDev;
 use crate::arch::Arch;
@@ -7,18 +7,18 @@ use crate::steering::Steering;
 use crate::xps::{ClassError, MaskOf, TrafficClasses, XpsError, XpsMap};
 
 impl<A: Arch> NetDev<A> {
-    /// How many txqs are in use (`real_num_tx_queues`).
+    /// Returns how many txqs are in use (`real_num_tx_queues`).
     pub fn txqs(&self) -> u16 {
         self.shared.steering.reader().get().real
     }
 
-    /// Changes how many txqs are in use (`netif_set_real_num_tx_queues`, `ethtool -L tx N`): 1 up to those that the
-    /// device was built with. With fewer, XPS forgets the others, and traffic classes that do not fit any more end. What
-    /// is queued for a txq that is used no longer still leaves by it. A sender goes elsewhere when that cannot reorder
-    /// its packets, or when the reselection interval has passed; a [`Flow`](crate::Flow) with its next packet.
+    /// Changes how many txqs are in use (`netif_set_real_num_tx_queues`, `ethtool -L tx N`): from 1 up to the number that
+    /// the device was built with. With fewer txqs, XPS forgets the others, and traffic classes that no longer fit end.
+    /// Packets queued for a txq that is no longer used still leave by it. A sender moves when that cannot reorder its
+    /// packets, or when the reselection interval has passed; a [`Flow`](crate::Flow) moves with its next packet.
     ///
     /// # Errors
-    /// When the device has not so many txqs, or `txqs` is 0.
+    /// When the device has fewer txqs, or `txqs` is 0.
     pub fn set_txqs(&self, txqs: u16) -> Result<(), XpsError> {
         let built = self.shared.txqs.len();
         if !(1..=built).contains(&txqs.into()) {
@@ -26,14 +26,14 @@ impl<A: Arch> NetDev<A> {
         }
         self.shared.steer(|old| {
             let classes = old.classes.fitted(txqs);
-            // Maps by other classes would be of no use.
+            // Maps for other classes would not fit.
             let kept = classes.len() == old.classes.len();
             let fit = |map: &Option<XpsMap>| map.as_ref().filter(|_| kept)?.without_from(txqs);
             Ok(Steering { real: txqs, cpus: fit(&old.cpus), rxqs: fit(&old.rxqs), classes })
         })
     }
 
-    /// Replaces the map from CPUs to txqs, under traffic; `None` for none. Each sender follows when that cannot reorder
+    /// Replaces the map from CPUs to txqs, under traffic; `None` removes it. Each sender follows when that cannot reorder
     /// its packets.
     ///
     /// # Errors
@@ -45,9 +45,9 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Replaces the map from rx queues to txqs, as [`set_xps`](Self::set_xps) does that of CPUs. Packets that say
-    /// the rx queue they belong to ([`Packet::set_rx_queue`](crate::packet::Packet::set_rx_queue)) go by it, and by the
-    /// map of CPUs where it has no txq for them.
+    /// Replaces the map from rx queues to txqs, as [`set_xps`](Self::set_xps) does for CPUs. It steers packets that carry
+    /// their rx queue ([`Packet::set_rx_queue`](crate::packet::Packet::set_rx_queue)). If it has no txq for such a packet,
+    /// the map from CPUs decides.
     ///
     /// # Errors
     /// When the map is for another number of txqs, for other traffic classes, or of CPUs.
@@ -58,8 +58,8 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// Replaces the traffic classes, as mqprio does; the default is none. Both maps are forgotten, as in the kernel
-    /// (`netdev_set_num_tc`): make them anew, for these classes.
+    /// Replaces the traffic classes, as mqprio does; the default is none. Both maps are removed, as in the kernel
+    /// (`netdev_set_num_tc`): make new ones for these classes.
     ///
     /// # Errors
     /// When a class has a txq that is not in use.
@@ -76,24 +76,25 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// The map from CPUs to txqs.
+    /// Calls `f` with the map from CPUs to txqs; returns its result.
     pub fn with_xps<R>(&self, f: impl FnOnce(Option<&XpsMap>) -> R) -> R {
         f(self.shared.steering.reader().get().cpus.as_ref())
     }
 
-    /// The map from rx queues to txqs.
+    /// Calls `f` with the map from rx queues to txqs; returns its result.
     pub fn with_xps_rxqs<R>(&self, f: impl FnOnce(Option<&XpsMap>) -> R) -> R {
         f(self.shared.steering.reader().get().rxqs.as_ref())
     }
 
-    /// The traffic classes.
+    /// Returns the traffic classes.
     pub fn classes(&self) -> TrafficClasses {
         self.shared.steering.reader().get().classes.clone()
     }
 }
 
 impl<A: Arch> Shared<A> {
-    /// Replaces what steering goes by with what `f` makes of it; one at a time, so that no change is lost.
+    /// Replaces the steering configuration by the one that `f` makes of it. One thread at a time does so, so that no change
+    /// is lost.
     fn steer<E>(&self, f: impl FnOnce(&Steering) -> Result<Steering, E>) -> Result<(), E> {
         self.steer_lock.with(|_| {
             let new = f(self.steering.reader().get())?;
@@ -105,7 +106,7 @@ impl<A: Arch> Shared<A> {
     }
 }
 
-/// Whether a map is one for this device.
+/// Checks that a map fits the device.
 pub(super) fn check(
     xps: &Option<XpsMap>,
     of: MaskOf,
