@@ -1,4 +1,4 @@
-//! The senders of a device: those that are there, and what is remembered of those that are gone.
+//! The senders of a device: those that exist, and the counters of those that are gone.
 
 use std::sync::Arc;
 
@@ -8,33 +8,33 @@ use crate::sender::SenderCounters;
 use crate::stats::device::SenderStats;
 use crate::stats::log2::Log2;
 
-/// Rows that are kept of senders that are gone; older ones are added up in one.
+/// The maximum number of rows kept of senders that are gone. Older rows are added up in one.
 const GONE: usize = 256;
 
-/// All senders that there ever were.
+/// All senders that the device has had.
 pub(super) struct Senders<A: Arch> {
-    /// In the order in which they were made.
+    /// In the order of creation, with their serial numbers.
     alive: Vec<(u64, Arc<SenderCounters<A>>)>,
     gone: Vec<Gone<A>>,
-    /// Senders made so far.
+    /// Number of senders created so far.
     made: u64,
-    /// What those that are gone had handed in, and how long their calls took.
+    /// Packets that gone senders had handed in, and how long their calls took.
     gone_submitted: u64,
     gone_times: Log2,
-    /// Those that are gone and have no row.
+    /// The sum of the rows of gone senders beyond [`GONE`].
     earlier: Option<SenderStats>,
 }
 
 /// A sender that is gone. Its packets may still be on their way.
 struct Gone<A: Arch> {
     serial: u64,
-    /// `None` when all its packets are back, or another sender has its home.
+    /// `None` once all its packets are back, or once another sender has its home.
     counters: Option<Arc<SenderCounters<A>>>,
     row: SenderStats,
 }
 
 impl<A: Arch> Gone<A> {
-    /// Brings the row up to date.
+    /// Updates the row.
     fn settle(&mut self) {
         if let Some(counters) = &self.counters {
             if counters.is_current() {
@@ -97,12 +97,12 @@ impl<A: Arch> Shared<A> {
         self.senders.with(|held| held.data().leave(counters));
     }
 
-    /// Brings the rows of senders that are gone up to date, before another sender may get the home of one.
+    /// Updates the rows of gone senders, before another sender may get the home of one.
     pub(crate) fn settle_gone(&self) {
         self.senders.with(|held| held.data().gone.iter_mut().for_each(Gone::settle));
     }
 
-    /// Packets handed in by all senders there ever were.
+    /// Returns the number of packets handed in by all senders that the device has had.
     pub(super) fn submitted(&self) -> u64 {
         self.senders.with(|held| {
             let senders = held.data();
@@ -110,7 +110,7 @@ impl<A: Arch> Shared<A> {
         })
     }
 
-    /// How long calls of xmit took, of all senders there ever were.
+    /// Returns how long calls of xmit took, of all senders that the device has had.
     pub(super) fn xmit_times(&self) -> Log2 {
         self.senders.with(|held| {
             let mut times = held.data().gone_times;
@@ -119,7 +119,7 @@ impl<A: Arch> Shared<A> {
         })
     }
 
-    /// A row for each sender.
+    /// Returns a row for each sender.
     pub(super) fn sender_rows(&self) -> Vec<SenderStats> {
         self.senders.with(|held| held.data().rows())
     }
