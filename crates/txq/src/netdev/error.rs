@@ -1,4 +1,4 @@
-//! Why there is no device.
+//! Errors of device construction.
 
 use std::io;
 
@@ -9,20 +9,20 @@ use crate::pool::PoolError;
 use crate::tc::ParseError;
 use crate::xps::XpsError;
 
-/// Why a device cannot be made.
+/// Why a device cannot be built.
 #[derive(Debug, Error)]
 pub enum BuildError {
-    /// More txqs than the device has, or none.
+    /// More txqs were requested than the device has, or none.
     #[error("device \"{device}\" has {max} txqs, not {asked}: use 1 to {max}")]
     Txqs {
         /// The device.
         device: String,
-        /// How many it has.
+        /// How many txqs it has.
         max: u16,
-        /// How many were asked for.
+        /// How many were requested.
         asked: u16,
     },
-    /// A qdisc's text is wrong.
+    /// The text of a qdisc is wrong.
     #[error("qdisc \"{text}\": {source}")]
     Qdisc {
         /// The text.
@@ -30,7 +30,7 @@ pub enum BuildError {
         /// What is wrong with it.
         source: ParseError,
     },
-    /// A qdisc for a txq that has none of its own.
+    /// A qdisc was given for a txq that has none of its own.
     #[error("qdisc \"{text}\" for txq {txq}: {why}")]
     Child {
         /// The text.
@@ -40,27 +40,27 @@ pub enum BuildError {
         /// What is wrong with it.
         why: String,
     },
-    /// There is no such discipline.
+    /// There is no enqueue discipline of this name.
     #[error("there is no enqueue discipline \"{name}\": use one of {known}")]
     Discipline {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
-    /// A map is not one for this device.
+    /// A map does not fit the device.
     #[error(transparent)]
     Xps(#[from] XpsError),
-    /// No worker would look after the queues.
+    /// There would be no worker for the queues.
     #[error("0 workers cannot look after any queue: use at least 1")]
     Workers,
-    /// A txq is given to a worker that does not exist, or not every txq to one.
+    /// A txq is assigned to a worker that does not exist, or not every txq is assigned to one.
     #[error(
         "the affinity {map:?} is not for {txqs} txqs and {workers} workers: name a worker from 0 to {} for each txq",
         .workers - 1
     )]
     Affinity {
-        /// What was asked for.
+        /// The requested affinity.
         map: Vec<usize>,
         /// The device's txqs.
         txqs: u16,
@@ -70,7 +70,7 @@ pub enum BuildError {
     /// A byte queue limit is out of range.
     #[error("byte queue limits: {0}")]
     Bql(#[from] BqlError),
-    /// The pool cannot be made.
+    /// The pool cannot be created.
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// The device does not open.
