@@ -1,4 +1,4 @@
-//! The bands and classes of a device's qdiscs, each with its counters: which of them waits, and which is dropped.
+//! Counters of the bands and classes of a device's qdiscs.
 
 use super::NetDev;
 use crate::arch::Arch;
@@ -12,24 +12,24 @@ use crate::tc::{Handle, Style};
 pub struct BandStats {
     /// The kind of the qdisc: `pfifo_fast`.
     pub kind: String,
-    /// The qdisc that it is of; [`Handle::UNSPEC`] for one that nobody named.
+    /// The handle of the qdisc; [`Handle::UNSPEC`] for a qdisc that nobody named.
     pub qdisc: Handle,
-    /// The txq that the qdisc serves; `None` where it serves all.
+    /// The txq that the qdisc serves; `None` if it serves all.
     pub txq: Option<u16>,
     /// The band, such as `band 0`, or the class, such as `1:10`.
     pub name: String,
-    /// Packets sent and dropped, and those queued. What senders drop in the name of a qdisc that they may enter without
-    /// owning it, under `lockless`, is in the qdisc's counters alone.
+    /// Packets sent, dropped and queued. Under `lockless`, packets that senders drop for the qdisc without owning it count
+    /// only in the qdisc's own counters.
     pub stats: QdiscStats,
-    /// From xmit to the dequeue, of the packets that were sampled. A packet that goes past an empty qdisc has none.
+    /// The time from xmit to dequeue, of the packets that were sampled. A packet that bypasses an empty qdisc has none.
     pub latency: Latency,
 }
 
 impl<A: Arch> NetDev<A> {
-    /// The bands of the qdiscs that have some, and the classes that have a qdisc for a leaf, in the order of the qdiscs.
-    /// Classes of mq and mqprio are left out: they are the qdiscs of the txqs.
+    /// Returns the bands of all qdiscs that have bands, and the classes that have a qdisc as their leaf, in the order of the
+    /// qdiscs. Leaves out the classes of mq and mqprio: they are the qdiscs of the txqs.
     ///
-    /// It waits for each queue's owner, so a driver of the device must not call it.
+    /// Waits for each queue's owner, so a driver of the device must not call it.
     pub fn bands(&self) -> Vec<BandStats> {
         self.control(|tree, _| {
             let mut list = Vec::new();
@@ -47,7 +47,7 @@ impl<A: Arch> NetDev<A> {
     }
 }
 
-/// The bands and classes of a qdisc, and of those below it.
+/// Appends the bands and classes of a qdisc, and of the qdiscs below it, to `list`.
 fn list_bands<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, txq: Option<u16>, list: &mut Vec<BandStats>) {
     let kind = qdisc.kind();
     let row = |name, stats: QdiscStats, latency| BandStats {

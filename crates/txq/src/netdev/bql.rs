@@ -1,4 +1,4 @@
-//! A device's byte queue limits, as sysfs shows and takes them.
+//! A device's byte queue limits, in the form of sysfs files.
 
 use super::{NetDev, Shared};
 use crate::arch::Arch;
@@ -7,11 +7,11 @@ use crate::ctx::Ctx;
 use crate::txqueue::TxQueue;
 
 impl<A: Arch> NetDev<A> {
-    /// What the file `/sys/class/net/DEV/queues/tx-N/byte_queue_limits/ATTR` says of a txq, its newline included. All of
-    /// them at once are in [`QueueStats`](crate::stats::device::QueueStats).
+    /// Returns the text of the file `/sys/class/net/DEV/queues/tx-N/byte_queue_limits/ATTR` for a txq, including its
+    /// newline. [`QueueStats`](crate::stats::device::QueueStats) has all files at once.
     ///
     /// # Errors
-    /// [`BqlError::Absent`] where the txq has no such limits.
+    /// [`BqlError::Absent`] if the txq has no such limits.
     pub fn show_bql(&self, txq: u16, attr: Attr) -> Result<String, BqlError> {
         self.shared.assert_outside("NetDev::show_bql");
         let state = self.shared.txqs.get(usize::from(txq)).and_then(|txq| self.shared.settle(txq));
@@ -19,11 +19,11 @@ impl<A: Arch> NetDev<A> {
         Ok(format!("{}\n", state.get(attr)))
     }
 
-    /// Writes that file, under traffic if you like. A limit holds from the txq's next completion on; until then
-    /// `limit` may be above `limit_max`.
+    /// Writes such a file, also under traffic. A limit takes effect at the txq's next completion; until then `limit` may be
+    /// above `limit_max`.
     ///
     /// # Errors
-    /// What the kernel refuses, with its error, and [`BqlError::Absent`]. Nothing has changed then.
+    /// The kernel's error for a text that the kernel refuses, and [`BqlError::Absent`]. Nothing has changed then.
     pub fn set_bql(&self, txq: u16, attr: Attr, text: &str) -> Result<(), BqlError> {
         self.shared.assert_outside("NetDev::set_bql");
         let txq_side = self.shared.txqs.get(usize::from(txq)).filter(|txq| txq.has_bql());
@@ -41,8 +41,7 @@ impl<A: Arch> NetDev<A> {
 }
 
 impl<A: Arch> Shared<A> {
-    /// Settles what a driver that breaks the rules has left in the sums of a txq, and returns its byte queue limits, where it
-    /// has some.
+    /// Corrects the sums of a txq after its driver has broken a rule. Returns the txq's byte queue limits, if it has any.
     pub(super) fn settle(&self, txq: &TxQueue<A>) -> Option<BqlState> {
         if !txq.has_bql() && !txq.needs_settling() {
             return None;
