@@ -1,4 +1,5 @@
-//! Qdiscs below the classes of others: found, exchanged, changed and listed by whoever has their queue for a moment.
+//! Finds, replaces, changes and lists qdiscs below the classes of other qdiscs. The calling thread owns their queue
+//! meanwhile.
 
 use super::tree::Tree;
 use super::{Root, Shared};
@@ -8,26 +9,27 @@ use crate::qdisc::copying::Others;
 use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, ParseError, QdiscInfo, Style, Words};
 
-/// Qdiscs from the root of a device down to the deepest that somebody named, so that a walk through the tree has a bounded
-/// stack. The depth that the kernel looks for loops to (`check_loop`).
+/// The maximum number of qdiscs from the root of a device down to the deepest one that has a handle, so that a walk through
+/// the tree has a bounded stack. The kernel looks for loops to the same depth (`check_loop`).
 const LEVELS: usize = 8;
 
-/// A class that has a qdisc for a leaf.
+/// A class that has a qdisc as its leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Class {
-    /// The qdisc that it is a class of.
+    /// The handle of the qdisc that the class belongs to.
     parent: Handle,
     minor: u16,
 }
 
 impl<A: Arch> Shared<A> {
-    /// The queues that are in force, and their qdiscs' handles.
+    /// Returns the queues in force, with the handles of their qdiscs.
     pub(super) fn owned<'s>(&'s self, tree: &'s Tree) -> impl Iterator<Item = (&'s Root<A>, Handle)> {
         let handles = tree.children.as_deref().unwrap_or(std::slice::from_ref(&tree.root));
         self.roots_in_force().iter().zip(handles.iter().copied())
     }
 
-    /// Calls `f` with the qdisc that has a handle, wherever it is, and tells the queue it is in.
+    /// Calls `f` with the qdisc that has this handle, wherever it is. Returns the number of its root and the result; `None`
+    /// if there is no such qdisc.
     pub(super) fn with_qdisc<R>(
         &self,
         tree: &Tree,
@@ -51,12 +53,12 @@ impl<A: Arch> Shared<A> {
         found
     }
 
-    /// Whether a qdisc below another has this handle, or one at the top.
+    /// Returns whether a qdisc in force, at the top or below another, has this handle.
     pub(super) fn names_below(&self, tree: &Tree, handle: Handle, cx: &mut Ctx<'_, A>) -> bool {
         self.with_qdisc(tree, handle, cx, |_, _| ()).is_some()
     }
 
-    /// The class `minor` of the qdisc `major`, and the handle and kind of its leaf.
+    /// Returns the class `minor` of the qdisc `major`, and the handle and kind of its leaf.
     pub(super) fn find_class(
         &self,
         tree: &Tree,
@@ -103,7 +105,7 @@ impl<A: Arch> Shared<A> {
         }
     }
 
-    /// Puts a qdisc in the place of a class's leaf, or what the class has when somebody deletes that.
+    /// Replaces the leaf of a class by `new`; by the default leaf of the class if that is `None`.
     pub(super) fn graft_leaf(
         &self,
         tree: &Tree,
@@ -125,7 +127,7 @@ impl<A: Arch> Shared<A> {
         }
     }
 
-    /// Checks that a qdisc in the place of a class's leaf has at most [`LEVELS`] - 1 above it.
+    /// Checks that a qdisc grafted below a class has at most [`LEVELS`] - 1 qdiscs above it.
     pub(super) fn admit_below(&self, tree: &Tree, class: Class) -> Result<(), ParseError> {
         let mut above = None;
         for (root, own) in self.owned(tree) {
@@ -134,7 +136,7 @@ impl<A: Arch> Shared<A> {
                 above = above.or(levels);
             });
         }
-        // mq is one more.
+        // mq is one level more.
         let above = above.unwrap_or(0) + usize::from(tree.children.is_some());
         if above < LEVELS {
             return Ok(());
@@ -145,7 +147,7 @@ impl<A: Arch> Shared<A> {
             .with_remedy(format!("class {class} has {above} qdiscs above it, and a tree at most {LEVELS}")))
     }
 
-    /// The qdiscs of a class's tree that could copy packets, but for the class's own leaf.
+    /// Returns the qdiscs in a class's tree that could copy packets, except the class's own leaf.
     pub(super) fn others(&self, tree: &Tree, class: Class, cx: &mut Ctx<'_, A>) -> Others {
         let Some((index, ())) = self.with_qdisc(tree, class.parent, cx, |_, _| ()) else {
             return Others::default();
@@ -160,7 +162,7 @@ impl<A: Arch> Shared<A> {
         others.unwrap_or_default()
     }
 
-    /// Calls `f` with a class's leaf.
+    /// Calls `f` with a class's leaf. Returns the result; `None` if the class's qdisc is gone.
     fn with_leaf<R>(
         &self,
         tree: &Tree,
@@ -176,7 +178,7 @@ impl<A: Arch> Shared<A> {
             classes.leaf_changed(class.minor);
             done
         })?;
-        // A packet may be due now that was not.
+        // A packet may have become due by the change.
         self.hand_over(root);
         Some(done)
     }
@@ -190,7 +192,7 @@ impl<A: Arch> Shared<A> {
     ) -> Result<(), ParseError> {
         let others = self.others(tree, class, cx);
         let change = |leaf: &mut dyn Qdisc<A>, cx: &mut Cx<'_, A>| {
-            // What is below it stays.
+            // The qdiscs below the leaf stay, so they count.
             cx.copying.others = others.and(Others::below(leaf, Handle::UNSPEC));
             leaf.change(&mut words.clone(), &tree.env, cx)
         };
@@ -208,7 +210,7 @@ impl<A: Arch> Shared<A> {
     }
 }
 
-/// The named qdiscs below one, each after the one that it is below.
+/// Appends the named qdiscs below a qdisc to `info`, each after the one that it is below.
 pub(super) fn list<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, style: Style, info: &mut Vec<QdiscInfo>) {
     let Some(classes) = qdisc.classes() else { return };
     for minor in classes.minors() {

@@ -1,4 +1,4 @@
-//! Classes are added, changed, deleted and listed (`tc class`, `tc_ctl_tclass`).
+//! Adding, changing, deleting and listing classes (`tc class`, `tc_ctl_tclass`).
 
 use super::NetDev;
 use super::tree::Tree;
@@ -9,7 +9,7 @@ use crate::stats::QdiscStats;
 use crate::tc::{ClassHeader, ClassInfo, Handle, Options, ParseError, Style, Words};
 use crate::xps::TrafficClasses;
 
-/// What is asked for.
+/// The command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Add,
@@ -18,17 +18,17 @@ enum Verb {
     Delete,
 }
 
-/// What one command says, of a class of the qdisc with this major number.
+/// One command, for a class of the qdisc that has the class's major number.
 #[derive(Clone, Copy)]
 struct Request<'a, 't> {
     verb: Verb,
     class: Handle,
-    /// The minor number of the class above it; 0 for none.
+    /// The minor number of the parent class; 0 for none.
     parent: u16,
     kind: Option<&'a str>,
-    /// What follows the kind.
+    /// The words after the kind.
     words: &'a Words<'t>,
-    /// What the device tells the defaults.
+    /// The properties of the device that defaults depend on.
     env: Env,
 }
 
@@ -36,13 +36,13 @@ impl<A: Arch> NetDev<A> {
     /// Adds a class to a qdisc, under traffic (`tc class add`): `"parent 1: classid 1:10 htb rate 10mbit ceil 100mbit"`.
     ///
     /// # Errors
-    /// tc's, with a remedy. Nothing has changed then.
+    /// tc's errors, with a remedy. Nothing has changed then.
     pub fn add_class(&self, text: &str) -> Result<(), ParseError> {
         self.class(text, Verb::Add)
     }
 
-    /// Changes a class's parameters (`tc class change`): `"classid 1:10 htb rate 20mbit"`. Those not given have their
-    /// defaults.
+    /// Changes a class's parameters (`tc class change`): `"classid 1:10 htb rate 20mbit"`. Parameters that are not given
+    /// return to their defaults.
     ///
     /// # Errors
     /// As those of [`add_class`](NetDev::add_class).
@@ -50,7 +50,7 @@ impl<A: Arch> NetDev<A> {
         self.class(text, Verb::Change)
     }
 
-    /// Changes a class, or adds it where there is none (`tc class replace`).
+    /// Changes a class, or adds it if there is none (`tc class replace`).
     ///
     /// # Errors
     /// As those of [`add_class`](NetDev::add_class).
@@ -58,7 +58,7 @@ impl<A: Arch> NetDev<A> {
         self.class(text, Verb::Replace)
     }
 
-    /// Deletes a class (`tc class del`): `"classid 1:10"`. What it has queued is dropped (`QUEUE_PURGE`).
+    /// Deletes a class (`tc class del`): `"classid 1:10"`. Its queued packets are dropped (`QUEUE_PURGE`).
     ///
     /// # Errors
     /// As those of [`add_class`](NetDev::add_class).
@@ -66,13 +66,14 @@ impl<A: Arch> NetDev<A> {
         self.class(text, Verb::Delete)
     }
 
-    /// What tc would have said on changes of classes that went well since the last call: `Warning: ...`.
+    /// Returns the warnings that tc would have printed for successful changes of classes since the last call: `Warning:
+    /// ...`.
     pub fn take_warnings(&self) -> Vec<String> {
         self.control(|tree, _| std::mem::take(&mut tree.warnings))
     }
 
-    /// The classes as `tc class show` lists them: those of each qdisc in the order of their numbers, and each leaf's after
-    /// them.
+    /// Returns the classes as `tc class show` lists them: the classes of each qdisc in the order of their numbers, followed
+    /// by those of each leaf.
     pub fn classes_info(&self, style: Style) -> Vec<ClassInfo> {
         self.control(|tree, _| {
             let mut list = Vec::new();
@@ -92,7 +93,7 @@ impl<A: Arch> NetDev<A> {
         })
     }
 
-    /// The classes of mq or mqprio: the traffic classes first, and then those of all txqs.
+    /// Appends the classes of mq or mqprio to `list`: first the traffic classes, then one for each txq.
     fn list_txqs(
         &self,
         parent: &Parent,
@@ -129,7 +130,7 @@ impl<A: Arch> NetDev<A> {
         }
     }
 
-    /// The traffic classes that have classes: mqprio's.
+    /// Returns the traffic classes that are listed as classes: those of mqprio.
     pub(super) fn traffic_classes(&self, parent: &Parent) -> TrafficClasses {
         match parent {
             Parent::Mq => TrafficClasses::default(),
@@ -195,7 +196,7 @@ impl<A: Arch> NetDev<A> {
             let error = ParseError::new("RTNETLINK answers: No such file or directory");
             return Err(error.with_remedy(format!("there is no qdisc {major} (the root is {})", tree.root)));
         };
-        // A packet may be due now that was not.
+        // A packet may have become due by the change.
         self.shared.hand_over(root);
         done
     }
@@ -246,7 +247,7 @@ fn no_class(class: Handle) -> ParseError {
     error.with_remedy(format!("there is no class {class}"))
 }
 
-/// A qdisc's classes, and those of the qdiscs below them.
+/// Appends a qdisc's classes, and then those of the qdiscs below them, to `list`.
 fn list_classes<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, style: Style, list: &mut Vec<ClassInfo>) {
     let kind = qdisc.kind();
     let Some(classes) = qdisc.classes() else { return };

@@ -1,4 +1,5 @@
-//! Filters are added, changed, deleted and listed under traffic (`tc filter`), by who has the qdisc's queue for a moment.
+//! Adding, changing, deleting and listing filters under traffic (`tc filter`). The calling thread owns the qdisc's queue
+//! meanwhile.
 
 use super::tree::Tree;
 use super::{NetDev, Shared};
@@ -10,15 +11,15 @@ use crate::tc::{Handle, ParseError, Style};
 
 impl<A: Arch> NetDev<A> {
     /// Adds a filter (`tc filter add`): `"parent 1: protocol ip pref 1 flower dst_port 53 ip_proto udp classid 1:1"`.
-    /// Without a parent it is one of the root qdisc; without a pref it gets one that is free.
+    /// Without a parent, the filter belongs to the root qdisc; without a pref, it gets a free one.
     ///
     /// # Errors
-    /// tc's, with a remedy. Nothing has changed then.
+    /// tc's errors, with a remedy. Nothing has changed then.
     pub fn add_filter(&self, text: &str) -> Result<(), ParseError> {
         self.set_filter(text, Mode::Add)
     }
 
-    /// Changes a filter, which its pref and handle name (`tc filter change`).
+    /// Changes the filter that has the given pref and handle (`tc filter change`).
     ///
     /// # Errors
     /// As those of [`add_filter`](NetDev::add_filter).
@@ -26,7 +27,7 @@ impl<A: Arch> NetDev<A> {
         self.set_filter(text, Mode::Change)
     }
 
-    /// Changes a filter, or adds it where there is none (`tc filter replace`).
+    /// Changes a filter, or adds it if there is none (`tc filter replace`).
     ///
     /// # Errors
     /// As those of [`add_filter`](NetDev::add_filter).
@@ -44,8 +45,8 @@ impl<A: Arch> NetDev<A> {
         self.filters(request.header.parent, |filters, _| filters.delete(&request))?
     }
 
-    /// Adds a filter that is code of the program, called for each packet that no filter with a lower pref knows. It says
-    /// the class, or none to leave the packet to the next filter. A `pref` of 0 means one that is free.
+    /// Adds a filter that is a function of the program. It is called for each packet that no filter with a lower pref has
+    /// classified. It returns the class, or `None` to leave the packet to the next filter. A `pref` of 0 selects a free one.
     ///
     /// # Errors
     /// As those of [`add_filter`](NetDev::add_filter).
@@ -62,8 +63,8 @@ impl<A: Arch> NetDev<A> {
         })?
     }
 
-    /// The filters of a qdisc or class as `tc filter show parent X:Y` lists them, or those of the root qdisc as `tc filter show`
-    /// does. None where there can be none.
+    /// Returns the filters of a qdisc or class as `tc filter show parent X:Y` lists them, or without `parent` those of the
+    /// root qdisc as `tc filter show` does. Empty if there can be none.
     pub fn filters_info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
         let show = |filters: &mut Filters<A>, of| filters.info(parent.is_none().then_some(of), style);
         self.filters(parent, show).unwrap_or_default()
@@ -85,7 +86,7 @@ impl<A: Arch> NetDev<A> {
         self.filters(request.header.parent, |filters, parent| filters.set(&request, parent, mode))?
     }
 
-    /// Calls `f` with the filters of a parent, and the parent.
+    /// Calls `f` with the filters of `parent`, and with `parent`; the default is the root qdisc.
     fn filters<R>(
         &self,
         parent: Option<Handle>,
