@@ -1,13 +1,13 @@
-//! Which txq a packet goes to (`netdev_core_pick_tx`): by the rx queue it answers, by the CPU it is sent on, and by flow
-//! hash where that leaves a choice or says nothing.
+//! Steering: chooses the txq of a packet (`netdev_core_pick_tx`), by the rx queue that the packet answers, by the CPU that
+//! sends it, and by flow hash if these leave a choice or decide nothing.
 //!
-//! In order within a flow means: a sender does not move to another txq while a packet of its own may still be on the one
-//! it used. It may run on another CPU by now, or the map may have been replaced; it keeps to its old choice until every
-//! txq it has used under that choice is idle, then makes a new one. Until then nothing is lost but locality. A sender
-//! whose txqs are never idle would keep to its choice for ever; it moves when the reselection interval has passed
-//! (`net.core.txq_reselection_ms`), which may put packets in front of older ones.
+//! To keep flows in order, a sender does not move to another txq while one of its own packets may still be on a txq that it
+//! used. If it now runs on another CPU, or the map was replaced, it keeps its old choice until every txq that it has used
+//! under that choice is idle. Only locality is lost until then. A sender whose txqs are never idle would keep its choice for
+//! ever; it moves when the reselection interval has passed (`net.core.txq_reselection_ms`), which may put packets in front
+//! of older ones.
 //!
-//! A [`Flow`](crate::Flow) knows its own packets and so need not wait for whole txqs; it goes by [`Here`].
+//! A [`Flow`](crate::Flow) counts its own packets and need not wait for whole txqs; [`Here`] steers it.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::sync::rcu::{Rcu, Reader};
 use crate::txqset::TxqSet;
 use crate::xps::{TrafficClasses, XpsMap, hash_to_txq};
 
-/// What steering goes by; replaced as a whole.
+/// The steering configuration. Replaced as a whole ([`Rcu`]).
 #[derive(Clone, Debug)]
 pub(crate) struct Steering {
-    /// Txqs in use, from the first on (`real_num_tx_queues`).
+    /// Number of txqs in use, which are the first ones (`real_num_tx_queues`).
     pub(crate) real: u16,
     pub(crate) classes: TrafficClasses,
     pub(crate) cpus: Option<XpsMap>,
@@ -30,7 +30,7 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    /// The txq for a packet sent on `cpu`. Asks for its hash only if its flow decides.
+    /// Returns the txq for a packet sent on `cpu`. Calls `hash` only if the flow decides.
     #[inline]
     pub(crate) fn pick(
         &self,
@@ -52,7 +52,8 @@ impl Steering {
             .unwrap_or_else(|| self.fall_back(class, rx_queue, hash))
     }
 
-    /// Without a map (`skb_tx_hash`): by the rx queue if it is known, else by hash, among the txqs of the class.
+    /// Returns the txq if no map decides (`skb_tx_hash`): by the rx queue if it is known, else by hash, among the txqs of
+    /// the class.
     fn fall_back(&self, class: usize, rx_queue: Option<u16>, mut hash: impl FnMut() -> u32) -> u16 {
         let txqs = self.classes.txqs(class).filter(|txqs| txqs.end <= self.real);
         let txqs = txqs.unwrap_or(0..self.real);
@@ -63,7 +64,7 @@ impl Steering {
         }
     }
 
-    /// The one txq for all packets sent on `cpu`, if there is one.
+    /// Returns the txq for all packets sent on `cpu`, if there is only one.
     fn fixed(&self, cpu: CpuId) -> Option<u16> {
         if self.real == 1 {
             return Some(0);
@@ -85,7 +86,8 @@ impl Steering {
     }
 }
 
-/// The hash of a packet's flow, and where its headers are.
+/// Returns the hash of a packet's flow. If it is unknown, computes it and stores it in the packet, with the offsets of the
+/// headers.
 fn hash_of<A: Arch>(packet: &mut Packet<A>, hasher: &FlowHasher) -> u32 {
     if packet.hash() == 0 {
         let flow = dissect(packet.data());
@@ -95,16 +97,16 @@ fn hash_of<A: Arch>(packet: &mut Packet<A>, hasher: &FlowHasher) -> u32 {
     packet.hash()
 }
 
-/// A sender's choice.
+/// A sender's choice of txqs.
 pub(crate) struct Steer<A: Arch> {
     reader: Reader<A, Steering>,
     cpu: CpuId,
     hasher: FlowHasher,
-    /// The one txq for all packets, where CPU and map leave no choice.
+    /// The txq for all packets, if CPU and map leave no choice.
     fixed: Option<u16>,
     /// Txqs used since the choice was made.
     used: TxqSet,
-    /// Since when a new choice is due that would put packets in front of others.
+    /// The time since which a new choice is due that could put packets in front of others.
     due_since: Option<Nanos>,
 }
 
@@ -115,36 +117,36 @@ impl<A: Arch> Steer<A> {
         Self { reader, cpu, hasher, fixed, used: TxqSet::new(txqs.into()), due_since: None }
     }
 
-    /// The one txq for all packets, if there is one.
+    /// Returns the txq for all packets, if there is only one.
     #[inline]
     pub(crate) fn fixed(&self) -> Option<u16> {
         self.fixed
     }
 
-    /// Whether the map has been replaced.
+    /// Returns whether the map was replaced.
     #[inline]
     pub(crate) fn is_stale(&self) -> bool {
         self.reader.is_stale()
     }
 
-    /// The CPU that the choice was made for.
+    /// Returns the CPU that the choice was made for.
     pub(crate) fn cpu(&self) -> CpuId {
         self.cpu
     }
 
-    /// The txqs that packets went to since the choice was made.
+    /// Returns the txqs that packets went to since the choice was made.
     pub(crate) fn used(&self) -> &TxqSet {
         &self.used
     }
 
-    /// Remembers that packets went to a txq.
+    /// Records that packets went to a txq.
     #[inline]
     pub(crate) fn note(&mut self, txq: u16) {
         self.used.insert(txq);
     }
 
-    /// Makes a new choice for `cpu` and the current map, unless that could put a packet in front of an older one and has
-    /// been put off for less than the reselection interval. Tells whether it did.
+    /// Makes a new choice for `cpu` and the current map; returns whether it did. It does not if the new choice could put a
+    /// packet in front of an older one, unless it has been due for the reselection interval.
     pub(crate) fn renew(&mut self, cpu: CpuId, dev: &Shared<A>) -> bool {
         if !self.used.iter().all(|txq| dev.is_idle(txq)) && !self.is_overdue(dev.reselection) {
             return false;
@@ -157,7 +159,7 @@ impl<A: Arch> Steer<A> {
         true
     }
 
-    /// The choice in use is the right one.
+    /// Records that the choice in use is right, so that no new one is due.
     pub(crate) fn is_right(&mut self) {
         self.due_since = None;
     }
@@ -170,20 +172,20 @@ impl<A: Arch> Steer<A> {
         now.saturating_sub(*self.due_since.get_or_insert(now)) >= interval
     }
 
-    /// The txq for one packet. Dissects and hashes it only if its flow decides and is not known.
+    /// Returns the txq for one packet. Dissects and hashes the packet only if its flow decides and its hash is not known.
     pub(crate) fn pick(&self, packet: &mut Packet<A>) -> u16 {
         let (priority, rx_queue) = (packet.priority(), packet.rx_queue());
         self.reader.get().pick(self.cpu, priority, rx_queue, || hash_of(packet, &self.hasher))
     }
 }
 
-/// What a sender's flows go by: where it runs now and the current map, though the sender itself may be held to older
-/// ones.
+/// The steering state of a sender's flows: the sender's current CPU and the current map. The sender itself may still be held
+/// to older ones.
 pub(crate) struct Here<A: Arch> {
     reader: Reader<A, Steering>,
     hasher: FlowHasher,
     pub(crate) cpu: CpuId,
-    /// The time, where a reselection interval needs it.
+    /// The time; read only if there is a reselection interval.
     pub(crate) now: Nanos,
 }
 
@@ -194,7 +196,7 @@ impl<A: Arch> Here<A> {
         here
     }
 
-    /// Remembers CPU and time.
+    /// Records the CPU and the time.
     pub(crate) fn look(&mut self, dev: &Shared<A>, cpu: CpuId) {
         self.cpu = cpu;
         if dev.reselection != 0 {
@@ -202,7 +204,7 @@ impl<A: Arch> Here<A> {
         }
     }
 
-    /// Goes by the current map from now on. Returns the number of txqs in use.
+    /// Changes over to the current map. Returns the number of txqs in use.
     #[inline]
     pub(crate) fn refresh(&mut self) -> u16 {
         if self.reader.is_stale() {
@@ -211,7 +213,8 @@ impl<A: Arch> Here<A> {
         self.reader.get().real
     }
 
-    /// The txq for a flow whose next packet is `packet` and whose hash is `hash`, or 0 as long as it is unknown.
+    /// Returns the txq for a flow whose next packet is `packet`. `hash` is the flow's hash, 0 while unknown; it is filled in
+    /// if the flow decides.
     pub(crate) fn pick(&self, packet: &Packet<A>, hash: &mut u32) -> u16 {
         let known = || {
             if *hash == 0 {
@@ -242,7 +245,7 @@ mod tests {
         panic!("no flow decides here")
     }
 
-    /// What the kernel does, stop by stop.
+    /// The kernel's order of decision, step by step.
     #[test]
     fn the_order_of_decision() {
         let none = Steering { real: 4, classes: TrafficClasses::default(), cpus: None, rxqs: None };
@@ -258,7 +261,7 @@ mod tests {
         assert_eq!([1, u32::MAX].map(|hash| by_rxq.pick(0, 0, Some(2), || hash)), [0, 2]);
         assert_eq!(by_rxq.pick(0, 0, Some(1), no_hash), 1, "an rx queue without a txq leaves it to the CPU");
         assert_eq!((by_rxq.pick(0, 0, None, no_hash), by_rxq.fixed(0)), (1, None));
-        // A txq that is not in use is as good as none, step by step.
+        // At each step, a txq that is not in use counts as none.
         let fewer = Steering { real: 2, ..by_rxq.clone() };
         assert_eq!(fewer.pick(0, 0, Some(2), || u32::MAX), 1, "rx queue: 2, CPU: 1");
         assert_eq!(
