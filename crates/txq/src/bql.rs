@@ -1,22 +1,22 @@
-//! Byte queue limits: as few bytes in the device as keep it busy (BQL).
+//! Byte queue limits (BQL): keep as few bytes in the device as it needs to stay busy.
 //!
-//! A packet that waits in the device's ring is beyond the qdisc's reach: it cannot be overtaken by a more urgent one,
-//! nor be dropped when the queue grows. So the bytes that a txq's device keeps are limited, below what its ring would
-//! hold. When the limit is exceeded the txq stops (`STACK_XOFF`), and the completion that brings the bytes back below
-//! it wakes it. The limit finds its own size from the completions (`dql`).
+//! A packet that waits in the device's ring is beyond the qdisc's reach: a more urgent packet cannot overtake it, and the
+//! qdisc cannot drop it when the queue grows. So the bytes that a txq's device keeps are limited, below the capacity of its
+//! ring. When the limit is exceeded, the txq stops (`STACK_XOFF`). The completion that brings the bytes back within the
+//! limit wakes it. The limit adapts to the completions (`dql`).
 //!
-//! The transmitter counts what it gives to the driver, under the tx lock; the completer counts what comes back and
-//! adapts the limit, under the completion lock. Each writes words of its own that the other reads, and those lie
-//! beside the numbers of packets that the same side writes in any case, so that no further cache line moves between
-//! CPUs. Stop and wake are the txq's ([`crate::driver`], `txqueue`).
+//! The transmitter counts the bytes that it gives to the driver, under the tx lock. The completer counts the bytes that come
+//! back and adapts the limit, under the completion lock. Each writes its own words, which the other reads. They lie beside
+//! the numbers of packets that the same side writes in any case, so no further cache line moves between CPUs. Stopping and
+//! waking are the txq's ([`crate::driver`], `txqueue`).
 //!
-//! Bytes are counted before the driver is called, so that no completion finds them missing, and what the driver did
-//! not keep is taken back afterwards.
+//! Bytes are counted before the driver is called, so that no completion precedes its count. Bytes that the driver did not
+//! keep are subtracted afterwards.
 //!
-//! The kernel's counterparts are `netdev_tx_sent_queue`, `netdev_tx_completed_queue` and `struct dql`. Differences: a
-//! jiffy is 4 ms, whatever the kernel at hand uses; the object of `slack_last` is the last packet of a batch; all that is
-//! complete at a time is one completion, in whatever portions the driver tells of it; and a limit that is too low for a
-//! device whose completions come late is found by trial (`probe`).
+//! The kernel's counterparts are `netdev_tx_sent_queue`, `netdev_tx_completed_queue` and `struct dql`. Differences: a jiffy
+//! is 4 ms, whatever the local kernel uses; the object of `slack_last` is the last packet of a batch; all packets that are
+//! complete at a time are one completion, in however many portions the driver reports them; and a limit that is too low for
+//! a device whose completions come late is found by trial (`probe`).
 
 mod attr;
 mod dql;
@@ -35,19 +35,20 @@ use self::stall::{History, Stalls};
 use crate::arch::{Arch, Atomic, Nanos};
 use crate::driver::Clock;
 
-/// The settings of a txq's byte queue limits when it is made; the kernel's defaults.
+/// The initial settings of a txq's byte queue limits; the defaults are the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BqlConfig {
-    /// The limit to begin with, in bytes; 0. The algorithm changes it.
+    /// The first limit, in bytes; 0 by default. The algorithm changes it.
     pub limit: u32,
-    /// The smallest limit, in bytes; 0.
+    /// The smallest limit, in bytes; 0 by default.
     pub limit_min: u32,
-    /// The largest limit, in bytes; 1879048192, which is also the largest that may be set.
+    /// The largest limit, in bytes; by default 1879048192, the largest value allowed.
     pub limit_max: u32,
-    /// How long slack must last before the limit shrinks by it, in milliseconds, rounded up to jiffies of 4; 1000.
+    /// How long slack must last before the limit shrinks by it, in milliseconds, rounded up to jiffies of 4; 1000 by
+    /// default.
     pub hold_time: u32,
-    /// How long completions stay away before that is a stall, in milliseconds, rounded up to jiffies of 4: 13 to 512,
-    /// or 0 for no watch, which is the default.
+    /// How long completions stay away before that is a stall, in milliseconds, rounded up to jiffies of 4: 13 to 512, or 0,
+    /// the default, for no stall detection.
     pub stall_thrs: u32,
 }
 
@@ -58,10 +59,10 @@ impl Default for BqlConfig {
 }
 
 impl BqlConfig {
-    /// Sets what the file `attr` sets, in the file's words: `"max"` is a limit.
+    /// Sets the value of the file `attr`, in the file's words: `"max"` is a limit.
     ///
     /// # Errors
-    /// What the file does not accept; a file that can be read only.
+    /// When the file does not accept the text, or is read only.
     pub fn set(&mut self, attr: Attr, text: &str) -> Result<(), BqlError> {
         let value = attr.parse(text)?;
         match attr {
@@ -75,7 +76,7 @@ impl BqlConfig {
         Ok(())
     }
 
-    /// The first setting that no file would accept.
+    /// Returns an error for the first setting that its file would not accept.
     pub(crate) fn check(&self) -> Result<(), BqlError> {
         for (attr, value) in [
             (Attr::Limit, self.limit),
@@ -90,35 +91,35 @@ impl BqlConfig {
     }
 }
 
-/// A txq's byte queue limits as they are now: what the files say, in their units.
+/// A txq's byte queue limits at one moment: the values of the files, in their units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BqlState {
     /// Bytes that may be in flight before the txq stops.
     pub limit: u32,
-    /// The largest that the limit becomes, in bytes.
+    /// The largest value of `limit`, in bytes.
     pub limit_max: u32,
-    /// The smallest that the limit becomes, in bytes.
+    /// The smallest value of `limit`, in bytes.
     pub limit_min: u32,
     /// How long slack must last, in milliseconds.
     pub hold_time: u32,
     /// Bytes in flight.
     pub inflight: u32,
-    /// From when on a wait for completions is a stall, in milliseconds; 0 when nobody watches.
+    /// How long completions stay away before that is a stall, in milliseconds; 0 for no stall detection.
     pub stall_thrs: u32,
     /// Stalls so far.
     pub stall_cnt: u32,
     /// The longest stall, in milliseconds.
     pub stall_max: u32,
-    /// Bytes that a higher limit, tried out, has shown the device to need, because its completions come late; 0 where the
-    /// algorithm's own limit does.
+    /// The bytes that the device needs because its completions come late, as found by trying a higher limit; 0 if the
+    /// algorithm's own limit suffices.
     pub needed: u32,
-    /// How many times as much was sent with those bytes as under the algorithm's own limit, in hundredths; 0 where none are
+    /// How many times as much was sent with those bytes as under the algorithm's own limit, in hundredths; 0 if none are
     /// needed.
     pub gain: u32,
 }
 
 impl BqlState {
-    /// What the file says.
+    /// Returns the value of the file.
     pub fn get(&self, attr: Attr) -> u32 {
         match attr {
             Attr::Limit => self.limit,
@@ -133,11 +134,14 @@ impl BqlState {
     }
 }
 
-/// What the transmitter writes, under the tx lock.
+/// The words of the transmitter. It writes them under the tx lock, or as the owner of the only queue of the txq.
 pub(crate) struct Producer<A: Arch> {
-    /// Bytes given to the driver, wrapping, and above them the bytes of the last packet.
+    /// Bytes given to the driver, wrapping (lower 32 bits), and the bytes of the last packet (upper 32 bits). Written by the
+    /// transmitter, read by the completer. Relaxed: the completer gets the packets through the device, which orders their
+    /// store before.
     queued: A::AtomicU64,
-    /// The stall threshold in jiffies, 0 for no watch. Written by whoever sets it.
+    /// The stall threshold in jiffies, 0 for no stall detection. Written by a control operation that excludes both sides,
+    /// read by both sides (Relaxed).
     stall_thrs: A::AtomicU32,
     history: History<A>,
 }
@@ -147,8 +151,8 @@ impl<A: Arch> Producer<A> {
         Self { queued: A::AtomicU64::new(0), stall_thrs: A::AtomicU32::new(0), history: History::new() }
     }
 
-    /// Counts the bytes of a batch that goes to the driver next, its last packet's among them. What the driver does not
-    /// keep is taken back when the value returned goes, all of it if the driver panics.
+    /// Counts the bytes of a batch before it goes to the driver; `bytes` include those of the last packet, `last`. When the
+    /// returned value is dropped, the bytes that the driver did not keep are subtracted; all of them if the driver panics.
     #[inline]
     pub(crate) fn queued(&self, bytes: u32, last: u32, clock: &mut Clock<A>) -> Counted<'_, A> {
         self.set(Queued { num_queued: self.get().num_queued.wrapping_add(bytes), last_obj_cnt: last });
@@ -158,11 +162,11 @@ impl<A: Arch> Producer<A> {
         Counted { producer: self, not_kept: bytes }
     }
 
-    /// Bytes that may be given to the driver before the txq stops; below zero when there are too many already.
-    /// `adj_limit` is the completer's word.
+    /// Returns how many bytes may be given to the driver before the txq stops; below 0 if there are too many already. The
+    /// completer writes `adj_limit`.
     #[inline]
     pub(crate) fn avail(&self, adj_limit: &A::AtomicU32) -> i32 {
-        // Relaxed: old values are as good here, and where they are not, the caller has a fence before (stop and wake).
+        // Relaxed: an old value is as good here. Where it is not, the caller has a fence before (stop and wake).
         adj_limit.load(Relaxed).wrapping_sub(self.get().num_queued) as i32
     }
 
@@ -172,21 +176,21 @@ impl<A: Arch> Producer<A> {
         Queued { num_queued: queued as u32, last_obj_cnt: (queued >> 32) as u32 }
     }
 
-    /// Relaxed: whoever completes these packets gets them through the device, which hands this store on with them.
+    /// Relaxed: the thread that completes these packets gets them through the device, which orders this store before.
     #[inline]
     fn set(&self, queued: Queued) {
         self.queued.store(u64::from(queued.last_obj_cnt) << 32 | u64::from(queued.num_queued), Relaxed);
     }
 }
 
-/// Bytes that are counted and may not be kept.
+/// Counted bytes that the driver may not keep.
 pub(crate) struct Counted<'a, A: Arch> {
     producer: &'a Producer<A>,
     not_kept: u32,
 }
 
 impl<A: Arch> Counted<'_, A> {
-    /// The driver has kept so many of them.
+    /// Records that the driver has kept `bytes` of them.
     #[inline]
     pub(crate) fn kept(mut self, bytes: u32) {
         self.not_kept -= bytes;
@@ -204,8 +208,8 @@ impl<A: Arch> Drop for Counted<'_, A> {
     }
 }
 
-/// What the completer writes, under the completion lock, beside the word that tells the transmitter how far it may go
-/// (`adj_limit`).
+/// The state of the completer. It writes it under the completion lock, as it does the word that tells the transmitter how
+/// far it may go (`adj_limit`).
 pub(crate) struct Consumer {
     dql: Dql,
     probe: Probe,
@@ -213,7 +217,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// With the settings of `config`, which are checked; writes the words that the transmitter reads.
+    /// Creates the state with the settings of `config`, which are checked. Writes the words that the transmitter reads.
     pub(crate) fn new<A: Arch>(
         config: &BqlConfig,
         producer: &Producer<A>,
@@ -230,7 +234,7 @@ impl Consumer {
         Self { dql, probe: Probe::new(), stalls }
     }
 
-    /// Counts bytes as completed, adapts the limit and tells the transmitter.
+    /// Counts bytes as completed, adapts the limit, and publishes it in `adj_limit` for the transmitter.
     pub(crate) fn completed<A: Arch>(
         &mut self,
         bytes: u32,
@@ -252,7 +256,7 @@ impl Consumer {
         }
     }
 
-    /// Bytes in flight.
+    /// Returns the bytes in flight.
     #[inline]
     pub(crate) fn in_flight<A: Arch>(&self, producer: &Producer<A>) -> u32 {
         dql::posdiff(producer.get().num_queued, self.dql.num_completed)
@@ -275,7 +279,7 @@ impl Consumer {
         }
     }
 
-    /// Writes a file. A limit holds from the next completion on.
+    /// Writes a file. A limit takes effect at the next completion.
     pub(crate) fn set<A: Arch>(
         &mut self,
         producer: &Producer<A>,

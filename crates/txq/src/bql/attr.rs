@@ -1,8 +1,8 @@
 //! The settings and counters of byte queue limits as text: the files of
 //! `/sys/class/net/DEV/queues/tx-N/byte_queue_limits`.
 //!
-//! What a file accepts, what it refuses and with which error, and how it rounds, is the kernel's; a test writes the
-//! same texts to both.
+//! Each file accepts, refuses and rounds as the kernel's file does, with the same errors; a test writes the same texts to
+//! both.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,25 +18,25 @@ use super::stall::THRESHOLDS;
 pub enum Attr {
     /// `limit`: bytes that may be in flight before the txq stops.
     Limit,
-    /// `limit_max`: the largest that the limit becomes, in bytes.
+    /// `limit_max`: the largest value of `limit`, in bytes.
     LimitMax,
-    /// `limit_min`: the smallest that the limit becomes, in bytes.
+    /// `limit_min`: the smallest value of `limit`, in bytes.
     LimitMin,
     /// `hold_time`: how long slack must last before the limit shrinks by it, in milliseconds, rounded up to jiffies of 4.
     HoldTime,
     /// `inflight`: bytes in flight. Read only.
     Inflight,
-    /// `stall_thrs`: how long completions stay away before that is a stall, in milliseconds; 0 for no watch, else 13 to
-    /// 512, rounded up to jiffies of 4.
+    /// `stall_thrs`: how long completions stay away before that is a stall, in milliseconds; 0 for no stall detection, else
+    /// 13 to 512, rounded up to jiffies of 4.
     StallThrs,
     /// `stall_cnt`: stalls so far. Read only.
     StallCnt,
-    /// `stall_max`: the longest stall, in milliseconds. Whatever is written resets it.
+    /// `stall_max`: the longest stall, in milliseconds. A write of any text resets it.
     StallMax,
 }
 
 impl Attr {
-    /// All of them, in the order of their names.
+    /// All files, in the order of their names.
     pub const ALL: [Attr; 8] = [
         Attr::HoldTime,
         Attr::Inflight,
@@ -48,7 +48,7 @@ impl Attr {
         Attr::StallThrs,
     ];
 
-    /// The file's name.
+    /// Returns the file's name.
     pub fn name(self) -> &'static str {
         match self {
             Attr::Limit => "limit",
@@ -62,7 +62,7 @@ impl Attr {
         }
     }
 
-    /// What the file accepts, in words.
+    /// Returns what the file accepts, in words.
     fn remedy(self) -> &'static str {
         match self {
             Attr::Limit | Attr::LimitMax | Attr::LimitMin => "use 0 to 1879048192 bytes, or max",
@@ -73,7 +73,7 @@ impl Attr {
         }
     }
 
-    /// The number that `text` stands for when it is written to the file: bytes, or jiffies.
+    /// Returns the number that `text` means when it is written to the file: bytes, or jiffies.
     pub(super) fn parse(self, text: &str) -> Result<u32, BqlError> {
         let error = |kind| BqlError::Value { attr: self, text: text.trim_end().to_owned(), kind };
         match self {
@@ -94,7 +94,7 @@ impl Attr {
     }
 }
 
-/// Reads a decimal number as the kernel does (`kstrtouint`): a plus and one newline may stand around it.
+/// Reads a decimal number as the kernel does (`kstrtouint`), with an optional plus before it and newline behind it.
 fn number(text: &str) -> Result<u32, ErrorKind> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -102,7 +102,7 @@ fn number(text: &str) -> Result<u32, ErrorKind> {
     if digits.is_empty() {
         return Err(ErrorKind::Invalid);
     }
-    // So many digits overflow whatever comes after them; fewer do only if nothing wrong does.
+    // This many digits overflow whatever follows them. Fewer digits overflow only if no wrong character follows.
     let value: u64 = digits.parse().map_err(|_| ErrorKind::Range)?;
     if !matches!(rest, "" | "\n") {
         return Err(ErrorKind::Invalid);
@@ -125,12 +125,12 @@ impl FromStr for Attr {
     }
 }
 
-/// What is wrong with a value, by the kernel's errno.
+/// Why a value is refused, by the kernel's errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// `EINVAL`: not a number, or a number of bytes above the largest.
     Invalid,
-    /// `ERANGE`: a number that does not fit, or a time that is too short or too long.
+    /// `ERANGE`: a number that does not fit in 32 bits, or a time that is too short or too long.
     Range,
     /// `EACCES`: the file can be read only.
     ReadOnly,
@@ -155,7 +155,7 @@ pub enum BqlError {
     Value {
         /// The file.
         attr: Attr,
-        /// What was to be written.
+        /// The text to write.
         text: String,
         /// What is wrong with it.
         kind: ErrorKind,

@@ -1,10 +1,10 @@
 //! The algorithm: a limit that is as small as it can be while the device never runs out of work
 //! (`lib/dynamic_queue_limits`).
 //!
-//! It looks at the bytes in flight from one completion to the next. A device that was given more than the limit and
-//! yet ran empty was starved: the limit grows by what was missing. A device that was busy all the time, and could
-//! have been so with less, has slack: when the least slack of a whole hold time is more than none, the limit shrinks
-//! by it. The aim is the bytes that the device sends from one completion to the next, and no more.
+//! It compares the bytes in flight from one completion to the next. A device that was given more than the limit and still
+//! ran empty was starved: the limit grows by the missing bytes. A device that was busy all the time, and would have been
+//! with fewer bytes, has slack: if the least slack of a whole hold time is above 0, the limit shrinks by it. The aim is the
+//! number of bytes that the device sends from one completion to the next.
 //!
 //! All counters are 32 bits wide and wrap; differences are signed.
 
@@ -22,7 +22,7 @@ pub(super) struct Dql {
     pub(super) limit: u32,
     /// Bytes completed, wrapping.
     pub(super) num_completed: u32,
-    /// At the completion before: bytes queued over the limit, bytes queued, the last object's bytes.
+    /// At the previous completion: bytes queued over the limit, bytes queued, and the bytes of the last object.
     prev_ovlimit: u32,
     prev_num_queued: u32,
     prev_last_obj_cnt: u32,
@@ -31,13 +31,13 @@ pub(super) struct Dql {
     slack_start: Jiffies,
     pub(super) max_limit: u32,
     pub(super) min_limit: u32,
-    /// A second minimum, which is found by trial (`probe`); 0 in the kernel.
+    /// A second minimum, found by trial (`probe`); 0 in the kernel.
     pub(super) floor: u32,
     /// How long slack must last before it is taken away.
     pub(super) slack_hold_time: Jiffies,
 }
 
-/// What the transmitting side has counted, as the completing side finds it.
+/// The counters of the transmitting side, as the completing side reads them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Queued {
     /// Bytes queued, wrapping.
@@ -46,7 +46,7 @@ pub(super) struct Queued {
     pub(super) last_obj_cnt: u32,
 }
 
-/// `a - b` where that is more than none (`POSDIFF`).
+/// Returns `a - b` if that is above 0, else 0 (`POSDIFF`).
 pub(super) fn posdiff(a: u32, b: u32) -> u32 {
     let difference = a.wrapping_sub(b);
     if difference as i32 > 0 { difference } else { 0 }
@@ -69,23 +69,23 @@ impl Dql {
         }
     }
 
-    /// The bytes that may be queued in all, wrapping: the transmitting side compares its own count with it.
+    /// Returns the total number of bytes that may be queued, wrapping. The transmitting side compares its own count with it.
     pub(super) fn adj_limit(&self) -> u32 {
         self.limit.wrapping_add(self.num_completed)
     }
 
-    /// Bytes in flight beyond the limit: the transmitter is stopped.
+    /// Returns the bytes in flight beyond the limit. If there are any, the transmitter is stopped.
     pub(super) fn over_limit(&self, num_queued: u32) -> u32 {
         posdiff(posdiff(num_queued, self.num_completed), self.limit)
     }
 
-    /// Bytes of the last object that was queued before the last completion.
+    /// Returns the bytes of the last object that was queued before the last completion.
     pub(super) fn last_object(&self) -> u32 {
         self.prev_last_obj_cnt
     }
 
-    /// Counts `count` bytes as completed and adapts the limit (`dql_completed`). A completion of more than is in flight
-    /// counts as one of all that is. The time is asked for only where it matters.
+    /// Counts `count` bytes as completed and adapts the limit (`dql_completed`). A count above the bytes in flight is
+    /// reduced to them. Calls `now` only if the time matters.
     pub(super) fn completed(&mut self, count: u32, queued: Queued, now: impl FnOnce() -> Jiffies) {
         let Queued { num_queued, last_obj_cnt } = queued;
         let in_flight = posdiff(num_queued, self.num_completed);
@@ -97,15 +97,15 @@ impl Dql {
         let all_prev_completed = completed.wrapping_sub(self.prev_num_queued) as i32 >= 0;
         let mut limit = self.limit;
         if (ovlimit > 0 && inprogress == 0) || (self.prev_ovlimit > 0 && all_prev_completed) {
-            // Starved: everything over the limit is gone as well, and so is what came since the completion before.
+            // Starved: all bytes over the limit are complete as well, and so are those queued since the previous completion.
             limit =
                 limit.wrapping_add(posdiff(completed, self.prev_num_queued)).wrapping_add(self.prev_ovlimit);
             self.restart_slack(now());
         } else if inprogress > 0 && prev_inprogress > 0 && !all_prev_completed {
-            // Busy for the whole interval: slack is what was queued and would not have been needed for that.
+            // Busy for the whole interval: slack is the bytes that were queued and not needed for that.
             let needed = completed.wrapping_sub(self.num_completed).wrapping_mul(2);
             let slack = posdiff(limit.wrapping_add(self.prev_ovlimit), needed);
-            // The last object may have gone over the limit for its size alone.
+            // The size of the last object alone may have exceeded the limit.
             let slack_last =
                 if self.prev_ovlimit > 0 { posdiff(self.prev_last_obj_cnt, self.prev_ovlimit) } else { 0 };
             self.lowest_slack = self.lowest_slack.min(slack.max(slack_last));
@@ -115,7 +115,7 @@ impl Dql {
                 self.restart_slack(now);
             }
         }
-        // Not `clamp`: a minimum above the maximum may be set, and then the maximum holds.
+        // Not `clamp`: the minimum may be set above the maximum, and then the maximum holds.
         let limit = limit.max(self.min_limit).max(self.floor).min(self.max_limit);
         if limit != self.limit {
             self.limit = limit;

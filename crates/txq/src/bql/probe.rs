@@ -1,91 +1,92 @@
-//! Finds the bytes that a device needs whose completions come long after the wire is free.
+//! Finds the limit for a device whose completions come long after the wire is free.
 //!
-//! The algorithm (`dql`) grows the limit when a completion leaves nothing in flight. A device that completes each packet a
-//! fixed time after the wire has sent it never shows that: while the wire idles for want of packets, some of them still wait
-//! for their completion. The limit then stays at a few packets, in Linux too (measured there and here: 0.9 Gbit/s offered
-//! to 1 Gbit/s, a delay of 1 ms, 0.04 sent).
+//! The algorithm (`dql`) grows the limit when a completion leaves nothing in flight. That never happens on a device that
+//! completes each packet a fixed time after the wire has sent it: while the wire idles for want of packets, some packets
+//! still wait for their completion. The limit then stays at a few packets, in Linux too (measured there and here: 0.9 Gbit/s
+//! offered to 1 Gbit/s, a delay of 1 ms, 0.04 sent).
 //!
-//! So the limit is tried out. While it stops the transmitter, the bytes that complete in a window of time are measured, and
-//! then once more with a higher limit. If more bytes complete, the limit was too low: the least that it may be, the
-//! [`floor`](Dql::floor), becomes the rate measured times the time from queue to completion, the shortest seen, and an eighth.
-//! Otherwise the limit returns to what it was, and the next trial waits for a second, then for twice as long each time. A
-//! floor is forgotten after some time, and found again if it is still needed. (BBR estimates a path in the same way.)
+//! So this module tries higher limits. While the limit stops the transmitter, it measures the bytes that complete in a
+//! window of time, and then once more with a higher limit. If more bytes complete, the limit was too low. A minimum, the
+//! [`floor`](Dql::floor), then becomes the measured rate times the shortest time seen from queue to completion, and an
+//! eighth more. Otherwise the limit returns to its old value, and the next trial waits for a second, then for twice as long
+//! each time. A floor is dropped after some time, and found again if it is still needed. (BBR estimates a path in the same
+//! way.)
 //!
 //! A device that needs no more than the algorithm finds sees one trial of a quarter more, for two windows, at growing
-//! intervals; a txq that its limit never stops sees none.
+//! intervals. A txq that its limit never stops sees none.
 
 use super::dql::Dql;
 use crate::arch::Nanos;
 
 /// The shortest window, in nanoseconds.
 const WINDOW: Nanos = 4_000_000;
-/// The time from a trial that brought nothing to the next, in nanoseconds; it doubles each time, to the longest.
+/// The time from a trial without gain to the next, in nanoseconds. It doubles each time, up to the longest.
 const WAIT: Nanos = 1_000_000_000;
 const LONGEST_WAIT: Nanos = 64_000_000_000;
-/// For how long a floor holds, in nanoseconds.
+/// How long a floor holds, in nanoseconds.
 const KEEP: Nanos = 10_000_000_000;
 
-/// What is measured from one completion to another: until a byte that was queued after the first has completed, and for
-/// [`WINDOW`] at least.
+/// A measurement from one completion to another. It lasts until a byte that was queued after the first has completed, and at
+/// least for [`WINDOW`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Window {
     since: Nanos,
-    /// Bytes completed and queued, wrapping, when it began.
+    /// Bytes completed and queued at its beginning, wrapping.
     completed: u32,
     queued: u32,
-    /// Time in which the limit stopped the transmitter, as far as completions tell, in nanoseconds.
+    /// How long the limit stopped the transmitter, as far as completions tell, in nanoseconds.
     blocked: Nanos,
-    /// Time until the first byte completed that was queued meanwhile, in nanoseconds.
+    /// Time until the first byte completed that was queued in the window, in nanoseconds.
     round: Option<Nanos>,
 }
 
-/// A window's result.
+/// The result of a window.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     /// Bytes completed in a nanosecond.
     rate: f64,
     /// From queue to completion, in nanoseconds.
     round: Nanos,
-    /// Whether the limit stopped the transmitter for three quarters of the time at least.
+    /// Whether the limit stopped the transmitter for at least three quarters of the time.
     limited: bool,
 }
 
-/// A higher limit, tried out.
+/// A trial of a higher limit.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// Whether all bytes in flight were queued under it, so that they are measured.
+    /// Whether all bytes in flight were queued under the trial, so that they can be measured.
     settled: bool,
-    /// What was measured before.
+    /// The measurement before the trial.
     before: Measured,
-    /// The limit and the floor before.
+    /// The limit and the floor before the trial.
     limit: u32,
     floor: u32,
 }
 
-/// The completing side's state.
+/// The state of the probe, on the completing side.
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
     window: Window,
-    /// The last completion; 0 before the first.
+    /// The time of the last completion; 0 before the first.
     last: Nanos,
     trial: Option<Trial>,
-    /// The shortest time from queue to completion since the floor was forgotten, in nanoseconds.
+    /// The shortest time from queue to completion since the floor was dropped, in nanoseconds.
     round: Nanos,
-    /// When the next trial may begin, and how long the one after waits if that brings nothing.
+    /// When the next trial may begin, and how long the one after it waits if it brings no gain.
     next: Nanos,
     wait: Nanos,
-    /// Whether the last trial brought more: then the next one doubles the limit.
+    /// Whether the last trial brought a gain; the next one then doubles the limit.
     won: bool,
     /// When the floor was found.
     found: Nanos,
-    /// What trials have brought so far.
+    /// The gain of the trials so far.
     gained: Option<Gained>,
 }
 
-/// What a limit found by trial has brought, beside the algorithm's own.
+/// The gain of a limit found by trial over the algorithm's own limit.
 #[derive(Debug, Clone, Copy)]
 struct Gained {
-    /// Bytes completed in a nanosecond before the first trial that brought more, and the most since.
+    /// Bytes completed in a nanosecond before the first trial that brought a gain, and the most since.
     alone: f64,
     most: f64,
     /// The floor that was found last.
@@ -107,24 +108,25 @@ impl Probe {
         }
     }
 
-    /// The bytes that a trial has found to be needed last, and how many times as much has been sent with them as under the
-    /// algorithm's own limit, in hundredths. Zeros where no trial has brought more.
+    /// Returns the bytes that the last successful trial found to be needed, and how many times as much was sent with them as
+    /// under the algorithm's own limit, in hundredths. Zeros if no trial has brought a gain.
     pub(super) fn gained(&self) -> (u32, u32) {
         let times = |gained: Gained| (gained.most / gained.alone.max(f64::MIN_POSITIVE) * 100.0) as u32;
         self.gained.map_or((0, 0), |gained| (gained.floor, times(gained)))
     }
 
-    /// Begins anew, with the limit as it is: its user has set it.
+    /// Begins anew with the current limit, which the user has set.
     pub(super) fn reset(&mut self, dql: &mut Dql) {
         dql.floor = 0;
         *self = Self { last: self.last, ..Self::new() };
     }
 
-    /// Notes a completion, which `dql` has counted. `blocked` tells whether more than the limit was in flight before it.
+    /// Records a completion, which `dql` has counted. `blocked` says whether more bytes than the limit were in flight before
+    /// it.
     pub(super) fn completed(&mut self, dql: &mut Dql, queued: u32, blocked: bool, now: Nanos) {
         let last = std::mem::replace(&mut self.last, now);
         if last == 0 {
-            // Nothing was measured before: the clock began long ago.
+            // The first completion begins the first window.
             self.window = Window { since: now, completed: dql.num_completed, queued, ..Window::default() };
             return;
         }
@@ -153,13 +155,13 @@ impl Probe {
         self.window = Window { since, completed, queued, blocked: 0, round: None };
     }
 
-    /// Ends a trial.
+    /// Ends a trial: keeps the floor if it brought a gain, or if the higher limit did not stop the transmitter.
     fn judge(&mut self, trial: Trial, measured: Measured, dql: &mut Dql, now: Nanos) {
         let Trial { before, limit, floor, .. } = trial;
         self.round = self.round.min(measured.round);
         self.won = measured.rate >= before.rate * (17.0 / 16.0);
         if self.won || !measured.limited {
-            // More was sent, or as much as there was to send.
+            // More was sent, or all that there was to send.
             let needed = measured.rate.max(before.rate) * self.round as f64 * (9.0 / 8.0);
             dql.floor = dql.floor.min(needed as u32);
             dql.limit = dql.limit.min(limit.max(dql.floor));
@@ -179,7 +181,7 @@ impl Probe {
         }
     }
 
-    /// Looks whether the limit is to be tried out, and begins.
+    /// Drops an old floor, and begins a trial if one is due.
     fn watch(&mut self, measured: Measured, dql: &mut Dql, queued: u32, now: Nanos) {
         if dql.floor > 0 && now.saturating_sub(self.found) > KEEP {
             dql.floor = 0;
@@ -191,7 +193,7 @@ impl Probe {
         self.round = self.round.min(measured.round);
         let (limit, floor) = (dql.limit, dql.floor);
         self.trial = Some(Trial { settled: false, before: measured, limit, floor });
-        // What is in flight beyond the limit, the rest of a packet, has been measured with it.
+        // The bytes in flight beyond the limit, the rest of a packet, were measured with it.
         let used = limit.max(queued.wrapping_sub(dql.num_completed));
         let more = if self.won { used } else { used / 4 + dql.last_object() };
         dql.floor = used.saturating_add(more).min(dql.max_limit);

@@ -1,14 +1,14 @@
-//! Stalls: completions that stay away although packets are in flight (`stall_thrs`).
+//! Stalls: completions stay away for long although packets are in flight (`stall_thrs`).
 //!
-//! The transmitter sets a bit for the jiffy in which it queues, the completer looks for the first one since its last
-//! visit. A stall is counted at the completion that ends it, when that comes at least `stall_thrs` after the one
-//! before and what was queued first between the two has waited for half of `stall_thrs` at least: each stall longer
-//! than the threshold is found, and some that are longer than half of it.
+//! The transmitter sets a bit for the jiffy in which it queues packets. The completer looks for the first bit since its last
+//! completion. It counts a stall at the completion that ends it, if that completion comes at least `stall_thrs` after the
+//! one before, and the first packet queued between the two has waited for at least half of `stall_thrs`. So it finds each
+//! stall longer than the threshold, and some that are longer than half of it.
 //!
-//! The kernel keeps the bits of 256 jiffies in four words, and rubs out a word before it is used again. Here a word
-//! is half bits and half the period that they belong to. So each word tells by itself what it says, and the completer
-//! may read while the transmitter writes; both in plain loads and stores, for what matters was written before the
-//! driver was given the packets that are now complete.
+//! The kernel keeps the bits of 256 jiffies in four words, and clears a word before it is used again. Here a word holds the
+//! bits of 32 jiffies and the number of the period that they belong to. So each word is valid by itself, and the completer
+//! may read while the transmitter writes. Relaxed loads and stores suffice, because the bits that matter were written before
+//! the driver was given the packets that are now complete.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,7 +22,8 @@ const BITS: u64 = 32;
 /// The shortest and the longest threshold, in jiffies: the latter is half of what the history remembers.
 pub(super) const THRESHOLDS: std::ops::RangeInclusive<u32> = 4..=(WORDS as u64 * BITS / 2) as u32;
 
-/// In which of the last 256 jiffies something was queued. Written by the transmitter.
+/// In which of the last 256 jiffies packets were queued. A word holds one bit for each of 32 jiffies (lower half) and the
+/// number of their period (upper half). Written by the transmitter, read by the completer (Relaxed).
 pub(super) struct History<A: Arch>([A::AtomicU64; WORDS]);
 
 impl<A: Arch> History<A> {
@@ -30,19 +31,19 @@ impl<A: Arch> History<A> {
         Self(std::array::from_fn(|_| A::AtomicU64::new(0)))
     }
 
-    /// Notes that something is queued now.
+    /// Records that packets are queued now.
     pub(super) fn note(&self, now: Jiffies) {
         let (period, bit) = (now / BITS, 1 << (now % BITS));
         let word = &self.0[period as usize % WORDS];
         let was = word.load(Relaxed);
-        // The period's upper half is dropped: it takes 17 years to come round.
+        // The upper half of the period is dropped: the lower half wraps after 17 years.
         let bits = if was >> BITS == u64::from(period as u32) { was | bit } else { period << BITS | bit };
         if bits != was {
             word.store(bits, Relaxed);
         }
     }
 
-    /// The first jiffy after `after` in which something was queued, as far as the history goes back.
+    /// Returns the first jiffy after `after` in which packets were queued, as far as the history goes back.
     fn first(&self, after: Jiffies, now: Jiffies) -> Option<Jiffies> {
         let newest = now / BITS;
         let in_word = |word: &A::AtomicU64| {
@@ -56,10 +57,10 @@ impl<A: Arch> History<A> {
     }
 }
 
-/// The completer's part.
+/// The completer's state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stalls {
-    /// The last completion.
+    /// The time of the last completion.
     last_reap: Jiffies,
     /// Stalls so far.
     pub(super) count: u32,
@@ -68,12 +69,12 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// Begins to watch: what was before is not known.
+    /// Begins to watch at `now`: earlier completions are not known.
     pub(super) fn begin(&mut self, now: Jiffies) {
         self.last_reap = now;
     }
 
-    /// Notes a completion (`dql_check_stall`).
+    /// Records a completion, and counts a stall that it ends (`dql_check_stall`).
     pub(super) fn completed<A: Arch>(&mut self, thrs: u32, history: &History<A>, now: Jiffies) {
         let before = self.last_reap;
         self.last_reap = now.max(before);
@@ -95,7 +96,8 @@ mod tests {
 
     const THRS: u32 = 10;
 
-    /// Stalls counted when something is queued at these jiffies and completions come at those, after one at `start`.
+    /// Returns the number of stalls and the longest, for packets queued at jiffies `queued` and completions at jiffies
+    /// `reaped`, after one at `start`.
     fn stalls(start: Jiffies, queued: &[Jiffies], reaped: &[Jiffies]) -> (u32, u32) {
         let history = History::<Native>::new();
         let mut stalls = Stalls::default();
