@@ -1,11 +1,11 @@
 //! Which flow a frame belongs to.
 //!
-//! Steering, fair queueing and load spreading treat packets of one flow alike, and learn the flow from the headers:
-//! [`dissect`] finds them, [`FlowKeys`] holds what tells flows apart, [`FlowHasher`] makes 32 bits of it (kernel:
+//! Steering, fair queueing and load spreading treat packets of one flow alike. [`dissect`] finds the headers of a frame,
+//! [`FlowKeys`] holds the fields that distinguish flows, and [`FlowHasher`] hashes them to 32 bits (kernel:
 //! `skb_flow_dissect`, `struct flow_keys`, `skb_get_hash`).
 //!
-//! A header counts only if it is whole; from the first one that is cut or malformed on, nothing is used. What
-//! each frame is keyed by, beside its ethertype and the ids of its first two VLAN tags:
+//! A header counts only if it is complete. The first header that is cut or malformed is ignored, and so is everything behind
+//! it. Beside its ethertype and the ids of its first two VLAN tags, a frame has these keys:
 //!
 //! | frame | keys |
 //! |---|---|
@@ -20,9 +20,9 @@
 //! | ARP, MPLS, PPPoE, a third VLAN tag, an unknown ethertype, a cut or malformed IP header | MAC addresses |
 //! | an 802.3 length instead of an ethertype | MAC addresses, and 4 as the ethertype: lengths vary within a flow |
 //!
-//! Left out of the keys on purpose: lengths (frames may be padded or carry several segments), VLAN priority, TOS
-//! and the IPv6 flow label, since each may change within a flow, which would reorder it. A frame tagged with VLAN 0
-//! is the flow of the frame without a tag (802.1Q priority tags).
+//! The keys leave out lengths (frames may be padded or carry several segments), VLAN priority, TOS and the IPv6 flow label
+//! on purpose: each may change within a flow, which would reorder it. A frame tagged with VLAN 0 belongs to the flow of the
+//! same frame without a tag (802.1Q priority tags).
 
 #![forbid(unsafe_code)]
 
@@ -41,8 +41,8 @@ pub const ETHERTYPE_802_2: u16 = 4;
 /// Values below this in the place of the ethertype are 802.3 lengths.
 const FIRST_ETHERTYPE: u16 = 0x600;
 
-/// Headers between the IP header and the transport header that are followed: all that RFC 8200 section 4.1 expects
-/// and two more. The bound keeps a frame made of them from costing more than its share.
+/// Maximum number of headers followed between the IP header and the transport header: all that RFC 8200 section 4.1 expects,
+/// and two more. The bound limits the cost of a frame that consists of such headers.
 const MAX_EXTENSIONS: usize = 8;
 
 const UDP_LITE: IpNumber = IpNumber(136);
@@ -77,7 +77,8 @@ pub enum Hosts {
     },
 }
 
-/// What tells flows apart (kernel: `struct flow_keys`). The table of this [module](self) says which frame has which.
+/// The fields that distinguish flows (kernel: `struct flow_keys`). The table of this [module](self) lists the fields of each
+/// kind of frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKeys {
     /// The ends.
@@ -94,14 +95,14 @@ pub struct FlowKeys {
     pub ip_proto: u8,
 }
 
-/// What [`dissect`] found in a frame. Offsets count bytes from the start of the frame.
+/// The result of [`dissect`]. Offsets count bytes from the start of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dissected {
-    /// Where the network header starts: behind the Ethernet header and at most two VLAN tags. 0 if the Ethernet header
-    /// is cut.
+    /// The offset of the network header: behind the Ethernet header and at most two VLAN tags. 0 if the Ethernet header is
+    /// cut.
     pub network_offset: u16,
-    /// Where the transport header starts, or the payload of an unknown protocol; it may be cut there. 0 if it is
-    /// not known or not in this frame, as in a later fragment.
+    /// The offset of the transport header, or of the payload of an unknown protocol; either may be cut. 0 if it is not known
+    /// or not in this frame, as in a later fragment.
     pub transport_offset: u16,
     /// The ethertype behind the VLAN tags, [`ETHERTYPE_802_2`] for 802.3 lengths, 0 if the Ethernet header is cut.
     pub ethertype: u16,
@@ -109,12 +110,12 @@ pub struct Dissected {
     pub ip_proto: u8,
     /// The IPv4 TOS byte or IPv6 traffic class, DSCP << 2 | ECN (RFC 2474, RFC 3168); 0 if the frame is not IP.
     pub tos: u8,
-    /// What tells its flow.
+    /// The keys of its flow.
     pub keys: FlowKeys,
 }
 
-/// Finds the headers and the flow of an Ethernet frame (kernel: `skb_flow_dissect`). Takes any bytes, never fails:
-/// the table of this [module](self) says what is made of each frame.
+/// Finds the headers and the flow of an Ethernet frame (kernel: `skb_flow_dissect`). Accepts any bytes and never fails: the
+/// table of this [module](self) lists the keys of each kind of frame.
 pub fn dissect(frame: &[u8]) -> Dissected {
     let mut found = Dissected::default();
     ethernet(frame, &mut found);
@@ -181,18 +182,18 @@ enum Fragment {
     Later,
 }
 
-/// What follows an IP header.
+/// The payload of an IP header.
 struct Payload<'a> {
     proto: IpNumber,
     packet: &'a [u8],
-    /// Where `proto` starts in `packet`.
+    /// The offset of `proto` in `packet`.
     offset: usize,
     fragment: Fragment,
 }
 
 impl Payload<'_> {
-    /// Follows the headers to the transport header. All fragments of a datagram are keyed by `fragment_proto`, since
-    /// what follows the IP header's own fields is only in the first.
+    /// Follows the headers to the transport header. All fragments of a datagram are keyed by `fragment_proto`, because only
+    /// the first one contains what follows the IP header.
     fn finish(mut self, fragment_proto: IpNumber, found: &mut Dissected) {
         let whole = self.skip_extensions();
         found.ip_proto = self.proto.0;
@@ -207,10 +208,10 @@ impl Payload<'_> {
         }
     }
 
-    /// Moves to the transport header; `false` if it is not reached.
+    /// Moves to the transport header; returns whether it was reached.
     fn skip_extensions(&mut self) -> bool {
         for _ in 0..MAX_EXTENSIONS {
-            // Behind the header of a later fragment is the middle of something.
+            // The payload of a later fragment begins in the middle of the datagram.
             if self.fragment == Fragment::Later || !is_extension(self.proto) {
                 return true;
             }
@@ -221,7 +222,7 @@ impl Payload<'_> {
         !is_extension(self.proto)
     }
 
-    /// The protocol behind the extension header at `offset` and the length of that header; `None` if it is cut.
+    /// Returns the protocol behind the extension header at `offset`, and the length of that header; `None` if it is cut.
     fn extension(&mut self) -> Option<(IpNumber, usize)> {
         let rest = &self.packet[self.offset..];
         match self.proto {
@@ -246,8 +247,8 @@ impl Payload<'_> {
     }
 }
 
-/// Headers that name what follows them. IPv4 knows only the authentication header, but nothing else there uses the
-/// numbers of the others.
+/// Returns whether `proto` is a header that names the next one. IPv4 knows only the authentication header, but no other IPv4
+/// protocol uses the numbers of the others.
 fn is_extension(proto: IpNumber) -> bool {
     matches!(
         proto,
@@ -259,14 +260,14 @@ fn is_extension(proto: IpNumber) -> bool {
     )
 }
 
-/// Source and destination port of `transport`, zeros if it has none or they are cut off.
+/// Returns the source and destination port of `transport`; zeros if it has none or they are cut off.
 fn ports(proto: IpNumber, transport: &[u8]) -> (u16, u16) {
     match (proto, transport) {
         (
             ip_number::TCP | ip_number::UDP | ip_number::SCTP | UDP_LITE | DCCP,
             [src0, src1, dst0, dst1, ..],
         ) => (u16::from_be_bytes([*src0, *src1]), u16::from_be_bytes([*dst0, *dst1])),
-        // Echo reply and request. The identifier is put in both places, so that they are one flow to a symmetric hash.
+        // Echo reply and request. The identifier takes the place of both ports, so that a symmetric hash finds one flow.
         (ip_number::ICMP, [0 | 8, _, _, _, id0, id1, ..])
         | (ip_number::IPV6_ICMP, [128 | 129, _, _, _, id0, id1, ..]) => {
             let id = u16::from_be_bytes([*id0, *id1]);

@@ -1,4 +1,4 @@
-//! The flow hash: SipHash-1-3 of the flow keys under a secret, so that nobody outside can aim many flows at one queue
+//! The flow hash: SipHash-1-3 of the flow keys under a secret, so that an outsider cannot aim many flows at one queue
 //! (kernel: `flow_hash_from_keys`, `skb_get_hash`).
 
 use std::fmt;
@@ -10,7 +10,7 @@ use super::{FlowKeys, Hosts, dissect};
 /// Key of [`flow_hash`].
 const PUBLIC_KEY: [u64; 2] = [0x7478_7120_666c_6f77, 0x2068_6173_6820_6b65];
 
-/// Turns flow keys into 32 bits that are the same on every machine for a given key.
+/// Hashes flow keys to 32 bits; the result is the same on every machine for a given key.
 #[derive(Clone, Copy)]
 pub struct FlowHasher {
     key: [u64; 2],
@@ -18,17 +18,17 @@ pub struct FlowHasher {
 }
 
 impl FlowHasher {
-    /// A hasher of the secret `key`; take it from a random source when strangers choose the flows. If `symmetric`,
-    /// the two directions of a flow have the same hash.
+    /// Creates a hasher with the secret `key`; use a random one if untrusted parties choose the flows. If `symmetric`, the
+    /// two directions of a flow have the same hash.
     pub fn new(key: [u64; 2], symmetric: bool) -> Self {
         Self { key, symmetric }
     }
 
-    /// The hash of a flow. Never 0, which callers store as "not computed yet": 1 stands for 0.
+    /// Returns the hash of a flow. Never 0, which callers store as "not computed yet": 1 stands for 0.
     ///
-    /// What is hashed are little-endian words of 64 bits: one of the protocol (8 bits), the VLAN ids (12 each) and
-    /// the two ports, then one of IPv4 addresses, two of MAC addresses or four of IPv6 addresses. Where the hosts are not
-    /// IP there are no ports, and the ethertype has their place; else the hosts tell the ethertype.
+    /// The input is a sequence of little-endian words of 64 bits: one of the protocol (8 bits), the VLAN ids (12 each) and
+    /// the two ports, then one of IPv4 addresses, two of MAC addresses or four of IPv6 addresses. If the hosts are not IP,
+    /// the ethertype takes the place of the ports. IP hosts imply the ethertype.
     pub fn hash(&self, keys: &FlowKeys) -> u32 {
         let [outer, inner] = keys.vlan.map(|id| u64::from(id & 0xfff));
         let head = u64::from(keys.ip_proto) | outer << 8 | inner << 20;
@@ -55,7 +55,7 @@ impl FlowHasher {
         (hash as u32).max(1)
     }
 
-    /// The ends of a flow in the order in which they are hashed.
+    /// Returns the ends of a flow in the order in which they are hashed.
     #[inline]
     fn ends<T: Ord>(&self, src: (T, u16), dst: (T, u16)) -> ((T, u16), (T, u16)) {
         if self.symmetric && dst < src { (dst, src) } else { (src, dst) }
@@ -80,8 +80,8 @@ impl fmt::Debug for FlowHasher {
     }
 }
 
-/// The hash of a frame's flow, one way, under a key that everyone knows: for tools and tests. A device makes
-/// a [`FlowHasher`] of its own.
+/// Returns the hash of one direction of a frame's flow under a key that everyone knows, for tools and tests. A device uses a
+/// [`FlowHasher`] of its own.
 pub fn flow_hash(frame: &[u8]) -> u32 {
     FlowHasher::new(PUBLIC_KEY, false).hash(&dissect(frame).keys)
 }
