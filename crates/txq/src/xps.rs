@@ -1,14 +1,13 @@
-//! Which txq a CPU, or an rx queue, sends through: transmit packet steering.
+//! Transmit packet steering (XPS): which txqs a CPU, or an rx queue, sends through.
 //!
-//! XPS is configured as a mask of CPUs for each txq and used the other way round, as a list of txqs for each CPU.
-//! A CPU with one txq takes it; a CPU with several lets the packet's flow hash choose, so that a flow stays on its
-//! queue; a CPU with none leaves the choice to the hash over all txqs. The fewer CPUs share a txq, the less its lock
-//! is contended and the nearer a completion runs to the sender (kernel: `struct xps_dev_maps`, `__get_xps_queue_idx`,
-//! `skb_tx_hash`).
+//! XPS is configured as a mask of CPUs for each txq, and used the other way round, as a list of txqs for each CPU. A CPU
+//! with one txq uses it. On a CPU with several, the packet's flow hash chooses, so that a flow stays on its txq. For a CPU
+//! with none, the hash chooses among all txqs. The fewer CPUs share a txq, the less its lock is contended, and the nearer to
+//! the sender a completion runs (kernel: `struct xps_dev_maps`, `__get_xps_queue_idx`, `skb_tx_hash`).
 //!
-//! A map of the other type lists txqs for each rx queue, by masks of rx queues (`xps_rxqs`): what answers a packet
-//! leaves where the packet came in. Where a device has [`TrafficClasses`], each CPU or rx queue has a list for each
-//! class, of the txqs that belong to it.
+//! A map of the other type lists txqs for each rx queue, by masks of rx queues (`xps_rxqs`): an answer to a packet leaves
+//! where the packet came in. If a device has [`TrafficClasses`], each CPU or rx queue has a list for each class, of the txqs
+//! that belong to it.
 
 #![forbid(unsafe_code)]
 
@@ -20,10 +19,11 @@ mod classes;
 
 pub use classes::{ClassError, MAX_CLASSES, PRIORITIES, TrafficClasses};
 
-/// The most txqs of a device: the highest queue index stays free, the kernel's sockets mean "none" by it.
+/// The maximum number of txqs of a device. The highest queue index stays free, because the kernel's sockets use it for
+/// "none".
 pub const MAX_TXQS: usize = u16::MAX as usize;
 
-/// Why a map could not be made.
+/// Why a map cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XpsError {
     /// A device has 1 to [`MAX_TXQS`] txqs.
@@ -35,7 +35,7 @@ pub enum XpsError {
     /// A mask for a txq that does not exist.
     #[error("XPS: a mask for txq {txq}, but the device has {txqs} txqs (0 to {}); leave it out or add txqs", txqs - 1)]
     NoSuchTxq {
-        /// Whom the mask was for.
+        /// The txq of the mask.
         txq: usize,
         /// How many txqs there are.
         txqs: usize,
@@ -43,11 +43,11 @@ pub enum XpsError {
     /// A mask that names a CPU or an rx queue that does not exist.
     #[error("XPS: the mask of txq {txq} names {of} {id}, but there are {nr_ids} (0 to {}); clear that bit", nr_ids.saturating_sub(1))]
     NoSuchId {
-        /// Whose mask.
+        /// The txq of the mask.
         txq: usize,
-        /// What it names.
+        /// The kind of id that it names.
         of: MaskOf,
-        /// The highest that it names.
+        /// The highest id that it names.
         id: usize,
         /// How many there are.
         nr_ids: usize,
@@ -57,7 +57,7 @@ pub enum XpsError {
         "XPS: a mask for txq {txq}, which belongs to no traffic class; give it to one or leave its mask empty"
     )]
     NoClass {
-        /// Whom the mask was for.
+        /// The txq of the mask.
         txq: usize,
     },
     /// A map for a device with other txqs.
@@ -68,7 +68,7 @@ pub enum XpsError {
         /// The device's.
         txqs: usize,
     },
-    /// More txqs in use than there are, or none.
+    /// More txqs were to be in use than there are, or none.
     #[error("the device was built with {built} txqs, not {txqs}: use 1 to {built}")]
     NotBuilt {
         /// How many were to be in use.
@@ -87,7 +87,7 @@ pub enum XpsError {
     },
 }
 
-/// What the bits of masks stand for: the two types of maps (`XPS_CPUS`, `XPS_RXQS`).
+/// The meaning of the bits of masks: the two types of maps (`XPS_CPUS`, `XPS_RXQS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskOf {
     /// CPUs.
@@ -105,19 +105,19 @@ impl std::fmt::Display for MaskOf {
     }
 }
 
-/// The txqs of a CPU, or of an rx queue, in one traffic class. Eight bytes that never straddle a cache line, so that a CPU with one txq, the usual case, costs one
-/// line and one with several two.
+/// The txqs of a CPU, or of an rx queue, in one traffic class. Its eight bytes never straddle a cache line. So a CPU with
+/// one txq, the usual case, costs one line, and a CPU with several costs two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(8))]
 struct Entry {
     /// How many txqs.
     len: u32,
-    /// The txq itself if there is one, else where the list starts in `XpsMap::lists`.
+    /// The txq itself if there is one, else the start of the list in `XpsMap::lists`.
     at: u32,
 }
 
-/// The map from CPUs or rx queues to txqs. Never changed in place: a change makes a new map, to be published whole,
-/// since others look up in the old one meanwhile (the kernel does so by RCU).
+/// The map from CPUs or rx queues to txqs. It is never changed in place, because other threads may be looking up in it: a
+/// change makes a new map, which is published whole (the kernel does so by RCU).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XpsMap {
     of: MaskOf,
@@ -131,7 +131,7 @@ pub struct XpsMap {
 }
 
 impl XpsMap {
-    /// The map of the CPUs `0..nr_cpus` in which txq `n` is used by the CPUs of `masks[n]`, as if the masks had been
+    /// Creates the map of the CPUs `0..nr_cpus` in which the CPUs of `masks[n]` use txq `n`, as if the masks had been
     /// written in this order: a CPU's txqs rise. Txqs without a mask, or with an empty one, are in no CPU's list.
     ///
     /// # Errors
@@ -141,8 +141,8 @@ impl XpsMap {
         Self::of_masks(MaskOf::Cpus, masks, txqs, nr_cpus)
     }
 
-    /// The map of the rx queues `0..nr_rxqs` in which txq `n` is used by the rx queues of `masks[n]`, as if the masks
-    /// had been written to `xps_rxqs` in this order. Nobody checks that a txq and an rx queue belong to one device.
+    /// Creates the map of the rx queues `0..nr_rxqs` in which the rx queues of `masks[n]` use txq `n`, as if the masks had
+    /// been written to `xps_rxqs` in this order. Does not check that a txq and an rx queue belong to one device.
     ///
     /// # Errors
     /// As for [`from_masks`](Self::from_masks).
@@ -160,7 +160,7 @@ impl XpsMap {
         Ok(Self::from_lists(of, &lists, txqs, TrafficClasses::default()))
     }
 
-    /// The map that gives every online CPU of `topology` a txq, one of its own when there are enough.
+    /// Creates the map that gives every online CPU of `topology` a txq, one of its own if there are enough.
     ///
     /// - As many txqs as CPUs or more: the n-th online CPU has txq n. The txqs left over stay unused, since a CPU with
     ///   one txq needs no flow hash and sends through one queue at a time anyway.
@@ -186,7 +186,7 @@ impl XpsMap {
         Ok(Self::from_lists(MaskOf::Cpus, &lists, txqs, TrafficClasses::default()))
     }
 
-    /// This map for a device with `classes`: each txq is in the lists of its own class, in the order in which it was.
+    /// Returns this map for a device with `classes`: each txq is in the lists of its own class, in the same order as before.
     ///
     /// # Errors
     /// When a txq that is in a list belongs to no class.
@@ -203,9 +203,9 @@ impl XpsMap {
         Ok(Self::from_lists(self.of, &lists, self.txqs, classes.clone()))
     }
 
-    /// This map after the mask of `txq` was replaced, as by a write to its `xps_cpus` or `xps_rxqs` (kernel:
-    /// `__netif_set_xps_queue`): the txq joins new lists at their end, and where it leaves a list the last txq of that
-    /// list takes its place. Which flow goes where therefore depends on the history, as in the kernel.
+    /// Returns this map with the mask of `txq` replaced, as by a write to its `xps_cpus` or `xps_rxqs` (kernel:
+    /// `__netif_set_xps_queue`). The txq joins new lists at their end. Where it leaves a list, the last txq of that list
+    /// takes its place. So the txq of a flow depends on the history, as in the kernel.
     ///
     /// # Errors
     /// When there is no such txq, it belongs to no traffic class, or the mask names an id that the map does not have.
@@ -223,7 +223,7 @@ impl XpsMap {
         Ok(Self::from_lists(self.of, &lists, self.txqs, self.classes.clone()))
     }
 
-    /// This map without the txqs from `first` on; `None` when nothing is left (`netif_reset_xps_queues_gt`).
+    /// Returns this map without the txqs from `first` on; `None` if nothing is left (`netif_reset_xps_queues_gt`).
     pub(crate) fn without_from(&self, first: u16) -> Option<Self> {
         let mut map = self.clone();
         for txq in usize::from(first)..self.txqs {
@@ -233,9 +233,9 @@ impl XpsMap {
         map.entries.iter().any(|entry| entry.len > 0).then_some(map)
     }
 
-    /// The txq for a packet of traffic class `class` (0 where there are none) sent on the CPU, or answering the rx queue,
-    /// `id`. `None` when there is none or the id or the class is unknown: choose by [`hash_to_txq`]. `hash` gives the
-    /// packet's flow hash and is called only if there are several txqs.
+    /// Returns the txq for a packet of traffic class `class` (0 if there are none) that is sent on the CPU `id`, or answers
+    /// the rx queue `id`. `None` if there is none, or the id or the class is unknown: choose by [`hash_to_txq`]. `hash`
+    /// returns the packet's flow hash, and is called only if there are several txqs.
     #[inline]
     pub fn pick(&self, id: usize, class: usize, hash: impl FnOnce() -> u32) -> Option<u16> {
         let entry = self.entry(id, class);
@@ -246,13 +246,13 @@ impl XpsMap {
         }
     }
 
-    /// The txqs of `id` in traffic class `class`, in the order in which [`pick`](Self::pick) counts them.
+    /// Returns the txqs of `id` in traffic class `class`, in the order in which [`pick`](Self::pick) counts them.
     pub fn txqs_of(&self, id: usize, class: usize) -> impl ExactSizeIterator<Item = u16> + '_ {
         self.list(self.entry(id, class))
     }
 
-    /// The CPUs or rx queues that use `txq`, as a read of its `xps_cpus` or `xps_rxqs` shows them. Empty for a txq that
-    /// does not exist.
+    /// Returns the CPUs or rx queues that use `txq`, as a read of its `xps_cpus` or `xps_rxqs` shows them. Empty for a txq
+    /// that does not exist.
     pub fn mask_of(&self, txq: u16) -> CpuMask {
         let uses = |id: &usize| {
             (0..self.num_classes()).any(|class| self.txqs_of(*id, class).any(|other| other == txq))
@@ -260,22 +260,22 @@ impl XpsMap {
         (0..self.nr_ids).filter(uses).collect()
     }
 
-    /// What the bits of the masks stand for.
+    /// Returns what the bits of the masks mean.
     pub fn of(&self) -> MaskOf {
         self.of
     }
 
-    /// How many txqs the device has, used or not.
+    /// Returns how many txqs the device has, used or not.
     pub fn txqs(&self) -> usize {
         self.txqs
     }
 
-    /// How many CPU ids or rx queues the map knows.
+    /// Returns how many CPU ids or rx queues the map knows.
     pub fn nr_ids(&self) -> usize {
         self.nr_ids
     }
 
-    /// The traffic classes that the map is for.
+    /// Returns the traffic classes that the map is for.
     pub fn classes(&self) -> &TrafficClasses {
         &self.classes
     }
@@ -296,12 +296,12 @@ impl XpsMap {
             .map(move |n| if entry.len == 1 { entry.at as u16 } else { self.lists[(entry.at + n) as usize] })
     }
 
-    /// The txqs of each entry.
+    /// Returns the txqs of each entry.
     fn lists(&self) -> Vec<Vec<u16>> {
         self.entries.iter().map(|&entry| self.list(entry).collect()).collect()
     }
 
-    /// A map of a list for each id and class.
+    /// Creates a map from a list for each id and class.
     fn from_lists(of: MaskOf, lists: &[Vec<u16>], txqs: usize, classes: TrafficClasses) -> Self {
         let mut flat = Vec::new();
         let entries: Box<[Entry]> = lists
@@ -323,7 +323,7 @@ impl XpsMap {
     }
 }
 
-/// The txq below `txqs` for a packet that no map steers (kernel: `skb_tx_hash`); 0 when there are no txqs.
+/// Returns the txq below `txqs` for a packet that no map steers (kernel: `skb_tx_hash`); 0 if there are no txqs.
 #[inline]
 pub fn hash_to_txq(hash: u32, txqs: u16) -> u16 {
     reciprocal_scale(hash, u32::from(txqs)) as u16
@@ -340,7 +340,7 @@ fn check_txqs(txqs: usize) -> Result<(), XpsError> {
     if (1..=MAX_TXQS).contains(&txqs) { Ok(()) } else { Err(XpsError::Txqs { txqs }) }
 }
 
-/// The index of a txq that exists and whose mask names only what exists.
+/// Returns the index of a txq that exists and whose mask names only existing ids.
 fn check_mask(txq: usize, mask: &CpuMask, of: MaskOf, txqs: usize, nr_ids: usize) -> Result<u16, XpsError> {
     if mask.width() > nr_ids {
         return Err(XpsError::NoSuchId { txq, of, id: mask.width() - 1, nr_ids });

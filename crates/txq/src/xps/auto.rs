@@ -1,9 +1,9 @@
-//! Dealing txqs to CPUs by their caches: the arithmetic behind `XpsMap::auto` (kernel: what drivers do with
+//! Deals txqs to CPUs by their caches: the arithmetic behind `XpsMap::auto` (kernel: what drivers do with
 //! `netif_set_xps_queue` and `cpumask_local_spread`).
 
 use crate::topology::Topology;
 
-/// Pairs of each online CPU with its one txq below `txqs`, which is not 0. `XpsMap::auto` tells the rules.
+/// Returns pairs of each online CPU and its one txq below `txqs`, which is not 0. `XpsMap::auto` documents the rules.
 pub(super) fn deal(topology: &Topology, txqs: usize) -> Vec<(usize, usize)> {
     let domains = topology.domains();
     if txqs >= topology.online().len() {
@@ -23,13 +23,14 @@ pub(super) fn deal(topology: &Topology, txqs: usize) -> Vec<(usize, usize)> {
     }
 }
 
-/// Divides `txqs` among domains of `sizes` CPUs: one for each, then each next one to the domain with the most CPUs
-/// for a txq, which makes the largest such number as small as it can be. Needs at least as many txqs as domains and
-/// no more than CPUs; no domain then gets more txqs than CPUs, since one with a CPU too many is served before.
+/// Divides `txqs` among domains of `sizes` CPUs; returns the txqs of each domain. Each domain gets one, and each further txq
+/// goes to the domain with the most CPUs per txq. This makes the largest such number as small as possible. There must be at
+/// least as many txqs as domains, and no more than CPUs. No domain then gets more txqs than CPUs, because a domain with a
+/// CPU too many comes first.
 fn shares(sizes: &[usize], txqs: usize) -> Vec<usize> {
     let mut shares = vec![1; sizes.len()];
     for _ in sizes.len()..txqs {
-        // Reversed, since of equals `max_by` takes the last and the first domain is to be served.
+        // Reversed, because `max_by` returns the last of equals, and the first domain comes first.
         let cpus_per_txq = |a: &usize, b: &usize| (sizes[*a] * shares[*b]).cmp(&(sizes[*b] * shares[*a]));
         if let Some(crowded) = (0..sizes.len()).rev().max_by(cpus_per_txq) {
             shares[crowded] += 1;

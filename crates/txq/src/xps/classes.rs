@@ -6,19 +6,19 @@ use std::ops::Range;
 /// The most traffic classes of a device (`TC_MAX_QUEUE`).
 pub const MAX_CLASSES: usize = 16;
 
-/// Priorities that are told apart: a packet's priority modulo this (`TC_BITMASK`).
+/// Number of different priorities: a packet's priority counts modulo this (`TC_BITMASK`).
 pub const PRIORITIES: usize = 16;
 
-/// Why traffic classes were refused. The kernel says EINVAL to each.
+/// Why traffic classes were refused. The kernel returns EINVAL for each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClassError {
-    /// None, or too many.
+    /// No class, or too many.
     #[error("{classes} traffic classes; there may be 1 to {MAX_CLASSES}")]
     Number {
-        /// How many were asked for.
+        /// How many were requested.
         classes: usize,
     },
-    /// A priority of a class that does not exist.
+    /// A priority is mapped to a class that does not exist.
     #[error("priority {priority} is mapped to traffic class {class}, but there are {classes} (0 to {}); map it to one of them", classes - 1)]
     NoSuchClass {
         /// The priority.
@@ -28,27 +28,27 @@ pub enum ClassError {
         /// How many classes there are.
         classes: usize,
     },
-    /// A class without txqs.
+    /// A class has no txqs.
     #[error("traffic class {class} has no queues; give it at least 1")]
     Empty {
         /// The class.
         class: usize,
     },
-    /// A class with txqs that do not exist.
+    /// A class has txqs that do not exist.
     #[error(
         "queues {count}@{offset} of traffic class {class} exceed the {txqs} txqs in use; stay below {txqs}"
     )]
     Beyond {
         /// The class.
         class: usize,
-        /// How many txqs it was to have.
+        /// How many txqs it would have.
         count: u16,
         /// The first of them.
         offset: u16,
         /// How many there are.
         txqs: u16,
     },
-    /// Two classes with a txq in common.
+    /// Two classes have a txq in common.
     #[error("traffic classes {first} and {second} overlap; give each queue to one of them")]
     Overlap {
         /// One class.
@@ -58,7 +58,7 @@ pub enum ClassError {
     },
 }
 
-/// Traffic classes, each a range of txqs, and the class of each priority. Without any, all packets may use all txqs.
+/// Traffic classes, each a range of txqs, and the class of each priority. Without classes, all packets may use all txqs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrafficClasses {
     of_priority: [u8; PRIORITIES],
@@ -66,11 +66,12 @@ pub struct TrafficClasses {
 }
 
 impl TrafficClasses {
-    /// Classes with `(count, offset)` txqs each, `of_priority[n]` the class of the priorities that are `n` modulo 16.
+    /// Creates classes with `(count, offset)` txqs each. `of_priority[n]` is the class of the priorities that are `n` modulo
+    /// 16.
     ///
     /// # Errors
-    /// When there are none or more than [`MAX_CLASSES`], a priority has a class that does not exist, or a class has no
-    /// txqs, some beyond `txqs`, or one that another class has.
+    /// When there are no classes or more than [`MAX_CLASSES`], when a priority has a class that does not exist, or when a
+    /// class has no txqs, a txq of `txqs` or more, or a txq of another class.
     pub fn new(of_priority: [u8; PRIORITIES], queues: &[(u16, u16)], txqs: u16) -> Result<Self, ClassError> {
         let classes = queues.len();
         if !(1..=MAX_CLASSES).contains(&classes) {
@@ -95,36 +96,36 @@ impl TrafficClasses {
         Ok(Self { of_priority, ranges })
     }
 
-    /// How many classes there are; 0 for none (`netdev_get_num_tc`).
+    /// Returns how many classes there are (`netdev_get_num_tc`).
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no classes.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The class of a packet's priority; 0 where there are none (`netdev_get_prio_tc_map`).
+    /// Returns the class of a packet's priority; 0 if there are no classes (`netdev_get_prio_tc_map`).
     #[inline]
     pub fn of_priority(&self, priority: u32) -> usize {
         self.of_priority[priority as usize % PRIORITIES].into()
     }
 
-    /// The txqs of a class; `None` if there is no such class.
+    /// Returns the txqs of a class; `None` if there is no such class.
     #[inline]
     pub fn txqs(&self, class: usize) -> Option<Range<u16>> {
         self.ranges.get(class).cloned()
     }
 
-    /// The class that a txq belongs to, 0 where there are no classes; `None` for a txq of none of them
+    /// Returns the class that a txq belongs to, 0 if there are no classes; `None` for a txq that belongs to none of them
     /// (`netdev_txq_to_tc`).
     pub fn of_txq(&self, txq: u16) -> Option<usize> {
         if self.is_empty() { Some(0) } else { self.ranges.iter().position(|range| range.contains(&txq)) }
     }
 
-    /// What is left when only `txqs` txqs are in use (`netif_setup_tc`): no classes if the first does not fit any more,
-    /// else the priorities of classes that do not fit go to the first.
+    /// Returns the classes that remain when only `txqs` txqs are in use (`netif_setup_tc`). If the first class no longer
+    /// fits, none remains. Otherwise priorities of classes that do not fit go to the first.
     pub(crate) fn fitted(&self, txqs: u16) -> Self {
         let fits = |class: usize| self.ranges.get(class).is_some_and(|range| range.end <= txqs);
         if !fits(0) {
