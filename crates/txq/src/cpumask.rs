@@ -1,10 +1,10 @@
 //! Sets of CPU ids, read and written as Linux's sysfs files do.
 //!
-//! A transmit queue is given to CPUs by a mask (`echo ff > /sys/class/net/eth0/queues/tx-0/xps_cpus`), and the
-//! files that describe the machine name CPUs by lists (`0-3,8`). Whoever knows those files must be able to write
-//! the same text here and be refused for the same reasons, so both forms follow the kernel's parsers byte for
-//! byte (kernel: `struct cpumask`, `bitmap_parse`, `bitmap_parselist`, `%*pb` and `%*pbl`). The mask grammar was
-//! measured against a running kernel, and `tests/xps_mask_kernel.rs` measures it again.
+//! A mask assigns CPUs to a transmit queue (`echo ff > /sys/class/net/eth0/queues/tx-0/xps_cpus`), and the files that
+//! describe the machine name CPUs by lists (`0-3,8`). A user of those files can write the same text here, and is refused for
+//! the same reasons: both forms follow the kernel's parsers byte for byte (kernel: `struct cpumask`, `bitmap_parse`,
+//! `bitmap_parselist`, `%*pb` and `%*pbl`). The mask grammar was measured against a running kernel, and
+//! `tests/xps_mask_kernel.rs` measures it again.
 
 #![forbid(unsafe_code)]
 
@@ -56,12 +56,12 @@ pub struct CpuMask {
 }
 
 impl CpuMask {
-    /// The empty set.
+    /// Creates the empty set.
     pub const fn new() -> Self {
         Self { words: Vec::new() }
     }
 
-    /// The ids `0..nr_ids`.
+    /// Creates the set of the ids `0..nr_ids`.
     pub fn first(nr_ids: usize) -> Self {
         (0..nr_ids).collect()
     }
@@ -131,13 +131,13 @@ impl CpuMask {
         Ok(mask)
     }
 
-    /// Reads the list form of the topology files (`0-3,8`; kernel: `bitmap_parselist`, of which the repeated
-    /// ranges `0-31:2/4` and the words `all` and `N` are left out: no file of sysfs contains them). The text ends at
-    /// the first newline or NUL; blanks separate as commas do; an empty text is the empty set.
+    /// Reads the list form of the topology files (`0-3,8`; kernel: `bitmap_parselist`). The repeated ranges `0-31:2/4` and
+    /// the words `all` and `N` are left out, since no file of sysfs contains them. The text ends at the first newline or
+    /// NUL; blanks separate as commas do; an empty text is the empty set.
     ///
     /// # Errors
-    /// [`MaskError::Invalid`] for anything that is no number or a range that runs backwards,
-    /// [`MaskError::Overflow`] for an id of `nr_ids` or more.
+    /// [`MaskError::Invalid`] for text that is not a number, or a range that runs backwards; [`MaskError::Overflow`] for an
+    /// id of `nr_ids` or more.
     pub fn parse_list(text: impl AsRef<[u8]>, nr_ids: usize) -> Result<Self, MaskError> {
         let text = text.as_ref();
         let invalid = |at, problem| MaskError::Invalid {
@@ -150,7 +150,7 @@ impl CpuMask {
             if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
                 return Err(invalid(at, "not a decimal id"));
             }
-            // A number too long for the type is beyond every id too.
+            // A number too large for the type is also beyond every id.
             let id = digits
                 .iter()
                 .try_fold(0usize, |id, digit| id.checked_mul(10)?.checked_add(usize::from(digit - b'0')));
@@ -181,9 +181,8 @@ impl CpuMask {
         Ok(mask)
     }
 
-    /// The mask form as a read of `xps_cpus` shows it on a machine with `nr_ids` ids, without the newline
-    /// (kernel: `%*pb`): `ceil(nr_ids / 4)` digits, a comma before every 8 from the end. Ids of `nr_ids` or more
-    /// are not shown.
+    /// Returns the mask form as a read of `xps_cpus` shows it on a machine with `nr_ids` ids, without the newline (kernel:
+    /// `%*pb`): `ceil(nr_ids / 4)` digits, with a comma before every 8 from the end. Ids of `nr_ids` or more are not shown.
     pub fn format(&self, nr_ids: usize) -> String {
         let mut text = String::with_capacity(nr_ids.div_ceil(4) + nr_ids / GROUP);
         for group in (0..nr_ids.div_ceil(GROUP)).rev() {
@@ -214,12 +213,12 @@ impl CpuMask {
         }
     }
 
-    /// Whether `id` is in the set.
+    /// Returns whether `id` is in the set.
     pub fn contains(&self, id: usize) -> bool {
         self.words.get(id / WORD).is_some_and(|word| word >> (id % WORD) & 1 == 1)
     }
 
-    /// The ids, rising.
+    /// Returns the ids, rising.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             let lowest_cleared = |left: &u64| Some(left & (left - 1)).filter(|&left| left != 0);
@@ -228,22 +227,22 @@ impl CpuMask {
         })
     }
 
-    /// How many ids are in the set.
+    /// Returns how many ids are in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether no id is in the set.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// One more than the highest id in the set, 0 when empty: the smallest `nr_ids` that holds it.
+    /// Returns one more than the highest id in the set, 0 when empty: the smallest `nr_ids` that holds the set.
     pub fn width(&self) -> usize {
         self.words.last().map_or(0, |word| self.words.len() * WORD - word.leading_zeros() as usize)
     }
 
-    /// Whether some id is in both sets.
+    /// Returns whether some id is in both sets.
     pub fn intersects(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
@@ -284,18 +283,18 @@ impl fmt::Display for CpuMask {
     }
 }
 
-/// Two groups, the lower first, as one word.
+/// Returns two groups, the lower first, as one word.
 fn join(groups: &[u32]) -> u64 {
     groups.iter().rev().fold(0, |word, &group| word << GROUP | u64::from(group))
 }
 
-/// What the kernel reads of a write: all before the first newline or NUL.
+/// Returns the part of a write that the kernel reads: all before the first newline or NUL.
 fn first_line(text: &[u8]) -> &[u8] {
     text.split(|byte| matches!(byte, b'\n' | 0)).next().unwrap_or_default()
 }
 
-/// Commas, and what the kernel's `isspace` takes for blank: its character table is Latin-1, hence the no-break
-/// space.
+/// Returns whether `byte` is a comma, or blank for the kernel's `isspace`. That function's table is Latin-1, hence the
+/// no-break space.
 fn is_separator(byte: u8) -> bool {
     matches!(byte, b',' | b' ' | b'\t'..=b'\r' | 0xa0)
 }
