@@ -1,9 +1,9 @@
-//! Which CPUs there are, and which of them share a last-level cache.
+//! The machine's CPUs, and which of them share a last-level cache.
 //!
-//! Two CPUs that send through one txq pass its lock, its ring and its counters back and forth. Inside one cache
-//! domain that costs tens of nanoseconds, between two domains hundreds, so queues are dealt out by domain. The
-//! kernel keeps the same knowledge as `cpu_online_mask` and `cpus_share_cache()` and shows it below
-//! `/sys/devices/system/cpu`, where it is read here.
+//! Two CPUs that send through one txq pass its lock, its ring and its counters back and forth. Inside one cache domain that
+//! costs tens of nanoseconds, between two domains hundreds, so txqs are dealt out by domain. The kernel keeps the same
+//! knowledge in `cpu_online_mask` and `cpus_share_cache()`, and shows it below `/sys/devices/system/cpu`. It is read from
+//! there.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use crate::cpumask::{CpuMask, MaskError};
 
-/// More CPU ids than any kernel is built for; bounds what a damaged file can make us allocate.
+/// A bound on CPU ids, above that of any kernel. It limits the memory that a damaged file can make the program allocate.
 const MAX_CPUS: usize = 1 << 16;
 
-/// Why the machine's description could not be read.
+/// Why the machine's description cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// A file is missing or unreadable.
@@ -27,7 +27,7 @@ pub enum TopologyError {
         /// What the system says.
         source: io::Error,
     },
-    /// A file is there and holds something else than what the kernel writes.
+    /// A file holds something else than the kernel writes.
     #[error("CPU topology: {}: {source}", path.display())]
     List {
         /// The file.
@@ -35,7 +35,7 @@ pub enum TopologyError {
         /// What is wrong with its text.
         source: MaskError,
     },
-    /// There is not one CPU.
+    /// There is no CPU.
     #[error("CPU topology: {place} names no CPU; at least one is needed")]
     Empty {
         /// The file or the argument.
@@ -55,13 +55,13 @@ pub struct Topology {
 impl Topology {
     /// Reads the machine from the sysfs mounted at `root` (`/sys`).
     ///
-    /// A CPU's domain is the `shared_cpu_list` of its cache of the highest level, less the CPUs that are offline.
-    /// CPUs without a description of their caches, as in some containers, virtual machines and architectures, form
-    /// one domain together: with nothing known, sharing a queue is assumed to cost the same everywhere.
+    /// A CPU's domain is the `shared_cpu_list` of its cache of the highest level, without the CPUs that are offline. CPUs
+    /// whose caches are not described, as in some containers, virtual machines and architectures, form one domain together:
+    /// if nothing is known, sharing a queue is assumed to cost the same everywhere.
     ///
     /// # Errors
-    /// When `devices/system/cpu/online` cannot be read or a list in these files is malformed. A missing list of
-    /// possible CPUs or a missing cache is none.
+    /// When `devices/system/cpu/online` cannot be read or a list in these files is malformed. A missing list of possible
+    /// CPUs and a missing cache are no errors.
     pub fn read(root: impl AsRef<Path>) -> Result<Self, TopologyError> {
         let cpus = root.as_ref().join("devices/system/cpu");
         let online_file = cpus.join("online");
@@ -77,7 +77,7 @@ impl Topology {
         let mut shared = Vec::new();
         let mut unknown = online.clone();
         for cpu in online.iter() {
-            // The caches of the CPUs of a domain found before say the same again.
+            // The CPUs of a domain that was found before describe the same cache again.
             if unknown.contains(cpu)
                 && let Some(list) = last_level_cache(&cpus.join(format!("cpu{cpu}/cache")))?
             {
@@ -91,7 +91,8 @@ impl Topology {
         Ok(topology)
     }
 
-    /// A machine whose online CPUs are those of `domains`. A CPU named twice belongs to the first that names it.
+    /// Creates a machine whose online CPUs are those of `domains`. A CPU named twice belongs to the first domain that names
+    /// it.
     ///
     /// # Errors
     /// When no domain names a CPU.
@@ -110,8 +111,8 @@ impl Topology {
         Ok(Self { nr_cpus: online.width(), domains: disjoint, online })
     }
 
-    /// The CPUs of each NUMA node that has any, from the sysfs mounted at `root` (`/sys`); empty where the kernel knows
-    /// of no nodes. What [`PoolConfig::nodes`](crate::pool::PoolConfig::nodes) wants.
+    /// Returns the CPUs of each NUMA node that has any, from the sysfs mounted at `root` (`/sys`), as
+    /// [`PoolConfig::nodes`](crate::pool::PoolConfig::nodes) takes them. Empty if the kernel knows of no nodes.
     ///
     /// # Errors
     /// When a list in these files is malformed.
@@ -123,35 +124,35 @@ impl Topology {
         Ok(cpus.into_iter().flatten().filter(|cpus| !cpus.is_empty()).collect())
     }
 
-    /// The CPUs that run now.
+    /// Returns the CPUs that are online.
     pub fn online(&self) -> &CpuMask {
         &self.online
     }
 
-    /// One more than the highest CPU id that can ever come online (kernel: `nr_cpu_ids`).
+    /// Returns one more than the highest CPU id that can ever come online (kernel: `nr_cpu_ids`).
     pub fn nr_cpus(&self) -> usize {
         self.nr_cpus
     }
 
-    /// The last-level cache domains: disjoint, none empty, together [`online`](Self::online), ordered by their
+    /// Returns the last-level cache domains: disjoint, none empty, together [`online`](Self::online), ordered by their
     /// lowest CPU.
     pub fn domains(&self) -> &[CpuMask] {
         &self.domains
     }
 
-    /// The index in [`domains`](Self::domains) of the domain of `cpu`; `None` when it is offline.
+    /// Returns the index in [`domains`](Self::domains) of the domain of `cpu`; `None` if it is offline.
     pub fn domain_of(&self, cpu: usize) -> Option<usize> {
         self.domains.iter().position(|domain| domain.contains(cpu))
     }
 }
 
-/// The CPUs that share the cache of the highest level described in `dir`; `None` without a description.
+/// Returns the CPUs that share the cache of the highest level described in `dir`; `None` without a description.
 fn last_level_cache(dir: &Path) -> Result<Option<CpuMask>, TopologyError> {
     let mut last = (0, None);
     for index in 0.. {
         let cache = dir.join(format!("index{index}"));
         let Some(level) = read(&cache.join("level"))? else { break };
-        // Split first-level caches share a level; only higher ones are ever shared by CPUs unequally.
+        // Split first-level caches have the same level and the same CPUs, so the first one counts.
         if let Some(level) = str::from_utf8(&level).ok().and_then(|level| level.trim().parse::<u8>().ok())
             && level > last.0
             && let Some(list) = read_list(&cache.join("shared_cpu_list"))?
@@ -168,7 +169,7 @@ fn read_list(path: &Path) -> Result<Option<CpuMask>, TopologyError> {
     list.map(Some).map_err(|source| TopologyError::List { path: path.to_owned(), source })
 }
 
-/// The bytes of a file, `None` when there is no such file.
+/// Returns the bytes of a file; `None` if there is no such file.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, TopologyError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
