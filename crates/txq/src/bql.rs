@@ -134,7 +134,7 @@ impl BqlState {
     }
 }
 
-/// The words of the transmitter. It writes them under the tx lock, or as the owner of the only queue of the txq.
+/// The words of the transmitter, written under the tx lock or by the owner of the only queue of the txq.
 pub(crate) struct Producer<A: Arch> {
     /// Bytes given to the driver, wrapping (lower 32 bits), and the bytes of the last packet (upper 32 bits). Written by the
     /// transmitter, read by the completer. Relaxed: the completer gets the packets through the device, which orders their
@@ -208,8 +208,8 @@ impl<A: Arch> Drop for Counted<'_, A> {
     }
 }
 
-/// The state of the completer. It writes it under the completion lock, as it does the word that tells the transmitter how
-/// far it may go (`adj_limit`).
+/// The state of the completer, which writes it under the completion lock. The same holds for `adj_limit`, the word that
+/// tells the transmitter how far it may go.
 pub(crate) struct Consumer {
     dql: Dql,
     probe: Probe,

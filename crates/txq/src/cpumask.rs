@@ -73,9 +73,8 @@ impl CpuMask {
     ///   skipped. A text without groups is the empty set; the kernel never sees a write of zero bytes, which
     ///   therefore changes nothing there.
     /// - More groups than `nr_ids` needs are refused even when they are zero, and so is a ninth digit.
-    /// - One byte that is no digit is taken for a separator when 8 digits follow it: the kernel does so, and
-    ///   masks that it accepts are accepted.
-    /// - The text is read from its end, so that of two errors the later one in the text is told.
+    /// - One byte that is no digit counts as a separator if 8 digits follow it: the kernel accepts such masks.
+    /// - The text is read from its end, so of two errors the later one in the text is reported.
     ///
     /// # Errors
     /// [`MaskError::Invalid`] for a byte that is no digit, [`MaskError::Overflow`] for an id beyond `nr_ids` or

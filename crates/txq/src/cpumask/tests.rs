@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the kernel answers: the text a read shows, or the errno of the write.
+/// The kernel's answer: the text of a read, or the errno of the write.
 fn answer(text: &[u8], nr_ids: usize) -> String {
     match CpuMask::parse(text, nr_ids) {
         Ok(mask) => mask.format(nr_ids),

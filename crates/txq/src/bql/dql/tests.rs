@@ -43,7 +43,7 @@ fn a_device_that_ran_empty_over_its_limit_was_starved() {
         let mut bench = Bench::new(100, start);
         assert_eq!(bench.queue(100).avail(), 0);
         assert_eq!(bench.queue(50).avail(), -50);
-        // All 150 were needed, and all of it came since the completion before.
+        // All 150 were needed, and all were queued since the previous completion.
         assert_eq!(bench.complete(150), 250);
         assert_eq!(bench.avail(), 250);
     }
@@ -58,7 +58,7 @@ fn a_device_that_ran_empty_within_its_limit_was_not() {
     }
 }
 
-/// What was over the limit at one completion is gone at the next: by then the device waited for more. (T17)
+/// The bytes over the limit at one completion are complete at the next, so the device waited for more. (T17)
 #[test]
 fn exactly_everything_from_before_is_all_of_it() {
     for start in STARTS {
@@ -100,7 +100,7 @@ fn the_least_slack_of_the_hold_time_counts() {
     assert_eq!(bench.dql.limit, 600, "once, 300 were sent: 1000 - 2 * 300 was slack");
 }
 
-/// The last object was begun within the limit, so what of it was within is slack that cannot be had.
+/// The last object began within the limit, so its part within the limit is slack that cannot be removed.
 #[test]
 fn what_the_last_object_had_within_the_limit_is_slack() {
     let mut bench = Bench::new(100, 0);
@@ -124,7 +124,7 @@ fn the_limit_stays_between_its_bounds_and_the_maximum_wins() {
     bench.dql.max_limit = 1000;
     bench.queue(1);
     assert_eq!(bench.complete(1), 400);
-    // A limit that is set holds until the next completion, whatever the bounds.
+    // A limit that is set is in force until the next completion, whatever the bounds.
     bench.dql.limit = 5000;
     assert_eq!(bench.avail(), 5000);
     bench.queue(1);
@@ -152,7 +152,7 @@ struct Model {
     queued: i64,
     completed: i64,
     last_object: i64,
-    /// At the completion before: queued, over the limit, last object.
+    /// At the previous completion: queued, over the limit, last object.
     before: (i64, i64, i64),
     slack: Option<i64>,
     since: i64,

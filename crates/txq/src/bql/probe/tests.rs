@@ -1,4 +1,4 @@
-//! A link in virtual time whose completions come together, late, or both, behind the whole of the byte queue limits.
+//! A link in virtual time whose completions come together, late, or both, under all of the byte queue limits.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,11 @@ use crate::driver::Clock;
 type Word = <Native as crate::arch::Arch>::AtomicU32;
 
 const MS: Nanos = 1_000_000;
-/// The machine's clock when the link comes up: an hour after it began.
+/// The machine's clock when the link comes up: an hour after its start.
 const UP: Nanos = 3_600_000 * MS;
-/// What a packet takes on the wire beside itself, in bytes.
+/// Bytes that a packet takes on the wire beside its own.
 const WIRE: u64 = 24;
-/// Packets that a driver tells of in one poll.
+/// Packets that a driver reports in one poll.
 const POLL: usize = 64;
 
 /// A link of 1 Gbit/s.
@@ -21,11 +21,11 @@ const POLL: usize = 64;
 struct Link {
     /// Bytes of a packet.
     len: u64,
-    /// Completions are told of at multiples of this, if it is not 0.
+    /// Completions are reported at multiples of this, if it is not 0.
     coalesce: Nanos,
     /// From the end on the wire to the completion.
     delay: Nanos,
-    /// How late completions are reaped at most: all until then come together.
+    /// How late completions are reaped at most: all until then are reaped together.
     late: Nanos,
 }
 
@@ -42,7 +42,7 @@ impl Link {
     }
 }
 
-/// What came of it, in the second half of the time.
+/// The result of a run, over the second half of its time.
 #[derive(Debug)]
 struct Outcome {
     /// Share of the link that was sent.
@@ -50,7 +50,7 @@ struct Outcome {
     /// Bytes in flight, on average over the time, and the limit at the end; as multiples of what the link needs.
     in_flight: f64,
     limit: f64,
-    /// What a reader of the limits is told that the link needs, in bytes, and how many times as much that has sent.
+    /// The bytes that the limits report the link to need, and how many times as much was sent with them.
     needed: u32,
     gain: f64,
 }
@@ -133,7 +133,7 @@ fn a_device_that_needs_no_more_gets_no_more() {
     assert_eq!((outcome.needed, outcome.gain), (0, 0.0));
 }
 
-/// A device that the algorithm alone would hold back says so: by how much, and what it needs instead.
+/// The limits of a device that the algorithm alone would hold back report by how much, and what the device needs.
 #[test]
 fn what_the_algorithm_alone_would_cost_is_told() {
     for delay in [1, 5] {
