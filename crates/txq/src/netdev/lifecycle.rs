@@ -86,13 +86,14 @@ impl<A: Arch> NetDev<A> {
         self.control(|tree, _| tree.env.tx_queue_len)
     }
 
-    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq
-    /// changes over when no thread is in its driver. Packets that the old driver has completed are freed, packets that it
-    /// still keeps go with it, and a stopped txq continues. The device keeps its name.
+    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq in
+    /// use changes over when no thread is in its driver. Packets that the old driver has completed are freed, packets that
+    /// it still keeps go with it, and a stopped txq continues. The device keeps its name.
     ///
     /// # Errors
-    /// When the new driver has fewer txqs, a smaller MTU, a shorter pacing horizon than is needed or a ring of no packets,
-    /// or does not open; nothing has changed then. Also the error with which the old driver finished, if it did.
+    /// When the new driver has fewer txqs than are in use, a smaller MTU, a shorter pacing horizon than is needed or a ring
+    /// of no packets, or does not open; nothing has changed then. Also the error with which the old driver finished, if it
+    /// did.
     pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
         let (info, ours) = (driver.info(), &self.shared.info);
         if info.txqs < self.txqs() || info.mtu < ours.mtu {
