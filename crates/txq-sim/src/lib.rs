@@ -1,14 +1,14 @@
 //! txq's data plane on a simulated machine of hundreds of CPUs.
 //!
-//! Nobody has 480 hardware threads to try a queue on. This crate has them: what runs is the code of the crate `txq`, not a
-//! model of it, for its data plane is generic over an [`Arch`](txq::arch::Arch), and [`Sim`] is one whose atomics, cells and
-//! packets cost what cache coherence would have them cost, on a virtual clock. The same seed gives the same result, bit for
-//! bit, on every machine; [`Outcome::hash`] says so.
+//! Few people have 480 hardware threads to try a queue on. This crate simulates them. It runs the code of the crate `txq`,
+//! not a model of it: the data plane is generic over an [`Arch`](txq::arch::Arch), and [`Sim`] is an `Arch` whose atomics,
+//! cells and packets cost virtual time as cache coherence makes them cost it. The same seed gives the same result, bit for
+//! bit, on every machine; [`Outcome::hash`] proves it.
 //!
 //! # The idea, in one example
 //!
-//! Two tasks on two sockets add to one word. Alone, a task has the word's line and pays for a read-modify-write only. Together
-//! they pass the line back and forth, and each addition waits for it.
+//! Two tasks on two sockets add to one word. A task alone keeps the word's line and pays only for read-modify-writes. Two
+//! tasks pass the line back and forth, and each addition waits for the line.
 //!
 //! ```
 //! use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -53,17 +53,18 @@
 //!
 //! # A whole device
 //!
-//! Make the world first, then the device in it (`Builder::<Sim>::new(..).build()`), its senders and its workers; all that costs
-//! nothing. Move each sender and each worker into a task: [`World::spawn`]. A worker's task is `worker.run()`. A sender's is a
-//! loop of [`sim::work`], what the program does for a packet, and `alloc`, `xmit`, `wait_credit`. [`World::run`] gives times
-//! and counts of accesses; the device is there afterwards with all its counters and reports. `examples/p0.rs` is such a program.
+//! Create the world first, then the device (`Builder::<Sim>::new(..).build()`), its senders and its workers. Creating them
+//! costs no virtual time. Move each sender and each worker into a task with [`World::spawn`]. A worker's task calls
+//! `worker.run()`. A sender's task is a loop of [`sim::work`] (the program's own work for a packet), `alloc`, `xmit` and
+//! `wait_credit`. [`World::run`] returns times and counts of accesses. Afterwards the device still has all its counters and
+//! reports. `examples/p0.rs` is such a program.
 //!
 //! # What costs what
 //!
 //! | what | where |
 //! |---|---|
-//! | an atomic, a cell: the line's state and way | `cache.rs`, by [`machine::Access`] and [`machine::Line`] |
-//! | a wait: nothing but time; the CPU spins | `engine.rs`, `os.rs` |
+//! | an atomic, a cell: where the line is, and in which state | `cache.rs`, by [`machine::Access`] and [`machine::Line`] |
+//! | a wait: only time, for the CPU spins | `engine.rs`, `os.rs` |
 //! | a sleep, a wake-up, a time slice, a move to another CPU | `os.rs`, by [`machine::Os`] |
 //! | plain code: its price by kind of work | [`Prices`], where `txq` calls [`Arch::spend`](txq::arch::Arch::spend) |
 //! | plain memory: the lines of a queue, a qdisc, a ring: [`Footprint`](footprint::Footprint) | where `txq` calls [`Arch::touch`](txq::arch::Arch::touch) |
@@ -71,14 +72,16 @@
 //!
 //! # What it is not
 //!
-//! Not a check of memory orderings: values are sequentially consistent (the models in `txq-check` check them). Not a model of
-//! cycles: no caches that are too small, no bandwidth, no prefetching, no two threads that share a core's
-//! units. What it shows are ratios, and who waits where; how far a claim depends on a cost, one sees by changing the cost.
+//! It does not check memory orderings: values are sequentially consistent (the models in `txq-check` check them). It does
+//! not model cycles: caches have no size, memory has no bandwidth, nothing is prefetched, and hyperthreads do not compete
+//! for their core's units. It shows ratios, and which task waits for which line. To see how far a claim depends on a cost,
+//! change the cost.
 //!
 //! # Rules for what runs in it
 //!
-//! Nothing may depend on addresses, on the real time, on threads, or on the order of a hash map. Atomics of different owners lie
-//! on lines of their own (`CachePadded`), which is a good idea anyway: else the allocator decides who shares a line with whom.
+//! Nothing may depend on addresses, on the real time, on threads, or on the order of a hash map. Give atomics of different
+//! owners lines of their own (`CachePadded`), as is good practice on real machines; otherwise the allocator decides which of
+//! them share a line.
 
 mod ahead;
 mod arch;

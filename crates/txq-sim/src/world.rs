@@ -1,4 +1,4 @@
-//! A machine with its tasks: how they are made, run, and ended.
+//! A machine with its tasks: creates them, runs them and ends them.
 
 use std::cell::RefCell;
 use std::mem;
@@ -19,72 +19,72 @@ use crate::prices::{PriceList, Prices};
 use crate::queue::{Event, Target};
 use crate::stores::Stores;
 
-/// Bytes of a task's stack; memory only where it is used.
+/// Bytes of a task's stack. The host allocates only the pages that the task touches.
 const STACK: usize = 256 * 1024;
-/// What tasks have to come to an end when their world's time is over: events, and time.
+/// Limits on the tasks' ending after the world's time is over: the number of events ([`ENDING`]) and the time ([`END`]).
 const ENDING: u64 = 20_000_000;
 const END: Picos = 200_000_000_000;
 
 thread_local! {
-    /// Stacks of tasks that are gone.
+    /// Stacks of ended tasks, for reuse.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
 type Coro = Coroutine<(), (), (), DefaultStack>;
 
-/// A task that is to be.
+/// A task to spawn: its name, CPU and start time.
 #[derive(Debug, Clone, Default)]
 pub struct Task {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
-    /// The CPU that it stays on; `None` for wherever there is room.
+    /// The CPU that it is pinned to; `None`: any CPU.
     pub cpu: Option<u32>,
-    /// Where it begins, if it is not pinned; anywhere, if nothing is said.
+    /// The CPU where it starts if it is not pinned; `None`: a random CPU.
     pub at: Option<u32>,
-    /// When it begins.
+    /// The time when it starts.
     pub start: Picos,
-    /// Whether it is an interrupt's work: it takes its CPU from every task that is not.
+    /// Whether it does an interrupt's work: it takes its CPU from every task that is not urgent.
     pub urgent: bool,
-    /// Whether it runs on the CPU of who wakes it, as a softirq does, once that has nothing urgent to do.
+    /// Whether it runs on the CPU of the task that wakes it, as a softirq does, once that CPU has no urgent task.
     pub raised: bool,
 }
 
-/// What a task had of the CPUs.
+/// How much CPU time a task used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskUse {
     /// Its name.
     pub name: String,
-    /// How long it worked.
+    /// Time that it worked.
     pub busy: Picos,
-    /// How long it waited for a line to be written.
+    /// Time that it waited for another task to write a line.
     pub spinning: Picos,
 }
 
-/// What has come of a world.
+/// The result of running a world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of all accesses: their times, lines and tasks. Equal for equal worlds, always and everywhere.
+    /// Hash of all accesses: their times, lines and tasks. Equal for equal worlds on every machine.
     pub hash: u64,
-    /// Accesses to lines.
+    /// Number of accesses to lines.
     pub accesses: u64,
-    /// When its warm-up was over. What follows counts from then on.
+    /// When the warm-up was over. The fields below count from then on.
     pub from: Picos,
-    /// When it ended.
+    /// When the run ended.
     pub now: Picos,
-    /// What each CPU did.
+    /// How long each CPU was busy, spinning and idle.
     pub cpus: Vec<CpuUse>,
-    /// What each task had of them, in the order in which they were made.
+    /// How long each task worked and spun, in the order in which they were spawned.
     pub tasks: Vec<TaskUse>,
-    /// Times that a task got a CPU.
+    /// Number of times that a task got a CPU.
     pub switches: u64,
-    /// Times that it was another CPU than before.
+    /// Number of times that a task got another CPU than before.
     pub migrations: u64,
-    /// Tasks that could not be ended: they wait for what nobody will do. What they hold is never given back.
+    /// Tasks that did not end: each waits for an event that never comes. The resources that they hold are leaked.
     pub stuck: Vec<String>,
 }
 
 impl Outcome {
-    /// What all CPUs together did.
+    /// Returns the sum over all CPUs.
     pub fn total(&self) -> CpuUse {
         self.cpus.iter().fold(CpuUse::default(), |sum, c| CpuUse {
             busy: sum.busy + c.busy,
@@ -102,7 +102,7 @@ pub struct World {
 }
 
 impl World {
-    /// A machine without tasks. `seed` is where all that looks random comes from.
+    /// Creates a machine without tasks. `seed` seeds every number that looks random.
     pub fn new(machine: &Machine, seed: u64) -> Self {
         arch::begin(seed);
         lines::forget();
@@ -110,46 +110,47 @@ impl World {
         Self { engine: Box::new(Engine::new(machine, prices, seed)), tasks: Vec::new(), warm_up: 0 }
     }
 
-    /// What plain code costs.
+    /// Sets the prices of plain code.
     pub fn prices(&mut self, prices: &Prices) {
         self.engine.prices = PriceList::new(prices);
     }
 
-    /// How many lines the data plane's plain state has.
+    /// Sets how many lines the data plane's plain state has.
     pub fn footprint(&mut self, footprint: Footprint) {
         self.engine.footprint = footprint;
     }
 
-    /// What CPUs and tasks do before a time does not count.
+    /// Excludes the time before `until` from the counts of CPUs and tasks.
     pub fn warm_up(&mut self, until: Picos) {
         self.warm_up = until;
     }
 
-    /// Has tasks that are not pinned moved to another CPU now and then: each about once in `interval`.
+    /// Moves each task that is not pinned to another CPU at random times, about once in `interval`.
     pub fn rehome(&mut self, interval: Picos) {
         self.engine.os.rehome = interval;
     }
 
-    /// Whether it is the kernel itself that sends: nobody, not even an interrupt, takes the CPU from a task that is in the data
-    /// plane (`local_bh_disable`). Else tasks are threads of a program, and may lose it anywhere.
+    /// Sets whether the kernel itself sends. If so, nothing, not even an interrupt, takes the CPU from a task in the data
+    /// plane (`local_bh_disable`). Otherwise tasks are threads of a program, and may be preempted anywhere.
     pub fn kernel(&mut self, kernel: bool) {
         self.engine.os.kernel = kernel;
     }
 
-    /// Whether who waits for a lock, or for any other word, sleeps until it is written: the real-time kernel's locks.
+    /// Sets whether a task that waits for a lock, or for any other word, sleeps until the word is written: the real-time
+    /// kernel's locks.
     pub fn sleeping_locks(&mut self, sleeping: bool) {
         self.engine.os.sleeping = sleeping;
     }
 
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.engine.lines.topology().cpus()
     }
 
-    /// A task more.
+    /// Adds a task that runs `f`.
     ///
     /// # Panics
-    /// When it shall be on a CPU that does not exist, or there is no memory for its stack.
+    /// When the task's CPU does not exist, or there is no memory for its stack.
     pub fn spawn(&mut self, task: Task, f: impl FnOnce() + 'static) {
         let cpus = self.cpus();
         if let Some(cpu) = task.cpu.or(task.at).filter(|&cpu| cpu >= cpus) {
@@ -174,11 +175,12 @@ impl World {
         self.tasks.push(Some(Coroutine::with_stack(stack, move |yielder, ()| body(yielder, f))));
     }
 
-    /// Runs until a time, or until no task has anything to do any more. Then the tasks that still run are ended: each goes on
-    /// to where it calls something of [`sim`](crate::sim) or waits for an [`Event`](txq::arch::Event), and is unwound there.
+    /// Runs until `until`, or until no task has anything left to do; returns what the CPUs and tasks did. Then it ends the
+    /// tasks that still run: each continues until it calls a function of [`sim`](crate::sim) or waits for an
+    /// [`Event`](txq::arch::Event), and is unwound there.
     ///
     /// # Panics
-    /// With what a task panics with.
+    /// With the payload of a task's panic.
     pub fn run(mut self, until: Picos) -> Outcome {
         let e: *mut Engine = &raw mut *self.engine;
         let entered = Entered::new(e);
@@ -220,7 +222,7 @@ impl World {
         let eng = unsafe { &mut *e };
         for (task, thread) in self.tasks.iter_mut().zip(&eng.tasks) {
             if let Some(coro) = task.take_if(|coro| coro.started()) {
-                // Others may point to what is on its stack: it must stay.
+                // Other tasks may point into this stack, so it must stay.
                 outcome.stuck.push(thread.name.clone());
                 mem::forget(coro);
             }
@@ -231,11 +233,11 @@ impl World {
         outcome
     }
 
-    /// Runs until a time, or until no task has anything to do any more. The world stands then, and what its tasks use can be
-    /// looked at from outside.
+    /// Runs until `until`, or until no task has anything left to do. The world then stands still, and the caller can inspect
+    /// the objects that its tasks use.
     ///
     /// # Panics
-    /// With what a task panics with, when the world is [run](World::run) to its end.
+    /// Not here: a task's panic is raised when [`run`](World::run) ends the world.
     pub fn advance(&mut self, until: Picos) {
         let e: *mut Engine = &raw mut *self.engine;
         let _entered = Entered::new(e);
@@ -243,43 +245,45 @@ impl World {
         arch::end(until);
     }
 
-    /// What each CPU did until `now`, where the world stands.
+    /// Returns what each CPU did until `now`, where the world stands.
     pub fn uses(&mut self, now: Picos) -> Vec<CpuUse> {
         self.engine.uses(now)
     }
 
-    /// Times that a task got a CPU.
+    /// Returns the number of times that a task got a CPU.
     pub fn switches(&self) -> u64 {
         self.engine.switches
     }
 
-    /// Tasks that have a CPU or wait for one (`vmstat`'s r).
+    /// Returns the number of tasks that have a CPU or wait for one (`vmstat`'s r).
     pub fn runnable(&self) -> usize {
         self.engine.tasks.iter().filter(|t| !matches!(t.state, State::Sleeping | State::Done)).count()
     }
 
-    /// Where the time of each task went, by its name.
+    /// Returns the time of each task by kind, with the task's name.
     pub fn ledgers(&self) -> Vec<(&str, Ledger)> {
         self.engine.tasks.iter().map(|t| (t.name.as_str(), t.ledger)).collect()
     }
 
-    /// Has the data plane name its parts from now on, for [`watch_lines`](World::watch_lines): before the device is made.
+    /// Makes the data plane name its parts from now on, for [`watch_lines`](World::watch_lines). Call it before building the
+    /// device.
     pub(crate) fn name_lines(&mut self) {
         lines::ask();
     }
 
-    /// Counts what each cache line costs from a time on: before anything runs. It takes time, but none of the world's.
+    /// Counts the cost of each cache line from `from` on. Call it before anything runs. It takes host time, but no virtual
+    /// time.
     pub(crate) fn watch_lines(&mut self, from: Picos) {
         self.engine.watch_lines(from);
     }
 
-    /// What cache lines cost until `now`, by what lies on them, the most expensive ones first. Empty if nobody
-    /// [watched](World::watch_lines) them.
+    /// Returns the cost of cache lines until `now`, by the object on them, the most expensive ones first. Empty unless
+    /// [`watch_lines`](World::watch_lines) was called.
     pub(crate) fn line_uses(&self, now: Picos) -> Vec<LineUse> {
         self.engine.line_uses(now)
     }
 
-    /// Has events happen until a time; tells whether there are some that are later.
+    /// Processes events until `until`; returns whether later ones remain.
     fn go(&mut self, e: *mut Engine, until: Picos, mut events: u64) -> bool {
         // SAFETY: no task runs, so nothing else has a reference.
         unsafe { (*e).put(until, Target::Stop) };
@@ -321,7 +325,7 @@ fn task_use(thread: &Thread) -> TaskUse {
     TaskUse { name: thread.name.clone(), busy: thread.busy, spinning: thread.spinning }
 }
 
-/// A task's life.
+/// The body of a task's coroutine: runs `f`, and records its panic or ends the task.
 fn body(yielder: &Yielder<(), ()>, f: impl FnOnce()) {
     let e = engine();
     // SAFETY: the engine whose task this is; the reference ends at once.
@@ -337,7 +341,7 @@ fn body(yielder: &Yielder<(), ()>, f: impl FnOnce()) {
 }
 
 impl World {
-    /// Tasks that are not done.
+    /// Returns the number of tasks that are not done.
     pub fn alive(&self) -> usize {
         self.engine.tasks.iter().filter(|t| t.state != State::Done).count()
     }
