@@ -1,18 +1,18 @@
-//! What the task of the next event will need, brought to the host's caches while another task runs.
+//! Prefetches into the host's caches the memory that the next event's task needs, while another task runs.
 
-/// Lines of a stack that a task uses as it goes on.
+/// Number of stack lines that a task uses when it resumes.
 const LINES: usize = 8;
 
-/// What is known of a task that does not run.
+/// The host memory that a suspended task will need.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ahead {
-    /// Where its stack ended when it gave its turn away.
+    /// Top of its stack when it yielded its turn.
     pub(crate) top: usize,
-    /// The line of its last access or its next one.
+    /// Line of its last or next access.
     pub(crate) line: u32,
 }
 
-/// Has the host fetch the line at an address, if it can be told to. Any address will do.
+/// Prefetches the line at an address where the host has an instruction for it. Any address is allowed.
 #[inline]
 pub(crate) fn fetch(at: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -25,7 +25,7 @@ pub(crate) fn fetch(at: usize) {
     let _ = at;
 }
 
-/// What is on top of a stack.
+/// Prefetches the top of a stack.
 #[inline]
 pub(crate) fn fetch_stack(top: usize) {
     (0..LINES).for_each(|i| fetch(top + 64 * i));

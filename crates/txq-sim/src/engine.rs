@@ -1,16 +1,16 @@
 //! The engine: tasks that take turns by their virtual clocks, so that all accesses happen in the order of virtual time.
 //!
-//! A task is a coroutine with a clock of its own. Plain work only advances that clock. Before an access the task gives
-//! its turn to whoever has an event to come that is earlier ([`sync`]); then it asks for the line and is told when the access
-//! is complete; and if others have events before that, it gives its turn away once more. So the value of an atomic is read or
-//! written when the access is complete and no event is earlier: the order of effects is the order of time. A task that has
-//! its lines and is the earliest goes on without any switch.
+//! A task is a coroutine with a clock of its own. Plain work only advances that clock. Before an access, the task yields its
+//! turn to every task with an earlier event ([`sync`]). Then it requests the line and learns when the access completes; if
+//! other events come before that, it yields its turn once more. So the value of an atomic is read or written when the access
+//! is complete and no event is earlier: the order of effects is the order of time. A task that owns its lines and is the
+//! earliest continues without any switch.
 //!
-//! One exception is made for memory that its users take turns at by a protocol (cells, plain memory): as long as a CPU has
-//! such a line to itself, nobody else is concerned, and no turn is given away for it.
+//! There is one exception, for memory whose users take turns by a protocol (cells, plain memory): while such a line is
+//! private to one CPU, accesses to it concern no other task, and the task keeps its turn.
 //!
-//! Everything here is on one OS thread. The engine is reached by a raw pointer; no reference to it lives while a task gives its
-//! turn away, for the next one makes its own.
+//! Everything here runs on one OS thread. The engine is reached by a raw pointer. No reference to it lives while a task
+//! yields its turn, because the next task creates its own.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -36,13 +36,13 @@ thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// The engine whose task calls; null when no task does.
+/// Returns the engine whose task calls; null when no task does.
 #[inline]
 pub(crate) fn engine() -> *mut Engine {
     ENGINE.get()
 }
 
-/// While it lives, the thread's tasks are an engine's.
+/// Makes an engine the one of this thread's tasks while it lives.
 pub(crate) struct Entered;
 
 impl Entered {
@@ -59,49 +59,49 @@ impl Drop for Entered {
     }
 }
 
-/// The payload that ends a task when its world's time is over.
+/// The panic payload that ends a task when its world's time is over.
 pub(crate) struct Ended;
 
 pub(crate) struct Engine {
-    /// The clock of the task that runs.
+    /// The clock of the running task.
     pub(crate) now: Picos,
-    /// The task that runs goes on without a look at others until its clock is here.
+    /// The running task need not check for other events until its clock reaches this time.
     pub(crate) horizon: Picos,
-    /// The task that runs.
+    /// The running task.
     pub(crate) current: u32,
-    /// Its CPU.
+    /// The running task's CPU.
     pub(crate) cpu: u32,
-    /// The line of its last access.
+    /// The line of the last access.
     line: u32,
     pub(crate) hash: u64,
     pub(crate) accesses: u64,
     pub(crate) switches: u64,
     pub(crate) migrations: u64,
     pub(crate) queue: Queue,
-    /// Taken from the queue by the task that has given its turn away.
+    /// Taken from the queue by the task that yielded its turn; the next event to process.
     next: Option<Event>,
     pub(crate) lines: Lines,
     pub(crate) tasks: Vec<Thread>,
-    /// What each task that does not run will need.
+    /// For each task that does not run: the host memory it will need.
     pub(crate) ahead: Vec<Ahead>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) os: OsCosts,
     pub(crate) prices: PriceList,
-    /// Lines that a core can wait for while it goes on.
+    /// Number of lines that a core can wait for while it continues (its store buffer).
     pub(crate) stores: u32,
     pub(crate) footprint: Footprint,
-    /// CPUs whose tasks shall give them away.
+    /// Number of CPUs whose tasks must give them up.
     pub(crate) rescheds: u32,
-    /// CPUs that no task has.
+    /// Number of CPUs without a task.
     pub(crate) idle: u32,
-    /// Tasks that wait for a CPU and are not pinned.
+    /// Number of tasks that wait for a CPU and are not pinned.
     pub(crate) roaming: u32,
     pub(crate) random: u64,
-    /// What happens counts.
+    /// Whether the time now counts: false during the warm-up and the ending.
     pub(crate) counting: bool,
-    /// The time is over: tasks end where they can.
+    /// Whether the time is over: tasks end where they can.
     pub(crate) ending: bool,
-    /// What a task has panicked with.
+    /// The payload of a task's panic.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
     pub(crate) watch: Option<Box<Watch>>,
 }
@@ -141,19 +141,19 @@ impl Engine {
         }
     }
 
-    /// Puts an event. The task that runs must look before its clock is there.
+    /// Adds an event; returns its sequence number. Lowers the horizon, so the running task stops at `at` at the latest.
     pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {
         self.horizon = self.horizon.min(at);
         self.queue.put(at, target)
     }
 
-    /// The next event.
+    /// Takes the next event.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Event> {
         self.next.take().or_else(|| self.queue.take())
     }
 
-    /// An access is complete.
+    /// Counts a complete access and adds it to the hash.
     #[inline]
     fn note(&mut self, line: u32) {
         self.line = line;
@@ -167,7 +167,7 @@ impl Engine {
     }
 }
 
-/// Gives the turn away, and comes back when something has given it back.
+/// Yields the turn; returns when the task has it again.
 ///
 /// # Safety
 /// `e` is the engine whose task calls, and no reference to it is alive.
@@ -183,7 +183,7 @@ unsafe fn switch(e: *mut Engine) {
     }
 }
 
-/// Gives the turn away until `at`, which is not before the first event.
+/// Yields the turn until `at`, which is not before the first event.
 ///
 /// # Safety
 /// As [`switch`].
@@ -199,7 +199,7 @@ unsafe fn switch_until(e: *mut Engine, at: Picos, state: State) {
     unsafe { switch(e) };
 }
 
-/// Lets everybody go first whose event is not later than the task's clock.
+/// Lets all tasks go first whose event is not later than this task's clock.
 ///
 /// # Safety
 /// As [`switch`].
@@ -228,7 +228,7 @@ unsafe fn sync_slow(e: *mut Engine) {
             }
         } else if eng.now >= eng.queue.first() {
             let now = eng.now;
-            // It is the first when it comes back: others of the same time come after it.
+            // This task is the first when it resumes: others of the same time come after it.
             // SAFETY: as the caller promises; a new reference, after the switch.
             let eng = unsafe {
                 switch_until(e, now, State::Running);
@@ -243,8 +243,8 @@ unsafe fn sync_slow(e: *mut Engine) {
     }
 }
 
-/// Waits until somebody writes to the line of the last access, and if there is a deadline for no longer than that. Tells
-/// whether it has passed.
+/// Waits until another task writes to the line of the last access, or until the deadline if there is one. Returns whether
+/// the deadline has passed.
 ///
 /// # Safety
 /// As [`switch`].
@@ -270,14 +270,14 @@ pub(crate) unsafe fn park(e: *mut Engine, deadline: Option<Picos>) -> bool {
     eng.me().expired
 }
 
-/// Sleeps until it is woken, and if there is a deadline for no longer than that. Ends the task if its world's time is over.
+/// Sleeps until woken, or until the deadline if there is one. Ends the task if its world's time is over.
 ///
 /// # Safety
 /// As [`switch`].
 pub(crate) unsafe fn sleep(e: *mut Engine, deadline: Option<Picos>) {
     // SAFETY: the reference ends before each switch.
     unsafe {
-        // Not before: the world's time may be over while others go first.
+        // Not before `sync`: the world's time may end while others go first.
         sync(e);
         end_here(e);
         if deadline.is_some_and(|at| at <= (*e).now) {
@@ -289,10 +289,10 @@ pub(crate) unsafe fn sleep(e: *mut Engine, deadline: Option<Picos>) {
     }
 }
 
-/// Ends the task if its world's time is over and it has not begun to end. Its destructors run as tasks do.
+/// Ends the task if its world's time is over and it is not ending yet. Its destructors run like any task's code.
 ///
 /// # Safety
-/// As [`switch`]; and what is called from here must be where a task may end: it holds no lock and is in no driver.
+/// As [`switch`]; and the caller must be at a point where a task may end: it holds no lock and is in no driver.
 pub(crate) unsafe fn end_here(e: *mut Engine) {
     // SAFETY: the reference ends before the unwinding begins.
     let eng = unsafe { &mut *e };
@@ -301,7 +301,7 @@ pub(crate) unsafe fn end_here(e: *mut Engine) {
     }
 }
 
-/// The task is done.
+/// Ends the task, whose function has returned.
 ///
 /// # Safety
 /// As [`switch`]; the caller's coroutine returns next.
@@ -313,7 +313,7 @@ pub(crate) unsafe fn finish(e: *mut Engine) {
     }
 }
 
-/// A number that looks random (SplitMix64).
+/// Returns a number that looks random (SplitMix64).
 pub(crate) fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;
@@ -322,7 +322,7 @@ pub(crate) fn random(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Nanoseconds as machine files have them, kept for what is asked for at run time.
+/// Converts nanoseconds to picoseconds, saturating.
 pub(crate) fn from_nanos(ns: u64) -> Picos {
     ns.saturating_mul(1000)
 }

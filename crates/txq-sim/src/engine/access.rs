@@ -1,4 +1,4 @@
-//! Loads, stores and read-modify-writes: who pays what, and when others go first.
+//! Loads, stores and read-modify-writes: what each costs the task, and when other tasks go first.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::machine::Picos;
 use crate::os::State;
 
 impl Engine {
-    /// The task waits for lines until then.
+    /// Advances the task's clock to `until`, as time spent waiting for lines.
     #[inline]
     fn spend_on_lines(&mut self, until: Picos) {
         if until > self.now {
@@ -18,14 +18,14 @@ impl Engine {
         }
     }
 
-    /// The task waits until its stores are done.
+    /// Waits until the task's stores are complete.
     #[inline]
     fn drain(&mut self) {
         let done = self.me().stores.done();
         self.spend_on_lines(done);
     }
 
-    /// What an access to a line at this moment has to pay. `waits` is whether the task waits for the line to come.
+    /// Returns the cost of an access to a line now. `waits` is whether the task waits for the line to arrive.
     #[inline]
     fn ask(&mut self, key: u64, line: u32, kind: Kind, waits: bool) -> Answer {
         self.lines.touch(line);
@@ -36,7 +36,8 @@ impl Engine {
         answer
     }
 
-    /// Uses a line that the CPU has to itself, which concerns nobody else. Returns the line if it has not.
+    /// Uses a line that is private to the CPU, which concerns no other task; returns `None`. Returns the line, unused, if it
+    /// is not private.
     #[inline]
     fn use_own(&mut self, key: u64, kind: Kind) -> Option<u32> {
         let line = self.lines.find(key);
@@ -52,14 +53,14 @@ impl Engine {
         None
     }
 
-    /// A full fence.
+    /// A full fence: waits for the task's stores.
     pub(crate) fn fence(&mut self) {
         self.drain();
         self.spend(self.lines.hit(Kind::Rmw));
     }
 }
 
-/// An access to the line with the key, up to its effect, which the caller has happen next.
+/// Performs an access to the line of `key` up to its effect, which the caller performs next.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -98,7 +99,7 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     eng.note(line);
 }
 
-/// A load of memory whose users take turns.
+/// Loads from memory whose users take turns.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -112,7 +113,7 @@ pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
     }
 }
 
-/// Loads of plain memory that is used in turns: addresses that are known at once, so that the lines come at the same time.
+/// Loads from plain memory whose users take turns. The addresses are known at once, so the lines arrive at the same time.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -135,7 +136,7 @@ pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
     eng.spend_on_lines(until);
 }
 
-/// The same, and then stores to them.
+/// Loads from plain memory as [`read`] does, and then stores to it.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -148,7 +149,7 @@ pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
     }
 }
 
-/// A store that the task does not wait for, if there is room for it.
+/// Stores to memory whose users take turns. The task waits only if its store buffer is full.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -162,7 +163,8 @@ pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
     }
 }
 
-/// The same; and who sees it sees all that the task has stored before, for it is done when those are.
+/// Stores with release ordering: the store completes only when all earlier stores of the task are complete, so a task that
+/// observes it observes those, too.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -179,7 +181,7 @@ pub(crate) unsafe fn release(e: *mut Engine, key: u64) {
     }
 }
 
-/// A store to a line that others may want.
+/// Stores to a line that other CPUs may use, in the order of time.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -201,7 +203,7 @@ unsafe fn store_in_turn(e: *mut Engine, key: u64, line: u32) {
     eng.note(line);
 }
 
-/// The last access has written: who waits for the line looks again.
+/// Wakes all tasks that wait for the line of the last access, which was a write; they check the line again.
 ///
 /// # Safety
 /// As [`switch`](super::switch).

@@ -1,4 +1,4 @@
-//! What an event comes to, and whose turn it is then.
+//! Processes events, and decides which task runs next.
 
 use super::Engine;
 use crate::ahead::{fetch, fetch_stack};
@@ -7,7 +7,7 @@ use crate::os::{Mode, State};
 use crate::queue::{Event, Target};
 
 impl Engine {
-    /// The task has its turn.
+    /// Gives the task its turn, and prefetches the host memory of the task after it.
     #[inline]
     pub(crate) fn turn(&mut self, task: u32, now: Picos) {
         let cpu = self.tasks[task as usize].cpu;
@@ -21,14 +21,14 @@ impl Engine {
         }
     }
 
-    /// How far the task that runs may go.
+    /// Sets the horizon: how far the running task may go.
     #[inline]
     pub(super) fn look(&mut self) {
         let resched = self.resched(self.cpu);
         self.horizon = if resched { 0 } else { self.queue.first() };
     }
 
-    /// Has an event happen, and tells which task has its turn now.
+    /// Processes an event; returns the task that has its turn now, if any.
     pub(crate) fn fire(&mut self, event: Event) -> Option<u32> {
         let now = event.at;
         match event.target {
