@@ -1,17 +1,18 @@
-//! The operating system: which task has which CPU.
+//! The operating system: schedules tasks on CPUs.
 //!
-//! A CPU has at most one task; others wait in its queue. A task gives its CPU away when it sleeps, when its slice is over and
-//! others wait, and when it has spun for [`Os::spin`](crate::machine::Os::spin) and others wait, as a native waiter does with
-//! `sched_yield`. It comes back when what it waits for is written.
+//! A CPU runs at most one task; others wait in its queue. A task gives up its CPU when it sleeps, when its slice is over and
+//! others wait, and when it has spun for [`Os::spin`](crate::machine::Os::spin) and others wait, as a native waiter does
+//! with `sched_yield`. A task that yielded while spinning becomes ready again when the line that it waits for is written.
 //!
-//! A pinned task stays on its CPU. A softirq runs on the CPU that raised it, after what raised it. Another one, when it wakes
-//! up, goes to an idle CPU as near as can be to where it was; a CPU that becomes idle takes a task from the longest queue; and
-//! tasks are moved at random now and then, if the [`World`](crate::World) says so.
+//! A pinned task stays on its CPU. A softirq runs on the CPU that raised it, after the task that raised it. Any other task,
+//! when it wakes up, goes to the idle CPU nearest to its last one. A CPU that becomes idle takes a task from the longest
+//! queue. Tasks also move at random times if the [`World`](crate::World) is set so
+//! ([`World::rehome`](crate::World::rehome)).
 //!
-//! Times are accounted as `busy`, `spinning` (a task waits for a line to be written) and `idle`.
+//! Time is accounted as `busy`, `spinning` (a task waits for a line to be written) and `idle`.
 //!
-//! What this leaves out: there are no priorities, who wakes up does not push anybody off a CPU before its slice is over,
-//! a tick costs nothing, and a CPU that is slow to wake from a deep sleep is as slow always.
+//! Simplifications: there are no priorities; a task that wakes up preempts no other task before the end of its slice; a tick
+//! costs nothing; and waking an idle CPU always takes the same time.
 
 use txq::arch::Inside;
 
@@ -34,7 +35,7 @@ mod tests;
 pub use cpu::CpuUse;
 pub(crate) use cpu::{Cpu, Mode};
 
-/// What an operating system's work costs.
+/// The costs of the operating system's work.
 pub(crate) struct OsCosts {
     pub(crate) clock: Picos,
     pub(crate) switch: Picos,
@@ -44,9 +45,9 @@ pub(crate) struct OsCosts {
     pub(crate) spin: Picos,
     /// How often a task that is not pinned is moved; 0 for never.
     pub(crate) rehome: Picos,
-    /// Whether it is the kernel itself that sends: nobody takes the CPU from a task that is in the data plane.
+    /// Whether the kernel itself sends: then nothing takes the CPU from a task that is in the data plane.
     pub(crate) kernel: bool,
-    /// Whether who waits for a lock sleeps: the real-time kernel's locks.
+    /// Whether a task that waits for a lock sleeps: the real-time kernel's locks.
     pub(crate) sleeping: bool,
 }
 
@@ -69,50 +70,50 @@ impl OsCosts {
     }
 }
 
-/// What a task is about.
+/// A task's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits for a CPU.
     Ready,
-    /// Has a CPU; its next event can be put off.
+    /// Has a CPU; its next event can be postponed.
     Running,
-    /// Has a CPU, and an access is under way.
+    /// Has a CPU and an access in flight.
     InFlight,
-    /// Has a CPU and waits for a line to be written.
+    /// Has a CPU and spins until a line is written.
     Parked,
-    /// Waits for that without a CPU.
+    /// Waits for a line to be written, without a CPU.
     Yielded,
     Sleeping,
     Done,
 }
 
-/// A task, as the operating system sees it. What each event needs comes first, in one line of the host.
+/// A task, as the operating system sees it. The fields that each event needs come first, in one cache line of the host.
 #[repr(C, align(64))]
 pub(crate) struct Thread {
-    /// The event that it waits for, and its time; 0 for none.
+    /// Sequence number of the event that it waits for; 0 for none. `due_at` is the time of that event.
     pub(crate) due: u64,
     pub(crate) due_at: Picos,
-    /// Its clock, when it has neither an event nor a turn.
+    /// Its clock, while it has neither an event nor a turn.
     pub(crate) clock: Picos,
     pub(crate) yielder: *const Yielder<(), ()>,
     pub(crate) random: u64,
-    /// The CPU that it has or had last.
+    /// Its current or last CPU.
     pub(crate) cpu: u32,
     pub(crate) state: State,
     pub(crate) phase: Phase,
-    /// A wait has ended by its deadline.
+    /// Its last wait ended by the deadline.
     pub(crate) expired: bool,
-    /// It ends because its world does.
+    /// It is unwinding because its world ends.
     pub(crate) unwinds: bool,
-    /// It goes before all that are not, and takes the CPU from them: an interrupt's work.
+    /// It does an interrupt's work: it runs before all tasks that are not urgent, and takes the CPU from them.
     pub(crate) urgent: bool,
-    /// It runs where it is woken: a softirq.
+    /// It is a softirq: it runs on the CPU where it is woken.
     pub(crate) raised: bool,
     pub(crate) ledger: Ledger,
-    /// Work that is left of what it did when it lost its CPU.
+    /// Work left to do when it lost its CPU.
     rest: Picos,
     pub(crate) stores: Stores,
-    /// The data paths that it is in. In a box, for its address must last.
+    /// The data paths that it is in. Boxed, because its address must not change.
     pub(crate) inside: Box<Inside>,
     pub(crate) busy: Picos,
     pub(crate) spinning: Picos,
@@ -146,16 +147,16 @@ impl Thread {
         }
     }
 
-    /// Where its time goes at this moment.
+    /// Returns where the task's time is accounted now.
     #[inline]
     pub(crate) fn spent(&mut self) -> &mut Spent {
         self.ledger.at(self.phase)
     }
 }
 
-/// Who has a CPU.
+/// Taking and giving up CPUs.
 impl Engine {
-    /// The CPU's task leaves it, and the next one comes.
+    /// Takes the CPU from its task and starts the next one.
     fn leave(&mut self, cpu: u32, now: Picos) {
         self.settle(cpu, now);
         self.set_resched(cpu, false);
@@ -166,12 +167,12 @@ impl Engine {
         self.dispatch(cpu, now);
     }
 
-    /// A task for a CPU that has none.
+    /// Starts the next task on a CPU that has none.
     fn dispatch(&mut self, cpu: u32, now: Picos) {
         let next = self.cpus[cpu as usize].ready.pop_front().or_else(|| self.pull(cpu));
         if let Some(task) = next {
             self.waits(task, false);
-            // Who goes on after an interrupt was not switched from, and an interrupt needs no scheduler.
+            // A task that resumes after an interrupt costs no switch, and an interrupt needs no scheduler.
             let thread = &self.tasks[task as usize];
             let cost = match thread.urgent {
                 true if thread.raised => 0,
@@ -181,25 +182,25 @@ impl Engine {
             };
             return self.start(task, cpu, now, now + cost);
         }
-        // Those that gave it away look and yield in turn.
+        // The tasks that yielded it check and yield in turn.
         let spins = self.cpus[cpu as usize].yielded > 0 && !self.os.sleeping;
         self.set_mode(cpu, if spins { Mode::Spinning } else { Mode::Idle }, now);
     }
 
-    /// The task waits for a CPU, or does no longer.
+    /// Counts a task that begins to wait for a CPU, or ends to.
     fn waits(&mut self, task: u32, waits: bool) {
         if self.tasks[task as usize].pinned.is_none() {
             self.roaming = if waits { self.roaming + 1 } else { self.roaming - 1 };
         }
     }
 
-    /// A task that waits for another CPU and need not, from the longest queue.
+    /// Takes a task that waits for another CPU and is not pinned, from the longest queue; returns it.
     fn pull(&mut self, cpu: u32) -> Option<u32> {
         if self.roaming == 0 {
             return None;
         }
         let tasks = &self.tasks;
-        // Who has been interrupted still has its CPU.
+        // A task that was interrupted still owns its CPU.
         let free = |c: &Cpu| {
             c.ready.iter().position(|&task| tasks[task as usize].pinned.is_none() && c.last != task)
         };
@@ -211,9 +212,9 @@ impl Engine {
         Some(task)
     }
 
-    /// The task has the CPU, from `at` on.
+    /// Gives the CPU to the task, from `at` on.
     fn start(&mut self, task: u32, cpu: u32, now: Picos, at: Picos) {
-        // An interrupt does not switch to another task, and who goes on after it has not been switched from.
+        // An interrupt is no switch to another task, and neither is resuming after it.
         if !self.tasks[task as usize].urgent {
             let c = &mut self.cpus[cpu as usize];
             self.switches += u64::from(c.last != task);
@@ -221,7 +222,7 @@ impl Engine {
         }
         self.idle -= 1;
         let idle = self.cpus[cpu as usize].mode == Mode::Idle;
-        // A wake-up is no work; a switch is.
+        // A wake-up is not work; a switch is.
         self.set_mode(cpu, Mode::Busy, if idle { at.max(now) } else { now });
         let c = &mut self.cpus[cpu as usize];
         c.charged = c.used;
@@ -239,7 +240,7 @@ impl Engine {
         }
     }
 
-    /// The task can go on as soon as there is a CPU for it, `latency` after now.
+    /// Makes the task ready: it runs as soon as there is a CPU for it, at the earliest `latency` after now.
     fn ready(&mut self, task: u32, now: Picos, latency: Picos) {
         let cpu = self.place(task);
         let had = self.tasks[task as usize].cpu;
@@ -252,7 +253,7 @@ impl Engine {
         let tasks = &self.tasks;
         let c = &mut self.cpus[cpu as usize];
         if tasks[task as usize].urgent {
-            // Behind those that are urgent as well, and before all others.
+            // Behind other urgent tasks and before all others.
             let at = c.ready.iter().position(|&task| !tasks[task as usize].urgent).unwrap_or(c.ready.len());
             c.ready.insert(at, task);
             if !tasks[c.current as usize].urgent {
@@ -268,7 +269,7 @@ impl Engine {
 
 /// Waiting and sleeping.
 impl Engine {
-    /// The task that runs waits for a line.
+    /// Makes the running task wait for a line.
     pub(crate) fn start_waiting(&mut self, deadline: Option<Picos>) {
         let (task, cpu, now) = (self.current, self.cpu, self.now);
         let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
@@ -285,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// The line was written.
+    /// Resumes a task whose line was written.
     pub(crate) fn stop_waiting(&mut self, task: u32, now: Picos) {
         let thread = &mut self.tasks[task as usize];
         if thread.state == State::Yielded {
@@ -299,7 +300,7 @@ impl Engine {
         self.set_mode(cpu, Mode::Busy, at);
     }
 
-    /// A task that gave its CPU away has something to do again.
+    /// Makes a task ready that yielded its CPU while it waited.
     pub(crate) fn rejoin(&mut self, task: u32, now: Picos) {
         let thread = &mut self.tasks[task as usize];
         thread.due = 0;
@@ -313,7 +314,7 @@ impl Engine {
         }
     }
 
-    /// The task that runs sleeps.
+    /// Makes the running task sleep.
     pub(crate) fn start_sleep(&mut self, deadline: Option<Picos>) {
         let (task, cpu, now) = (self.current, self.cpu, self.now);
         let due = deadline.map_or(0, |at| self.put(at, Target::Task(task)));
@@ -325,7 +326,7 @@ impl Engine {
         self.leave(cpu, now);
     }
 
-    /// The task that runs wakes a sleeper. A softirq stays on the CPU that raised it until the next one does.
+    /// Wakes a sleeper from the running task. A softirq stays on the CPU that raised it until another CPU raises it.
     pub(crate) fn wake_from_here(&mut self, task: u32) {
         let (cpu, now) = (self.cpu, self.now);
         let thread = &mut self.tasks[task as usize];
@@ -335,7 +336,7 @@ impl Engine {
         self.wake_up(task, now);
     }
 
-    /// A sleeper wakes up.
+    /// Wakes a task if it sleeps.
     pub(crate) fn wake_up(&mut self, task: u32, now: Picos) {
         if self.tasks[task as usize].state == State::Sleeping {
             let thread = &mut self.tasks[task as usize];

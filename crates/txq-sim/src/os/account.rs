@@ -1,4 +1,4 @@
-//! What each CPU and each task did for how long.
+//! Accounts the time of each CPU and each task.
 
 use super::{CpuUse, Mode};
 use crate::cache::NONE;
@@ -7,7 +7,7 @@ use crate::ledger::Phase;
 use crate::machine::Picos;
 
 impl Engine {
-    /// The CPU does something else from now on.
+    /// Changes the CPU's mode from `now` on, and accounts the time before to the old mode.
     pub(crate) fn set_mode(&mut self, cpu: u32, mode: Mode, now: Picos) {
         let c = &mut self.cpus[cpu as usize];
         let time = now.saturating_sub(c.since);
@@ -18,7 +18,7 @@ impl Engine {
         }
     }
 
-    /// What was done until `now` does not count.
+    /// Excludes the time until `now` from the counts.
     pub(crate) fn forget_uses(&mut self, now: Picos) {
         let _ = self.uses(now);
         for c in &mut self.cpus {
@@ -30,21 +30,21 @@ impl Engine {
         (self.switches, self.migrations) = (0, 0);
     }
 
-    /// What each CPU did until `now`.
+    /// Returns what each CPU did until `now`.
     pub(crate) fn uses(&mut self, now: Picos) -> Vec<CpuUse> {
         (0..self.cpus.len())
             .map(|cpu| {
                 self.settle(cpu as u32, now);
                 let c = &self.cpus[cpu];
                 let mut used = c.used;
-                // What is counted already of the time to come.
+                // Subtract the time after `now`, which is counted already.
                 *used.of(c.did) -= c.since.saturating_sub(now);
                 used
             })
             .collect()
     }
 
-    /// What the CPU did until `now` is added up, for it and for the task that has it.
+    /// Accounts the CPU's time until `now`, to it and to its task.
     pub(super) fn settle(&mut self, cpu: u32, now: Picos) {
         let mode = self.cpus[cpu as usize].mode;
         self.set_mode(cpu, mode, now);
@@ -58,16 +58,16 @@ impl Engine {
     }
 }
 
-/// What a task does with its time.
+/// Accounting of a task's time.
 impl Engine {
-    /// Work, in the time of the task that runs.
+    /// Advances the running task's clock by `time` of work.
     #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
         self.now += time;
         self.me().spent().work += time;
     }
 
-    /// The task does something else from now on.
+    /// Begins another phase of the running task.
     #[inline]
     pub(crate) fn begin(&mut self, phase: Phase) {
         self.me().phase = phase;

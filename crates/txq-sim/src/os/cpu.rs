@@ -1,11 +1,11 @@
-//! What a CPU does, and for whom.
+//! A CPU: its task, its queue and its times.
 
 use std::collections::VecDeque;
 
 use crate::cache::NONE;
 use crate::machine::Picos;
 
-/// What a CPU does.
+/// What a CPU is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Idle,
@@ -13,41 +13,41 @@ pub(crate) enum Mode {
     Spinning,
 }
 
-/// What a CPU, or all, did for how long.
+/// Time that a CPU, or all CPUs together, spent by mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuUse {
     /// A task worked.
     pub busy: Picos,
     /// A task waited for a line to be written.
     pub spinning: Picos,
-    /// There was no task.
+    /// The CPU had no task.
     pub idle: Picos,
 }
 
 pub(crate) struct Cpu {
     /// The task that has it.
     pub(super) current: u32,
-    /// Those that wait for it.
+    /// The tasks that wait for it.
     pub(super) ready: VecDeque<u32>,
-    /// Tasks that gave it away while they wait for a line.
+    /// Number of tasks that yielded it while they wait for a line.
     pub(super) yielded: u32,
     pub(super) slice_end: Picos,
-    /// The event that ends the slice, 0 for none.
+    /// The event that ends the slice; 0 for none.
     pub(super) tick: u64,
     pub(super) tick_at: Picos,
-    /// The task shall give it away as soon as it can.
+    /// The task must give it up as soon as it can.
     pub(super) resched: bool,
-    /// The task that had it last, interrupts apart, if it did not go to sleep.
+    /// The last task that had it, interrupts apart, unless that task went to sleep.
     pub(super) last: u32,
-    /// It shall do so when it leaves the data plane.
+    /// The task must give it up when it leaves the data plane.
     pub(super) pending: bool,
     pub(super) mode: Mode,
-    /// What it did is counted until then, which may be a time to come: a wake-up that is under way.
+    /// Its time is accounted up to this point, which may be in the future while a wake-up is under way.
     pub(super) since: Picos,
-    /// What it did last before that.
+    /// Its mode before that point.
     pub(super) did: Mode,
     pub(super) used: CpuUse,
-    /// What of it tasks were charged for.
+    /// The part of `used` that is accounted to tasks.
     pub(super) charged: CpuUse,
 }
 

@@ -1,4 +1,4 @@
-//! Which CPU a task goes to that is not pinned.
+//! Chooses CPUs for tasks that are not pinned.
 
 use super::State;
 use crate::cache::NONE;
@@ -8,7 +8,7 @@ use crate::queue::Target;
 use crate::topology::Distance;
 
 impl Engine {
-    /// The CPU for a task that can go on.
+    /// Returns the CPU for a task that becomes ready.
     pub(super) fn place(&self, task: u32) -> u32 {
         let thread = &self.tasks[task as usize];
         if let Some(cpu) = thread.pinned {
@@ -26,7 +26,7 @@ impl Engine {
         self.cpus[cpu as usize].current == NONE
     }
 
-    /// An idle CPU, whose core is idle if there is such a one.
+    /// Returns an idle CPU within `distance`, on an idle core if there is one.
     fn idle_within(&self, cpu: u32, distance: Distance) -> Option<u32> {
         let topology = self.lines.topology();
         let range = topology.within(cpu, distance);
@@ -38,14 +38,14 @@ impl Engine {
         whole.or_else(|| near().flat_map(threads).find(|&cpu| self.is_idle(cpu)))
     }
 
-    /// Some idle CPU.
+    /// Returns an idle CPU, starting the search at a random one.
     fn any_idle(&mut self) -> Option<u32> {
         let n = self.cpus.len() as u32;
         let from = (random(&mut self.random) % u64::from(n)) as u32;
         (self.idle > 0).then(|| (0..n).map(|i| (from + i) % n).find(|&cpu| self.is_idle(cpu)))?
     }
 
-    /// Has a task moved at some time from now on, if tasks are moved at all.
+    /// Plans a move of the task at a random time, if tasks are moved at all.
     pub(crate) fn plan_move(&mut self, task: u32, now: Picos) {
         if self.os.rehome > 0 && self.tasks[task as usize].pinned.is_none() {
             let wait = self.os.rehome / 2 + random(&mut self.random) % self.os.rehome;
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Moves a task to an idle CPU, if it can be moved at this moment.
+    /// Moves the task to an idle CPU, if its state allows it now.
     pub(crate) fn rehome(&mut self, task: u32, now: Picos) {
         let state = self.tasks[task as usize].state;
         if state == State::Done || self.ending || self.tasks[task as usize].pinned.is_some() {

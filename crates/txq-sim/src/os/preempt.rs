@@ -1,4 +1,4 @@
-//! Who takes a CPU from whom: the end of a time slice, an interrupt, a waiter that gives its CPU away.
+//! Preemption: the end of a time slice, an interrupt, a waiter that yields its CPU.
 
 use super::{NONE, State};
 use crate::engine::Engine;
@@ -7,7 +7,8 @@ use crate::machine::Picos;
 use crate::queue::Target;
 
 impl Engine {
-    /// Somebody waits for the CPU: its task has it for so long yet.
+    /// Arms the tick that ends the current task's slice, because another task waits for the CPU. A parked task has only
+    /// `spin`.
     pub(super) fn wanted(&mut self, cpu: u32, now: Picos) {
         let c = &self.cpus[cpu as usize];
         let current = &self.tasks[c.current as usize];
@@ -18,7 +19,7 @@ impl Engine {
         self.arm(cpu, end.max(now));
     }
 
-    /// Has `tick` come at a time, if it does not come before.
+    /// Arms the CPU's tick for `at`, unless an earlier one is armed.
     pub(super) fn arm(&mut self, cpu: u32, at: Picos) {
         let c = &self.cpus[cpu as usize];
         if c.tick == 0 || c.tick_at > at {
@@ -28,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// A slice may be over.
+    /// Handles a tick: preempts the CPU's task if its slice is over.
     pub(crate) fn tick(&mut self, cpu: u32, seq: u64, now: Picos) {
         let c = &mut self.cpus[cpu as usize];
         if c.tick != seq {
@@ -41,7 +42,7 @@ impl Engine {
         let (task, over) = (c.current, now >= c.slice_end);
         let thread = &mut self.tasks[task as usize];
         if self.os.kernel && (thread.urgent || thread.phase != Phase::Private) {
-            // An interrupt's work goes on until it sleeps.
+            // An interrupt's work continues until it sleeps.
             c.pending = !thread.urgent;
             return;
         }
@@ -63,10 +64,10 @@ impl Engine {
         }
     }
 
-    /// Whether the CPU's task shall give it away as soon as it can.
+    /// Returns whether the CPU's task must give it up as soon as it can.
     #[inline]
     pub(crate) fn resched(&self, cpu: u32) -> bool {
-        // Hardly ever is there one, and a look at a CPU is one at memory.
+        // `rescheds` avoids the load of a CPU's memory: it is almost always 0.
         self.rescheds > 0 && self.cpus[cpu as usize].resched
     }
 
@@ -75,7 +76,7 @@ impl Engine {
         self.rescheds = self.rescheds + u32::from(resched) - u32::from(before);
     }
 
-    /// The task that runs leaves the data plane. Who waits for its CPU gets it now.
+    /// Notes that the running task leaves the data plane. A task that waits for its CPU gets it now.
     pub(crate) fn leave_path(&mut self) {
         let c = &mut self.cpus[self.cpu as usize];
         if std::mem::take(&mut c.pending) {
@@ -90,8 +91,8 @@ impl Engine {
         self.waits(task, true);
     }
 
-    /// The task that runs gives its CPU to another, as it was told to, unless nobody wants it any more. Then it gives its
-    /// turn away.
+    /// Gives the running task's CPU to another, as it was asked to; returns whether it did. It does not when no task waits
+    /// for the CPU any more. If it returns true, the caller yields its turn.
     pub(crate) fn give_cpu(&mut self) -> bool {
         let (task, cpu, now) = (self.current, self.cpu, self.now);
         self.set_resched(cpu, false);
