@@ -1,4 +1,4 @@
-//! A point, run: the machine, the device and its senders are made, warmed up, measured, and ended.
+//! Runs a point: creates the machine, the device and its senders, warms them up, measures them and ends them.
 
 mod figures;
 
@@ -26,9 +26,9 @@ use crate::world::{Task, World};
 
 /// Picoseconds in a millisecond.
 const MS: f64 = 1e9;
-/// Times that the tasks that can run are counted while a point is measured.
+/// How many times during a measurement the runnable tasks are counted.
 const SAMPLES: u64 = 64;
-/// How often a thread that is not pinned is moved to another CPU, about: load balancing and wake-ups elsewhere.
+/// About how often a thread that is not pinned moves to another CPU, by load balancing and by wake-ups elsewhere.
 const REHOME: Picos = 4_000_000_000;
 
 /// Why a point could not be run.
@@ -36,44 +36,46 @@ const REHOME: Picos = 4_000_000_000;
 #[error("{0}")]
 pub struct RunError(String);
 
-/// What a point came to, in the time that was measured.
+/// The results of a point, for the measured time.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The machine's name.
     pub machine: String,
     /// Its CPUs.
     pub cpus: u32,
-    /// How long was measured, in seconds.
+    /// Length of the measured time, in seconds.
     pub seconds: f64,
-    /// The same with the warm-up.
+    /// Length of the measured time and the warm-up, in seconds.
     pub whole: f64,
     /// The figures, by their names.
     pub figures: Figures,
-    /// Who waited for whom, the warm-up included.
+    /// Which tasks waited for which lock holders, the warm-up included.
     pub contention: ContentionReport,
     /// How long calls of xmit took, in nanoseconds.
     pub xmit: Log2,
-    /// Where the senders' time went, all together.
+    /// The senders' time by kind, summed over all of them.
     pub senders: Ledger,
-    /// Where the time of the softirqs went that run queues on for senders, all together. There is one for each txq.
+    /// The time by kind of the softirqs that run queues on for senders, summed over all of them. There is one softirq for
+    /// each txq.
     pub softirqs: Ledger,
-    /// Where the interrupts' time went, all together.
+    /// The interrupts' time by kind, summed over all of them.
     pub interrupts: Ledger,
-    /// How many interrupts' tasks there are.
+    /// Number of interrupts' tasks.
     pub interrupted: u32,
     /// What all CPUs did, in picoseconds.
     pub used: CpuUse,
-    /// What cache lines cost, the most expensive ones first, if that was [asked for](explain).
+    /// Cost of cache lines, the most expensive ones first; empty unless the point was run by [`explain`].
     pub lines: Vec<LineUse>,
-    /// Of all accesses: equal for equal points in equal builds, always and everywhere. The checks of debug builds access more.
+    /// Hash of all accesses: equal for equal points in equal builds, on every machine. Debug builds check more, and so
+    /// access more.
     pub hash: u64,
     /// Accesses to lines, the warm-up's included.
     pub accesses: u64,
 }
 
-/// What is read of the world before and after the time that is measured.
+/// Counters of the world, read before and after the measured time.
 struct Reading {
-    /// Packets and bytes.
+    /// Packets and bytes sent.
     sent: (u64, u64),
     xmit: Log2,
     used: CpuUse,
@@ -85,8 +87,8 @@ struct Reading {
     late: (u64, Picos),
 }
 
-/// Runs a point, twice: as it is for what it does, and with recording for who waits for whom. Recording is not free, as it is
-/// not where results were published.
+/// Runs a point twice: without recording for the figures, and with recording for lock waits. Recording takes time, and
+/// published results were measured without it.
 ///
 /// # Errors
 /// As [`measure`].
@@ -97,7 +99,7 @@ pub fn run(setup: &Setup) -> Result<Report, RunError> {
     twice(setup, Look::Not)
 }
 
-/// As [`run`], and counts what cache lines cost, which takes more time but changes nothing.
+/// Like [`run`], and also counts the cost of cache lines. That takes more host time but changes no figure.
 ///
 /// # Errors
 /// As [`measure`].
@@ -108,11 +110,11 @@ pub fn explain(setup: &Setup) -> Result<Report, RunError> {
     twice(setup, Look::AtLines)
 }
 
-/// What is looked at beside.
+/// What a run records besides the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     Not,
-    /// Who waits for whom: the data plane records it.
+    /// The data plane records lock waits.
     AtWaits,
     AtLines,
 }
@@ -129,13 +131,13 @@ fn twice(setup: &Setup, look: Look) -> Result<Report, RunError> {
     Ok(Report { figures, contention: recorded.contention, xmit: recorded.xmit, ..plain })
 }
 
-/// Runs a point once, without recording: what it does, and not who waits for whom.
+/// Runs a point once, without recording lock waits.
 ///
 /// # Errors
-/// When the machine, the qdisc or the discipline cannot be.
+/// When the machine, the qdisc or the discipline is invalid.
 ///
 /// # Panics
-/// When packets were lost: the data plane has an error then.
+/// When packets were lost: then the data plane has an error.
 pub fn measure(setup: &Setup) -> Result<Report, RunError> {
     once(setup, Look::Not)
 }
@@ -162,13 +164,13 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let mut card = Card::new(device.txqs, device.ring, rate, (device.coalesce_us * 1e3) as u64, inline);
     let done = Rc::new(Done::default());
     let sent = card.counted();
-    // Whoever answers is made before the device, which talks to it.
+    // The peer is created before the device, which sends to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
     let dev =
         Rc::new(build(setup, &load, card, &machine.topology, look == Look::AtWaits).map_err(|e| failed(&e))?);
     for txq in 0..device.txqs {
-        // In a program, a queue is run on by whatever CPU has time.
+        // In a program, any CPU that has time runs the queue on.
         let (urgent, raised) = (setup.kernel, setup.kernel);
         let task = Task { name: format!("softirq {txq}"), urgent, raised, ..Task::default() };
         let worker = dev.worker(txq.into());
@@ -273,7 +275,7 @@ fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: 
     }
 }
 
-/// What was recorded since.
+/// Returns `after` minus `before`: the calls between the two readings.
 fn minus(after: &Log2, before: &Log2) -> Log2 {
     let mut left = Log2::new();
     for bucket in after.buckets() {
@@ -283,7 +285,7 @@ fn minus(after: &Log2, before: &Log2) -> Log2 {
     left
 }
 
-/// The device, on the card.
+/// Builds the device on the card.
 fn build(
     setup: &Setup,
     load: &Load,
@@ -334,7 +336,7 @@ fn build(
     Ok(builder.build()?)
 }
 
-/// The CPUs of each socket.
+/// Returns the CPUs of each socket.
 fn nodes(topology: &Topology) -> Vec<CpuMask> {
     let mut nodes = vec![CpuMask::default(); topology.sockets as usize];
     let (cpus, cores) = (topology.cpus(), topology.cpus() / topology.threads);
@@ -344,7 +346,7 @@ fn nodes(topology: &Topology) -> Vec<CpuMask> {
     nodes
 }
 
-/// Which CPU uses which txq.
+/// Returns the map of CPUs to txqs; `None` for steering by hash.
 fn xps(steering: Steering, txqs: u16, topology: &Topology) -> Result<Option<XpsMap>, txq::xps::XpsError> {
     let cpus = topology.cpus();
     let cores = cpus / topology.threads;
@@ -365,7 +367,7 @@ fn xps(steering: Steering, txqs: u16, topology: &Topology) -> Result<Option<XpsM
     XpsMap::from_masks(&masks, txqs.into(), cpus as usize).map(Some)
 }
 
-/// The CPU that a txq's interrupt goes to.
+/// Returns the CPU that handles a txq's interrupt.
 fn irq_cpu(completions: Completions, txq: u16, txqs: u16, cpus: u32) -> u32 {
     match completions {
         Completions::First | Completions::Inline => u32::from(txq) % cpus,
