@@ -1,10 +1,10 @@
 //! The data plane's view of the machine: [`Sim`], an [`Arch`] whose accesses the engine orders and charges for.
 //!
-//! Outside of a task, as when a device is built before the world runs and looked at afterwards, accesses cost nothing and
-//! the clock stands, but that a [`relax`](Arch::relax) advances it. [`World::new`](crate::World::new) sets it to 0, and what
-//! looks random to its seed: make the world first and then what shall run in it.
+//! Outside of a task accesses cost nothing and the clock stands, except that [`relax`](Arch::relax) advances it: the caller
+//! builds a device before the world runs, and inspects it afterwards. [`World::new`](crate::World::new) sets that clock to 0
+//! and seeds the random numbers, so create the world before the objects that run in it.
 //!
-//! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value is another.
+//! Values are sequentially consistent: orderings are ignored, and weak exchanges fail only when the value differs.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt::Display;
@@ -26,23 +26,23 @@ use atomic::{access, line};
 pub(crate) use plain::{read_packet, write_packet};
 
 thread_local! {
-    /// The clock where no task runs.
+    /// The clock outside of tasks.
     static CLOCK: Cell<Nanos> = const { Cell::new(0) };
-    /// The CPU where no task runs.
+    /// The CPU outside of tasks.
     static CPU: Cell<CpuId> = const { Cell::new(0) };
-    /// Where numbers come from that look random, where no task runs.
+    /// State of the random numbers outside of tasks.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
-    /// Driver calls that the thread is inside of where no task runs.
+    /// The data paths that the thread is in, outside of tasks.
     static INSIDE: Inside = const { Inside::new() };
 }
 
-/// A world begins on this thread, at time 0.
+/// Resets this thread's clock to 0 and its random numbers to `seed`, for a new world.
 pub(crate) fn begin(seed: u64) {
     CLOCK.set(0);
     RANDOM.set(seed);
 }
 
-/// Calls `f`, in which no task runs, as if that were on a CPU.
+/// Calls `f` outside of tasks as if on `cpu`; returns its result.
 pub(crate) fn on_cpu<R>(cpu: CpuId, f: impl FnOnce() -> R) -> R {
     let before = CPU.replace(cpu);
     let r = f();
@@ -50,19 +50,19 @@ pub(crate) fn on_cpu<R>(cpu: CpuId, f: impl FnOnce() -> R) -> R {
     r
 }
 
-/// A world has ended.
+/// Sets this thread's clock to the end of a world.
 pub(crate) fn end(now: Picos) {
     CLOCK.set(now / 1000);
 }
 
-/// What `relax` waits for: natively a short sleep.
+/// Time that `relax` waits; natively it is a short sleep.
 const RELAX: Nanos = 50_000;
 
-/// The machine that is simulated.
+/// The simulated machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sim;
 
-/// Has a task pay: `f` gets the engine whose task calls, to which there is no reference. Nothing happens where no task runs.
+/// Charges the calling task: `f` gets its engine, to which no reference exists. Does nothing outside of tasks.
 #[inline]
 fn charge(f: impl FnOnce(*mut Engine)) {
     let e = engine();
@@ -71,21 +71,21 @@ fn charge(f: impl FnOnce(*mut Engine)) {
     }
 }
 
-/// A load of memory whose users take turns.
+/// Charges a load of memory whose users take turns.
 #[inline]
 fn load(key: u64) {
     // SAFETY: the engine whose task calls.
     charge(|e| unsafe { engine::load_cell(e, key) });
 }
 
-/// A store to such memory.
+/// Charges a store to such memory.
 #[inline]
 fn store(key: u64) {
     // SAFETY: the engine whose task calls.
     charge(|e| unsafe { engine::store(e, key) });
 }
 
-/// Memory of the simulated machine that one task at a time may touch. An access is to the line that it begins in.
+/// Memory of the simulated machine that one task at a time may access. An access is charged to the line where it begins.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct SimCell<T>(UnsafeCell<T>);
@@ -106,12 +106,12 @@ impl<T> CellApi<T> for SimCell<T> {
     }
 }
 
-/// A sleep of the simulated machine, with a line of its own.
+/// A sleep of the simulated machine, on a line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Sleep {
     token: atomics::AtomicBool,
-    /// The task that sleeps, and one more; 0 for none.
+    /// The sleeping task's number plus one; 0 for none.
     sleeper: atomics::AtomicU32,
 }
 
@@ -128,7 +128,7 @@ impl Event for Sleep {
             unsafe {
                 let eng = &mut *e;
                 eng.wake_from_here(sleeper - 1);
-                // An interrupt is the device's work.
+                // An interrupt is the device's work, not the task's.
                 if !eng.tasks[sleeper as usize - 1].urgent {
                     eng.spend(eng.os.wake);
                 }
@@ -146,7 +146,7 @@ impl Event for Sleep {
             let at = deadline.expect("nobody else runs who could end this sleep");
             return CLOCK.set(CLOCK.get().max(at));
         }
-        /// Who has left does not sleep, be it by unwinding.
+        /// Clears `sleeper` when the task leaves, also by unwinding.
         struct Asleep<'s>(&'s Sleep);
         impl Drop for Asleep<'_> {
             fn drop(&mut self) {
@@ -157,7 +157,7 @@ impl Event for Sleep {
         unsafe {
             engine::end_here(e);
             engine::sync(e);
-            // Somebody may have given it while others went first.
+            // Another task may have set the token while others went first.
             if !self.token.load(SeqCst) {
                 self.sleeper.store((*e).current + 1, SeqCst);
                 let _asleep = Asleep(self);
@@ -168,7 +168,7 @@ impl Event for Sleep {
     }
 }
 
-/// Passes time on the clock of the task that calls.
+/// Advances the clock of the calling task.
 fn spend(time: impl FnOnce(&Engine) -> u64) {
     // SAFETY: the engine whose task calls; the references end here.
     charge(|e| unsafe {

@@ -1,4 +1,4 @@
-//! Atomics: an access is ordered and charged for, and then has its effect on one of std's.
+//! Atomics: an access is ordered and charged first, and then performed on one of std's atomics.
 
 use std::sync::atomic::{self, Ordering, Ordering::SeqCst};
 
@@ -8,12 +8,12 @@ use super::charge;
 use crate::cache::Kind;
 use crate::engine::{self, engine};
 
-/// The line of an address.
+/// Returns the line number of an address.
 pub(super) fn line<T: ?Sized>(at: *const T) -> u64 {
     at.addr() as u64 >> 6
 }
 
-/// An access to an atomic, and then `f`, its effect.
+/// Charges an access to an atomic, then performs `f`, its effect; returns what `f` returns.
 #[inline]
 pub(super) fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
     let e = engine();
@@ -31,7 +31,7 @@ pub(super) fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// A load `f` of what will be written: the line comes as for a store.
+/// Performs a load `f` of an atomic that the task will write: the line is fetched for writing, as for a store.
 #[inline]
 fn load_to_write<R>(key: u64, f: impl FnOnce() -> R) -> R {
     // SAFETY: as in `access`.
@@ -39,7 +39,7 @@ fn load_to_write<R>(key: u64, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// A store, whose task goes on at once.
+/// Performs a store; the task continues at once unless the order is `SeqCst`.
 #[inline]
 fn store(key: u64, order: Ordering, f: impl FnOnce()) {
     let e = engine();
@@ -58,7 +58,7 @@ fn store(key: u64, order: Ordering, f: impl FnOnce()) {
     }
 }
 
-/// A compare-and-exchange `f`, which writes nothing when the value is another.
+/// Performs a compare-and-exchange `f`, which writes nothing when the value differs.
 #[inline]
 fn exchange<T>(key: u64, f: impl FnOnce() -> Result<T, T>) -> Result<T, T> {
     let e = engine();
@@ -76,7 +76,8 @@ fn exchange<T>(key: u64, f: impl FnOnce() -> Result<T, T>) -> Result<T, T> {
     }
 }
 
-/// Waits by `look`, which loads and judges; `None` is for when the deadline, if there is one, has passed.
+/// Waits until `look`, which loads and tests the value, returns `Some`; returns that, or `None` when a spin's deadline has
+/// passed.
 fn wait<T>(spin: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let e = engine();
     let mut deadline = None;

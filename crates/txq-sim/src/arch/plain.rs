@@ -1,5 +1,5 @@
-//! Plain memory of the data plane: what it reads and writes of queues, flows, senders and packets without an atomic. It
-//! pays for as many lines as the [`Footprint`] says.
+//! Plain memory of the data plane: the lines that it reads and writes of queues, flows, senders and packets without an
+//! atomic. Each task pays for as many lines as the [`Footprint`] says.
 
 use txq::arch::Memory;
 
@@ -9,14 +9,14 @@ use crate::footprint::Footprint;
 use crate::keys;
 use crate::workload::flow_of;
 
-/// Who has the lock uses what it guards.
+/// Charges the use of an object that a lock guards, by the lock holder.
 #[inline]
 pub(super) fn touch<'m, T: ?Sized + 'm>(at: impl FnOnce() -> &'m T, what: Memory) {
     // SAFETY: the engine whose task calls.
     charge(|e| unsafe { engine::update(e, keys::object(at(), (*e).footprint.of(what))) });
 }
 
-/// A qdisc looks at the frames that it takes: at their senders, and at what it keeps of their flows.
+/// Charges a qdisc's look at the frames that it enqueues: at their senders, and at its state of their flows.
 #[inline]
 pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
     qdisc_and_frames: impl FnOnce() -> (&'p T, F),
@@ -29,7 +29,7 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         }
         let (qdisc, frames) = qdisc_and_frames();
         for flow in frames.filter_map(flow_of) {
-            // SAFETY: as above. One after the other: the flow is found by what the sender is.
+            // SAFETY: as above. One after the other: the qdisc finds the flow by the sender's contents.
             unsafe {
                 engine::read(e, keys::sender(flow, sender));
                 engine::update(e, keys::flow(qdisc, flow, of_flow));
@@ -38,7 +38,7 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
     });
 }
 
-/// A sender has written a packet's bytes, and notes that it is on its way.
+/// Charges a sender's write of a packet's bytes, and its note that the packet is in flight.
 pub(crate) fn write_packet(packet: &[u8]) {
     // SAFETY: the engine whose task calls.
     charge(|e| unsafe {
@@ -49,7 +49,7 @@ pub(crate) fn write_packet(packet: &[u8]) {
     });
 }
 
-/// A driver reads of a packet what the queue layer did not.
+/// Charges a driver's read of the lines of a packet that the queue layer has not read.
 pub(crate) fn read_packet(packet: &[u8]) {
     // SAFETY: the engine whose task calls.
     charge(|e| unsafe { engine::read(e, keys::lines(packet.as_ptr(), (*e).footprint.packet)) });
