@@ -1,8 +1,8 @@
-//! The machine that is simulated: where its CPUs are, and what an access from one to another's cache line costs.
+//! The simulated machine: where its CPUs are, and what an access from one CPU to another's cache line costs.
 //!
-//! A machine is a TOML file; each number in it says in a comment where it is from. Times in files are nanoseconds, with
-//! a fraction where it matters; inside they are [`Picos`], so that sums are exact and the same on every machine. Some
-//! machines are built in ([`Machine::names`]); `txq sim calibrate` writes such a file for the one it runs on.
+//! A machine is a TOML file; each number in it has a comment with its source. Times in files are nanoseconds, with a
+//! fraction where needed. In memory they are [`Picos`], so that sums are exact and the same on every machine. Some machines
+//! are built in ([`Machine::names`]); `txq sim calibrate` writes such a file for the machine it runs on.
 
 mod builtin;
 mod check;
@@ -19,7 +19,7 @@ pub use error::MachineError;
 /// Picoseconds of virtual time.
 pub type Picos = u64;
 
-/// The picoseconds of so many nanoseconds; no number and what is below zero are 0.
+/// Converts nanoseconds to picoseconds, rounded; NaN and negative numbers give 0.
 pub fn picos(nanos: f64) -> Picos {
     (nanos * 1e3).round() as Picos
 }
@@ -28,25 +28,25 @@ pub fn picos(nanos: f64) -> Picos {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
-    /// Where its CPUs are.
+    /// Number and grouping of its CPUs.
     pub topology: Topology,
-    /// What an access costs.
+    /// Cost of accesses.
     pub access: Access,
-    /// What a line does between accesses.
+    /// Behaviour of a line between accesses.
     pub line: Line,
-    /// What the operating system's work costs.
+    /// Cost of the operating system's work.
     pub os: Os,
 }
 
-/// How many times as much as the machine's file says.
+/// Factors on numbers of the machine's file.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scale {
-    /// Each way of a line: from all other caches and from memory.
+    /// Factor on each transfer time of a line: from all other caches and from memory.
     pub lines: f64,
-    /// The time that a core keeps a contended line.
+    /// Factor on the time that a core keeps a contended line.
     pub hold: f64,
 }
 
@@ -57,20 +57,20 @@ impl Default for Scale {
 }
 
 impl Machine {
-    /// The names of the machines that are built in.
+    /// Returns the names of the built-in machines.
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::ALL.iter().map(|(name, _)| *name)
     }
 
-    /// The file of a machine that is built in.
+    /// Returns the file of a built-in machine.
     pub fn text(name: &str) -> Option<&'static str> {
         builtin::ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    /// A machine that is built in.
+    /// Returns a built-in machine.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When no built-in machine has that name.
     pub fn named(name: &str) -> Result<Self, MachineError> {
         match Self::text(name) {
             Some(text) => Self::parse(text, &format!("{name}.toml")),
@@ -78,8 +78,7 @@ impl Machine {
         }
     }
 
-    /// The machine that somebody means: the name of one that is built in, or the path of a file. A path has a `/` in it
-    /// or ends in `.toml`.
+    /// Finds a machine by the name of a built-in one or by the path of a file. A path contains a `/` or ends in `.toml`.
     ///
     /// # Errors
     /// As [`named`](Self::named) and [`read`](Self::read).
@@ -88,10 +87,10 @@ impl Machine {
         if path { Self::read(name_or_path) } else { Self::named(name_or_path) }
     }
 
-    /// The machine in a file.
+    /// Reads the machine in a file.
     ///
     /// # Errors
-    /// When the file cannot be read or does not hold a machine.
+    /// When the file cannot be read or does not describe a machine.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, MachineError> {
         let path = path.as_ref();
         let text = fs::read_to_string(path)
@@ -99,10 +98,10 @@ impl Machine {
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// As [`find`](Self::find), with the fields of `tune` in place of the file's.
+    /// Finds a machine as [`find`](Self::find) does, and replaces the fields that `tune` names.
     ///
     /// # Errors
-    /// As there, for the file and for what it is with those fields.
+    /// As [`find`](Self::find), for the file and for the tuned machine.
     pub fn tuned(name_or_path: &str, tune: &toml::Table) -> Result<Self, MachineError> {
         fn merge(into: &mut toml::Table, from: &toml::Table) {
             for (key, value) in from {
@@ -121,7 +120,7 @@ impl Machine {
         Self::parse(&table.to_string(), &format!("{name_or_path}, tuned"))
     }
 
-    /// The machine with other ways of lines.
+    /// Multiplies the machine's line times by `by`.
     #[must_use]
     pub fn scaled(mut self, by: Scale) -> Self {
         let a = &mut self.access;
@@ -132,10 +131,10 @@ impl Machine {
         self
     }
 
-    /// The machine that a text describes; `file` is what errors call it.
+    /// Parses a machine's text; `file` is its name in errors.
     ///
     /// # Errors
-    /// When it is not TOML, a field is missing, unknown or of the wrong type, or a number is out of its bounds.
+    /// When the text is not TOML, a field is missing, unknown or of the wrong type, or a number is out of its bounds.
     pub fn parse(text: &str, file: &str) -> Result<Self, MachineError> {
         let machine: Self = toml::from_str(text).map_err(|error| MachineError::syntax(file, text, &error))?;
         machine.check(file)?;
@@ -144,15 +143,15 @@ impl Machine {
 }
 
 impl Topology {
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         let all = [self.dies, self.complexes, self.cores, self.threads];
         all.iter().fold(self.sockets, |cpus, &count| cpus.saturating_mul(count))
     }
 }
 
-/// Where the CPUs are. CPUs are numbered as Linux numbers them on such a machine: first one thread of every core, socket by
-/// socket, then the cores' second threads in the same order.
+/// Number and grouping of the CPUs. CPUs are numbered as Linux numbers them on such a machine: first one thread of every
+/// core, socket by socket, then the cores' second threads in the same order.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
@@ -168,18 +167,18 @@ pub struct Topology {
     pub threads: u32,
 }
 
-/// What an access costs, in nanoseconds.
+/// Cost of accesses, in nanoseconds.
 ///
-/// The times of a line that another core has are half a round trip of two cores that compare and exchange a value in turn,
-/// which is what the published tables of core-to-core latency say. They include the atomic operation itself.
+/// The times of a line that another core has are half the round trip of two cores that compare and exchange a value in turn,
+/// as in the published tables of core-to-core latency. They include the atomic operation itself.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
-    /// A load or store of a line that this core has.
+    /// A load or store of a line in this core's cache.
     pub hit: f64,
-    /// An atomic read-modify-write of a line that this core has.
+    /// An atomic read-modify-write of a line in this core's cache.
     pub rmw: f64,
-    /// A line that the other thread of this core wrote.
+    /// A line that the core's other thread wrote.
     pub same_core: f64,
     /// A line in the cache of another core of this complex.
     pub same_complex: f64,
@@ -189,39 +188,39 @@ pub struct Access {
     pub same_socket: f64,
     /// A line in another socket.
     pub other_socket: f64,
-    /// A line that no cache has, from this socket's memory.
+    /// A line in no cache, from this socket's memory.
     pub memory: f64,
-    /// A line that no cache has, from another socket's memory.
+    /// A line in no cache, from another socket's memory.
     pub other_memory: f64,
 }
 
-/// What a line does between accesses, in nanoseconds, and how many a core can ask for.
+/// Behaviour of a line between accesses, in nanoseconds, and how many lines a core can request at a time.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Before a line that has come may go on to the next CPU: what its new owner can do with it at least.
+    /// Minimum time between the arrival of a line and its next transfer: what its new owner can use at least.
     pub hold: f64,
-    /// Between two CPUs that read the same line.
+    /// Time between the transfers of a line to two CPUs that read it.
     pub read_gap: f64,
-    /// Lines that a core can wait for while it goes on, because it only writes to them: its line fill buffers.
+    /// Lines that a core can wait for while it continues, because it only writes to them: its line fill buffers.
     pub stores: u32,
 }
 
-/// What the operating system's work costs, in nanoseconds.
+/// Cost of the operating system's work, in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Os {
     /// A reading of the clock.
     pub clock: f64,
-    /// From one thread to another on a CPU.
+    /// A switch from one thread to another on a CPU.
     pub switch: f64,
-    /// What who wakes a sleeping thread pays for it.
+    /// Cost of a wakeup to the waker.
     pub wake: f64,
-    /// From then until the woken thread runs on an idle CPU.
+    /// Time from the wakeup until the woken thread runs on an idle CPU.
     pub wakeup: f64,
-    /// How long a thread runs while others wait for its CPU.
+    /// Time that a thread runs while others wait for its CPU.
     pub slice: f64,
-    /// How long a waiting thread spins before it gives its CPU away.
+    /// Time that a waiting thread spins before it yields its CPU.
     pub spin: f64,
 }
 

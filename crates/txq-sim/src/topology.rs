@@ -1,10 +1,10 @@
-//! Where each CPU is, and how far one is from another.
+//! The place of each CPU, and the distance between two.
 
 use std::ops::Range;
 
 use crate::machine;
 
-/// How far apart two CPUs are: what a line pays from one to the other.
+/// How far apart two CPUs are; it determines what a line's transfer between them costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Distance {
@@ -22,7 +22,7 @@ pub enum Distance {
     Far,
 }
 
-/// Where a CPU is. Each number counts through the whole machine.
+/// The place of a CPU. Each number counts through the whole machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The core.
@@ -40,12 +40,12 @@ pub struct Place {
 pub struct Topology {
     places: Box<[Place]>,
     cores: u32,
-    /// Cores of a complex, a die, a socket.
+    /// Number of cores in a complex, a die, a socket.
     sizes: [u32; 3],
 }
 
 impl Topology {
-    /// Of a machine's description, each number of which is at least 1.
+    /// Creates the topology of a machine's description, each number of which is at least 1.
     pub fn new(machine: &machine::Topology) -> Self {
         let n = |count: u32| count.max(1);
         let complex = n(machine.cores);
@@ -60,22 +60,22 @@ impl Topology {
         Self { places, cores, sizes: [complex, die, socket] }
     }
 
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.places.len() as u32
     }
 
-    /// How many cores there are.
+    /// Returns the number of cores.
     pub fn cores(&self) -> u32 {
         self.cores
     }
 
-    /// Where a CPU is.
+    /// Returns the place of a CPU.
     pub fn place(&self, cpu: u32) -> Place {
         self.places[cpu as usize]
     }
 
-    /// How far apart two CPUs are.
+    /// Returns how far apart two CPUs are.
     pub fn distance(&self, a: u32, b: u32) -> Distance {
         let (p, q) = (self.place(a), self.place(b));
         if p.core == q.core {
@@ -91,7 +91,7 @@ impl Topology {
         }
     }
 
-    /// The cores that are at most `distance` from a CPU; beyond a socket, all.
+    /// Returns the cores that are at most `distance` from a CPU; for `Far`, all cores.
     pub fn within(&self, cpu: u32, distance: Distance) -> Range<u32> {
         let core = self.place(cpu).core;
         let size = match distance {

@@ -1,6 +1,6 @@
-//! The machines that are built in.
+//! The built-in machines.
 
-/// Name and file, in the order in which they are listed.
+/// Name and file of each, in the order of listings.
 pub(super) const ALL: [(&str, &str); 8] = [
     ("xeon-6985p", include_str!("../../machines/xeon-6985p.toml")),
     ("epyc-9b45", include_str!("../../machines/epyc-9b45.toml")),

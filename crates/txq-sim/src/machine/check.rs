@@ -1,29 +1,29 @@
-//! Which numbers a machine may have.
+//! Bounds on a machine's numbers.
 //!
-//! The bounds are far beyond every real machine. They are there so that whatever a file says, virtual time goes on and does
-//! not overflow, and so that swapped lines and forgotten units are found before a simulation is believed.
+//! The bounds are far beyond every real machine. They ensure that virtual time advances and does not overflow, whatever a
+//! file says, and that swapped lines and forgotten units are found before anyone believes a simulation.
 
 use super::{Machine, MachineError};
 
 /// The most CPUs of a machine.
 pub const MAX_CPUS: u32 = 4096;
 
-/// The most lines that a core can wait for while it goes on.
+/// The most lines that a core can wait for while it continues.
 const MAX_STORES: u32 = 256;
-/// The least time of what a program can do again and again: a picosecond, so that time goes on.
+/// The least time of an operation that a program can repeat: a picosecond, so that time advances.
 const LEAST: f64 = 0.001;
-/// The longest time of an access: 0.1 ms.
+/// The longest access: 0.1 ms.
 const ACCESS: f64 = 1e5;
-/// The longest time of what the operating system does: 10 s.
+/// The longest operation of the operating system: 10 s.
 const OS: f64 = 1e10;
 /// The shortest time slice: 1 us.
 const SLICE: f64 = 1e3;
 
 impl Machine {
-    /// Tells whether it can be simulated; `file` is what errors call it.
+    /// Checks that the machine can be simulated; `file` is its name in errors.
     ///
     /// # Errors
-    /// When a number is out of its bounds, or nearer memory is slower than farther one.
+    /// When a number is out of its bounds, or farther memory is faster than nearer memory.
     pub fn check(&self, file: &str) -> Result<(), MachineError> {
         let wrong = |field, value, remedy: String| {
             Err(MachineError::Field { file: file.to_owned(), field, value, remedy })
@@ -75,7 +75,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Every time with its name and bounds, in nanoseconds.
+    /// Returns every time with its name and bounds, in nanoseconds.
     fn times(&self) -> [(&'static str, f64, f64, f64); 17] {
         let (a, l, o) = (&self.access, &self.line, &self.os);
         [

@@ -1,18 +1,18 @@
-//! Why a machine cannot be had.
+//! Why a machine cannot be loaded.
 
 use std::io;
 
 use super::Machine;
 
-/// Why a machine cannot be had.
+/// Why a machine cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// No machine of that name is built in.
+    /// No built-in machine has that name.
     #[error("there is no machine \"{name}\": use one of {known}, or the path of a file")]
     Unknown {
         /// The name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
     /// The file cannot be read.
@@ -20,29 +20,29 @@ pub enum MachineError {
     Io {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The text is not TOML, or not that of a machine.
+    /// The text is not TOML, or does not describe a machine.
     #[error("machine file {file}, line {line}: {what}; `txq sim machines NAME` prints one to compare with")]
     Syntax {
         /// The file.
         file: String,
-        /// The line, from 1 on.
+        /// The line, counted from 1.
         line: usize,
         /// What is wrong.
         what: String,
     },
-    /// A number that cannot be.
+    /// A number is out of its bounds.
     #[error("machine file {file}: {field} = {value}: {remedy}")]
     Field {
         /// The file.
         file: String,
-        /// The number's name, with its table's.
+        /// The number's name, prefixed with its table's.
         field: &'static str,
         /// The number.
         value: f64,
-        /// What it may be.
+        /// What to use instead.
         remedy: String,
     },
 }

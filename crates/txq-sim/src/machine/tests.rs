@@ -1,6 +1,6 @@
 use super::*;
 
-/// A machine that is right, with a line of its file replaced.
+/// Parses a valid machine, with a line of its file replaced.
 fn edited(from: &str, to: &str) -> Result<Machine, String> {
     let text = "\
 name = \"test\"
