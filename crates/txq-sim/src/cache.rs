@@ -1,21 +1,20 @@
-//! Cache lines and what coherence has an access pay.
+//! Cache lines, and what coherence makes an access cost.
 //!
-//! A line is modified by one core, or shared by some, or in memory. Who needs it in another way than it has it asks for a
-//! *transfer*. A line serves its transfers one after the other, in the order in which they were asked for: that is the
-//! throughput of a contended line. A transfer takes what the distance to who has the line says. Transfers to who only reads
-//! overlap: the next one begins [`Line::read_gap`](crate::machine::Line::read_gap) later. After one to a writer the
-//! next begins not before the line has been there for [`Line::hold`](crate::machine::Line::hold), which is a part of its way: a
-//! contended line changes hands once in a way.
+//! A line is modified by one core, or shared by several, or in memory. An access that needs another state asks for a
+//! *transfer*. A line serves its transfers one after the other, in the order of the requests: that is the throughput of a
+//! contended line. A transfer takes the time of the distance to the line's owner. Transfers to readers overlap: the next one
+//! begins [`Line::read_gap`](crate::machine::Line::read_gap) later. After a transfer to a writer, the next one begins once
+//! the line has been there for [`Line::hold`](crate::machine::Line::hold). The hold is a part of the transfer time: a
+//! contended line changes hands once per transfer time.
 //!
-//! Until the next transfer begins, who has the line hits. Without that a compare-and-swap that fails would find its line
-//! gone when it tries again, for ever; real cores finish the second try first.
+//! Until the next transfer begins, the line's holder hits. Otherwise a failed compare-and-swap would find its line gone at
+//! every retry; real cores finish the second try first.
 //!
-//! A store need not wait for its line (`stores.rs`), so that a CPU may have asked for some that it does not
-//! have yet. What it has written there it can read and write again.
+//! A store need not wait for its line (`stores.rs`), so a CPU may have requested lines that it does not have yet. It can
+//! read and write again what it has written there.
 //!
-//! What this leaves out: caches are as large as need be, nothing is prefetched, a load waits for its line before anything
-//! else is done, transfers of different lines do not get in each other's way, and two threads of a core do not slow each
-//! other down.
+//! Simplifications: caches have no size limit, nothing is prefetched, a load waits for its line before anything else
+//! happens, transfers of different lines do not delay each other, and the two threads of a core do not slow each other down.
 
 use crate::machine::{Access, Machine, Picos, picos};
 use crate::topology::{Distance, Topology};
@@ -25,10 +24,10 @@ mod table;
 
 use table::Table;
 
-/// Nobody, and no line.
+/// No CPU, no task, or no line.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What is done to a line.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Load,
@@ -37,30 +36,30 @@ pub(crate) enum Kind {
     Rmw,
 }
 
-/// What an access has to pay.
+/// The cost of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// So long, and nobody else is concerned.
+    /// It takes this long, and concerns no other CPU.
     Hit(Picos),
-    /// It is complete at this time.
+    /// It completes at this time.
     Miss(Picos),
 }
 
-/// Two of them are in a line of the host.
+/// Two of them fit in a line of the host.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 struct Line {
     /// When the next transfer may begin.
     free_at: Picos,
-    /// The CPU that has it, or will have it when all transfers are done, if it is exclusive.
+    /// The CPU that owns the line if it is exclusive, now or when all transfers are done.
     owner: u32,
     exclusive: bool,
-    /// Transfers that have not begun and end an exclusive possession.
+    /// The queue of transfers that have not begun and will end an exclusive ownership.
     first: u32,
     last: u32,
-    /// The task that has waited for a write for the longest.
+    /// The task that has waited longest for a write to the line.
     waits_first: u32,
-    /// In the order of their first accesses.
+    /// Number in the order of first accesses.
     number: u32,
 }
 
@@ -76,21 +75,21 @@ const FRESH: Line = Line {
 
 const _: () = assert!(size_of::<Line>() == 32);
 
-/// A transfer that ends another CPU's possession, as long as it has not begun.
+/// A transfer that will end another CPU's ownership, until it begins.
 #[derive(Debug, Clone, Copy)]
 struct Transfer {
-    /// Who has the line until then.
+    /// The line's owner until then.
     from: u32,
     start: Picos,
-    /// The one after it; of one that is not in use, another such one.
+    /// The next transfer of the line; for an unused entry, the next unused one.
     next: u32,
 }
 
-/// A waiting task's neighbours on the line's list.
+/// A waiting task's neighbours on its line's list.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     line: u32,
-    /// The first one's is the last.
+    /// The first entry's `prev` is the last one.
     prev: u32,
     next: u32,
 }
@@ -106,17 +105,17 @@ struct Costs {
     read_gap: Picos,
 }
 
-/// All lines that were touched, at the places that the table says.
+/// All lines that were touched, at the places given by the table.
 pub(crate) struct Lines {
     table: Table,
     lines: Vec<Line>,
-    /// How many were touched.
+    /// How many lines were touched.
     touched: u32,
-    /// For each line the cores that share it, in `words` words.
+    /// For each line, the set of cores that share it, in `words` words.
     sharers: Vec<u64>,
     words: usize,
     transfers: Vec<Transfer>,
-    /// The first of them that is not in use.
+    /// The first unused transfer.
     unused: u32,
     waits: Vec<Wait>,
     topology: Topology,
@@ -153,25 +152,26 @@ impl Lines {
         &self.topology
     }
 
-    /// There is one more task.
+    /// Adds a task.
     pub(crate) fn add_task(&mut self) {
         self.waits.push(Wait { line: NONE, prev: NONE, next: NONE });
     }
 
-    /// Whether `cpu` has the line to itself and nobody has asked for it: nobody else is concerned by what it does.
+    /// Returns whether `cpu` owns the line exclusively and no other CPU has requested it: then its accesses concern no other
+    /// CPU.
     #[inline]
     pub(crate) fn is_private(&self, line: u32, cpu: u32) -> bool {
         let line = &self.lines[line as usize];
         line.exclusive && line.owner == cpu && line.first == NONE
     }
 
-    /// The costs of a hit.
+    /// Returns the cost of a hit.
     #[inline]
     pub(crate) fn hit(&self, kind: Kind) -> Picos {
         if kind == Kind::Rmw { self.costs.rmw } else { self.costs.hit }
     }
 
-    /// Forgets transfers that have begun.
+    /// Removes transfers that have begun.
     #[inline]
     pub(crate) fn settle(&mut self, line: u32, now: Picos) {
         let line = &mut self.lines[line as usize];
@@ -182,25 +182,25 @@ impl Lines {
         }
     }
 
-    /// The line's last write is done at `until`: nobody else has it before.
+    /// Notes that the line's last write completes at `until`: no other CPU gets the line before.
     #[inline]
     pub(crate) fn keep(&mut self, line: u32, until: Picos) {
         let line = &mut self.lines[line as usize];
         line.free_at = line.free_at.max(until + self.costs.hold);
     }
 
-    /// An access by a CPU.
+    /// Performs an access by a CPU; returns its cost.
     pub(crate) fn access(&mut self, index: u32, cpu: u32, now: Picos, kind: Kind) -> Answer {
         self.settle(index, now);
         let line = self.lines[index as usize];
-        // Who has it exclusively at this moment.
+        // The CPU that owns the line exclusively now.
         let holder = match line.first {
             NONE if line.exclusive => line.owner,
             NONE => NONE,
             first => self.transfers[first as usize].from,
         };
         let extra = if kind == Kind::Rmw { self.costs.rmw } else { 0 };
-        // What it has stored to before the line is there, it knows.
+        // It knows the values that it stored before the line arrived.
         let asked = line.exclusive && line.owner == cpu && kind != Kind::Rmw;
         if holder == cpu || asked {
             return Answer::Hit(self.hit(kind));
@@ -224,7 +224,7 @@ impl Lines {
             self.costs.transfer[self.nearest(index, cpu) as usize]
         } else {
             match self.farthest(index, cpu) {
-                // It was shared by this core alone.
+                // Only this core shared it.
                 Distance::Same => {
                     self.own(index, cpu);
                     return Answer::Hit(self.hit(kind));
@@ -235,7 +235,7 @@ impl Lines {
         if line.exclusive && start > now {
             self.queue(index, Transfer { from: line.owner, start, next: NONE });
         }
-        // The way was measured with two CPUs that want the line all the time: the hold is a part of it.
+        // Transfer times were measured with two CPUs that both always want the line: the hold is a part of them.
         let held = line.exclusive && start > now;
         let cost = if held { cost.saturating_sub(self.costs.hold) } else { cost };
         let complete = start + cost + extra;
@@ -300,7 +300,7 @@ impl Lines {
         self.set(line)[core as usize / 64] >> (core % 64) & 1 != 0
     }
 
-    /// How many of the cores that share the line are in a range.
+    /// Returns how many of the cores that share the line are in a range.
     fn count(&self, line: u32, cores: std::ops::Range<u32>) -> u32 {
         let set = self.set(line);
         (cores.start / 64..cores.end.div_ceil(64))
@@ -312,14 +312,14 @@ impl Lines {
             .sum()
     }
 
-    /// How far the nearest core is that shares the line.
+    /// Returns the distance of the nearest core that shares the line.
     fn nearest(&self, line: u32, cpu: u32) -> Distance {
         let shares = |distance: &Distance| self.count(line, self.topology.within(cpu, *distance)) > 0;
         use Distance::{Complex, Die, Socket};
         [Complex, Die, Socket].into_iter().find(shares).unwrap_or(Distance::Far)
     }
 
-    /// How far the farthest core is that shares the line.
+    /// Returns the distance of the farthest core that shares the line.
     fn farthest(&self, line: u32, cpu: u32) -> Distance {
         let all = self.count(line, 0..self.topology.cores());
         let shares = |distance: Distance| self.count(line, self.topology.within(cpu, distance)) == all;
@@ -337,9 +337,9 @@ impl Lines {
     }
 }
 
-/// Who waits for a write.
+/// Tasks that wait for writes.
 impl Lines {
-    /// The task waits from now on.
+    /// Appends the task to the line's waiters.
     pub(crate) fn wait(&mut self, line: u32, task: u32) {
         let at = &mut self.lines[line as usize];
         let prev = match at.waits_first {
@@ -356,7 +356,7 @@ impl Lines {
         self.waits[task as usize] = Wait { line, prev, next: NONE };
     }
 
-    /// The task waits no longer.
+    /// Removes the task from the waiters of its line.
     pub(crate) fn unwait(&mut self, task: u32) {
         let Wait { line, prev, next } = self.waits[task as usize];
         if line == NONE {
@@ -375,7 +375,7 @@ impl Lines {
         self.waits[task as usize].line = NONE;
     }
 
-    /// The task that has waited for the longest.
+    /// Returns the task that has waited longest, or [`NONE`].
     #[inline]
     pub(crate) fn first_waiter(&self, line: u32) -> u32 {
         self.lines[line as usize].waits_first

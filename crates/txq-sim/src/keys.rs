@@ -1,48 +1,49 @@
-//! What the lines are called that are no addresses of this program: those of memory that stands for other memory.
+//! Keys of lines: those of this program's memory, and those of simulated memory that has no address here.
 //!
-//! A line's key is its address by 64; these begin with a bit that no such key has.
+//! The key of a line in memory is its address divided by 64. The other keys begin with a bit that no such key has.
 
 use std::ops::Range;
 
-/// What a key is of.
+/// What a key refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// The line itself.
+    /// A line of this program's memory.
     Line,
-    /// What begins at an address of this program.
+    /// A line of the object that begins at an address of this program.
     Object(u64),
-    /// A flow, to its qdisc.
+    /// A flow's state in a qdisc.
     Flow,
-    /// A sender, to its packets' qdisc.
+    /// The sender of a qdisc's packets.
     Sender,
 }
 
 const OBJECT: u64 = 0b10 << 62;
 const FLOW: u64 = 0b11 << 62;
 const SENDER: u64 = 0b01 << 62;
-/// Lines that each may have, as a power of two.
+/// Number of lines that each may have, as a power of two.
 pub(crate) const LINES: u32 = 4;
-/// Flows of a qdisc, likewise.
+/// Number of flows of a qdisc, as a power of two.
 const FLOWS: u32 = 14;
 
-/// Lines of an object, whatever lies beside it. The address is kept whole: it has 47 bits, and 58 have room.
+/// Returns the keys of an object's lines, whatever lies beside it. They hold the whole address: it has 47 bits, and there is
+/// room for 58.
 pub(crate) fn object<T: ?Sized>(at: &T, lines: u32) -> Range<u64> {
     let at = std::ptr::from_ref(at).addr() as u64;
     many(OBJECT | at << LINES, lines)
 }
 
-/// Lines of a flow, to a qdisc.
+/// Returns the keys of a flow's lines in a qdisc.
 pub(crate) fn flow<T: ?Sized>(qdisc: &T, flow: u32, lines: u32) -> Range<u64> {
     let qdisc = (std::ptr::from_ref(qdisc).addr() as u64) >> LINES;
     many(FLOW | (qdisc << FLOWS | u64::from(flow) & ((1 << FLOWS) - 1)) << LINES, lines)
 }
 
-/// Lines of a sender.
+/// Returns the keys of a sender's lines.
 pub(crate) fn sender(flow: u32, lines: u32) -> Range<u64> {
     many(SENDER | u64::from(flow) << LINES, lines)
 }
 
-/// Lines from an address of this program on.
+/// Returns the keys of the lines from an address of this program on.
 pub(crate) fn lines(at: *const u8, lines: u32) -> Range<u64> {
     many(at.addr() as u64 >> 6, lines)
 }
@@ -51,7 +52,7 @@ fn many(first: u64, lines: u32) -> Range<u64> {
     first..first + u64::from(lines)
 }
 
-/// What a key is of.
+/// Returns what a key refers to.
 pub(crate) fn of(key: u64) -> Of {
     match key >> 62 {
         0b10 => Of::Object((key & !OBJECT) >> LINES),

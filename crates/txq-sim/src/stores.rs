@@ -1,25 +1,25 @@
-//! A core's stores that are under way.
+//! A core's stores in flight.
 //!
-//! A core goes on when it has stored to a line that it does not have: the value waits in the store buffer, and the line has
-//! been asked for. So that what it writes to a packet's lines one after the other is there after one way, not after as many
-//! as there are lines. The stores are done in the order in which they were made (x86's total store order), and a
-//! read-modify-write waits until all are.
+//! A core continues after a store to a line that it does not have: the value waits in the store buffer while the line is
+//! fetched. So stores to several lines of a packet, one after the other, take the time of one transfer, not the sum. The
+//! stores complete in program order (x86's total store order), and a read-modify-write waits until all are complete.
 //!
-//! How many lines can be under way is a number of the machine ([`Line::stores`](crate::machine::Line::stores)): a core's
-//! line fill buffers, or miss address buffers. A store that finds them all in use waits for the first.
+//! The machine says how many lines can be in flight ([`Line::stores`](crate::machine::Line::stores)): a core's line fill
+//! buffers, or miss address buffers. A store that finds them all in use waits for the first.
 //!
-//! A store that releases is one of them: it is done when all before it are, and until then nobody has its line. Its effect is
-//! at once, as that of every store, for the memory may be gone when its line is there; who looks has to wait for the line.
+//! A store with release ordering completes when all stores before it have, and until then no other core gets its line. Its
+//! effect is immediate, as that of every store, because the memory may be freed before its line arrives; a task that reads
+//! it waits for the line.
 
 use crate::machine::Picos;
 
-/// The stores of a task on its core.
+/// The stores in flight of a task, on its core.
 #[derive(Debug)]
 pub(crate) struct Stores {
-    /// When each is done that may be under way, from `next` on in their order.
+    /// Completion times of the last stores, a ring whose oldest entry is at `next`.
     done: Box<[Picos]>,
     next: usize,
-    /// When the last one is.
+    /// When the last store completes.
     last: Picos,
 }
 
@@ -28,13 +28,13 @@ impl Stores {
         Self { done: vec![0; room as usize].into(), next: 0, last: 0 }
     }
 
-    /// When all are done.
+    /// Returns when all stores are complete.
     #[inline]
     pub(crate) fn done(&self) -> Picos {
         self.last
     }
 
-    /// One more, whose line comes at `at`. Tells when there is room for it.
+    /// Adds a store whose line arrives at `at`; returns when there is room for it.
     #[inline]
     pub(crate) fn add(&mut self, at: Picos) -> Picos {
         self.last = self.last.max(at);
@@ -54,7 +54,7 @@ mod tests {
         let mut stores = Stores::new(3);
         assert_eq!([300, 100, 400].map(|at| stores.add(at)), [0, 0, 0]);
         assert_eq!(stores.done(), 400);
-        // Each takes the place of the one that is done first: the second waited for the first one's line.
+        // Each replaces the one that completes first: the second waited for the first one's line.
         assert_eq!([500, 500, 500].map(|at| stores.add(at)), [300, 300, 400]);
     }
 

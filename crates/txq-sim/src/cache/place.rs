@@ -1,13 +1,13 @@
-//! Where lines are in the memory of the host, and their numbers.
+//! The place of each line in the host's memory, and its number.
 
 use super::{FRESH, Lines, NONE, table};
 use crate::ahead::fetch;
 
 impl Lines {
-    /// The place of the line with the key. It need not have been accessed before.
+    /// Returns the place of the line of `key`, which need not have been accessed before.
     #[inline]
     pub(crate) fn find(&mut self, key: u64) -> u32 {
-        // The memory itself is needed next, and the host can fetch both at a time.
+        // The memory itself is needed next; the host can fetch both at the same time.
         fetch((key << 6) as usize);
         let found = self.table.find(key);
         if found >= self.lines.len() {
@@ -16,7 +16,7 @@ impl Lines {
         found as u32
     }
 
-    /// The line is accessed: it has a number from now on.
+    /// Gives the line a number at its first access.
     #[inline]
     pub(crate) fn touch(&mut self, line: u32) {
         let line = &mut self.lines[line as usize];
@@ -26,7 +26,7 @@ impl Lines {
         }
     }
 
-    /// Fetches what is known of the line.
+    /// Prefetches the line's state.
     #[inline]
     pub(crate) fn fetch(&self, line: u32) {
         fetch(self.lines.as_ptr().wrapping_add(line as usize).addr());
@@ -39,7 +39,7 @@ impl Lines {
         self.sharers.resize(self.lines.len() * self.words, 0);
     }
 
-    /// The line's number, in the order of their first accesses.
+    /// Returns the line's number, in the order of first accesses.
     #[inline]
     pub(crate) fn number(&self, line: u32) -> u32 {
         self.lines[line as usize].number

@@ -1,21 +1,21 @@
-//! Where the lines of a key are: a hash table of pages, each of which has [`LINES`] places side by side.
+//! Maps a key to the place of its line: a hash table of pages, each with [`LINES`] adjacent places.
 //!
-//! What a program uses lies together, so there are few pages, which the host has in its caches, and the lines of an object
-//! are neighbours, as they are in the machine that is simulated. The table only grows, and it is never walked: where things
-//! lie in it, which depends on addresses, is nowhere seen.
+//! A program's memory lies together, so there are few pages, which stay in the host's caches, and the lines of an object are
+//! neighbours, as in the simulated machine. The table only grows and is never iterated: the positions in it depend on
+//! addresses, and must have no visible effect.
 
-/// Lines of a page.
+/// Number of lines of a page.
 pub(super) const LINES: usize = 64;
-/// A page that there is not.
+/// Marks a free slot: no page has this number.
 const EMPTY: u64 = u64::MAX;
 
 pub(super) struct Table {
-    /// Page and number.
+    /// Page and its number.
     slots: Box<[(u64, u32)]>,
     used: usize,
 }
 
-/// A key's page, and its place there.
+/// Returns a key's page, and its place there.
 #[inline]
 fn page(key: u64) -> (u64, usize) {
     (key / LINES as u64, key as usize % LINES)
@@ -32,7 +32,7 @@ impl Table {
         (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.slots.len().trailing_zeros())) as usize
     }
 
-    /// The place of `key`. Pages are numbered in the order in which they are asked for.
+    /// Returns the place of `key`. Pages are numbered in the order of first requests.
     #[inline]
     pub(super) fn find(&mut self, key: u64) -> usize {
         let (page, place) = page(key);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Lines and what is not one side by side, and so many that the table grows.
+    /// Keys of lines and of objects side by side, and so many that the table grows.
     #[test]
     fn each_key_has_a_place_of_its_own_and_keeps_it() {
         let mut table = Table::new();

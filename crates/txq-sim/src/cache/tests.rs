@@ -15,7 +15,7 @@ impl Bench {
         Self { lines, line }
     }
 
-    /// An access by the CPU's own task.
+    /// Performs an access by the CPU's own task.
     fn at(&mut self, now: Picos, cpu: u32, kind: Kind) -> Answer {
         self.lines.access(self.line, cpu, now * 1000, kind)
     }
@@ -52,7 +52,7 @@ fn readers_share_and_a_writer_pays_for_the_farthest() {
     assert_eq!(b.at(2000, 0, Load), hit(1));
     assert_eq!(b.at(2000, 1, Load), hit(1));
     assert_eq!(b.at(2000, 9, Load), hit(1), "the other thread of a core that has it");
-    // From CPU 1, which is near, though 0 had it first.
+    // From CPU 1, which is nearer than 0, the first holder.
     assert_eq!(b.at(3000, 4, Load), miss(3180));
     assert_eq!(b.at(4000, 5, Load), miss(4020));
     assert_eq!(b.at(5000, 0, Store), miss(5180));
@@ -60,7 +60,8 @@ fn readers_share_and_a_writer_pays_for_the_farthest() {
     assert_eq!(b.at(7000, 1, Load), miss(7020));
 }
 
-/// Four ask at once: each begins when the one before has had the line for the hold window, and arrives a way after it.
+/// Four CPUs request it at once: each transfer begins when the previous CPU has held the line for the hold window, and
+/// arrives one transfer time later.
 #[test]
 fn a_contended_line_serves_in_order() {
     let mut b = Bench::new();
@@ -71,7 +72,7 @@ fn a_contended_line_serves_in_order() {
     assert_eq!(b.at(1001, 0, Rmw), miss(1260 + 185));
 }
 
-/// Readers follow each other by the read gap, though each waits for as long as the way is.
+/// Readers follow each other by the read gap, although each waits for the whole transfer.
 #[test]
 fn reads_overlap() {
     let mut b = Bench::new();
@@ -81,7 +82,7 @@ fn reads_overlap() {
     assert_eq!(b.at(1000, 3, Load), miss(1016 + 20));
 }
 
-/// Who has the line hits until the next transfer begins, and not longer.
+/// The line's holder hits until the next transfer begins, and no longer.
 #[test]
 fn the_hold_window_lets_a_second_try_hit() {
     let mut b = Bench::new();
@@ -91,7 +92,7 @@ fn the_hold_window_lets_a_second_try_hit() {
     assert_eq!(b.at(1002, 3, Rmw), miss(1075 + 25));
     assert_eq!(b.at(1025, 1, Rmw), hit(5));
     assert_eq!(b.at(1044, 1, Store), hit(1));
-    // From 1045 on it is on its way to CPU 2; CPU 1 queues behind 3.
+    // From 1045 on it is in transfer to CPU 2; CPU 1 queues behind 3.
     assert_eq!(b.at(1045, 1, Store), miss(1100 + 45));
     assert_eq!(b.at(1094, 2, Store), hit(1));
 }
@@ -112,7 +113,7 @@ fn waiters_stand_in_line() {
     assert_eq!(b.lines.first_waiter(line), NONE);
 }
 
-/// Whoever leaves, in the middle or at an end, the others keep their order, and who comes is the last.
+/// Whether a waiter leaves in the middle or at an end, the others keep their order, and a new one is the last.
 #[test]
 fn waiters_leave_and_come() {
     let mut b = Bench::new();
@@ -128,7 +129,7 @@ fn waiters_leave_and_come() {
     }
 }
 
-/// Numbers are given in the order of the first touch, whatever the keys are, and last while the table grows.
+/// Numbers follow the order of first touches, whatever the keys are, and stay the same while the table grows.
 #[test]
 fn lines_are_numbered_by_their_first_touch() {
     let mut lines = Lines::new(&machine());
