@@ -1,11 +1,11 @@
-//! What each cache line costs, by what lies on it.
+//! The cost of each cache line, by the object on it.
 //!
-//! The data plane names its parts where they have come to stay ([`txq::arch::Arch::name`]), and what lies on as many lines as
-//! packets do is named as a whole. Counted is from when it is asked for; until then an access pays a look at a pointer.
-//! A line without a name is told by the phase in which it is used first.
+//! The data plane names its parts once their addresses are final ([`txq::arch::Arch::name`]); objects as numerous as packets
+//! share one name. Counting is off by default; an access then costs one pointer check. A line without a name is reported by
+//! the phase that uses it first.
 //!
-//! Who waits for a lock waits on a line of its own stack, and who is before it writes there. That belongs to the lock, and
-//! so to the line that the task used before.
+//! A task that waits for a lock waits on a line of its own stack, and its predecessor writes there. That cost belongs to the
+//! lock, and so to the line that the task used before.
 
 mod names;
 
@@ -19,28 +19,29 @@ use names::{Kind, Names};
 
 pub(crate) use names::{ask, forget, name, name_stack};
 
-/// What lines of a kind cost, all together.
+/// The cost of all lines of a kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LineUse {
-    /// What lies there; `None` for what has no name.
+    /// Name of the object there; `None` for lines without a name.
     pub name: Option<String>,
-    /// Where most of the time goes; for lines without a name, where they are used first.
+    /// The phase with most of the time; for lines without a name, the phase that used them first.
     pub phase: Phase,
-    /// How many lines were used.
+    /// Number of lines used.
     pub lines: u64,
-    /// How often.
+    /// Number of accesses.
     pub accesses: u64,
-    /// How often one had to come from another core or from memory.
+    /// Number of accesses for which the line came from another core or from memory.
     pub transfers: u64,
-    /// How long tasks waited for that, in picoseconds, all together. They do not wait for a line that they store to.
+    /// Time that tasks waited for those transfers, in picoseconds, summed over all. A task does not wait for a line that it
+    /// stores to.
     pub time: Picos,
-    /// How long tasks waited for one to be written.
+    /// Time that tasks waited for another task to write a line.
     pub waits: Picos,
-    /// The part of the time in which the busiest of the lines was on its way.
+    /// Fraction of the time during which the busiest line was in transfer.
     pub busiest: f64,
 }
 
-/// What was counted of a kind in a phase.
+/// Counts of one kind in one phase.
 #[derive(Debug, Clone, Copy, Default)]
 struct Use {
     accesses: u64,
@@ -55,28 +56,28 @@ type Uses = [Use; Phase::ALL.len()];
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     kind: Kind,
-    /// It was used since the counting began.
+    /// Whether it was used since counting began.
     counts: bool,
-    /// When its last transfer ends, and how long there was one.
+    /// When its last transfer ends, and the sum of its transfer times.
     until: Picos,
     busy: Picos,
 }
 
 const UNSEEN: Seen = Seen { kind: Kind::NONE, counts: false, until: 0, busy: 0 };
 
-/// What is counted.
+/// The state of counting.
 pub(crate) struct Watch {
     names: Names,
     from: Picos,
     uses: Vec<Uses>,
-    /// By the lines' numbers.
+    /// By line number.
     lines: Vec<Seen>,
-    /// What each task used last, stacks apart.
+    /// The kind that each task used last, stacks excluded.
     last: Vec<Kind>,
 }
 
 impl Watch {
-    /// Counts from a time on.
+    /// Starts counting at `from`.
     fn new(names: Names, tasks: usize, from: Picos) -> Self {
         let uses = vec![Uses::default(); names.kinds()];
         Self { names, from, uses, lines: Vec::new(), last: vec![Kind::NONE; tasks] }
@@ -94,7 +95,7 @@ impl Watch {
         seen
     }
 
-    /// Whose the costs of a line are, which a task uses now.
+    /// Returns the kind that is charged for a task's use of a line: for its stack, the kind that it used before.
     fn whose(&mut self, kind: Kind, task: u32) -> Kind {
         let last = &mut self.last[task as usize];
         if kind != Kind::STACK {
@@ -133,7 +134,7 @@ impl Watch {
                     transfers: all.transfers,
                     time: all.time,
                     waits: all.waits,
-                    // A transfer may end after the time.
+                    // A transfer may end after the counted time.
                     busiest: (busy as f64 / time).min(1.0),
                 }
             })
@@ -144,17 +145,17 @@ impl Watch {
 }
 
 impl Engine {
-    /// Counts lines from a time on, by the names that were given until now.
+    /// Counts lines from `from` on, by the names given until now.
     pub(crate) fn watch_lines(&mut self, from: Picos) {
         self.watch = Some(Box::new(Watch::new(names::take(), self.tasks.len(), from)));
     }
 
-    /// What was counted until `now`.
+    /// Returns the counts until `now`.
     pub(crate) fn line_uses(&self, now: Picos) -> Vec<LineUse> {
         self.watch.as_ref().map(|watch| watch.report(now)).unwrap_or_default()
     }
 
-    /// The task that runs uses a line, and `waits` for it to come, or does not.
+    /// Counts an access by the running task. `waits` is whether it waits for the line to arrive.
     #[cold]
     #[inline(never)]
     pub(crate) fn watch_access(&mut self, key: u64, line: u32, answer: Answer, waits: bool) {
@@ -182,14 +183,14 @@ impl Engine {
         part.time += way.filter(|_| waits).unwrap_or_default();
     }
 
-    /// The task that runs has waited for a line to be written.
+    /// Counts the running task's wait for a write to a line.
     #[cold]
     #[inline(never)]
     pub(crate) fn watch_wait(&mut self, line: u32, time: Picos) {
         let (now, task) = (self.now, self.current);
         let phase = self.tasks[task as usize].phase;
         let Some(watch) = self.watch.as_mut().filter(|watch| now >= watch.from) else { return };
-        // The task has just looked at it.
+        // The task has just read it.
         let kind = watch.lines.get(line as usize).map_or(Kind::unnamed(phase), |seen| seen.kind);
         let kind = watch.whose(kind, task);
         watch.uses[kind.index()][phase as usize].waits += time;

@@ -1,4 +1,4 @@
-//! What lies where: the names that the data plane gives while it is built.
+//! What lies at which address: the names that the data plane gives while it is built.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -7,15 +7,15 @@ use std::fmt::Display;
 use crate::keys::{self, Of};
 use crate::ledger::Phase;
 
-/// Names that begin before an address and are looked at whether they reach it: more than a part has parts.
+/// How many names that begin before an address are checked for whether they cover it: more than parts are nested.
 const NESTED: usize = 64;
 /// Bytes of a line, as a power of two.
 const LINE: u32 = 6;
-/// What stands for memory that is not there.
+/// Names of simulated memory that has no address here.
 const FLOW: &str = "qdisc: a flow";
 const SENDER: &str = "sender: its socket";
 
-/// What lies on a line.
+/// The kind of object on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind(u16);
 
@@ -25,7 +25,7 @@ impl Kind {
     pub(super) const STACK: Self = Self(Phase::ALL.len() as u16);
     const FIRST_NAME: u16 = Self::STACK.0 + 1;
 
-    /// Something without a name that was used in a phase first.
+    /// Returns the kind of unnamed lines that `phase` used first.
     pub(super) fn unnamed(phase: Phase) -> Self {
         Self(phase as u16)
     }
@@ -35,12 +35,12 @@ impl Kind {
     }
 }
 
-/// The names that were given.
+/// The names given so far.
 #[derive(Default)]
 pub(super) struct Names {
     texts: Vec<String>,
     known: HashMap<String, Kind>,
-    /// By where they begin, and of those that begin at one place the longest first: the end, inverted.
+    /// Ordered by start address; spans of the same start are ordered longest first, hence the inverted end.
     spans: BTreeMap<(u64, u64), Kind>,
 }
 
@@ -55,20 +55,20 @@ impl Names {
 
     pub(super) fn put(&mut self, at: usize, bytes: usize, kind: Kind) {
         let (from, to) = (at as u64, (at + bytes) as u64);
-        // What guards nothing has nothing there.
+        // An empty guarded value occupies no memory.
         if to > from {
             self.spans.insert((from, !to), kind);
         }
     }
 
-    /// What an address belongs to, the smallest of it, and how long that is.
+    /// Returns the smallest named span that contains an address: its length and its kind.
     fn at(&self, address: u64) -> Option<(u64, Kind)> {
         let before = self.spans.range(..=(address, u64::MAX)).rev().take(NESTED);
         let mut around = before.map(|((from, end), kind)| (*from, !end, *kind));
         around.find(|(_, end, _)| *end > address).map(|(from, end, kind)| (end - from, kind))
     }
 
-    /// The kind of the line with a key, which is used in a phase.
+    /// Returns the kind of the line of `key`, which `phase` uses.
     pub(super) fn of(&self, key: u64, phase: Phase) -> Kind {
         let found = match keys::of(key) {
             Of::Object(at) => self.at(at).map(|(_, kind)| kind),
@@ -76,7 +76,7 @@ impl Names {
             Of::Sender => self.known.get(SENDER).copied(),
             Of::Line => {
                 let (from, to) = (key << LINE, (key + 1) << LINE);
-                // A word of a lock that lies behind what it guards, on the same line, is what the line is fought for.
+                // If a lock word and its guarded value share a line, the line is contended for the lock word.
                 let within =
                     self.spans.range((from, 0)..(to, 0)).map(|((from, end), kind)| (!end - from, *kind));
                 self.at(from).into_iter().chain(within).min_by_key(|(bytes, _)| *bytes).map(|(_, kind)| kind)
@@ -85,12 +85,12 @@ impl Names {
         found.unwrap_or(Kind::unnamed(phase))
     }
 
-    /// How many kinds there are.
+    /// Returns the number of kinds.
     pub(super) fn kinds(&self) -> usize {
         usize::from(Kind::FIRST_NAME) + self.texts.len()
     }
 
-    /// What a kind is called in reports: a name, or the phase that stands for one.
+    /// Returns a kind's name for reports, or the phase that replaces one.
     pub(super) fn told(&self, kind: usize) -> (Option<String>, Option<Phase>) {
         match kind.checked_sub(usize::from(Kind::FIRST_NAME)) {
             Some(name) => (self.texts.get(name).cloned(), None),
@@ -101,21 +101,21 @@ impl Names {
 }
 
 thread_local! {
-    /// Of the world that this thread makes; none where nobody asks for them.
+    /// Names for the world that this thread builds; `None` unless requested.
     static NAMES: RefCell<Option<Names>> = const { RefCell::new(None) };
 }
 
-/// Names are wanted from now on.
+/// Starts collecting names.
 pub(crate) fn ask() {
     NAMES.set(Some(Names::default()));
 }
 
-/// They are not.
+/// Stops collecting names, and drops them.
 pub(crate) fn forget() {
     NAMES.set(None);
 }
 
-/// The names that were given since they were asked for.
+/// Returns the names collected so far, and stops collecting.
 pub(super) fn take() -> Names {
     let mut names = NAMES.take().unwrap_or_default();
     for text in [FLOW, SENDER] {
@@ -124,7 +124,7 @@ pub(super) fn take() -> Names {
     names
 }
 
-/// Something lies there.
+/// Names the object at `at`.
 pub(crate) fn name<T: ?Sized>(at: &T, what: impl Display) {
     NAMES.with_borrow_mut(|names| {
         if let Some(names) = names {
@@ -134,7 +134,7 @@ pub(crate) fn name<T: ?Sized>(at: &T, what: impl Display) {
     });
 }
 
-/// A task's stack lies there.
+/// Names a task's stack.
 pub(crate) fn name_stack(from: usize, to: usize) {
     NAMES.with_borrow_mut(|names| {
         if let Some(names) = names {

@@ -1,4 +1,4 @@
-//! Lines by their names, and what is counted of them.
+//! Names of lines, and the counts of their accesses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use crate::sim;
 use crate::testing::machine;
 use crate::world::{Outcome, Task, World};
 
-/// A line of its own.
+/// A value alone on its line.
 #[repr(align(128))]
 struct Word(<Sim as Arch>::AtomicU64);
 
@@ -29,7 +29,7 @@ fn on(cpu: u32) -> Task {
 
 const END: Picos = 100_000_000;
 
-/// Two tasks on two sockets: what `f` makes for each.
+/// Runs two tasks on two sockets, created by `f`; returns the counts of lines and the outcome.
 fn two<F: FnOnce() + 'static>(watch: bool, mut f: impl FnMut() -> F) -> (Vec<LineUse>, Outcome) {
     let machine = machine();
     let mut world = World::new(&machine, 1);
@@ -66,7 +66,7 @@ fn a_line_has_the_name_of_the_smallest_thing_that_was_named_there() {
     let word = |byte| &memory[(at(byte) - memory.as_ptr().addr()) / size_of::<u64>()];
     let object = |byte| names.of(keys::object(word(byte), 1).start, Phase::Free);
     assert_eq!([16, 144, 592, 600, 1040, 1048].map(object), [part, all, all, tail, tail, tail]);
-    // A line is what lies on it, an object only what is where it begins.
+    // A line belongs to the object on it; an object's key only to the object that begins there.
     assert_eq!(object(1056), Kind::unnamed(Phase::Free));
     assert_eq!(line(1088), Kind::unnamed(Phase::Free));
     assert_eq!(names.told(part.index()), (Some("part".into()), None));
@@ -91,7 +91,7 @@ fn a_word_of_two_sockets_is_told_by_its_name_and_changes_nothing() {
     let line = of(&uses, Some("word"));
     assert_eq!((line.lines, line.phase, line.waits), (1, Phase::Enqueue, 0));
     assert!(line.accesses >= line.transfers && line.transfers > 200, "{line:?}");
-    // Somebody has it on its way nearly always, and both wait for that.
+    // It is nearly always in transfer, and both tasks wait for that.
     assert!((0.8..=1.0).contains(&line.busiest), "{line:?}");
     assert!((END..=2 * END).contains(&line.time), "{line:?}");
     let again = Word::new();
@@ -120,7 +120,7 @@ fn plain_memory_is_told_by_its_name() {
     assert!(line.lines == 2 && line.transfers > 100, "{line:?}");
 }
 
-/// Waiters wait on their own stacks, and that is the lock's.
+/// Waiters wait on their own stacks, and that time belongs to the lock.
 #[test]
 fn who_waits_in_a_lock_s_queue_waits_for_the_lock() {
     #[repr(align(128))]
@@ -146,7 +146,7 @@ fn who_waits_in_a_lock_s_queue_waits_for_the_lock() {
     let uses = world.line_uses(END);
     let line = of(&uses, Some("lock"));
     assert_eq!(line.lines, 1, "places in the queue are no lines of the lock");
-    // Three of four wait at any time.
+    // Three of four tasks wait at any time.
     assert!((2 * END..=3 * END).contains(&line.waits), "{line:?}");
     assert!(uses.iter().all(|other| other.name == line.name || other.waits == 0), "{uses:?}");
     world.run(END);
