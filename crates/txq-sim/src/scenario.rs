@@ -1,9 +1,9 @@
-//! A scenario: a machine, a workload and the way between them, what was measured there, and what may be fitted to it.
+//! A scenario: a machine, a workload and the path between them, the published measurements, and the fitted field.
 //!
-//! A scenario is a TOML file. `[setup]` is one point; each `[[variant]]` is the same with some fields changed, by their
-//! TOML paths, as a sweep changes them. `[[published]]` says what was measured of a variant, and how near a simulation
-//! has to come. Of all the fields one may be fitted, to one figure of one variant: that is what `[fit]` says, and why the
-//! value is plausible. Everything else is predicted.
+//! A scenario is a TOML file. `[setup]` is one point; each `[[variant]]` is the same point with some fields changed, by
+//! their TOML paths, as a sweep changes them. `[[published]]` gives a measurement of a variant, and how near a simulation
+//! must come. One field may be fitted, to one figure of one variant; `[fit]` says which, and why its value is plausible.
+//! Everything else is predicted.
 
 mod error;
 pub mod setup;
@@ -24,24 +24,24 @@ pub use vary::{Change, set};
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is called in reports and on the command line.
+    /// Its name in reports and on the command line.
     pub name: String,
-    /// What it is about, in a line.
+    /// Its subject, in one line.
     pub title: String,
     /// Where the figures were published.
     #[serde(default)]
     pub source: String,
-    /// The fields that all variants have; [`Setup`] says which there are.
+    /// The fields that all variants share; [`Setup`] lists them.
     setup: Table,
-    /// The points that are compared, in their order.
+    /// The points to compare, in order.
     #[serde(default, rename = "variant")]
     pub variants: Vec<Variant>,
-    /// What was measured.
+    /// The published measurements.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// What was fitted.
+    /// The fitted field.
     pub fit: Option<Fit>,
-    /// The folder of its file, which other files' paths are relative to.
+    /// The folder of its file; other files' paths are relative to it.
     #[serde(skip)]
     folder: PathBuf,
 }
@@ -50,9 +50,9 @@ pub struct Scenario {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// What it is called: `before`, `after`, `8 instances`.
+    /// Its name: `before`, `after`, `8 instances`.
     pub name: String,
-    /// What differs from `[setup]`: TOML paths and values.
+    /// The fields that differ from `[setup]`: TOML paths and values.
     #[serde(default)]
     pub change: Table,
 }
@@ -61,20 +61,20 @@ pub struct Variant {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Of which variant.
+    /// The variant that was measured.
     pub variant: String,
-    /// Which figure of a report.
+    /// The name of the figure in a report.
     pub figure: String,
-    /// The variant whose figure it is divided by, where a ratio was published.
+    /// The variant whose figure it is divided by, if a ratio was published.
     pub over: Option<String>,
-    /// What was measured. Of [`Rule::Rises`] and [`Rule::Falls`] nothing but that is known.
+    /// The published value. [`Rule::Rises`] and [`Rule::Falls`] need none.
     pub value: Option<f64>,
-    /// How near the simulation has to come.
+    /// How near the simulation must come.
     #[serde(default)]
     pub rule: Rule,
 }
 
-/// How near a simulated figure has to come to the published one.
+/// How near a simulated figure must come to the published one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -83,33 +83,34 @@ pub enum Rule {
     Within25,
     /// Of the same order: within a factor of the square root of ten.
     Order,
-    /// To the same side as the published one of the same figure of the variant that it was published for first.
+    /// Changes in the same direction as the published figure, compared with the first variant for which that figure was
+    /// published.
     Direction,
     /// More than 1, for a ratio.
     Rises,
     /// Less than 1, for a ratio.
     Falls,
-    /// As much or more.
+    /// Equal or greater.
     AtLeast,
-    /// In the same bucket of powers of two, or a neighbour of it.
+    /// In the same power-of-two bucket, or in a neighbouring one.
     Bucket,
 }
 
-/// The field that was fitted.
+/// The fitted field.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fit {
     /// The field's TOML path in `[setup]`.
     pub field: String,
-    /// The least value that is looked at.
+    /// Lower bound of the search.
     pub from: f64,
-    /// The greatest.
+    /// Upper bound of the search.
     pub to: f64,
-    /// The variant that it was fitted to.
+    /// The variant that it is fitted to.
     pub variant: String,
-    /// The figure of that variant.
+    /// The figure of that variant that it is fitted to.
     pub figure: String,
-    /// Why the value is plausible.
+    /// Why its value is plausible.
     pub why: String,
 }
 
@@ -117,17 +118,17 @@ macro_rules! built_in {
     ($($name:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../scenarios/", $name, ".toml")))),*] };
 }
 
-/// The scenarios of the published results, in their order.
+/// The scenarios of the published results, in order.
 const BUILT_IN: &[(&str, &str)] =
     built_in!["p0-unpinned", "p0-pinned", "p1", "p2", "p3-pktgen", "p3-wrk", "p4"];
 
 impl Scenario {
-    /// The names of the scenarios that are built in.
+    /// Returns the names of the built-in scenarios.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// A scenario by its name, or from a file.
+    /// Opens a built-in scenario by its name, or reads one from a file.
     pub fn open(name: &str) -> Result<Self, ScenarioError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Self::parse(name, text);
@@ -140,7 +141,7 @@ impl Scenario {
         Self::parse(name, &text)
     }
 
-    /// A scenario from a file's text; `file` is for messages.
+    /// Parses a scenario's text; `file` is its name in errors.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
         let wrong =
             |source: toml::de::Error| ScenarioError::Toml { file: file.to_owned(), source: Box::new(source) };
@@ -150,7 +151,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The names of all points: the variants', or the scenario's own where it has none.
+    /// Returns the names of all points: the variants, or the scenario's own name if it has none.
     pub fn points(&self) -> Vec<&str> {
         if self.variants.is_empty() {
             vec![&self.name]
@@ -159,7 +160,7 @@ impl Scenario {
         }
     }
 
-    /// A point, with `changes` made to it.
+    /// Returns the setup of a point, with `changes` applied.
     pub fn setup(&self, point: &str, changes: &[Change]) -> Result<Setup, ScenarioError> {
         let mut table = self.setup.clone();
         let wrong = |why: String| ScenarioError::Wrong { file: self.name.clone(), why };
@@ -178,7 +179,7 @@ impl Scenario {
         Ok(setup)
     }
 
-    /// What the file has in a field of a point, if it says anything of it.
+    /// Returns the file's value of a point's field, if the file sets it.
     pub fn field(&self, point: &str, path: &str) -> Option<&Value> {
         let variant = self.variants.iter().find(|variant| variant.name == point);
         if let Some(value) = variant.and_then(|variant| variant.change.get(path)) {
@@ -189,7 +190,7 @@ impl Scenario {
         names.try_fold(first?, |value, name| value.get(name))
     }
 
-    /// What the file's syntax does not tell: names that name nothing, and points that cannot be.
+    /// Checks what the syntax does not: unknown names, and invalid points.
     fn check(&self) -> Result<(), String> {
         let points = self.points();
         let known = |point: &str| {

@@ -1,4 +1,4 @@
-//! A scenario that cannot be.
+//! Errors of scenarios.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use thiserror::Error;
 /// Why a scenario cannot be run.
 #[derive(Debug, Error)]
 pub enum ScenarioError {
-    /// Neither a scenario that is built in nor a file that can be read.
+    /// The name is neither a built-in scenario nor a readable file.
     #[error("\"{name}\" is no file that can be read ({source}), and no scenario of {known}")]
     File {
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Not TOML, or a field of another type or name.
+    /// The text is not TOML, or a field has another type or name.
     #[error("{file}: {source}")]
     Toml {
         /// The file.
@@ -25,12 +25,12 @@ pub enum ScenarioError {
         /// What is wrong, and where.
         source: Box<toml::de::Error>,
     },
-    /// A value that cannot be.
+    /// A value is invalid.
     #[error("{file}: {why}")]
     Wrong {
         /// The file, or the scenario's name.
         file: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what to use instead.
         why: String,
     },
 }

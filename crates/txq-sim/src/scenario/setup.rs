@@ -1,4 +1,4 @@
-//! One point: everything that a simulation is made of.
+//! One point: all inputs of a simulation.
 
 use std::path::PathBuf;
 
@@ -9,45 +9,46 @@ use crate::footprint::{Footprint, MOST};
 use crate::machine::Scale;
 use crate::prices::Prices;
 
-/// One point of a scenario. Times are in the units that their names say; nanoseconds where nothing is said.
+/// One point of a scenario. Names of fields give the units of times; other times are nanoseconds.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
     /// The machine's name, or its file.
     pub machine: String,
-    /// What differs from the machine's file, by its fields: `tune.access.other_socket = 200`.
+    /// Fields that replace those of the machine's file: `tune.access.other_socket = 200`.
     #[serde(default)]
     pub tune: Table,
-    /// How many times as much the machine's guessed numbers are, to see what depends on them.
+    /// Factors on the machine's guessed numbers, to see what depends on them.
     #[serde(default)]
     pub scale: Scale,
-    /// What every choice by chance begins from.
+    /// The seed of every random choice.
     #[serde(default = "one")]
     pub seed: u64,
-    /// How long is measured, in milliseconds of virtual time.
+    /// Length of the measured time, in milliseconds of virtual time.
     pub milliseconds: f64,
-    /// What goes before, unmeasured, in milliseconds.
+    /// Length of the warm-up before it, in milliseconds.
     #[serde(default)]
     pub warmup: f64,
-    /// Whether it is the kernel itself that sends, from whose data plane nobody takes the CPU; else a program's threads do.
+    /// Whether the kernel itself sends: then nothing takes the CPU from a task in the data plane. Otherwise a program's
+    /// threads send.
     #[serde(default)]
     pub kernel: bool,
-    /// Whether who waits for a lock sleeps, as in the real-time kernel.
+    /// Whether a task that waits for a lock sleeps, as in the real-time kernel.
     #[serde(default)]
     pub sleeping_locks: bool,
     /// The network card.
     pub device: Device,
-    /// What is between the senders and the card.
+    /// The path between the senders and the card.
     pub path: Way,
     /// Which CPU uses which txq.
     #[serde(default)]
     pub steering: Steering,
-    /// Who sends what.
+    /// The senders and their packets.
     pub workload: Workload,
-    /// What the plain work on a packet costs.
+    /// Costs of the plain work on a packet.
     #[serde(default)]
     pub prices: Prices,
-    /// How many lines its plain state has.
+    /// Number of lines of the data plane's plain state.
     #[serde(default)]
     pub lines: Footprint,
 }
@@ -60,15 +61,15 @@ fn one() -> u64 {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Device {
-    /// Gbit/s of the link, which all txqs share; 0 for no limit.
+    /// Rate of the link in Gbit/s, shared by all txqs; 0 for no limit.
     pub gbit: f64,
-    /// Its txqs.
+    /// Number of txqs.
     pub txqs: u16,
-    /// Descriptors of each txq.
+    /// Number of descriptors of each txq.
     pub ring: u32,
-    /// How long the card waits before it interrupts, in microseconds (`ethtool -C DEV tx-usecs`).
+    /// Time that the card waits before it interrupts, in microseconds (`ethtool -C DEV tx-usecs`).
     pub coalesce_us: f64,
-    /// Who reaps completions.
+    /// Where completions are reaped.
     pub completions: Completions,
     /// Whether the bytes on a ring are limited ([`txq::bql`]).
     pub bql: bool,
@@ -87,21 +88,21 @@ impl Default for Device {
     }
 }
 
-/// Who reaps completions.
+/// Where completions are reaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Completions {
-    /// Who sends.
+    /// By the senders.
     Inline,
-    /// The interrupts of txq `n` go to CPU `n`: those of the first socket, as drivers set them up.
+    /// By interrupts; that of txq `n` goes to CPU `n`: CPUs of the first socket, as drivers set them up.
     First,
-    /// The interrupts of txqs are spread over all CPUs.
+    /// By interrupts, spread over all CPUs.
     Spread,
-    /// All interrupts go to CPU 0.
+    /// By interrupts, all on CPU 0.
     One,
 }
 
-/// What is between the senders and the card.
+/// The path between the senders and the card.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Way {
@@ -109,16 +110,16 @@ pub struct Way {
     pub qdisc: String,
     /// The qdisc of each txq under mq, in tc's words.
     pub default_qdisc: String,
-    /// Whether the root qdisc is a fifo that gives one packet at a time, as all qdiscs did before Linux 3.18; `qdisc` says nothing
-    /// then.
+    /// Whether the root qdisc is a fifo that dequeues one packet at a time, as all qdiscs did before Linux 3.18. If so,
+    /// `qdisc` is ignored.
     pub one_by_one: bool,
     /// How concurrent senders reach a qdisc.
     pub discipline: String,
-    /// Where memory goes that another CPU frees: `defer`, `keep` or `shared`.
+    /// Where a buffer goes that another CPU frees: `defer`, `keep` or `shared`.
     pub pool: Pool,
-    /// Buffers that may wait for each sender.
+    /// Number of buffers that may wait for each sender.
     pub defer_max: u32,
-    /// Packets that may wait on a defer list (`net.core.qdisc_max_burst`).
+    /// Number of packets that may wait on a defer list (`net.core.qdisc_max_burst`).
     pub max_burst: u32,
     /// The default limit of qdiscs, in packets.
     pub txqueuelen: u32,
@@ -139,7 +140,7 @@ impl Default for Way {
     }
 }
 
-/// Where memory goes that another CPU frees ([`txq::pool::FreeMode`]).
+/// Where a buffer goes that another CPU frees ([`txq::pool::FreeMode`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
@@ -160,44 +161,44 @@ pub enum Steering {
     /// Neighbouring cores share a txq: `core * txqs / cores`.
     #[default]
     Near,
-    /// CPU `n` uses txq `n % txqs`, so that those who share one are far from each other.
+    /// CPU `n` uses txq `n % txqs`, so CPUs that share a txq are far from each other.
     Far,
 }
 
-/// Who sends what.
+/// The senders and their packets.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, tag = "kind", rename_all = "kebab-case")]
 pub enum Workload {
     /// Senders of datagrams, each as fast as it can (`netperf -t UDP_STREAM`).
     UdpStream {
-        /// How many.
+        /// Number of senders.
         senders: u32,
         /// Bytes of a frame.
         bytes: u32,
-        /// Packets that a sender may have on their way (its send buffer). It sleeps then.
+        /// Packets that a sender may have in flight (its send buffer). It sleeps when it has as many.
         credit: u64,
-        /// Packets that it hands in at a time.
+        /// Packets in one call of xmit.
         #[serde(default = "one_packet")]
         batch: u32,
-        /// Work of the sender on each packet before it is handed in: system call, socket, headers.
+        /// Work of the sender on each packet before the call of xmit: system call, socket, headers.
         private: f64,
         /// Whether each sender stays on a CPU of its own.
         pinned: bool,
     },
     /// Pairs that send a request and wait for its answer (`netperf -t TCP_RR`).
     TcpRr {
-        /// How many.
+        /// Number of pairs.
         pairs: u32,
         /// Bytes of a frame.
         bytes: u32,
         /// Work on each transaction: both system calls, TCP, both ways through the stack.
         private: f64,
-        /// From the wire's end of a request until its answer interrupts a CPU, in microseconds.
+        /// Time from a request's end on the wire until its answer interrupts a CPU, in microseconds.
         round_trip_us: f64,
     },
     /// Packets into the queue layer from a thread that does nothing else (`pktgen`, `xmit_mode queue_xmit`).
     Pktgen {
-        /// Threads, each on a CPU of its own.
+        /// Number of threads, each on a CPU of its own.
         threads: u32,
         /// Bytes of a frame.
         bytes: u32,
@@ -206,28 +207,28 @@ pub enum Workload {
     },
     /// Requests through a proxy, each of which passes the egress layer several times (`wrk`).
     Proxy {
-        /// Requests under way at a time.
+        /// Number of requests in flight.
         connections: u32,
         /// Bytes of a frame.
         bytes: u32,
-        /// Times that a request or its answer passes the egress layer.
+        /// Number of times that a request or its answer passes the egress layer.
         passes: u32,
         /// Work of a request between two passes.
         private: f64,
     },
-    /// The packets of a capture, over and over (`tcpreplay`): its sizes, its flows, its times.
+    /// The packets of a capture, repeated (`tcpreplay`): its sizes, its flows, its times.
     Trace {
-        /// The capture, pcap or pcapng. Where it is relative, it is so to the scenario's file.
+        /// The capture, pcap or pcapng. A relative path is relative to the scenario's file.
         file: PathBuf,
-        /// How many times as fast as it was captured; 0 for as fast as it goes.
+        /// Speed as a factor on the capture's times; 0 for as fast as possible.
         #[serde(default = "as_captured")]
         speed: f64,
-        /// How many send it. A flow has one sender, so that it keeps its order.
+        /// Number of senders. Each flow has one sender, which keeps its order.
         senders: u32,
-        /// Packets that a sender may have on their way. It sleeps then.
+        /// Packets that a sender may have in flight. It sleeps when it has as many.
         #[serde(default = "credit")]
         credit: u64,
-        /// Work of the sender on each packet before it is handed in.
+        /// Work of the sender on each packet before the call of xmit.
         #[serde(default)]
         private: f64,
         /// Whether each sender stays on a CPU of its own.
@@ -249,10 +250,10 @@ fn credit() -> u64 {
 }
 
 impl Setup {
-    /// The point that a table describes.
+    /// Creates the point that a table describes.
     ///
     /// # Errors
-    /// Names the field and what it may be.
+    /// The error names the field and its valid values.
     pub fn of(table: Table) -> Result<Self, String> {
         let setup: Self = table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
         setup.check()?;

@@ -1,4 +1,4 @@
-//! Every scenario that is built in can be run, and wrong ones are refused by name.
+//! Every built-in scenario can be run, and errors name what is wrong in others.
 
 use super::*;
 use setup::Pool;

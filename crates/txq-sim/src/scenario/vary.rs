@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use toml::{Table, Value};
 
-/// A field and the value that it shall have: `workload.senders=64`.
+/// A field and its new value: `workload.senders=64`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The field's path.
@@ -17,7 +17,7 @@ pub struct Change {
 impl FromStr for Change {
     type Err = String;
 
-    /// `PATH=VALUE`; a value that is neither a number nor true nor false is a text.
+    /// Parses `PATH=VALUE`; a value that is neither a number nor true nor false is a string.
     fn from_str(text: &str) -> Result<Self, String> {
         let (path, value) = text
             .split_once('=')
@@ -35,7 +35,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// A value as it is written on a command line.
+/// Parses a value as written on a command line.
 pub(crate) fn value_of(text: &str) -> Value {
     let plain = || -> Option<Value> {
         if let Ok(number) = text.parse::<i64>() {
@@ -49,7 +49,7 @@ pub(crate) fn value_of(text: &str) -> Value {
     plain().unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Sets the field at `path`, and makes the tables on the way to it.
+/// Sets the field at `path`, and creates the tables on the way to it.
 ///
 /// # Errors
 /// When something on the way is not a table.
