@@ -1,37 +1,37 @@
-//! Where a task's time goes: by what it was doing, and by what took the time.
+//! Where a task's time goes: by phase, and by cause.
 //!
-//! The data plane says what it begins ([`txq::arch::Arch::spend`]); all that follows until it says the next thing belongs to
-//! that: the work itself, the lines that had to come, and the waits for others.
+//! The data plane announces each phase ([`txq::arch::Arch::spend`]). All time until the next announcement belongs to that
+//! phase: work, transfers of lines, and waits for other tasks.
 
 use serde::Serialize;
 use txq::arch::Work;
 
 use crate::machine::Picos;
 
-/// What a task is doing.
+/// The phase of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// What is its own: before a packet is handed in, or where it does nothing for the data plane.
+    /// The task's own work: before a call of the data plane, or apart from it.
     Private,
-    /// Buffers are allocated.
+    /// Allocates buffers.
     Alloc,
-    /// A packet is steered, and brought to its queue; or a worker goes to a queue.
+    /// Steers a packet and takes it to its queue; or a worker goes to a queue.
     Xmit,
-    /// Into the qdisc.
+    /// Enqueues to the qdisc.
     Enqueue,
-    /// Out of the qdisc.
+    /// Dequeues from the qdisc.
     Dequeue,
-    /// In the driver, and back.
+    /// Calls the driver.
     Drive,
-    /// Completions are taken from the driver.
+    /// Takes completions from the driver.
     Reap,
-    /// Buffers are freed.
+    /// Frees buffers.
     Free,
 }
 
 impl Phase {
-    /// All of them, in a packet's order.
+    /// All phases, in the order in which a packet meets them.
     pub const ALL: [Self; 8] = [
         Self::Private,
         Self::Alloc,
@@ -43,7 +43,7 @@ impl Phase {
         Self::Free,
     ];
 
-    /// Its name in reports.
+    /// Returns the phase's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Private => "private work",
@@ -70,30 +70,30 @@ impl Phase {
     }
 }
 
-/// What took a task's time, in picoseconds.
+/// A task's time by cause, in picoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Spent {
-    /// Instructions, and lines that the core had.
+    /// Instructions, and hits of lines.
     pub work: Picos,
-    /// Lines that had to come from elsewhere.
+    /// Transfers of lines from other caches or from memory.
     pub lines: Picos,
-    /// A lock, or another word that somebody else had to write, with the CPU or without.
+    /// Waits for a lock, or for another word that another task must write, with the CPU or without.
     pub waits: Picos,
 }
 
 impl Spent {
-    /// All of it.
+    /// Returns the sum.
     pub fn total(&self) -> Picos {
         self.work + self.lines + self.waits
     }
 }
 
-/// Where a task's time went, sleep and the wait for a CPU apart.
+/// A task's time by phase and cause, without its sleep and its waits for a CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger([Spent; Phase::ALL.len()]);
 
 impl Ledger {
-    /// What a phase took.
+    /// Returns the time of a phase.
     pub fn of(&self, phase: Phase) -> &Spent {
         &self.0[phase as usize]
     }
@@ -103,7 +103,7 @@ impl Ledger {
         &mut self.0[phase as usize]
     }
 
-    /// All phases together.
+    /// Returns the time of all phases together.
     pub fn total(&self) -> Spent {
         self.0.iter().fold(Spent::default(), |sum, s| Spent {
             work: sum.work + s.work,
@@ -112,7 +112,7 @@ impl Ledger {
         })
     }
 
-    /// Adds another task's.
+    /// Adds another task's times.
     pub fn add(&mut self, other: &Ledger) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             mine.work += theirs.work;
@@ -121,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// What has been added since `before`.
+    /// Returns the times added since `before`.
     pub fn since(&self, before: &Ledger) -> Ledger {
         let mut now = *self;
         for (mine, then) in now.0.iter_mut().zip(&before.0) {

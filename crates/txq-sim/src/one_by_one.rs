@@ -1,5 +1,5 @@
-//! A fifo that gives one packet at a time, however many are asked for: what every qdisc did before bulk dequeue (Linux 3.18,
-//! 5772e9a34632). The root lock is taken again for each packet then.
+//! A fifo that dequeues one packet per call, whatever the budget, as every qdisc did before bulk dequeue (Linux 3.18,
+//! 5772e9a34632). The root lock is then taken again for each packet.
 
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -15,7 +15,7 @@ pub(crate) struct OneByOne {
 }
 
 impl OneByOne {
-    /// At most `limit` packets.
+    /// Creates a fifo of at most `limit` packets.
     pub(crate) fn new(limit: u32) -> Self {
         Self { queue: PacketList::new(), limit: limit as usize, stats: QdiscStats::default() }
     }

@@ -1,34 +1,36 @@
-//! What the data plane's plain code costs: its arithmetic, branches and hits, which no access of an `Arch` stands for.
+//! Prices of the data plane's plain code: its arithmetic, branches and cache hits, for which there is no access of an
+//! `Arch`.
 
 use serde::Deserialize;
 use txq::arch::Work;
 
 use crate::machine::{Picos, picos};
 
-/// Nanoseconds for each kind of [`Work`], a packet if not said otherwise.
+/// Nanoseconds for each kind of [`Work`], for a packet unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prices {
-    /// A buffer from the sender's own stock.
+    /// To allocate a buffer from the sender's own stock.
     pub alloc: f64,
-    /// A buffer to the stock or on its way home.
+    /// To free a buffer, to the stock or towards its home.
     pub free: f64,
-    /// A call of xmit: steering and what surrounds it.
+    /// A call of xmit: steering and the code around it.
     pub xmit: f64,
-    /// Into the qdisc.
+    /// To enqueue a packet to the qdisc.
     pub enqueue: f64,
-    /// Out of the qdisc.
+    /// To dequeue a packet from the qdisc.
     pub dequeue: f64,
     /// A call of the driver: the doorbell.
     pub doorbell: f64,
-    /// A packet in the driver: its descriptor.
+    /// To hand a packet to the device: its descriptor.
     pub drive: f64,
-    /// A packet that the device is done with.
+    /// To reap a completed packet.
     pub reap: f64,
 }
 
 impl Default for Prices {
-    /// Of the order that profiles of kernels show for a queue of packets without options; a scenario says its own.
+    /// Returns prices of the magnitude that kernel profiles show for a queue of packets without options; scenarios set their
+    /// own.
     fn default() -> Self {
         Self {
             alloc: 15.0,
@@ -44,7 +46,7 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// Each with its name.
+    /// Returns each price with its name.
     pub(crate) fn all(&self) -> [(&'static str, f64); 8] {
         let Self { alloc, free, xmit, enqueue, dequeue, doorbell, drive, reap } = *self;
         [
@@ -60,7 +62,7 @@ impl Prices {
     }
 }
 
-/// The same in picoseconds.
+/// The same prices in picoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PriceList {
     alloc: Picos,

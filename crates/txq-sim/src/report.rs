@@ -1,3 +1,3 @@
-//! What was published of a scenario beside its figures.
+//! Published results of scenarios besides their figures.
 
 pub mod xmit_times;

@@ -1,12 +1,11 @@
-//! What a task can ask for beside what an [`Arch`](txq::arch::Arch) offers. All of it but [`on_cpu`] is for tasks only, and
-//! panics elsewhere.
+//! Functions for tasks beyond the [`Arch`](txq::arch::Arch) interface. All of them except [`on_cpu`] panic outside of tasks.
 
 use crate::engine::{Engine, end_here, engine, random as next_random, sleep, sync};
 use crate::ledger::Phase;
 use crate::machine::Picos;
 use crate::queue::Target;
 
-/// How far a task's clock may be ahead of others' when it works.
+/// How far [`work`] may move a task's clock ahead of the next event.
 const AHEAD: Picos = 10_000_000;
 
 fn here() -> *mut Engine {
@@ -15,14 +14,14 @@ fn here() -> *mut Engine {
     e
 }
 
-/// Calls `f` outside of a world as if it ran on a CPU: what a thread's handles are made with, before the task that uses them
-/// runs there.
+/// Calls `f` outside of a world as if on a CPU, and returns its result: to create a thread's handles before its task runs
+/// there.
 pub fn on_cpu<R>(cpu: u32, f: impl FnOnce() -> R) -> R {
     crate::arch::on_cpu(cpu, f)
 }
 
-/// Works for a time on what nobody else sees. The task may be ended here when its world's time is over, so it holds no lock;
-/// [`Arch::work`](txq::arch::Arch::work) is for where it may.
+/// Works for `time` without touching shared memory. The world may end the task here when its time is over, so the task must
+/// hold no lock; where it may hold one, use [`Arch::work`](txq::arch::Arch::work).
 pub fn work(time: Picos) {
     let e = here();
     // SAFETY: the engine of the task that calls; no reference to it is alive.
@@ -33,26 +32,26 @@ pub fn work(time: Picos) {
             sync(e);
         }
         (*e).spend(time);
-        // Nobody else is concerned; but a task that does nothing else is not to run away from the world.
+        // Private work concerns no other task, but a task that only works must not run away from the world.
         if (*e).now > (*e).horizon.saturating_add(AHEAD) {
             sync(e);
         }
     }
 }
 
-/// Enters the data plane, which [`work`] leaves again: in a kernel nobody takes the CPU from the task between.
+/// Enters the data plane; [`work`] leaves it. In a kernel nothing takes the CPU from the task in between.
 pub fn enter() {
     // SAFETY: as in `work`.
     unsafe { (*here()).begin(Phase::Alloc) };
 }
 
-/// The time on the task's clock.
+/// Returns the time of the task's clock.
 pub fn now() -> Picos {
     // SAFETY: as in `work`.
     unsafe { (*here()).now }
 }
 
-/// Sleeps until a time. As in [`work`], the task may be ended here.
+/// Sleeps until `at`. The world may end the task here, as in [`work`].
 pub fn sleep_until(at: Picos) {
     // SAFETY: as in `work`.
     unsafe { sleep(here(), Some(at)) }
@@ -64,37 +63,37 @@ pub fn yield_now() {
     unsafe { sync(here()) }
 }
 
-/// The CPU that has the task.
+/// Returns the task's CPU.
 pub fn cpu() -> u32 {
     // SAFETY: as in `work`.
     unsafe { (*here()).cpu }
 }
 
-/// A number that looks random. The task has a row of its own, which the world's seed and its own number make.
+/// Returns a number that looks random. Each task has its own sequence, seeded by the world's seed and the task's number.
 pub fn random() -> u64 {
     // SAFETY: as in `work`.
     unsafe { next_random(&mut (*here()).me().random) }
 }
 
-/// Has a task that sleeps, by its number, woken at a time: what a device's interrupt does. Nobody pays for it.
+/// Wakes task number `task` at a time, if it sleeps then: a device's interrupt. It costs no task anything.
 pub fn interrupt(task: u32, at: Picos) {
     // SAFETY: as in `work`.
     unsafe { (*here()).put(at, Target::Wake(task)) };
 }
 
-/// The number of the task that calls, from 0 on, in the order in which tasks were made.
+/// Returns the calling task's number, from 0 in the order of their creation.
 pub fn task() -> u32 {
     // SAFETY: as in `work`.
     unsafe { (*here()).current }
 }
 
-/// Whether what happens counts: the warm-up is over, and the world's time is not.
+/// Returns whether the time counts: the warm-up is over, and the world's time is not.
 pub fn is_counting() -> bool {
     // SAFETY: as in `work`.
     unsafe { (*here()).counting }
 }
 
-/// Whether the world's time is over.
+/// Returns whether the world's time is over.
 pub fn is_ending() -> bool {
     // SAFETY: as in `work`.
     unsafe { (*here()).ending }

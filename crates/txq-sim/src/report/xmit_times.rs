@@ -1,18 +1,18 @@
-//! How long calls of xmit took where it was published: counts by powers of two, in nanoseconds.
+//! Published distributions of the duration of xmit calls: counts by powers of two, in nanoseconds.
 //!
-//! Of llist (Linux 100dfa74ca74, senders that are not pinned) bpftrace's histograms of `__dev_queue_xmit` are known.
+//! They are bpftrace's histograms of `__dev_queue_xmit` for llist (Linux 100dfa74ca74, senders that are not pinned).
 
 use txq::stats::log2::Log2;
 
-/// The least values of the buckets are 2^7 ns and its doubles.
+/// The first bucket begins at 2^7 ns, and each next one at twice that.
 const FIRST: u32 = 7;
-/// Of busylock.
+/// Counts with busylock.
 const BEFORE: [u64; 12] = [0, 21, 631, 27_328, 265_392, 417_543, 826_292, 733_822, 19_055, 17_240, 25_633, 4];
-/// Of llist.
+/// Counts with llist.
 const AFTER: [u64; 12] =
     [1_539_830, 2_299_558, 483_936, 265_345, 145_463, 54_571, 10_270, 9_385, 7_749, 26_799, 2_665, 665];
 
-/// The published distribution of a variant of a scenario, if there is one.
+/// Returns the published distribution of a scenario's variant, if there is one.
 pub fn published(scenario: &str, variant: &str) -> Option<Log2> {
     let counts = match (scenario, variant) {
         ("p0-unpinned", "before") => BEFORE,

@@ -9,34 +9,34 @@ use crate::ledger::{Phase, Spent};
 use crate::machine::Picos;
 use crate::scenario::setup::Pool;
 
-/// CPUs on which contention is counted where it was published, for one second.
+/// Number of CPUs on which the published contention was counted, for one second.
 const WATCHED: f64 = 8.0;
 
-/// How the names of figures begin that come from recording.
+/// Prefixes of the names of figures that come from the run with recording.
 pub(super) const BY_RECORD: [&str; 6] = ["enqueue_", "retake_", "path_", "root_", "run_waiters", "xmit_mode"];
 
-/// What was counted in the time that was measured.
+/// Counts of the measured time.
 pub(super) struct Counts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    /// The part of all packets that was dropped.
+    /// Fraction of all packets that were dropped.
     pub(super) lost: f64,
     pub(super) switches: u64,
-    /// Transactions, or requests.
+    /// Completed transactions or requests.
     pub(super) done: u64,
-    /// Packets that had a time to be handed in at, and how late they were, all together.
+    /// Number of packets that had a due time, and the sum of their delays.
     pub(super) late: (u64, Picos),
-    /// Tasks that have a CPU or wait for one.
+    /// Mean number of tasks that have a CPU or wait for one.
     pub(super) runnable: f64,
     /// Where freed buffers go.
     pub(super) pool: Pool,
 }
 
-/// The figures.
+/// Returns the figures of a report.
 pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     let mut figures = Figures::new();
     let mut put = |name: &str, value: f64| {
-        // What is no number has not been measured: a mean of nothing.
+        // A mean of nothing is not a number: then there is no figure.
         if value.is_finite() {
             figures.insert(name.to_owned(), value);
         }
@@ -62,7 +62,8 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     figures
 }
 
-/// Waits by site, and on a packet's whole path, as perf told them of eight CPUs; and the root lock as lock_stat told of it.
+/// Adds the waits by site and on a packet's whole path, as perf reported them for eight CPUs, and the root lock as lock_stat
+/// reported it.
 fn locks(report: &Report, put: &mut impl FnMut(&str, f64)) {
     let share = WATCHED / f64::from(report.cpus) / report.whole;
     let (enqueue, retake, worker) = (Site::Enqueue, Site::Retake, Site::Worker);
@@ -89,14 +90,14 @@ fn locks(report: &Report, put: &mut impl FnMut(&str, f64)) {
     put("run_waiters_percent", at(&[Site::Retake, Site::Worker]));
 }
 
-/// What the CPUs of interrupts do, in percent of one such CPU's time.
+/// Adds how the interrupts' CPUs spent their time, in percent of one such CPU's time.
 fn interrupts(report: &Report, pool: Pool, put: &mut impl FnMut(&str, f64)) {
     let whole = report.seconds * 1e12 * f64::from(report.interrupted);
     let mut percent = |name: &str, time: u64| put(name, 100.0 * time as f64 / whole);
     let free = report.interrupts.of(Phase::Free);
     percent("softirq_percent", report.interrupts.total().total());
     percent("alloc_lock_percent", free.waits);
-    // Who hands buffers back to where they came from frees none.
+    // With `defer`, buffers return to their home and none is freed slowly.
     match pool {
         Pool::Defer => {
             percent("slow_free_percent", 0);
