@@ -1,10 +1,10 @@
-//! The events to come, in the order of their times.
+//! The queue of events, ordered by time.
 //!
-//! Most come within a microsecond or two: they are in a [`Wheel`], where one is put and taken in a few steps however many
-//! there are. What is later, or finds no room there, is in a [`Heap`]; it stays there until its time has come. The next event
-//! is the earlier one of the two first ones.
+//! Most events are due within a microsecond or two. They are in a [`Wheel`], where insertion and removal take a few steps
+//! however many events there are. Later events, and those that find no room there, are in a [`Heap`] until they are due. The
+//! next event is the earlier of the first one of the wheel and the first one of the heap.
 //!
-//! Events of the same time come in the order in which they were put.
+//! Events of the same time are ordered by insertion.
 
 mod heap;
 mod wheel;
@@ -14,25 +14,25 @@ use wheel::Wheel;
 
 use crate::machine::Picos;
 
-/// What happens, and when.
+/// An event: its time and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) at: Picos,
-    /// Its number among all events; who waits for one knows it by this.
+    /// Sequence number among all events; it identifies the event that a task or a CPU waits for.
     pub(crate) seq: u64,
     pub(crate) target: Target,
 }
 
-/// Whom an event is for.
+/// The target of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A task goes on.
+    /// A task continues.
     Task(u32),
     /// A CPU's time slice ends.
     Tick(u32),
-    /// A task is moved to another CPU.
+    /// A task moves to another CPU.
     Move(u32),
-    /// A task is woken, if it sleeps.
+    /// A task wakes up, if it sleeps.
     Wake(u32),
     /// The world's time is over.
     Stop,
@@ -40,7 +40,7 @@ pub(crate) enum Target {
 
 /// Time, number and target in one integer that compares as events do.
 type Key = u128;
-/// After all events.
+/// Greater than every event's key.
 const LAST: Key = Key::MAX;
 const TARGET: u32 = 24;
 const INDEX: u32 = 22;
@@ -71,7 +71,7 @@ fn event(key: Key) -> Event {
     Event { at: (key >> 64) as u64, seq: low >> TARGET, target }
 }
 
-/// The time of an event.
+/// Returns the time of an event.
 fn at(key: Key) -> Picos {
     (key >> 64) as u64
 }
@@ -92,20 +92,20 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// The time of the earliest event; the end of time when there is none.
+    /// Returns the time of the earliest event; the end of time when there is none.
     #[inline]
     pub(crate) fn first(&self) -> Picos {
         at(self.first)
     }
 
-    /// The task whose event is the earliest.
+    /// Returns the task of the earliest event, if that event has a task to continue.
     #[inline]
     pub(crate) fn first_task(&self) -> Option<u32> {
         let low = self.first as u64;
         (low >> INDEX & 3 == 0).then_some((low & ((1 << INDEX) - 1)) as u32)
     }
 
-    /// Puts an event, and tells its number.
+    /// Inserts an event; returns its sequence number.
     #[inline]
     pub(crate) fn put(&mut self, at: Picos, target: Target) -> u64 {
         self.seq += 1;
@@ -117,7 +117,7 @@ impl Queue {
         self.seq
     }
 
-    /// Whether nothing is to come.
+    /// Returns whether there are no events.
     pub(crate) fn is_empty(&self) -> bool {
         self.first == LAST
     }

@@ -1,4 +1,4 @@
-//! A heap of four children to a node: half as deep as a binary one, and the children of a node share a cache line.
+//! A heap with four children per node: half as deep as a binary one, and the children of a node share a cache line.
 
 use super::{Key, LAST};
 
@@ -6,7 +6,7 @@ use super::{Key, LAST};
 pub(super) struct Heap(Vec<Key>);
 
 impl Heap {
-    /// The least key.
+    /// Returns the least key, or [`LAST`].
     #[inline]
     pub(super) fn first(&self) -> Key {
         self.0.first().map_or(LAST, |key| *key)
@@ -26,14 +26,14 @@ impl Heap {
         self.0[i] = key;
     }
 
-    /// Takes the least key.
+    /// Removes the least key.
     pub(super) fn take(&mut self) {
         if let Some(last) = self.0.pop().filter(|_| !self.0.is_empty()) {
             self.sift(last);
         }
     }
 
-    /// Puts `key` where it belongs, from the top down, over the first.
+    /// Inserts `key` over the first key: sifts it down from the top.
     fn sift(&mut self, key: Key) {
         let heap = &mut self.0[..];
         let (mut i, n) = (0, heap.len());

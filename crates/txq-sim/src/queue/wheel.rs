@@ -1,14 +1,14 @@
-//! A wheel of slots that stand for a short time each (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987). What
-//! is in a slot is sorted; bits tell which slots have something.
+//! A wheel of slots, each of which covers a short time (Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987).
+//! The keys of a slot are sorted; a bitmap marks non-empty slots.
 
 use super::{Key, LAST, at};
 use crate::machine::Picos;
 
-/// A slot's time is 2 to the power of this, in picoseconds.
+/// A slot covers 2 to the power of this, in picoseconds.
 const SLOT: u32 = 8;
-/// Slots: 64 words of 64.
+/// Number of slots: 64 words of 64 bits.
 const SLOTS: usize = 64 * 64;
-/// Keys, at most.
+/// Maximum number of keys.
 const MOST: u16 = 1 << 13;
 /// No key.
 const NIL: u16 = u16::MAX;
@@ -17,15 +17,15 @@ const NIL: u16 = u16::MAX;
 pub(super) struct Wheel {
     /// The least key; [`LAST`] when there is none.
     first: Key,
-    /// The slot's time, counted from time 0, that has come. All keys are of it and the [`SLOTS`] - 1 after it.
+    /// The current time in slots, counted from time 0. All keys belong to this slot and the [`SLOTS`] - 1 after it.
     now: u64,
-    /// Which words have a bit.
+    /// Bitmap of the non-zero words of `bits`.
     words: u64,
     bits: [u64; 64],
-    /// The first key of each slot.
+    /// Index of the first key of each slot.
     slots: Box<[u16; SLOTS]>,
     keys: Vec<(Key, u16)>,
-    /// Places of keys that are gone.
+    /// Head of the list of unused keys.
     free: u16,
 }
 
@@ -35,13 +35,13 @@ impl Wheel {
         Self { first: LAST, now: 0, words: 0, bits: [0; 64], slots, keys: Vec::new(), free: NIL }
     }
 
-    /// The least key.
+    /// Returns the least key, or [`LAST`].
     #[inline]
     pub(super) fn first(&self) -> Key {
         self.first
     }
 
-    /// Puts a key, if its time is near and there is room.
+    /// Inserts a key if its time is near and there is room; returns whether it did.
     #[inline]
     pub(super) fn put(&mut self, key: Key) -> bool {
         let time = at(key) >> SLOT;
@@ -75,7 +75,7 @@ impl Wheel {
         true
     }
 
-    /// Takes the least key, which there is.
+    /// Removes the least key, which must exist.
     #[inline]
     pub(super) fn take(&mut self) {
         let slot = (at(self.first) >> SLOT) as usize % SLOTS;
@@ -87,7 +87,7 @@ impl Wheel {
         self.first = self.keys.get(usize::from(least)).map_or(LAST, |(key, _)| *key);
     }
 
-    /// A slot has become empty. Tells the first key of the next that is not.
+    /// Marks a slot as empty; returns the first key of the next slot that is not.
     #[inline]
     fn empty(&mut self, slot: usize) -> u16 {
         let (word, bit) = (slot / 64, slot % 64);
@@ -102,12 +102,12 @@ impl Wheel {
         if self.words == 0 {
             return NIL;
         }
-        // The words after this one, round to itself again.
+        // The next non-zero word, cyclically; the last candidate is this word itself.
         let word = (word + 1 + self.words.rotate_right(word as u32 + 1).trailing_zeros() as usize) % 64;
         self.slots[word * 64 + self.bits[word].trailing_zeros() as usize]
     }
 
-    /// It is so late that no key of an earlier time is left.
+    /// Advances the current time; the caller has removed all earlier keys.
     #[inline]
     pub(super) fn turn(&mut self, now: Picos) {
         self.now = self.now.max(now >> SLOT);
