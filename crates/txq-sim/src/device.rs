@@ -1,8 +1,8 @@
-//! A network card: txqs with rings, one wire for all of them, and interrupts that wait to be worth it.
+//! A network card: txqs with rings, one wire for all of them, and coalesced interrupts.
 //!
-//! What the card does itself costs no CPU: it takes descriptors in the order in which they were rung in, sends at the
-//! link's rate with Ethernet's overhead, and has a packet done at the next multiple of its interrupt's period. What its
-//! driver costs the CPU that calls it is in the price list, and charged where the queue layer calls the driver.
+//! The card's own work costs no CPU. It takes descriptors in the order of their doorbells, sends at the link's rate with
+//! Ethernet's overhead, and completes a packet at the next multiple of its interrupt's period. The driver's cost to the CPU
+//! that calls it is in the price list, and charged where the queue layer calls the driver.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,34 +15,34 @@ use txq::packet::{Packet, PacketList};
 
 use crate::arch::read_packet;
 
-/// What a packet takes on an Ethernet wire beside itself, in bytes: preamble 8, frame check sequence 4, gap 12.
+/// Overhead of a packet on an Ethernet wire, in bytes: preamble 8, frame check sequence 4, gap 12.
 const WIRE: u64 = 24;
 /// Picoseconds in a nanosecond.
 const PICOS: u64 = 1000;
 
-/// What happens to a frame when it has left the wire: its bytes, and when.
+/// Called for each frame that leaves the wire: its bytes, and when.
 pub type OnWire = Arc<dyn Fn(&[u8], Nanos) + Send + Sync>;
 
-/// What the card shall be.
+/// The properties of a card.
 #[derive(Clone)]
 pub struct Card {
-    /// Its txqs.
+    /// Number of txqs.
     pub txqs: u16,
-    /// Packets that a txq's ring holds.
+    /// Number of packets that a txq's ring holds.
     pub ring: u32,
-    /// Bits per second of the link, which all txqs share; `None` for no limit.
+    /// Rate of the link in bits per second, shared by all txqs; `None` for no limit.
     pub rate: Option<u64>,
-    /// The period of its interrupts, in nanoseconds; 0 for one for each packet.
+    /// Period of its interrupts, in nanoseconds; 0: an interrupt for each packet.
     pub coalesce: Nanos,
-    /// Whether senders reap completions, in place of an interrupt's CPU.
+    /// Whether senders reap completions, instead of an interrupt's CPU.
     pub inline: bool,
-    /// Who is at the other end.
+    /// The far end of the wire.
     pub peer: Option<OnWire>,
     wire: Arc<Wire>,
     counted: Arc<Counted>,
 }
 
-/// What the card has sent. It costs the machine nothing.
+/// Packets and bytes that the card has sent. Counting costs no virtual time.
 #[derive(Debug, Default)]
 pub struct Counted {
     packets: AtomicU64,
@@ -50,24 +50,24 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Packets and bytes.
+    /// Returns packets and bytes.
     pub fn get(&self) -> (u64, u64) {
         (self.packets.load(Relaxed), self.bytes.load(Relaxed))
     }
 }
 
-/// When the wire will have sent everything that it was given, in picoseconds. Held for a few instructions of the host, in
-/// which no virtual time passes.
+/// Time when the wire will have sent every packet given to it, in picoseconds. The mutex is held for a few instructions of
+/// the host, during which no virtual time passes.
 #[derive(Debug, Default)]
 struct Wire(Mutex<u64>);
 
 impl Card {
-    /// What it has sent so far.
+    /// Returns the card's counters.
     pub fn counted(&self) -> Arc<Counted> {
         self.counted.clone()
     }
 
-    /// A card with these txqs, rings and rate.
+    /// Creates a card with these txqs, rings and rate.
     pub fn new(txqs: u16, ring: u32, rate: Option<u64>, coalesce: Nanos, inline: bool) -> Self {
         Self { txqs, ring, rate, coalesce, inline, peer: None, wire: Arc::default(), counted: Arc::default() }
     }
@@ -80,7 +80,7 @@ impl<A: Arch> Driver<A> for Card {
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
         let ring = Ring(Arc::new(Mutex::new(VecDeque::with_capacity(self.ring as usize))));
-        // Interrupts of different txqs do not come at the same moment.
+        // Interrupts of different txqs do not occur at the same moment.
         let phase = if self.coalesce == 0 { 0 } else { u64::from(txq) * 997 % self.coalesce };
         let tx = Tx { ring: ring.clone(), card: self.clone(), phase };
         Ok(DriverQueue {
@@ -91,10 +91,10 @@ impl<A: Arch> Driver<A> for Card {
     }
 }
 
-/// Packets on their way, and when each is done.
+/// Packets in flight, and when each completes.
 type Queue<A> = VecDeque<(Packet<A>, Nanos)>;
 
-/// A txq's ring, which its two halves share.
+/// A txq's ring, shared by its two halves.
 struct Ring<A: Arch>(Arc<Mutex<Queue<A>>>);
 
 impl<A: Arch> Clone for Ring<A> {
@@ -116,8 +116,8 @@ struct Tx<A: Arch> {
 }
 
 impl<A: Arch> Tx<A> {
-    /// When a packet that is rung in now will be done. The packet is looked at before anything of the card is locked: time may
-    /// pass in that, and others run.
+    /// Returns when a packet that is given to the card now completes. The caller reads the packet before it locks anything
+    /// of the card, because virtual time may pass in that read, and other tasks run.
     fn done_at(&self, packet: &Packet<A>, now: Nanos) -> Nanos {
         let len = packet.len() as u64;
         self.card.counted.packets.fetch_add(1, Relaxed);

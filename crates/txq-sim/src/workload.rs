@@ -1,4 +1,4 @@
-//! Who sends what: the tasks of a scenario's workload.
+//! The tasks of a scenario's workload: which of them send, and what.
 
 mod answers;
 mod pktgen;
@@ -23,17 +23,17 @@ pub(crate) use answers::Answers;
 use trace::Trace;
 pub(crate) use trace::TraceError;
 
-/// Buffers of a pool, at most.
+/// Maximum number of buffers in a pool.
 const MOST_BUFFERS: u32 = 1 << 20;
-/// Bytes of a packet that its headers are in.
+/// Length of the packet's part that holds its headers, in bytes.
 const HEAD: usize = 128;
 
-/// Transactions or requests that are done, and how late packets are, of all tasks. It costs nothing: nobody counts so in
-/// what is simulated.
+/// Completed transactions or requests and delays of packets, over all tasks. Counting costs no virtual time, because the
+/// simulated programs do not count.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     done: Cell<u64>,
-    /// Packets that had a time, and how late they were handed in, all together.
+    /// Number of packets that had a due time, and the sum of their delays.
     late: Cell<(u64, Picos)>,
 }
 
@@ -42,7 +42,7 @@ impl Done {
         self.done.get()
     }
 
-    /// Packets that had a time to be handed in at, and how late they were, all together.
+    /// Returns the number of packets that had a due time, and the sum of their delays.
     pub(crate) fn late(&self) -> (u64, Picos) {
         self.late.get()
     }
@@ -58,7 +58,7 @@ impl Done {
 }
 
 impl Workload {
-    /// Tasks that send.
+    /// Returns the number of tasks that send.
     pub fn senders(&self) -> u32 {
         match *self {
             Self::UdpStream { senders, .. } | Self::Trace { senders, .. } => senders,
@@ -68,7 +68,7 @@ impl Workload {
         }
     }
 
-    /// Whether its tasks stay where they are.
+    /// Returns whether its tasks stay on their CPUs.
     pub(crate) fn is_pinned(&self) -> bool {
         match *self {
             Self::UdpStream { pinned, .. } | Self::Trace { pinned, .. } => pinned,
@@ -77,7 +77,8 @@ impl Workload {
         }
     }
 
-    /// As many buffers as can be in use: what senders may have on their way, their stocks, and what rings and queues keep.
+    /// Returns the maximum number of buffers in use: packets in flight, the senders' stocks, and the packets in rings and
+    /// queues.
     pub(crate) fn buffers(&self, device: &Device) -> u32 {
         let credit = match *self {
             Self::UdpStream { credit, .. } | Self::Trace { credit, .. } => {
@@ -92,9 +93,9 @@ impl Workload {
     }
 }
 
-/// What is sent, read before anything is made.
+/// The packets to send, read before the world is created.
 pub(crate) struct Load {
-    /// The longest packet, in bytes.
+    /// Length of the longest packet, in bytes.
     pub(crate) room: u32,
     trace: Option<Rc<Trace>>,
 }
@@ -116,7 +117,7 @@ impl Load {
     }
 }
 
-/// Who answers, if the workload has somebody.
+/// Returns the peers that answer, if the workload has any.
 pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
     match setup.workload {
         Workload::TcpRr { pairs, private, round_trip_us, .. } => {
@@ -126,15 +127,15 @@ pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
     }
 }
 
-/// Makes the tasks that send. Their handles are made before the world runs, and have buffers: they have been at work for a
-/// while.
+/// Spawns the tasks that send. Their handles are created before the world runs, and have buffers, as if they had been at
+/// work for a while.
 pub(crate) fn spawn(setup: &Setup, load: &Load, world: &mut World, dev: &Rc<NetDev<Sim>>, done: &Rc<Done>) {
     let (cpus, of) = (world.cpus(), setup.workload.senders());
     let handle = |n: u32, stock: u64| {
         sim::on_cpu(n % cpus, || {
             let mut sender = dev.sender(&format!("sender {n}"));
             let mut list = PacketList::new();
-            // Those that find none in the pool begin without.
+            // A sender starts without buffers if the pool has none left.
             let _ = sender.alloc_batch(stock as usize, load.room as usize, &mut list);
             drop(list);
             sender
@@ -176,7 +177,7 @@ pub(crate) fn spawn(setup: &Setup, load: &Load, world: &mut World, dev: &Rc<NetD
     }
 }
 
-/// The time in which tasks begin, one after the other: those that began together would stay in step.
+/// The time over which the tasks' starts are spread: tasks that start together would stay in step.
 const BEGINNING: Picos = 50_000_000;
 
 fn task(kind: &str, number: u32, of: u32, cpus: u32, pinned: bool) -> Task {
@@ -191,25 +192,26 @@ fn task(kind: &str, number: u32, of: u32, cpus: u32, pinned: bool) -> Task {
     }
 }
 
-/// Private work of about `nanos`, up to a tenth more or less: tasks that all do the same would stay in step.
+/// Does private work of about `nanos`, a tenth more or less: tasks that all do the same would stay in step.
 fn work(nanos: f64) {
     let part = 0.9 + 0.2 * (sim::random() >> 11) as f64 / (1_u64 << 53) as f64;
     sim::work((nanos * part * 1e3) as Picos);
 }
 
-/// A frame of the sender's flow: Ethernet, IPv4 and UDP headers that differ by the flow's number.
+/// Sends a frame of the sender's flow, with Ethernet, IPv4 and UDP headers that differ by the flow's number. Returns whether
+/// there was a buffer for it.
 fn send(sender: &mut Sender<Sim>, flow: u32, bytes: usize) -> bool {
     send_frame(sender, bytes, &frame(flow))
 }
 
-/// Up to `n` frames of the sender's flow in one call; none if there is no buffer. Tells how many.
+/// Sends up to `n` frames of the sender's flow in one call; returns how many: 0 if there is no buffer.
 fn send_batch(sender: &mut Sender<Sim>, flow: u32, bytes: usize, n: usize) -> usize {
     sim::enter();
     let mut list = PacketList::new();
     let Ok(got) = sender.alloc_batch(n, bytes, &mut list) else { return 0 };
     let head = frame(flow);
     list.for_each_mut(|packet| fill(packet.data_mut(), &head));
-    // What becomes of them is counted where it happens.
+    // Their results are counted where they occur.
     let _verdict = sender.xmit_batch(&mut list);
     got
 }
@@ -223,18 +225,18 @@ fn fill(data: &mut [u8], head: &[u8]) {
     write_packet(data);
 }
 
-/// A frame that begins with `head`, of which no more than [`HEAD`] bytes count. What follows in them is 0, and not what
-/// another packet left there. Tells whether there was a buffer for it.
+/// Sends a frame that begins with the first [`HEAD`] bytes of `head`; zeros fill the rest of them, not another packet's
+/// bytes. Returns whether there was a buffer for it.
 fn send_frame(sender: &mut Sender<Sim>, bytes: usize, head: &[u8]) -> bool {
     sim::enter();
     let Ok(mut packet) = sender.alloc(bytes) else { return false };
     fill(packet.data_mut(), head);
-    // What becomes of it is counted where it happens.
+    // Its result is counted where it occurs.
     let _verdict = sender.xmit(packet);
     true
 }
 
-/// Headers of a flow: its number is the source's address and port.
+/// Returns a flow's headers: its number determines the source's address and port.
 fn frame(flow: u32) -> [u8; 42] {
     let mut frame = [0; 42];
     frame[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -249,7 +251,7 @@ fn frame(flow: u32) -> [u8; 42] {
     frame
 }
 
-/// The flow of a frame.
+/// Returns the flow of a frame.
 pub(crate) fn flow_of(frame: &[u8]) -> Option<u32> {
     let address = frame.get(26..30)?;
     Some(u32::from_be_bytes(address.try_into().ok()?) & 0x00FF_FFFF)

@@ -1,7 +1,7 @@
-//! The other end of the wire, which answers each frame after a while, and the interrupts in which answers arrive.
+//! The far end of the wire, which answers each frame after a delay, and the interrupts in which answers arrive.
 //!
-//! An answer goes to the rx queue that its flow's hash says, which has a CPU of its own. Its interrupt takes that CPU, does the
-//! stack's work and wakes the task that waits.
+//! An answer arrives at the rx queue that its flow's hash selects; each rx queue has a CPU of its own. Its interrupt takes
+//! that CPU, does the stack's work and wakes the waiting task.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -19,37 +19,37 @@ use crate::sim;
 use crate::world::{Task, World};
 
 thread_local! {
-    /// Where the pairs of the world sleep that this thread runs.
+    /// The sleeps of the pairs in the world that this thread runs.
     static PAIRS: RefCell<Vec<Arc<Sleep>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sleeps until the answer is there.
+/// Sleeps until the pair's answer arrives.
 pub(super) fn wait(pair: u32) {
     let event = PAIRS.with_borrow(|pairs| pairs[pair as usize].clone());
     event.wait(None);
 }
 
-/// Answers that are to come: when, and to whom.
+/// Answers in flight: arrival time and pair.
 type Coming = BinaryHeap<Reverse<(Nanos, u32)>>;
 
 /// An rx queue.
 #[derive(Default)]
 struct RxQueue {
     coming: Mutex<Coming>,
-    /// The number of its interrupt's task.
+    /// The task number of its interrupt.
     task: AtomicU32,
 }
 
 /// All rx queues.
 pub(crate) struct Answers {
     queues: Arc<[RxQueue]>,
-    /// What an answer costs, in picoseconds.
+    /// Cost of an answer, in picoseconds.
     cost: Picos,
     round_trip: Nanos,
 }
 
 impl Answers {
-    /// For so many pairs, with an rx queue on each CPU. `cost` and `round_trip` are nanoseconds.
+    /// Creates `pairs` pairs, and an rx queue on each CPU. `cost` and `round_trip` are nanoseconds.
     pub(super) fn new(pairs: u32, cpus: u32, cost: f64, round_trip: f64) -> Self {
         let pairs: Vec<_> = (0..pairs).map(|_| Arc::new(Sleep::new())).collect();
         pairs.iter().for_each(|pair| Sim::name(&**pair, "pair: sleep"));
@@ -58,12 +58,12 @@ impl Answers {
         Self { queues, cost: (cost * 1e3) as Picos, round_trip: round_trip as Nanos }
     }
 
-    /// What the card tells of each frame.
+    /// Returns the function that the card calls for each frame.
     pub(crate) fn peer(&self) -> OnWire {
         let (queues, round_trip) = (self.queues.clone(), self.round_trip);
         Arc::new(move |frame, sent| {
             let Some(flow) = flow_of(frame) else { return };
-            // A hash that knows nothing of CPUs (Knuth's multiplier).
+            // A hash that is independent of CPUs (Knuth's multiplier).
             let hash = (u64::from(flow.wrapping_mul(2_654_435_761)) * queues.len() as u64) >> 32;
             let queue = &queues[hash as usize];
             let at = sent + round_trip;
@@ -72,7 +72,7 @@ impl Answers {
         })
     }
 
-    /// Makes the interrupts' tasks.
+    /// Spawns the interrupts' tasks.
     pub(crate) fn spawn(self, world: &mut World) {
         for cpu in 0..self.queues.len() {
             let (queues, cost) = (self.queues.clone(), self.cost);
@@ -83,7 +83,7 @@ impl Answers {
     }
 }
 
-/// An interrupt's life.
+/// The body of an interrupt's task.
 fn receive(queue: &RxQueue, cost: Picos) {
     queue.task.store(sim::task(), Relaxed);
     loop {

@@ -1,7 +1,7 @@
 //! Requests that pass the egress layer several times on their way through a proxy in containers: `wrk`.
 //!
-//! A task is a connection with one request under way; what client, proxy and server do of it between two passes is its private
-//! work. Requests wait for each other where they do in the kernel: for CPUs, and in the egress layer.
+//! A task is a connection with one request in flight. The work of client, proxy and server between two passes is the task's
+//! private work. Requests wait for each other as in the kernel: for CPUs, and in the egress layer.
 
 use txq::Sender;
 use txq::arch::Arch;

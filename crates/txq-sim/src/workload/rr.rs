@@ -5,7 +5,7 @@ use txq::Sender;
 use super::{Done, answers, send, work};
 use crate::arch::Sim;
 
-/// The part of a transaction's work that the answer's interrupt does: the way up through the stack, and the wake-up.
+/// The part of a transaction's work that the answer's interrupt does: the receive path, and the wake-up.
 pub(super) const ANSWER: f64 = 0.4;
 
 /// A pair.

@@ -1,9 +1,9 @@
 //! The packets of a capture: `tcpreplay`, from several threads.
 //!
-//! A packet has the length that it had on the wire, and the bytes that its headers are in, as far as they were captured. A flow
-//! is one sender's, by the hash of its addresses and ports, so that its packets keep their order. A sender sleeps until its next
-//! packet is due; it is called late by what a wake-up takes, and then hands in all that is due. When the capture is over
-//! it begins again, after a gap that is its mean one.
+//! A packet has its length on the wire and its captured header bytes. Each flow belongs to one sender, by the hash of its
+//! addresses and ports, so that its packets keep their order. A sender sleeps until its next packet is due. It runs later by
+//! the duration of a wake-up, and then sends all packets that are due. The capture repeats after a gap of the packets' mean
+//! distance.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -20,31 +20,31 @@ use crate::arch::Sim;
 use crate::machine::Picos;
 use crate::sim;
 
-/// An Ethernet header.
+/// Length of an Ethernet header.
 const LEAST: u32 = 14;
-/// The longest packet that offloads make, with its Ethernet header.
+/// Length of the longest packet that offloads produce, with its Ethernet header.
 const MOST: u32 = 65_549;
-/// Memory of a pool, at most.
+/// Maximum size of a pool's memory.
 const MEMORY: u64 = 4 << 30;
 /// Picoseconds in a nanosecond.
 const PICOS: f64 = 1000.0;
 
-/// A capture that cannot be sent.
+/// Why a capture cannot be sent.
 #[derive(Debug, Error)]
 pub(crate) enum TraceError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("workload.file: {0}")]
     Capture(#[from] CaptureError),
-    /// There is nothing in it.
+    /// It holds no frame.
     #[error("workload.file: capture \"{name}\" holds no frame: use another one")]
     Empty { name: String },
-    /// A frame that no card sends.
+    /// A frame is longer than any card sends.
     #[error(
         "workload.file: capture \"{name}\", frame {frame}: {bytes} bytes on the wire, and {MOST} are the most: \
          `editcap \"{name}\" OUT {frame}` copies all others"
     )]
     Long { name: String, frame: usize, bytes: u32 },
-    /// The pool would be too large.
+    /// The pool would need too much memory.
     #[error(
         "workload.file: capture \"{name}\" has frames of {bytes} bytes, and {buffers} buffers for such take more than \
          {} GiB: use fewer senders, a smaller credit, or a capture that was made with the card's offloads off",
@@ -56,16 +56,16 @@ pub(crate) enum TraceError {
 /// A packet.
 #[derive(Debug)]
 struct Frame {
-    /// When, in nanoseconds after the first.
+    /// Its time, in nanoseconds after the first frame.
     at: u64,
     bytes: u32,
-    /// What is kept of its bytes, the headers: from where, and how many.
+    /// The part of the headers' bytes that is its own: offset and length.
     head: usize,
     kept: usize,
     hash: u32,
 }
 
-/// A capture, as far as it matters here.
+/// The frames of a capture, and their header bytes.
 #[derive(Debug)]
 pub(crate) struct Trace {
     frames: Vec<Frame>,
@@ -97,7 +97,7 @@ impl Trace {
         }
     }
 
-    /// Refuses what there is no memory for.
+    /// Returns an error if the pool would need too much memory.
     pub(super) fn check_memory(&self, file: &Path, buffers: u32) -> Result<(), TraceError> {
         let bytes = self.longest();
         match u64::from(bytes) * u64::from(buffers) > MEMORY {
@@ -106,12 +106,12 @@ impl Trace {
         }
     }
 
-    /// The longest packet.
+    /// Returns the length of the longest packet.
     pub(super) fn longest(&self) -> u32 {
         self.frames.iter().map(|frame| frame.bytes).max().unwrap_or(LEAST)
     }
 
-    /// The packets of each sender, in their order.
+    /// Returns the frame numbers of each sender, in order.
     pub(super) fn deal(&self, senders: u32) -> Vec<Vec<u32>> {
         let mut dealt = vec![Vec::new(); senders as usize];
         for (number, frame) in (0..).zip(&self.frames) {
@@ -120,7 +120,7 @@ impl Trace {
         dealt
     }
 
-    /// Nanoseconds after which it begins again: its length, and a gap.
+    /// Returns the nanoseconds between two repetitions: the capture's length, and a gap.
     fn pass(&self) -> f64 {
         let span = self.frames.iter().map(|frame| frame.at).max().unwrap_or(0) as f64;
         span + span / (self.frames.len() - 1).max(1) as f64
@@ -130,7 +130,7 @@ impl Trace {
 /// A sender.
 pub(super) struct Replay {
     pub(super) trace: Rc<Trace>,
-    /// Its packets.
+    /// The numbers of its frames.
     pub(super) frames: Vec<u32>,
     pub(super) speed: f64,
     pub(super) private: f64,
@@ -157,7 +157,7 @@ impl Replay {
                 }
                 while !self.send(sender, frame) {
                     if !sender.wait_credit(None) {
-                        // There is credit, so it is the pool that has nothing.
+                        // There is credit, so the pool is empty.
                         Sim::relax();
                     }
                 }
@@ -165,7 +165,7 @@ impl Replay {
         }
     }
 
-    /// When a packet is due, if its time matters.
+    /// Returns the time when a packet is due; `None` if its time does not matter.
     fn due(&self, nanos: f64) -> Option<Picos> {
         (self.speed > 0.0).then(|| BEGINNING + (nanos * PICOS / self.speed) as Picos)
     }
@@ -179,7 +179,7 @@ impl Replay {
 mod tests {
     use super::*;
 
-    /// A capture of frames: when, in microseconds, the source's port, the length on the wire, and how much was captured.
+    /// A capture of frames: time in microseconds, source port, length on the wire, and captured length.
     fn capture(frames: &[(u32, u16, u32, usize)]) -> Capture {
         let mut bytes = Vec::new();
         let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();

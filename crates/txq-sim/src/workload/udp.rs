@@ -11,7 +11,7 @@ use crate::arch::Sim;
 pub(super) struct Udp {
     pub(super) number: u32,
     pub(super) bytes: usize,
-    /// Packets of one call.
+    /// Number of packets per call.
     pub(super) batch: usize,
     pub(super) private: f64,
 }
@@ -27,7 +27,7 @@ impl Udp {
                     _ => send_batch(sender, self.number, self.bytes, left),
                 };
                 if left > 0 && !sender.wait_credit(None) {
-                    // The send buffer has room, so it is the pool that has none.
+                    // The send buffer has room, so the pool is empty.
                     Sim::relax();
                 }
             }
