@@ -1,15 +1,15 @@
-//! Measures the machine that it runs on and writes its file.
+//! Measures the machine that it runs on and writes the machine's file.
 //!
-//! Every number is measured in several rounds, one after the other in each of them, so that whatever else the machine does
-//! hits all alike; the median counts, and the comment beside it tells how far the rounds spread. What this machine cannot
-//! show, for it has one socket or one CPU only, is filled in from a file that is named: the ratio there, times what was
-//! measured here. A line's way between two CPUs is half a round trip of compare-and-exchange, as in the tables that the
-//! machines that are built in are from.
+//! Every number is measured in several rounds, and each round measures all of them, so that a disturbance affects all
+//! numbers alike. The median counts; the comment beside it gives the spread of the rounds. If the machine has one socket or
+//! one CPU, some numbers cannot be measured: they are filled in from a named file, as the ratio there times the numbers
+//! measured here. A line's transfer time between two CPUs is half a round trip of compare-and-exchange, as in the tables
+//! behind the built-in machines.
 //!
-//! It differs from such tables in what it takes for a class's time: the median over a few pairs of CPUs, not over all.
-//! `line.hold` is how long a CPU adds to a number that another wants, too. A real CPU does so while the other's request is on
-//! its way, so that the hold is a part of the way here: where a simulation adds the two, it takes a line that is fought for to
-//! move more slowly than it does.
+//! Two things differ from such tables. The time of a class is the median over a few pairs of CPUs, not over all. `line.hold`
+//! is how long a CPU keeps adding to a number that another CPU wants, too. A real CPU does so while the other's request is
+//! in flight, so the hold is a part of the transfer time here. A simulation that adds the two moves a contended line too
+//! slowly.
 
 mod access;
 mod error;
@@ -32,21 +32,21 @@ pub use write::Calibrated;
 use host::{Class, Host};
 use sample::Samples;
 
-/// How to measure.
+/// Settings of a measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long all measurements take together, about.
+    /// About how long all measurements take together.
     pub time: Duration,
-    /// How often everything is measured.
+    /// Number of rounds.
     pub rounds: u32,
-    /// What the machine is called; by its CPU's name without it.
+    /// The machine's name; by default its CPU's name.
     pub name: Option<String>,
-    /// The machine that fills in what cannot be measured, and what errors and comments call it; by the maker of this
-    /// machine's CPUs without it.
+    /// The machine that fills in numbers that cannot be measured, and its name in errors and comments; by default chosen by
+    /// the maker of this machine's CPUs.
     pub fill: Option<(String, Machine)>,
-    /// Memory to wander about in; four times the last cache without it.
+    /// Bytes of memory to walk through; by default four times the last-level cache.
     pub memory: Option<usize>,
-    /// Where sysfs and procfs are.
+    /// The folder that contains sysfs and procfs.
     pub root: PathBuf,
 }
 
@@ -57,12 +57,12 @@ impl Default for Settings {
     }
 }
 
-/// Measures for so long.
+/// Measures for a duration, and adds its samples.
 type Run<'a> = Box<dyn FnMut(Duration, &mut Samples) -> Result<(), CalibrateError> + 'a>;
 
-/// One thing that is measured again and again.
+/// One repeated measurement.
 struct Probe<'a> {
-    /// What it is, for who waits.
+    /// Its description, for progress messages.
     what: String,
     run: Run<'a>,
 }
@@ -76,10 +76,10 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Measures this machine. `tell` hears what is measured, now and then.
+/// Measures this machine; returns the machine and its notes. Calls `tell` with progress messages.
 ///
 /// # Errors
-/// When this machine's description cannot be read, no CPU may be used, a thread does not start or memory is refused.
+/// When this machine's description cannot be read, no CPU is allowed, a thread does not start or memory is refused.
 pub fn calibrate(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Calibrated, CalibrateError> {
     let host = Host::read(&settings.root)?;
     let fill = match &settings.fill {
@@ -126,8 +126,8 @@ pub fn calibrate(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Cali
     fill::machine(name, host.topology(), &host, &samples, &fill)
 }
 
-/// A line's way between two CPUs, in nanoseconds, measured for so long. A hypervisor that moves virtual CPUs changes it within
-/// seconds, so that what depends on it is measured together with it.
+/// Measures a line's transfer time between two CPUs for a duration; returns nanoseconds, or `None` if the CPUs were too
+/// busy. A hypervisor that moves virtual CPUs changes it within seconds, so measure it together with whatever depends on it.
 ///
 /// # Errors
 /// When a CPU cannot be used or a thread does not start.
@@ -135,7 +135,7 @@ pub fn line_way(a: u32, b: u32, time: Duration) -> Result<Option<f64>, Calibrate
     pairs::way(a, b, time)
 }
 
-/// All in turn, again and again.
+/// Runs all probes in turn, for each round.
 fn measure(
     settings: &Settings,
     probes: &mut [Probe<'_>],

@@ -1,4 +1,4 @@
-//! What one CPU does alone: reading and changing a line that it has, reading the clock, and reading what no cache has.
+//! Operations of one CPU alone: reading and changing a line in its cache, reading the clock, and reading a line in no cache.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,18 +9,18 @@ use txq::arch::{Arch, Atomic, Native};
 use super::sample::{Samples, middle_of};
 use super::{CalibrateError, pin};
 
-/// Lines that fit into every first-level cache: 4 KiB.
+/// Number of lines that fit into every first-level cache: 4 KiB.
 const FEW: usize = 64;
-/// Lines of a window, 2 MiB: more than a second-level cache of half the CPUs there are has room for between two visits, and
-/// pages few enough that their translations stay at hand.
+/// Number of lines of a window, 2 MiB: more than half of all CPUs' second-level caches keep between two visits, and few
+/// enough pages that their translations stay in the TLB.
 const WINDOW: usize = 1 << 15;
 
-/// A line that names the next one.
+/// A line that holds the index of the next one.
 #[repr(align(64))]
 #[derive(Clone)]
 struct Line(usize);
 
-/// Measures what a CPU does with what it has: `access.hit`, `access.rmw`, `os.clock`, `os.spin`.
+/// Measures operations on cached lines: `access.hit`, `access.rmw`, `os.clock`, `os.spin`.
 pub(super) fn own(cpu: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
     let time = time / 4;
     let [hit, rmw, clock, spin] = pin::on(cpu, || {
@@ -53,21 +53,21 @@ pub(super) fn own(cpu: u32, time: Duration, samples: &mut Samples) -> Result<(),
     Ok(())
 }
 
-/// Memory that was first touched by one CPU, which is thus beside it, to be wandered about in by another.
+/// Memory to walk through. One CPU touched it first, so it is in that CPU's node; another may walk through it.
 pub(super) struct Walk {
     lines: Vec<Line>,
     at: usize,
 }
 
 impl Walk {
-    /// So many bytes beside a CPU.
+    /// Allocates `bytes` in the node of a CPU.
     pub(super) fn new(bytes: usize, cpu: u32) -> Result<Self, CalibrateError> {
         let count = (bytes / size_of::<Line>()).max(FEW);
         let lines = pin::on(cpu, || circle(count, WINDOW).ok_or_else(|| no_memory(count)))?;
         Ok(Self { lines, at: 0 })
     }
 
-    /// Measures what a line of it costs a CPU.
+    /// Measures the cost of reading one of its lines from a CPU.
     pub(super) fn measure(
         &mut self,
         cpu: u32,
@@ -81,7 +81,7 @@ impl Walk {
     }
 }
 
-/// Goes from line to line; where it got to.
+/// Walks from line to line; returns the last index.
 #[inline(never)]
 fn walk(lines: &[Line], mut at: usize, steps: u32) -> usize {
     for _ in 0..steps {
@@ -90,8 +90,8 @@ fn walk(lines: &[Line], mut at: usize, steps: u32) -> usize {
     black_box(at)
 }
 
-/// So many lines, each of which names the next, in a circle through all: window after window, and in each in an order that no
-/// prefetcher guesses. `None` when there is not as much memory.
+/// Returns `count` lines linked in a circle through all of them: window after window, and within each in an order that no
+/// prefetcher predicts. Returns `None` when there is not enough memory.
 fn circle(count: usize, window: usize) -> Option<Vec<Line>> {
     let mut order: Vec<u32> = Vec::new();
     order.try_reserve_exact(count).ok()?;
@@ -99,7 +99,7 @@ fn circle(count: usize, window: usize) -> Option<Vec<Line>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for lines in order.chunks_mut(window) {
         for last in (1..lines.len()).rev() {
-            // xorshift64: no number is better than another here.
+            // xorshift64; the quality of the numbers does not matter here.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

@@ -9,32 +9,32 @@ use crate::machine::MachineError;
 /// Why a machine cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// Its CPUs are not described.
+    /// The kernel does not describe its CPUs.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The machine that should fill in what is missing is none, or what was measured is none.
+    /// The machine to fill in from is invalid, or the measured one is.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// The system refuses something.
+    /// The system refuses an operation.
     #[error("calibrate: {what}: {source}; {remedy}")]
     Refused {
-        /// What.
+        /// The operation.
         what: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
         /// What to do.
         remedy: &'static str,
     },
-    /// Something was never seen to happen in the time there was.
+    /// A measurement has no sample, because its event never occurred in the given time.
     #[error("calibrate: {what} was not measured once; measure for longer, with less else running")]
     Nothing {
-        /// What.
+        /// The field.
         what: &'static str,
     },
 }
 
 impl CalibrateError {
-    /// The system refuses a thread.
+    /// Creates the error of a thread that does not start.
     pub(super) fn thread(source: io::Error) -> Self {
         let remedy = "allow more threads, as by ulimit -u";
         Self::Refused { what: "a thread does not start".into(), source, remedy }

@@ -1,4 +1,4 @@
-//! From what was measured to a whole machine: what could not be measured is filled in from another one, and says so.
+//! Builds a whole machine from the measurements. Numbers that could not be measured come from another machine, with a note.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::sample::{Samples, Summary};
 use super::{CalibrateError, Calibrated};
 use crate::machine::{Access, Line, Machine, Os, Topology};
 
-/// The longest hold that is believed, in nanoseconds: beyond it a CPU was taken away.
+/// The longest hold that is plausible, in nanoseconds: beyond it, the CPU was preempted.
 const LONGEST_HOLD: f64 = 100.0;
-/// Linux' least base slice in nanoseconds, and the most CPUs that lengthen it.
+/// Linux' minimum base slice in nanoseconds, and the number of CPUs beyond which it stays the same.
 const SLICE: (f64, u32) = (750_000.0, 8);
 
-/// A field's value, and where it is from.
+/// A field's value, and its source.
 type Value = (f64, String);
 
 /// The file's values so far.
@@ -23,7 +23,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// What was measured of a field that every machine shows.
+    /// Returns the measured value of a field that every machine can measure.
     fn measured(&mut self, field: &'static str) -> Result<f64, CalibrateError> {
         match self.samples.get(field) {
             Some(summary) => Ok(self.set(field, of(summary))),
@@ -31,7 +31,7 @@ impl Filling<'_> {
         }
     }
 
-    /// What was measured, or what the other machine has.
+    /// Returns the measured value, or else the other machine's.
     fn or_filled(&mut self, field: &'static str, other: f64) -> f64 {
         let value = match self.samples.get(field) {
             Some(summary) => of(summary),
@@ -46,7 +46,7 @@ impl Filling<'_> {
     }
 }
 
-/// A machine of what was measured.
+/// Builds a machine from the measurements.
 pub(super) fn machine(
     name: String,
     topology: Topology,
@@ -80,7 +80,7 @@ pub(super) fn machine(
         other_memory: other_memory.max(memory),
     };
 
-    // Threads of a core have their lines together: nothing stays with one of them.
+    // Threads of a core share their cache, so a line does not stay with one of them.
     let hold = match samples.get("stay").filter(|_| host.nearest().is_some()) {
         Some(stay) => {
             let hold = (stay.median * rmw).clamp(rmw, LONGEST_HOLD);
@@ -114,7 +114,7 @@ pub(super) fn machine(
     Ok(Calibrated { machine, notes: filling.notes })
 }
 
-/// The time of a line's way in each class, from near to far, none shorter than a nearer one.
+/// Returns the transfer time of a line in each class, from near to far, none shorter than a nearer one.
 fn ways(filling: &mut Filling<'_>, hit: f64, rmw: f64) -> [f64; 5] {
     let a = &filling.fill.1.access;
     let other = [a.same_core, a.same_complex, a.same_die, a.same_socket, a.other_socket];
@@ -128,7 +128,7 @@ fn ways(filling: &mut Filling<'_>, hit: f64, rmw: f64) -> [f64; 5] {
             (Some(summary), _) => of(summary),
             (None, Some((near, summary))) => {
                 let ratio = other[index] / other[near];
-                // Not farther than what was measured farther away.
+                // At most the time of a farther class that was measured.
                 let beyond = found[index + 1..].iter().flatten().map(|summary| summary.median);
                 let value = beyond.fold(summary.median * ratio, f64::min);
                 let name = Class::ALL[near].field().trim_start_matches("access.");
@@ -152,7 +152,7 @@ fn ways(filling: &mut Filling<'_>, hit: f64, rmw: f64) -> [f64; 5] {
     ways
 }
 
-/// The middle of the rounds, and how far they spread.
+/// Returns the median of the rounds, and a note on their spread.
 fn of(summary: Summary) -> Value {
     let Summary { median, low, high, count } = summary;
     let mut note = format!("measured: median of {count}, half of them {} to {}", rounded(low), rounded(high));
@@ -162,13 +162,13 @@ fn of(summary: Summary) -> Value {
     (median, note)
 }
 
-/// As many digits as a measurement has: hundredths of small numbers, whole large ones.
+/// Rounds to a measurement's precision: hundredths below 100, whole numbers above.
 fn rounded(value: f64) -> f64 {
     let scale = if value < 100.0 { 100.0 } else { 1.0 };
     (value * scale).round() / scale
 }
 
-/// A name that is one line.
+/// Returns the name on one line.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

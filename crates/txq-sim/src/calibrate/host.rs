@@ -10,7 +10,7 @@ use txq::topology::{Topology as Caches, TopologyError};
 use super::{CalibrateError, pin};
 use crate::machine::Topology;
 
-/// A part of the places that are told apart.
+/// A key that identifies a socket, a die, a complex or a core.
 type Part = (i64, i64, usize, usize);
 
 /// How far two CPUs are from each other.
@@ -24,11 +24,11 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// From near to far.
+    /// All classes, from near to far.
     pub(super) const ALL: [Self; 5] =
         [Self::SameCore, Self::SameComplex, Self::SameDie, Self::SameSocket, Self::OtherSocket];
 
-    /// The field for it in a machine's file.
+    /// Returns the class's field in a machine's file.
     pub(super) fn field(self) -> &'static str {
         match self {
             Self::SameCore => "access.same_core",
@@ -40,7 +40,7 @@ impl Class {
     }
 }
 
-/// Where a CPU is.
+/// The place of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) cpu: u32,
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// The machine.
+/// This machine's CPUs.
 #[derive(Debug)]
 pub(super) struct Host {
     /// The CPUs that this process may use, at least one.
@@ -73,8 +73,8 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Reads what is below `root`/sys and `root`/proc. What the kernel does not tell, as in some virtual machines, is taken to
-    /// be shared by all CPUs.
+    /// Reads `root`/sys and `root`/proc. If the kernel does not describe a level, as in some virtual machines, all CPUs
+    /// count as sharing it.
     pub(super) fn read(root: &Path) -> Result<Self, CalibrateError> {
         let mut host = Self::all(root)?;
         let allowed = pin::allowed()?;
@@ -87,14 +87,14 @@ impl Host {
         }
     }
 
-    /// All CPUs that are online.
+    /// Reads all online CPUs.
     pub(super) fn all(root: &Path) -> Result<Self, CalibrateError> {
         let caches = Caches::read(root.join("sys"))?;
         let cpus: Vec<u32> = caches.online().iter().map(|cpu| cpu as u32).collect();
         Ok(Self::of(root, &caches, &cpus))
     }
 
-    /// These CPUs of a machine.
+    /// Reads the given CPUs of a machine.
     fn of(root: &Path, caches: &Caches, cpus: &[u32]) -> Self {
         let place = |&cpu: &u32| {
             let dir = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
@@ -112,7 +112,7 @@ impl Host {
         Self { places: cpus.iter().map(place).collect(), root: root.to_owned() }
     }
 
-    /// The machine's shape: where its parts differ in size, the largest of each kind.
+    /// Returns the machine's shape; where its parts differ in size, the largest of each kind.
     pub(super) fn topology(&self) -> Topology {
         let part = |place: &Place, depth: usize| -> Part {
             let (socket, die, complex, core) = (place.socket, place.die, place.complex, place.core);
@@ -138,7 +138,7 @@ impl Host {
         Topology { sockets: most(0), dies: most(1), complexes: most(2), cores: most(3), threads: most(4) }
     }
 
-    /// A few pairs of CPUs so far from each other, spread over the machine.
+    /// Returns a few pairs of CPUs of a class, spread over the machine.
     pub(super) fn pairs(&self, class: Class) -> Vec<(u32, u32)> {
         let count = self.places.len();
         let mut pairs = Vec::new();
@@ -155,22 +155,22 @@ impl Host {
         pairs
     }
 
-    /// The class of the nearest two CPUs that are no threads of the same core, if there are such.
+    /// Returns the class of the nearest two CPUs that are not threads of the same core, if there are such.
     pub(super) fn nearest(&self) -> Option<Class> {
         Class::ALL[1..].iter().copied().find(|&class| !self.pairs(class).is_empty())
     }
 
-    /// Two CPUs, no threads of the same core if there are such.
+    /// Returns two CPUs, not threads of the same core if possible.
     pub(super) fn neighbours(&self) -> Option<(u32, u32)> {
         self.pairs(self.nearest().unwrap_or(Class::SameCore)).first().copied()
     }
 
-    /// A CPU in another socket than the first.
+    /// Returns a CPU in another socket than the first.
     pub(super) fn elsewhere(&self) -> Option<Place> {
         self.places.iter().copied().find(|place| place.socket != self.places[0].socket)
     }
 
-    /// Four times the last cache, within reason.
+    /// Returns four times the size of the last-level cache, at least 64 MiB and at most 512 MiB.
     pub(super) fn memory_to_walk(&self) -> usize {
         let dir = self.root.join(format!("sys/devices/system/cpu/cpu{}/cache", self.places[0].cpu));
         let sizes =
@@ -179,7 +179,7 @@ impl Host {
         largest.saturating_mul(4).clamp(64 << 20, 512 << 20)
     }
 
-    /// The built-in machine that is most like this one in what it may lack.
+    /// Returns the built-in machine that most resembles this one in the numbers that may be missing.
     pub(super) fn alike(&self) -> &'static str {
         match self.cpuinfo("vendor_id").as_deref() {
             Some("AuthenticAMD" | "HygonGenuine") => "epyc-9b45",
@@ -188,7 +188,7 @@ impl Host {
         }
     }
 
-    /// What its CPUs are called, and how many there are.
+    /// Returns a name: the CPU's model, and the number of CPUs.
     pub(super) fn name(&self) -> String {
         let model = self.cpuinfo("model name").unwrap_or_else(|| "a machine".into());
         format!("{model}, {} CPUs", self.places.len())
@@ -201,7 +201,7 @@ impl Host {
     }
 }
 
-/// A size as sysfs writes it: `32768K`, `2M`.
+/// Parses a size as sysfs writes it: `32768K`, `2M`.
 fn bytes(text: &str) -> Option<usize> {
     let (number, unit) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1 << 10),

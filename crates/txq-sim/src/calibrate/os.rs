@@ -1,4 +1,4 @@
-//! What the operating system's work costs: from one thread to another on a CPU, and waking a thread on another CPU.
+//! Costs of the operating system's work: switching threads on a CPU, and waking a thread on another CPU.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +10,15 @@ use txq::arch::{Arch, Event, Native};
 use super::sample::{Samples, middle_of, middle_one};
 use super::{CalibrateError, pin};
 
-/// Round trips of a chunk.
+/// Round trips per chunk.
 const TRIPS: u32 = 20;
-/// How long a thread is left asleep before it is woken, so that its CPU is idle by then.
+/// How long a thread sleeps before it is woken, so that its CPU is idle by then.
 const SLEEP: Duration = Duration::from_micros(50);
-/// The end, in place of a time.
+/// Marks the end, instead of a time.
 const END: u64 = u64::MAX;
 
-/// `os.switch`: two threads on a CPU hand a byte to and fro through pipes, less what the pipes themselves cost one thread, as
-/// lmbench's `lat_ctx` measures it.
+/// Measures `os.switch`: two threads on a CPU pass a byte back and forth through pipes. The cost of the pipes themselves,
+/// measured with one thread, is subtracted, as in lmbench's `lat_ctx`.
 pub(super) fn switch(cpu: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
     let pipe = || io::pipe().map_err(no_pipe);
     let (mut far_reader, mut near_writer) = pipe()?;
@@ -27,7 +27,7 @@ pub(super) fn switch(cpu: u32, time: Duration, samples: &mut Samples) -> Result<
     let took = thread::scope(|scope| {
         let other = thread::Builder::new().spawn_scoped(scope, move || {
             pin::pin_to(cpu)?;
-            // Ends when the near thread's end of the pipe is gone.
+            // Ends when the near thread closes its end of the pipe.
             while hand(&mut far_writer, &mut far_reader, true).is_ok() {}
             Ok(())
         });
@@ -56,7 +56,7 @@ pub(super) fn switch(cpu: u32, time: Duration, samples: &mut Samples) -> Result<
     Ok(())
 }
 
-/// Writes a byte and reads one, or first reads.
+/// Writes a byte and then reads one, or the reverse if `read_first`.
 fn hand(writer: &mut PipeWriter, reader: &mut PipeReader, read_first: bool) -> io::Result<()> {
     let mut byte = [0];
     if read_first {
@@ -75,10 +75,11 @@ fn no_pipe(source: io::Error) -> CalibrateError {
     }
 }
 
-/// `os.wake` and `os.wakeup`: a thread sleeps on CPU `b` as txq's threads do, on an event, and one on `a` wakes it.
+/// Measures `os.wake` and `os.wakeup`: a thread sleeps on CPU `b` on an event, as txq's threads do, and a thread on `a`
+/// wakes it.
 pub(super) fn wake(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
     let event = <Native as Arch>::Event::new();
-    // When the sleeper ran again; 0 while it sleeps.
+    // Time when the sleeper ran again; 0 while it sleeps, 1 after the waker has taken the time.
     let woken = AtomicU64::new(1);
     let stop = AtomicU64::new(0);
     let (event, woken, stop) = (&event, &woken, &stop);
@@ -89,7 +90,7 @@ pub(super) fn wake(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Res
                 woken.store(0, Ordering::Release);
                 event.wait(None);
                 woken.store(Native::now(), Ordering::Release);
-                // The waker takes the time before the next sleep begins.
+                // The waker reads the time before the next sleep begins.
                 while woken.load(Ordering::Acquire) > 1 && stop.load(Ordering::Acquire) != END {
                     thread::yield_now();
                 }
@@ -109,7 +110,7 @@ pub(super) fn wake(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Res
     Ok(())
 }
 
-/// Wakes the sleeper again and again: how long that took, and from then until it ran.
+/// Wakes the sleeper repeatedly; returns how long each notification took, and the time from then until the sleeper ran.
 fn wake_for(time: Duration, event: &impl Event, woken: &AtomicU64) -> (Vec<f64>, Vec<f64>) {
     let start = Instant::now();
     let (mut wakes, mut wakeups) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a line costs that two CPUs share: one way of it between them, and how long it stays when both want it.
+//! Costs of a line that two CPUs share: its transfer time between them, and how long it stays while both want it.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,24 +9,24 @@ use super::host::Class;
 use super::sample::{Samples, middle_of, middle_one};
 use super::{CalibrateError, pin};
 
-/// Alone on its line, and on the one that a prefetcher fetches with it.
+/// A value alone on its line, and on the adjacent one that a prefetcher fetches with it.
 #[repr(align(128))]
 struct Alone<T>(T);
 
-/// Whose turn it is, and the end.
+/// The CPU whose turn it is, or the end.
 const PING: u32 = 0;
 const PONG: u32 = 1;
 const END: u32 = 2;
-/// Round trips of a chunk.
+/// Round trips per chunk.
 const TRIPS: u32 = 200;
-/// A line's way is shorter on every machine, in nanoseconds.
+/// An upper bound of a line's transfer time on every machine, in nanoseconds.
 const LONGEST_WAY: f64 = 5000.0;
-/// How long is tried to see one.
+/// How long to retry until a time is plausible.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Additions of a chunk.
+/// Additions per chunk.
 const ADDS: u32 = 2000;
 
-/// A line's way between two CPUs of a class.
+/// Measures a line's transfer time between two CPUs of a class.
 pub(super) fn ping_pong(
     class: Class,
     a: u32,
@@ -38,8 +38,9 @@ pub(super) fn ping_pong(
     Ok(())
 }
 
-/// Two CPUs exchange a value in turn; one way is half a round trip. Where other programs want the CPUs, too, one waits for the
-/// other's turn at them instead: then it is measured again, and after a while there is nothing.
+/// Measures a line's transfer time between two CPUs; returns half the round trip of two CPUs that exchange a value in turn.
+/// If other programs use the CPUs, one waits for the other to be scheduled instead; then it measures again, and finally
+/// returns `None`.
 pub(super) fn way(a: u32, b: u32, time: Duration) -> Result<Option<f64>, CalibrateError> {
     let start = Instant::now();
     loop {
@@ -68,20 +69,20 @@ fn exchange(a: u32, b: u32, time: Duration) -> Result<Option<f64>, CalibrateErro
     )
 }
 
-/// Waits for `from` and puts `to` there; tells whether it did so, or it is the end.
+/// Waits for `from` and replaces it with `to`; returns false if it finds the end instead.
 fn take(turn: &AtomicU32, from: u32, to: u32) -> bool {
     loop {
         match turn.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(END) => return false,
-            // No PAUSE: on some CPUs it lasts longer than the line's way, and would be measured with it.
+            // No PAUSE: on some CPUs it takes longer than the line's transfer, and would be measured with it.
             Err(_) => {}
         }
     }
 }
 
-/// Two CPUs add to the same number as fast as they can: how often one adds before the line goes to the other, `stay`. An
-/// addition that does not follow on its thread's last one has found the line new.
+/// Measures `stay`: two CPUs add to the same number as fast as they can, and one counts how often it adds before the line
+/// goes to the other. An addition that does not follow its thread's last one found the line newly arrived.
 pub(super) fn contended(a: u32, b: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
     let number = Alone(AtomicU64::new(0));
     let end = Alone(AtomicU32::new(PING));
@@ -116,7 +117,8 @@ pub(super) fn contended(a: u32, b: u32, time: Duration, samples: &mut Samples) -
     Ok(())
 }
 
-/// Runs two things on a CPU each. When the first is through, or one of them could not begin, `end` tells the other.
+/// Runs two functions on a CPU each; returns the result of the first. `end` stops the second when the first has returned or
+/// one of them could not start.
 fn beside<T: Send>(
     (a, b): (u32, u32),
     first: impl FnOnce() -> Option<T> + Send,

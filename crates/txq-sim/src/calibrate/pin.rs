@@ -1,10 +1,10 @@
-//! Threads that stay on a CPU, and the CPUs that this process may use.
+//! Pins threads to CPUs, and lists the CPUs that this process may use.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::CalibrateError;
 
-/// The CPUs that this thread may use.
+/// Returns the CPUs that this thread may use.
 pub(super) fn allowed() -> Result<Vec<u32>, CalibrateError> {
     let set = sched_getaffinity(None).map_err(|error| CalibrateError::Refused {
         what: "the CPUs of this process cannot be read".into(),
@@ -14,7 +14,7 @@ pub(super) fn allowed() -> Result<Vec<u32>, CalibrateError> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u32).collect())
 }
 
-/// Keeps the calling thread on a CPU.
+/// Pins the calling thread to a CPU.
 pub(super) fn pin_to(cpu: u32) -> Result<(), CalibrateError> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
@@ -25,7 +25,7 @@ pub(super) fn pin_to(cpu: u32) -> Result<(), CalibrateError> {
     })
 }
 
-/// Runs something on a thread of its own that stays on a CPU.
+/// Runs `work` on a new thread pinned to a CPU; returns its result.
 pub(super) fn on<T: Send>(
     cpu: u32,
     work: impl FnOnce() -> Result<T, CalibrateError> + Send,
@@ -39,7 +39,7 @@ pub(super) fn on<T: Send>(
     })
 }
 
-/// What a thread ended with.
+/// Joins a thread; returns its result, or continues its panic.
 pub(super) fn join<T>(
     thread: std::thread::ScopedJoinHandle<'_, Result<T, CalibrateError>>,
 ) -> Result<T, CalibrateError> {

@@ -1,31 +1,31 @@
-//! What was measured: a few numbers for each field, of which the middle one counts.
+//! The samples: a few numbers for each field, of which the median counts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// All numbers by the field that they are for.
+/// All samples, by field.
 #[derive(Debug, Default)]
 pub(super) struct Samples(BTreeMap<&'static str, Vec<f64>>);
 
-/// What the rounds say together.
+/// The summary of a field's samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Summary {
     pub(super) median: f64,
-    /// The quarter below and the quarter above are outside of these.
+    /// The lower and the upper quartile.
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) count: usize,
 }
 
 impl Samples {
-    /// Adds a number, unless there is none.
+    /// Adds a sample, if there is one.
     pub(super) fn add(&mut self, field: &'static str, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.0.entry(field).or_default().push(value);
         }
     }
 
-    /// What was measured of a field; `None` if nothing was.
+    /// Returns the summary of a field; `None` without samples.
     pub(super) fn get(&self, field: &str) -> Option<Summary> {
         let mut sorted = self.0.get(field)?.clone();
         sorted.sort_by(f64::total_cmp);
@@ -34,13 +34,13 @@ impl Samples {
     }
 }
 
-/// The middle one of sorted numbers.
+/// Returns the median of sorted numbers.
 fn middle(sorted: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// Does a chunk of so many operations again and again for `time`, at least once, and returns the nanoseconds of one
-/// operation in the middle chunk: one during which the CPU was taken away does not count for more than any other.
+/// Runs `chunk`, which does `operations` operations, repeatedly for `time`, at least once. Returns the nanoseconds per
+/// operation in the median chunk: a chunk during which the CPU was preempted counts no more than any other.
 pub(super) fn middle_of(time: Duration, operations: u32, mut chunk: impl FnMut()) -> Option<f64> {
     let start = Instant::now();
     let mut took = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn middle_of(time: Duration, operations: u32, mut chunk: impl FnMut()
     middle_one(took)
 }
 
-/// The middle one of numbers in any order.
+/// Returns the median of numbers in any order.
 pub(super) fn middle_one(mut numbers: Vec<f64>) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     middle(&numbers)

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// A measurement of numbers that are given.
+/// Samples of given numbers.
 fn samples(values: &[(&'static str, f64)]) -> Samples {
     let mut samples = Samples::default();
     for (field, value) in values {
@@ -16,7 +16,7 @@ fn samples(values: &[(&'static str, f64)]) -> Samples {
     samples
 }
 
-/// What every machine shows.
+/// The fields that every machine can measure.
 const OWN: [(&str, f64); 6] = [
     ("access.hit", 1.0),
     ("access.rmw", 4.0),
@@ -26,7 +26,8 @@ const OWN: [(&str, f64); 6] = [
     ("os.spin", 1000.0),
 ];
 
-/// A description of a machine below a folder of its own: 2 sockets of `complexes` caches with 2 cores of 2 threads each.
+/// Writes the description of a machine to a folder of its own: 2 sockets of `complexes` caches with 2 cores of 2 threads
+/// each.
 fn described(name: &str, complexes: usize) -> PathBuf {
     let root = std::env::temp_dir().join(format!("txq-calibrate-{name}-{}", std::process::id()));
     let cores = 2 * complexes * 2;
@@ -92,7 +93,7 @@ fn a_machine_without_a_description_is_one_core_after_another() {
     fs::remove_dir_all(root).unwrap();
 }
 
-/// A machine of what `more` says was measured on a host with two complexes in each of two sockets.
+/// Builds a machine from the samples in `more`, measured on a host with two complexes in each of two sockets.
 fn filled(name: &str, more: &[(&'static str, f64)]) -> Calibrated {
     let root = described(name, 2);
     let host = host(&root);
@@ -135,11 +136,11 @@ fn what_is_missing_is_filled_in_by_ratios_and_says_so() {
     assert_eq!(calibrated.notes["line.hold"], "not measured; that of epyc-9b45");
     assert_eq!(calibrated.machine.line.hold, 20.0);
 
-    // With one CPU there is nothing but its own operations to go by.
+    // With one CPU, only its own operations are measured.
     let a = filled("alone", &[]).machine.access;
     assert_eq!([a.same_core, a.other_socket], [19.6, 394.0], "rmw is twice that of epyc-9b45");
 
-    // What lies between two that were measured is not beyond the farther.
+    // A class between two measured ones is at most as slow as the farther one.
     let a =
         filled("between", &[("access.same_complex", 46.0), ("access.other_socket", 150.0)]).machine.access;
     assert_eq!([a.same_die, a.same_socket, a.other_socket], [150.0; 3]);

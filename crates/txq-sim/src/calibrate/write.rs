@@ -1,21 +1,21 @@
-//! A measured machine as a file, with where each number is from.
+//! Writes a measured machine as a file, with the source of each number.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::machine::Machine;
 
-/// A machine that was measured.
+/// A measured machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibrated {
     /// The machine.
     pub machine: Machine,
-    /// Where each number is from, by its name with its table's.
+    /// The source of each number, by its name prefixed with its table's.
     pub notes: BTreeMap<&'static str, String>,
 }
 
 impl Calibrated {
-    /// Its file. [`Machine::parse`] makes the same machine of it.
+    /// Returns its file's text. [`Machine::parse`] reads the same machine from it.
     pub fn to_toml(&self) -> String {
         let m = &self.machine;
         let (t, a, l, o) = (&m.topology, &m.access, &m.line, &m.os);
@@ -60,7 +60,7 @@ impl Calibrated {
         text
     }
 
-    /// A table of times, all with the same first part of their names.
+    /// Writes a table of times whose names share the first part.
     fn table(&self, text: &mut String, fields: &[(&'static str, f64)]) {
         for (index, (field, value)) in fields.iter().enumerate() {
             let (table, name) = field.split_once('.').unwrap_or(("", field));
@@ -71,7 +71,7 @@ impl Calibrated {
         }
     }
 
-    /// A comment on a field. It ends with its line, whatever a file was called that is named in it.
+    /// Returns the comment of a field. It is one line, even if a file name in it contains control characters.
     fn note(&self, field: &str) -> String {
         let note = self.notes.get(field).map(String::as_str).unwrap_or("not said");
         note.replace(char::is_control, "?")
