@@ -1,4 +1,4 @@
-//! What was published beside what was simulated.
+//! Compares published with simulated figures.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::scenario::{Published, Rule, Scenario};
 /// The figures of one point, by their names.
 pub type Figures = BTreeMap<String, f64>;
 
-/// How far a simulated throughput may be from the published one.
+/// Maximum relative deviation of a simulated throughput from the published one.
 const WITHIN: f64 = 0.25;
 
 /// A published figure and the simulated one.
@@ -19,23 +19,23 @@ pub struct Row {
     pub scenario: String,
     /// The variant's name.
     pub variant: String,
-    /// The figure's name; a ratio names the variant that it is over.
+    /// The figure's name; for a ratio, with the variant that it is divided by.
     pub figure: String,
-    /// As published; none where only its direction was.
+    /// The published value; `None` where only its direction was published.
     pub published: Option<f64>,
-    /// As simulated; none where the simulation has nothing to say.
+    /// The simulated value; `None` if the simulation has no such figure.
     pub simulated: Option<f64>,
     /// `simulated / published - 1`.
     pub deviation: Option<f64>,
-    /// What was asked of it.
+    /// The rule's name.
     pub rule: &'static str,
-    /// Whether a field was fitted to this figure. It is no prediction then.
+    /// Whether a field was fitted to this figure, which then is no prediction.
     pub fitted: bool,
     /// Whether the rule holds.
     pub holds: bool,
 }
 
-/// One row for each figure that a scenario says was published, given the figures of each of its variants.
+/// Returns one row for each published figure of a scenario, given the figures of each of its variants.
 pub fn rows(scenario: &Scenario, points: &BTreeMap<String, Figures>) -> Vec<Row> {
     let fitted = |p: &Published| {
         let to = |fit: &crate::scenario::Fit| {
@@ -74,7 +74,7 @@ pub fn rows(scenario: &Scenario, points: &BTreeMap<String, Figures>) -> Vec<Row>
     scenario.published.iter().map(row).collect()
 }
 
-/// What a rule is called in tables.
+/// Returns a rule's name in tables.
 fn text(rule: Rule) -> &'static str {
     match rule {
         Rule::Within25 => "25 %",
@@ -87,8 +87,8 @@ fn text(rule: Rule) -> &'static str {
     }
 }
 
-/// Whether `simulated` is as near to `published` as `rule` asks. `base` is the published and the simulated value that a
-/// direction starts from.
+/// Returns whether `simulated` is as near to `published` as `rule` requires. `base` is the published and the simulated value
+/// from which [`Rule::Direction`] measures.
 fn holds(rule: Rule, published: f64, simulated: f64, base: Option<(f64, f64)>) -> bool {
     match rule {
         Rule::Within25 => (simulated / published - 1.0).abs() <= WITHIN,

@@ -1,9 +1,9 @@
-//! A sweep: a point of a scenario with some of its fields at each of several values.
+//! A sweep: a point of a scenario, with some of its fields set to several values each.
 //!
-//! Each combination is a point with a number, the same on every machine, so a sweep can be spread: shard `I` of `N` runs
-//! the points whose number is `I` modulo `N`, and [`merge`] puts the parts together. Points are independent, and run side
-//! by side on the host's CPUs. A point that cannot be run, as with a qdisc that does not exist, has what is wrong in
-//! the place of its figures, and the others are run all the same.
+//! Each combination is a point with a number, the same on every machine, so several machines can share a sweep: shard `I` of
+//! `N` runs the points whose number is `I` modulo `N`, and [`merge`] joins the parts. Points are independent, and run in
+//! parallel on the host's CPUs. If a point cannot be run, for example because its qdisc does not exist, its line holds the
+//! error instead of figures, and the other points still run.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +20,10 @@ mod merge;
 pub use line::{Fields, Line};
 pub use merge::{MergeError, merge};
 
-/// Points of a sweep, at most: more is a mistake, or a job for several sweeps.
+/// Maximum number of points of a sweep: more is a mistake, or a job for several sweeps.
 pub const MAX_POINTS: usize = 100_000;
 
-/// A field and the values that it takes, in order.
+/// A field and its values, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// The field's TOML path.
@@ -35,7 +35,7 @@ pub struct Axis {
 impl FromStr for Axis {
     type Err = String;
 
-    /// `PATH=A,B,C`, where each may be `FROM..TO*FACTOR` or `FROM..TO+STEP`, both ends included.
+    /// Parses `PATH=A,B,C`, where each value may be `FROM..TO*FACTOR` or `FROM..TO+STEP`, both ends included.
     fn from_str(text: &str) -> Result<Self, String> {
         let (path, list) =
             text.split_once('=').filter(|(path, list)| !path.is_empty() && !list.is_empty()).ok_or_else(
@@ -87,10 +87,10 @@ pub struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    /// A sweep over `axes`, the last of which changes fastest, from a variant with `base` changed.
+    /// Creates a sweep over `axes`, the last of which changes fastest, from a variant with the changes of `base`.
     ///
     /// # Errors
-    /// When there are too many points, or one cannot be.
+    /// When there are too many points, or one is invalid.
     pub fn new(
         scenario: &'a Scenario,
         point: &str,
@@ -117,17 +117,17 @@ impl<'a> Sweep<'a> {
         Ok(sweep)
     }
 
-    /// Points.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         self.axes.iter().map(|axis| axis.values.len()).product()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The values of a point.
+    /// Returns the values of a point.
     pub fn changes(&self, index: usize) -> Vec<Change> {
         let mut rest = index;
         let mut changes: Vec<Change> = Vec::new();
@@ -140,20 +140,20 @@ impl<'a> Sweep<'a> {
         changes
     }
 
-    /// A point.
+    /// Returns the setup of a point.
     pub fn setup(&self, index: usize) -> Result<Setup, ScenarioError> {
         let mut changes = self.base.clone();
         changes.append(&mut self.changes(index));
         self.scenario.setup(&self.point, &changes)
     }
 
-    /// The numbers of the points of shard `shard` (from 0) of `shards`.
+    /// Returns the numbers of the points of shard `shard` (from 0) of `shards`.
     pub fn shard(&self, shard: usize, shards: usize) -> Vec<usize> {
         (shard..self.len()).step_by(shards.max(1)).collect()
     }
 
-    /// Runs shard `shard` (from 0) of `shards` on `threads` threads of the host. `done` gets each line when it is there, in
-    /// any order; when it returns false, no other point is begun.
+    /// Runs shard `shard` (from 0) of `shards` on `threads` threads of the host. Calls `done` with each line when it is
+    /// complete, in any order; when it returns false, no other point is started.
     pub fn run(
         &self,
         (shard, shards): (usize, usize),

@@ -13,40 +13,40 @@ use crate::compare::Figures;
 pub struct Line {
     /// The scenario's name.
     pub scenario: String,
-    /// The variant that was varied.
+    /// The variant that the sweep varies.
     pub variant: String,
-    /// Points of the whole sweep.
+    /// Number of points of the whole sweep.
     pub of: usize,
     /// The point's number, from 0.
     pub index: usize,
-    /// What was changed of all points, by the fields' paths.
+    /// The changes that all points share, by the fields' paths.
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     pub set: Fields,
-    /// Its values, by the fields' paths, in the order of the axes.
+    /// The point's own values, by the fields' paths, in the order of the axes.
     pub at: Fields,
-    /// What came out; nothing if it could not be run.
+    /// Its figures; empty if it could not be run.
     pub figures: Figures,
     /// Why it could not be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Fields and their values: a JSON object whose order counts.
+/// Fields and their values: a JSON object whose order matters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fields(pub Vec<(String, Value)>);
 
 impl Fields {
-    /// Whether there are none.
+    /// Returns whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The fields' paths.
+    /// Returns the fields' paths.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(path, _)| path.as_str())
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, path: &str) -> Option<&Value> {
         self.0.iter().find(|(known, _)| known == path).map(|(_, value)| value)
     }

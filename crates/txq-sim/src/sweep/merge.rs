@@ -1,13 +1,13 @@
-//! The parts of a sweep, put together.
+//! Joins the parts of a sweep.
 
 use thiserror::Error;
 
 use super::Line;
 
-/// Parts that are not one sweep.
+/// Why parts do not form one sweep.
 #[derive(Debug, Error)]
 pub enum MergeError {
-    /// Not a result.
+    /// A line is not a result.
     #[error("{file}:{line}: {source}: give the files that `txq sim sweep` wrote")]
     Line {
         /// The file.
@@ -17,7 +17,7 @@ pub enum MergeError {
         /// What is wrong.
         source: serde_json::Error,
     },
-    /// A result of another sweep.
+    /// A line is a result of another sweep.
     #[error("{file}:{line}: a point of another sweep than those before: give the parts of one sweep")]
     Other {
         /// The file.
@@ -25,7 +25,7 @@ pub enum MergeError {
         /// Its line, from 1.
         line: usize,
     },
-    /// The same point with two results, which cannot be of one program.
+    /// A point has two different results, which one program cannot produce.
     #[error("{file}:{line}: point {index} has another result here than before: run all parts with one txq")]
     Differs {
         /// The file.
@@ -35,26 +35,26 @@ pub enum MergeError {
         /// The point.
         index: usize,
     },
-    /// Points without a result.
+    /// Points have no result.
     #[error("{missing} of {of} points are missing, the first is {first}: run their shards")]
     Missing {
-        /// How many.
+        /// Number of points without a result.
         missing: usize,
-        /// Of how many.
+        /// Number of points of the sweep.
         of: usize,
-        /// The first.
+        /// The first point without a result.
         first: usize,
     },
-    /// No results at all.
+    /// The parts hold no results.
     #[error("there are no results in what was given")]
     Nothing,
 }
 
-/// Puts the parts of a sweep together: pairs of a file's name and its text. A point may be in several parts if its result is
-/// the same.
+/// Joins the parts of a sweep, given as pairs of a file's name and its text; returns its lines in the order of the points. A
+/// point may be in several parts if its results are equal.
 pub fn merge<'a>(parts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Line>, MergeError> {
     let mut all: Vec<Option<Line>> = Vec::new();
-    // What the lines of one sweep have in common.
+    // The first line, whose sweep all others must share.
     let mut of_all: Option<Line> = None;
     for (file, text) in parts {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -82,7 +82,7 @@ pub fn merge<'a>(parts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<
     }
 }
 
-/// Whether two lines are of one sweep.
+/// Returns whether two lines belong to one sweep.
 fn alike(a: &Line, b: &Line) -> bool {
     let key = |line: &Line| (line.scenario.clone(), line.variant.clone(), line.of, line.set.clone());
     key(a) == key(b) && a.at.paths().eq(b.at.paths())

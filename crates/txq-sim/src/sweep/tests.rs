@@ -1,4 +1,4 @@
-//! Every point is run once, in whichever shard, and the parts are the whole.
+//! Every point runs once, in whichever shard, and the parts join to the whole.
 
 use super::*;
 use crate::scenario::setup::Workload;
@@ -7,7 +7,7 @@ fn axes(texts: &[&str]) -> Vec<Axis> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// Figures that tell which point they are of.
+/// Figures that identify their point.
 fn figures(setup: &Setup) -> Result<Figures, String> {
     let Workload::UdpStream { senders, .. } = setup.workload else { panic!("another scenario") };
     Ok(Figures::from([("is".to_owned(), f64::from(senders) + setup.device.gbit / 1000.0)]))
@@ -54,7 +54,7 @@ fn shards_are_the_whole_in_any_order_of_threads() {
     assert_eq!(whole[3].at.paths().collect::<Vec<_>>(), ["workload.senders", "device.gbit"]);
     let missing = merge(named[1..].iter().copied()).unwrap_err().to_string();
     assert_eq!(missing, "4 of 10 points are missing, the first is 0: run their shards");
-    // Twice the same is fine.
+    // Equal results of a point are accepted.
     assert_eq!(merge(named.iter().chain(&named).copied()).unwrap(), whole);
     let other = parts[0].replace("1.01", "7.0");
     assert!(matches!(merge([("a", &*parts[0]), ("b", &*other)]), Err(MergeError::Differs { index: 0, .. })));
