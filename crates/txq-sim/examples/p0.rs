@@ -1,5 +1,5 @@
-//! Disciplines side by side with 240 senders and 30 txqs, and how fast the simulation is:
-//! `cargo run --release -p txq-sim --example p0 [MILLISECONDS]`.
+//! Compares disciplines with 240 senders and 30 txqs, and prints how fast the simulation is: `cargo run --release -p txq-sim
+//! --example p0 [MILLISECONDS]`.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

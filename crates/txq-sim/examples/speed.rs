@@ -1,11 +1,11 @@
-//! How fast the simulation is at a scenario's points:
-//! `cargo run --release -p txq-sim --example speed [SCENARIO [POINT [MILLISECONDS]]]`.
+//! Measures how fast the simulation is at a scenario's points: `cargo run --release -p txq-sim --example speed [SCENARIO
+//! [POINT [MILLISECONDS]]]`.
 
 use rustix::time::{ClockId, clock_gettime};
 use txq_sim::run::measure;
 use txq_sim::scenario::Scenario;
 
-/// What the process had of a CPU, in seconds.
+/// Returns the CPU time of this process, in seconds.
 fn cpu() -> f64 {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9

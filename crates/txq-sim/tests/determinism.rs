@@ -1,5 +1,5 @@
-//! The same world gives the same outcome: again, on another thread, and with another heap. Seen when it was broken: a row of
-//! atomics that the allocator may put on any line.
+//! The same world gives the same outcome: repeated, on another thread, and with another heap. It fails, for example, with an
+//! array of atomics that the allocator may place on any line.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ mod support;
 
 use support::{Case, MS, P0, run};
 
-/// What is left of a program's past: blocks of odd sizes, every other one freed.
+/// A heap with a history: blocks of odd sizes, every other one freed.
 fn litter(seed: usize) -> Vec<Vec<u8>> {
     let mut blocks: Vec<_> = (0..5000).map(|i| vec![0; 1 + (i * 7919 + seed * 104_729) % 1500]).collect();
     let mut n = seed;

@@ -1,5 +1,5 @@
-//! The published effect, from the code of the data plane itself: with 240 senders at 30 txqs llist beats busylock, in packets
-//! and in CPU time for each. Seen when it was broken: with nothing charged for a line on its way all disciplines are alike.
+//! The published effect, from the data plane's own code: with 240 senders at 30 txqs, llist beats busylock in packets and in
+//! CPU time per packet. It fails when line transfers cost nothing: then all disciplines are alike.
 
 #[allow(dead_code, reason = "each test needs a part of it")]
 mod support;
@@ -44,7 +44,7 @@ fn llist_beats_busylock_where_senders_move_about() {
     effect(Case { pinned: false, ..P0 });
 }
 
-/// With a sender for each txq there is nothing to win.
+/// With one sender per txq there is no contention, so disciplines are alike.
 #[test]
 fn senders_that_do_not_meet_are_alike() {
     let case = Case { senders: 30, time: MS / 2, ..P0 };

@@ -19,7 +19,7 @@ fn word() -> Rc<Word> {
     Rc::new(Word(AtomicU32::new(0)))
 }
 
-/// The test machine, whose cores have room for some stores.
+/// The test machine, with a store buffer on each core.
 fn with_room() -> Machine {
     Machine { line: Line { stores: 8, ..machine().line }, ..machine() }
 }
@@ -28,8 +28,8 @@ fn on(cpu: u32, start: Picos) -> Task {
     Task { cpu: Some(cpu), start, ..Task::default() }
 }
 
-/// Who stores does not wait, and who sees a release sees what was stored before: here to a line that comes from the other
-/// socket, behind which the near one has to wait.
+/// A store does not block its task, and a task that observes a release observes all earlier stores. Here the store is to a
+/// line from the other socket; the release to a near line must wait for it.
 #[test]
 fn a_release_is_seen_after_what_was_stored_before_it() {
     let mut world = World::new(&with_room(), 7);
@@ -54,7 +54,7 @@ fn a_release_is_seen_after_what_was_stored_before_it() {
     assert!(world.run(100 * US).stuck.is_empty());
 }
 
-/// What is read to be written comes once.
+/// A load with intent to write fetches the line once, for the write.
 #[test]
 fn a_load_to_write_brings_the_line_for_the_write() {
     let took = |load: fn(&AtomicU32) -> u32| {
@@ -75,7 +75,7 @@ fn a_load_to_write_brings_the_line_for_the_write() {
     assert_eq!(took(|word| word.load_to_write(Relaxed)), 180_000 + 5000);
 }
 
-/// Who waits to write has the line for it as soon as it has seen what it waits for.
+/// A wait with intent to write ends with the line fetched for writing.
 #[test]
 fn a_wait_to_write_ends_with_the_line() {
     let mut world = World::new(&with_room(), 7);

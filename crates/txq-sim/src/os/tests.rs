@@ -11,7 +11,7 @@ use crate::{CpuUse, Machine, Outcome, Picos, Sim, Task, World, sim};
 
 const US: Picos = 1_000_000;
 
-/// What tasks have written down: who, when in nanoseconds, where.
+/// The tasks' notes: text, time in nanoseconds, CPU.
 type Log = Rc<RefCell<Vec<(&'static str, Picos, u32)>>>;
 
 struct Lab {
@@ -28,7 +28,7 @@ impl Lab {
         Self { world: World::new(machine, 7), log: Log::default() }
     }
 
-    /// A task that is given a way to write down where it is.
+    /// Spawns a task that can note its time and CPU.
     fn task(&mut self, cpu: Option<u32>, at: u32, f: impl FnOnce(&dyn Fn(&'static str)) + 'static) {
         let log = self.log.clone();
         let task = Task { cpu, at: Some(at), ..Task::default() };
@@ -47,7 +47,7 @@ fn word() -> Arc<AtomicU32> {
     Arc::new(AtomicU32::new(0))
 }
 
-/// Effects happen in the order of time, whoever runs first, and each value is read when its access is complete.
+/// Effects happen in the order of time, whichever task runs first, and each value is read when its access is complete.
 #[test]
 fn accesses_happen_in_the_order_of_time() {
     let mut lab = Lab::new();
@@ -68,7 +68,7 @@ fn accesses_happen_in_the_order_of_time() {
     assert_eq!(outcome.accesses, 4000);
 }
 
-/// A waiter comes back as soon as the line is written, pays for its miss, and was spinning meanwhile.
+/// A waiter resumes when the line is written, pays for its miss, and spins until then.
 #[test]
 fn a_waiter_is_woken_by_the_write() {
     let mut lab = Lab::new();
@@ -91,14 +91,15 @@ fn a_waiter_is_woken_by_the_write() {
     let (log, outcome) = lab.run(200 * US);
     let at = |what| log.iter().find(|l| l.0 == what).map(|l| l.1).unwrap();
     assert_eq!(at("seen") - at("written"), 20, "the way within a complex, the hold window in it");
-    // The load that spins begins with a line from memory; it gives up a microsecond after.
+    // The spinning load begins with a line from memory; it gives up a microsecond later.
     assert!((1000..1300).contains(&(at("given up") - at("seen"))), "{log:?}");
     let CpuUse { busy, spinning, idle } = outcome.cpus[0];
     assert!((99 * US..103 * US).contains(&spinning), "{spinning}");
     assert!(busy < 2 * US && busy + spinning + idle == outcome.now, "{busy} {idle}");
 }
 
-/// A sleeper costs nothing; who wakes it pays, and the way to its CPU takes its time. A token that came first ends the sleep.
+/// A sleeper costs nothing. Its waker pays for the wakeup, and the sleeper runs after the wakeup time. A token from before
+/// the sleep ends it at once.
 #[test]
 fn sleep_and_wake() {
     let mut lab = Lab::new();
@@ -133,7 +134,8 @@ fn sleep_and_wake() {
     assert!(outcome.stuck.is_empty());
 }
 
-/// Three tasks of a CPU share it by slices, to within one; a pinned one stays though others are idle.
+/// Three tasks of a CPU share it by slices, with at most one slice of difference; a pinned task stays although other CPUs
+/// are idle.
 #[test]
 fn slices_are_shared() {
     let mut machine = machine();
@@ -153,12 +155,12 @@ fn slices_are_shared() {
     let uses: Vec<_> = outcome.tasks.iter().map(|t| t.busy / US).collect();
     assert!(uses.iter().all(|us| (890..1110).contains(us)), "{uses:?}");
     assert!((25..35).contains(&outcome.switches), "{}", outcome.switches);
-    // In runs of a slice, not one by one.
+    // In runs of a slice, not alternating.
     let runs = log.chunk_by(|a, b| a.0 == b.0).count();
     assert!(runs <= 35, "{runs}");
 }
 
-/// A long piece of work is cut at the end of the slice, and what is left of it is done later.
+/// A long piece of work is interrupted at the end of the slice, and its rest is done later.
 #[test]
 fn work_is_cut() {
     let mut machine = machine();
@@ -176,7 +178,7 @@ fn work_is_cut() {
     assert_eq!(ends, [("long", 49), ("other", 58)]);
 }
 
-/// Who spins gives its CPU to who waits for it after `os.spin`, and gets it back when what it waits for is there.
+/// A spinner yields its CPU to a waiting task after `os.spin`, and gets it back when the word that it waits for is written.
 #[test]
 fn a_spinner_gives_its_cpu_away() {
     let mut lab = Lab::new();
@@ -200,7 +202,7 @@ fn a_spinner_gives_its_cpu_away() {
     assert_eq!(outcome.cpus[0].spinning, US);
 }
 
-/// A task that is not pinned goes where there is room, and is taken by a CPU that becomes idle.
+/// A task that is not pinned goes to an idle CPU, and a CPU that becomes idle takes a waiting task.
 #[test]
 fn tasks_migrate() {
     let mut lab = Lab::new();
@@ -230,7 +232,7 @@ fn tasks_migrate() {
     assert_eq!((log[0].2, log[0].1 / 1000), (5, 24), "by the first CPU that has nothing to do");
 }
 
-/// Who is interrupted has its CPU still: one that becomes idle meanwhile does not take it.
+/// An interrupted task keeps its CPU: a CPU that becomes idle meanwhile does not take it.
 #[test]
 fn who_is_interrupted_stays() {
     let mut lab = Lab::new();
@@ -247,7 +249,7 @@ fn who_is_interrupted_stays() {
     assert_eq!((log[0].2, log[0].1 / 1000, outcome.migrations), (2, 73, 0), "and the way to its CPU");
 }
 
-/// An interrupt that comes while another has the CPU is next, before the one that both have interrupted.
+/// An interrupt that arrives while another one runs is next, before the task that both interrupted.
 #[test]
 fn interrupts_go_before_who_was_interrupted() {
     let mut lab = Lab::new();
@@ -267,7 +269,7 @@ fn interrupts_go_before_who_was_interrupted() {
     assert_eq!(log.iter().map(|l| l.0).collect::<Vec<_>>(), ["first", "second", "done"], "{log:?}");
 }
 
-/// A softirq runs on the CPU that raised it, at once, and costs who raised it nothing but the time.
+/// A softirq runs at once on the CPU that raised it, and costs the raising task only time.
 #[test]
 fn a_softirq_runs_where_it_is_raised() {
     let mut lab = Lab::new();
@@ -318,7 +320,7 @@ fn tasks_are_moved_now_and_then() {
     assert!(log.iter().all(|l| l.0 == "free" || l.2 == 0));
 }
 
-/// One that waits for its CPU is moved as well: whoever was interrupted for long goes on elsewhere.
+/// A task that waits for its CPU moves as well: a task that is interrupted for long continues elsewhere.
 #[test]
 fn who_is_interrupted_for_long_is_moved() {
     let mut lab = Lab::new();
@@ -334,8 +336,8 @@ fn who_is_interrupted_for_long_is_moved() {
     assert!(log[0].2 != 2 && log[0].1 < 300_000, "{log:?}");
 }
 
-/// When the time is over, tasks end where they hold nothing: what they have is dropped, by tasks that may still wait
-/// for each other.
+/// When the time is over, tasks end where they hold no lock. Their values are dropped, and in those drops tasks may still
+/// wait for each other.
 #[test]
 fn tasks_are_unwound() {
     struct Locked(Arc<AtomicU32>, Rc<RefCell<u32>>);

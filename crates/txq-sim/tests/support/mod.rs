@@ -1,4 +1,4 @@
-//! Many senders of small datagrams through one device on a machine of 480 hardware threads: what tests and the example run.
+//! Many senders of small datagrams through one device on a machine of 480 hardware threads, for the tests and the example.
 
 use std::io;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use txq_sim::{Outcome, Picos, Sim, Task, World, sim};
 /// A millisecond.
 pub(crate) const MS: Picos = 1_000_000_000;
 
-/// Two sockets of 120 cores of two threads, with round numbers for what lines cost.
+/// Two sockets of 120 cores of two threads, with round numbers for the costs of lines.
 pub(crate) fn machine() -> Machine {
     Machine {
         name: "two sockets, 480 threads".into(),
@@ -40,9 +40,9 @@ pub(crate) fn machine() -> Machine {
     }
 }
 
-/// Packets end in the driver's hands.
+/// A device that completes every packet at once.
 struct Sink(u16, Arc<AtomicU64>);
-/// Counts what is sent while the world runs: a counter of the real machine, which costs nothing in the simulated one.
+/// Counts packets while the world runs. The counter is the host's, so it costs no virtual time.
 struct SinkQueue(Arc<AtomicU64>);
 
 impl Driver<Sim> for Sink {
@@ -65,18 +65,18 @@ impl Transmit<Sim> for SinkQueue {
     }
 }
 
-/// What is run.
+/// A case to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) discipline: &'static str,
     pub(crate) qdisc: &'static str,
     pub(crate) senders: u32,
     pub(crate) txqs: u16,
-    /// Whether a txq's CPUs are neighbours; else they are all over the machine.
+    /// Whether the CPUs of a txq are neighbours; otherwise they are spread over the machine.
     pub(crate) local: bool,
-    /// Whether senders stay on their CPUs.
+    /// Whether senders are pinned to their CPUs.
     pub(crate) pinned: bool,
-    /// Work for a packet that is the sender's own.
+    /// The sender's own work for a packet.
     pub(crate) private: Picos,
     pub(crate) time: Picos,
 }
@@ -93,12 +93,12 @@ pub(crate) const P0: Case = Case {
     time: MS,
 };
 
-/// What came of it.
+/// The result of a case.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) outcome: Outcome,
     pub(crate) sent: u64,
-    /// How long the world took in the real one.
+    /// How long the run took in real time.
     pub(crate) wall: Duration,
 }
 
@@ -107,7 +107,7 @@ impl Ran {
         self.sent as f64 / ((self.outcome.now - self.outcome.from) as f64 / 1e6)
     }
 
-    /// CPU time of a packet in nanoseconds, and the part of it that was waiting.
+    /// Returns the CPU time of a packet in nanoseconds, and how much of it was spinning.
     pub(crate) fn per_packet(&self) -> (f64, f64) {
         let all = self.outcome.total();
         let each = |time: Picos| time as f64 / 1000.0 / self.sent as f64;
@@ -145,7 +145,7 @@ fn device(case: &Case, cpus: u32, sent: &Arc<AtomicU64>) -> NetDev<Sim> {
         .expect("a device")
 }
 
-/// Runs a case. Senders have 64 packets on their way at most, and sleep then.
+/// Runs a case. A sender has at most 64 packets in flight, and sleeps at that limit.
 pub(crate) fn run(case: &Case) -> Ran {
     let machine = machine();
     let mut world = World::new(&machine, 1);
@@ -165,13 +165,13 @@ pub(crate) fn run(case: &Case) -> Ran {
             None => sim::on_cpu(at, || dev.sender(&name)),
         };
         sender.set_limit(64);
-        // It has been at work for a while: its buffers are its own.
+        // As if it had been at work for a while: its buffers are in its own stock.
         let mut list = PacketList::new();
         sender.alloc_batch(64, 64, &mut list).expect("the pool is large enough");
         drop(list);
         let task = Task { name, cpu, at: Some(at), ..Task::default() };
         world.spawn(task, move || {
-            // So that they do not all begin at once.
+            // Senders start at different times.
             sim::work(sim::random() % 20_000_000);
             loop {
                 sim::work(private);
