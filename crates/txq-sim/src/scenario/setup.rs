@@ -213,7 +213,7 @@ pub enum Workload {
         bytes: u32,
         /// Number of times that a request or its answer passes the egress layer.
         passes: u32,
-        /// Work of a request between two passes.
+        /// Work of a request on its whole way, spread evenly over its passes.
         private: f64,
     },
     /// The packets of a capture, repeated (`tcpreplay`): its sizes, its flows, its times.
