@@ -1,7 +1,7 @@
-//! An eventfd for programs that drive a [`Worker`](txq::Worker) from a loop of their own, or wait in it for room
+//! An eventfd for programs that drive a [`Worker`](txq::Worker) from their own event loop, or wait there for room
 //! ([`Sender::poll_room`](txq::Sender::poll_room)).
 //!
-//! Its descriptor becomes readable when there is work, and stays so until [`EventFd::drain`]:
+//! Its descriptor becomes readable when there is work, and stays readable until [`EventFd::drain`]:
 //!
 //! ```
 //! use std::time::Duration;
@@ -16,7 +16,7 @@
 //! let mut sender = dev.sender("main");
 //! let packet = sender.packet(&[0; 60])?;
 //! let _ = sender.xmit(packet);
-//! // What a loop does: sleep until there is work, and then do it.
+//! The event loop: sleep until there is work, then do it.
 //! while !dev.is_idle() {
 //!     let next = worker.poll().map(|at| Duration::from_nanos(at.saturating_sub(sender.now())));
 //!     let timeout = next.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
@@ -26,7 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A loop that sends, and does other work while the queue is full, instead of losing packets:
+//! A loop that sends, and does other work while the queue is full instead of losing packets:
 //!
 //! ```
 //! use std::task::Poll;
@@ -48,7 +48,7 @@
 //!         }
 //!         Poll::Ready(_) => break,
 //!         Poll::Pending => {
-//!             // Sleep, with the loop's other descriptors, until there is room; ask again after a second in any case.
+//! Sleep, with the loop's other descriptors, until there is room; in any case ask again after a second.
 //!             let second = Timespec { tv_sec: 1, tv_nsec: 0 };
 //!             poll(&mut [PollFd::new(&room, PollFlags::IN)], Some(&second))?;
 //!             room.drain();
@@ -66,43 +66,43 @@ use std::task::{Wake, Waker};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A descriptor that is readable when somebody has notified it.
+/// A descriptor that becomes readable when a thread notifies it.
 #[derive(Debug, Clone)]
 pub struct EventFd(Arc<OwnedFd>);
 
 impl EventFd {
-    /// A descriptor that is not readable yet.
+    /// Creates a descriptor that is not readable yet.
     ///
     /// # Errors
-    /// The process has no descriptor left, or the system no memory.
+    /// When the process has no descriptor left, or the system has no memory.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    /// What makes it readable, from any thread: for [`Worker::set_waker`](txq::Worker::set_waker).
+    /// Returns a function that makes it readable, from any thread: for [`Worker::set_waker`](txq::Worker::set_waker).
     pub fn notifier(&self) -> impl Fn() + Send + Sync + use<> {
         let fd = Notify(self.0.clone());
         move || fd.notify()
     }
 
-    /// What makes it readable, as a waker: for [`Sender::poll_room`](txq::Sender::poll_room).
+    /// Returns a waker that makes it readable: for [`Sender::poll_room`](txq::Sender::poll_room).
     pub fn waker(&self) -> Waker {
         Waker::from(Arc::new(Notify(self.0.clone())))
     }
 
-    /// Makes it unreadable again, and tells whether it was readable. Call it before doing the work, so that what comes
-    /// meanwhile is told anew.
+    /// Makes it unreadable again; returns whether it was readable. Call it before doing the work, so that notifications that
+    /// arrive meanwhile make it readable again.
     pub fn drain(&self) -> bool {
         rustix::io::read(&self.0, &mut [0; 8]).is_ok()
     }
 }
 
-/// The descriptor, for those who make it readable.
+/// The notifying half of the descriptor.
 struct Notify(Arc<OwnedFd>);
 
 impl Notify {
     fn notify(&self) {
-        // It fails only when the counter is full, and then it is readable anyway.
+        // It fails only when the counter is full; then the descriptor is readable anyway.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }

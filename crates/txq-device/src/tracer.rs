@@ -1,7 +1,7 @@
-//! A wrapper that tells what a driver does: every batch, completion and drop, as an event or as a line.
+//! A wrapper that reports what a driver does: every batch, completion and drop, as an event or as a line.
 //!
-//! The device behaves as it does without; what is paid is the sink's, and where the packets meet it: it is called under
-//! the tx lock, or under the completion lock.
+//! The device behaves as without the wrapper. The cost is the sink's, under the tx lock or the completion lock: the sink is
+//! called with that lock held.
 //!
 //! ```
 //! # use txq::NetDev;
@@ -19,14 +19,14 @@ use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Tran
 use txq::drop::DropReason;
 use txq::packet::PacketList;
 
-/// Something that happened to a txq's packets. Its text is one line.
+/// An event of a txq's packets. Its text is one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When, on the clock of the `Arch`.
+    /// Its time, on the clock of the `Arch`.
     pub at: Nanos,
     /// The txq.
     pub txq: u16,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
@@ -47,7 +47,7 @@ pub enum What {
         dropped: usize,
         /// Packets left with the caller.
         refused: usize,
-        /// How the call ended.
+        /// The driver's return value.
         status: Status,
     },
     /// The driver dropped a packet.
@@ -57,16 +57,16 @@ pub enum What {
         /// Why.
         reason: DropReason,
     },
-    /// The device gave packets back.
+    /// The device completed packets.
     Complete {
-        /// How many.
+        /// Number of packets.
         packets: usize,
         /// Their bytes.
         bytes: u64,
     },
-    /// The driver wrote out what it had.
+    /// The driver finished: it wrote out its buffers.
     Finish {
-        /// Without an error.
+        /// Whether it succeeded.
         ok: bool,
     },
 }
@@ -94,19 +94,19 @@ impl fmt::Display for Event {
 
 type Sink = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// A driver that tells.
+/// A driver whose calls are reported.
 pub struct Tracer<D> {
     driver: D,
     sink: Sink,
 }
 
 impl<D> Tracer<D> {
-    /// Tells each event of `driver` to `sink`, which several threads call at a time.
+    /// Reports each event of `driver` to `sink`, which several threads may call at the same time.
     pub fn new(driver: D, sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         Self { driver, sink: Arc::new(sink) }
     }
 
-    /// Writes each event as a line. What cannot be written is left out.
+    /// Writes each event as a line. Lines that cannot be written are lost.
     pub fn lines(driver: D, to: impl Write + Send + 'static) -> Self {
         let to = Mutex::new(to);
         Self::new(driver, move |event| {
