@@ -1,9 +1,9 @@
 //! Captures as a source of frames: pcap and pcapng files, of either byte order and any time resolution.
 //!
-//! The file is read whole, and its frames are borrowed from it, so that several threads may walk over one capture at a
-//! time, and as often as they like, without copying it. Files come from anywhere: whatever the bytes are, the answer is
-//! frames or one error that names the place. `pcap-file` takes the formats apart; lengths that it refuses although
-//! captures have them (cut frames), and times, which it leaves in units of each interface, are handled here.
+//! The file is read as a whole, and frames borrow from it, so several threads may iterate over one capture at the same time,
+//! and repeatedly, without copying it. Files come from anywhere: whatever the bytes are, the result is frames or one error
+//! that names the place. `pcap-file` parses the formats. Two things are handled here: frame lengths that it refuses although
+//! captures have them (cut frames), and times, which it leaves in each interface's units.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ mod pcapng;
 use classic::Classic;
 use pcapng::Ng;
 
-/// A capture that cannot be read.
+/// Why a capture cannot be read.
 #[derive(Debug, Error)]
 pub enum CaptureError {
     /// The file cannot be read.
@@ -27,20 +27,20 @@ pub enum CaptureError {
     Io {
         /// The file.
         name: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a capture.
     #[error(
         "\"{name}\" is not a capture: it {what}: use a pcap or pcapng file, as tcpdump and Wireshark write"
     )]
     NotACapture {
         /// The file.
         name: String,
-        /// What it is.
+        /// What the file is instead, as the end of a sentence.
         what: String,
     },
-    /// The frames are not Ethernet's.
+    /// The frames are not Ethernet frames.
     #[error(
         "capture \"{name}\", {place}: link type {linktype}, not Ethernet (1): capture on an Ethernet interface \
          (not on \"any\")"
@@ -48,7 +48,7 @@ pub enum CaptureError {
     LinkType {
         /// The file.
         name: String,
-        /// Where it says so.
+        /// The place that says so.
         place: Place,
         /// The number of the link type, as in tcpdump.org's list.
         linktype: u32,
@@ -60,7 +60,7 @@ pub enum CaptureError {
     Damaged {
         /// The file.
         name: String,
-        /// Where.
+        /// The place of the damage.
         place: Place,
         /// What is wrong there.
         what: String,
@@ -70,9 +70,9 @@ pub enum CaptureError {
 /// A place in a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The frame's number as Wireshark counts: the first is 1. 0 for the file's header.
+    /// The frame's number as Wireshark counts: the first is 1; 0 is the file's header.
     pub frame: u64,
-    /// Bytes in the file before its record.
+    /// Offset of its record in the file, in bytes.
     pub offset: u64,
 }
 
@@ -88,12 +88,12 @@ impl fmt::Display for Place {
 /// A frame of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When it was captured, in nanoseconds after the first frame. Captures of several interfaces are not always in
-    /// order; a frame that is older than the first has 0.
+    /// When it was captured, in nanoseconds after the first frame; 0 if it is older than the first frame, as may happen in
+    /// captures of several interfaces.
     pub at: Nanos,
     /// Its bytes, from the Ethernet header on, without preamble and check sequence.
     pub data: &'a [u8],
-    /// How long it was on the wire, in bytes: more than `data` holds when the capture kept only its beginning.
+    /// Its length on the wire, in bytes: more than `data` holds when the capture kept only its beginning.
     pub wire_len: u32,
 }
 
@@ -104,18 +104,18 @@ impl Frame<'_> {
     }
 }
 
-/// What a capture holds.
+/// Counts over the frames of a capture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Their captured bytes.
+    /// Sum of their captured bytes.
     pub bytes: u64,
-    /// Frames of which only the beginning was captured.
+    /// Number of frames that the capture cut.
     pub cut: u64,
     /// The longest frame, in captured bytes.
     pub longest: usize,
-    /// From the first frame to the last, in nanoseconds.
+    /// Time from the first frame to the last, in nanoseconds.
     pub span: Nanos,
 }
 
@@ -130,8 +130,8 @@ impl Capture {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file cannot be read, is not a capture, or not one of Ethernet. What is wrong behind the header is found when
-    /// its frame is reached.
+    /// When the file cannot be read, is not a capture, or not an Ethernet capture. Errors behind the header are found when
+    /// iteration reaches their frame.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -139,7 +139,7 @@ impl Capture {
         Self::from_bytes(&name, bytes)
     }
 
-    /// Takes the content of a file; `name` is for messages.
+    /// Reads a capture from a file's content; `name` is its name in messages.
     ///
     /// # Errors
     /// As [`Capture::open`].
@@ -149,12 +149,12 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its frames, from the first on. Ends after an error.
+    /// Returns an iterator over its frames. It ends after an error.
     pub fn frames(&self) -> Frames<'_> {
         let reader = self.reader().expect("checked when the capture was made");
         Frames { capture: self, reader: Some(reader), frame: 0, first: None, last: 0 }
@@ -163,7 +163,7 @@ impl Capture {
     /// Counts the frames.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error in the file.
     pub fn summary(&self) -> Result<Summary, CaptureError> {
         let mut sum = Summary::default();
         for frame in self.frames() {
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of unread bytes.
     fn rest(&self) -> usize {
         match self {
             Reader::Classic(reader) => reader.rest.len(),
@@ -235,16 +235,16 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is wrong with a file, before its place is known.
+/// An error in a file, before its place is added.
 #[derive(Debug)]
 enum Wrong {
-    /// It is not a capture but this.
+    /// The file is not a capture; the text says what it is.
     Foreign(String),
     /// A link type other than Ethernet.
     LinkType(u32),
     /// The file ends before its content does.
     Cut,
-    /// A field that cannot be.
+    /// A field has an invalid value.
     Field(String),
 }
 
@@ -258,7 +258,7 @@ impl From<PcapError> for Wrong {
     }
 }
 
-/// A frame as a file has it.
+/// A frame as stored in a file.
 struct Raw<'a> {
     /// Nanoseconds since 1970, if the frame has a time.
     time: Option<i128>,
@@ -266,9 +266,9 @@ struct Raw<'a> {
     wire_len: u32,
 }
 
-/// Refuses link types other than Ethernet.
+/// Returns an error for link types other than Ethernet.
 fn require_ethernet(linktype: DataLink) -> Result<(), Wrong> {
-    // The upper half tells whether frames end with their check sequence, and is no part of the type.
+    // The upper half says whether frames end with their check sequence; it is no part of the type.
     match u32::from(linktype) & 0xffff {
         1 => Ok(()),
         other => Err(Wrong::LinkType(other)),
@@ -278,7 +278,7 @@ fn require_ethernet(linktype: DataLink) -> Result<(), Wrong> {
 /// The frames of a [`Capture`].
 pub struct Frames<'a> {
     capture: &'a Capture,
-    /// None once it has ended.
+    /// None once iteration has ended.
     reader: Option<Reader<'a>>,
     frame: u64,
     /// Nanoseconds from 1970 to the first frame.
@@ -295,7 +295,7 @@ impl<'a> Iterator for Frames<'a> {
         self.frame += 1;
         match reader.next() {
             Ok(Some(Raw { time, data, wire_len })) => {
-                // A frame without a time of its own is as old as the one before.
+                // A frame without a time gets the time of the frame before.
                 if let Some(time) = time {
                     let first = *self.first.get_or_insert(time);
                     self.last = Nanos::try_from((time - first).max(0)).unwrap_or(Nanos::MAX);

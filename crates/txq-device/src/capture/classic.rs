@@ -23,7 +23,7 @@ impl<'a> Classic<'a> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        // Raw: the checks of `next_packet` refuse frames of which only the beginning was captured.
+        // Raw, because the checks of `next_packet` refuse cut frames.
         let (rest, packet) = self.parser.next_raw_packet(self.rest)?;
         let (units, scale) = match self.parser.header().ts_resolution {
             TsResolution::MicroSecond => (1_000_000, 1_000),

@@ -1,4 +1,4 @@
-//! The pcapng format: blocks, of which only interfaces and packets matter here; all others are skipped unread.
+//! The pcapng format: a sequence of blocks. Only interfaces and packets matter here; all other blocks are skipped unread.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use pcap_file::pcapng::blocks::{ENHANCED_PACKET_BLOCK, PACKET_BLOCK, SIMPLE_PACK
 
 use super::{Raw, Wrong, require_ethernet};
 
-/// Units of a second where an interface does not say: microseconds.
+/// Default resolution of an interface's times: microseconds.
 const DEFAULT_RESOLUTION: u8 = 6;
 
 pub(super) struct Ng<'a> {
@@ -32,7 +32,7 @@ impl<'a> Ng<'a> {
             let fields = Fields { body, big: self.parser.section().endianness == Endianness::Big };
             let raw = match block.type_ {
                 ENHANCED_PACKET_BLOCK => Some(self.packet(fields.u32(0)?, &fields)?),
-                // Obsolete: half of the interface's number was a count of drops.
+                // Obsolete: half of the interface's field was a count of drops.
                 PACKET_BLOCK => Some(self.packet(fields.u16(0)?.into(), &fields)?),
                 SIMPLE_PACKET_BLOCK => Some(self.simple_packet(&fields)?),
                 _ => None,
@@ -45,7 +45,7 @@ impl<'a> Ng<'a> {
         Ok(None)
     }
 
-    /// A packet with a time: interface, time's upper and lower half, captured length, length, data.
+    /// Parses a packet with a time: interface, time's upper and lower half, captured length, length, data.
     fn packet(&self, interface: u32, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
         let interface = self.interface(interface)?;
         let units = u64::from(fields.u32(4)?) << 32 | u64::from(fields.u32(8)?);
@@ -54,7 +54,7 @@ impl<'a> Ng<'a> {
         Ok(Raw { time: Some(nanoseconds(interface, units)), data, wire_len: wire_len.max(captured) })
     }
 
-    /// A packet of the first interface, without a time: length, data.
+    /// Parses a packet of the first interface, without a time: length, data.
     fn simple_packet(&self, fields: &Fields<'a>) -> Result<Raw<'a>, Wrong> {
         let interface = self.interface(0)?;
         let wire_len = fields.u32(0)?;
@@ -78,13 +78,13 @@ impl<'a> Ng<'a> {
     }
 }
 
-/// A time in an interface's units as nanoseconds since 1970.
+/// Converts a time in an interface's units to nanoseconds since 1970.
 fn nanoseconds(interface: &InterfaceDescriptionBlock, units: u64) -> i128 {
     let (mut resolution, mut offset) = (DEFAULT_RESOLUTION, 0);
     for option in &interface.options {
         match option {
             InterfaceDescriptionOption::IfTsResol(value) => resolution = *value,
-            // Seconds, signed, though the parser's type has no sign.
+            // Signed seconds, although the parser's type is unsigned.
             InterfaceDescriptionOption::IfTsOffset(seconds) => offset = *seconds as i64,
             _ => {}
         }
@@ -92,7 +92,7 @@ fn nanoseconds(interface: &InterfaceDescriptionBlock, units: u64) -> i128 {
     let billions = u128::from(units) * 1_000_000_000;
     let exponent = u32::from(resolution & 0x7f);
     let time = if resolution & 0x80 == 0 {
-        // A unit so short that no 64-bit number of it makes a nanosecond.
+        // The unit is so short that no 64-bit number of it reaches a nanosecond.
         10_u128.checked_pow(exponent).map_or(0, |units_per_second| billions / units_per_second)
     } else {
         billions >> exponent
@@ -100,7 +100,7 @@ fn nanoseconds(interface: &InterfaceDescriptionBlock, units: u64) -> i128 {
     i128::try_from(time).expect("below 2^94") + i128::from(offset) * 1_000_000_000
 }
 
-/// A block's body in the byte order of its section.
+/// A block's body, in the byte order of its section.
 struct Fields<'a> {
     body: &'a [u8],
     big: bool,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::*;
 
 const ORDERS: [Endianness; 2] = [Endianness::Big, Endianness::Little];
-/// 2026-01-01, where 32 bits of seconds are more than a signed number holds in nanoseconds.
+/// 2026-01-01; then 32 bits of seconds exceed a signed number of nanoseconds.
 const EPOCH: u32 = 1_767_225_600;
 
 /// A file of frames of `(seconds after EPOCH, fraction, bytes kept, length on the wire)`.
@@ -96,7 +96,7 @@ fn a_frame_from_before_the_first_has_no_negative_time() {
 #[test]
 fn a_packet_without_a_time_is_as_old_as_the_one_before() {
     let mut writer = PcapNgWriter::new(pcapng(Endianness::Big, vec![], &[10, 14])).unwrap();
-    // What comes after the writer's own header is a section of its own.
+    // The blocks after the writer's own header form a section of their own.
     writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::ETHERNET, 40)).unwrap();
     let block = |len: u32| SimplePacketBlock { original_len: len, data: Cow::Owned(vec![1; 40]) };
     writer.write_pcapng_block(block(60)).unwrap();
@@ -161,7 +161,7 @@ fn an_interface_that_is_missing_or_not_ethernet_is_an_error_at_its_packet() {
     writer.write_pcapng_block(packet(0)).unwrap();
     let file = writer.into_inner();
     assert!(error(&file).contains("frame 1 at byte 28: link type 113"), "{}", error(&file));
-    // The interface of the packet block, which begins after the section (28 bytes) and the interface (20).
+    // The interface field of the packet block, which begins after the section (28 bytes) and the interface (20).
     let mut file = pcapng(Endianness::Big, vec![], &[1]);
     file[48 + 11] = 9;
     assert!(error(&file).contains("it is of interface 9, and 1 are described"), "{}", error(&file));
@@ -170,7 +170,7 @@ fn an_interface_that_is_missing_or_not_ethernet_is_an_error_at_its_packet() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever the bytes are, the answer is frames or an error.
+    /// Whatever the bytes are, the result is frames or an error.
     #[test]
     fn no_bytes_make_it_panic(
         ng in any::<bool>(),
