@@ -1,24 +1,24 @@
-//! A network interface, through AF_PACKET sockets: the way out that every Linux offers, with any driver.
+//! A network interface, through AF_PACKET sockets: a device that works on every Linux, with any driver.
 //!
-//! One raw socket for each txq, bound to the interface, past the interface's own qdisc unless told otherwise (ours is in
-//! front of it). Frames go by `sendmmsg`, 64 at a time. The kernel copies them, so a packet is sent when the call
-//! returns, and the device keeps none. What the kernel says decides what becomes of a packet, so that packets counted as
-//! sent are exactly those that the interface counts (`tx_packets`):
+//! Each txq has a raw socket, bound to the interface. By default it bypasses the interface's own qdisc, because ours is in
+//! front of it. `sendmmsg` sends up to 64 frames. The kernel copies them, so a packet is sent when the call returns, and the
+//! device keeps none. The kernel's answer decides about each packet, so the packets counted as sent are exactly those that
+//! the interface counts (`tx_packets`):
 //!
-//! | the kernel says | because | the packet |
+//! | the kernel's error | cause | the packet |
 //! |---|---|---|
 //! | `ENOBUFS` | the interface's ring or qdisc is full, or its peer is down | is refused, tried again soon |
 //! | `EAGAIN`, `ENOMEM` | the socket's buffer or the memory is full | is refused, tried again soon |
 //! | `ENETDOWN` | the interface is down | is refused, tried again in 10 ms, until it is up |
-//! | `EMSGSIZE` | longer than the MTU and a header | is dropped: [`DropReason::PktTooBig`] |
+//! | `EMSGSIZE` | longer than the MTU plus a header | is dropped: [`DropReason::PktTooBig`] |
 //! | `EINVAL` | shorter than an Ethernet header | is dropped: [`DropReason::HdrTrunc`] |
 //! | `ENXIO`, `ENODEV` | the interface is gone for good | is dropped: [`DropReason::DevReady`] |
 //! | anything else | | is dropped: [`DropReason::NotSpecified`] |
 //!
-//! The first error of the last two kinds is what [`Transmit::finish`] returns. A refused frame loses the errno of the
-//! call that reached it, for the call returns how many went before; the next call begins with that frame.
+//! [`Transmit::finish`] returns the first error of the last two kinds. `sendmmsg` returns the number of frames sent before
+//! an error, and not the error; so the next call begins with the refused frame, to get its errno.
 //!
-//! GSO packets are dropped ([`DropReason::PktTooBig`]): a raw socket does not cut.
+//! GSO packets are dropped ([`DropReason::PktTooBig`]): a raw socket does not segment.
 
 use std::io::{self, ErrorKind};
 
@@ -31,13 +31,13 @@ mod sys;
 
 use sys::{BATCH, Interface, Socket};
 
-/// Bytes of frames, with the kernel's own cost, that may wait in a socket.
+/// Send buffer of a socket, in bytes of frames with the kernel's overhead.
 const SEND_BUFFER: libc::c_int = 8 << 20;
-/// When to try again what found something full, in nanoseconds: this, and twice as long each time, up to the bound.
+/// First time until a retry when a buffer is full, in nanoseconds; it doubles each time, up to the bound.
 const RETRY: Nanos = 50_000;
 const RETRY_FULL: Nanos = 1_000_000;
 const RETRY_SOCKET: Nanos = 200_000;
-/// When to try again on an interface that is down, in nanoseconds.
+/// Time until a retry on an interface that is down, in nanoseconds.
 const RETRY_DOWN: Nanos = 10_000_000;
 /// Length of an Ethernet header.
 const HEADER: usize = 14;
@@ -52,10 +52,10 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// The interface `ifname` of the calling thread's network namespace, with `txqs` sockets. It may be down.
+    /// Opens the interface `ifname` of the calling thread's network namespace, with `txqs` sockets. It may be down.
     ///
     /// # Errors
-    /// There is no such interface, it is not Ethernet, or the process may not send on it.
+    /// When there is no such interface, it is not Ethernet, or the process may not send on it.
     pub fn open(ifname: &str, txqs: u16) -> io::Result<Self> {
         let fail = |error: io::Error, what: String| Err(io::Error::new(error.kind(), what));
         let interface = match Interface::find(ifname) {
@@ -90,8 +90,8 @@ impl AfPacket {
         Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, interface })
     }
 
-    /// Whether frames go past the interface's qdisc in the kernel. They do unless told otherwise; a program that wants
-    /// the kernel's qdisc as well says no.
+    /// Sets whether frames bypass the interface's qdisc in the kernel, which they do by default. A program that wants the
+    /// kernel's qdisc as well passes false.
     #[must_use]
     pub fn bypass(mut self, bypass: bool) -> Self {
         self.bypass = bypass;
@@ -118,14 +118,14 @@ impl<A: Arch> Driver<A> for AfPacket {
 struct Tx {
     socket: Socket,
     ifname: String,
-    /// When to try again if the next call finds something full.
+    /// Time until the retry if the next call finds a buffer full.
     retry: Nanos,
-    /// The first error that is worth telling.
+    /// The first error to report.
     error: Option<io::Error>,
 }
 
 impl Tx {
-    /// Decides about the first packet of `batch`, which the kernel did not take because of `error`.
+    /// Decides about the first packet of `batch`, which the kernel refused with `error`: drops it, or returns when to retry.
     fn refused<A: Arch>(
         &mut self,
         error: io::Error,

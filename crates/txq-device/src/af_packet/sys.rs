@@ -1,4 +1,4 @@
-//! The system calls: a raw socket bound to one interface, and sending many frames by one call.
+//! System calls: a raw socket bound to one interface, and sending many frames by one call.
 
 use std::io;
 use std::mem;
@@ -7,10 +7,10 @@ use std::ptr;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
-/// Frames of one system call.
+/// Maximum number of frames per system call.
 pub(super) const BATCH: usize = 64;
 
-/// What the system says about an interface.
+/// The kernel's description of an interface.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interface {
     index: libc::c_int,
@@ -19,14 +19,14 @@ pub(super) struct Interface {
     pub(super) hardware: u16,
 }
 
-/// A raw socket that receives nothing, for it asks for no protocol.
+/// Opens a raw socket that receives nothing, because it asks for no protocol.
 pub(super) fn open() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
 }
 
 impl Interface {
     pub(super) fn find(name: &str) -> io::Result<Self> {
-        // Interfaces are asked for through a socket, of any kind: this one needs no permission.
+        // A query needs a socket of any kind; this one needs no permission.
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let index = netdevice::name_to_index(&socket, name)? as libc::c_int;
         let mtu = ask(&socket, name, libc::SIOCGIFMTU as libc::Ioctl)?;
@@ -57,8 +57,8 @@ struct Messages {
     parts: Box<[libc::iovec]>,
 }
 
-// SAFETY: the pointers in it are used only within `fill` and the borrow that it returns; those left from an earlier call are
-// never read.
+// SAFETY: the pointers in it are used only within `fill` and the borrow that it returns; pointers left from an earlier call
+// are never read.
 unsafe impl Send for Messages {}
 
 impl Messages {
@@ -69,8 +69,8 @@ impl Messages {
         Self { headers: (0..BATCH).map(header).collect(), parts: (0..BATCH).map(part).collect() }
     }
 
-    /// Has a header for each frame, at most [`BATCH`], lead to it: through a part, by pointers that are valid until
-    /// this value or a frame is used again.
+    /// Points one header at each frame, at most [`BATCH`]; returns these headers. Their pointers are valid until this value
+    /// or a frame is used again.
     fn fill<'m, 'f: 'm>(&'m mut self, frames: impl Iterator<Item = &'f [u8]>) -> &'m mut [libc::mmsghdr] {
         let mut n = 0;
         for ((header, part), frame) in self.headers.iter_mut().zip(&mut self.parts).zip(frames) {
@@ -104,12 +104,12 @@ impl Socket {
         Ok(Self { fd, messages: Messages::new() })
     }
 
-    /// Sends past the interface's qdisc (`PACKET_QDISC_BYPASS`).
+    /// Makes sends bypass the interface's qdisc (`PACKET_QDISC_BYPASS`).
     pub(super) fn bypass_qdisc(&self) -> io::Result<()> {
         self.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
     }
 
-    /// Asks for a send buffer of `bytes`, or for as much as an unprivileged process may have.
+    /// Sets a send buffer of `bytes`, or of as much as an unprivileged process may have.
     pub(super) fn set_send_buffer(&self, bytes: libc::c_int) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
             .or_else(|_| self.set(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes))
@@ -125,8 +125,8 @@ impl Socket {
         }
     }
 
-    /// Sends frames, at most [`BATCH`], without waiting, and returns how many from the first on the kernel took. An
-    /// error is about the first one, and then none was taken.
+    /// Sends at most [`BATCH`] frames without waiting; returns how many the kernel took, counted from the first. An error
+    /// concerns the first frame, and then none was taken.
     pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>) -> io::Result<usize> {
         let messages = self.messages.fill(frames);
         if messages.is_empty() {
@@ -134,8 +134,8 @@ impl Socket {
         }
         let n = messages.len() as libc::c_uint;
         loop {
-            // SAFETY: each of the `n` headers leads to a part, which leads to a frame that `'f` keeps alive through the
-            // call; the kernel only reads them, and writes the headers' `msg_len`.
+            // SAFETY: each of the `n` headers points to a part, which points to a frame that `'f` keeps alive through the
+            // call; the kernel only reads the frames, and writes the headers' `msg_len`.
             let sent = unsafe {
                 libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), n, libc::MSG_DONTWAIT as _)
             };
@@ -156,8 +156,8 @@ impl Socket {
 mod tests {
     use super::*;
 
-    /// Messages move, from the stack to a box and to another thread, and are filled several times: each header leads to
-    /// its frame. Under Miri a pointer that the move has made invalid is an error.
+    /// Messages move, from the stack to a box and to another thread, and are filled several times: each header still points
+    /// to its frame. Under Miri a pointer that the move invalidated is an error.
     #[test]
     fn headers_lead_to_the_frames_wherever_the_messages_lie() {
         let frames: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
