@@ -1,9 +1,9 @@
-//! A wrapper that makes a driver misbehave, within what a driver may do: so that what happens rarely happens in tests.
+//! A wrapper that makes a driver misbehave, within what a driver may do, so that tests meet rare events often.
 //!
-//! It refuses batches or their ends, refuses everything for a while, drops packets, and gives completions back late and in
-//! another order. Whatever it does, each packet is sent, dropped, refused, or comes back: conservation holds.
+//! It refuses batches or their ends, refuses everything for a while, drops packets, and returns completions late and in
+//! another order. In every case each packet is sent, dropped, refused, or completed: conservation holds.
 //!
-//! What it does is decided by numbers of its own (SplitMix64), drawn from a seed, the txq and the half: the same calls
+//! Its faults are drawn from its own random numbers (SplitMix64), seeded by a seed, the txq and the half: the same calls
 //! with the same batches meet the same faults. Times are the clock's, so under a virtual clock the whole run repeats.
 
 use std::collections::VecDeque;
@@ -14,22 +14,22 @@ use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Tran
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 
-/// How often each fault happens: probabilities from 0 to 1.
+/// Rates of the faults: probabilities from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {
-    /// A call refuses its batch from a random packet on (`NETDEV_TX_BUSY`); half of the time it says when to try again.
+    /// A call refuses its batch from a random packet on (`NETDEV_TX_BUSY`); half of these refusals say when to try again.
     pub busy: f64,
-    /// A call begins a stall: it and all others are refused for [`Rates::stall_ns`].
+    /// A call begins a stall: that call and all others are refused for [`Rates::stall_ns`].
     pub stall: f64,
-    /// How long a stall lasts, in nanoseconds.
+    /// Length of a stall, in nanoseconds.
     pub stall_ns: Nanos,
     /// A packet is dropped ([`DropReason::NoMem`]).
     pub drop: f64,
-    /// A completion is given back up to [`Rates::delay_ns`] late. Only of a device that keeps packets.
+    /// A completion is returned up to [`Rates::delay_ns`] late. Only for devices that keep packets.
     pub delay: f64,
     /// The longest delay, in nanoseconds.
     pub delay_ns: Nanos,
-    /// A completion overtakes others that wait. Only of a device that keeps packets.
+    /// A completion overtakes others that wait. Only for devices that keep packets.
     pub reorder: f64,
 }
 
@@ -42,7 +42,7 @@ pub struct Faults<D> {
 }
 
 impl<D> Faults<D> {
-    /// `driver` with faults at these rates, decided by `seed`.
+    /// Adds faults at these rates to `driver`, decided by `seed`.
     pub fn new(driver: D, seed: u64, rates: Rates) -> Self {
         Self { driver, seed, rates }
     }
@@ -64,7 +64,7 @@ impl<A: Arch, D: Driver<A>> Driver<A> for Faults<D> {
 
 /// 2^64 divided by the golden ratio, SplitMix64's step.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The longest time after which a refused batch is told to try again, in nanoseconds.
+/// The longest retry time of a refused batch, in nanoseconds.
 const RETRY: u64 = 50_000;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
@@ -79,7 +79,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not 0. The bias of the remainder does not matter for faults.
+    /// Returns a number below `n`, which is not 0. The bias of the remainder does not matter for faults.
     fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -97,7 +97,7 @@ struct Tx<A: Arch = Native> {
 }
 
 impl<A: Arch> Tx<A> {
-    /// Whether everything is refused now, and for how long.
+    /// Returns how long the current stall still lasts, or `None`; may begin a stall.
     fn stall(&mut self, now: Nanos) -> Option<Nanos> {
         if now >= self.stalled_until && self.random.happens(self.rates.stall) {
             self.stalled_until = now.saturating_add(self.rates.stall_ns);
@@ -149,7 +149,7 @@ struct Done<A: Arch = Native> {
     inner: Box<dyn Complete<A>>,
     random: Random,
     rates: Rates,
-    /// Complete and not given back, with the time when each may be.
+    /// Completed packets not yet returned, with the earliest time of each.
     held: VecDeque<(Nanos, Packet<A>)>,
 }
 

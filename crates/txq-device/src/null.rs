@@ -1,10 +1,9 @@
-//! A device without a wire: it takes packets, keeps them as long as it is told to, and completes them.
+//! A device without a wire: it takes packets, keeps them for a set time, and completes them.
 //!
-//! Its ring, its link's rate, the delay and the bursts of its completions and who reaps them can be set, so that
-//! every state of a txq can be reached: stopped by a full ring or by its byte queue limit, woken by a completion,
-//! served by the worker alone. With the defaults it is as fast as a device can be and still has a ring, which is what
-//! the cost of the path is measured against; it has no wire then that packets could wait for, and no byte queue
-//! limits.
+//! Its ring, its link's rate, the delay and the coalescing of its completions, and whether senders reap them, can be set. So
+//! every state of a txq can be reached: stopped by a full ring or by its byte queue limit, woken by a completion, served by
+//! the worker alone. With the defaults it is as fast as a device with a ring can be: the baseline for the cost of the path.
+//! It then has no wire that packets wait for, and no byte queue limits.
 
 use std::io;
 
@@ -15,26 +14,26 @@ use txq::sync::spsc::{Consumer, Producer, ring};
 
 mod untimed;
 
-/// What a packet takes on an Ethernet wire beside itself, in bytes: preamble 8, frame check sequence 4, gap 12.
+/// Overhead of a packet on an Ethernet wire, in bytes: preamble 8, frame check sequence 4, gap 12.
 const WIRE: u64 = 24;
 
-/// What the device shall be.
+/// The properties of the device.
 #[derive(Debug, Clone)]
 pub struct Null {
     /// Its name.
     pub name: String,
-    /// How many txqs it has.
+    /// Number of txqs.
     pub txqs: u16,
-    /// Packets that a txq's ring holds.
+    /// Number of packets that a txq's ring holds.
     pub ring: u32,
-    /// Bits per second of each txq's link, Ethernet's overhead included. `None`: no time passes.
+    /// Rate of each txq's link in bits per second, Ethernet's overhead included. `None`: transmission takes no time.
     pub rate: Option<u64>,
-    /// Nanoseconds from a packet's end on the wire to its completion.
+    /// Time from a packet's end on the wire to its completion, in nanoseconds.
     pub delay: Nanos,
-    /// Completions are told of together, at multiples of this time, in nanoseconds (`ethtool -C DEV tx-usecs`); 0 for
-    /// each at once.
+    /// Period of the completions, in nanoseconds (`ethtool -C DEV tx-usecs`): packets complete together, at its multiples;
+    /// 0: each completes on its own.
     pub coalesce: Nanos,
-    /// Whether senders may reap completions. If not, the worker does: the interrupt's CPU.
+    /// Whether senders may reap completions. If not, only the worker does, as an interrupt's CPU would.
     pub inline: bool,
 }
 
@@ -45,7 +44,7 @@ impl Default for Null {
 }
 
 impl Null {
-    /// A device with `txqs` txqs and defaults otherwise.
+    /// Creates a device with `txqs` txqs and defaults otherwise.
     pub fn new(txqs: u16) -> Self {
         Self { txqs, ..Self::default() }
     }
@@ -72,7 +71,7 @@ impl<A: Arch> Driver<A> for Null {
     }
 }
 
-/// A packet on the ring, and when it is done.
+/// A packet on the ring, and when it completes.
 type Slot<A> = (Packet<A>, Nanos);
 
 struct Tx<A: Arch = Native> {
@@ -80,12 +79,12 @@ struct Tx<A: Arch = Native> {
     rate: Option<u64>,
     delay: Nanos,
     coalesce: Nanos,
-    /// When the wire has sent everything before.
+    /// When the wire will have sent all packets so far.
     wire_free: Nanos,
 }
 
 impl<A: Arch> Tx<A> {
-    /// When a packet that is handed over now will be complete.
+    /// Returns when a packet that is handed over now completes.
     fn done_at(&mut self, len: usize, now: Nanos) -> Nanos {
         let start = self.wire_free.max(now);
         let wire = self.rate.map_or(0, |rate| (len as u64 + WIRE) * 8 * 1_000_000_000 / rate.max(1));
@@ -102,7 +101,7 @@ impl<A: Arch> Transmit<A> for Tx<A> {
         while let Some(packet) = batch.pop_front() {
             let at = self.done_at(packet.len(), now);
             if let Err((packet, _)) = self.ring.push((packet, at)) {
-                // The txq stops before the ring is full, so this is for callers that ignore the ring's size.
+                // The txq stops before the ring is full, so only callers that ignore the ring's size get here.
                 batch.push_front(packet);
                 status = Status::Busy { retry: None };
                 break;

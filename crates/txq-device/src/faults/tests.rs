@@ -2,7 +2,7 @@ use super::*;
 use crate::Null;
 use crate::testing::{Bench, ZEROS};
 
-/// What happened to batches of ten: taken and dropped packets, and the rest left.
+/// Runs batches of ten; returns for each the status, and the numbers of packets taken and dropped. The rest was left.
 fn run(seed: u64, rates: Rates, calls: usize) -> Vec<(Status, usize, usize)> {
     let mut bench = Bench::new(&mut Faults::new(Null::new(1), seed, rates));
     (0..calls)

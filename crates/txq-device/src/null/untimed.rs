@@ -1,7 +1,7 @@
-//! The ring of a device on which no time passes: an entry is a batch, as the driver was given it.
+//! The ring of a device on which no time passes: an entry is a batch, as the driver received it.
 //!
-//! A device that reads packets needs an entry for each; one that only has them needs no more than the list they come on. So
-//! what is measured on this device is the path and not the device.
+//! A device that reads packets needs an entry for each. This one reads none, so an entry is the list itself, and a
+//! measurement on this device shows the path's cost and not the device's.
 
 use std::mem;
 
@@ -10,9 +10,9 @@ use txq::driver::{Clock, Complete, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
 use txq::sync::spsc::{Consumer, Producer, ring};
 
-/// A txq whose ring holds `packets`.
+/// Creates a txq whose ring holds `packets`.
 pub(super) fn queue<A: Arch>(packets: u32, inline: bool) -> DriverQueue<A> {
-    // Each batch has a packet at least, so there is an entry for it while there is room for the packet.
+    // Each batch has at least one packet, so there is an entry for it while there is room for the packet.
     let (tx, done) = ring(packets);
     DriverQueue {
         tx: Box::new(Tx { ring: tx }),
@@ -27,7 +27,7 @@ struct Tx<A: Arch = Native> {
 
 impl<A: Arch> Transmit<A> for Tx<A> {
     fn start_xmit(&mut self, batch: &mut PacketList<A>, _: &mut TxCx<'_, A>) -> Status {
-        // The txq stops before the ring is full, so a refusal is for callers that ignore the ring's size.
+        // The txq stops before the ring is full, so only callers that ignore the ring's size are refused.
         if let Err(mut refused) = self.ring.push(mem::take(batch)) {
             batch.append(&mut refused);
             return Status::Busy { retry: None };
@@ -47,9 +47,10 @@ impl<A: Arch> Complete<A> for Done<A> {
         while let Some(batch) = self.ring.peek_mut()
             && (done.is_empty() || done.len() + batch.len() <= budget)
         {
-            // Where it lies: a list that is moved is copied in wider words than it was just written in, and waits for them.
+            // Appends it in place: moving the list would copy it in wider words than it was just written in, and wait for
+            // those stores.
             done.append(batch);
-            // Empty now, so there is nothing to drop, and nothing is copied.
+            // The list is empty now: nothing to drop, and `forget` copies nothing.
             mem::forget(self.ring.pop());
         }
         self.ring.publish();
@@ -60,7 +61,7 @@ impl<A: Arch> Complete<A> for Done<A> {
         self.inline
     }
 
-    /// Nothing waits for a wire.
+    /// No packet waits for a wire.
     fn bql(&self) -> bool {
         false
     }
