@@ -1,4 +1,4 @@
-//! Drivers for [`txq`]: one device a file, one trait ([`txq::driver::Driver`], whose documentation is the tutorial).
+//! Drivers for [`txq`]: one file per device, one trait ([`txq::driver::Driver`], whose documentation is the tutorial).
 
 pub mod af_packet;
 pub mod capture;

@@ -1,12 +1,13 @@
-//! A device that is a file: what is sent is written to a pcap file, with nanosecond times, for Wireshark and tcpdump.
+//! A device that is a file: it writes packets to a pcap file, with nanosecond times, for Wireshark and tcpdump.
 //!
-//! All txqs write one file, in the order in which the driver takes their packets, as a capture on the interface would
-//! show them (`tcpdump -w`). A packet's time is when the driver took its batch, and never before the packet ahead of
-//! it. Batches are gathered in memory and written some 64 KiB at a time; [`Transmit::finish`] writes the rest.
+//! All txqs write one file, in the order in which the driver takes their packets, as a capture on the interface would show
+//! them (`tcpdump -w`). A packet's time is the time when the driver took its batch, and never earlier than the time of the
+//! packet before it. Batches are gathered in memory and written about 64 KiB at a time; [`Transmit::finish`] writes the
+//! rest.
 //!
-//! When the file cannot be written any more (the disk is full), it ends with the last packet that is whole in it, the
-//! packets that come are dropped ([`DropReason::DevReady`]), and `finish` says so, once, with the number of packets that
-//! had been counted as sent and were still in memory.
+//! When the file cannot be written any more (the disk is full), it ends with the last whole packet in it, and later packets
+//! are dropped ([`DropReason::DevReady`]). `finish` returns that error once, with the number of packets that were counted as
+//! sent and were still in memory.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,11 +22,11 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transm
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 
-/// The longest frame that Wireshark reads on Ethernet (`WTAP_MAX_PACKET_SIZE_STANDARD`), which a GSO packet may reach.
+/// The longest Ethernet frame that Wireshark reads (`WTAP_MAX_PACKET_SIZE_STANDARD`), which a GSO packet may reach.
 const LONGEST: usize = 262_144;
-/// Bytes in memory that are worth a write.
+/// Number of bytes in memory that justify a write.
 const WORTH: usize = 64 * 1024;
-/// Bytes in front of a packet in the file.
+/// Length of a packet's header in the file.
 const RECORD: usize = 16;
 const SECOND: u64 = 1_000_000_000;
 
@@ -40,7 +41,7 @@ impl Pcap {
     /// Creates the file, or empties it if it exists.
     ///
     /// # Errors
-    /// The file cannot be created.
+    /// When the file cannot be created.
     pub fn create(path: impl AsRef<Path>, txqs: u16) -> io::Result<Self> {
         let path = path.as_ref();
         let file = File::create(path).map_err(|e| {
@@ -72,12 +73,12 @@ impl<A: Arch> Driver<A> for Pcap {
     }
 }
 
-/// A panic elsewhere leaves the writer between two packets, so it is as good as before.
+/// A panic elsewhere leaves the writer between two packets, so it stays usable.
 fn lock(file: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A txq's half: all share the writer.
+/// A txq's transmitting half. All share the writer.
 struct Tx(Arc<Mutex<Writer>>);
 
 impl<A: Arch> Transmit<A> for Tx {
@@ -112,13 +113,13 @@ impl<A: Arch> Transmit<A> for Tx {
 struct Writer {
     path: String,
     file: File,
-    /// Whole packets that are not in the file yet.
+    /// Whole packets that are not yet in the file.
     buffer: Vec<u8>,
-    /// How many there are in the buffer.
+    /// Number of packets in the buffer.
     packets: u64,
     /// Bytes in the file.
     written: u64,
-    /// Nanoseconds from the `Arch`'s time to the time since 1970. Set when the first txq opens.
+    /// Difference of the time since 1970 and the `Arch`'s time, in nanoseconds. Set when the first txq opens.
     wall: Option<u64>,
     last: u64,
     state: State,
@@ -126,7 +127,7 @@ struct Writer {
 
 enum State {
     Good,
-    /// It broke, and nobody has been told.
+    /// Writing failed, and the error is not yet reported.
     Broken(io::Error),
     Told,
 }
@@ -146,7 +147,7 @@ impl Writer {
         Self { path, file, buffer, packets: 0, written: 0, wall: None, last: 0, state: State::Good }
     }
 
-    /// When a batch leaves that is taken now: its time since 1970, not before the one ahead.
+    /// Returns the departure time of a batch taken now: since 1970, and not earlier than the batch before.
     fn departure(&mut self, now: Nanos) -> u64 {
         self.last = self.last.max(self.wall.unwrap_or(0).wrapping_add(now));
         self.last
@@ -162,7 +163,7 @@ impl Writer {
         self.packets += 1;
     }
 
-    /// Keeps what is in the buffer, of which `promised` packets have been counted as sent, and tells whether it could.
+    /// Keeps the buffer's packets, of which `promised` are counted as sent; returns whether it could.
     fn commit(&mut self, promised: u64) -> bool {
         let good = matches!(self.state, State::Good) && (self.buffer.len() < WORTH || self.flush(promised));
         if !good {
@@ -172,7 +173,7 @@ impl Writer {
         good
     }
 
-    /// Writes the buffer to the file. If that fails, `promised` packets in it have been counted as sent.
+    /// Writes the buffer to the file; returns whether it could. If not, `promised` packets in it are counted as sent.
     fn flush(&mut self, promised: u64) -> bool {
         match self.file.write_all(&self.buffer) {
             Ok(()) => {
@@ -182,7 +183,8 @@ impl Writer {
                 true
             }
             Err(error) => {
-                // Half a packet at the end makes the file unreadable. Pipes and devices cannot be cut, and need not be.
+                // Half a packet at the end makes the file unreadable. Pipes and devices cannot be truncated, and need not
+                // be.
                 let _ = self.file.set_len(self.written);
                 let text = format!(
                     "pcap file \"{}\" ends after {} bytes ({error}): {promised} packets counted as sent are not in it, \
@@ -211,7 +213,8 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// For programs that end without a shutdown: what is in memory is worth more than the error that nobody hears.
+    /// For programs that end without a shutdown: writes the packets in memory, and ignores the error, which nobody can
+    /// receive.
     fn drop(&mut self) {
         let _ = self.finish();
     }

@@ -9,13 +9,13 @@ use txq::pool::{Backing, Cache, Pool, PoolConfig};
 pub(crate) const ZEROS: [u8; 2000] = [0; 2000];
 
 pub(crate) struct Bench {
-    // Before the cache, so that packets are home when the pool ends.
+    // Before the cache, so that packets are home when the pool is dropped.
     queue: DriverQueue,
     cache: Cache,
     pub(crate) pool: Pool,
 }
 
-/// What became of a batch, beside what is left in it and what the driver keeps.
+/// The results of a batch, besides the packets left in it and those that the driver keeps.
 pub(crate) struct Xmit {
     pub(crate) status: Status,
     pub(crate) done: PacketList,

@@ -53,7 +53,7 @@ fn times_are_wall_times() {
     assert!(now - u64::from(seconds) < 60);
 }
 
-/// All txqs write one file, and its times do not go back where their packets meet.
+/// All txqs write one file, and its times do not decrease where their packets interleave.
 #[test]
 fn txqs_share_the_file() {
     let path = Temp::new();
@@ -121,7 +121,7 @@ fn a_full_disk_is_found_at_the_end_too() {
     assert!(text.contains(": 3 packets counted as sent are not in it"), "{text}");
 }
 
-/// A file that broke ends with a whole packet: here the limit of a file's size is the full disk.
+/// After a failed write the file ends with a whole packet: here a limit on the file's size stands for the full disk.
 #[test]
 fn a_file_that_could_not_grow_is_still_readable() {
     let path = Temp::new();
@@ -133,7 +133,7 @@ fn a_file_that_could_not_grow_is_still_readable() {
         bench.xmit(&mut batch).done.len()
     };
     assert_eq!(xmit(50), 50, "more than is worth a write");
-    // A descriptor that cannot be written stands for the disk that is full.
+    // A descriptor that is not writable stands for the full disk.
     let good = std::mem::replace(&mut lock(&file).file, File::open(&path.0).unwrap());
     assert_eq!((xmit(20), xmit(40)), (20, 0));
     drop(good);
