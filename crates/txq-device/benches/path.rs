@@ -1,4 +1,4 @@
-//! What a packet costs on its way: allocation, xmit, qdisc, driver, completion and free, on the null driver.
+//! The cost of a packet on its whole path: allocation, xmit, qdisc, driver, completion and free, on the null driver.
 //!
 //! `cargo bench -p txq-device` prints the time of one packet; `cargo xtask bench` turns it into the table of
 //! `docs/performance.md`.
@@ -13,15 +13,15 @@ use txq::qdisc::Verdict;
 use txq::{NetDev, Sender};
 use txq_device::Null;
 
-/// Bytes of a packet: what the published measurements send.
+/// Bytes of a packet, as in the published measurements.
 const LEN: usize = 120;
-/// Packets that a sender of a crowd may have on their way (the default send buffer holds about as many).
+/// Packets that a sender of a crowd may have in flight (about as many as the default send buffer holds).
 const SNDBUF: u64 = 128;
-/// The largest crowd. The queue and what waits for its owner hold all that it may have on its way, so nothing is dropped.
+/// The largest crowd. Queue and defer list hold all packets that it may have in flight, so nothing is dropped.
 const CROWD: u64 = 16;
 const ROOM: u64 = CROWD * SNDBUF;
 
-/// Packets from pool to pool, `batch` at a time, by one thread.
+/// One thread sends packets from pool to pool, `batch` at a time.
 fn one_thread(c: &mut Criterion) {
     let mut group = c.benchmark_group("one thread");
     for (qdisc, discipline) in
@@ -46,7 +46,7 @@ fn send(sender: &mut Sender, batch: usize) {
     let _ = black_box(sender.xmit_batch(&mut list));
 }
 
-/// Threads that send single packets as fast as they can, each held by its own packets on their way.
+/// Threads send single packets as fast as they can, each limited by its own packets in flight.
 fn crowd(c: &mut Criterion) {
     let mut group = c.benchmark_group("crowd");
     group.throughput(Throughput::Elements(1)).sample_size(10).warm_up_time(Duration::from_millis(200));
@@ -62,7 +62,7 @@ fn crowd(c: &mut Criterion) {
     group.finish();
 }
 
-/// The time in which `threads` threads send `packets` packets in all. What counts is what was sent, not what was handed in.
+/// Returns the time in which `threads` threads send `packets` packets in all. It counts packets sent, not packets accepted.
 fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
     let queue = format!("pfifo limit {ROOM}");
     let dev = device(txqs, if txqs > 1 { "mq" } else { &queue }, discipline);
@@ -77,7 +77,7 @@ fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
                 while left > 0 {
                     match sender.alloc(LEN) {
                         Ok(packet) => match sender.xmit(packet) {
-                            // What was not taken does not count, and those go on who can make room.
+                            // A dropped packet does not count; yield to the threads that can make room.
                             Verdict::Drop => std::thread::yield_now(),
                             Verdict::Success | Verdict::Congested => left -= 1,
                         },

@@ -1,8 +1,8 @@
-//! What it costs to free packets on another CPU than the one that allocated them, under each of the pool's modes.
+//! The cost of freeing packets on another CPU than the one that allocated them, in each of the pool's modes.
 //!
-//! One thread allocates lists of packets, as several senders do, and hands them through a ring to another one, which
-//! frees them, as a completion does. `pipe` is the time of one packet through both threads; `free` is the freeing
-//! thread's time alone, of packets whose lines it has just read, as a completion has.
+//! One thread allocates lists of packets, as several senders do, and passes them through a ring to another thread, which
+//! frees them, as a completion does. `pipe` is the time of one packet through both threads; `free` is the freeing thread's
+//! time alone, for packets whose lines it has just read, as a completion has.
 //!
 //! `cargo bench -p txq-device --bench pool` prints both, at several sizes of a list. Compare the modes of one run.
 
@@ -15,11 +15,11 @@ use txq::packet::PacketList;
 use txq::pool::{Cache, FreeMode, Pool, PoolConfig};
 use txq::sync::spsc;
 
-/// Bytes of a packet: what the published measurements send.
+/// Bytes of a packet, as in the published measurements.
 const LEN: usize = 120;
-/// Senders that take turns.
+/// Number of senders that take turns.
 const SENDERS: usize = 4;
-/// Lists on their way at most.
+/// Maximum number of lists in flight.
 const RING: u32 = 16;
 
 const MODES: [(&str, FreeMode); 3] =
@@ -41,7 +41,7 @@ fn modes(c: &mut Criterion) {
     group.finish();
 }
 
-/// The time of `packets` packets through both threads, and of their free.
+/// Returns the time of `packets` packets through both threads, and the time to free them.
 fn pipe(mode: FreeMode, batch: usize, packets: u64) -> (Duration, Duration) {
     let pool: Pool = Pool::new(&PoolConfig { free: mode, ..PoolConfig::default() }).expect("4096 buffers");
     let (mut to, mut from) = spsc::ring::<Native, PacketList>(RING);
@@ -78,7 +78,7 @@ fn pipe(mode: FreeMode, batch: usize, packets: u64) -> (Duration, Duration) {
 
 fn complete(cache: &mut Cache, from: &mut spsc::Consumer<Native, PacketList>, lists: u64) -> Duration {
     let clock = {
-        // What two readings of the clock cost, to be subtracted.
+        // Cost of reading the clock twice, to be subtracted.
         let start = Instant::now();
         (0..1000).for_each(|_| _ = black_box(Instant::now()));
         start.elapsed() / 1000
@@ -116,7 +116,7 @@ fn wait() {
     std::thread::yield_now();
 }
 
-/// On a machine of one CPU both threads take turns on it.
+/// Pins the thread to a CPU. On a machine with one CPU both threads share it.
 fn pin(cpu: usize) {
     // SAFETY: a plain value and a system call on it.
     unsafe {

@@ -1,5 +1,5 @@
-//! Several threads over devices that complete late, in bursts and out of order, with everyone who may reap: nothing
-//! is lost, no txq stays stopped, and the bytes in flight come back to none.
+//! Several threads over devices that complete late, in bursts and out of order, with every reaper: no packet is lost, no txq
+//! stays stopped, and the bytes in flight return to zero.
 
 mod common;
 
@@ -13,7 +13,7 @@ use txq_device::{Faults, Null};
 const THREADS: u64 = 3;
 const EACH: u64 = 1000;
 
-/// Sends from all threads over two txqs, waits until everything has left, and checks.
+/// Sends from all threads over two txqs, waits until all packets have left, and checks.
 fn run(builder: Builder, completions: Completions, discipline: &str) {
     let dev: NetDev = builder
         .default_qdisc("pfifo limit 100000")
@@ -33,7 +33,7 @@ fn run(builder: Builder, completions: Completions, discipline: &str) {
                 let mut n = 0;
                 while n < EACH {
                     let mut batch = PacketList::new();
-                    // No buffer is no reason to stop: some are on their way.
+                    // Without a free buffer the thread continues: some are in flight.
                     if sender.alloc_batch(1 + (n % 7) as usize, 60 + (n % 100) as usize, &mut batch).is_err()
                     {
                         std::thread::yield_now();
@@ -94,7 +94,7 @@ fn by_nobody_who_sends_if_the_driver_forbids_it() {
     everyone(&Null { ring: 64, delay: 10_000, inline: false, ..Null::new(2) }, None);
 }
 
-/// Completions of one moment come at one moment: none before it, and with the first of them all.
+/// Completions of the same time become due at the same time: none earlier, and all with the first.
 #[test]
 fn a_device_that_coalesces_tells_of_many_at_once() {
     const TELLS: u64 = 20_000_000;

@@ -1,5 +1,5 @@
-//! Several threads over a device that misbehaves: nothing is lost, no flow is reordered, and everything leaves although
-//! nothing more comes.
+//! Several threads over a device that misbehaves: no packet is lost, no flow is reordered, and all packets leave although no
+//! more are sent.
 
 mod common;
 
@@ -15,7 +15,7 @@ use txq_device::{Faults, Null};
 const THREADS: u64 = 4;
 const EACH: u64 = 2000;
 
-/// Null, and the cookies of what it took from each txq, in order.
+/// Null, and the cookies of the packets that it took on each txq, in order.
 struct Recorder {
     null: Null,
     seen: Arc<Vec<Mutex<Vec<u64>>>>,
@@ -68,7 +68,7 @@ fn run(null: Null, rates: Rates, seed: u64, qdisc: &str, discipline: &str) -> u6
                 let mut n = 0;
                 while n < EACH {
                     let mut batch = PacketList::new();
-                    // No buffer is no reason to stop: some are on their way.
+                    // Without a free buffer the thread continues: some are in flight.
                     let size = (1 + n % 7).min(EACH - n) as usize;
                     if sender.alloc_batch(size, 60, &mut batch).is_err() {
                         std::thread::yield_now();
@@ -103,7 +103,7 @@ fn everywhere(null: &Null, rates: Rates) {
     let mut requeues = 0;
     for discipline in txq::enqueue::names() {
         let qdiscs = ["pfifo limit 100000", "pfifo_fast", "noqueue", "mq"];
-        // One txq has nothing that mq could spread over.
+        // With one txq, mq has nothing to spread.
         let qdiscs = &qdiscs[..if null.txqs > 1 { 4 } else { 3 }];
         for (seed, qdisc) in qdiscs.iter().enumerate() {
             requeues += run(null.clone(), rates, seed as u64, qdisc, discipline);
@@ -119,7 +119,7 @@ fn refusals() {
     everywhere(&Null { ring: 16, ..Null::new(2) }, rates);
 }
 
-/// Refusals that wait for a completion, while another thread completes: the wake must not fall into the gap between.
+/// Refusals that wait for a completion, while another thread completes: the wake must not be lost in between.
 #[test]
 fn refusals_on_a_small_ring_that_the_worker_reaps() {
     let rates = Rates { busy: 0.5, ..Rates::default() };

@@ -1,4 +1,4 @@
-//! The whole path over the null device, in each state that the device can bring a txq into.
+//! The whole path over the null device, in each state into which the device can bring a txq.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn send(sender: &mut Sender, packets: usize) {
     let _ = sender.xmit_batch(&mut batch);
 }
 
-/// Nobody completes, so the ring fills and the txq stops; the worker's completions wake it until all is gone.
+/// No thread completes, so the ring fills and the txq stops; the worker's completions wake it until all packets have left.
 #[test]
 fn a_full_ring_stops_the_txq_and_completions_wake_it() {
     for discipline in txq::enqueue::names() {
@@ -31,7 +31,7 @@ fn a_full_ring_stops_the_txq_and_completions_wake_it() {
         assert_eq!((stats.sent, stats.queued, stats.in_flight), (16, 84, 16));
         assert!(stats.queues[0].stopped);
         assert_eq!(stats.queues[0].counters.stops, 1);
-        // Each turn reaps a ring and sends another.
+        // Each turn reaps a full ring and sends another.
         for turn in 1..=6 {
             let _ = worker.poll();
             assert_eq!(dev.audit().unwrap().sent, (16 * (turn + 1)).min(100), "{discipline}");
@@ -56,7 +56,7 @@ fn completions_come_after_their_delay() {
     const DELAY: u64 = 50_000_000;
     for inline in [true, false] {
         let null = Null { delay: DELAY, inline, ..Null::new(1) };
-        // All at once: the delay is to be measured, not a limit that begins at one packet.
+        // All at once: this measures the delay, without a limit that begins at one packet.
         let dev = builder(null).bql(None).sampling(Sampling::All).start().unwrap();
         let mut sender = dev.sender("s");
         send(&mut sender, 10);
@@ -70,7 +70,7 @@ fn completions_come_after_their_delay() {
     }
 }
 
-/// 1000 packets of 60 bytes and 24 of the wire's at 10 Mbit/s are 67.2 ms, however the worker is scheduled meanwhile.
+/// 1000 packets of 60 bytes plus 24 of the wire's at 10 Mbit/s take 67.2 ms, however the worker is scheduled meanwhile.
 #[test]
 fn a_links_rate_is_kept() {
     let null = Null { rate: Some(10_000_000), ring: 64, ..Null::new(1) };
@@ -82,11 +82,11 @@ fn a_links_rate_is_kept() {
     let took = began.elapsed();
     let exact = Duration::from_micros(67_200);
     assert!(took >= exact, "{took:?} is faster than the link");
-    // The ring holds 4 ms of it: on a busy machine the link idles while the worker waits for a CPU.
+    // The ring holds packets for 4 ms: on a busy machine the link idles while the worker waits for a CPU.
     assert!(took < exact * 4, "{took:?} is far from {exact:?}");
 }
 
-/// A program's own loop: it sleeps on an eventfd, and until the time that the worker told.
+/// A program's own loop sleeps on an eventfd, until the time that the worker returned.
 #[test]
 fn an_own_loop_can_do_the_workers_work() {
     let dev = builder(Null { ring: 8, delay: 200_000, ..Null::new(1) }).build().unwrap();

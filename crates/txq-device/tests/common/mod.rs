@@ -1,4 +1,4 @@
-//! What tests of whole devices share.
+//! Helpers of the tests of whole devices.
 
 use txq::NetDev;
 use txq::arch::Nanos;
@@ -8,8 +8,8 @@ use txq::stats::device::DeviceStats;
 /// Longer than any test takes on a busy machine, in nanoseconds.
 const PATIENCE: Nanos = 20_000_000_000;
 
-/// Waits until everything has left, though nothing more is handed in, and checks that nothing is lost: the counters add
-/// up and every buffer is home.
+/// Waits until all packets have left, without sending more, and checks that none is lost: the counters add up and every
+/// buffer is home.
 #[track_caller]
 pub(crate) fn assert_conserved(dev: &NetDev) -> DeviceStats {
     assert!(dev.drain(PATIENCE), "packets do not leave: {:?}", dev.stats());
