@@ -1,4 +1,4 @@
-//! A table of the criterion benchmarks, from the numbers that criterion leaves behind.
+//! Prints a table of the criterion benchmarks, from the estimates that criterion writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ pub(crate) fn run(last: bool) -> Result<()> {
     Ok(())
 }
 
-/// Medians under `group/ROW/COLUMN/new/estimates.json`.
+/// Reads the medians under `group/ROW/COLUMN/new/estimates.json`.
 fn read(group: &Path) -> Result<Table> {
     let mut table = Table::new();
     for row in list(group)? {

@@ -1,6 +1,7 @@
-//! The checkers. Each finds what the others cannot: loom orderings, shuttle longer interleavings, Miri undefined behaviour,
-//! TSan races of real threads, the fuzzer bad input, chaos what happens when everything happens, the mutants tests that
-//! cannot fail, the oracle what Linux does otherwise, busy loops tests that assume a fast machine.
+//! The checkers. Each finds errors that the others cannot: loom wrong orderings, shuttle errors in longer interleavings,
+//! Miri undefined behaviour, TSan data races of real threads, the fuzzer bad input, chaos errors under many simultaneous
+//! events, the mutants tests that cannot fail, the oracle differences from Linux, busy loops tests that assume a fast
+//! machine, words sentences that need two readings.
 
 use std::process::{Command, Stdio};
 
@@ -16,16 +17,16 @@ Examples:
   cargo xtask check busy                         all tests, three times, for hours on a small machine
   cargo xtask check busy --times 1 --package txq-cli --package xtask";
 
-/// What to check, and how far.
+/// The checker and its options.
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Which one
+    /// The checker
     #[arg(value_enum)]
     checker: Checker,
-    /// Explore as far as it goes, for hours if need be
+    /// Explore as far as possible, for hours if necessary
     #[arg(long)]
     deep: bool,
-    /// Also those of the oracle's scripts that take long
+    /// Also run the oracle's scripts that take long
     #[arg(long)]
     long: bool,
     /// Of busy: how many times to run the tests [default: 3]
@@ -51,13 +52,13 @@ pub(crate) enum Checker {
     Tsan,
     /// The parsers under arbitrary input
     Fuzz,
-    /// Real threads that do everything to a device at once: half a minute, or ten
+    /// Real threads that do everything to a device at once: half a minute, or ten minutes
     Chaos,
     /// That a model test fails when the line it guards is broken
     Mutants,
     /// That the generic code compiles to what std atomics compile to
     Asm,
-    /// Linux's own qdiscs, booted as a process, under the same packets: what differs (docs/fidelity.md)
+    /// Linux's own qdiscs, booted as a process, with the same packets: the differences (docs/fidelity.md)
     Oracle,
     /// That no test depends on the machine's speed: the tests beside 8 busy loops on 2 CPUs, three times
     Busy,
@@ -106,7 +107,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
     }
 }
 
-/// Runs the models whose names end in `suffix`; some protocols have one under each checker.
+/// Runs the models whose names end in `suffix`; some protocols have one for each checker.
 fn models(suffix: &str, deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq-check", "--", suffix]);
     if deep {
@@ -127,7 +128,7 @@ fn miri(deep: bool) -> Result<()> {
     let filters = ["sync::", "pool::", "packet::"];
     let mut command = cargo(true, &["miri", "test", "-p", "txq", "--lib", "--"]);
     if !deep {
-        // Many rounds over many buffers: minutes each.
+        // Many rounds over many buffers: they take minutes each.
         command.args(["--skip", "pool::tests::modes::", "--skip", "pool::tests::resize::"]);
     }
     crate::run(command.args(filters).env("MIRIFLAGS", seeds))?;
@@ -147,11 +148,11 @@ fn tsan(deep: bool) -> Result<()> {
         tests.extend(["--test", "lifecycle", "--test", "chaos"]);
     }
     // The sanitizer's allocator touches every page that it allocates, and needs more address space than the second test
-    // leaves it. A qdisc's own tests have one thread.
+    // leaves it. A qdisc's own tests run in one thread.
     let skip = ["pages_are_touched_when_they_are_used", "descriptors_without_memory_are_an_error", "qdisc::"];
     command.args(tests).args(["--target", target, "--"]).args(skip.iter().flat_map(|test| ["--skip", test]));
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
-    // An allocation that fails returns null, as without the sanitizer.
+    // A failed allocation returns null, as without the sanitizer.
     let options = format!("suppressions={}/xtask/tsan.supp allocator_may_return_null=1", root());
     crate::run(command.env("RUSTFLAGS", flags).env("TSAN_OPTIONS", options))
 }
@@ -165,20 +166,20 @@ fn fuzz(deep: bool) -> Result<()> {
     FUZZ_TARGETS.into_iter().try_for_each(|target| {
         let mut command = cargo(true, &["fuzz", "run", target, "--", &time, "-verbosity=0"]);
         if !deep {
-            // For a few seconds, better optimised code takes longer to make than it saves.
+            // A run of a few seconds gains less from better optimised code than the compiler takes to produce it.
             command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
         }
         crate::run(&mut command)
     })
 }
 
-/// A failure tells the seed that repeats it.
+/// Runs the chaos test. A failure prints the seed that repeats it.
 fn chaos(deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq", "--test", "chaos"]);
     crate::run(command.env("TXQ_CHAOS_SECONDS", if deep { "600" } else { "30" }))
 }
 
-/// It is built as the tests build it: the kernel takes the time.
+/// Runs the oracle, built like the tests, because most of its time is the kernel's.
 fn oracle(deep: bool, long: bool, filter: Option<&str>) -> Result<()> {
     let mut command = Command::new(program("oracle", false)?);
     crate::run(command.args(deep.then_some("--deep")).args(long.then_some("--long")).args(filter))
@@ -188,8 +189,8 @@ fn run_release(bin: &str) -> Result<()> {
     crate::run(&mut Command::new(program(bin, true)?))
 }
 
-/// Builds a program of txq-check. The dependencies have the features that the whole workspace wants: with those of one
-/// package only, all would be compiled once more.
+/// Builds a program of txq-check; returns its path. It builds with the features of the whole workspace: with those of one
+/// package, cargo would compile all dependencies once more.
 fn program(bin: &str, release: bool) -> Result<String> {
     let format = "--message-format=json-render-diagnostics";
     let mut command = cargo(false, &["build", "--quiet", "--workspace", format, "--bin", bin]);

@@ -1,4 +1,4 @@
-//! The repository's own chores: the checkers, one subcommand each, and the tables of the documents.
+//! The repository's chores: the checkers, one subcommand each, and the tables of the documents.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ struct Xtask {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Run one of the checkers, or all that this machine has
+    /// Run one of the checkers, or all that are available here
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
     /// Run the criterion benchmarks and print their table
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command from the repository's root and fails if it does.
+/// Runs a command from the repository's root; returns an error if it fails.
 fn run(command: &mut Command) -> Result<()> {
     let status = command.current_dir(root()).status().with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {
@@ -56,14 +56,14 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The repository's root.
+/// Returns the repository's root.
 fn root() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/..")
 }
 
-/// A cargo command, of the nightly toolchain if `nightly`.
+/// Returns a cargo command, of the nightly toolchain if `nightly`.
 fn cargo(nightly: bool, args: &[&str]) -> Command {
-    // The cargo that runs us says which toolchain it is of; rustup's own finds the other one.
+    // The environment names the toolchain of the cargo that runs this program; rustup's own cargo finds the other one.
     let mut command = Command::new("cargo");
     if nightly {
         command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").arg("+nightly");
