@@ -1,11 +1,13 @@
-//! Tells the differences between two records of one script, and forgives what the script says. For every script it
-//! forgives three things, and no more:
+//! Lists the differences between two records of one script, except those that the script allows. For every script it allows
+//! three differences, and no more:
 //!
-//! - Usage: tc's and ours after an error are different texts; and a line of tc's that says only that there was one.
-//! - Handles that nobody named: the kernel counts them over all devices.
-//! - The parked packet. The kernel lets a packet that finds the queue empty go past it, and learns then that the
-//!   device is busy: it has counted the packet as sent and as requeued, and keeps it in front of all others. txq looks
-//!   first, and queues it. So `requeues` may be more in the kernel, and while packets are queued, `Sent` one packet more.
+//! - Usage: the texts of tc and of txq after an error differ, and tc may print a line that only says that there was an
+//! error.
+//! - Handles that no command named: the kernel counts them over all devices.
+//! - The parked packet. In the kernel a packet that finds the queue empty bypasses it, and only then meets the busy device:
+//! the kernel has counted the packet as sent and as requeued, and keeps it in front of all others. txq checks the device
+//! first, and queues the packet. So `requeues` may be more in the kernel, and while packets are queued, `Sent` may be one
+//! packet more.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +18,7 @@ use crate::frame;
 use crate::path::{Left, Record};
 use crate::script::{Order, Script};
 
-/// How many differences of a script are told: the later ones follow from the first.
+/// Maximum number of reported differences of a script: later ones follow from the first.
 const TOLD: usize = 3;
 
 pub(crate) fn compare(script: &Script, kernel: &Record, txq: &Record) -> Vec<String> {
@@ -52,7 +54,7 @@ pub(crate) fn compare(script: &Script, kernel: &Record, txq: &Record) -> Vec<Str
     told
 }
 
-/// Compares which packets left in a step, as far as the script wants.
+/// Compares the packets that left in a step, as exactly as the script requires.
 fn order(script: &Script, kernel: &[Left], txq: &[Left], what: &mut String) {
     let enough = kernel.len().min(txq.len());
     let cookies = |left: &[Left]| -> Vec<_> { left.iter().map(|left| (left.cookie, left.ce)).collect() };
@@ -72,7 +74,7 @@ fn list(left: &[Left]) -> String {
     left.iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
-/// What has left of each flow up to a step: a packet that leaves a step later is none that is missing.
+/// The packets of each flow that left on one side only up to a step: a packet that leaves in a later step is not missing.
 #[derive(Default)]
 struct Flows(BTreeMap<u64, [Vec<Left>; 2]>);
 
@@ -125,7 +127,7 @@ fn texts(kernel: &str, txq: &str, what: &mut String) {
     }
 }
 
-/// Classes in order: that of the kernel is of its hash table.
+/// Sorts classes: the kernel prints them in the order of its hash table.
 fn by_class(said: String) -> String {
     if !said.starts_with("class ") {
         return said;
@@ -137,19 +139,20 @@ fn by_class(said: String) -> String {
     classes.join("\n")
 }
 
-/// JSON, a line for each key.
+/// Formats JSON with one line for each key.
 fn pretty(json: &str) -> Option<String> {
     let json: Value = serde_json::from_str(&json.replace(":~", ":0")).ok().filter(Value::is_array)?;
     serde_json::to_string_pretty(&json).ok()
 }
 
-/// What tc says but for how it is used, and but for a line that says only that there was an error.
+/// Returns tc's output without its usage, and without a line that only says that there was an error.
 fn without_usage(said: &str) -> &str {
     let ends = ["Usage:", "We have an error talking to the kernel"];
     ends.iter().filter_map(|end| said.find(end)).min().map_or(said, |at| &said[..at])
 }
 
-/// What the kernel shows, with the counters that it would have without a parked packet, where one explains them.
+/// Returns the kernel's output with the counters that it would have without a parked packet, if a parked packet explains
+/// them.
 fn unpark(kernel: &str, txq: &str) -> String {
     let mut text = kernel.to_owned();
     let json = |said: &str| said.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
@@ -206,7 +209,7 @@ fn mask(text: &str, ignore: &[String]) -> String {
     text
 }
 
-/// Handles that nobody named are counted over all devices since the boot: only which are the same is compared.
+/// Handles that no command named are counted over all devices since boot, so only their equality is compared.
 #[derive(Default)]
 struct Handles(Vec<String>);
 

@@ -1,9 +1,9 @@
-//! The packets of a script: IPv4 and UDP, with a number each that tells it from all others. Or TCP segments without data,
-//! whose number is their IP identification.
+//! The packets of a script: IPv4 and UDP with a unique number each, or TCP segments without data, whose number is their IP
+//! identification.
 //!
-//! txq's frames are Ethernet's, and the kernel's serial line has none. So that both count the same bytes, the kernel's
-//! packet has as many behind the IP packet as Ethernet has in front of it, like a short frame's padding. With `pad=0` it
-//! has not, and both count the same bytes of IP.
+//! txq's frames are Ethernet frames, and the kernel's serial line has no link header. So that both count the same bytes, the
+//! kernel's packet has as many bytes behind the IP packet as Ethernet has in front of it, like a short frame's padding. With
+//! `pad=0` it has none, and both count the bytes of IP.
 
 use crate::script::Burst;
 
@@ -15,23 +15,23 @@ pub(crate) const NETWORK: usize = 20;
 pub(crate) const TCP_HEADERS: usize = NETWORK + 20;
 /// Bytes of the headers in front of the number.
 const HEADERS: usize = NETWORK + 8;
-/// Where the ports of flows begin.
+/// First port of flows.
 const PORTS: u16 = 1000;
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// A packet's number: its flow, and which of the script's packets it is.
+/// Returns a packet's number: its flow, and its count within the script.
 pub(crate) fn cookie(flow: u32, count: u32) -> u64 {
     u64::from(flow) << 32 | u64::from(count)
 }
 
-/// The flow of a packet's number.
+/// Returns the flow of a packet's number.
 pub(crate) fn flow(cookie: u64) -> u64 {
     cookie >> 32
 }
 
-/// The packet of a burst that has `before` others in front of it, and is the script's packet `count`, from its IP header
-/// on. Its flow is its source port, and its source address if no host is named.
+/// Builds a packet from its IP header on: the script's packet `count`, with `before` others in front of it in its burst. Its
+/// flow is its source port, and its source address if no host is named.
 pub(crate) fn build(burst: &Burst, before: u32, count: u32) -> Vec<u8> {
     let (flow, len) = (burst.flow as u16, burst.len - burst.pad);
     let mut bytes = vec![0; burst.len];
@@ -61,7 +61,7 @@ pub(crate) fn build(burst: &Burst, before: u32, count: u32) -> Vec<u8> {
     bytes
 }
 
-/// The same as an Ethernet frame.
+/// Builds the same packet as an Ethernet frame.
 pub(crate) fn ethernet(burst: &Burst, before: u32, count: u32) -> Vec<u8> {
     let packet = build(burst, before, count);
     let mut frame = vec![0; ETHERNET];
@@ -70,7 +70,7 @@ pub(crate) fn ethernet(burst: &Burst, before: u32, count: u32) -> Vec<u8> {
     frame
 }
 
-/// The number of a packet that [`build`] made.
+/// Returns the number of a packet that [`build`] made.
 pub(crate) fn read(bytes: &[u8]) -> Option<u64> {
     let word = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     if *bytes.get(9)? == TCP {
@@ -80,7 +80,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(number.try_into().ok()?))
 }
 
-/// Whether a packet says that it has met congestion.
+/// Returns whether a packet is marked as having met congestion.
 pub(crate) fn ce(bytes: &[u8]) -> bool {
     bytes.get(1).is_some_and(|tos| tos & 3 == 3)
 }

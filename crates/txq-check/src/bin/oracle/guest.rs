@@ -1,4 +1,4 @@
-//! The kernel's side: this program as the init of a User-mode Linux, which runs the scripts and switches itself off.
+//! The kernel's side: this program as the init of a User-mode Linux. It runs the scripts and powers the guest off.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -18,14 +18,14 @@ use crate::script::{Burst, Object, Script};
 use crate::serial::Line;
 use crate::sys::PacketSocket;
 
-/// The variable that tells the guest where its files are.
+/// The environment variable that names the guest's folder.
 pub(crate) const FOLDER: &str = "TXQ_ORACLE";
-/// The device under test, by the name that the kernel gives it.
+/// The device under test, as the kernel names it.
 pub(crate) const DEVICE: &str = "sl0";
-/// Where the guest writes what it has seen, a line of JSON for each script.
+/// The file of the guest's records, one line of JSON for each script.
 pub(crate) const RECORDS: &str = "records";
 
-/// What init does. It may not return, or the kernel panics.
+/// The guest's init. It must not return, or the kernel panics.
 pub(crate) fn init() -> ! {
     if let Err(error) = work() {
         eprintln!("oracle: {error:#}");
@@ -38,11 +38,11 @@ pub(crate) fn init() -> ! {
 
 fn work() -> Result<()> {
     let folder = PathBuf::from(std::env::var_os(FOLDER).context("no folder was named")?);
-    // From here on the kernel has booted, whatever else fails.
+    // From here on the kernel counts as booted, whatever else fails.
     let mut records = File::create(folder.join(RECORDS))?;
     mount_at(c"proc", c"/proc")?;
     mount_at(c"sysfs", c"/sys")?;
-    // The host's /dev is there as files only; a terminal is a device of this kernel.
+    // The host's /dev is visible as files only; a terminal must be a device of this kernel.
     mount_at(c"devtmpfs", c"/dev")?;
     fs::create_dir_all("/dev/pts")?;
     mount_at(c"devpts", c"/dev/pts")?;
@@ -65,7 +65,7 @@ fn work() -> Result<()> {
 
 fn mount_at(kind: &CStr, place: &CStr) -> Result<()> {
     match mount(kind, place, kind, MountFlags::empty(), None) {
-        // The kernel has mounted it by itself.
+        // The kernel has already mounted it.
         Ok(()) | Err(Errno::BUSY) => Ok(()),
         Err(error) => Err(error).with_context(|| format!("cannot mount {kind:?}")),
     }
@@ -76,7 +76,7 @@ fn one(name: &str, file: &FilePath) -> Result<Record> {
     path::run(&script, &mut Device::new()?)
 }
 
-/// The device, its other end, and who sends to it.
+/// The device, its far end, and the socket that sends to it.
 struct Device {
     line: Line,
     socket: PacketSocket,
@@ -93,7 +93,7 @@ impl Device {
         Ok(Self { line, socket: PacketSocket::open(DEVICE)? })
     }
 
-    /// Whether a packet was read; a foreign one is an error.
+    /// Appends a packet to `left`; returns whether there was one. A foreign packet is an error.
     fn note(packet: Option<Vec<u8>>, left: &mut Vec<Left>) -> Result<bool> {
         let Some(packet) = packet else { return Ok(false) };
         let cookie = frame::read(&packet).with_context(|| format!("not a script's packet: {packet:02x?}"))?;
@@ -116,7 +116,7 @@ impl Path for Device {
     fn show(&mut self, object: Object, words: &str) -> Result<String> {
         let mut show = vec![object.word(), "show", "dev", DEVICE];
         show.extend(words.split_whitespace());
-        // What u32 counts depends on how the kernel was built.
+        // The counters of u32 depend on the kernel's configuration.
         if object == Object::Filter {
             return output("tc", &show);
         }
@@ -144,7 +144,7 @@ impl Path for Device {
                 break;
             }
         }
-        // The device has taken the next packet when the script goes on.
+        // Gives the device time to take the next packet before the script continues.
         std::thread::sleep(Duration::from_millis(1));
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Path for Device {
     }
 }
 
-/// What a command prints, errors last.
+/// Runs a command; returns its output, errors last.
 fn output(program: &str, words: &[&str]) -> Result<String> {
     let done = Command::new(program).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output();
     let done = done.with_context(|| format!("cannot run {program}"))?;

@@ -1,4 +1,4 @@
-//! Boots the kernel as a process and brings its records back.
+//! Boots the kernel as a process and returns its records.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -22,11 +22,11 @@ const PACKAGES: &str = "`apt-get install user-mode-linux kmod iproute2`";
 /// How the kernel's run ended.
 pub(crate) enum Outcome {
     Ran(Vec<Record>),
-    /// It never came to run a script.
+    /// It ran no script.
     NoBoot(String),
 }
 
-/// What is not here that is needed, if anything.
+/// Returns what the oracle needs and this machine lacks, if anything.
 pub(crate) fn missing() -> Option<String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Some("User-mode Linux runs on x86-64 Linux only".into());
@@ -36,10 +36,10 @@ pub(crate) fn missing() -> Option<String> {
     Some(format!("there is no {absent}: {PACKAGES}"))
 }
 
-/// How many kernels run at once, at most: a script waits more than it computes.
+/// Maximum number of kernels that run at once: a script waits more than it computes.
 const KERNELS: usize = 4;
 
-/// Runs the scripts in a few kernels, whose turns are dealt out by name.
+/// Runs the scripts in a few kernels, dealt out in turn.
 pub(crate) fn run(scripts: &[&Script], deep: bool, long: bool) -> Result<Outcome> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let kernels = cpus.min(KERNELS).min(scripts.len());
@@ -86,7 +86,7 @@ fn one(number: usize, scripts: &[&Script], deep: bool, long: bool) -> Result<Out
     Ok(Outcome::Ran(records))
 }
 
-/// Boots, waits for the end and returns what the console said.
+/// Boots, waits for the end and returns the console's output.
 fn boot(folder: &Path, limit: Duration) -> Result<String> {
     let init = std::env::current_exe()?;
     let mut command = Command::new(KERNEL);
@@ -100,7 +100,7 @@ fn boot(folder: &Path, limit: Duration) -> Result<String> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        // It is many processes, which shall end together.
+        // It has many processes, which must end together.
         .process_group(0);
     let mut child = command.spawn().with_context(|| format!("cannot run {KERNEL}"))?;
     let output = BufReader::new(child.stdout.take().context("no console")?);
@@ -115,14 +115,14 @@ fn boot(folder: &Path, limit: Duration) -> Result<String> {
         std::thread::sleep(Duration::from_millis(20));
     }
     if let Some(group) = Pid::from_raw(child.id() as i32) {
-        // What is gone already need not be killed.
+        // Processes that have ended need not be killed.
         let _ = kill_process_group(group, Signal::KILL);
     }
     child.wait()?;
     Ok(console.join().unwrap_or_default())
 }
 
-/// A folder that host and guest share, gone when it is dropped.
+/// A folder that host and guest share; dropping it removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -132,7 +132,7 @@ impl Folder {
         Ok(Self(path))
     }
 
-    /// Scripts with their random parts drawn, and a modprobe that finds the kernel's modules.
+    /// Writes the scripts with their random parts drawn, and a modprobe that finds the kernel's modules.
     fn fill(&self, scripts: &[&Script]) -> Result<()> {
         let modules = self.0.join("lib/modules");
         fs::create_dir_all(&modules)?;
@@ -154,7 +154,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder left behind in the place for such harms nobody.
+        // A leftover folder in the temporary folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

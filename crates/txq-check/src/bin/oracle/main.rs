@@ -1,4 +1,4 @@
-//! The oracle: one arrival script through Linux's own qdiscs and through txq's, and every difference told.
+//! The oracle: runs one arrival script through Linux's own qdiscs and through txq's, and reports every difference.
 //!
 //! ```text
 //!   script --+--> guest: User-mode Linux, its qdisc, a device of one packet --> record --+
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The kernel is run and not read: Debian's `user-mode-linux` boots as a process, with this program as its init and the
-//! host's files as its own. The device is a serial line (SLIP over a pty), because that is one that holds its queue
-//! still: it keeps one packet, and takes the next when the one before has been read at the other end. So a script
-//! says how many packets leave and when. txq then runs at the times at which the kernel ran.
+//! host's files as its own. The device is a serial line (SLIP over a pty), because that device holds its queue still: it
+//! keeps one packet, and takes the next one when the far end has read the one before. So a script determines how many
+//! packets leave and when. txq then runs at the times at which the kernel ran.
 //!
-//! A script is a file in `crates/txq-check/oracle`; [`script`] says what is in it.
+//! A script is a file in `crates/txq-check/oracle`; [`script`] documents its syntax.
 
 mod compare;
 mod frame;
@@ -31,8 +31,8 @@ use anyhow::{Context, Result, bail};
 use compare::compare;
 use script::Script;
 
-/// Times that a script may be run. The kernel runs in real time and reads its clock a moment later than the step's time
-/// says: on a busy machine something can fall due in between. A difference that is real is there each time.
+/// How many times a script may run. The kernel runs in real time and reads its clock a moment later than the step's time: on
+/// a busy machine a packet can become due in between. A real difference occurs each time.
 const ATTEMPTS: u32 = 3;
 
 fn main() -> ExitCode {
@@ -100,12 +100,12 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// What came of a script.
+/// The result of a script.
 struct Verdict {
     name: String,
     steps: usize,
     packets: usize,
-    /// How long the kernel was at it.
+    /// How long the kernel ran it, in milliseconds.
     ms: u64,
     differences: Vec<String>,
 }
@@ -115,7 +115,7 @@ enum Examined {
     NoBoot(String),
 }
 
-/// Runs scripts through both, and compares.
+/// Runs scripts through both, and compares the records.
 fn examine(scripts: &[&Script], deep: bool, long: bool) -> Result<Examined> {
     let records = match kernel::run(scripts, deep, long)? {
         kernel::Outcome::Ran(records) => records,
@@ -143,7 +143,7 @@ fn examine(scripts: &[&Script], deep: bool, long: bool) -> Result<Examined> {
     Ok(Examined::Told(verdicts))
 }
 
-/// The scripts whose names contain `filter`, by name. Those that take long only if they are wanted.
+/// Returns the scripts whose names contain `filter`, sorted by name; long ones only if requested.
 fn scripts(deep: bool, long: bool, filter: &str) -> Result<Vec<Script>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle");
     let mut found = Vec::new();

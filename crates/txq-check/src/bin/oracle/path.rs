@@ -1,4 +1,4 @@
-//! What the kernel and txq have in common, so that one loop runs a script through either.
+//! The interface that the kernel and txq share, so that one loop runs a script through either.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -9,23 +9,23 @@ use crate::script::{Action, Burst, Object, Script};
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Left {
     pub(crate) cookie: u64,
-    /// Whether it says that there is congestion (ECN).
+    /// Whether it is marked as having met congestion (ECN CE).
     pub(crate) ce: bool,
-    /// When, in nanoseconds.
+    /// Its departure time, in nanoseconds.
     pub(crate) at: u64,
 }
 
-/// What an action did.
+/// The result of an action.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Step {
-    /// When it began, in nanoseconds.
+    /// Time when it began, in nanoseconds.
     pub(crate) at: u64,
     pub(crate) left: Vec<Left>,
-    /// What tc said, or which packets were refused.
+    /// The output of tc, or the number of refused packets.
     pub(crate) said: String,
 }
 
-/// What a script did.
+/// The results of a script.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) script: String,
@@ -35,25 +35,25 @@ pub(crate) struct Record {
 
 /// A device under a qdisc.
 pub(crate) trait Path {
-    /// The time at which the step of this number begins.
+    /// Begins step number `step`; returns its time.
     fn begin(&mut self, step: usize) -> u64;
-    /// Runs tc and returns what it says.
+    /// Runs tc; returns its output.
     fn tc(&mut self, object: Object, verb: &str, words: &str) -> Result<String>;
-    /// What there is, with counters.
+    /// Returns the objects, with counters.
     fn show(&mut self, object: Object, words: &str) -> Result<String>;
-    /// Sends packets, numbered from `first` on, and returns how many are refused.
+    /// Sends packets, numbered from `first` on; returns how many are refused.
     fn send(&mut self, burst: &Burst, first: u32) -> Result<usize>;
-    /// The device is done with so many packets.
+    /// Completes `n` packets, and appends them to `left`.
     fn take(&mut self, n: usize, left: &mut Vec<Left>) -> Result<()>;
-    /// Time passes, in milliseconds.
+    /// Lets `ms` milliseconds pass.
     fn wait(&mut self, ms: u64) -> Result<()>;
-    /// Time passes, and the device is done with every packet at once.
+    /// Lets `ms` milliseconds pass while the device completes every packet at once.
     fn drain(&mut self, ms: u64, left: &mut Vec<Left>) -> Result<()>;
     /// Sets the device's `tx_queue_len`.
     fn set_tx_queue_len(&mut self, packets: u32) -> Result<()>;
 }
 
-/// Runs a script.
+/// Runs a script; returns its results.
 pub(crate) fn run(script: &Script, path: &mut impl Path) -> Result<Record> {
     let mut steps = Vec::new();
     let mut count = 0;

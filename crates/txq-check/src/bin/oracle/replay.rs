@@ -1,4 +1,4 @@
-//! txq's side: a device of one packet, on a clock that stands where the script's own has stood in the kernel.
+//! txq's side: a device of one packet, on a clock that shows the times of the script in the kernel.
 
 use std::cell::Cell;
 use std::io;
@@ -25,7 +25,7 @@ thread_local! {
     static NOW: Cell<Nanos> = const { Cell::new(0) };
 }
 
-/// The real machine but for its clock, which only moves when it is told to. A replay is one thread.
+/// The real machine, except for its clock, which the replay sets. A replay is one thread.
 struct Virtual;
 
 // SAFETY: atomics, fence and cell are those of `Native`.
@@ -48,7 +48,7 @@ unsafe impl Arch for Virtual {
     fn relax() {}
 }
 
-/// The device: the packet it keeps, and the one it is done with.
+/// The device: the packet that it keeps, and the one that it has completed.
 #[derive(Default)]
 struct Slot {
     kept: Option<Packet<Virtual>>,
@@ -63,7 +63,7 @@ impl Wire {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is done with the packet it keeps, and tells what it was.
+    /// Completes the packet that the device keeps; returns its record.
     fn finish(&self) -> Option<Left> {
         let mut slot = self.slot();
         let packet = slot.kept.take()?;
@@ -78,7 +78,7 @@ impl Wire {
 }
 
 impl Driver<Virtual> for Wire {
-    /// The kernel's packets are frames here, header included, which txq adds to every MTU.
+    /// The kernel's packets are frames here, including the header, which txq adds to every MTU.
     fn info(&self) -> DeviceInfo {
         DeviceInfo { name: DEVICE.into(), txqs: 1, mtu: 1500 - 14 }
     }
@@ -99,14 +99,14 @@ impl Transmit<Virtual> for Wire {
 }
 
 impl Complete<Virtual> for Wire {
-    /// Nothing happens by itself, so there is no time to look again.
+    /// Nothing completes by itself, so there is no time to poll again.
     fn poll(&mut self, _: usize, done: &mut PacketList<Virtual>, _: &mut Clock<Virtual>) -> Option<Nanos> {
         done.extend(self.slot().done.take());
         Some(Nanos::MAX)
     }
 }
 
-/// Runs a script at the times of the kernel's record.
+/// Runs a script at the times of the kernel's record; returns txq's record.
 pub(crate) fn run(script: &Script, kernel: &Record) -> Result<Record> {
     let times: Vec<Nanos> = kernel.steps.iter().map(|step| step.at).collect();
     NOW.set(times.first().copied().unwrap_or_default());
@@ -130,7 +130,7 @@ struct Replay<'d> {
 }
 
 impl Replay<'_> {
-    /// Does what is to be done until then, each thing at its time.
+    /// Advances the clock to `until`, and runs all work on the way, each at its time.
     fn advance(&mut self, until: Nanos) {
         while let Some(next) = self.worker.poll().filter(|&next| next <= until) {
             NOW.set(next.max(NOW.get()));
@@ -138,7 +138,7 @@ impl Replay<'_> {
         NOW.set(until.max(NOW.get()));
     }
 
-    /// Takes the packet that the device keeps, and lets the next one follow.
+    /// Takes the packet that the device keeps, and lets the next one follow; returns whether there was one.
     fn take_one(&mut self, left: &mut Vec<Left>) -> bool {
         let Some(packet) = self.wire.finish() else { return false };
         left.push(packet);
@@ -226,7 +226,7 @@ impl Path for Replay<'_> {
             while self.take_one(left) {}
             match self.worker.poll() {
                 Some(next) if next <= end => NOW.set(next.max(NOW.get())),
-                // The worker may have sent something just now.
+                // The worker may have just sent a packet.
                 _ if self.wire.slot().kept.is_none() => break,
                 _ => {}
             }

@@ -1,28 +1,28 @@
-//! What is in a script: a line is a comment (`#`), a setting, or an action.
+//! The syntax of scripts: a line is a comment (`#`), a setting, or an action.
 //!
-//! | action | what happens |
+//! | action | meaning |
 //! |---|---|
-//! | `tc OBJECT VERB ...` | `tc OBJECT VERB dev sl0 ...` of a qdisc, class or filter; what it prints, errors included, is compared |
+//! | `tc OBJECT VERB ...` | `tc OBJECT VERB dev sl0 ...` of a qdisc, class or filter; its output, errors included, is compared |
 //! | `show` | `tc -s qdisc show`, as text and as JSON |
 //! | `show class`, `show filter ...` | `tc -s class show` and `tc filter show dev sl0 ...`, as text |
-//! | `send flow=1 len=100 prio=0 mark=0 n=1` | so many packets, IPv4 and UDP; what is left out is as here |
-//! | `send ... host=1 to=1 port=9 tos=0` | from and to which host, to which port; a flow without `host` has one of its own |
-//! | `send ... ack=1` | TCP segments without data instead, each with the next number |
-//! | `send ... pad=14` | of `len`, what is not of the IP packet; see [`crate::frame`] |
-//! | `take N` | the device is done with a packet, N times over; which ones is compared |
-//! | `wait MS` | time passes and the device is done with nothing |
-//! | `drain MS` | time passes and the device is done with everything at once |
+//! | `send flow=1 len=100 prio=0 mark=0 n=1` | sends `n` packets, IPv4 and UDP; these are the defaults |
+//! | `send ... host=1 to=1 port=9 tos=0` | sets source host, destination host and port; without `host`, each flow has a host of its own |
+//! | `send ... ack=1` | sends TCP segments without data instead, with consecutive numbers |
+//! | `send ... pad=14` | the part of `len` that does not belong to the IP packet; see [`crate::frame`] |
+//! | `take N` | the device completes a packet, N times; the packets are compared |
+//! | `wait MS` | time passes and the device completes nothing |
+//! | `drain MS` | time passes and the device completes everything at once |
 //! | `txqueuelen N` | `ip link set sl0 txqueuelen N`; 1000 at first |
 //! | `random seed=1 steps=50 flows=4 len=40..1500 prio=0..15 burst=1..8 take=0..8` | sends and takes drawn from the seed; ten times as many with `--deep` |
 //!
-//! | setting | what it changes |
+//! | setting | effect |
 //! |---|---|
-//! | `long` | the script is run with `--long` or `--deep`, or when the filter is its name |
-//! | `order flow` | packets need leave in the kernel's order only within each flow; `order none`: only as many |
-//! | `within N` | how many packets a step may differ by in number; with `order flow` each flow, up to that step |
-//! | `differs WHY` | the next action is known to differ, for this reason; that it does so no more is told, too |
-//! | `rename OURS THEIRS` | txq's JSON has this key where the kernel's has the other one |
-//! | `ignore WORD` | the number after this word, or of this JSON key, is not compared: it depends on a clock or on chance |
+//! | `long` | the script runs only with `--long` or `--deep`, or when the filter is its name |
+//! | `order flow` | packets must leave in the kernel's order only within each flow; `order none`: only their number must match |
+//! | `within N` | allowed difference in the number of packets of a step; with `order flow`, of each flow up to that step |
+//! | `differs WHY` | the next action is known to differ, for this reason; a later match is reported, too |
+//! | `rename OURS THEIRS` | txq's JSON has the key OURS where the kernel's has THEIRS |
+//! | `ignore WORD` | the number after this word, or of this JSON key, is not compared: it depends on a clock or on randomness |
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -30,7 +30,7 @@ use std::str::FromStr;
 
 use crate::frame;
 
-/// How much of the order is compared.
+/// How much of the packets' order is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     Exact,
@@ -38,7 +38,7 @@ pub(crate) enum Order {
     None,
 }
 
-/// Packets that are sent together.
+/// Packets to send together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Burst {
     pub(crate) flow: u32,
@@ -46,12 +46,12 @@ pub(crate) struct Burst {
     pub(crate) prio: u32,
     pub(crate) mark: u32,
     pub(crate) n: usize,
-    /// The sender's host, if it is not that of the flow.
+    /// The sender's host; by default that of the flow.
     pub(crate) host: Option<u8>,
     pub(crate) to: u8,
     pub(crate) port: u16,
     pub(crate) tos: u8,
-    /// What the first one acknowledges, if they are acknowledgements.
+    /// The first acknowledgement number, if the packets are acknowledgements.
     pub(crate) ack: Option<u32>,
     pub(crate) pad: usize,
 }
@@ -63,7 +63,7 @@ impl Default for Burst {
     }
 }
 
-/// What a command of tc is about.
+/// The object of a tc command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Object {
     Qdisc,
@@ -103,27 +103,27 @@ pub(crate) enum Action {
 
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// In the file, from 1 on.
+    /// Line number in the file, from 1.
     pub(crate) number: usize,
     pub(crate) action: Action,
-    /// Whether it is known to differ.
+    /// Whether its results are known to differ.
     pub(crate) differs: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) name: String,
-    /// Whether it takes long.
+    /// Whether the script takes long.
     pub(crate) long: bool,
     pub(crate) order: Order,
     pub(crate) within: usize,
     pub(crate) ignore: Vec<String>,
-    /// JSON keys of txq, and what the kernel calls them.
+    /// JSON keys of txq, and the kernel's names for them.
     pub(crate) rename: Vec<(String, String)>,
     pub(crate) lines: Vec<Line>,
 }
 
-/// The shortest packet: headers and the number that tells it from others.
+/// The shortest packet: headers and the packet's number.
 const SHORTEST: usize = 36;
 /// The longest: the device's MTU.
 const LONGEST: usize = 1500;
@@ -265,7 +265,7 @@ fn random(rest: &str, deep: bool) -> Result<Vec<Action>, String> {
     Ok(actions)
 }
 
-/// Numbers from a seed (SplitMix64).
+/// Random numbers from a seed (SplitMix64).
 struct Draw(u64);
 
 impl Draw {
@@ -295,7 +295,7 @@ fn value<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not such a number"))
 }
 
-/// As it is read, so that a script can be handed on with its random part drawn.
+/// In the syntax of scripts, so that a script can be passed on with its random part drawn.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

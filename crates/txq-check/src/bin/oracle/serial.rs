@@ -1,7 +1,7 @@
 //! A network device that keeps one packet: SLIP (RFC 1055) over a pseudo-terminal whose other end is ours.
 //!
-//! The kernel's `slip` stops its queue with each packet and wakes it when the terminal's reader has taken the packet.
-//! So reading one packet is one completion, and not reading is a link that stands still.
+//! The kernel's `slip` stops its queue with each packet and wakes it when the terminal's reader has read the packet. So
+//! reading one packet is one completion, and a reader that does not read is a link that stands still.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,19 +21,19 @@ const ESC: u8 = 0xdb;
 const ESC_END: u8 = 0xdc;
 const ESC_ESC: u8 = 0xdd;
 
-/// How long to look for a packet that would be there by now: whatever the kernel has to do for it is ready to run, and
-/// runs before a process that sleeps does.
+/// How long to wait for a packet that should be there by now: the kernel's work for it is ready to run, and runs before a
+/// sleeping process.
 const SETTLE: Duration = Duration::from_millis(2);
 
 pub(crate) struct Line {
     reader: File,
     _device: File,
-    /// What was read beyond the packet returned last.
+    /// Bytes read beyond the last returned packet.
     rest: Vec<u8>,
 }
 
 impl Line {
-    /// A device, the first one of its kind: `sl0`.
+    /// Opens a device, the first one of its kind: `sl0`.
     pub(crate) fn open() -> Result<Self> {
         let reader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).context("no pseudo-terminal")?;
         unlockpt(&reader)?;
@@ -48,8 +48,7 @@ impl Line {
         Ok(Self { reader: reader.into(), _device: device.into(), rest: Vec::new() })
     }
 
-    /// Reads a packet if there is one within `patience`, and waits until the device has taken the next one if there is
-    /// one.
+    /// Reads a packet if one arrives within `patience`, and waits until the device has taken the next one if there is one.
     pub(crate) fn read(&mut self, patience: Duration) -> Result<Option<Vec<u8>>> {
         let mut packet = Vec::new();
         if self.rest.is_empty() && !self.readable(patience)? {
@@ -57,7 +56,7 @@ impl Line {
         }
         loop {
             if self.rest.is_empty() {
-                // The whole packet lies there once everything that has to run has run.
+                // The whole packet is readable once all runnable kernel work has run.
                 std::thread::sleep(SETTLE / 4);
                 if !self.readable(Duration::from_secs(1))? {
                     bail!("half a packet came and no more: {packet:02x?}");
@@ -69,7 +68,7 @@ impl Line {
             let end = self.rest.iter().position(|&byte| byte == END);
             let taken: Vec<u8> = self.rest.drain(..end.map_or(self.rest.len(), |at| at + 1)).collect();
             packet.extend_from_slice(&taken);
-            // A packet begins with an END, too, which ends whatever noise came before.
+            // A packet also begins with an END, which ends any noise before it.
             if packet == [END] {
                 packet.clear();
             } else if end.is_some() {

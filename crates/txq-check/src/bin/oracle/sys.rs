@@ -1,4 +1,4 @@
-//! The system calls that no crate wraps: a packet socket with a priority and a mark, and a terminal's line discipline.
+//! System calls that no crate wraps: a packet socket with a priority and a mark, and a terminal's line discipline.
 
 use std::io;
 use std::mem;
@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
-/// The line discipline that makes a network device of a serial line (`N_SLIP`).
+/// The line discipline that turns a serial line into a network device (`N_SLIP`).
 const N_SLIP: libc::c_int = 1;
 
-/// Makes a network device of a terminal, for as long as the terminal is open.
+/// Turns a terminal into a network device, while the terminal is open.
 pub(crate) fn make_slip(terminal: impl AsFd) -> io::Result<()> {
     let discipline = N_SLIP;
     // SAFETY: TIOCSETD reads one int, which `discipline` is.
@@ -32,12 +32,12 @@ impl PacketSocket {
         to.sll_protocol = (libc::ETH_P_IP as u16).to_be();
         to.sll_ifindex = index as libc::c_int;
         let socket = Self { fd, to };
-        // What is queued must not make the sender wait.
+        // Queued packets must not block the sender.
         socket.set(libc::SO_SNDBUFFORCE, 1 << 28)?;
         Ok(socket)
     }
 
-    /// The priority and mark of what is sent from now on.
+    /// Sets the priority and mark of later packets.
     pub(crate) fn mark(&self, priority: u32, mark: u32) -> io::Result<()> {
         self.set(libc::SO_PRIORITY, priority as libc::c_int)?;
         self.set(libc::SO_MARK, mark as libc::c_int)
@@ -49,7 +49,7 @@ impl PacketSocket {
         check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_SOCKET, option, ptr, len) })
     }
 
-    /// Sends a packet. False if the qdisc dropped it.
+    /// Sends a packet; returns false if the qdisc dropped it.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<bool> {
         let (to, len) = ((&raw const self.to).cast(), size_of_val(&self.to) as libc::socklen_t);
         let fd = self.fd.as_raw_fd();
