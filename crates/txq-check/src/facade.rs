@@ -1,10 +1,10 @@
 //! The part of an `Arch` that loom and shuttle share: both mirror std's names.
 //!
-//! Time stands still at 0 under both. A sleep with a deadline to come therefore ends by a notification only, which
-//! turns a lost wake-up into a deadlock that the checker reports, instead of a delay that nobody sees.
+//! Time stands still at 0 under both. So a sleep with a deadline in the future ends only by a notification, and the checker
+//! reports a lost wake-up as a deadlock, where real time would hide it as a delay.
 
-/// Atomics, the pointer, the event and the thread's CPU number of a checker, by the name of its crate. A wait calls the
-/// `pause` of the module it is used in.
+/// Defines the atomics, the pointer, the event and the thread's CPU number of a checker, by the name of its crate. A wait
+/// calls the `pause` of the module that uses the macro.
 macro_rules! facade {
     ($checker:ident) => {
         use std::sync::atomic::Ordering;
@@ -70,7 +70,7 @@ macro_rules! facade {
                             pause();
                         }
                     }
-                    // One look: a second one would double the interleavings and find nothing that a try later does not.
+                    // One look: a second one would double the interleavings and find nothing that a later try does not.
                     fn spin_until(&self, order: Ordering, mut ok: impl FnMut($int) -> bool) -> Option<$int> {
                         Some(self.0.load(order)).filter(|value| ok(*value))
                     }
@@ -132,7 +132,7 @@ macro_rules! facade {
             }
         }
 
-        /// A token under the checker's mutex and condition variable.
+        /// A token, under the checker's mutex and condition variable.
         #[derive(Debug)]
         pub struct Sleep {
             token: ::$checker::sync::Mutex<bool>,

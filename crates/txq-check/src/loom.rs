@@ -1,8 +1,8 @@
-//! loom as an `Arch`: every interleaving, and every value that C11 lets a load see.
+//! loom as an `Arch`: every interleaving, and every value that C11 allows a load to return.
 //!
-//! What it cannot do bounds the tests: five threads, seven remembered stores an atomic, `SeqCst` accesses treated as
-//! `AcqRel` (`fence(SeqCst)` is modelled), and stores to one atomic take effect in the order of execution. It needs
-//! no `cfg`: the data plane names no atomic but through its `Arch`.
+//! loom's limits bound the tests: five threads, seven remembered stores per atomic, `SeqCst` accesses treated as `AcqRel`
+//! (`fence(SeqCst)` is modelled), and stores to one atomic take effect in the order of execution. It needs no `cfg`: the
+//! data plane names no atomic except through its `Arch`.
 
 use txq::arch::{Arch, CellApi};
 
@@ -11,15 +11,15 @@ use crate::facade::facade;
 
 facade!(loom);
 
-/// Times that a thread may look in vain before its execution is only followed to its end, not branched any further.
+/// Number of failed looks of a thread after which its execution is followed to its end, but not branched any further.
 const PAUSES: u32 = 2;
 
 ::loom::thread_local! {
     static PAUSED: std::cell::Cell<u32> = std::cell::Cell::new(0);
 }
 
-/// Lets others run. Two threads that wait for a third can take turns for ever, and loom would explore each number of
-/// turns, though a thread that looks once more in vain has done nothing that others could see.
+/// Lets other threads run. Two threads that wait for a third can take turns for ever, and loom would explore each number of
+/// turns, although a thread that looks once more without success has done nothing that others can observe.
 fn pause() {
     let paused = PAUSED.with(|p| p.replace(p.get() + 1));
     if paused >= PAUSES {
@@ -32,7 +32,7 @@ fn pause() {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Loom;
 
-/// `UnsafeCell` that knows who may touch it: an access that is not ordered after the last write is a failure.
+/// `UnsafeCell` that checks its accesses: an access that is not ordered after the last write is a failure.
 #[derive(Debug)]
 pub struct Cell<T>(::loom::cell::UnsafeCell<T>);
 
@@ -81,7 +81,7 @@ unsafe impl Arch for Loom {
 }
 
 impl Loom {
-    /// All interleavings with at most `preemptions`, for a scenario that takes too long to explore further.
+    /// Runs all interleavings with at most `preemptions`, for a scenario that takes too long to explore further.
     pub fn check_to(preemptions: usize, scenario: impl Fn() + Send + Sync + 'static) {
         let mut model = ::loom::model::Builder::new();
         model.preemption_bound = Some(preemptions);
@@ -91,7 +91,7 @@ impl Loom {
 }
 
 impl Model for Loom {
-    /// All interleavings with at most two preemptions, with three in a deep search. Bugs that need more are rare
+    /// Runs all interleavings with at most two preemptions, or three in a deep search. Bugs that need more are rare
     /// (Musuvathi and Qadeer, PLDI 2007).
     fn check(scenario: impl Fn() + Send + Sync + 'static) {
         Loom::check_to(if crate::deep() { 3 } else { 2 }, scenario);

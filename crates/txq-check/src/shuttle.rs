@@ -1,6 +1,7 @@
-//! shuttle as an `Arch`: more threads and longer programs than loom can finish, by random and by PCT schedules.
+//! shuttle as an `Arch`: more threads and longer programs than loom can finish, in random and in PCT schedules.
 //!
-//! Every atomic is sequentially consistent here, so it finds lost wake-ups and broken hand-overs, never a weak ordering.
+//! Every atomic is sequentially consistent here, so shuttle finds lost wake-ups and broken hand-overs, never a weak
+//! ordering.
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler};
 use ::shuttle::thread::yield_now as pause;
@@ -44,12 +45,12 @@ unsafe impl Arch for Shuttle {
     const PROMPT: u32 = 1;
 }
 
-/// Order of the bugs that PCT looks for: scheduling points that must fall right.
+/// Depth of the bugs that PCT looks for: the number of scheduling points that must fall right.
 const PCT_DEPTH: usize = 3;
 
 impl Model for Shuttle {
-    /// 500 random and 500 PCT schedules, or as many as `TXQ_CHECK_SCHEDULES` says; 20,000 of each in a deep search. The seed is
-    /// fixed unless it is deep.
+    /// Runs 500 random and 500 PCT schedules, or as many as `TXQ_CHECK_SCHEDULES` says; 20,000 of each in a deep search. The
+    /// seed is fixed, except in a deep search.
     fn check(scenario: impl Fn() + Send + Sync + 'static) {
         let asked = std::env::var(crate::SCHEDULES).ok().and_then(|n| n.parse().ok());
         let schedules = if crate::deep() { 20_000 } else { asked.unwrap_or(500) };

@@ -1,11 +1,11 @@
-//! That the `Arch` costs nothing, nor a record that nobody has asked for: `cargo xtask check asm`.
+//! Shows that the `Arch` costs nothing, and neither does a lock's record that is off: `cargo xtask check asm`.
 //!
-//! A lock that can be recorded and one that cannot are compared by what they do where nobody waits: the same accesses to
-//! memory and the same branches.
+//! It compares the fast paths of a lock that can be recorded and of one that cannot: they must have the same number of
+//! memory accesses and of branches.
 //!
-//! The push of an `LList` under `Native` and a push written with std's atomics are disassembled from this very program
-//! (`objdump` of binutils) and compared, instruction by instruction. Build it with `--release`. Each has a section of its
-//! own, for in the same one the compiler sees that they are identical and keeps but one.
+//! It disassembles the push of an `LList` under `Native` and a push written with std's atomics from this very program
+//! (`objdump` of binutils) and compares them, instruction by instruction. Build it with `--release`. Each function has a
+//! section of its own, because within one section the compiler merges identical functions.
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -75,7 +75,7 @@ extern "C" fn lock_recorded(lock: &SpinLock<Native, u64>) {
     lock.with_at(Site::Enqueue, |held| *held.data() += 1);
 }
 
-/// What a lock needs that nobody can record.
+/// The fields of a lock that cannot be recorded.
 struct Plain {
     locked: AtomicU32,
     tail: AtomicPtr<u64>,
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
         eprintln!("asm: debug assertions are in the code: use --release");
         return ExitCode::FAILURE;
     }
-    // Used, so that neither is left out of the program.
+    // Called, so that the program contains both.
     let (list, head) = (LList::new(), AtomicPtr::new(ptr::null_mut()));
     let mut generic = Generic { link: CellApi::new(ptr::null_mut()) };
     let mut std = Std { link: UnsafeCell::new(ptr::null_mut()) };
@@ -148,8 +148,8 @@ fn side_by_side(text: &str, names: [&str; 2]) -> [Vec<String>; 2] {
     [left, right]
 }
 
-/// What is done on the way through a function on which no conditional jump is taken: accesses to memory, the stack not
-/// among them, and jumps.
+/// Returns the number of memory accesses, the stack's excluded, and of jumps on a function's path on which no conditional
+/// jump is taken.
 fn fast_path(body: &[String]) -> (usize, usize) {
     let way: Vec<_> = body.iter().take_while(|i| !i.starts_with("ret")).collect();
     let accesses = way.iter().filter(|i| i.contains('(')).count();
@@ -163,7 +163,7 @@ fn disassembly() -> Result<String, String> {
     String::from_utf8(out.stdout).map_err(|e| e.to_string())
 }
 
-/// The instructions of a function, with jumps told by their distance from its start and without padding.
+/// Returns the instructions of a function, without padding, and with jump targets relative to its start.
 fn body(text: &str, name: &str) -> Vec<String> {
     let header = format!("<{name}>:");
     let start = format!("<{name}");

@@ -1,9 +1,9 @@
-//! Breaks the lines that model tests guard, one at a time, and sees a test fail: `cargo xtask check mutants`.
+//! Breaks the lines that model tests guard, one at a time, and expects a test to fail: `cargo xtask check mutants`.
 //!
 //! A test that cannot fail proves nothing, and an ordering that no test misses is a claim without a witness. The list is
-//! `mutants.toml`. Each mutant is made in a copy of the sources, built, and run; it must build, and its test must fail.
-//! A mutant that survives, or whose line is no longer there, fails the run. Arguments select mutants by a part of
-//! their file's name or of their test's.
+//! `mutants.toml`. Each mutant is made in a copy of the sources, built, and run; it must build, and its test must fail. The
+//! run fails if a mutant survives or its line no longer exists. Arguments select mutants by a part of their file's name, or
+//! by their test's name.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-/// A test that takes so many times as long as with nothing broken hangs.
+/// A test counts as hanging after this many times its duration with nothing broken.
 const PATIENCE: u32 = 10;
-/// And no test hangs before that: a time that is short says little where others work, too.
+/// Minimum time until a test counts as hanging: a short duration is unreliable on a busy machine.
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
-/// What a test may take with nothing broken.
+/// Maximum duration of a test with nothing broken.
 const SOUND_PATIENCE: Duration = Duration::from_secs(3600);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -32,21 +32,21 @@ struct Mutants {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mutant {
-    /// Below `crates/txq/src`.
+    /// The file, below `crates/txq/src`.
     file: String,
-    /// What is broken, in words.
+    /// The mutation, in words.
     how: String,
-    /// Text that occurs in the file once.
+    /// The text to replace, which occurs in the file once.
     old: String,
-    /// What to put there.
+    /// The replacement.
     new: String,
     /// The model test that must fail: a file in `tests`, or `PROGRAM/MODULE` for a part of one.
     test: String,
-    /// Which of its tests, if not all.
+    /// A filter on its tests; all if not given.
     filter: Option<String>,
 }
 
-/// What is run of a test: its name, and the filter if it is not all of it.
+/// The tests to run: the program's name, and a filter if not all of it.
 type Part<'a> = (&'a str, Option<&'a str>);
 
 impl Mutant {
@@ -55,7 +55,7 @@ impl Mutant {
     }
 }
 
-/// What became of a mutant, in words.
+/// The result of a mutant.
 enum Fate {
     Caught(String),
     Survived,
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns how many mutants were not caught.
+/// Runs the selected mutants; returns how many were not caught.
 fn run() -> Result<usize> {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = crate_dir.ancestors().nth(2).ok_or("no workspace")?;
@@ -106,14 +106,14 @@ fn run() -> Result<usize> {
     Ok(bad)
 }
 
-/// Where mutants are made.
+/// The folders in which mutants are made and built.
 struct Lab {
     tree: PathBuf,
     target: PathBuf,
 }
 
 impl Lab {
-    /// Copies the sources, without what was built from them.
+    /// Copies the sources, without build results.
     fn copy(&self, root: &Path) -> Result<()> {
         if self.tree.exists() {
             fs::remove_dir_all(&self.tree)?;
@@ -137,7 +137,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Each test passes while nothing is broken. Returns for how long it may run when something is.
+    /// Checks that each test passes with nothing broken; returns how long each may run with a mutant.
     fn check_sound<'a>(&self, mutants: &'a [Mutant]) -> Result<BTreeMap<Part<'a>, Duration>> {
         let mut patience: BTreeMap<_, _> = mutants.iter().map(|m| (m.part(), LEAST_PATIENCE)).collect();
         for (&part, patience) in &mut patience {
@@ -155,7 +155,7 @@ impl Lab {
         Ok(patience)
     }
 
-    /// Makes a mutant, sees what becomes of it and restores the file. Returns the mutated line's number, too.
+    /// Makes a mutant, runs its test and restores the file. Returns the mutated line's number and the result.
     fn try_mutant(&self, mutant: &Mutant, patience: Duration) -> Result<(usize, Fate)> {
         let path = self.tree.join("crates/txq/src").join(&mutant.file);
         let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", mutant.file))?;
@@ -176,7 +176,7 @@ impl Lab {
         Ok((line, fate))
     }
 
-    /// Builds a test and returns its program, or what the compiler says.
+    /// Builds a test; returns its program, or the compiler's error.
     fn build(&self, test: &str) -> Result<std::result::Result<PathBuf, String>> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["test", "-p", "txq-check", "--no-run", "--color", "never", "--test"]);
@@ -198,7 +198,7 @@ impl Lab {
         Ok(Ok(self.tree.join(program.trim_end_matches(')'))))
     }
 
-    /// Runs a test; if it fails, returns with what message.
+    /// Runs a test; returns its failure's message if it fails.
     fn fails(&self, program: &Path, part: Part<'_>, patience: Duration) -> Result<Option<String>> {
         let (test, filter) = part;
         let output = self.target.join("output");
@@ -216,7 +216,7 @@ impl Lab {
             .arg("--exact")
             .args(["--nocapture", "--test-threads=2"])
             .env("RUST_BACKTRACE", "0")
-            // Four times as many as in every run of the tests.
+            // Four times as many as in a normal run of the tests.
             .env(txq_check::SCHEDULES, "2000")
             .current_dir(&self.tree)
             .stdout(file.try_clone()?)
