@@ -110,6 +110,8 @@ impl<T> CellApi<T> for SimCell<T> {
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Sleep {
+    /// Whether a notification is pending. `notify` sets it, and `wait` takes it; both are charged as a read-modify-write of
+    /// the line.
     token: atomics::AtomicBool,
     /// The sleeping task's number plus one; 0 for none.
     sleeper: atomics::AtomicU32,

@@ -2,8 +2,8 @@
 //!
 //! Few people have 480 hardware threads to try a queue on. This crate simulates them. It runs the code of the crate `txq`,
 //! not a model of it: the data plane is generic over an [`Arch`](txq::arch::Arch), and [`Sim`] is an `Arch` whose atomics,
-//! cells and packets cost virtual time as cache coherence makes them cost it. The same seed gives the same result, bit for
-//! bit, on every machine; [`Outcome::hash`] proves it.
+//! cells and packets take virtual time as cache coherence does. The same seed gives the same result, bit for bit, on every
+//! machine; [`Outcome::hash`] shows it.
 //!
 //! # The idea, in one example
 //!

@@ -240,7 +240,7 @@ impl Engine {
         }
     }
 
-    /// Makes the task ready: it runs as soon as there is a CPU for it, at the earliest `latency` after now.
+    /// Makes the task ready: starts it `latency` after now if its CPU is free, else queues it there.
     fn ready(&mut self, task: u32, now: Picos, latency: Picos) {
         let cpu = self.place(task);
         let had = self.tasks[task as usize].cpu;

@@ -62,7 +62,7 @@ pub struct Report {
     pub interrupts: Ledger,
     /// Number of interrupts' tasks.
     pub interrupted: u32,
-    /// What all CPUs did, in picoseconds.
+    /// Time of all CPUs by mode, in picoseconds.
     pub used: CpuUse,
     /// Cost of cache lines, the most expensive ones first; empty unless the point was run by [`explain`].
     pub lines: Vec<LineUse>,

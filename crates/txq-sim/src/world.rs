@@ -175,8 +175,8 @@ impl World {
         self.tasks.push(Some(Coroutine::with_stack(stack, move |yielder, ()| body(yielder, f))));
     }
 
-    /// Runs until `until`, or until no task has anything left to do; returns what the CPUs and tasks did. Then it ends the
-    /// tasks that still run: each continues until it calls a function of [`sim`](crate::sim) or waits for an
+    /// Runs until `until`, or until no task has anything left to do; returns the times and counts of CPUs and tasks. Then it
+    /// ends the tasks that still run: each continues until it calls a function of [`sim`](crate::sim) or waits for an
     /// [`Event`](txq::arch::Event), and is unwound there.
     ///
     /// # Panics
@@ -234,10 +234,7 @@ impl World {
     }
 
     /// Runs until `until`, or until no task has anything left to do. The world then stands still, and the caller can inspect
-    /// the objects that its tasks use.
-    ///
-    /// # Panics
-    /// Not here: a task's panic is raised when [`run`](World::run) ends the world.
+    /// the objects that its tasks use. It also returns when a task panics; [`run`](World::run) then raises that panic.
     pub fn advance(&mut self, until: Picos) {
         let e: *mut Engine = &raw mut *self.engine;
         let _entered = Entered::new(e);
