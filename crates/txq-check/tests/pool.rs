@@ -1,11 +1,11 @@
-//! A buffer's way home: alloc on one thread, free on another, and back by inbox, depot or scavenging. No buffer is in
-//! two hands, none is lost, and who gets one sees what the last owner wrote.
+//! A buffer's way home: allocated on one thread, freed on another, and back by inbox, depot or scavenging. No buffer has two
+//! owners, none is lost, and the next owner observes the last owner's writes.
 //!
-//! Guards `txq/src/pool/depot.rs`, `home.rs` and `cache.rs`. Seen when they were broken: a depot whose tag stands
-//! still (ABA), "a buffer was handed out twice"; an acquire or release that goes missing in the depot or on the way to
-//! the inbox, loom's "Causality violation" where the next owner writes, or "buffers are lost"; a home that is linked
-//! before it is released, "Causality violation" where another thread looks into its inbox. `pool_credit.rs` guards what
-//! is counted on that way.
+//! Guards `txq/src/pool/depot.rs`, `home.rs` and `cache.rs`. Mutants that it catches: a depot whose tag does not change
+//! (ABA), by "a buffer was handed out twice"; a missing acquire or release in the depot or on the way to the inbox, by
+//! loom's "Causality violation" where the next owner writes, or by "buffers are lost"; a home that is linked before it is
+//! released, by "Causality violation" where another thread reads its inbox. `pool_credit.rs` guards the counters on that
+//! way.
 
 use std::sync::{Arc, Mutex};
 
@@ -32,7 +32,7 @@ fn write<A: Model>(packet: &mut Packet<A>, content: u8) {
     packet.data_mut().fill(content);
 }
 
-/// Allocates, however long it takes until there is a buffer.
+/// Allocates a packet; waits until there is a buffer.
 fn wait_for_one<A: Model>(cache: &mut Cache<A>) -> Packet<A> {
     loop {
         match cache.alloc(8) {
@@ -42,7 +42,7 @@ fn wait_for_one<A: Model>(cache: &mut Cache<A>) -> Packet<A> {
     }
 }
 
-/// With nobody left who could have one, all buffers can be had.
+/// Checks that all buffers can be allocated. The caller has dropped every other owner.
 fn assert_all_home<A: Model>(pool: &Pool<A>) {
     let mut all = PacketList::new();
     let got = pool.cache("last", 0).alloc_batch(pool.buffers() as usize + 1, 8, &mut all);
@@ -50,7 +50,7 @@ fn assert_all_home<A: Model>(pool: &Pool<A>) {
     assert_eq!(pool.backlog(), 0, "the count of what waits is wrong");
 }
 
-/// The sender waits for the buffer that another thread frees.
+/// A sender waits for the buffer that another thread frees.
 fn freed_elsewhere<A: Model>() {
     let pool = pool::<A>(1);
     let mut cache = pool.cache("sender", 0);
@@ -68,7 +68,7 @@ fn freed_elsewhere<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// One thread takes all there is, while another takes two batches and puts back the one that was on top.
+/// One thread takes all buffers, while another takes two batches and returns the one that was on top.
 fn depot<A: Model>() {
     let pool = pool::<A>(2);
     let [one, two] = ["one", "two"].map(|name| pool.cache(name, 0));
@@ -78,7 +78,7 @@ fn depot<A: Model>() {
         let mut back = PacketList::new();
         kept.move_front(1, &mut back);
         cache.free(&mut back);
-        // The cache ends here, and the depot gets what it held.
+        // The cache ends here, and its stock goes to the depot.
         drop(cache);
         kept
     });
@@ -97,12 +97,12 @@ fn take<A: Model>(mut cache: Cache<A>, n: u8) -> (Cache<A>, PacketList<A>) {
     (cache, taken)
 }
 
-/// The sender is gone; its buffers come to its old home, where whoever starves finds them.
+/// A sender is gone; its buffers arrive at its old home, where a starving sender finds them.
 fn scavenged<A: Model>() {
     let pool = pool::<A>(1);
     let mut packet = pool.cache("gone", 0).alloc(8).expect("the only buffer");
     let join = A::spawn(1, move || write(&mut packet, 2));
-    // Somebody else has moved into the old home, and does not look into its inbox.
+    // Another sender has moved into the old home, and does not read its inbox.
     let _other = pool.cache("other", 0);
     let mut heir = pool.cache("heir", 0);
     let packet = wait_for_one(&mut heir);
@@ -112,7 +112,7 @@ fn scavenged<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// A sender and a thief both look into the sender's inbox. The sender's limit knows what became of each buffer.
+/// A sender and a thief both read the sender's inbox. The sender's limit shows what happened to each buffer.
 fn stolen<A: Model>() {
     let pool = pool::<A>(2);
     let mut sender = pool.cache("sender", 0);
@@ -131,7 +131,7 @@ fn stolen<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// Senders come and go, and move into homes of others; no two live in one.
+/// Senders start and end, and move into homes of others; no home has two senders.
 fn homes<A: Model>() {
     let pool = pool::<A>(2);
     let threads = [1, 2].map(|cpu| {
@@ -171,7 +171,7 @@ fn two_nodes<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// One thread frees packets of two senders while one of them allocates, through the lock that all share.
+/// One thread frees packets of two senders while one of them allocates, all through one shared lock.
 fn locked<A: Model>(free: FreeMode) {
     let pool = pool_of::<A>(2, free, DEFER_MAX);
     let [mut one, mut two] = ["one", "two"].map(|name| pool.cache(name, 0));
@@ -192,8 +192,8 @@ fn locked<A: Model>(free: FreeMode) {
     assert_all_home(&pool);
 }
 
-/// Threads take buffers, put them on a wire, and free what others put there; some leave early. The bound on what waits
-/// for a sender changes meanwhile.
+/// Threads take buffers, put them on a wire, and free those that others put there; some end early. The bound on buffers that
+/// wait for a sender changes meanwhile.
 fn wire<A: Model>(free: FreeMode, threads: u32, rounds: u8) {
     let pool = pool_of::<A>(8, free, 2);
     let wire = Arc::new(Mutex::new(Vec::new()));
@@ -208,7 +208,7 @@ fn wire<A: Model>(free: FreeMode, threads: u32, rounds: u8) {
                     cache = back;
                     let mut own = PacketList::new();
                     taken.move_front(1, &mut own);
-                    // Between these two locks there is nothing that the model could interleave.
+                    // Between these two locks the model has no interleaving point.
                     let theirs: Vec<_> = wire.lock().unwrap().drain(..).collect();
                     wire.lock().unwrap().push(taken);
                     let mut all = PacketList::new();

@@ -1,10 +1,10 @@
-//! What is counted while buffers go home: a sender that sleeps on its limit wakes when its packets are freed, a sender
-//! whose inbox fills is told, the inbox keeps its bound, and no sender gets another one's credit.
+//! Counters of buffers on their way home: a sender that sleeps at its limit wakes when its packets are freed, a sender whose
+//! inbox fills is kicked, the inbox keeps its bound, and no sender gets another one's credit.
 //!
-//! Guards `txq/src/pool/account.rs`, `home.rs` and `credit.rs`. Seen when they were broken: a sender that lies down
-//! without a look at the word it changed, or a free that looks for a sleeper before it counts, loom's deadlock; a kick
-//! that is answered after the inbox is counted, or counted without release and acquire, "more waits than half of the
-//! bound and nobody knows".
+//! Guards `txq/src/pool/account.rs`, `home.rs` and `credit.rs`. Mutants that it catches: a sender that sleeps without
+//! checking the word that it changed, or a free that checks for a sleeper before it counts, by loom's deadlock; a kick that
+//! is answered after the inbox is counted, or counted without release and acquire, by "more waits than half of the bound and
+//! nobody knows".
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,8 @@ fn split<A: Model>(list: &mut PacketList<A>, n: usize) -> PacketList<A> {
     part
 }
 
-/// Whether the sender may not allocate. That there is no buffer is another matter: credit comes before memory.
+/// Returns whether the sender's limit forbids an allocation. A missing buffer is another error: credit is checked before
+/// memory.
 fn at_limit<A: Model>(cache: &mut Cache<A>) -> bool {
     matches!(cache.alloc(8), Err(AllocError::Limit { .. }))
 }
@@ -44,13 +45,13 @@ fn assert_all_home<A: Model>(pool: &Pool<A>) {
     assert_eq!(pool.backlog(), 0, "the count of what waits is wrong");
 }
 
-/// The sender is at its limit and sleeps until half of it is free. Two threads free its packets.
+/// A sender at its limit sleeps until half of it is free. Two threads free its packets.
 fn slept<A: Model>(free: FreeMode) {
     let pool = pool::<A>(6, free, 1);
     let mut sender = pool.cache("sender", 0);
     sender.set_limit(3);
     let mut kept = take(&mut sender, 3);
-    // Two are enough, and no more come.
+    // Two are enough; no more are freed.
     let (one, two) = (split(&mut kept, 1), split(&mut kept, 1));
     let one = A::spawn(1, move || drop(one));
     let two = A::spawn(2, move || drop(two));
@@ -66,8 +67,8 @@ fn slept<A: Model>(free: FreeMode) {
     assert_all_home(&pool);
 }
 
-/// The inbox is above half of its bound, and the sender has been told so. It empties the inbox while another thread fills
-/// it again: then it is told again.
+/// The inbox is above half of its bound, and the sender has been kicked. It empties the inbox while another thread fills it
+/// again: then it is kicked again.
 fn kicked<A: Model>() {
     let pool = pool::<A>(8, FreeMode::Defer, 4);
     let mut sender = pool.cache("sender", 0);
@@ -75,7 +76,7 @@ fn kicked<A: Model>() {
     let mut more = split(&mut out, 3);
     pool.cache("completion", 1).free(&mut out);
     let join = A::spawn(1, move || drop(split(&mut more, 3)));
-    // A call that frees nothing: the sender has no other reason to look.
+    // A call that frees nothing: only a kick makes the sender read its inbox.
     sender.free(&mut PacketList::new());
     join();
     sender.free(&mut PacketList::new());
@@ -84,8 +85,8 @@ fn kicked<A: Model>() {
     assert_all_home(&pool);
 }
 
-/// The inbox is empty, and one thread frees enough to have the sender told. What the sender does not find yet because it
-/// looks too early, it is told of again.
+/// The inbox is empty, and one thread frees enough to kick the sender. If the sender reads its inbox too early to find them,
+/// it is kicked again.
 fn kicked_early<A: Model>() {
     let pool = pool::<A>(8, FreeMode::Defer, 4);
     let mut sender = pool.cache("sender", 0);
@@ -119,14 +120,14 @@ fn bounded<A: Model>(change: Option<u32>) {
     let most = change.unwrap_or(1).max(1);
     assert!(pool.backlog() <= most.into(), "more waits than may");
     drop(out);
-    // Whoever is kicked empties its inbox; no other call of the sender is needed for anything to be found.
+    // A kicked sender empties its inbox; all buffers are found without any other call of it.
     assert!(pool.cache("heir", 0).alloc_batch(4, 8, &mut PacketList::new()).is_ok_and(|got| got >= 3));
     drop(sender);
     assert_all_home(&pool);
 }
 
-/// A sender ends while one of its packets is on its way, and another sender comes. The packet's credit is not for it,
-/// also where both found the home of a third one empty.
+/// A sender ends while one of its packets is in flight, and another sender starts. The new sender must not get the packet's
+/// credit, also when both found a third sender's home empty.
 fn moved<A: Model>(into_a_vacant_home: bool) {
     let pool = pool::<A>(4, FreeMode::Defer, 4);
     if into_a_vacant_home {
@@ -150,7 +151,7 @@ fn moved<A: Model>(into_a_vacant_home: bool) {
     assert_all_home(&pool);
 }
 
-/// Senders at their limits, who sleep, and threads that free the packets of all of them.
+/// Senders sleep at their limits, and threads free the packets of all of them.
 fn crowd<A: Model>(free: FreeMode) {
     let pool = pool::<A>(16, free, 2);
     let wire = Arc::new(Mutex::new(PacketList::new()));
@@ -171,7 +172,7 @@ fn crowd<A: Model>(free: FreeMode) {
         let (mut cache, wire, done) = (pool.cache("completion", cpu), wire.clone(), done.clone());
         A::spawn(cpu, move || {
             while done.load(Relaxed) == 0 {
-                // Nothing that the model could interleave happens under this lock.
+                // Under this lock the model has no interleaving point.
                 let mut all = std::mem::take(&mut *wire.lock().unwrap());
                 cache.free(&mut all);
                 A::relax();

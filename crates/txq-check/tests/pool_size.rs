@@ -1,9 +1,9 @@
-//! A pool that shrinks and grows under traffic: what is too much is parked, all of it and no more, wherever it is meanwhile;
-//! and what is parked comes back.
+//! A pool that shrinks and grows under traffic: exactly the surplus is parked, wherever its buffers are meanwhile; and
+//! parked buffers come back.
 //!
-//! Guards `txq/src/pool/size.rs`, the closed stock in `depot.rs` and `store.rs`, and what senders are told (`home.rs`,
-//! `cache.rs`). Seen when they were broken: a push that passes a closed depot, "not all that is too much is parked"; a
-//! sender that is told without release or acquire, "the sender was told and keeps what is too much".
+//! Guards `txq/src/pool/size.rs`, the closed stock in `depot.rs` and `store.rs`, and the notices to senders (`home.rs`,
+//! `cache.rs`). Mutants that it catches: a push that passes a closed depot, by "not all that is too much is parked"; a
+//! notice to a sender without release or acquire, by "the sender was told and keeps what is too much".
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,7 +27,7 @@ fn take<A: Model>(cache: &mut Cache<A>, n: usize) -> PacketList<A> {
     taken
 }
 
-/// With no cache left, what circulates is the pool's size, and the rest is parked.
+/// Checks that without any cache the pool's size circulates, and the rest is parked.
 fn assert_whole<A: Model>(pool: &Pool<A>) {
     assert_eq!(pool.parked() + pool.buffers(), pool.max_buffers(), "not all that is too much is parked");
     let buffers = pool.buffers() as usize;
@@ -36,8 +36,8 @@ fn assert_whole<A: Model>(pool: &Pool<A>) {
     assert_eq!(pool.backlog(), 0, "the count of what waits is wrong");
 }
 
-/// A sender ends, and gives its stock back, while the pool shrinks to the one buffer that is in use elsewhere. So nothing
-/// comes later that would take the place of what slipped by.
+/// A sender ends, and returns its stock, while the pool shrinks to the one buffer that is in use elsewhere. So no later
+/// buffer can take the place of one that slipped by.
 fn shrunk<A: Model>(free: FreeMode) {
     let pool = pool::<A>(3, 3, free);
     let (mut keeper, mut sender) = (pool.cache("keeper", 0), pool.cache("sender", 0));
@@ -54,7 +54,7 @@ fn shrunk<A: Model>(free: FreeMode) {
     assert_whole(&pool);
 }
 
-/// The pool grows while another thread still has it shrink, and a sender allocates what was parked.
+/// The pool grows while another thread is still shrinking it, and a sender allocates buffers that were parked.
 fn regrown<A: Model>(free: FreeMode) {
     let pool = pool::<A>(2, 3, free);
     let mut sender = pool.cache("sender", 0);
@@ -73,7 +73,7 @@ fn regrown<A: Model>(free: FreeMode) {
     assert_whole(&pool);
 }
 
-/// The sender looks once while the pool shrinks and once after: that is enough for it to keep nothing that is too much.
+/// The sender checks once while the pool shrinks and once after: then it keeps no surplus.
 fn told<A: Model>() {
     let pool = pool::<A>(2, 2, FreeMode::Defer);
     let mut sender = pool.cache("sender", 0);
@@ -91,7 +91,7 @@ fn told<A: Model>() {
     assert_whole(&pool);
 }
 
-/// The sender is told of its inbox and of the size at the same time: it hears both.
+/// The sender gets notice of its inbox and of the size at the same time: it acts on both.
 fn told_twice<A: Model>() {
     let pool = pool::<A>(4, 4, FreeMode::Defer);
     pool.set_defer_max(2);
@@ -110,7 +110,7 @@ fn told_twice<A: Model>() {
     assert_whole(&pool);
 }
 
-/// A sender comes while the pool shrinks: it is told, or knows.
+/// A sender starts while the pool shrinks: it gets the notice, or reads the new size.
 fn joined<A: Model>() {
     let pool = pool::<A>(2, 2, FreeMode::Defer);
     let mut first = pool.cache("first", 0);
