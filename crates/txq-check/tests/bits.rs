@@ -1,8 +1,9 @@
-//! Numbers that several threads add and one takes: none is lost, and who takes sees what was done before it was added.
+//! Numbers that several threads add and one thread takes: none is lost, and the taker observes the writes before each
+//! addition.
 //!
-//! Guards the set (`txq/src/sync/bits.rs`) and the sleep of who takes (`schedule.rs`), T15. Seen when they were broken:
-//! with a relaxed addition or a relaxed take, a causality violation at the payload; with a take in two steps, or an
-//! addition that does not tell, a taker that sleeps for ever (a deadlock).
+//! Guards the set (`txq/src/sync/bits.rs`) and the taker's sleep (`schedule.rs`), T15. Mutants that it catches: a relaxed
+//! addition or a relaxed take, by a causality violation at the payload; a take in two steps, or an addition that does not
+//! notify, by a taker that sleeps for ever (a deadlock).
 
 use std::sync::Arc;
 
@@ -13,16 +14,16 @@ use txq_check::{Loom, Model, Shuttle};
 struct Shared<A: Model> {
     bits: Bits<A>,
     event: A::Event,
-    /// What each addition is about. Written by who adds, read by who takes.
+    /// One cell for each addition. The adder writes it, and the taker reads it.
     payload: Box<[A::Cell<u64>]>,
 }
 
-// SAFETY: a cell is written before its number is added, and read after it is taken: that is what the checker verifies.
+// SAFETY: a cell is written before its number is added, and read after it is taken; the checker verifies that.
 unsafe impl<A: Model> Send for Shared<A> {}
 // SAFETY: as above.
 unsafe impl<A: Model> Sync for Shared<A> {}
 
-/// Each of `threads` adds `each` numbers of its own; the taker sleeps until it has all.
+/// Each of `threads` threads adds `each` numbers of its own; the taker sleeps until it has all of them.
 fn add_and_take<A: Model>(threads: usize, each: usize) {
     let n = threads * each;
     let payload = (0..n).map(|_| A::Cell::new(0)).collect();

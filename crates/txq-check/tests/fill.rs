@@ -1,9 +1,9 @@
-//! A queue that fills up and drains, and senders that wait for room: each of them wakes, whatever becomes of the queue.
+//! A queue that fills and drains, and senders that wait for room: each of them wakes, whatever happens to the queue.
 //!
-//! Guards the word and the list of waiters (`txq/src/sync/fill.rs`). Time stands still under the checkers, so a sleep without a
-//! wake is a deadlock, which they report. Seen when it was broken: without the second look at the word after the registration,
-//! without `WAITERS`, with an owner that wakes nobody, and with a woken thread that wakes no other, a sender sleeps for ever; so
-//! it does when a device that goes away wakes only one.
+//! Guards the word and the list of waiters (`txq/src/sync/fill.rs`). Time stands still under the checkers, so a sleep
+//! without a wake is a deadlock, which they report. Mutants that it catches, each by a sender that sleeps for ever: no
+//! second look at the word after the registration; no `WAITERS`; an owner that wakes no thread; a woken thread that wakes no
+//! other; a vanishing device that wakes only one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,12 +13,12 @@ use txq::arch::Nanos;
 use txq::sync::fill::{Fill, Waiter};
 use txq_check::{Loom, Model, Shuttle};
 
-/// A time that never comes under the checkers.
+/// A time that is never reached under the checkers.
 const NEVER: Nanos = Nanos::MAX;
 /// The low mark of the scenarios.
 const LOW: usize = 2;
 
-/// What a sender does at a full queue; tells whether it found the device gone.
+/// Waits as a sender at a full queue does; returns whether the device is gone.
 fn wait<A: Model>(fill: &Fill<A>, refused: bool) -> bool {
     let waiter = Waiter::new();
     while fill.word().is_full(refused) {
@@ -27,7 +27,7 @@ fn wait<A: Model>(fill: &Fill<A>, refused: bool) -> bool {
     fill.word().is_gone()
 }
 
-/// The end of an owner's turn (`run::turn`) with so many packets left.
+/// Ends an owner's turn (`run::turn`) with `left` packets in the queue.
 fn end_of_turn<A: Model>(fill: &Fill<A>, left: usize) {
     if !fill.word().is_quiet() {
         fill.note_backlog(left);
@@ -35,7 +35,7 @@ fn end_of_turn<A: Model>(fill: &Fill<A>, left: usize) {
     }
 }
 
-/// The queue is full and drains while `senders` come to wait.
+/// The queue is full and drains while `senders` begin to wait.
 fn drains<A: Model>(senders: usize, refused: bool) {
     let fill = Arc::new(Fill::<A>::new());
     if refused {
@@ -76,7 +76,7 @@ fn four_senders_wait_under_shuttle() {
     Shuttle::check(|| drains::<Shuttle>(4, false));
 }
 
-/// The queue drains, fills up before all have woken, and drains again.
+/// The queue drains, fills again before all senders have woken, and drains again.
 fn fills_up_again<A: Model>(senders: usize) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
@@ -104,7 +104,7 @@ fn it_fills_up_again_under_shuttle() {
     Shuttle::check(|| fills_up_again::<Shuttle>(3));
 }
 
-/// An owner clears the queue and dies before it wakes anybody; the next owner comes with packets in the queue again.
+/// An owner clears the queue and dies before it wakes a sender; the next owner finds packets in the queue again.
 fn owner_dies<A: Model>(senders: usize) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
@@ -129,7 +129,7 @@ fn an_owner_dies_under_shuttle() {
     Shuttle::check(|| owner_dies::<Shuttle>(3));
 }
 
-/// The device goes away, or its qdisc is exchanged, while senders wait for a queue that never drains.
+/// The device is removed, or its qdisc is exchanged, while senders wait for a queue that never drains.
 fn device_changes<A: Model>(senders: usize, gone: bool) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
@@ -141,7 +141,7 @@ fn device_changes<A: Model>(senders: usize, gone: bool) {
         .collect();
     if gone {
         fill.end();
-        // What an owner notes afterwards holds nobody.
+        // A full mark that an owner sets afterwards blocks no sender.
         fill.note_full(LOW);
     } else {
         fill.reset(false);
@@ -169,7 +169,7 @@ fn the_qdisc_is_exchanged_under_shuttle() {
     Shuttle::check(|| device_changes::<Shuttle>(4, false));
 }
 
-/// A task that is told, and panics at that if it is to.
+/// A task's waker: it records the wake, and then panics if it is set to.
 struct Task {
     told: AtomicBool,
     panics: bool,
@@ -182,7 +182,7 @@ impl Wake for Task {
     }
 }
 
-/// An event loop that never asks again is in front of a thread that sleeps: both wake.
+/// An event loop that never polls again is in front of a sleeping thread: both wake.
 fn task_before_thread<A: Model>(panics: bool) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);

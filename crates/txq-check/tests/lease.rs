@@ -1,17 +1,18 @@
-//! A lease that is over: of several threads that find it so one takes it, and none takes one that was ended meanwhile.
+//! An expired lease: of several threads that find it expired exactly one takes it, and none takes a lease that was ended
+//! meanwhile.
 //!
-//! Guards `txq/src/sync/lease.rs`. Seen when it was broken: with a take by a store, "taken twice" and "taken after its end".
+//! Guards `txq/src/sync/lease.rs`. A mutant that it catches: a take by a store, by "taken twice" and "taken after its end".
 
 use std::sync::Arc;
 
 use txq::sync::lease::Lease;
 use txq_check::{Loom, Model, Shuttle};
 
-/// The lease's end at first, and that of each that takes it.
+/// The first end of the lease, and the end that each taker sets.
 const FIRST: u64 = 1 << 20;
 const NEXT: u64 = 1 << 21;
 
-/// Each of `threads` takes the lease if it finds the first one still; returns how many did.
+/// Starts `threads` threads; each takes the lease if it still finds the first one, and its join returns its tag if it did.
 fn takers<A: Model>(lease: &Arc<Lease<A>>, threads: u16) -> Vec<impl FnOnce() -> Option<u16> + use<A>> {
     let take = |tag: u16| {
         let lease = lease.clone();

@@ -1,9 +1,9 @@
-//! The defer list: many push, one takes all.
+//! The defer list: many threads push, one takes all.
 //!
-//! Guards `push` and `take_all` of `txq/src/sync/llist.rs`. Seen when they were broken: without the release of `push`
-//! or the acquire of `take_all`, loom's "Causality violation: Concurrent read and write accesses"; with an exchange
-//! split into load and store, a model that never ends, for the taker waits for a lost node; with a wrong answer of
-//! `push`, "a list began without an owner, or with two".
+//! Guards `push` and `take_all` of `txq/src/sync/llist.rs`. Mutants that it catches: `push` without release or `take_all`
+//! without acquire, by loom's "Causality violation: Concurrent read and write accesses"; an exchange split into load and
+//! store, by a model that never ends, because the taker waits for a lost node; a wrong result of `push`, by "a list began
+//! without an owner, or with two".
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ unsafe impl<A: Arch> Linked<A> for Node<A> {
     }
 }
 
-/// Every node is taken once, in its pusher's order and with the content the pusher wrote, and exactly those pushes
-/// that began a list say so: each list that is taken has one owner.
+/// Every node is taken once, in its pusher's order and with the content that the pusher wrote. Exactly those pushes that
+/// began a list return true: each list that is taken has one owner.
 fn scenario<A: Model>(pushers: usize, each: usize) {
     let list = Arc::new(LList::<A, Node<A>>::new());
     let threads: Vec<_> = (0..pushers)
@@ -65,13 +65,13 @@ fn push_all<A: Arch>(list: &LList<A, Node<A>>, pusher: usize, each: usize) -> us
         let node = Node::<A> { link: A::Cell::new(std::ptr::null_mut()), content: A::Cell::new((0, 0)) };
         // SAFETY: the node is ours until it is pushed.
         node.content.with_mut(|c| unsafe { *c = (pusher, number) });
-        // SAFETY: the box is given up, and freed by whoever takes it.
+        // SAFETY: the box is given up; the thread that takes the node frees it.
         unsafe { list.push(Box::into_raw(Box::new(node))) }
     };
     (0..each).filter(|&number| push(number)).count()
 }
 
-/// Who asks whether the list is empty looks at no node: the one it saw may be taken and freed by then. (T43)
+/// A test for an empty list reads no node, which may be taken and freed by then. (T43)
 #[test]
 fn emptiness_needs_no_node_under_loom() {
     Loom::check(|| {

@@ -1,9 +1,9 @@
-//! The replaceable value: readers see whole versions that are alive, and old ones are freed once nobody can.
+//! The replaceable value: readers see whole versions that are alive, and old ones are freed once no reader can hold them.
 //!
-//! Guards `publish`, `reader`, `update` and `free_unread` of `txq/src/sync/rcu.rs`. Seen when they were broken: without
-//! the release of `publish` or the acquire of `update`, loom's "Causality violation" where the reader reads the content;
-//! without the release of what a reader says or the acquire of who asks, or when versions are freed that a reader
-//! holds, the same where the version is freed, or "a reader holds a version that was freed".
+//! Guards `publish`, `reader`, `update` and `free_unread` of `txq/src/sync/rcu.rs`. Mutants that it catches: `publish`
+//! without release or `update` without acquire, by loom's "Causality violation" where the reader reads the content; a
+//! reader's announcement without release, its check without acquire, or a free of versions that a reader holds, by the same
+//! where the version is freed, or by "a reader holds a version that was freed".
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use txq::arch::{Arch, CellApi};
 use txq::sync::rcu::{Rcu, Reader};
 use txq_check::{Loom, Model, Shuttle};
 
-/// What stands in a version that was freed.
+/// The content of a freed version.
 const FREED: u32 = u32::MAX;
 
-/// A version's content, apart from the version, so that it can still be looked at when the version is gone.
+/// A version's content, allocated apart from the version, so that it can be read after the version is gone.
 struct Content<A: Arch>(A::Cell<u32>);
 
-// SAFETY: readers only read the cell, and it is written before the version is published and after it is freed: that
-// is what the checker verifies.
+// SAFETY: readers only read the cell, and it is written before the version is published and after it is freed; the checker
+// verifies that.
 unsafe impl<A: Arch> Send for Content<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Content<A> {}
@@ -36,19 +36,19 @@ impl<A: Arch> Version<A> {
 
 impl<A: Arch> Drop for Version<A> {
     fn drop(&mut self) {
-        // SAFETY: nobody reads a version that is freed.
+        // SAFETY: no thread reads a freed version.
         self.0.0.with_mut(|c| unsafe { *c = FREED });
     }
 }
 
 fn read<A: Arch>(reader: &Reader<A, Version<A>>) -> u32 {
-    // SAFETY: the reader keeps the version alive, and nobody writes to one that is alive.
+    // SAFETY: the reader keeps the version alive, and no thread writes to a live one.
     let number = reader.get().0.0.with(|c| unsafe { *c });
     assert_ne!(number, FREED, "a reader holds a version that was freed");
     number
 }
 
-/// Readers move on `steps` times, some of them born while versions are published; `writers` publish one version each.
+/// Readers update `steps` times; `late` of them start while versions are published. `writers` publish one version each.
 fn scenario<A: Model>(early: u32, late: u32, steps: u32, writers: u32) {
     let rcu = Arc::new(Rcu::<A, _>::new(Version::new(0)));
     let readers = (0..early + late).map(|i| {
@@ -60,7 +60,7 @@ fn scenario<A: Model>(early: u32, late: u32, steps: u32, writers: u32) {
             for _ in 0..steps {
                 reader.update();
                 let number = read(&reader);
-                // With several writers versions have no order that their numbers tell.
+                // With several writers the versions' numbers have no order.
                 assert!(writers > 1 || number >= newest, "a reader went back");
                 newest = number;
             }

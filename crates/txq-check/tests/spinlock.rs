@@ -1,11 +1,11 @@
-//! The queued spinlock: one holder at a time, who sees all that earlier holders wrote. (That it is fair, its unit test
-//! shows, where the queue can be looked at.)
+//! The queued spinlock: one holder at a time, which observes all writes of earlier holders. (The lock's unit test shows its
+//! fairness; it can read the queue.)
 //!
-//! Each is checked without a record of who takes it, with one, and while that is switched on.
+//! Each scenario runs without recording, with it, and while it is switched on.
 //!
-//! Guards `try_with_at`, `acquire` and `release` of `txq/src/sync/spinlock.rs`. Seen when they were broken: each acquire
-//! or release that goes missing, loom's "Causality violation: Concurrent write accesses to `UnsafeCell`"; a release that
-//! does not wait for a successor who has not linked itself yet, a model that never ends.
+//! Guards `try_with_at`, `acquire` and `release` of `txq/src/sync/spinlock.rs`. Mutants that it catches: each missing
+//! acquire or release, by loom's "Causality violation: Concurrent write accesses to `UnsafeCell`"; a release that does not
+//! wait for a successor that has not linked itself yet, by a model that never ends.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 struct Guarded<A: Arch> {
     lock: SpinLock<A, u32>,
-    /// 1 while a holder is inside. Relaxed, so that it orders nothing the lock should.
+    /// 1 while a holder is inside. Relaxed, so that only the lock orders accesses.
     inside: A::AtomicU32,
 }
 
@@ -35,7 +35,7 @@ impl<A: Arch> Guarded<A> {
     }
 }
 
-/// Each thread takes the lock by each way there is: waiting, giving it up in between, and trying.
+/// Each thread takes the lock in each way: waiting, releasing it in between, and trying.
 fn scenario<A: Model>(threads: u32, ways: &'static [Way]) {
     let guarded = Guarded::<A>::new();
     let threads: Vec<_> = (1..=threads)
@@ -56,7 +56,7 @@ enum Way {
 }
 
 impl Way {
-    /// Returns the number of visits.
+    /// Takes the lock this way; returns the number of visits.
     fn go<A: Arch>(&self, guarded: &Guarded<A>) -> u32 {
         match self {
             Way::With => guarded.lock.with_at(Site::Enqueue, |held| {
@@ -74,8 +74,8 @@ impl Way {
     }
 }
 
-/// The same while one more thread switches recording on: what is recorded from then on is a part of the visits, each hold
-/// ended, and no two threads write at a time.
+/// Runs the scenario while one more thread switches recording on: the recorded acquisitions are a part of the visits, each
+/// recorded hold has ended, and no two threads write the record at the same time.
 fn recorded<A: Model>(threads: u32, ways: &'static [Way], on: On) {
     let guarded = Guarded::<A>::new();
     if on == On::Before {

@@ -1,8 +1,8 @@
-//! The ring from one thread to another: all values, in order, through slots that are used again and again.
+//! The ring from one thread to another: all values arrive in order, through slots that are reused.
 //!
-//! Guards `push`, `pop` and the two `publish` of `txq/src/sync/spsc.rs`. Seen when they were broken: each acquire or
-//! release that goes missing, loom's "Causality violation" between the write and the read of a slot; a ring that takes
-//! one value too many, "a value is lost, doubled or out of order".
+//! Guards `push`, `pop` and the two `publish` of `txq/src/sync/spsc.rs`. Mutants that it catches: each missing acquire or
+//! release, by loom's "Causality violation" between the write and the read of a slot; a ring that takes one value too many,
+//! by "a value is lost, doubled or out of order".
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use txq::sync::spsc::ring;
 use txq_check::{Loom, Model, Shuttle};
 
-/// A value that is counted while it lives. The count is std's, for it is not part of the model.
+/// A value that is counted while it lives. The count is std's, because it is not part of the model.
 struct Value(usize, Arc<AtomicUsize>);
 
 impl Value {
@@ -26,7 +26,8 @@ impl Drop for Value {
     }
 }
 
-/// The producer publishes every `batch` values, or when the ring is full, and the consumer likewise when it is empty.
+/// The producer publishes every `batch` values and when the ring is full, the consumer every `batch` values and when it is
+/// empty.
 fn scenario<A: Model>(capacity: u32, values: usize, batch: usize) {
     let alive = Arc::new(AtomicUsize::new(0));
     let (mut producer, mut consumer) = ring::<A, Value>(capacity);
@@ -46,7 +47,7 @@ fn scenario<A: Model>(capacity: u32, values: usize, batch: usize) {
         producer.publish();
         producer
     });
-    // The last value stays in the ring, for the ring to drop.
+    // The last value stays in the ring; dropping the ring drops it.
     for number in 0..values - 1 {
         while consumer.peek().is_none() {
             consumer.publish();

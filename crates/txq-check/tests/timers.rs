@@ -1,11 +1,11 @@
-//! Times that threads set and one takes: what is due is taken, by a taker that sees what was written before it was set, and
-//! that is awake for it.
+//! Timers that threads set and one thread takes: due timers are taken, by a taker that observes the writes before they were
+//! set, and that is awake for them.
 //!
 //! Guards the timers (`txq/src/sync/timers.rs`) and the worker that sleeps until the first of them (`schedule.rs`,
-//! `worker.rs`). Seen when they were broken: with a relaxed set or a relaxed take, a causality violation at the payload; with
-//! a take in two steps, a set in two steps, a set that replaces an earlier time, or one that tells nobody, a taker that sleeps
-//! for ever (a deadlock). What takes real time is at the end, without a checker: there a worker that does not come back for
-//! a timer leaves packets in a shaper.
+//! `worker.rs`). Mutants that it catches: a relaxed set or a relaxed take, by a causality violation at the payload; a take
+//! in two steps, a set in two steps, a set that replaces an earlier time, or one that does not notify, by a taker that
+//! sleeps for ever (a deadlock). The tests at the end run in real time, without a checker: there a worker that misses a
+//! timer leaves packets in a shaper.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,19 +20,19 @@ use txq::packet::PacketList;
 use txq::sync::timers::Timers;
 use txq_check::{Loom, Model, Shuttle};
 
-/// The time, in the scenarios: what is set for later is not due before the end.
+/// The time in the scenarios: a timer set for later is never due.
 const NOW: Nanos = 100;
 const LATER: Nanos = NOW + 1;
 
 struct Shared<A: Model> {
     timers: Timers<A>,
     event: A::Event,
-    /// What each thread has written before it set its timer.
+    /// What each thread wrote before it set its timer.
     payload: Box<[A::Cell<u64>]>,
 }
 
-// SAFETY: a cell is written before its thread sets a timer, and read when the timer has been taken: that is what the checker
-// verifies.
+// SAFETY: a cell is written before its thread sets a timer, and read when the timer has been taken; the checker verifies
+// that.
 unsafe impl<A: Model> Send for Shared<A> {}
 // SAFETY: as above.
 unsafe impl<A: Model> Sync for Shared<A> {}
@@ -59,7 +59,7 @@ impl<A: Model> Shared<A> {
         self.payload[who].with(|p| unsafe { *p })
     }
 
-    /// Takes timers, and sleeps until there is one to take, until `done` says that these were all.
+    /// Takes timers, and sleeps until there are more, until `done` returns true.
     fn take_until(&self, mut done: impl FnMut(usize) -> bool) {
         let mut is_done = false;
         loop {
@@ -67,13 +67,13 @@ impl<A: Model> Shared<A> {
             if is_done {
                 break;
             }
-            // As `Worker::run`. A deadline to come never comes in a model, and one that has come is 0 to it.
+            // As in `Worker::run`. In a model a future deadline is never reached, and a deadline of 0 has passed.
             self.event.wait(self.timers.earliest().map(|at| if at <= NOW { 0 } else { at }));
         }
     }
 }
 
-/// Each of `threads` has a timer of its own, sets it for later and then for a time that has come.
+/// Each of `threads` has a timer of its own, and sets it first for later and then for a time that has come.
 fn each_its_own<A: Model>(threads: usize) {
     let shared = Shared::<A>::new(threads, threads);
     let setters: Vec<_> = (0..threads)
@@ -112,15 +112,15 @@ fn four_set_their_timers_under_shuttle() {
     Shuttle::check(|| each_its_own::<Shuttle>(4));
 }
 
-/// A timer that has come is set to an earlier time while it is taken. The taker sees the second thread's work in the same
-/// turn or in one more; a taker that loses the earlier time sleeps for ever.
+/// A due timer is set to an earlier time while it is taken. The taker observes the second thread's work in the same turn or
+/// in one more; a taker that loses the earlier time sleeps for ever.
 fn work_of_two<A: Model>() {
     let shared = Shared::<A>::new(1, 0);
     let work = Arc::new([A::AtomicU32::new(0), A::AtomicU32::new(0)]);
     let do_work = |who: usize, at: Nanos| {
         let (shared, work) = (shared.clone(), work.clone());
         move || {
-            // Relaxed: only the timer tells the taker of it.
+            // Relaxed: only the timer informs the taker.
             work[who].store(1, Relaxed);
             shared.set(0, at);
         }
@@ -151,7 +151,7 @@ fn earlier_and_later<A: Model>(threads: u64, each: u64) {
         .collect();
     shared.take_until(|_| true);
     setters.into_iter().for_each(|join| join());
-    // All are set: what was due after the first turn is there to be taken, and what remains then is for later.
+    // All are set: timers due after the first turn can be taken, and the rest are for later.
     shared.timers.take_due(|| NOW, |_| ());
     assert!(shared.timers.earliest().is_none_or(|at| at > NOW), "what is due stays");
 }
@@ -167,7 +167,7 @@ fn earlier_and_later_under_shuttle() {
     Shuttle::check(|| earlier_and_later::<Shuttle>(4, 4));
 }
 
-/// A timer for later keeps its time until that comes.
+/// A timer for later keeps its time until then.
 #[test]
 fn what_is_not_due_is_not_taken() {
     let timers = Timers::<Native>::new(40);
@@ -192,7 +192,7 @@ fn what_is_not_due_is_not_taken() {
     assert_eq!((take(1000), timers.earliest()), (vec![], None));
 }
 
-/// Sends everything at once, and counts it where the count wakes no worker, as `NetDev::stats` may.
+/// Sends everything at once. It counts with std's atomic, because reading `NetDev::stats` may wake a worker.
 #[derive(Clone, Default)]
 struct Sink(Arc<AtomicU64>);
 
@@ -215,7 +215,7 @@ impl Transmit for Sink {
 }
 
 impl Sink {
-    /// Whether it has sent so many, now or within ten seconds.
+    /// Returns whether it has sent `packets`, now or within ten seconds.
     fn has_sent(&self, packets: u64) -> bool {
         let end = Instant::now() + Duration::from_secs(10);
         while self.0.load(Relaxed) < packets && Instant::now() < end {
@@ -227,7 +227,7 @@ impl Sink {
 
 const PACKETS: u64 = 10;
 
-/// A device that shapes to a packet each 0.2 ms.
+/// Returns a device that shapes to one packet per 0.2 ms.
 fn shaper(sink: &Sink, discipline: &str) -> Builder {
     NetDev::builder(sink.clone()).qdisc("tbf rate 4mbit burst 100b limit 10k").discipline(discipline)
 }
@@ -249,7 +249,7 @@ fn a_shaper_sends_all_with_only_the_worker_awake() {
     }
 }
 
-/// The same from a program's own loop, which sleeps as `Worker::poll` says and is woken by its waker.
+/// As above, from a program's own loop, which sleeps until `Worker::poll`'s time and is woken by its waker.
 #[test]
 fn a_shaper_sends_all_from_a_programs_own_loop() {
     for discipline in enqueue::names() {
