@@ -1,14 +1,15 @@
-//! Completions that a lone sender leaves to its next calls: whatever it has left when it sends no more, the worker reaps.
+//! Completions that a lone sender leaves to its next calls: the worker reaps those that remain when the sender sends no
+//! more.
 //!
-//! Guards `txq/src/txqueue/defer.rs` and the worker's look at it (`worker.rs`). Seen when they were broken: an owner that does
-//! not schedule the worker, or a worker that lets a txq go although its owner defers, "the device keeps packets"; a worker that
-//! ends the watch without the owner's place, "Causality violation".
+//! Guards `txq/src/txqueue/defer.rs` and the worker's look at it (`worker.rs`). Mutants that it catches: an owner that does
+//! not schedule the worker, or a worker that drops a txq although its owner defers, by "the device keeps packets"; a worker
+//! that ends the watch without the owner's place, by "Causality violation".
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq_check::{Loom, Model, Shuttle};
 
-/// A sender sends single packets, and stays; the worker looks at any moment, and then as long as it says that it has to look
-/// again. Then every buffer is home, though nobody has asked the sender for anything.
+/// A sender sends single packets, and stays. The worker polls at any moment, and then as long as it returns that it has to
+/// poll again. Then every buffer is home, without a further call of the sender.
 fn left_to_the_worker<A: Model>(queue: &str, discipline: &str, calls: u64, looks: usize) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: Some(64), inline: true };
@@ -34,7 +35,7 @@ fn left_to_the_worker<A: Model>(queue: &str, discipline: &str, calls: u64, looks
     assert_order(&record.sent(), 1, calls, false);
 }
 
-/// A module of tests for each queue whose owner may defer, so that each can be run alone.
+/// A module of tests for each queue whose owner may defer, so that each can run alone.
 macro_rules! queues {
     ($($name:ident: $queue:literal, $discipline:literal;)*) => {
         $(mod $name {

@@ -1,5 +1,5 @@
-//! A device for models, and what its packets must have come to. It keeps what it has sent where the checker sees who
-//! looks, and it is done with a packet at once.
+//! A device for models, and checks of its packets. It records the packets it sends in cells, whose accesses the checker
+//! verifies, and completes each packet at once.
 
 use std::io;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use txq::sync::spsc::{Consumer, Producer, ring};
 use txq::xps::XpsMap;
 use txq_check::Model;
 
-/// The cookies of the packets that were sent, in order, txq by txq.
+/// The cookies of the sent packets, in order, by txq.
 pub(crate) struct Record<A: Model>(Box<[A::Cell<Vec<u64>>]>);
 
-// SAFETY: a txq's transmitting half writes under its tx lock, and tests read when all threads are joined: that is what
-// the checker verifies.
+// SAFETY: a txq's transmitting half writes under its tx lock, and tests read when all threads are joined; the checker
+// verifies that.
 unsafe impl<A: Model> Send for Record<A> {}
 // SAFETY: as above.
 unsafe impl<A: Model> Sync for Record<A> {}
@@ -40,8 +40,8 @@ impl<A: Model> Record<A> {
     }
 }
 
-/// Txqs that each have a qdisc and a CPU of their own, and keep `ring` packets until they are reaped, by
-/// senders too if `inline`; or keep none. Bytes are not limited and no completion is deferred, unless a model says so.
+/// Txqs with a qdisc and a CPU each. They keep `ring` packets until these are reaped, also by senders if `inline`; or they
+/// keep none. Bytes are not limited and no completion is deferred, unless a model says so.
 pub(crate) struct Device<A: Model> {
     pub(crate) record: Arc<Record<A>>,
     pub(crate) ring: Option<u32>,
@@ -149,7 +149,7 @@ impl<A: Model> Complete<A> for Done<A> {
     }
 }
 
-/// `n` packets that know their sender and their place.
+/// Returns `n` packets whose cookies hold their sender and their number.
 pub(crate) fn packets<A: Model>(sender: &mut Sender<A>, who: u64, n: u64) -> PacketList<A> {
     let one = |number| {
         let mut packet = sender.alloc(8).expect("the pool is large enough");
@@ -159,7 +159,7 @@ pub(crate) fn packets<A: Model>(sender: &mut Sender<A>, who: u64, n: u64) -> Pac
     (0..n).map(one).collect()
 }
 
-/// Each sender's packets are there, once, in order; `lossy` ones may be missing.
+/// Checks that each sender's packets were sent once and in order; if `lossy`, some may be missing.
 pub(crate) fn assert_order(sent: &[u64], senders: u64, each: u64, lossy: bool) {
     for who in 0..senders {
         let own: Vec<_> = sent.iter().filter(|c| **c >> 32 == who).map(|c| c & u64::from(u32::MAX)).collect();
@@ -171,7 +171,7 @@ pub(crate) fn assert_order(sent: &[u64], senders: u64, each: u64, lossy: bool) {
     }
 }
 
-/// Nothing is on its way, and nothing is missing.
+/// Checks that no packet is in flight or missing.
 pub(crate) fn assert_conserved<A: Model>(dev: &NetDev<A>) {
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(stats.queued, 0, "a packet is left behind");

@@ -1,15 +1,15 @@
-//! The number of queues changes while senders send: nothing is lost or turned around, and nothing is left behind.
+//! The number of queues changes while senders send: no packet is lost, reordered or left behind.
 //!
-//! Guards the rule (`txq/src/netdev/rule.rs`), the change of it (`graft.rs`) and the queues that are not in force
-//! (`run/relay.rs`). Seen when they were broken: a sender that does not wait for what it has left in an old queue, or one
-//! that hands on to itself, "doubled or out of order"; an old queue that is not run after the change, a model that
-//! never ends.
+//! Guards the rule (`txq/src/netdev/rule.rs`), its change (`graft.rs`) and the queues that are not in force
+//! (`run/relay.rs`). Mutants that it catches: a sender that does not wait for its packets in an old queue, or a queue that
+//! relays to itself, by "doubled or out of order"; an old queue that is not run after the change, by a model that never
+//! ends.
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::enqueue;
 use txq_check::{Model, Shuttle};
 
-/// Senders send one at a time; another thread takes the device through `roots`; a worker does what is left.
+/// Senders send single packets; another thread switches the device through `roots`; a worker does the rest.
 fn change<A: Model>(discipline: &str, senders: u64, each: u64, roots: &'static [&'static str]) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: None, inline: true };

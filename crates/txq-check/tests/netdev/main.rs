@@ -1,4 +1,4 @@
-//! Models of a whole device: one program for all of them, for each would compile the device once for each checker.
+//! Models of whole devices, in one program, because each program would compile the device once per checker.
 
 mod deferred;
 mod device;

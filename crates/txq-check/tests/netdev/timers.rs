@@ -1,8 +1,8 @@
-//! A qdisc that holds packets back, and a worker that sleeps until their time: they leave, though nobody sends any more.
+//! A qdisc that holds packets back, and a worker that sleeps until their time: they leave without further packets.
 //!
-//! Guards `Schedule::run_at` (`txq/src/schedule.rs`), what an owner says when the qdisc gives nothing (`run/core.rs`) and the
-//! worker's turn (`worker.rs`). Seen when they were broken: when a time is set and nobody is notified, or not set, or not
-//! taken, a deadlock, for the worker sleeps for ever. A model's clock stands still: a time is due at once or never.
+//! Guards `Schedule::run_at` (`txq/src/schedule.rs`), an owner's report when the qdisc returns nothing (`run/core.rs`) and
+//! the worker's turn (`worker.rs`). Mutants that it catches, each by a deadlock because the worker sleeps for ever: a time
+//! that is set without a notification, not set, or not taken. A model's clock stands still: a time is due at once or never.
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq_check::{Loom, Model, Shuttle};
 
-/// Holds packets until an urgent one is among them, and for the one who asks first even then: its time is now, and somebody
-/// must ask again. Without an urgent one the time is later, which is never.
+/// Holds packets until an urgent one is among them. Even then the first dequeue returns none: the packets' time is now, and
+/// the queue must be dequeued again. Without an urgent packet the time is later, which is never.
 struct Held<A: Model> {
     queue: PacketList<A>,
     urgent: bool,
@@ -24,7 +24,7 @@ struct Held<A: Model> {
     stats: QdiscStats,
 }
 
-/// A time that has come, and one that does not come in a model.
+/// A time that has come, and one that never comes in a model.
 const NOW: Nanos = 0;
 const LATER: Nanos = Nanos::MAX / 2;
 
@@ -39,7 +39,7 @@ impl<A: Model> Qdisc<A> for Held<A> {
         "held"
     }
 
-    /// Each sender's packets with an odd number are urgent.
+    /// Each sender's packets with odd numbers are urgent.
     fn enqueue(&mut self, packet: Packet<A>, _: &mut Cx<'_, A>) -> Verdict {
         if packet.cookie() & 1 == 1 {
             (self.urgent, self.asked) = (true, false);
@@ -81,7 +81,7 @@ impl<A: Model> Qdisc<A> for Held<A> {
     }
 }
 
-/// Who does the worker's work.
+/// Which loop runs the worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loop {
     /// `Worker::run`.
@@ -90,15 +90,15 @@ enum Loop {
     Program,
 }
 
-/// Senders send pairs of a packet that is for later and one that is urgent, which re-arms the timer while the worker goes to
-/// sleep for the first.
+/// Senders send pairs of a packet for later and an urgent one, which re-arms the timer while the worker is going to sleep
+/// for the first.
 fn rearm<A: Model>(discipline: &str, senders: u64, each: u64, by: Loop) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: None, inline: true };
     let mut dev =
         device.builder().custom_qdisc(Held::new()).discipline(discipline).build().expect("a device");
     let mut worker = dev.worker(0);
-    // Of the program's own loop: its sleep, and whether it ends.
+    // For the program's own loop: its sleep, and its end flag.
     let own = Arc::new(A::Event::new());
     let end = Arc::new(A::AtomicU32::new(0));
     if by == Loop::Program {
@@ -138,7 +138,7 @@ fn rearm<A: Model>(discipline: &str, senders: u64, each: u64, by: Loop) {
     assert_order(&record.sent(), senders, each, false);
 }
 
-/// A module of tests for each discipline, so that each can be run alone.
+/// A module of tests for each discipline, so that each can run alone.
 macro_rules! disciplines {
     ($($discipline:ident)*) => {
         $(mod $discipline {

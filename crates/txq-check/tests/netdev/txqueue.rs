@@ -1,11 +1,10 @@
-//! A txq that stops and wakes, and a worker that sleeps and is woken: what is queued leaves, though nobody sends any
-//! more.
+//! A txq that stops and wakes, and a worker that sleeps and is woken: queued packets leave without further packets.
 //!
-//! Guards stop (`txq/src/txqueue.rs`) and reap (`txqueue/reap.rs`), each for the ring and for the byte queue limit,
-//! the worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`). Seen when they were broken: without the
-//! fence of stop or the fence of reap, without stop's second look for room, or when a wake, a quota's end or a txq to
-//! reap is not scheduled or its notification is left out, a model that never ends ("Model exceeded maximum number of
-//! branches", "exceeded max_steps"), for it waits for a packet that stays.
+//! Guards stop (`txq/src/txqueue.rs`) and reap (`txqueue/reap.rs`), each for the ring and for the byte queue limit, the
+//! worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`). Mutants that it catches: stop or reap without its
+//! fence, stop without its second check for room; a wake, a quota's end or a txq to reap that is not scheduled or not
+//! notified. Each shows as a model that never ends ("Model exceeded maximum number of branches", "exceeded max_steps"),
+//! because it waits for a packet that stays.
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::Sender;
@@ -14,29 +13,29 @@ use txq::netdev::{Builder, Completions, NetDev};
 use txq::packet::PacketList;
 use txq_check::{Loom, Model, Shuttle};
 
-/// What a device is and what senders do to it.
+/// The properties of a device, and the load of its senders.
 #[derive(Clone, Copy)]
 struct Load {
     txqs: u16,
     senders: u64,
-    /// Calls of each sender.
+    /// Number of calls of each sender.
     calls: u64,
-    /// Packets of each call.
+    /// Number of packets per call.
     each: u64,
     ring: u32,
     inline: bool,
-    /// Bytes in flight that do not stop a txq yet; `None` for any number. A packet has 8.
+    /// Maximum number of bytes in flight that does not stop a txq; `None`: no limit. A packet has 8 bytes.
     limit: Option<u32>,
 }
 
-/// A byte queue limit that does not change.
+/// Sets a byte queue limit that does not change.
 fn limited<A: Model>(builder: Builder<A>, limit: Option<u32>) -> Builder<A> {
     let fixed = |limit| BqlConfig { limit, limit_min: limit, limit_max: limit, ..BqlConfig::default() };
     builder.bql(limit.map(fixed))
 }
 
 /// Senders, a device that stops when it keeps `ring` packets, and a worker that sleeps when it has nothing to do: all
-/// packets leave although nobody sends any more.
+/// packets leave without further ones.
 fn stop_and_wake<A: Model>(discipline: &str, load: Load) {
     let Load { txqs, senders, calls, each, ring, inline, limit } = load;
     let record = Record::<A>::new(txqs);
@@ -68,15 +67,15 @@ fn stop_and_wake<A: Model>(discipline: &str, load: Load) {
     assert_conserved(&dev);
     assert_order(&record.sent(), senders, calls * each, false);
     if txqs == 1 && limit.is_none() {
-        // A txq is open when there is room, and the owner sees that there is: it dequeues nothing that finds none. With two
-        // reasons to stop, a thread that takes back the one may be late and find the other set anew; then a batch is refused
-        // and the txq stopped again.
+        // A txq is open when there is room, and the owner observes the room: it dequeues no packet without room. With two
+        // reasons to stop, a thread that clears one of them may be late and find the other one set anew; then a batch is
+        // refused and the txq stopped again.
         assert_eq!(dev.stats().requeues, 0, "a batch was dequeued for which there was no room");
     }
 }
 
-/// The txq stops at the moment at which the worker reaps all that could wake it. The device keeps a packet already,
-/// so that the worker is on its way to the txq while the sender fills it.
+/// The txq stops at the moment at which the worker reaps every packet whose completion could wake it. The device already
+/// keeps a packet, so that the worker is on its way to the txq while the sender fills it.
 fn stop_against_reap<A: Model>(discipline: &str) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: Some(2), inline: false };
@@ -95,14 +94,14 @@ fn stop_against_reap<A: Model>(discipline: &str) {
     assert_order(&record.sent(), 1, 3, false);
 }
 
-/// Waits until all have left, and ends the worker. Time stands still, so this waits for ever if one packet does.
+/// Waits until all packets have left, and ends the worker. Time stands still, so it waits for ever if one packet stays.
 fn finish<A: Model>(dev: &mut NetDev<A>, sender: Sender<A>) {
     drop(sender);
     assert!(dev.drain(1));
     dev.shutdown().expect("the device finishes");
 }
 
-/// A thread for each txq reaps, and the worker only runs the queues that it wakes.
+/// A thread per txq reaps, and the worker only runs the queues that these threads wake.
 fn completions_by_a_thread_of_their_own(discipline: &str) {
     let record = Record::<Shuttle>::new(1);
     let device = Device { record: record.clone(), ring: Some(2), inline: true };
@@ -121,7 +120,7 @@ fn completions_by_a_thread_of_their_own(discipline: &str) {
     assert_order(&record.sent(), 1, 6, false);
 }
 
-/// A module of tests for each discipline, so that each can be run alone.
+/// A module of tests for each discipline, so that each can run alone.
 macro_rules! disciplines {
     ($($discipline:ident)*) => {
         $(mod $discipline {
@@ -129,12 +128,12 @@ macro_rules! disciplines {
 
             const NAME: &str = stringify!($discipline);
 
-            /// The wake comes at any moment, also where lockless has just cleared `MISSED` and is about to look whether the
+            /// The wake comes at any moment, also where lockless has just cleared `MISSED` and is about to check whether the
             /// txq is stopped. (T12)
             #[test]
             fn stop_and_wake_under_loom() {
                 let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: false, limit: None };
-                // Whoever finds these two in use goes and comes back, which makes for long executions: a minute each.
+                // A thread that finds these two in use leaves and retries, which makes executions long: a minute each.
                 let long = ["combine", "lockless"].contains(&NAME) && !txq_check::deep();
                 Loom::check_to(if long { 1 } else { 2 }, move || stop_and_wake::<Loom>(NAME, load));
             }
@@ -152,8 +151,7 @@ macro_rules! disciplines {
                 }
             }
 
-            /// Both reasons to stop, at different moments: a ring of 2 and a limit that one packet keeps to and two
-            /// do not.
+            /// Both reasons to stop, at different moments: a ring of 2, and a limit that one packet keeps and two exceed.
             #[test]
             fn stop_by_bytes_and_wake_under_shuttle() {
                 for (txqs, inline, ring, limit) in [(1, false, 2, 8), (2, true, 8, 0)] {
@@ -167,14 +165,14 @@ macro_rules! disciplines {
                 Shuttle::check(|| completions_by_a_thread_of_their_own(NAME));
             }
 
-            /// The worker goes on where a sender's quota ended.
+            /// The worker continues where a sender's quota ended.
             #[test]
             fn a_quota_ends_under_shuttle() {
                 let load = Load { txqs: 1, senders: 1, calls: 1, each: 70, ring: 128, inline: true, limit: None };
                 Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
             }
 
-            /// Senders whose turns end with more to do, for themselves and for each other.
+            /// Senders whose turns end with packets left, of their own and of each other.
             #[test]
             fn turns_end_under_shuttle() {
                 let load = Load { txqs: 1, senders: 4, calls: 3, each: 64, ring: 1024, inline: true, limit: None };
@@ -186,8 +184,8 @@ macro_rules! disciplines {
 
 disciplines!(combine llist lockless busylock spinlock);
 
-/// As above for bytes, and the ring never fills. One packet is within the limit, and two are not: when both are
-/// complete the txq must not be stopped, for nothing would wake it any more. (T18)
+/// As above for bytes, with a ring that never fills. One packet is within the limit, and two are not: when both are complete
+/// the txq must not be stopped, because nothing would wake it any more. (T18)
 #[test]
 fn stop_by_bytes_against_reap_under_loom() {
     Loom::check(|| {
@@ -218,15 +216,15 @@ fn stop_and_wake_by_a_sender_under_loom() {
     Loom::check(move || stop_and_wake::<Loom>("spinlock", load));
 }
 
-/// The txq is full again when the worker comes with the completion of the first packet: a wake is for room that there is, and
-/// the sender that finds the txq open sees the room.
+/// The txq is full again when the worker processes the completion of the first packet: a wake happens only if there is room,
+/// and a sender that finds the txq open observes the room.
 #[test]
 fn a_wake_is_for_room_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 3, ring: 1, inline: false, limit: None };
     Loom::check_to(if txq_check::deep() { 2 } else { 1 }, move || stop_and_wake::<Loom>("spinlock", load));
 }
 
-/// A sender puts a packet on llist's empty list while the worker opens the txq: one of the two sees the other. (T16)
+/// A sender pushes a packet onto llist's empty list while the worker opens the txq: one of the two observes the other. (T16)
 #[test]
 fn a_push_against_the_wake_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 2, each: 1, ring: 1, inline: false, limit: None };

@@ -1,14 +1,14 @@
-//! The whole way of a packet under each discipline: none is lost, sent twice or left behind, each sender's leave in their
-//! order, and the counters add up.
+//! The whole path of a packet under each discipline: no packet is lost, sent twice or left behind, each sender's packets
+//! leave in order, and the counters add up.
 //!
-//! Guards the way in (`txq/src/enqueue/`) and the run loop (`run.rs`). Seen when they were broken: a sender that leaves
-//! because the queue runs although it began the list, or an owner that goes after one batch, "a packet is left behind";
-//! two that run the queue at once, a lone packet that passes a running queue, a defer list that is taken before the
-//! lock or sent newest first, "lost, doubled or out of order"; a defer list without a bound, "the list was never full".
-//! Of combine, each exchange that releases or acquires too little ("Causality violation"), an owner that leaves although the
-//! list is not empty or the driver has been left to it ("a packet is left behind"); of lockless, a sender that does not say that
-//! it missed the token, an owner that does not look who missed it ("left behind"), an owner that does not say what it leaves on
-//! the lists ("out of order").
+//! Guards the entry (`txq/src/enqueue/`) and the run loop (`run.rs`). Mutants that it catches: a sender that leaves because
+//! the queue runs although it began the list, or an owner that leaves after one batch, by "a packet is left behind"; two
+//! threads that run the queue at once, a lone packet that overtakes a running queue, a defer list that is taken before the
+//! lock or sent newest first, by "lost, doubled or out of order"; a defer list without a bound, by "the list was never
+//! full". Of combine: each exchange with too weak an ordering ("Causality violation"), an owner that leaves although the
+//! list is not empty or the driver was left to it ("a packet is left behind"). Of lockless: a sender that does not publish
+//! that it missed the token, an owner that does not check for that ("left behind"), an owner that does not publish that it
+//! leaves packets on the lists ("out of order").
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -18,9 +18,9 @@ use txq::enqueue;
 use txq::packet::PacketList;
 use txq_check::{Loom, Model, Shuttle};
 
-/// Senders alone: no worker comes to their help, and the device takes everything. So whatever is still queued when
-/// all have returned was left behind. llist's sender that does not get the lock sends the worker, which then comes once.
-/// Returns how many were dropped because too many waited for the owner.
+/// Senders without a worker's help; the device takes everything. So a packet that is still queued when all calls have
+/// returned was left behind. Only llist's senders that do not get the lock schedule the worker, which then runs once.
+/// Returns how many packets were dropped because too many waited for the owner.
 fn senders<A: Model>(discipline: &str, senders: u64, calls: u64, batch: u64, max_burst: u32) -> u64 {
     let reason = DropReason::QdiscBurstDrop;
     senders_into::<A>("pfifo", reason, discipline, senders, calls, batch, max_burst)
@@ -64,7 +64,7 @@ fn senders_into<A: Model>(
     dropped
 }
 
-/// A module of tests for each discipline, so that each can be run alone.
+/// A module of tests for each discipline, so that each can run alone.
 macro_rules! disciplines {
     ($($discipline:ident)*) => {
         $(mod $discipline {
@@ -98,7 +98,7 @@ macro_rules! disciplines {
 
 disciplines!(combine llist lockless busylock spinlock);
 
-/// Packets that wait for the owner are bounded by `qdisc_max_burst`, apart from the qdisc's limit.
+/// `qdisc_max_burst` bounds packets that wait for the owner, separately from the qdisc's limit.
 fn a_full_list(discipline: &'static str) {
     static DROPPED: AtomicU64 = AtomicU64::new(0);
     DROPPED.store(0, Relaxed);
@@ -114,8 +114,8 @@ fn full_lists_under_shuttle() {
     ["combine", "llist", "lockless"].into_iter().for_each(a_full_list);
 }
 
-/// llist's entrance closes where the qdisc has no room, and opens again: nothing that is listed stays there. With one packet of
-/// limit, the slack is eight more, which batches of three overrun.
+/// llist's entry closes while the qdisc has no room, and opens again: no listed packet stays there. With a limit of one
+/// packet the slack is eight more, which batches of three exceed.
 #[test]
 fn llist_entrance_closes_under_shuttle() {
     static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -127,18 +127,18 @@ fn llist_entrance_closes_under_shuttle() {
     assert!(DROPPED.load(Relaxed) > 0, "the qdisc was never full");
 }
 
-/// An owner comes back from the driver when another has just seen to what it left, has gone on in its place, and comes back,
-/// too. With fewer preemptions that does not happen.
+/// An owner returns from the driver when another owner has just taken the first one's remaining work, has continued in its
+/// place, and returns, too. That needs this many preemptions.
 #[test]
 fn llist_two_come_back_under_loom() {
     Loom::check_to(5, || assert_eq!(senders::<Loom>("llist", 2, 1, 1, 1000), 0));
 }
 
-/// A turn of lockless ends at its quota, all that it took is sent, and something that the other sender has listed stays: what
-/// that one sends next does not pass it.
+/// A turn of lockless ends at its quota, all packets that it took are sent, and a packet that the other sender has listed
+/// stays: that sender's next packet does not overtake it.
 #[test]
 fn lockless_turn_ends_under_loom() {
-    /// Of a turn, with the owner's own.
+    /// Of a turn, the owner's own packets included.
     const QUOTA: u64 = 64;
     Loom::check_to(3, || {
         let record = Record::<Loom>::new(1);
