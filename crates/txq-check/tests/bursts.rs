@@ -1,9 +1,9 @@
-//! Packets that wait for a busy owner are bounded by `qdisc_max_burst`, and no longer count when an owner has taken them:
-//! contention that comes again and again drops nothing.
+//! `qdisc_max_burst` bounds the packets that wait for a busy owner. They no longer count once an owner has taken them, so
+//! repeated contention drops nothing.
 //!
-//! Guards the counts in front of the qdisc (`txq/src/enqueue/`, `Defer::count` and lockless' `Band::len`). Seen when they were
-//! broken: a count that is not reset when the list is taken drops from the third burst on. The models of `netdev/xmit.rs` do
-//! not see that, for the bound may be met there in any case.
+//! Guards the counts in front of the qdisc (`txq/src/enqueue/`, `Defer::count` and lockless' `Band::len`). A mutant that it
+//! catches: a count that is not reset when the list is taken; packets are dropped from the third burst on. The models of
+//! `netdev/xmit.rs` do not catch it, because there the bound may be reached in any case.
 
 use std::io;
 use std::sync::mpsc;
@@ -15,15 +15,15 @@ use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 
-/// Packets that may wait, and bursts of as many.
+/// The bound on waiting packets, and the number of bursts of that size.
 const MAX_BURST: u32 = 2;
 const BURSTS: usize = 8;
-/// The cookie of a packet that the qdisc thinks about.
+/// The cookie of a packet whose enqueue waits for the test.
 const SLOW: u64 = 1;
-/// And of one that it does not.
+/// The cookie of a packet whose enqueue does not wait.
 const QUICK: u64 = 0;
 
-/// A fifo whose enqueue of a slow packet says that it has begun, and waits.
+/// A fifo whose enqueue of a slow packet reports that it has begun, and waits.
 struct Slow {
     queue: PacketList,
     began: mpsc::Sender<()>,
@@ -87,8 +87,8 @@ impl Transmit for Sink {
     }
 }
 
-/// While one sender is in the qdisc, another fills what may wait for it, a packet a call; `over` packets more find no room.
-/// Returns how many were dropped.
+/// While one sender is in the qdisc, another fills the room for waiting packets, one packet per call; `over` more packets
+/// find no room. Returns how many were dropped.
 fn bursts(discipline: &str, over: u32) -> u64 {
     let (began, has_begun) = mpsc::channel();
     let (go, go_on) = mpsc::channel();
@@ -118,7 +118,7 @@ fn bursts(discipline: &str, over: u32) -> u64 {
             }
             go.send(()).expect("the qdisc waits");
             is_done.recv().expect("the sender comes back");
-            // llist's sender may leave to the worker what came while it had the queue.
+            // llist's sender may leave packets to the worker that arrived while it owned the queue.
             let _ = worker.poll();
         }
         drop(call);
@@ -131,7 +131,7 @@ fn bursts(discipline: &str, over: u32) -> u64 {
     dropped
 }
 
-/// combine and llist do not count a packet that finds the list empty.
+/// The disciplines with lists; combine and llist do not count a packet that finds the list empty.
 const LISTS: [(&str, u32); 3] = [("combine", 1), ("llist", 1), ("lockless", 0)];
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a test may be that is named `FOLDER/NAME`, or `NAME` in a document about `kind`.
+/// Returns the files that may hold a test named `FOLDER/NAME`, or `NAME` in a document about `kind`, and the test's name.
 fn places(name: &str, kind: &str) -> (Vec<PathBuf>, String) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../txq/src");
     let (folder, name) = name.split_once('/').unwrap_or((kind, name));
@@ -18,14 +18,14 @@ fn places(name: &str, kind: &str) -> (Vec<PathBuf>, String) {
     (places, name.to_owned())
 }
 
-/// The names that stand in backticks in the last column of the tables.
+/// Returns the names in backticks in the last column of the tables.
 fn names(document: &str) -> Vec<String> {
     let rows = document.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| section "));
     let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit(" | ").next());
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
-/// Whether a source has a test of that name.
+/// Returns whether a source has a test of that name.
 fn has_test(source: &str, name: &str) -> bool {
     let Some(at) = source.find(&format!("fn {name}(")) else { return false };
     let before = source[..at].trim_end().rsplit('\n').next().unwrap_or_default();
@@ -49,7 +49,7 @@ fn tests_that_documents_name_exist() {
     }
 }
 
-/// A mutant of mutants.toml, as far as this test reads it.
+/// The fields of a mutant of mutants.toml that this test reads.
 #[derive(serde::Deserialize)]
 struct Mutant {
     file: String,

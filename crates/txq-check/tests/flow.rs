@@ -1,12 +1,12 @@
-//! A flow, or a sender, that changes its txq: no driver sees a packet of it before the driver of the other txq is done with
-//! those before.
+//! A flow, or a sender, that changes its txq: no driver gets a packet of it before the other txq's driver has completed the
+//! packets before.
 //!
 //! Guards the count of a flow's packets (`txq/src/packet/outstanding.rs`) and the rule that a flow keeps its txq while
-//! there are some (`sender/flow.rs`). Seen when they were broken: without the release of a packet's end or the acquire of
-//! who asks, loom's "Causality violation" where the second driver notes the packet; when the flow changes although
-//! packets are outstanding, or a packet is not counted, the same, or "out of order"; when an end is counted twice or
-//! never, "packets are outstanding" or an overflow. And the rule that a sender keeps to its choice until its txqs are
-//! idle (`steering.rs`): without it, the same.
+//! packets are outstanding (`sender/flow.rs`). Mutants that it catches: a packet's end without release, or a reader of the
+//! count without acquire, by loom's "Causality violation" where the second driver notes the packet; a flow that changes
+//! although packets are outstanding, or a packet that is not counted, by the same or by "out of order"; an end that is
+//! counted twice or never, by "packets are outstanding" or an overflow. It also guards the rule that a sender keeps its
+//! choice until its txqs are idle (`steering.rs`): without it, the same failures.
 
 use std::io;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use txq::xps::XpsMap;
 use txq::{Flow, NetDev, Sender};
 use txq_check::{Loom, Model, Shuttle};
 
-/// The cookie of packets that are not the flow's.
+/// The cookie of packets of other senders.
 const OTHER: u64 = u64::MAX;
 
-/// The flow's packets in the order in which drivers were called with them. Nothing keeps two drivers apart here but that
-/// a flow is at one of them at a time: that is what the checker verifies.
+/// The flow's packets in the order of the driver calls. Only the rule that a flow uses one txq at a time keeps two drivers
+/// apart here; the checker verifies that.
 struct Order<A: Model>(A::Cell<Vec<u64>>);
 
 // SAFETY: see above.
@@ -34,7 +34,7 @@ unsafe impl<A: Model> Send for Order<A> {}
 // SAFETY: as above.
 unsafe impl<A: Model> Sync for Order<A> {}
 
-/// Two txqs that are done with a packet at once, one for each CPU.
+/// Two txqs that complete each packet at once, one txq for each CPU.
 struct Device<A: Model>(Arc<Order<A>>);
 
 impl<A: Model> Driver<A> for Device<A> {
@@ -58,7 +58,7 @@ impl<A: Model> Transmit<A> for Device<A> {
     }
 }
 
-/// CPU n has the n-th of these txqs.
+/// Maps CPU n to `txqs[n]`.
 fn map(txqs: [usize; 2]) -> XpsMap {
     let masks = [0, 1].map(|txq| (0..2).filter(|&cpu| txqs[cpu] == txq).collect::<CpuMask>());
     XpsMap::from_masks(&masks, 2, 2).expect("two txqs, two CPUs")
@@ -84,7 +84,7 @@ fn packet<A: Model>(sender: &mut Sender<A>, cookie: u64) -> Packet<A> {
     packet
 }
 
-/// Others send on CPU 0 and so may have the flow's packet when its owner is on CPU 1 already.
+/// Other threads send on CPU 0, and so may hold the flow's packet when its owner already runs on CPU 1.
 fn from_cpu_to_cpu<A: Model>(discipline: &str, others: u32, packets: u64) {
     let order = Arc::new(Order::<A>(A::Cell::new(Vec::new())));
     let dev = device(discipline, &order);
@@ -96,21 +96,21 @@ fn from_cpu_to_cpu<A: Model>(discipline: &str, others: u32, packets: u64) {
         let _ = senders[turn % 2].xmit_on(&mut flow, packet);
     }
     threads.into_iter().for_each(|join| join());
-    // What llist's senders have left to the worker.
+    // Packets that llist's senders left to the worker.
     let _ = dev.worker(0).poll();
     assert_eq!(flow.outstanding(), 0, "packets are outstanding");
     drop(senders);
     assert_order(&dev, &order, packets);
 }
 
-/// The flow's owner waits until nothing is outstanding, which is all that it learns of its packet: another thread may
-/// have sent it.
+/// The flow's owner waits until no packet is outstanding. It learns nothing else about its packet, which another thread may
+/// have sent.
 fn after_a_wait<A: Model>(discipline: &str) {
     let order = Arc::new(Order::<A>(A::Cell::new(Vec::new())));
     let dev = device(discipline, &order);
     let mut senders = [0, 1].map(|cpu| dev.sender_on("s", cpu));
     let own = [0, 1].map(|cookie| packet(&mut senders[0], cookie));
-    // llist's senders leave packets to the worker. With the others nothing but the count tells the owner anything.
+    // llist's senders leave packets to the worker. With the others, only the count informs the owner.
     let mut worker = (discipline == "llist").then(|| dev.worker(0));
     let owner = A::spawn(1, move || {
         let mut flow = Flow::new();
@@ -131,7 +131,7 @@ fn after_a_wait<A: Model>(discipline: &str) {
     assert_order(&dev, &order, 2);
 }
 
-/// The map is replaced, and if `fewer` the number of txqs in use twice, while a sender sends.
+/// The map is replaced while a sender sends, and with `fewer` the number of txqs in use changes twice.
 fn from_map_to_map<A: Model>(discipline: &str, others: u32, packets: u64, fewer: bool) {
     let order = Arc::new(Order::<A>(A::Cell::new(Vec::new())));
     let dev = device(discipline, &order);
@@ -149,12 +149,12 @@ fn from_map_to_map<A: Model>(discipline: &str, others: u32, packets: u64, fewer:
         dev.set_txqs(2).expect("there are two");
     }
     threads.into_iter().for_each(|join| join());
-    // What llist's senders have left to the worker.
+    // Packets that llist's senders left to the worker.
     let _ = dev.worker(0).poll();
     assert_order(&dev, &order, packets);
 }
 
-/// Threads that send a packet each on CPU 0.
+/// Starts threads that send one packet each on CPU 0.
 fn busy<A: Model>(dev: &NetDev<A>, threads: u32) -> Vec<Box<dyn FnOnce()>> {
     let one = |number| -> Box<dyn FnOnce()> {
         let mut sender = dev.sender_on("other", 0);

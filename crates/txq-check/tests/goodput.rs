@@ -1,8 +1,9 @@
-//! The thread that has the CPU does what a link needs before it drops a packet. There is no interrupt: while a sender at max
-//! has the CPU, no other thread reaps completions, empties the list in front of the queue, or returns from the driver.
+//! The thread that has the CPU does the link's pending work before it drops a packet. There is no interrupt: while a sender
+//! at full rate has the CPU, no other thread reaps completions, empties the list in front of the queue, or returns from the
+//! driver.
 //!
-//! Guards `TxQueue::reopen`, `enqueue/room.rs` and `Ctx::held_up`. Nothing here depends on speed: a thread that gives its CPU
-//! away calls what the test has put in place ([`Scripted`]), which lets the other thread run until it is through.
+//! Guards `TxQueue::reopen`, `enqueue/room.rs` and `Ctx::held_up`. No test here depends on speed: a thread that yields its
+//! CPU calls the test's hook ([`Scripted`]), which lets the other thread run until it is done.
 
 use std::cell::RefCell;
 use std::io;
@@ -25,7 +26,7 @@ thread_local! {
     static ON_YIELD: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 
-/// Calls `f` while each yield of the calling thread calls `on_yield`; returns how often that was, and the result.
+/// Calls `f` while each yield of the calling thread calls `on_yield`; returns the number of yields and the result of `f`.
 fn with_yields<R>(mut on_yield: impl FnMut() + 'static, f: impl FnOnce() -> R) -> (usize, R) {
     let yields = Arc::new(AtomicUsize::new(0));
     let count = yields.clone();
@@ -39,7 +40,7 @@ fn with_yields<R>(mut on_yield: impl FnMut() + 'static, f: impl FnOnce() -> R) -
     (yields.load(SeqCst), result)
 }
 
-/// The real machine, where a thread that gives its CPU away does what the test says.
+/// The real machine, where a thread that yields its CPU calls the test's hook.
 struct Scripted;
 
 // SAFETY: atomics, fence and cell are those of `Native`.
@@ -73,7 +74,7 @@ unsafe impl Arch for Scripted {
     }
 }
 
-/// A place in the device or the qdisc at which the first thread that comes while it is armed waits for the test.
+/// A place in the device or the qdisc where the first thread that arrives while it is armed waits for the test.
 #[derive(Clone, Default)]
 struct Gate(Arc<GateState>);
 
@@ -113,7 +114,7 @@ fn wait_for(flag: &AtomicBool) {
 
 const RING: u32 = 4;
 
-/// Keeps packets until it is polled, and is done with them by then.
+/// A device that keeps packets until it is polled, and has completed them by then.
 #[derive(Clone, Default)]
 struct Device {
     txqs: u16,
@@ -225,7 +226,7 @@ fn send(sender: &mut Sender<Scripted>) -> Verdict {
     sender.xmit(packet)
 }
 
-/// Works until nothing is on its way, and checks that nothing is missing. Returns how many packets were sent.
+/// Works until no packet is in flight, and checks that none is missing. Returns how many packets were sent.
 fn finish(dev: &NetDev<Scripted>) -> u64 {
     let mut worker = dev.worker(0);
     while !dev.is_idle() {
@@ -236,8 +237,8 @@ fn finish(dev: &NetDev<Scripted>) -> u64 {
 
 const BY_WORKER: [Completions; 2] = [Completions::Worker, Completions::PerQueue];
 
-/// An owner that finds its txq stopped reaps, although another thread is there to do so, and sends on; also where its queue
-/// serves several txqs.
+/// An owner that finds its txq stopped reaps, although another thread is responsible for reaping, and continues to send;
+/// also where its queue serves several txqs.
 #[test]
 fn an_owner_reaps_its_stopped_txq() {
     for discipline in txq::enqueue::names() {
@@ -256,8 +257,8 @@ fn an_owner_reaps_its_stopped_txq() {
     }
 }
 
-/// A sender that finds the list in front of the queue full first reaps a stopped txq and gives its CPU to the owner; it drops
-/// nothing if the owner needs no more than that.
+/// A sender that finds the list in front of the queue full first reaps a stopped txq and yields its CPU to the owner. It
+/// drops nothing if that is all that the owner needs.
 #[test]
 fn a_full_list_is_waited_for() {
     const BURST: u32 = 3;
@@ -301,7 +302,7 @@ fn a_full_list_is_waited_for() {
     }
 }
 
-/// What keeps a sender from making room itself.
+/// What prevents a sender from making room itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum HeldUpBy {
     /// Another thread is in the driver.
@@ -312,8 +313,8 @@ enum HeldUpBy {
     Rule,
 }
 
-/// A sender whose packet is dropped because only another thread can make room gives its CPU to that thread, once for each
-/// call that drops.
+/// If a sender's packet is dropped because only another thread can make room, the sender yields its CPU to that thread, once
+/// for each call that drops.
 #[test]
 fn a_sender_that_drops_lets_the_thread_go_on_that_makes_room() {
     for discipline in txq::enqueue::names() {
@@ -334,7 +335,7 @@ fn a_sender_that_drops_lets_the_thread_go_on_that_makes_room() {
                     assert_eq!(send(&mut sender), Verdict::Success);
                 }
             }
-            // By rule the worker has not begun when it gets the CPU.
+            // With `Rule` the worker has not begun when it gets the CPU.
             let begun = by != HeldUpBy::Rule;
             if begun {
                 gate.arm();
