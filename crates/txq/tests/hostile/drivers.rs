@@ -13,7 +13,7 @@ use crate::{audited, bounded, build, everywhere, packets, settle};
 
 const PACKETS: u64 = 200;
 
-/// A run over a driver that lies in its first calls, and all that can be said of it afterwards whatever the lie.
+/// A run over a driver that lies in its first calls, and the results that hold whatever the lie.
 pub(crate) struct Run {
     stats: DeviceStats,
     bugs: Vec<DriverBug>,
@@ -60,7 +60,7 @@ pub(crate) fn run(
     let counters = stats.queues[0].counters;
     let most = liar.state().most;
     assert!(most <= ring.unwrap_or(64) as usize, "{what}: it was given {most} packets at once");
-    // The bug may have been seen by the last look at the counters.
+    // The last reading of the counters may have found the bug.
     worker.poll();
     let bugs = told.lock().unwrap().clone();
     assert!(bugs.len() as u64 <= counters.driver_bugs, "{what}: {bugs:?}");
@@ -96,14 +96,14 @@ fn counted(run: &Run, bug: DriverBug) {
     assert_eq!(counters.invented, run.invented, "{:?}", run.stats);
 }
 
-/// More is left than there was: what is left over is freed, what was given is sent, in order.
+/// It leaves more packets than it got: the surplus is freed, the given packets are sent, in order.
 #[test]
 fn a_driver_leaves_more_than_it_got() {
     bounded(|| {
         for lie in [Lie::Leaves(1), Lie::Leaves(70), Lie::Tag] {
             attack(lie, &ANY, |run| {
                 counted(&run, DriverBug::Invented);
-                // Without a queue what is refused is dropped.
+                // With noqueue, refused packets are dropped.
                 let refused = run.stats.dropped.get(DropReason::FullRing);
                 assert_eq!(run.stats.sent + refused, PACKETS);
                 assert_eq!(run.sent.len() as u64, run.stats.sent, "none of them was one of the driver's own");
@@ -113,8 +113,8 @@ fn a_driver_leaves_more_than_it_got() {
     });
 }
 
-/// All is taken, and other packets are left: they are freed where they are more than was given. On a ring some of them
-/// cannot be told from the sender's, until the ring returns more than it kept.
+/// It takes all packets, and leaves other ones: a surplus over the given number is freed. On a ring some of them cannot be
+/// told from the sender's, until the ring returns more than it kept.
 #[test]
 fn a_driver_exchanges_packets() {
     bounded(|| {
@@ -127,13 +127,13 @@ fn a_driver_exchanges_packets() {
     });
 }
 
-/// Foreign packets are said to be sent or dropped: they are freed, and are in no sum.
+/// It reports foreign packets as sent or dropped: they are freed, and are in no sum.
 #[test]
 fn a_driver_sends_and_drops_what_it_never_got() {
     bounded(|| {
         for lie in [Lie::Sends(1), Lie::Sends(100), Lie::Drops(1), Lie::Drops(100)] {
             attack(lie, &[None], |run| counted(&run, DriverBug::Invented));
-            // On a ring they pass for packets that were kept, until those come back.
+            // On a ring they count as kept packets, until those come back.
             attack(lie, &[Some(8)], |run| {
                 assert!(run.stats.queues[0].counters.invented <= run.invented, "{:?}", run.stats);
             });
@@ -152,7 +152,7 @@ fn a_driver_does_everything_wrong() {
     });
 }
 
-/// It says that nothing is left, and half is: that is sent, in order, without a loop that takes a CPU.
+/// It returns `Ok` and leaves half of the batch: the rest is sent, in order, without a busy loop.
 #[test]
 fn a_driver_says_ok_and_leaves_half() {
     bounded(|| {
@@ -163,7 +163,7 @@ fn a_driver_says_ok_and_leaves_half() {
     });
 }
 
-/// Packets come back longer or shorter than they were: the bytes sent are never below zero, and the sums of queues and txqs
+/// Packets come back longer or shorter than they were: the bytes sent never fall below zero, and the sums of queues and txqs
 /// agree.
 #[test]
 fn a_driver_changes_lengths() {
@@ -198,7 +198,7 @@ fn a_driver_invents_and_panics() {
     });
 }
 
-/// It refuses until the end of time: the txq asks again nevertheless, after a second at most.
+/// It refuses until the end of time: the txq nevertheless retries after a second at most.
 #[test]
 fn a_driver_that_says_never_is_asked_again() {
     bounded(|| {
@@ -218,7 +218,7 @@ fn a_driver_that_says_never_is_asked_again() {
     });
 }
 
-/// Completions of packets that it never had: they are freed and counted, and the ring is never given more than it holds.
+/// It completes packets that it never had: they are freed and counted, and the ring is never given more than it holds.
 #[test]
 fn a_driver_returns_what_it_never_got() {
     bounded(|| {
@@ -234,7 +234,7 @@ fn a_driver_returns_what_it_never_got() {
     });
 }
 
-/// Bytes that do not come back, under byte queue limits, do not stop the txq for ever; and each limit is counted.
+/// Missing bytes, under byte queue limits, do not stop the txq for ever; and each limit is counted.
 #[test]
 fn bytes_that_are_missing_do_not_stop_a_txq() {
     bounded(|| {

@@ -1,4 +1,4 @@
-//! A device ends where it should not: in its own driver or qdisc, on its own worker, while others send, in a forked child.
+//! A device ends at a bad place: in its own driver or qdisc, on its own worker, while others send, in a forked child.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ fn started(spot: &Spot, discipline: &str) -> NetDev {
     builder.pool_config(pool()).start().expect("a device")
 }
 
-/// It is dropped in its own data path: the call goes on, drivers finish, workers end, and what comes later is dropped.
+/// It is dropped in its own data path: the call continues, drivers finish, workers end, and later packets are dropped.
 #[test]
 fn a_device_is_dropped_in_its_own_path() {
     bounded(|| {
@@ -53,7 +53,7 @@ fn a_device_is_dropped_in_its_own_path() {
     });
 }
 
-/// A shutdown there says what is wrong and changes nothing.
+/// A shutdown there returns an error and changes nothing.
 #[test]
 fn a_shutdown_in_its_own_path_is_an_error() {
     bounded(|| {
@@ -110,7 +110,7 @@ fn a_device_is_dropped_on_its_own_worker() {
     });
 }
 
-/// A thread panics with the device on its stack: workers end all the same, and drivers finish.
+/// A thread panics with the device on its stack: workers end nevertheless, and drivers finish.
 #[test]
 fn a_device_is_dropped_by_a_panic() {
     bounded(|| {
@@ -125,7 +125,7 @@ fn a_device_is_dropped_by_a_panic() {
     });
 }
 
-/// Threads drop it while others send, ask, and look after it.
+/// Threads drop it while others send, read counters, and run its worker.
 #[test]
 fn a_device_is_dropped_while_others_send() {
     bounded(|| {
@@ -162,7 +162,7 @@ fn a_device_is_dropped_while_others_send() {
     });
 }
 
-/// A qdisc that cannot even be reset does not keep workers alive.
+/// A qdisc whose reset panics does not keep workers alive.
 #[test]
 fn a_qdisc_panics_while_its_device_ends() {
     struct Never(SpotQdisc);
@@ -221,8 +221,8 @@ fn a_forked_child_drops_it() {
     bounded(|| {
         let spot = Spot::new(None);
         let mut dev = started(&spot, "combine");
-        // SAFETY: the child calls nothing that needs a lock that another thread may hold, but for the allocator, which glibc makes
-        // usable in children.
+        // SAFETY: the child calls nothing that needs a lock that another thread may hold, except for the allocator, which
+        // glibc makes usable in children.
         let child = unsafe { fork() };
         if child == 0 {
             let told = dev

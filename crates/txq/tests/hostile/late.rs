@@ -1,5 +1,5 @@
-//! What comes late, or never: drivers that block, that keep packets for ever, that panic over every second completion; senders
-//! that die in the middle of a batch while others send.
+//! Late or missing answers: drivers that block, that keep packets for ever, that panic in every second poll; senders that
+//! die in the middle of a batch while others send.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::liar::Liar;
 use crate::reentry::{Spot, Where};
 use crate::{audited, bounded, everywhere, packets, pool};
 
-/// Threads send through a device; each calls `f` with its sender and the number of its call. Afterwards all is accounted for.
+/// Threads send through a device; each calls `f` with its sender and the number of its call. Then every packet is accounted
+/// for.
 fn crowd(
     spot: &Spot,
     root: &str,
@@ -40,7 +41,7 @@ fn crowd(
     stats
 }
 
-/// Workers free what they reap a moment after the txq counts it.
+/// Waits until all buffers are home: workers free the packets that they reap a moment after the txq counts them.
 fn until_home(dev: &NetDev, root: &str, discipline: &str) {
     let began = Instant::now();
     while dev.pool().in_use() != Default::default() {
@@ -50,7 +51,7 @@ fn until_home(dev: &NetDev, root: &str, discipline: &str) {
     }
 }
 
-/// A driver blocks for 100 ms in a call: under the disciplines without a lock on the way, other senders do not wait for it.
+/// A driver blocks for 100 ms in a call: under the disciplines without a lock on the path, other senders do not wait for it.
 #[test]
 fn a_driver_blocks() {
     bounded(|| {
@@ -82,7 +83,7 @@ fn a_driver_blocks() {
     });
 }
 
-/// A driver panics over every second completion: what it returned before is home, and all that it has comes home.
+/// A driver panics in every second poll: packets that it returned before are home, and all others come home.
 #[test]
 fn every_second_poll_panics() {
     bounded(|| {
@@ -141,7 +142,7 @@ fn senders_die_in_the_middle_of_a_batch() {
     });
 }
 
-/// A driver keeps packets for ever: the txq stops, the queue fills and drops, and the device still ends.
+/// A driver keeps packets for ever: the txq stops, the queue fills and drops, and the device can still end.
 #[test]
 fn a_driver_keeps_packets_for_ever() {
     bounded(|| {

@@ -12,36 +12,36 @@ use txq::{NetDev, Sender};
 
 use crate::pool;
 
-/// What a driver does wrong.
+/// The rule that a driver breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// Puts foreign packets behind the batch and refuses it.
+    /// Adds foreign packets behind the batch and refuses it.
     Leaves(usize),
-    /// Puts a tag in front of the batch and refuses it.
+    /// Adds a tag in front of the batch and refuses it.
     Tag,
     /// Takes the batch, and leaves foreign packets in its place.
     Exchanges(usize),
-    /// Takes the batch, and says of foreign packets that they are sent, too.
+    /// Takes the batch, and reports foreign packets as sent, too.
     Sends(usize),
     /// Takes the batch, and drops foreign packets, too.
     Drops(usize),
-    /// Does all of that at once.
+    /// Does all of these at once.
     Everything,
-    /// Takes half of the batch, says that this was all.
+    /// Takes half of the batch, and returns `Ok` as if that were all.
     Half,
-    /// Makes the packets that it refuses longer.
+    /// Lengthens the packets that it refuses.
     Grows,
-    /// Makes the packets that it refuses, and those that it takes, shorter.
+    /// Shortens the packets that it refuses, and those that it takes.
     Shrinks,
-    /// Puts foreign packets into the batch, and panics.
+    /// Adds foreign packets to the batch, and panics.
     Panics(usize),
     /// Takes some packets to its ring, and panics.
     PanicsOnTheWay,
-    /// Refuses, until the end of time.
+    /// Refuses until the end of time.
     Never,
     /// Returns foreign packets from `poll` beside its own.
     Returns(usize),
-    /// Returns everything at once, whatever the budget.
+    /// Returns all packets at once, whatever the budget.
     AllAtOnce,
     /// Returns its packets shorter than they were.
     Shorter,
@@ -54,23 +54,23 @@ pub(crate) struct State {
     lie: Option<Lie>,
     times: usize,
     ring: Option<u32>,
-    /// What it keeps although it has no ring.
+    /// Whether it keeps packets although it has no ring.
     pub(crate) keeps: bool,
-    /// It returns nothing for now.
+    /// Whether it returns no packets for now.
     pub(crate) hoards: bool,
     kept: VecDeque<Packet>,
-    /// Foreign packets: of another pool, or of the device's.
+    /// The source of foreign packets: another pool's, or the device's.
     foreign: Option<Sender>,
-    /// Packets that it has invented.
+    /// Number of packets that it has invented.
     pub(crate) invented: u64,
-    /// Cookies of the packets that went out, its own excepted.
+    /// Cookies of the packets that it sent, without its own.
     pub(crate) sent: Vec<u64>,
-    /// The most packets that a call gave it.
+    /// The most packets that one call gave it.
     pub(crate) most: usize,
     pub(crate) polls: usize,
 }
 
-/// The cookie of a packet of the driver's own.
+/// The cookie of the driver's own packets.
 const FOREIGN: u64 = u64::MAX;
 
 impl State {
@@ -125,13 +125,13 @@ impl Liar {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the next calls lie, with packets of `foreign`.
+    /// Makes the next calls lie, with packets of `foreign`.
     pub(crate) fn lie(&self, lie: Lie, times: usize, foreign: Sender) {
         let mut state = self.state();
         (state.lie, state.times, state.foreign) = (Some(lie), times, Some(foreign));
     }
 
-    /// Ends what keeps buffers from home.
+    /// Drops the packets and the sender that keep buffers from home.
     pub(crate) fn forget(&self) {
         let mut state = self.state();
         state.kept.clear();
@@ -139,7 +139,7 @@ impl Liar {
     }
 }
 
-/// A device whose only use is its pool.
+/// Returns a device whose only use is its pool.
 pub(crate) fn other_pool() -> NetDev {
     NetDev::builder(Liar::new(None)).pool_config(pool()).build().expect("a device")
 }

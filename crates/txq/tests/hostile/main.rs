@@ -1,5 +1,5 @@
 //! Attacks from safe code: drivers, qdiscs, filters and senders that lie, panic, re-enter and return late. Nothing aborts,
-//! nothing hangs, no buffer is lost, and the audit says what is wrong and nothing else.
+//! nothing hangs, no buffer is lost, and the audit reports exactly what is wrong.
 
 mod drivers;
 mod endings;
@@ -19,7 +19,7 @@ use txq::pool::{Backing, PoolConfig};
 use txq::stats::device::DeviceStats;
 use txq::{NetDev, Sender, Worker, packet::PacketList};
 
-/// Queues to attack: a root qdisc, and the discipline in front of it.
+/// Calls `attack` for each queue: a root qdisc, and the discipline in front of it.
 fn everywhere(attack: impl Fn(&str, &str)) {
     for discipline in txq::enqueue::names() {
         attack("pfifo", discipline);
@@ -28,7 +28,7 @@ fn everywhere(attack: impl Fn(&str, &str)) {
     attack("noqueue", txq::enqueue::names()[0]);
 }
 
-/// Runs a test on a thread of its own, and fails when it does not end: it hangs.
+/// Runs a test on a thread of its own, and fails if it hangs.
 fn bounded(test: impl FnOnce() + Send + 'static) {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -36,7 +36,7 @@ fn bounded(test: impl FnOnce() + Send + 'static) {
         let _ = tell.send(());
         ended
     });
-    // Far more than any takes: the machine may be busy with something else.
+    // Far longer than any test takes: the machine may be busy.
     told.recv_timeout(Duration::from_secs(100)).expect("the test hangs");
     if let Err(panic) = thread.join().expect("the panic is caught") {
         std::panic::resume_unwind(panic);
@@ -44,7 +44,7 @@ fn bounded(test: impl FnOnce() + Send + 'static) {
 }
 
 fn pool() -> PoolConfig {
-    // Miri makes each buffer slowly, and `small` needs few.
+    // Miri is slow at creating buffers, and `small` needs few.
     let buffers = if cfg!(miri) { 48 } else { 1024 };
     PoolConfig { buffers, room: 256, backing: Backing::Heap, ..Default::default() }
 }
@@ -58,7 +58,7 @@ fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
     cookies.map(one).collect()
 }
 
-/// Has a worker work until nothing is on its way, whoever panics meanwhile.
+/// Runs a worker until no packet is in flight, whatever panics meanwhile.
 fn settle(dev: &NetDev, worker: &mut Worker) {
     for _ in 0..10_000 {
         let _ = catch_unwind(AssertUnwindSafe(|| worker.poll()));
@@ -69,12 +69,12 @@ fn settle(dev: &NetDev, worker: &mut Worker) {
     panic!("it does not settle: {:?}", dev.stats());
 }
 
-/// The audit's word that all adds up.
+/// Returns the device's counters; checks that they add up.
 fn audited(dev: &NetDev) -> DeviceStats {
     dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
-/// A device for one thread, which drives its worker.
+/// Returns a device for one thread, which drives its worker.
 fn build(builder: Builder, root: &str, discipline: &str) -> NetDev {
     builder.qdisc(root).discipline(discipline).pool_config(pool()).build().expect("a device")
 }

@@ -1,6 +1,6 @@
-//! Qdiscs that lie: they return packets that they never got, say that they have more or fewer than they have, ignore budgets,
-//! panic where they are asked for a number. The device goes on, every buffer comes home, and the audit says that the sums
-//! are wrong exactly where they are.
+//! Qdiscs that lie: they return packets that they never got, report more or fewer packets than they have, ignore budgets,
+//! panic when asked for a number. The device continues, every buffer comes home, and the audit reports wrong sums exactly
+//! where they are wrong.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,21 +22,21 @@ enum Lie {
     Invents,
     /// Loses each third packet.
     Loses,
-    /// Says that it has twice as many as it has.
+    /// Reports twice as many packets as it has.
     Doubles,
-    /// Says that it has as many as can be.
+    /// Reports the largest possible number.
     Infinite,
-    /// Says that it has none.
+    /// Reports none.
     None,
-    /// Returns all that it has, whatever the budget.
+    /// Returns all its packets, whatever the budget.
     IgnoresBudget,
     /// Returns nothing for a while, though it has packets and no event is pending.
     Sits,
-    /// Panics each second time that it is asked for its length, at other calls too.
+    /// Panics at every second request for its length, and at other calls.
     PanicsOverLength,
-    /// Takes back more than was refused: packets of its own go into the batch.
+    /// Adds packets of its own to a batch that is requeued.
     RequeuesMore,
-    /// Leaves packets in a batch that it shall queue, at first.
+    /// At first leaves packets in a batch that it should queue.
     LeavesBatch,
 }
 
@@ -131,8 +131,8 @@ impl Qdisc for Rogue {
     }
 }
 
-/// Whatever a qdisc says: the calls return, the packets that it has come out or are dropped with it, and all buffers are
-/// home in the end. The audit says `Ok` only where nothing was invented or lost.
+/// Whatever a qdisc reports: the calls return, its packets leave or are dropped with it, and all buffers are home in the
+/// end. The audit returns `Ok` only where no packet was invented or lost.
 #[test]
 fn a_qdisc_lies() {
     bounded(|| {
@@ -169,11 +169,11 @@ fn a_qdisc_lies() {
                     "{lie:?}, {discipline}: the audit panics"
                 );
                 let honest = matches!(lie, Lie::Doubles | Lie::IgnoresBudget | Lie::Sits | Lie::LeavesBatch);
-                // What a panic loses is told by the length, which panics too: any answer will do.
+                // The length shows what a panic loses, and it panics, too: any answer is allowed.
                 if !matches!(lie, Lie::PanicsOverLength | Lie::None) {
                     assert_eq!(wrong, !honest, "{lie:?}, {discipline}: {audit:?}");
                 }
-                // It ends, and takes along what the qdisc has.
+                // The device goes down, and the qdisc's packets are dropped.
                 let ended = catch_unwind(AssertUnwindSafe(|| dev.deactivate()));
                 assert!(ended.is_ok() || lie == Lie::PanicsOverLength, "{lie:?}, {discipline}");
                 liar.forget();

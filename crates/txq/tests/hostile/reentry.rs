@@ -1,5 +1,5 @@
-//! Code that works for a device calls the device: it sends, asks for counters, changes and drops it, from within a driver, a
-//! qdisc, a filter, a completion. It is served or told so, and nobody waits for himself.
+//! A device's own code calls the device: it sends, reads counters, changes and drops it, from within a driver, a qdisc, a
+//! filter, a completion. The call is served or panics with a clear text, and no thread waits for itself.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use txq::{NetDev, Sender};
 
 use crate::{audited, bounded, build, packets, pool, settle};
 
-/// Where the device's own code calls it.
+/// The place from which the device's own code calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Where {
     StartXmit,
@@ -32,12 +32,12 @@ pub(crate) enum Where {
 
 type Call = Box<dyn FnMut() + Send>;
 
-/// A driver and a qdisc that do as told at one place, once armed, and are honest otherwise.
+/// A driver and a qdisc that make a given call at one place, once armed, and are honest otherwise.
 #[derive(Clone, Default)]
 pub(crate) struct Spot {
     call: Arc<Mutex<Option<(Where, Call)>>>,
     pub(crate) calls: Arc<AtomicUsize>,
-    /// Whether the driver was told to write out what it has.
+    /// Whether the driver's `finish` was called.
     pub(crate) finished: Arc<AtomicBool>,
     ring: Option<u32>,
 }
@@ -47,7 +47,7 @@ impl Spot {
         Self { ring, ..Self::default() }
     }
 
-    /// Has `call` called at the next visits of a place.
+    /// Makes the next visits of a place call `call`.
     pub(crate) fn arm(&self, at: Where, call: impl FnMut() + Send + 'static) {
         *self.call.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, Box::new(call)));
     }
@@ -58,7 +58,7 @@ impl Spot {
     }
 
     fn visit(&self, at: Where) {
-        // Not armed while it is called: the call may come here again.
+        // Disarmed during the call, which may come here again.
         let armed =
             self.call.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(place, _)| *place == at);
         if let Some((at, mut call)) = armed {
@@ -151,7 +151,7 @@ impl Qdisc for SpotQdisc {
     }
 }
 
-/// A device of a spot, everywhere that a place exists.
+/// Runs the test on a device for each place and discipline.
 fn each_place(test: impl Fn(Where, Spot, NetDev, &str)) {
     for at in [Where::StartXmit, Where::Poll, Where::Enqueue, Where::Dequeue, Where::QueueLength] {
         for discipline in txq::enqueue::names() {
@@ -176,7 +176,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
 
 type Question = (&'static str, fn(&NetDev));
 
-/// All that waits for the owner of a queue.
+/// All calls that wait for the owner of a queue.
 const QUESTIONS: [Question; 16] = [
     ("NetDev::stats", |dev| drop(dev.stats())),
     ("NetDev::is_idle", |dev| drop(dev.audit())),
@@ -198,7 +198,8 @@ const QUESTIONS: [Question; 16] = [
     }),
 ];
 
-/// What would wait for its caller says so, from wherever it is called, by a sender and by the worker; the device goes on.
+/// A call that would wait for its own caller panics with a text, at each place, in a sender and in the worker; the device
+/// continues.
 #[test]
 fn who_asks_from_within_is_told_so() {
     bounded(|| {
@@ -229,7 +230,7 @@ fn who_asks_from_within_is_told_so() {
     });
 }
 
-/// It does not catch what it is told: that is a panic of a driver or a qdisc like any other.
+/// If the caller does not catch that panic, it is a panic of a driver or a qdisc like any other.
 #[test]
 fn who_asks_from_within_and_dies_loses_one_packet_a_time() {
     bounded(|| {
@@ -264,8 +265,8 @@ fn who_asks_from_within_and_dies_loses_one_packet_a_time() {
     });
 }
 
-/// It sends through its own device: what can be queued is sent; where the sender waits for the owner, which it is itself, it
-/// is a loop.
+/// A device's code sends through its own device: packets that can be queued are sent; where the sender would wait for the
+/// owner, which is itself, it is a loop.
 #[test]
 fn who_sends_from_within_waits_for_nobody() {
     bounded(|| {
@@ -273,7 +274,7 @@ fn who_sends_from_within_waits_for_nobody() {
             let sender: Arc<Mutex<Sender>> = Arc::new(Mutex::new(dev.sender("within")));
             let (within, mut left) = (sender.clone(), 200);
             spot.arm(at, move || {
-                // More than 64 calls: a sender then looks again which txq is its own.
+                // More than 64 calls: a sender then checks again which txq it uses.
                 for _ in 0..100.min(left) {
                     left -= 1;
                     let mut sender = within.lock().unwrap();
@@ -300,7 +301,7 @@ fn who_sends_from_within_waits_for_nobody() {
     });
 }
 
-/// A filter's closure asks, sends and panics, in each kind that has filters.
+/// A filter's closure reads counters, sends and panics, in each kind that has filters.
 #[test]
 fn a_filter_calls_its_device() {
     bounded(|| {
@@ -362,7 +363,7 @@ fn a_filter_calls_its_device() {
     });
 }
 
-/// A qdisc that is replaced, and a driver, change the device once more while they are dropped: they are told.
+/// A replaced qdisc or driver changes the device once more while it is dropped: that call is refused.
 #[test]
 fn a_change_within_a_change_is_told_so() {
     struct Last(Arc<NetDev>, Arc<Mutex<String>>);
@@ -370,7 +371,7 @@ fn a_change_within_a_change_is_told_so() {
         fn drop(&mut self) {
             let asked = catch_unwind(AssertUnwindSafe(|| self.0.replace_qdisc("root bfifo")));
             *self.1.lock().unwrap() = text(&*asked.expect_err("it would wait"));
-            // Counters are not what a change holds.
+            // Counters do not need the lock that a change holds.
             assert_eq!(self.0.stats().sent, 0);
         }
     }
@@ -383,7 +384,7 @@ fn a_change_within_a_change_is_told_so() {
             let _ = &last;
         });
         dev.replace_driver(spot.clone()).unwrap();
-        // The last clone of the call is the driver's.
+        // The last clone of the call belongs to the driver.
         drop(spot);
         dev.replace_driver(Spot::new(None)).unwrap();
         let said = said.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Rings that hold nothing, and drivers that keep packets without a ring.
+//! Rings without room, and drivers that keep packets without a ring.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ fn a_ring_of_no_packets_is_refused() {
     assert_eq!(dev.stats().sent, 3, "the old driver is still there");
 }
 
-/// A driver without a ring that keeps packets is named, what it completes goes home, and the worker looks more and more
-/// seldom while nothing comes.
+/// A driver without a ring that keeps packets is reported, packets that it completes come home, and the worker polls less
+/// and less often while none arrive.
 #[test]
 fn what_is_kept_without_a_ring_is_looked_for_ever_more_seldom() {
     bounded(|| {
@@ -40,7 +40,7 @@ fn what_is_kept_without_a_ring_is_looked_for_ever_more_seldom() {
             let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
             let _ = sender.xmit_batch(&mut packets(&mut dev.sender("its own"), 0..3));
             settle(&dev, &mut worker);
-            // Senders have reaped, and the worker tells.
+            // Senders have reaped, and the worker reports.
             worker.poll();
             assert_eq!(*told.lock().unwrap(), [DriverBug::KeptWithoutRing], "{root}, {discipline}");
             assert_eq!(audited(&dev).sent, 3);

@@ -1,4 +1,4 @@
-//! Each lie of a driver once, with few packets: for checkers that are slow.
+//! Each lie of a driver once, with few packets, for slow checkers.
 
 use crate::drivers::run;
 use crate::liar::Lie;
