@@ -1,7 +1,7 @@
-//! Holds the settings of byte queue limits against the running kernel: the same texts are written to the files in
-//! `byte_queue_limits` of an ifb, and what the kernel answers, and then shows, must be what txq does.
+//! Compares the settings of byte queue limits with the running kernel: the same texts are written to the files in
+//! `byte_queue_limits` of an ifb, and the kernel's answers and later values must equal txq's.
 //!
-//! Without the rights or the tools for that the test prints a line that starts with SKIP (`sysfs/mod.rs`).
+//! Without the rights or the tools, the test prints a line that starts with SKIP (`sysfs/mod.rs`).
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -15,7 +15,7 @@ use sysfs::{compare_inside, succeeds};
 use txq::NetDev;
 use txq::bql::{Attr, BqlError, ErrorKind};
 
-/// Words that stand for nothing, for too much, and for the same number in other forms.
+/// Texts that are no number, numbers that are too large, and the same number in other forms.
 const TEXTS: [&str; 44] = [
     "0",
     "7",

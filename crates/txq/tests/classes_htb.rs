@@ -1,5 +1,5 @@
-//! htb and its classes against the real tc and the running kernel: the same commands to both, and after each the same answer,
-//! the same warnings and the same classes. And packets through a real device.
+//! htb and its classes compared with the real tc and the running kernel: both get the same commands, and after each command
+//! the answer, the warnings and the classes must be the same. And packets through a real device.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -140,15 +140,15 @@ fn run(dev: &NetDev, command: &str) -> Result<(), ParseError> {
     }
 }
 
-/// What is said of each; the kernel lists them in the order of a hash.
+/// Returns the text of each object, sorted; the kernel lists them in the order of a hash.
 fn sorted<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     let mut parts: Vec<_> = text.split(word).collect();
     parts.sort_unstable();
     parts
 }
 
-/// A filter names a class in full: the same number of another qdisc is none of htb's, and goes where the default says, of
-/// which only the last 16 bits count.
+/// A filter names a class in full: the same minor number under another qdisc's handle is no class of htb, and its packets
+/// follow the default, of which only the last 16 bits count.
 #[test]
 fn filters_name_whole_classes() {
     let Some(netns) = Netns::new("whole") else { return };
@@ -190,7 +190,7 @@ fn filters_name_whole_classes() {
     }
 }
 
-/// How many packets each class has sent, and how many have gone directly.
+/// Returns how many packets each class has sent, and how many were sent directly.
 fn sent(classes: &str, qdisc: &str) -> Vec<String> {
     let packets = |class: &str| {
         let words: Vec<_> = class.split_whitespace().collect();
@@ -225,13 +225,13 @@ fn packets_go_through_classes_of_a_device() {
         packet.set_cookie(number);
         let _ = sender.xmit(packet);
     }
-    // Two packets use the burst of 1:20 up; the third waits for more than a minute.
+    // Two packets use up the burst of 1:20; the third waits for more than a minute.
     assert_eq!(sorted_numbers(&wires), [0, 1, 2, 4, 5]);
     let list = dev.classes_info(Style::default());
     let stats = class(&list, "1:20").stats.unwrap();
     assert_eq!((stats.packets, stats.backlog, stats.qlen), (2, 100, 1));
     assert_eq!(class(&list, "1:1").stats.unwrap().packets, 4);
-    // A class that may send at once does.
+    // A class with tokens sends at once.
     dev.change_class("classid 1:10 htb rate 4mbit").unwrap();
     dev.delete_class("classid 1:20").unwrap();
     assert_eq!(dev.stats().dropped.get(DropReason::QueuePurge), 1);

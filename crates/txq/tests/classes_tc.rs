@@ -1,5 +1,5 @@
-//! Qdiscs below classes against the real tc and the running kernel: the same commands to both, and after each the same
-//! answer and the same tree, in plain text, with details and as JSON.
+//! Qdiscs below classes compared with the real tc and the running kernel: both get the same commands, and after each command
+//! the answer and the tree must be the same, in plain text, with details and as JSON.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -65,7 +65,7 @@ fn classes_are_those_of_tc() {
         let first = said.lines().next().unwrap_or_default();
         let message = ours.as_ref().err().map_or("", |error| error.message());
         if command == "del root" {
-            // What is there without a root of the user's depends on the kind of the device.
+            // Without a root of the user's, the kernel's qdiscs depend on the kind of the device.
             continue;
         }
         assert_eq!(message, first, "{command}");
@@ -87,15 +87,15 @@ fn classes_are_those_of_tc() {
     }
 }
 
-/// What is said of each qdisc. The kernel lists all but the root in the order of a hash of their handles, and txq each after the
-/// one that it is below.
+/// Returns the text of each qdisc, sorted. The kernel lists all but the root in the order of a hash of their handles; txq
+/// lists each after its parent.
 fn sorted(text: &str) -> Vec<&str> {
     let mut parts: Vec<_> = text.split("qdisc ").collect();
     parts.sort_unstable();
     parts
 }
 
-/// As asked for by a device's name, so without it.
+/// Returns the qdiscs without the device's name, as tc prints them when it is asked for one device.
 fn shown(dev: &NetDev, style: Style) -> Vec<QdiscInfo> {
     dev.qdiscs(style).into_iter().map(|info| QdiscInfo { dev: None, ..info }).collect()
 }

@@ -1,4 +1,4 @@
-//! Filters of a device at work, through its own methods.
+//! Filters of a device, through its own methods.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod device;
@@ -9,7 +9,7 @@ use txq::filter::filters_text;
 use txq::packet::PacketList;
 use txq::tc::{Handle, Style};
 
-/// Sends packets with these marks at once, and returns the marks in the order of the wire.
+/// Sends packets with these marks in one batch; returns the marks in the order of the wire.
 fn order(wires: &Wires, dev: &NetDev, marks: &[u32]) -> Vec<u64> {
     let mut sender = dev.sender("test");
     let mut batch = PacketList::new();
@@ -48,7 +48,7 @@ fn filters_come_and_go_under_traffic() {
     assert_conserved(&dev);
 }
 
-/// A qdisc below a class has filters of its own, and one that could be passed by no longer is.
+/// A qdisc below a class has filters of its own, and a qdisc that packets could bypass no longer is bypassed.
 #[test]
 fn filters_hold_wherever_the_qdisc_is() {
     let wires = Wires::new(1, None);

@@ -1,5 +1,5 @@
-//! Filters against the real tc and the running kernel: the same commands to both, and after each the same answer and the
-//! same filters, in plain text and as JSON. Kinds that this machine's kernel lacks are left out.
+//! Filters compared with the real tc and the running kernel: both get the same commands, and after each command the answer
+//! and the filters must be the same, in plain text and as JSON. Kinds that this machine's kernel lacks are left out.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -94,7 +94,7 @@ const COMMANDS: [&str; 74] = [
 #[test]
 fn filters_are_those_of_tc() {
     let Some(netns) = Netns::new("filters") else { return };
-    // A kernel that has u32 may lack prio; to tc and to the filters, htb is as good a parent.
+    // A kernel that has u32 may lack prio; for tc and the filters, htb is as good a parent.
     let parents = ["prio", "htb"];
     let parent = parents.iter().find(|kind| netns.replace(&["root", "handle", "1:", kind]));
     if parent.is_none() {
@@ -125,7 +125,7 @@ fn filters_are_those_of_tc() {
             let info = dev.filters_info(of, Style::default());
             assert_eq!(filters_text(&info, true), netns.tc(&show), "after {command}");
             show[0] = "-j";
-            // tc writes several keys of u32 under one name, of which a reader sees the last.
+            // tc writes several keys of u32 under one name, of which a JSON reader keeps the last.
             let theirs: Value = serde_json::from_str(&netns.tc(&show)).unwrap();
             let mut ours = filters_json(&info, true);
             for filter in ours.as_array_mut().unwrap() {

@@ -1,5 +1,5 @@
-//! mqprio's classes and those of a prio below it, as `tc class show` lists them: the texts are what tc printed on a kernel
-//! that has mqprio, and where this machine's has it, too, it is asked again.
+//! mqprio's classes and those of a prio below it, as `tc class show` lists them. The texts are tc's output on a kernel that
+//! has mqprio; if this machine's kernel has it, the test compares with its output, too.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -27,7 +27,7 @@ class prio 40:2 parent 40: leaf 42:
 class prio 40:3 parent 40: 
 ";
 
-/// What is said of a class with `-s` that has sent nothing.
+/// The text with `-s` of a class that has sent nothing.
 const IDLE: &str = " Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) 
  backlog 0b 0p requeues 0
 ";
@@ -61,7 +61,7 @@ fn classes_are_listed_as_tc_does() {
     assert_eq!(netns.tc(&["-s", "class", "show", "dev", DEV]), idle);
 }
 
-/// A traffic class counts what its txqs have sent.
+/// A traffic class counts the packets that its txqs have sent.
 #[test]
 fn traffic_classes_count_for_their_txqs() {
     let (dev, wires) = dev();

@@ -1,7 +1,7 @@
-//! mqprio against the real tc: what it refuses, and how it prints what a kernel that has mqprio would tell it.
+//! mqprio compared with the real tc: the texts that tc refuses, and its output for the messages of a kernel that has mqprio.
 //!
-//! Few kernels have mqprio, so no qdisc is made: tc refuses a text before it asks the kernel, and `tc monitor file` prints
-//! messages of the kernel's that the test has written.
+//! Few kernels have mqprio, so no qdisc is created: tc refuses a text before it asks the kernel, and `tc monitor file`
+//! prints kernel messages that the test has written.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use txq::netdev::BuildError;
 use txq::packet::PacketList;
 use txq::tc::Style;
 
-/// A device with so many txqs, which nobody sends through.
+/// A device with this many txqs, through which nothing is sent.
 struct Still(u16);
 
 impl Driver for Still {
@@ -41,7 +41,7 @@ fn error(text: &str) -> String {
     error.to_string().strip_prefix(&format!("qdisc \"{text}\": ")).unwrap().to_owned()
 }
 
-/// What tc prints, or none and a line that says why.
+/// Runs tc; returns its output, or prints a SKIP line and returns `None`.
 fn tc(args: &[&str]) -> Option<String> {
     let Ok(output) = Command::new("tc").args(args).output() else {
         println!("SKIP mqprio_tc: needs tc (iproute2)");
@@ -93,7 +93,7 @@ fn texts_are_refused_in_tcs_words() {
     }
 }
 
-/// Refused by the kernel, after tc.
+/// Refused by the kernel, after tc has accepted it.
 #[test]
 fn what_no_device_could_do_is_refused() {
     let invalid = "RTNETLINK answers: Invalid argument";
@@ -115,7 +115,7 @@ fn what_no_device_could_do_is_refused() {
     assert!(one.err().unwrap().to_string().contains("at least 2 txqs"));
 }
 
-/// A text, and what a kernel would tell of it (`tc_mqprio_qopt`, `TCA_MQPRIO_*`).
+/// A text, and the kernel's message for it (`tc_mqprio_qopt`, `TCA_MQPRIO_*`).
 struct Case {
     text: &'static str,
     map: &'static [u8],
@@ -180,7 +180,7 @@ fn shown_as_tc_shows_it() {
     }
 }
 
-/// A `RTM_NEWQDISC`.
+/// Returns a `RTM_NEWQDISC` message.
 fn message(case: &Case) -> Vec<u8> {
     let mut options = vec![case.queues.len() as u8];
     options.extend((0..16).map(|priority| case.map.get(priority).copied().unwrap_or(0)));

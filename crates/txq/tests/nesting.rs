@@ -1,4 +1,4 @@
-//! How deep a tree of qdiscs may be.
+//! The maximum depth of a tree of qdiscs.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -11,7 +11,7 @@ use txq::NetDev;
 use txq::qdisc::Verdict;
 use txq::tc::Style;
 
-/// Qdiscs from the root to the deepest.
+/// Number of qdiscs from the root to the deepest.
 const LEVELS: usize = 8;
 const TOO_DEEP: &str = "RTNETLINK answers: Too many levels of symbolic links";
 
@@ -19,7 +19,7 @@ fn device(txqs: usize) -> NetDev {
     NetDev::builder(Wires::new(txqs, None)).qdisc("noqueue").pool_config(pool()).build().unwrap()
 }
 
-/// The command that attaches the qdisc of a level, counted from 1, below that of the level before.
+/// Returns the command that attaches the qdisc of a level, counted from 1, below that of the level before.
 fn nested(level: usize, kind: &str) -> String {
     match level {
         1 => format!("root handle 1: {kind}"),
@@ -27,7 +27,7 @@ fn nested(level: usize, kind: &str) -> String {
     }
 }
 
-/// Attaches qdiscs one below another, far more than a stack has room for, and returns how many were taken.
+/// Attaches qdiscs below one another, far more than fit on a stack; returns how many were accepted.
 fn nest(dev: &NetDev, kind: &str, levels: usize) -> usize {
     let mut taken = 0;
     for level in 1..=levels {
@@ -49,12 +49,12 @@ fn a_ninth_level_is_refused() {
     for kind in ["tbf rate 1gbit burst 100k latency 10ms", "prio", "netem"] {
         let dev = device(1);
         assert_eq!(nest(&dev, kind, 5000), LEVELS, "{kind}");
-        // Below the deepest nothing is attached, and in its place anything.
+        // Nothing can be attached below the deepest, but anything can replace it.
         let deepest = dev.add_qdisc("parent 8:1 pfifo").unwrap_err();
         assert_eq!(deepest.message(), TOO_DEEP);
         dev.replace_qdisc("parent 7:1 handle 9: pfifo limit 10").unwrap();
         assert_eq!(dev.qdiscs(Style::default()).len(), LEVELS);
-        // The whole depth is walked by packets and by everything that asks for it.
+        // Packets walk the whole depth, and so do all queries.
         let mut sender = dev.sender("s");
         let packet = sender.packet(&[0; 60]).unwrap();
         assert_eq!(sender.xmit(packet), Verdict::Success);
@@ -83,7 +83,7 @@ fn mq_counts_and_classes_do_not() {
         let major = format!("{level:x}:");
         for class in 1..=3 {
             let parent = if class == 1 { String::new() } else { format!("{:x}", class + 9) };
-            // The deepest class is that which the next qdisc is below.
+            // The next qdisc is attached to the deepest class.
             let minor = if class == 3 { 1 } else { class + 10 };
             dev.add_class(&format!("parent {major}{parent} classid {major}{minor:x} htb rate 1gbit"))
                 .unwrap();
@@ -93,8 +93,8 @@ fn mq_counts_and_classes_do_not() {
     assert_eq!(error.message(), TOO_DEEP);
 }
 
-/// The running kernel answers the same up to the bound. Beyond it Linux takes the qdisc (docs/fidelity.md); once it refuses, this
-/// test says with which words.
+/// The running kernel answers the same up to the bound. Beyond it Linux accepts the qdisc (docs/fidelity.md); once it
+/// refuses, this test shows with which text.
 #[test]
 fn up_to_the_bound_the_kernel_answers_the_same() {
     let Some(netns) = Netns::new("nesting") else { return };

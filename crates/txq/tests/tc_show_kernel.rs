@@ -1,5 +1,5 @@
-//! `txq::tc::show_text` and `show_json` against the real tc: the kernel's qdiscs are read from tc's JSON and must come
-//! out of ours byte for byte, as text and as JSON.
+//! `txq::tc::show_text` and `show_json` compared with the real tc: the kernel's qdiscs are read from tc's JSON, and our
+//! output must be the same byte for byte, as text and as JSON.
 
 mod netns;
 
@@ -47,9 +47,9 @@ fn show_is_that_of_tc() {
     }
 }
 
-/// Packets for the counters, to a neighbour that never answers; false where there is no ping.
+/// Sends packets for the counters, to a neighbour that never answers; returns false where there is no ping.
 fn send(netns: &Netns) -> bool {
-    // Few, since ping waits while the slow shaper holds as many bytes as its socket may have on the way.
+    // Few, because ping waits while the slow shaper holds as many bytes as its socket may have in flight.
     let ping = ["-q", "-c", "5", "-l", "5", "-W", "0.1", "-s", "1000", "192.0.2.2"];
     let sent = !netns.run("ping", &ping).stdout.is_empty();
     if !sent {
@@ -58,7 +58,7 @@ fn send(netns: &Netns) -> bool {
     sent
 }
 
-/// Compares every form of `tc qdisc show` for what is attached now. The counters are those of the device's first qdisc.
+/// Compares every form of `tc qdisc show` for the attached qdiscs. Returns the counters of the device's first qdisc.
 fn check(netns: &Netns, what: &str) -> QdiscStats {
     let mut counters = QdiscStats::default();
     for iec in [&[][..], &["-iec"]] {
@@ -76,7 +76,7 @@ fn check(netns: &Netns, what: &str) -> QdiscStats {
     counters
 }
 
-/// tc's text and JSON of one moment: a packet may leave between two calls.
+/// Returns tc's text and JSON of the same moment: a packet may leave between two calls.
 fn still(netns: &Netns, flags: &[&str], place: &[&str]) -> (String, String) {
     let json_args = [&["-j"], flags, place].concat();
     for _ in 0..100 {
@@ -118,7 +118,7 @@ fn info(qdisc: &Value, style: Style) -> QdiscInfo {
     }
 }
 
-/// The parameters as a qdisc's own file would write them.
+/// Returns the parameters as a qdisc's own code would write them.
 fn options(kind: &str, json: &Value, style: Style) -> Options {
     let number = |key: &str| json[key].as_u64().unwrap();
     let mut options = Options::new(style);

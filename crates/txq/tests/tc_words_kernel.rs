@@ -1,4 +1,4 @@
-//! Units, handles and error texts against the real tc: it reads the same word, and prints what it understood or what
+//! Units, handles and error texts compared with the real tc: tc reads the same text, and prints what it understood or what
 //! is wrong.
 
 mod netns;
@@ -83,7 +83,7 @@ fn units_are_those_of_tc() {
         }
     }
 
-    // At one byte per microsecond the latency that tc prints is the one it read, up to a clock tick at the ends.
+    // At one byte per microsecond tc prints the latency that it read, up to a clock tick at the ends.
     for text in
         ["5", "999us", "1.5ms", "10050", "10250", "2.225ms", "2.235ms", "123456us", "1.23456s", "1234s"]
     {
@@ -96,7 +96,7 @@ fn units_are_those_of_tc() {
     }
 }
 
-/// The attached qdisc's parameters end tc's text and are its `options`.
+/// Compares the end of tc's text and its `options` with the attached qdisc's parameters.
 fn compare(netns: &Netns, ours: &Options, text: &str) {
     let shown = netns.tc(&["qdisc", "show", "dev", DEV]);
     assert!(shown.ends_with(&format!(" {}\n", ours.text())), "{text}: ours {}, tc: {shown}", ours.text());
@@ -122,7 +122,7 @@ static PFIFO_FAST: Syntax =
     Syntax { kind: "pfifo_fast", words: &[], usage: "Usage: ... pfifo_fast", wording: Wording::NoOptions };
 static MQ: Syntax = Syntax { kind: "mq", words: &[], usage: "Usage: ... mq", wording: Wording::Unparsable };
 
-/// Reads a text as far as these tests need.
+/// Parses a text as far as these tests need.
 fn read(text: &str) -> Result<(), ParseError> {
     let mut words = Words::split(text);
     let header = Header::parse(&mut words)?;

@@ -1,7 +1,7 @@
-//! Holds [`CpuMask::parse`] and [`CpuMask::format`] against the running kernel: the same texts are written to the
-//! `xps_cpus` and `xps_rxqs` files of a veth, and what the kernel answers must be what txq answers.
+//! Compares [`CpuMask::parse`] and [`CpuMask::format`] with the running kernel: the same texts are written to the `xps_cpus`
+//! and `xps_rxqs` files of a veth, and the kernel's answers must equal txq's.
 //!
-//! Without the rights or the tools for that the test prints a line that starts with SKIP (`sysfs/mod.rs`).
+//! Without the rights or the tools, the test prints a line that starts with SKIP (`sysfs/mod.rs`).
 
 use std::fs;
 use std::path::Path;
@@ -109,9 +109,9 @@ fn compare() -> Result<(), String> {
     Ok(())
 }
 
-/// Writes `text` to `file`; the kernel keeps only the `usable` ones of the `nr_ids` ids.
+/// Writes `text` to `file` and compares; the kernel keeps only the `usable` ones of the `nr_ids` ids.
 fn agree(file: &Path, text: &[u8], nr_ids: usize, usable: &CpuMask) {
-    // A file keeps its value when it is written nothing.
+    // A file keeps its value when nothing is written.
     if text.is_empty() {
         return;
     }
@@ -144,8 +144,8 @@ impl Random {
         (self.0 >> 32) as usize % bound
     }
 
-    /// A text that is mostly a mask: groups of about 8 digits, as many as `nr_ids` need, and now and then a byte
-    /// that has no place there.
+    /// Returns a text that is mostly a mask: groups of about 8 digits, as many as `nr_ids` needs, and sometimes an invalid
+    /// byte.
     fn text(&mut self, nr_ids: usize) -> Vec<u8> {
         let mut text = Vec::new();
         for _ in 0..self.below(nr_ids.div_ceil(32) + 2) {

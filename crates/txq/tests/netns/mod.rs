@@ -1,17 +1,17 @@
-//! A network namespace with a veth pair of four queues, for tests that ask the real tc.
+//! A network namespace with a veth pair of four queues, for tests that run the real tc.
 
 use std::process::{Command, Output};
 
 /// The device under test; its peer is `Y`.
 pub(crate) const DEV: &str = "X";
 
-/// A namespace that goes away with this value, also when a test panics.
+/// A namespace that is removed with this value, also when a test panics.
 pub(crate) struct Netns {
     name: String,
 }
 
 impl Netns {
-    /// The namespace, or none, after a line that begins with `SKIP`, where this machine cannot make one.
+    /// Creates the namespace; prints a line that begins with `SKIP` and returns `None` where this machine cannot.
     pub(crate) fn new(test: &str) -> Option<Netns> {
         if !rustix::process::geteuid().is_root() {
             println!("SKIP {test}: needs root, for a network namespace");
@@ -22,7 +22,7 @@ impl Netns {
                 println!("SKIP {test}: needs {tool} (iproute2)");
                 return None;
             };
-            // Texts differ a little between versions: who reads a failure wants to know this one.
+            // Texts differ a little between versions, so a failure needs this one.
             print!("compared with {}", String::from_utf8_lossy(&version.stdout));
         }
         let netns = Netns { name: format!("txq-{test}-{}", std::process::id()) };
@@ -31,7 +31,7 @@ impl Netns {
             println!("SKIP {test}: cannot make a namespace: {}", String::from_utf8_lossy(&made.stderr));
             return None;
         }
-        // Without IPv6 nothing but the test sends packets.
+        // Without IPv6, only the test sends packets.
         netns.run("sh", &["-c", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true"]);
         let veth = "ip link add X numtxqueues 4 numrxqueues 4 type veth peer name Y numtxqueues 4 numrxqueues 4 \
                     && ip link set X up && ip link set Y up \
@@ -50,8 +50,8 @@ impl Netns {
         Command::new("ip").args(["netns", "exec", &self.name, program]).args(args).output().unwrap()
     }
 
-    /// Attaches a qdisc, given as words after `dev X`; false, after a line that begins with `SKIP`, if this kernel
-    /// lacks the kind.
+    /// Attaches a qdisc, given as words after `dev X`. If this kernel lacks the kind, prints a line that begins with `SKIP`
+    /// and returns false.
     pub(crate) fn replace(&self, words: &[&str]) -> bool {
         let output = self.run("tc", &[&["qdisc", "replace", "dev", DEV], words].concat());
         let error = String::from_utf8(output.stderr).unwrap();
@@ -68,7 +68,7 @@ impl Netns {
         self.run("tc", &["qdisc", "del", "dev", DEV, "root"]);
     }
 
-    /// What tc prints.
+    /// Runs tc; returns its output.
     pub(crate) fn tc(&self, args: &[&str]) -> String {
         let output = self.run("tc", args);
         assert!(output.status.success(), "tc {args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -78,7 +78,7 @@ impl Netns {
 
 impl Drop for Netns {
     fn drop(&mut self) {
-        // Nothing to do about a failure here: a panic may already be under way.
+        // A failure is ignored: a panic may already be under way.
         let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
     }
 }

@@ -1,13 +1,13 @@
-//! A comparison with the running kernel, in network and mount namespaces that have no name, so that nothing is left behind
-//! however it ends. Without the rights or the tools for that it prints a line that starts with SKIP.
+//! A comparison with the running kernel, in unnamed network and mount namespaces, so that nothing is left behind however it
+//! ends. Without the rights or the tools, it prints a line that starts with SKIP.
 
 use std::io::Write;
 use std::process::Command;
 
 const INSIDE: &str = "TXQ_TEST_INSIDE_NAMESPACE";
 
-/// Calls `compare` in namespaces of their own, with a sysfs that shows them: the test `name` starts itself again there. What
-/// `compare` returns as an error is what the machine lacks.
+/// Calls `compare` in new namespaces, with a sysfs that shows them: the test `name` starts itself again there. An error that
+/// `compare` returns names what the machine lacks.
 pub(crate) fn compare_inside(name: &str, compare: impl FnOnce() -> Result<(), String>) {
     if std::env::var_os(INSIDE).is_some() {
         // Only a sysfs mounted from inside the namespace shows the namespace's devices.
@@ -33,12 +33,12 @@ pub(crate) fn compare_inside(name: &str, compare: impl FnOnce() -> Result<(), St
     assert!(status.success(), "the comparison inside the namespace failed, see above");
 }
 
-/// Whether a command ends well.
+/// Returns whether a command succeeds.
 pub(crate) fn succeeds(command: &[&str]) -> bool {
     Command::new(command[0]).args(&command[1..]).output().is_ok_and(|output| output.status.success())
 }
 
-/// Past the capture of the test harness: a skipped comparison must be seen.
+/// Bypasses the capture of the test harness: a skipped comparison must be visible.
 fn skip(reason: &str) {
     let _ = writeln!(std::io::stdout(), "\nSKIP {}: {reason}", env!("CARGO_CRATE_NAME"));
 }
