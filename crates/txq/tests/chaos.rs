@@ -1,14 +1,14 @@
-//! Everything at once: senders that come, go and panic, a driver that refuses, drops and panics, workers that die, qdiscs
-//! that are added, replaced, changed, reset and deleted, devices that go down and up, queues that change their number and
-//! their length, drivers that are replaced. Whatever happens: no packet is missing or counted twice, no flow is turned
-//! around, no buffer is lost, and what is queued leaves although nobody sends any more.
+//! Everything at once: senders that start, end and panic, a driver that refuses, drops and panics, workers that die, qdiscs
+//! that are added, replaced, changed, reset and deleted, devices that go down and up, queues whose number and length change,
+//! drivers that are replaced. In every case no packet is missing or counted twice, no flow is reordered, no buffer is lost,
+//! and queued packets leave without further packets.
 //!
-//! The actions of each thread are decided by a seed, which a failure tells: `TXQ_SEED=.. cargo test -p txq --test chaos`
-//! takes the same decisions again. `TXQ_CHAOS_SECONDS` says for how long to go on (T13, T14, T41).
+//! A seed decides the actions of each thread; a failure prints it, and `TXQ_SEED=.. cargo test -p txq --test chaos` takes
+//! the same decisions again. `TXQ_CHAOS_SECONDS` sets the duration (T13, T14, T41).
 //!
-//! Seen within seconds when they were broken, and by no model, for it takes too many threads at the wrong moment: a queue
-//! that comes into force while it hands on (`netdev/graft.rs`), an owner in lockless whose packets pass what it has
-//! listed before, and the list of the rule before taken last (`enqueue/lockless.rs`).
+//! Errors that it finds within seconds, and no model does, because they need too many threads at the wrong moment: a queue
+//! that comes into force while it relays (`netdev/graft.rs`); an owner in lockless whose packets overtake those that it has
+//! listed before, and the list of the previous rule taken last (`enqueue/lockless.rs`).
 
 #[path = "chaos/wild.rs"]
 mod wild;
@@ -37,7 +37,7 @@ const ROOTS: [&str; 9] = [
 const CHILDREN: [&str; 4] = ["pfifo limit 7", "pfifo_fast", "bfifo", "handle 30: pfifo"];
 const RINGS: [Option<u32>; 4] = [None, Some(4), Some(15), Some(64)];
 const SENDERS: usize = 3;
-/// Calls of each sender in a round.
+/// Number of calls of each sender in a round.
 const CALLS: usize = 400;
 
 /// A sender's flows, and the number of the last packet of each.
@@ -48,7 +48,7 @@ impl Flows {
         Self(std::array::from_fn(|_| (next.fetch_add(1, Relaxed), 0)))
     }
 
-    /// Up to `n` packets of one of the flows or of several.
+    /// Returns up to `n` packets of one of the flows or of several.
     fn packets(&mut self, sender: &mut Sender, n: usize, random: &mut Random) -> PacketList {
         let one = |_| {
             let mut packet = sender.alloc(60).ok()?;
@@ -82,7 +82,7 @@ fn send(dev: &NetDev, mut random: Random, flow: &AtomicU64) {
             })),
         };
         if died.is_err() || random.one_in(100) {
-            // Whether it is gone or lives on, nothing else may suffer.
+            // Whether the sender is dropped or continues, no other may be affected.
             if random.one_in(2) {
                 drop(batch);
                 (sender, flows) = (dev.sender("s"), Flows::new(flow));
@@ -91,7 +91,7 @@ fn send(dev: &NetDev, mut random: Random, flow: &AtomicU64) {
     }
 }
 
-/// Changes the device once; what is refused is refused.
+/// Changes the device once; a refused change is ignored.
 fn change(dev: &NetDev, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
     let _ = match random.below(16) {
         0..4 => dev.replace_qdisc(random.of(&ROOTS)),
@@ -120,7 +120,7 @@ fn change(dev: &NetDev, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
         12 => {
             let ring = RINGS[random.below(RINGS.len())];
             let driver = Wild { txqs, ring, random: random.fork(), judge: judge.clone() };
-            // The old driver may panic over its last completions.
+            // The old driver may panic in its last completions.
             let _ = catch_unwind(AssertUnwindSafe(|| dev.replace_driver(driver)));
             Ok(())
         }
@@ -135,7 +135,7 @@ fn change(dev: &NetDev, txqs: u16, random: &mut Random, judge: &Arc<Judge>) {
     };
 }
 
-/// Returns how many packets were sent.
+/// Runs a round; returns how many packets were sent.
 fn round(seed: u64) -> u64 {
     let mut random = Random(seed);
     let judge = Arc::new(Judge::default());
@@ -176,7 +176,7 @@ fn round(seed: u64) -> u64 {
     assert!(dev.drain(20_000_000_000), "what is queued does not leave: {:?}", dev.stats());
     assert_eq!(*lock(&judge.wrong), Vec::<String>::new());
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
-    // A worker frees the last ones a moment after they are counted.
+    // A worker frees the last packets a moment after they are counted.
     let patience = Instant::now() + Duration::from_secs(20);
     while !dev.pool().in_use().is_empty() {
         assert!(Instant::now() < patience, "buffers are not home: {:?}, {stats:?}", dev.pool().in_use());

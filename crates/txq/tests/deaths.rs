@@ -1,4 +1,5 @@
-//! Who dies, and what becomes of the others: senders, qdiscs and drivers that panic, workers that a driver takes along.
+//! Panics of senders, qdiscs and drivers, workers that a driver's panic ends, and what happens to the other threads'
+//! packets.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod device;
@@ -46,14 +47,14 @@ fn work(worker: &mut Worker, dev: &NetDev) {
     panic!("the queue does not go on: {:?}", dev.stats());
 }
 
-/// What a [`Fragile`] qdisc does next.
+/// When a [`Fragile`] qdisc panics next.
 #[derive(Default)]
 struct Fate {
     /// Enqueues and dequeues of single packets until the next panic; 0 for never.
     enqueues: AtomicUsize,
     dequeues: AtomicUsize,
     requeues: AtomicBool,
-    /// What happens while it enqueues a packet.
+    /// Called while it enqueues a packet.
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -116,7 +117,7 @@ fn fragile() -> (Fragile, Arc<Fate>) {
     (Fragile { queue: Default::default(), fate: fate.clone() }, fate)
 }
 
-/// A sender dies with a packet in its hands, with packets in the queue, and between calls.
+/// A sender dies while it owns a packet, with packets in the queue, and between calls.
 #[test]
 fn a_sender_dies() {
     disciplines(|discipline| {
@@ -146,7 +147,7 @@ fn victim_of(dev: &NetDev) -> Sender {
     dev.sender("its own")
 }
 
-/// A qdisc that panics over a packet loses that packet and no other, whoever had to enqueue it.
+/// A qdisc that panics over a packet loses that packet and no other, whichever thread enqueues it.
 #[test]
 fn a_qdisc_panics_over_one_packet() {
     disciplines(|discipline| {
@@ -155,7 +156,7 @@ fn a_qdisc_panics_over_one_packet() {
         let dev = builder(&wires).custom_qdisc(qdisc).discipline(discipline).build().unwrap();
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
         let _ = sender.xmit_batch(&mut packets(&mut victim_of(&dev), 0..6));
-        // The third of these is what it panics over.
+        // It panics over the third of these.
         fate.enqueues.store(3, Relaxed);
         dies(|| sender.xmit_batch(&mut packets(&mut victim_of(&dev), 6..11)));
         let _ = sender.xmit_batch(&mut packets(&mut victim_of(&dev), 11..13));
@@ -168,7 +169,7 @@ fn a_qdisc_panics_over_one_packet() {
     });
 }
 
-/// An owner dies when another sender has just left a packet to it: what that one sends next does not pass that packet.
+/// An owner dies when another sender has just left a packet to it: that sender's next packet does not overtake it.
 #[test]
 fn an_owner_dies_with_a_packet_left_to_it() {
     for discipline in ["combine", "llist", "lockless"] {
@@ -193,7 +194,7 @@ fn an_owner_dies_with_a_packet_left_to_it() {
     }
 }
 
-/// A qdisc that panics in the middle of a batch it gives up, or when a batch comes back, loses nothing that it had.
+/// A qdisc that panics in the middle of a batch that it dequeues, or when a batch is requeued, loses no packet that it had.
 #[test]
 fn a_qdisc_panics_while_it_gives_packets_up() {
     disciplines(|discipline| {
@@ -224,8 +225,8 @@ fn work_all(dev: &NetDev, wires: &Wires, worker: &mut Worker) {
     panic!("the queue does not go on: {:?}", dev.stats());
 }
 
-/// A driver that panics each time takes one packet along each time, whoever calls it; the rest waits for it to recover. So
-/// does what other senders leave meanwhile, and with no queue each sender loses its own.
+/// A driver that panics each time loses one packet each time, whichever thread calls it; the others wait until it recovers.
+/// So do packets that other senders leave meanwhile. With noqueue each sender loses its own packets.
 #[test]
 fn a_driver_panics_again_and_again() {
     disciplines(|discipline| {
@@ -250,7 +251,7 @@ fn a_driver_panics_again_and_again() {
     });
 }
 
-/// What a driver returned before it panicked over completions is home, and the txq goes on.
+/// Packets that a driver returned before it panicked in `poll` are home, and the txq continues.
 #[test]
 fn a_driver_panics_over_completions() {
     disciplines(|discipline| {
@@ -260,7 +261,7 @@ fn a_driver_panics_over_completions() {
         let _ = sender.xmit_batch(&mut packets(&mut victim_of(&dev), 0..10));
         wires.at(0).complete(4);
         wires.at(0).panic_in_poll = true;
-        // It dies, and its place is taken by another that finds the work it had taken.
+        // The worker dies, and another takes its place and finds the work that the first one had taken.
         let mut worker = dev.worker(0);
         dies(move || {
             loop {
@@ -274,7 +275,7 @@ fn a_driver_panics_over_completions() {
     });
 }
 
-/// A worker's own thread goes on after a panic, and is not woken in vain.
+/// A worker's own thread continues after a panic, and is not woken in vain.
 #[test]
 fn a_workers_thread_goes_on() {
     let wires = Wires::new(1, Some(4));

@@ -1,5 +1,5 @@
-//! Drivers that send through other devices, and at last through themselves: each packet is dropped after eight times, and
-//! nobody waits for himself (T39).
+//! Drivers that send through other devices, and finally through themselves: each packet is dropped after eight passes, and
+//! no thread waits for itself (T39).
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
 use txq::{NetDev, Sender};
 
-/// A driver that sends everything on through another device.
+/// A driver that sends copies of all packets through another device.
 #[derive(Clone, Default)]
 struct Tunnel(Arc<Mutex<Option<Sender>>>);
 
@@ -26,7 +26,7 @@ impl Driver for Tunnel {
 
 impl Transmit for Tunnel {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
-        // A driver that is entered twice by one thread finds its sender in use.
+        // A driver that one thread enters twice finds its sender in use.
         let through = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut sender) = through else {
             while let Some(packet) = batch.pop_front() {
@@ -74,7 +74,7 @@ fn device(driver: impl Driver + 'static, qdisc: &str, discipline: &str) -> NetDe
     NetDev::builder(driver).bql(None).qdisc(qdisc).discipline(discipline).pool_config(pool).build().unwrap()
 }
 
-/// The packet itself goes round between two devices, by the sender and by the workers; it ends after eight times.
+/// The packet itself circulates between two devices, by the sender and by the workers; it is dropped after eight passes.
 #[test]
 fn a_packet_does_not_go_round_for_ever() {
     for discipline in txq::enqueue::names() {
@@ -102,7 +102,7 @@ fn a_packet_does_not_go_round_for_ever() {
     }
 }
 
-/// Without queues: the second time, the way in is held by the thread itself.
+/// Without queues: at the second pass, the thread itself holds the entry.
 #[test]
 fn nobody_waits_for_himself() {
     for (a, b) in [("noqueue", "noqueue"), ("noqueue", "pfifo"), ("pfifo", "noqueue")] {
@@ -122,14 +122,14 @@ fn nobody_waits_for_himself() {
                 worker.poll();
             }
         }
-        // A copy has not been anywhere: with a queue in the circle it goes round, a quota at a time, and the devices live.
+        // A copy has no passes yet: with a queue in the circle it circulates, a quota at a time, and the devices stay alive.
         let ended = devs.each_ref().map(|dev| dev.audit().unwrap().dropped.total()).iter().sum::<u64>();
         assert!(ended == 3 || (a, b) != ("noqueue", "noqueue"), "{ended}");
         drivers.iter().for_each(|driver| *driver.0.lock().unwrap() = None);
     }
 }
 
-/// A chain of devices without queues sends through: nothing is dropped where nothing goes round.
+/// A chain of devices without queues sends: nothing is dropped where there is no loop.
 #[test]
 fn a_chain_is_not_a_loop() {
     let [first, second] = [Tunnel::default(), Tunnel::default()];

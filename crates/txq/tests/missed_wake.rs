@@ -1,5 +1,5 @@
-//! A driver refuses until a completion, the completion comes, and the worker answers the wake, all before the refused
-//! packets are back in their queue: somebody must send them nonetheless.
+//! A driver refuses until a completion, the completion arrives, and the worker answers the wake, all before the refused
+//! packets are back in their queue: they must be sent nonetheless.
 
 use std::io;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use txq::packet::PacketList;
 use txq::sync::spsc::{Consumer, Producer, ring};
 
 const RING: u32 = 64;
-/// What the first call takes: so much that the room left is too little to wake the txq.
+/// Number of packets that the first call takes: the remaining room is too small to wake the txq.
 const TAKEN: usize = 56;
 
 struct Refusing;
@@ -62,7 +62,7 @@ fn a_wake_that_comes_before_the_requeue_is_not_lost() {
         let mut sender = dev.sender("s");
         let mut worker = dev.worker(0);
         let (wake, woken) = mpsc::channel();
-        // Who wakes is held up until the worker has answered.
+        // The waker is held up until the worker has answered.
         worker.set_waker(move || {
             let (answer, answered) = mpsc::channel();
             if wake.send(answer).is_ok() {

@@ -1,4 +1,4 @@
-//! A device that does whatever a driver may do, and sometimes what it may not: panic. It checks the order of each flow.
+//! A device that does everything a driver may do, and one thing that it may not: panic. It checks the order of each flow.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -39,20 +39,20 @@ impl Random {
     }
 }
 
-/// Panics as the test means it.
+/// Panics in a way that the test recognises.
 pub(crate) fn panic_on_purpose() -> ! {
     std::panic::panic_any(OnPurpose)
 }
 
 pub(crate) struct OnPurpose;
 
-/// What all drivers of a device know.
+/// State that all drivers of a device share.
 #[derive(Default)]
 pub(crate) struct Judge {
     /// The last number of each flow.
     last: Mutex<HashMap<u64, u64>>,
     pub(crate) wrong: Mutex<Vec<String>>,
-    /// No more faults.
+    /// Whether faults are off.
     pub(crate) calm: AtomicBool,
 }
 
