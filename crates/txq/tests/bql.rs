@@ -1,4 +1,4 @@
-//! Byte queue limits on a device that completes when the test says so: what is stopped, what is woken, what counts.
+//! Byte queue limits on a device that completes when the test says so: when txqs stop and wake, and which bytes count.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -14,7 +14,7 @@ use txq::pool::PoolConfig;
 use txq::qdisc::Verdict;
 use txq::{NetDev, Sender};
 
-/// A limit that does not change.
+/// Returns a limit that does not change.
 fn fixed(limit: u32) -> Option<BqlConfig> {
     Some(BqlConfig { limit, limit_min: limit, limit_max: limit, ..BqlConfig::default() })
 }
@@ -23,7 +23,7 @@ fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).pool_config(pool()).qdisc("pfifo limit 100000")
 }
 
-/// Packets of `len` bytes with the cookies `from..to`.
+/// Returns packets of `len` bytes with the cookies `from..to`.
 fn packets(sender: &mut Sender, len: usize, cookies: std::ops::Range<u64>) -> PacketList {
     let one = |cookie| {
         let mut packet = sender.alloc(len).unwrap();
@@ -46,8 +46,8 @@ fn disciplines(test: impl Fn(&str)) {
     txq::enqueue::names().into_iter().for_each(test);
 }
 
-/// T04: with no limit of bytes the quota is the limit. A long backlog is not handed over in one piece, which the ring
-/// could not take, so that it would be requeued.
+/// T04: without a byte limit the quota bounds a batch. A long backlog is not handed over in one piece, which the ring could
+/// not take, so that it would be requeued.
 #[test]
 fn a_long_backlog_leaves_in_batches_of_the_quota_at_most() {
     const BACKLOG: u64 = 10_000;
@@ -64,7 +64,7 @@ fn a_long_backlog_leaves_in_batches_of_the_quota_at_most() {
             let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
             let _ = send(&dev, &mut sender, 60, 0..BACKLOG);
             while !dev.is_idle() {
-                // Not all, so that the ring is full, nearly full and half empty by turns.
+                // Not all, so that the ring is in turn full, nearly full and half empty.
                 wires.at(0).complete(ring as usize * 2 / 3);
                 worker.poll();
             }
@@ -89,7 +89,7 @@ fn bytes_over_the_limit_stop_the_txq_and_completions_wake_it() {
         let stats = dev.stats();
         assert!(stats.queues[0].stopped);
         assert_eq!((stats.queued, bql(&dev).inflight, stats.queues[0].counters.stops), (7, 600, 1));
-        // 400 are within the limit: one more packet goes.
+        // 400 bytes are within the limit: one more packet is sent.
         wires.at(0).complete(1);
         worker.poll();
         assert_eq!(wires.at(0).sent(), (0..4).collect::<Vec<_>>());
@@ -104,7 +104,7 @@ fn bytes_over_the_limit_stop_the_txq_and_completions_wake_it() {
     });
 }
 
-/// A lone packet that finds the queue empty is stopped as well.
+/// A lone packet that finds the queue empty stops the txq as well.
 #[test]
 fn a_packet_that_passes_the_qdisc_counts_too() {
     let wires = Wires::new(1, Some(64));
@@ -121,7 +121,7 @@ fn a_packet_that_passes_the_qdisc_counts_too() {
     assert_conserved(&dev);
 }
 
-/// From 0 the limit grows while the device runs empty over it, and what it needs it has after some rounds.
+/// The limit starts at 0 and grows while the device runs empty over it; after some rounds it suffices.
 #[test]
 fn the_limit_grows_to_what_the_device_sends_between_two_completions() {
     let wires = Wires::new(1, Some(1024));
@@ -143,8 +143,8 @@ fn the_limit_grows_to_what_the_device_sends_between_two_completions() {
     assert_conserved(&dev);
 }
 
-/// All that is complete at a time is one completion, though a driver tells of 64 packets in a poll: the limit grows beyond
-/// what a few polls bring.
+/// All packets that are complete at a time are one completion, though a driver returns 64 packets per poll: the limit grows
+/// beyond the packets of a few polls.
 #[test]
 fn the_limit_grows_beyond_the_budget_of_a_poll() {
     const PACKETS: u64 = 6000;
@@ -156,7 +156,7 @@ fn the_limit_grows_beyond_the_budget_of_a_poll() {
         let _ = send(&dev, &mut sender, 100, 0..PACKETS);
         let mut most = 0;
         while !dev.is_idle() {
-            // An interrupt comes, and the queue runs until the txq stops or the queue is empty.
+            // An interrupt arrives, and the queue runs until the txq stops or the queue is empty.
             wires.at(0).complete(usize::MAX);
             let batches = || wires.at(0).batches.len();
             let mut before = usize::MAX;
@@ -172,7 +172,7 @@ fn the_limit_grows_beyond_the_budget_of_a_poll() {
     });
 }
 
-/// Bytes that the driver refuses, drops, or takes along when it panics are not in flight.
+/// Bytes that the driver refuses, drops, or loses in a panic are not in flight.
 #[test]
 fn only_what_the_driver_keeps_is_in_flight() {
     disciplines(|discipline| {
@@ -202,7 +202,7 @@ fn only_what_the_driver_keeps_is_in_flight() {
             wires.at(0).complete(usize::MAX);
             worker.poll();
         }
-        // The panic took one along.
+        // The panic lost one packet.
         assert_eq!(wires.at(0).sent(), [0, 1, 2, 3, 4, 5, 9, 10, 11]);
         assert_eq!(bql(&dev).inflight, 0);
         assert_conserved(&dev);
@@ -263,7 +263,7 @@ fn a_wait_for_completions_is_counted_as_a_stall() {
         builder(&wires).bql(Some(BqlConfig { stall_thrs: 16, ..fixed(10_000).unwrap() })).build().unwrap();
     let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
     for stalls in 1..=2 {
-        // In another jiffy than the completion before.
+        // In a later jiffy than the completion before.
         sleep(Duration::from_millis(8));
         let _ = send(&dev, &mut sender, 100, 0..3);
         sleep(Duration::from_millis(40));

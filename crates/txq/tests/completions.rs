@@ -1,4 +1,4 @@
-//! Who reaps a txq's completions, whatever the order in which they come; and a txq that gets none.
+//! Which thread reaps a txq's completions, in whatever order they arrive; and a txq that gets none.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -15,7 +15,7 @@ fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).pool_config(pool()).default_qdisc("pfifo").bql(None)
 }
 
-/// Sends `n` packets to txq 0, or the last.
+/// Sends `n` packets to txq 0, or to the last one.
 fn send(sender: &mut Sender, n: u64, last: bool) {
     let mut batch = PacketList::new();
     for cookie in 0..n {
@@ -27,8 +27,8 @@ fn send(sender: &mut Sender, n: u64, last: bool) {
     let _ = sender.xmit_batch(&mut batch);
 }
 
-/// Completes two packets, in whatever order they come, and tells which of these have taken them back: a sender that sends
-/// one more, worker 0, worker 1, in that order.
+/// Completes two packets, in either order; returns which of these reaped them: a sender that sends one more, worker 0,
+/// worker 1.
 fn who_reaps(completions: Completions, affinity: &[usize]) -> [bool; 3] {
     let wires = Wires::new(2, Some(8));
     wires.at(1).reversed = true;
@@ -47,7 +47,7 @@ fn who_reaps(completions: Completions, affinity: &[usize]) -> [bool; 3] {
         worker.poll();
         *reaped = in_flight() < before;
     }
-    // What is still there goes when all of them look.
+    // The rest is reaped when all of them poll.
     wires.at(1).complete(8);
     if completions == Completions::PerQueue {
         assert!(!reaped[1] && !reaped[2]);
@@ -64,7 +64,7 @@ fn who_reaps(completions: Completions, affinity: &[usize]) -> [bool; 3] {
 
 #[test]
 fn completions_are_reaped_by_whom_they_are_given_to() {
-    // The second worker finds what the first one left.
+    // The second worker finds the packets that the first one left.
     assert_eq!(who_reaps(Completions::Inline, &[0, 1]), [true, false, true]);
     assert_eq!(who_reaps(Completions::Inline, &[1, 0]), [true, true, false]);
     assert_eq!(who_reaps(Completions::Worker, &[0, 1]), [false, false, true]);
@@ -72,7 +72,7 @@ fn completions_are_reaped_by_whom_they_are_given_to() {
     assert_eq!(who_reaps(Completions::PerQueue, &[0, 0]), [false, false, false]);
 }
 
-/// The completer wakes the txq, and the worker that looks after it runs its queue.
+/// The completer wakes the txq, and the txq's worker runs its queue.
 #[test]
 fn a_completer_wakes_the_txq_and_its_worker_runs_it() {
     let wires = Wires::new(2, Some(4));
@@ -96,8 +96,8 @@ fn a_completer_wakes_the_txq_and_its_worker_runs_it() {
     assert_conserved(&dev);
 }
 
-/// The owner of a queue that finds the txq stopped reaps, whoever else is to: there is no interrupt that would, and the worker
-/// may have no CPU. Where one queue serves several txqs it reaps the one that holds up the others.
+/// An owner that finds its txq stopped reaps, whichever thread is responsible: there is no interrupt, and the worker may
+/// have no CPU. Where one queue serves several txqs, the owner reaps the one that holds up the others.
 #[test]
 fn an_owner_that_finds_its_txq_stopped_reaps() {
     for discipline in txq::enqueue::names() {
@@ -116,7 +116,7 @@ fn an_owner_that_finds_its_txq_stopped_reaps() {
                 send(&mut sender, 1, false);
                 let stats = dev.stats();
                 assert_eq!((stats.sent, stats.in_flight), (6, 2), "{what}");
-                // Nobody is sent to do what is done.
+                // Takes the scheduled run, which has nothing left to do.
                 dev.worker(0).poll();
                 wires.at(0).complete(2);
                 match completions {
@@ -140,7 +140,7 @@ fn an_affinity_names_a_worker_for_each_txq() {
     assert!(error(&[0]).starts_with("the affinity [0] is not for 2 txqs"));
 }
 
-/// A device, told of timeouts.
+/// Returns a device, and the list of its timeouts.
 fn watched(wires: &Wires, timeo: Duration) -> (NetDev, Arc<Mutex<Vec<TxTimeout>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let told = events.clone();
@@ -149,16 +149,16 @@ fn watched(wires: &Wires, timeo: Duration) -> (NetDev, Arc<Mutex<Vec<TxTimeout>>
     (dev, events)
 }
 
-/// T44: a device that never completes. The txq is full and stopped, and each period that is told once.
+/// T44: a device that never completes. The txq is full and stopped; each period reports that once.
 #[test]
 fn a_txq_that_stands_still_times_out_once_a_period() {
     const TIMEO: Duration = Duration::from_millis(20);
     let wires = Wires::new(2, Some(4));
     let (dev, events) = watched(&wires, TIMEO);
     let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
-    // A txq that is in use and not stopped is nothing to tell of.
+    // A txq that is in use and not stopped is not reported.
     send(&mut sender, 2, true);
-    // The device promises much, which does not keep the worker from looking.
+    // The device announces no completion for ages; the worker polls nevertheless.
     wires.at(0).next = Some(u64::MAX);
     wires.at(1).next = Some(u64::MAX);
     send(&mut sender, 10, false);
@@ -186,8 +186,8 @@ fn a_txq_that_stands_still_times_out_once_a_period() {
     assert_conserved(&dev);
 }
 
-/// A txq that stays stopped and yet moves now and then is not told of: each completion begins a new period, and here one
-/// has come before each look.
+/// A txq that stays stopped but moves now and then is not reported: each completion begins a new period, and here one
+/// arrives before each poll.
 #[test]
 fn a_txq_that_moves_does_not_time_out() {
     let wires = Wires::new(1, Some(64));

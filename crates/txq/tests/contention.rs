@@ -1,5 +1,4 @@
-//! What a device records of waits, on a device that does what the test says; and that it records nothing unless it is asked
-//! to.
+//! A device's records of waits, on a device that the test controls; and the absence of records unless they are switched on.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod device;
@@ -16,14 +15,14 @@ use txq::packet::PacketList;
 use txq::stats::contention::{ContentionReport, LockStats};
 use txq::sync::contention::{Lock, Site};
 
-/// The system's allocator, which counts for each thread.
+/// The system's allocator, with a count of allocations for each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: all is left to the system's allocator; counting allocates nothing.
+// SAFETY: the system's allocator does everything; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -64,7 +63,7 @@ fn at(report: &ContentionReport, lock: Lock, site: Site) -> LockStats {
     row.map_or_else(LockStats::default, |row| row.stats)
 }
 
-/// One sender alone, as in Linux: each call takes the root lock twice and the tx lock once, and waits for nobody.
+/// One sender alone, as in Linux: each call takes the root lock twice and the tx lock once, and never waits.
 #[test]
 fn each_acquisition_is_counted_at_its_site() {
     for discipline in txq::enqueue::names() {
@@ -91,7 +90,8 @@ fn each_acquisition_is_counted_at_its_site() {
     }
 }
 
-/// Who owns the queue needs neither lock of the txq that this queue alone feeds, except where Linux is to be compared with.
+/// An owner of the only queue that feeds a txq takes neither of the txq's locks, except under spinlock and busylock, as in
+/// Linux.
 #[test]
 fn a_queue_that_alone_feeds_a_txq_takes_no_lock_of_it() {
     for (discipline, qdisc) in txq::enqueue::names().into_iter().flat_map(|d| [(d, "pfifo"), (d, "noqueue")])
@@ -122,7 +122,7 @@ fn noqueue_has_a_lock_as_well() {
     assert_eq!(at(&report, Lock::Tx, Site::Driver).acquisitions, 7);
 }
 
-/// What an owner takes from the list, and what it leaves to the worker when its quota of 64 is used up.
+/// Packets that an owner takes from the list, and packets that it leaves to the worker when its quota of 64 is used up.
 #[test]
 fn drains_and_hand_offs_are_counted() {
     let wires = Wires::new(1, None);
@@ -137,7 +137,7 @@ fn drains_and_hand_offs_are_counted() {
     std::thread::scope(|scope| {
         scope.spawn(|| send(&dev, 1, 1));
         inside.recv().unwrap();
-        // Somebody is in the driver and keeps the lock: these go on the list.
+        // A sender is in the driver and holds the lock: these packets go on the list.
         send(&dev, 2, 3);
         leave.send(()).unwrap();
     });
@@ -150,7 +150,7 @@ fn drains_and_hand_offs_are_counted() {
     run();
     let before = dev.contention().unwrap();
     assert_eq!(before.hand_offs.to_worker, 0);
-    // Refused, for the worker to send.
+    // Refused; the worker will send them.
     wires.at(0).busy = 1;
     send(&dev, 1, 200);
     run();
@@ -158,14 +158,15 @@ fn drains_and_hand_offs_are_counted() {
     let drained: Vec<_> =
         report.drained.buckets().filter(|b| b.count > 0).map(|b| (b.min, b.count)).collect();
     assert_eq!(drained, [(4, 1)]);
-    // 200 = 64, 64, 64 and 8 by the worker, which leaves the queue to itself.
+    // 200 = 64, 64, 64 and 8 by the worker, which reschedules the queue for itself.
     assert_eq!((report.hand_offs.to_worker, report.hand_offs.to_sender), (3, 0));
     let worker = |report| at(report, Lock::Root, Site::Worker).acquisitions;
     assert_eq!(worker(&report) - worker(&before), 4);
     assert_conserved(&dev);
 }
 
-/// Threads at one queue, recorded and not, in turn: what adds up to the threads' calls in one part is still exact.
+/// Threads at one queue, recorded and unrecorded in turn: the counts of a recorded part add up exactly to the threads'
+/// calls.
 #[test]
 fn it_is_exact_among_threads_and_live() {
     let (threads, calls) = (4, 500);
@@ -198,7 +199,7 @@ fn it_is_exact_among_threads_and_live() {
         let enqueued = at(&report, Lock::Root, Site::Enqueue).acquisitions;
         match discipline {
             "spinlock" => assert_eq!(enqueued, threads as u64 * calls),
-            // Those that found the list empty.
+            // Senders that found the list empty.
             "llist" => assert!((1..=threads as u64 * calls).contains(&enqueued), "{enqueued}"),
             _ => {}
         }
@@ -217,7 +218,7 @@ fn it_is_exact_among_threads_and_live() {
     }
 }
 
-/// Takes everything, and allocates nothing for it.
+/// Takes every packet, and allocates nothing.
 struct Sink;
 
 impl Driver for Sink {
@@ -236,8 +237,8 @@ impl Transmit for Sink {
     }
 }
 
-/// Off, there is no record, and sending allocates nothing. Neither does it while it is on: all there is to allocate is
-/// allocated when it is switched on.
+/// While recording is off, there is no record, and sending allocates nothing. While it is on, sending allocates nothing
+/// either: all memory is allocated when recording is switched on.
 #[test]
 fn sending_allocates_nothing_recorded_or_not() {
     for discipline in txq::enqueue::names() {
@@ -262,7 +263,7 @@ fn sending_allocates_nothing_recorded_or_not() {
     }
 }
 
-/// Each call is in the histogram of its sender, whether that is alive or gone; without being asked for, none is.
+/// Each call is in the histogram of its sender, whether the sender is alive or gone; by default, none is.
 #[test]
 fn calls_of_xmit_are_timed_when_asked_for() {
     let wires = Wires::new(1, None);

@@ -1,4 +1,4 @@
-//! Copies of packets (netem's `duplicate`) on a device: every one is sent, dropped or queued, and counted, whoever
+//! Copies of packets (netem's `duplicate`) on a device: every one is sent, dropped or queued, and counted, whichever thread
 //! makes it.
 
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -41,7 +41,7 @@ fn each_packet_leaves_twice() {
     }
 }
 
-/// Below a class, too: the copy enters at the root, where it is counted like any other, and limits hold for it.
+/// Below a class, too: the copy enters at the root, which counts it like any other packet, and limits apply to it.
 #[test]
 fn a_copy_enters_at_the_root() {
     let wires = Wires::new(1, Some(1));
@@ -57,7 +57,7 @@ fn a_copy_enters_at_the_root() {
     assert_eq!((stats.accepted, stats.created, stats.dropped.total()), (8, 2, 3));
     let shown: Vec<_> =
         dev.qdiscs(Default::default()).iter().map(|q| (q.stats.qlen, q.stats.drops)).collect();
-    // One is with the device.
+    // One is in the device.
     assert_eq!(shown, [(6, 3), (3, 3)]);
     while !dev.is_idle() {
         wires.at(0).complete(1);
@@ -67,8 +67,8 @@ fn a_copy_enters_at_the_root() {
     assert_conserved(&dev);
 }
 
-/// Where a batch is handed on by classes, what a copy interrupts keeps its place: each class's packets leave in order, and
-/// none is lost.
+/// Where a batch is split by classes, packets behind a copy keep their place: each class's packets leave in order, and none
+/// is lost.
 #[test]
 fn a_batch_goes_on_where_a_copy_interrupted_it() {
     const CLASSES: [u32; 10] = [1, 2, 2, 1, 2, 1, 1, 2, 2, 2];
@@ -98,7 +98,7 @@ fn a_batch_goes_on_where_a_copy_interrupted_it() {
     }
 }
 
-/// No buffer for a copy: it is created and dropped on paper.
+/// Without a buffer, a copy is only counted: as created and as dropped.
 #[test]
 fn a_copy_without_a_buffer_is_counted() {
     let wires = Wires::new(1, Some(4));
@@ -116,7 +116,7 @@ fn a_copy_without_a_buffer_is_counted() {
     assert_conserved(&dev);
 }
 
-/// Senders on several threads, and whoever runs the queue makes the copies.
+/// Senders on several threads; the thread that runs the queue makes the copies.
 #[test]
 fn copies_of_many_senders_are_conserved() {
     const SENDERS: u64 = 3;
@@ -133,7 +133,7 @@ fn copies_of_many_senders_are_conserved() {
                     let mut sent = 0;
                     while sent < EACH {
                         let mut batch = PacketList::new();
-                        // The copies of others may have every buffer for a moment.
+                        // The copies of others may hold every buffer for a moment.
                         while sender.alloc_batch(5, 60, &mut batch).is_err() {
                             std::thread::yield_now();
                         }
@@ -147,7 +147,7 @@ fn copies_of_many_senders_are_conserved() {
             worker.poll();
         }
         let stats = assert_conserved(&dev);
-        // Of all that have found room; some copies have not.
+        // Of all packets that found room; some copies did not.
         let overlimit = stats.dropped.get(txq::drop::DropReason::QdiscOverlimit);
         assert!(stats.created > (stats.accepted - overlimit) / 10, "{discipline}: {stats:?}");
     }

@@ -1,4 +1,4 @@
-//! A program's own qdisc, handed to the device as it is.
+//! A program's own qdisc, given to the device as an object.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod device;
@@ -11,7 +11,7 @@ use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq::tc::Style;
 
-/// Last in, first out: an order that no qdisc of the library has.
+/// Last in, first out: an order that no qdisc of the library uses.
 #[derive(Default)]
 struct Lifo {
     stack: Vec<Packet>,

@@ -1,4 +1,5 @@
-//! Completions that a lone sender leaves to its next calls: how many, for which packets, and who reaps them in the end.
+//! Completions that a lone sender leaves to its next calls: how many, for which packets, and which thread finally reaps
+//! them.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -9,7 +10,7 @@ use device::{Wires, assert_conserved, pool};
 use txq::netdev::{Builder, Completions, Sampling};
 use txq::{Flow, NetDev, Sender};
 
-/// A device that is done with each packet at once.
+/// Returns a builder of a device that completes each packet at once.
 fn builder(wires: &Wires) -> Builder {
     wires.at(0).prompt = true;
     NetDev::builder(wires.clone()).pool_config(pool()).qdisc("pfifo").bql(None)
@@ -26,7 +27,7 @@ fn send(sender: &mut Sender) {
     let _ = sender.xmit(packet);
 }
 
-/// The largest number of packets that the device keeps after any of `calls` calls.
+/// Returns the largest number of packets that the device keeps after any of `calls` calls.
 fn most_kept(dev: &NetDev, sender: &mut Sender, calls: u32) -> u64 {
     let kept = |_| {
         send(sender);
@@ -49,10 +50,10 @@ fn a_lone_sender_reaps_at_32_packets_when_the_device_was_prompt_64_times() {
     }
 }
 
-/// What makes a sender reap at once, and its name.
+/// A setting that makes a sender reap at once, and its name.
 type Case = (&'static str, fn(Builder) -> Builder);
 
-/// Where packets wait for something else than the sender's stock, each batch is reaped.
+/// Where the sender's stock is not the only thing that waits for completions, each batch is reaped.
 #[test]
 fn what_others_wait_for_is_reaped_at_once() {
     let cases: [Case; 5] = [
@@ -73,7 +74,7 @@ fn what_others_wait_for_is_reaped_at_once() {
     assert_eq!(dev.stats().in_flight, 60, "only the worker reaps");
 }
 
-/// A flow knows that none of its packets is outstanding, though packets without a flow are left.
+/// A flow learns at once that none of its packets is outstanding, even while completions of packets without a flow are left.
 #[test]
 fn packets_of_a_flow_are_reaped_at_once() {
     let (_, dev) = device(64, |builder| builder);
@@ -86,7 +87,7 @@ fn packets_of_a_flow_are_reaped_at_once() {
     }
 }
 
-/// A device that is late once is reaped after each batch until it was prompt again for long enough.
+/// A device that is late once is reaped after each batch until it has been prompt long enough.
 #[test]
 fn a_late_device_is_reaped_after_each_batch() {
     let (wires, dev) = device(64, |builder| builder);
@@ -101,7 +102,7 @@ fn a_late_device_is_reaped_after_each_batch() {
     assert_eq!(most_kept(&dev, &mut sender, 100), 31);
 }
 
-/// Neither the limit of a sender nor the end of its buffers is met by packets that were only left.
+/// Completions that were only left for later cause neither a sender's limit nor a lack of buffers.
 #[test]
 fn a_sender_that_finds_no_buffer_reaps_first() {
     let (_, dev) = device(64, |builder| builder);
@@ -125,7 +126,7 @@ fn a_sender_that_ends_leaves_nothing() {
     assert_eq!(dev.stats().in_flight, 0);
 }
 
-/// When the sender sends no more, the worker reaps, and has nothing to come back for.
+/// When the sender sends no more, the worker reaps, and then has no reason to return.
 #[test]
 fn the_worker_reaps_when_the_sender_pauses() {
     let (_, dev) = device(64, |builder| builder);
@@ -140,7 +141,7 @@ fn the_worker_reaps_when_the_sender_pauses() {
     }
 }
 
-/// The same with threads: nobody asks for it.
+/// The same with the device's own threads: the test does not poll.
 #[test]
 fn nothing_is_left_in_a_device_with_a_worker_of_its_own() {
     let wires = Wires::new(1, Some(64));
@@ -156,7 +157,7 @@ fn nothing_is_left_in_a_device_with_a_worker_of_its_own() {
     }
 }
 
-/// A device that takes another's place begins anew, and so does one whose rule changes.
+/// A device that replaces another starts without deferral, and so does one whose rule changes.
 #[test]
 fn a_device_that_is_replaced_begins_anew() {
     let (_, dev) = device(64, |builder| builder);
@@ -174,7 +175,7 @@ fn a_device_that_is_replaced_begins_anew() {
     assert_conserved(&dev);
 }
 
-/// What goes past the qdisc by a permit is counted by the qdisc, by the band of its priority, whenever anybody looks.
+/// Packets that bypass the qdisc by a permit are counted by the qdisc, in the band of their priority, at every reading.
 #[test]
 fn packets_that_pass_by_a_permit_are_counted() {
     for discipline in ["combine", "llist", "lockless"] {
@@ -196,7 +197,7 @@ fn packets_that_pass_by_a_permit_are_counted() {
     }
 }
 
-/// A qdisc that is exchanged, or a device that is taken down, is in force from the next packet on, permit or not.
+/// An exchanged qdisc, or a device taken down, takes effect from the next packet on, with or without a permit.
 #[test]
 fn a_change_ends_the_permit() {
     let (_, dev) = device(64, |builder| builder);
@@ -217,7 +218,7 @@ fn a_change_ends_the_permit() {
     assert_conserved(&dev);
 }
 
-/// A driver that refuses, drops or completes at once what it is given by a permit is counted as ever.
+/// Packets that a driver gets by a permit and refuses, drops or completes at once are counted as usual.
 #[test]
 fn a_driver_is_free_under_a_permit() {
     for queue in ["pfifo", "noqueue"] {
@@ -241,7 +242,7 @@ fn a_driver_is_free_under_a_permit() {
     }
 }
 
-/// A driver that panics over a packet with a permit takes that packet along and nothing else.
+/// A driver that panics over a packet with a permit loses that packet and nothing else.
 #[test]
 fn a_driver_that_panics_ends_the_permit() {
     for queue in ["pfifo", "noqueue"] {

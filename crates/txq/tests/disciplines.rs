@@ -1,4 +1,4 @@
-//! What the enqueue disciplines promise beyond the way itself: bounds, turns, reasons, and order against all odds.
+//! Promises of the enqueue disciplines beyond the path itself: bounds, turns, reasons, and order under adverse timing.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod device;
@@ -17,7 +17,7 @@ use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq::tc::Style;
 
-/// A FIFO that waits in `enqueue` while the test holds its gate, and drops what the test has marked.
+/// A FIFO that waits in `enqueue` while the test keeps its gate shut, and drops packets that the test has marked.
 struct Gated {
     queue: PacketList,
     drops: u64,
@@ -35,7 +35,7 @@ struct Gate {
 #[derive(Default)]
 struct GateState {
     shut: bool,
-    /// Somebody stands before the gate.
+    /// Whether a thread waits at the gate.
     waiting: bool,
     /// The most packets enqueued in a row.
     longest_run: usize,
@@ -109,7 +109,7 @@ impl Qdisc for Gated {
     }
 }
 
-/// A device with that qdisc.
+/// Returns a device with that qdisc.
 fn gated(discipline: &str, max_burst: u32) -> (NetDev, Wires, Arc<Gate>) {
     let (wires, gate) = (Wires::new(1, None), Arc::new(Gate::default()));
     let qdisc = Gated { queue: PacketList::new(), drops: 0, gate: gate.clone(), run: 0 };
@@ -118,15 +118,15 @@ fn gated(discipline: &str, max_burst: u32) -> (NetDev, Wires, Arc<Gate>) {
     (builder.discipline(discipline).pool_config(pool).build().unwrap(), wires, gate)
 }
 
-/// The packets of each sender that arrived, in order.
+/// Returns each sender's packets that arrived, in order.
 fn by_sender(sent: &[u64], senders: u64) -> Vec<Vec<u64>> {
     let of = |who| sent.iter().filter(|c| *c >> 32 == who).map(|c| c & 0xffff_ffff).collect();
     (0..senders).map(of).collect()
 }
 
-/// T01, T02, T45: while the owner is held up in the qdisc, packets wait for it up to `qdisc_max_burst`; a batch of three
-/// counts as three; what is too much is dropped for that reason, and the qdisc knows nothing of it. What waited leaves in
-/// the order of each sender, and the owner that takes it dequeues as often as it enqueues.
+/// T01, T02, T45: while the owner is held up in the qdisc, up to `qdisc_max_burst` packets wait for it; a batch of three
+/// counts as three. Packets beyond that are dropped for that reason, unknown to the qdisc. Waiting packets leave in the
+/// order of each sender, and the owner that takes them dequeues as many as it enqueues.
 #[test]
 fn what_waits_for_the_owner_is_bounded() {
     for discipline in ["combine", "llist", "lockless"] {
@@ -138,7 +138,7 @@ fn what_waits_for_the_owner_is_bounded() {
 
 const BATCH: u64 = 3;
 
-/// Lets packets wait for an owner that is held up in the qdisc, and returns how many the qdisc then got in a row.
+/// Lets packets wait for an owner that is held up in the qdisc; returns how many the qdisc then got in a row.
 fn longest_run_behind_a_held_owner(discipline: &str) -> usize {
     const SENDERS: u64 = 4;
     const CALLS: u64 = 36;
@@ -159,7 +159,7 @@ fn longest_run_behind_a_held_owner(discipline: &str) -> usize {
             let (done, opened, accepted, dropped) = (&done, &opened, &accepted, &dropped);
             scope.spawn(move || {
                 for call in 0..CALLS {
-                    // From then on only what waits is enqueued.
+                    // From then on only waiting packets are enqueued.
                     if opened.load(SeqCst) {
                         break;
                     }
@@ -183,7 +183,7 @@ fn longest_run_behind_a_held_owner(discipline: &str) -> usize {
             thread::yield_now();
         }
         let waiting = accepted.load(SeqCst) as u64;
-        // Each sender may have found the list empty once, and its batch is not counted then.
+        // Each sender may have found the list empty once; that batch is not counted.
         assert!(waiting > BURST - BATCH * SENDERS, "{discipline}: {waiting}");
         assert!(waiting <= BURST + BATCH * SENDERS, "{discipline}: {waiting}");
         opened.store(true, SeqCst);
@@ -207,7 +207,7 @@ fn longest_run_behind_a_held_owner(discipline: &str) -> usize {
     longest
 }
 
-/// Has a thread of its own be the owner, held up in the qdisc, while `f` runs; then opens the gate, unless `f` has.
+/// Runs `f` while another thread is the owner, held up in the qdisc; then opens the gate, unless `f` has.
 fn while_the_owner_is_held_up<R>(dev: &NetDev, gate: &Arc<Gate>, f: impl FnOnce() -> R) -> R {
     gate.shut();
     thread::scope(|scope| {
@@ -223,8 +223,8 @@ fn while_the_owner_is_held_up<R>(dev: &NetDev, gate: &Arc<Gate>, f: impl FnOnce(
     })
 }
 
-/// A sender that looks whether it may choose its txq anew does not wait for a moment at which the queue has no owner: on a
-/// queue that is always in use it may not see one for seconds.
+/// A sender that checks whether it may choose a new txq does not wait until the queue has no owner: on a queue in constant
+/// use that could take seconds.
 #[test]
 fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
     for discipline in ["combine", "llist", "lockless"] {
@@ -233,7 +233,7 @@ fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
             let (done, finished) = mpsc::channel();
             let mut sender = dev.sender("s");
             let first = sender.packet(b"on its way").unwrap();
-            // llist's sender with the duty waits for a moment, and leaves it to the worker.
+            // llist's sender with the duty waits for a moment, and then leaves it to the worker.
             assert_eq!(sender.xmit(first), Verdict::Success);
             dev.set_xps(None).unwrap();
             let sender = thread::spawn(move || {
@@ -254,18 +254,18 @@ fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
     }
 }
 
-/// A sender that finds the list in front of the qdisc full gives the owner time to come back before it drops.
+/// A sender that finds the list in front of the qdisc full gives the owner time to return before it drops.
 #[test]
 fn a_full_list_is_waited_for() {
     const BURST: u32 = 8;
     for discipline in ["combine", "llist", "lockless"] {
         let mut verdict = Verdict::Drop;
-        // The machine may have no CPU for the owner while the sender waits, but not each time.
+        // The owner may get no CPU while the sender waits, but not each time.
         for _ in 0..50 {
             let (dev, _, gate) = gated(discipline, BURST);
             while_the_owner_is_held_up(&dev, &gate, || {
                 let mut sender = dev.sender("s");
-                // The first finds the list empty, and is counted by lockless only.
+                // The first finds the list empty; only lockless counts it.
                 for _ in 0..BURST + u32::from(discipline != "lockless") {
                     let packet = sender.packet(&[0; 60]).unwrap();
                     let _ = sender.xmit(packet);
@@ -298,7 +298,7 @@ fn a_full_list_is_waited_for() {
     }
 }
 
-/// T05: packets of one batch dropped for different reasons are each counted for their own.
+/// T05: packets of one batch that are dropped for different reasons are each counted under their own.
 #[test]
 fn each_packet_has_its_own_reason() {
     for discipline in txq::enqueue::names() {
@@ -318,9 +318,9 @@ fn each_packet_has_its_own_reason() {
     }
 }
 
-/// T10: a sender's packets arrive in their order, though it passes by the qdisc when that looks empty, the driver
-/// refuses now and then, and a worker and other senders are about. (T45: batches are never doubled or lost where
-/// passing by is impossible after all.)
+/// T10: a sender's packets arrive in order, though it bypasses the qdisc when that looks empty, the driver refuses now and
+/// then, and a worker and other senders run. (T45: batches are never doubled or lost where the bypass turns out to be
+/// impossible.)
 #[test]
 fn the_driver_refuses_and_order_stays() {
     const SENDERS: u64 = 3;
@@ -339,7 +339,7 @@ fn the_driver_refuses_and_order_stays() {
                         let mut next = 0;
                         while next < EACH {
                             let mut batch = PacketList::new();
-                            // One, which may pass by, or a few, which may not.
+                            // One packet may bypass the qdisc; several may not.
                             for _ in 0..(1 + next % 4).min(EACH - next) {
                                 let mut packet = sender.alloc(60).unwrap();
                                 packet.set_cookie(who << 32 | next);
@@ -366,8 +366,8 @@ fn the_driver_refuses_and_order_stays() {
     }
 }
 
-/// What the driver refuses goes back to its band: a packet of a higher priority that comes later still leaves first,
-/// and what was refused leaves together.
+/// Refused packets return to their band: a later packet of a higher priority still leaves first, and refused packets leave
+/// together.
 #[test]
 fn refused_packets_keep_their_priority_and_leave_in_batches() {
     for discipline in txq::enqueue::names() {

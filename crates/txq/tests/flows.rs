@@ -1,5 +1,5 @@
-//! Order under load: threads hand flows to each other and send while maps, classes and the txqs in use change. Each
-//! packet knows its flow and its place, and every txq's driver looks whether a later one was there before.
+//! Order under load: threads pass flows to each other and send while maps, classes and the txqs in use change. Each packet
+//! carries its flow and its number, and every txq's driver checks whether a later packet came first.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,10 +19,10 @@ use txq::{Flow, NetDev, Sender};
 const TXQS: u16 = 4;
 const FLOWS: usize = 24;
 
-/// What the drivers see.
+/// What the drivers have seen.
 #[derive(Default)]
 struct Seen {
-    /// One more than the place of each flow's latest packet, and the txq it came by in the upper half.
+    /// The number of each flow's latest packet plus one, and in the upper half the txq that sent it.
     latest: [AtomicU64; FLOWS],
     turned: AtomicU64,
     moved: AtomicU64,
@@ -65,7 +65,7 @@ impl Transmit for Queue {
 
 impl Complete for Queue {
     fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
-        // Half of them, so that flows have packets on their way most of the time.
+        // Half of them, so that flows have packets in flight most of the time.
         let mut kept = self.kept.lock().unwrap();
         let n = kept.len().div_ceil(2).min(budget);
         done.extend(kept.drain(..n));
@@ -95,7 +95,7 @@ impl Random {
     }
 }
 
-/// Each CPU has one txq, or two, or none.
+/// Returns a map in which each CPU has one txq, or two, or none.
 fn map(random: &mut Random) -> XpsMap {
     let mut masks = vec![CpuMask::new(); TXQS.into()];
     for cpu in 0..4 {
@@ -104,7 +104,7 @@ fn map(random: &mut Random) -> XpsMap {
     XpsMap::from_masks(&masks, TXQS.into(), 4).unwrap()
 }
 
-/// Up to `n` packets of a flow that has sent `place` so far.
+/// Returns up to `n` packets of a flow that has sent `place` packets so far.
 fn batch(sender: &mut Sender, flow: usize, place: &mut u64, n: u64) -> PacketList {
     let mut batch = PacketList::new();
     for _ in 0..n {
@@ -125,7 +125,7 @@ fn finish(dev: &NetDev) {
 }
 
 /// X4, T21, X7: three threads on three CPUs take flows from each other and a fourth replaces the map. No flow's packets are
-/// turned around, and yet flows change their txq all the time.
+/// reordered, although flows change their txq all the time.
 #[test]
 fn a_flow_stays_in_order_from_thread_to_thread_and_from_map_to_map() {
     for discipline in txq::enqueue::names() {
@@ -176,8 +176,8 @@ fn a_flow_stays_in_order_from_thread_to_thread_and_from_map_to_map() {
     }
 }
 
-/// T21, X5, X7: plain senders, whose packets are as many flows, while the map and the number of txqs in use change: nothing
-/// is lost or turned around, and when all is still nobody uses a txq that is not in use.
+/// T21, X5, X7: plain senders, each a flow of its own, while the map and the number of txqs in use change: no packet is lost
+/// or reordered, and at rest no sender uses a txq that is not in use.
 #[test]
 fn senders_stay_in_order_while_txqs_come_and_go() {
     for (discipline, qdisc) in txq::enqueue::names().into_iter().zip(["mq", "pfifo"].into_iter().cycle()) {
@@ -193,7 +193,7 @@ fn senders_stay_in_order_while_txqs_come_and_go() {
                     scope.spawn(move || {
                         let mut place = 0;
                         for call in 0..6000 {
-                            // All pause before the call in which they look: the first to go on finds every txq idle,
+                            // All pause before the call in which they check: the first one to continue finds every txq idle,
                             // and a new map.
                             if call % 64 == 63 {
                                 pause.wait();
@@ -228,7 +228,7 @@ fn senders_stay_in_order_while_txqs_come_and_go() {
             for (number, (mut sender, mut place)) in senders.into_iter().enumerate() {
                 for call in 0..70 {
                     if call == 64 {
-                        // By now it has looked, and found nothing on its way.
+                        // By now the sender has checked, and found no packet in flight.
                         before = by_txq();
                     }
                     let mut packets = batch(&mut sender, number, &mut place, 2);

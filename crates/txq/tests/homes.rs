@@ -1,4 +1,4 @@
-//! Whatever a list of packets is made of, each buffer returns to its own pool, and each credit to its own sender.
+//! Whatever packets a list holds, each buffer returns to its own pool, and each credit to its own sender.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod device;
@@ -11,7 +11,7 @@ use txq::packet::{Packet, PacketList};
 use txq::pool::{AllocError, Cache, Pool, PoolConfig};
 use txq::{NetDev, Sender};
 
-/// So many packets of 65535 segments each that their sum passes 2^30.
+/// Number of packets of 65535 segments each whose sum exceeds 2^30.
 const PACKETS: usize = 16_448;
 
 fn config(name: &str) -> PoolConfig {
@@ -34,7 +34,7 @@ fn segmented(mut packet: Packet) -> Packet {
     packet
 }
 
-/// One packet of `first`, and behind it so many of `rest` that all have 16,448 times 65535 segments.
+/// Returns one packet of `first`, followed by packets of `rest`: 16,448 in all, of 65535 segments each.
 fn batch(first: Packet, rest: &mut Sender) -> PacketList {
     let mut batch = PacketList::new();
     batch.push_back(segmented(first));
@@ -43,10 +43,10 @@ fn batch(first: Packet, rest: &mut Sender) -> PacketList {
     batch
 }
 
-/// Hands `batch` in while another sender holds the queue and is in the driver, and sends everything.
+/// Sends `batch` while another sender owns the queue and is in the driver; then sends everything.
 fn xmit_past_an_owner(dev: &NetDev, wires: &Wires, mut batch: PacketList) {
     let (mut sender, mut other, mut worker) = (dev.sender("sender"), dev.sender("owner"), dev.worker(0));
-    // An owner that is alone keeps the queue while it is in the driver.
+    // A lone owner keeps the queue while it is in the driver.
     let (alone, owner) = (other.packet(b"alone").unwrap(), other.packet(b"owner").unwrap());
     let _ = other.xmit(alone);
     let (entered, wait_entered) = mpsc::channel();
@@ -62,12 +62,12 @@ fn xmit_past_an_owner(dev: &NetDev, wires: &Wires, mut batch: PacketList) {
         worker.poll();
     }
     assert_eq!(wires.at(0).sent().len(), PACKETS + 2);
-    // Two that hold up the queue, and one of them twice.
+    // Two more packets: those that held up the queue.
     let sent = dev.qdiscs(txq::tc::Style::default())[0].stats.packets;
     assert_eq!(sent, PACKETS as u64 * u64::from(u16::MAX) + 2);
 }
 
-/// Takes all buffers of a pool; each lies in that pool's region.
+/// Takes all buffers of a pool, and checks that each lies in that pool's region.
 fn assert_own_buffers(pool: &Pool, cache: &mut Cache) {
     let (base, stride) = pool.region();
     let region = base.as_ptr().addr()..base.as_ptr().addr() + stride * pool.buffers() as usize;

@@ -1,5 +1,5 @@
-//! What is done to a device while it sends: qdiscs exchanged, reset and deleted, the device taken down and up, queues
-//! resized, drivers replaced.
+//! Changes of a device while it sends: qdiscs exchanged, reset and deleted, the device taken down and up, queues resized,
+//! drivers replaced.
 
 mod device;
 
@@ -36,7 +36,7 @@ fn shown(dev: &NetDev) -> String {
     txq::tc::show_text(&dev.qdiscs(Default::default()), false)
 }
 
-/// Until the device has everything, and nothing is left on its rings.
+/// Runs the device until it has sent all packets, and its rings are empty.
 fn finish(dev: &NetDev, wires: &Wires) {
     let mut worker = dev.worker(0);
     for _ in 0..10_000 {
@@ -49,8 +49,8 @@ fn finish(dev: &NetDev, wires: &Wires) {
     panic!("it does not drain: {:?}", dev.stats());
 }
 
-/// A qdisc in place of another: what the old one had is dropped, the new one's counters begin at 0, and the device's
-/// go on.
+/// A qdisc replaces another: the old one's packets are dropped, the new one's counters begin at 0, and the device's counters
+/// continue.
 #[test]
 fn a_replaced_qdisc_is_purged_and_the_device_counts_on() {
     disciplines(|discipline| {
@@ -72,7 +72,7 @@ fn a_replaced_qdisc_is_purged_and_the_device_counts_on() {
     });
 }
 
-/// The same kind, and no other handle: only parameters change, and nothing is dropped.
+/// A replacement of the same kind and handle: only parameters change, and nothing is dropped.
 #[test]
 fn a_replacement_of_the_same_kind_is_a_change() {
     let wires = Wires::new(1, Some(4));
@@ -85,7 +85,7 @@ fn a_replacement_of_the_same_kind_is_a_change() {
     assert_eq!(assert_conserved(&dev).sent, 10);
 }
 
-/// One child of mq is exchanged, and the other does not notice.
+/// One child of mq is exchanged, and the other is unaffected.
 #[test]
 fn a_child_is_replaced_and_deleted_alone() {
     disciplines(|discipline| {
@@ -104,8 +104,8 @@ fn a_child_is_replaced_and_deleted_alone() {
     });
 }
 
-/// From one queue for all to one for each txq, to none, and back: each flow stays in order, and what comes late to a queue
-/// that is not in force any more is handed on.
+/// From one queue for all to one for each txq, to none, and back: each flow stays in order, and late packets in a queue that
+/// is no longer in force are relayed.
 #[test]
 fn the_number_of_queues_changes() {
     disciplines(|discipline| {
@@ -139,7 +139,7 @@ fn the_number_of_queues_changes() {
     });
 }
 
-/// tc's words for what cannot be done; the device is as it was.
+/// Impossible changes return tc's error texts; the device stays as it was.
 #[test]
 fn impossible_changes_are_refused_in_tcs_words() {
     let wires = Wires::new(2, None);
@@ -174,8 +174,8 @@ fn impossible_changes_are_refused_in_tcs_words() {
     dev.add_qdisc("root pfifo").unwrap();
 }
 
-/// What is in the driver when the queue is reset, and comes back, is not queued again (T14). The reset happens while the
-/// driver has the packets. (An owner of lockless keeps the queue meanwhile, and the reset waits for it.)
+/// Packets that are in the driver when the queue is reset, and come back, are not queued again (T14). The reset happens
+/// while the driver has the packets. (An owner of lockless keeps the queue meanwhile, and the reset waits for it.)
 #[test]
 fn a_reset_resurrects_nothing() {
     for discipline in txq::enqueue::names().into_iter().filter(|&d| d != "lockless") {
@@ -202,7 +202,7 @@ fn a_reset_resurrects_nothing() {
     }
 }
 
-/// Down: what is queued goes, what comes is refused. Up: all is as before, and a lone packet passes the queue again.
+/// Down: queued packets are dropped, new ones refused. Up: all is as before, and a lone packet bypasses the queue again.
 #[test]
 fn a_device_goes_down_and_comes_up() {
     disciplines(|discipline| {
@@ -254,7 +254,7 @@ fn a_stopped_txq_keeps_nobody_busy() {
     });
 }
 
-/// pfifo_fast drops its surplus, the newest of each band, and keeps the order; pfifo keeps its limit (T41).
+/// pfifo_fast drops its surplus, the newest packets of each band, and keeps the order; pfifo keeps its limit (T41).
 #[test]
 fn a_queue_gets_shorter_under_load() {
     disciplines(|discipline| {
@@ -276,7 +276,7 @@ fn a_queue_gets_shorter_under_load() {
     });
 }
 
-/// A default pfifo_fast of length 0 cannot be, and the device has no queue; one that somebody names gives the device the
+/// A default pfifo_fast of length 0 is impossible, so the device has no queue; one named by the user gives the device the
 /// default length (T40).
 #[test]
 fn a_length_of_zero() {
@@ -294,7 +294,7 @@ fn a_length_of_zero() {
     }
 }
 
-/// mq's counters are the sums of its children's, whatever they are and however they are entered (T42).
+/// mq's counters are the sums of its children's, whatever kinds they are and however packets enter them (T42).
 #[test]
 fn mqs_counters_are_its_childrens() {
     disciplines(|discipline| {
@@ -315,7 +315,7 @@ fn mqs_counters_are_its_childrens() {
     });
 }
 
-/// Another driver, with a smaller ring, while the old one is full: the txq goes on at once, and no buffer is lost.
+/// Another driver, with a smaller ring, replaces the full old one: the txq continues at once, and no buffer is lost.
 #[test]
 fn a_driver_is_replaced() {
     disciplines(|discipline| {
@@ -332,7 +332,7 @@ fn a_driver_is_replaced() {
         assert_eq!(old.at(0).sent(), (0..8).collect::<Vec<_>>(), "{discipline}");
         assert_eq!(new.at(0).sent(), (8..20).collect::<Vec<_>>(), "{discipline}");
         assert!(new.at(0).batches.iter().all(|batch| batch.len() <= 2));
-        // The test holds what the old wire kept, as no driver could.
+        // The test holds the packets of the old wire, which no driver could.
         old.at(0).complete(8);
         old.at(0).forget();
         assert_eq!(assert_conserved(&dev).sent, 20);

@@ -1,4 +1,4 @@
-//! A packet's way from xmit to completion, stop by stop, on a device that does what the test says.
+//! A packet's path from xmit to completion, step by step, on a device that the test controls.
 
 mod device;
 
@@ -10,11 +10,11 @@ use txq::qdisc::Verdict;
 use txq::{NetDev, Sender};
 
 fn builder(wires: &Wires) -> Builder {
-    // Packets stop at the ring, not at a limit of bytes: that is in `bql.rs`.
+    // The ring stops packets here, not a byte limit; `bql.rs` tests that.
     NetDev::builder(wires.clone()).pool_config(pool()).bql(None)
 }
 
-/// Packets with the cookies `from..to`.
+/// Returns packets with the cookies `from..to`.
 fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
     let one = |cookie| {
         let mut packet = sender.alloc(60).unwrap();
@@ -50,7 +50,7 @@ fn sender_of(dev: &NetDev) -> Sender {
     dev.sender("other")
 }
 
-/// The driver refuses; the packets come again, first and in order, when the worker's timer says so.
+/// The driver refuses; the packets are sent again, first and in order, when the worker's timer expires.
 #[test]
 fn what_the_driver_refuses_is_requeued_in_front() {
     disciplines(|discipline| {
@@ -73,8 +73,7 @@ fn what_the_driver_refuses_is_requeued_in_front() {
     });
 }
 
-/// The ring is full: the txq stops, nothing is handed to the driver, and a completion sets it going again without another
-/// packet coming.
+/// The ring is full: the txq stops, the driver gets nothing, and a completion restarts it without a further packet.
 #[test]
 fn a_full_ring_stops_the_txq_and_a_completion_wakes_it() {
     disciplines(|discipline| {
@@ -86,7 +85,7 @@ fn a_full_ring_stops_the_txq_and_a_completion_wakes_it() {
         let stats = dev.stats();
         assert_eq!((stats.sent, stats.queued, stats.in_flight), (8, 12, 8));
         assert!(stats.queues[0].stopped);
-        // Room for less than a quarter of the ring is not worth a wake.
+        // Room for less than a quarter of the ring does not wake the txq.
         wires.at(0).complete(1);
         worker.poll();
         assert_eq!(dev.stats().sent, 8);
@@ -103,8 +102,8 @@ fn a_full_ring_stops_the_txq_and_a_completion_wakes_it() {
     });
 }
 
-/// A sender sends what it brings, and no batch is larger than the quota. What others left, which is what a quota is
-/// for, is in `disciplines.rs`.
+/// A sender sends the packets that it brings, and no batch is larger than the quota. `disciplines.rs` tests the packets of
+/// others, for which the quota exists.
 #[test]
 fn no_batch_is_larger_than_the_quota() {
     disciplines(|discipline| {
@@ -146,7 +145,7 @@ fn a_batch_that_is_dropped_in_part_says_so() {
     });
 }
 
-/// Without a qdisc there is nowhere to wait: what the device does not take is dropped.
+/// Without a qdisc packets cannot wait: those that the device does not take are dropped.
 #[test]
 fn noqueue_drops_what_the_device_does_not_take() {
     let wires = Wires::new(2, Some(4));
@@ -164,7 +163,7 @@ fn noqueue_drops_what_the_device_does_not_take() {
     );
 }
 
-/// A map that sends CPU 0 and 1 to `txq` of two.
+/// Returns a map that sends CPU 0 and 1 to `txq` of two.
 fn one_txq(txq: usize) -> txq::xps::XpsMap {
     let mut masks = vec![txq::cpumask::CpuMask::new(); 2];
     masks[txq] = [0, 1].into_iter().collect();
@@ -183,7 +182,7 @@ fn the_driver_may_drop_with_a_reason() {
     assert_eq!(stats.queues[0].counters.dropped, 3);
 }
 
-/// The flow's packets go where CPU and map say, and stay there while one of them is on its way.
+/// The flow's packets use the txq of CPU and map, and stay there while one of them is in flight.
 #[test]
 fn a_new_map_is_followed_when_nothing_can_be_overtaken() {
     let wires = Wires::new(2, Some(8));
@@ -198,7 +197,7 @@ fn a_new_map_is_followed_when_nothing_can_be_overtaken() {
         (vec![0, 1], vec![]),
         "packet 0 is still in the device"
     );
-    // From then on the sender looks again every 64 calls.
+    // From then on the sender checks again every 64 calls.
     for cookie in 2..66 {
         wires.at(0).complete(2);
         dev.worker(0).poll();
@@ -213,7 +212,7 @@ fn a_new_map_is_followed_when_nothing_can_be_overtaken() {
     assert_conserved(&dev);
 }
 
-/// A device that goes with packets on its ring gives them back first.
+/// A device that is dropped with packets on its ring returns them first.
 #[test]
 fn a_device_that_goes_returns_the_packets_it_keeps() {
     let wires = Wires::new(1, Some(8));
@@ -228,7 +227,7 @@ fn a_device_that_goes_returns_the_packets_it_keeps() {
     assert_eq!(pool.in_use(), Default::default());
 }
 
-/// One qdisc over several txqs: a packet for a stopped txq holds up those behind it, and nothing is lost or turned around.
+/// One qdisc over several txqs: a packet for a stopped txq holds up those behind it, and nothing is lost or reordered.
 #[test]
 fn a_qdisc_may_serve_several_txqs() {
     disciplines(|discipline| {
@@ -272,7 +271,7 @@ fn shutdown_purges_what_is_queued_and_drops_what_comes_after() {
     });
 }
 
-/// A driver that panics takes along the packet that it was at and nothing else; the queue goes on with the others.
+/// A driver that panics loses the packet that it was at and nothing else; the queue continues with the others.
 #[test]
 fn a_panic_in_the_driver_is_not_the_end_of_the_queue() {
     disciplines(|discipline| {
@@ -346,14 +345,14 @@ fn impossible_devices_are_refused_by_name() {
     assert!(error(|b| b.txqs(1).xps(one_txq(0))).contains("make it for 1"));
 }
 
-/// Packets whose time has come while the device is full wait for the device: the worker is not told to come at a time
-/// that has passed, which it would do for ever.
+/// Packets that are due while the device is full wait for the device: the worker does not return a time in the past, which
+/// would make it spin.
 #[test]
 fn a_full_device_is_not_asked_again_and_again() {
     disciplines(|discipline| {
         for (txqs, qdisc) in [(1, "netem delay 1ms"), (2, "netem delay 1ms"), (1, "fq horizon 1s")] {
             let wires = Wires::new(txqs, Some(1));
-            // The device says itself when it is done: never, as far as it knows.
+            // The device announces no completion.
             wires.0.iter().for_each(|wire| wire.lock().unwrap().next = Some(u64::MAX));
             let dev =
                 builder(&wires).qdisc(qdisc).discipline(discipline).watchdog_timeo(None).build().unwrap();

@@ -1,5 +1,5 @@
-//! Buffers come home in every mode of the pool, whatever becomes of senders and workers (T26), and a sender at its limit
-//! sleeps until the device is done with its packets.
+//! Buffers come home in every mode of the pool, however senders and workers end (T26), and a sender at its limit sleeps
+//! until the device has completed its packets.
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod device;
@@ -25,7 +25,7 @@ fn send(sender: &mut Sender, n: usize) {
     let _ = sender.xmit_batch(&mut list);
 }
 
-/// With every sender and worker gone, every buffer can be had.
+/// Checks that with every sender and worker gone, every buffer can be allocated.
 fn assert_all_home(dev: &NetDev) {
     assert_conserved(dev);
     let mut all = PacketList::new();
@@ -33,8 +33,8 @@ fn assert_all_home(dev: &NetDev) {
     assert_eq!(dev.pool().backlog(), 0);
 }
 
-/// One sender is dropped, one panics, one's thread ends, each with packets in the device and in the qdisc; the packets
-/// go on, and a worker that is dropped afterwards takes no buffer with it.
+/// One sender is dropped, one panics, one's thread ends, each with packets in the device and in the qdisc. The packets are
+/// sent, and a worker that is dropped afterwards loses no buffer.
 #[test]
 fn buffers_of_senders_that_are_gone_come_home() {
     for free in MODES {
@@ -66,7 +66,7 @@ fn buffers_of_senders_that_are_gone_come_home() {
     }
 }
 
-/// A worker that dies has its queue's packets looked after by the next one; the device's end drops what is left.
+/// When a worker dies, the next one serves its queue; the device's end drops the rest.
 #[test]
 fn buffers_come_home_without_a_worker() {
     for free in MODES {
@@ -89,7 +89,7 @@ fn buffers_come_home_without_a_worker() {
     }
 }
 
-/// Senders that sleep at their limit get all of their packets through, and none of them spins.
+/// Senders that sleep at their limit send all of their packets, and none of them spins.
 #[test]
 fn senders_sleep_until_the_device_is_done() {
     for free in MODES {

@@ -1,4 +1,4 @@
-//! Senders that wait for room: what they are told, when they go on, and that nothing keeps them asleep.
+//! Senders that wait for room: their return values, when they continue, and that nothing keeps them asleep.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -17,7 +17,7 @@ use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq::{NetDev, Room, Sender, enqueue};
 
-/// Packets that the device keeps.
+/// Number of packets that the device keeps.
 const RING: u32 = 4;
 
 fn builder(wires: &Wires, qdisc: &str) -> Builder {
@@ -30,7 +30,7 @@ fn send(sender: &mut Sender, n: usize) -> Verdict {
     sender.xmit_batch(&mut batch)
 }
 
-/// Sends single packets while there is room, and tells how many.
+/// Sends single packets while there is room; returns how many.
 fn fill(sender: &mut Sender) -> usize {
     let mut sent = 0;
     while sender.wait_room(Some(0)) == Room::Free {
@@ -40,7 +40,7 @@ fn fill(sender: &mut Sender) -> usize {
     sent
 }
 
-/// Waits for a millisecond.
+/// Waits for at most a millisecond.
 fn wait_a_bit(sender: &mut Sender) -> Room {
     sender.wait_room(Some(sender.now() + 1_000_000))
 }
@@ -131,7 +131,7 @@ fn an_event_loop_is_told_once() {
     worker.poll();
     assert_eq!(told.0.load(Relaxed), 1);
     assert_eq!(sender.poll_room(&waker), Poll::Ready(Room::Free));
-    // Who is gone is not told.
+    // A sender that is gone is not woken.
     fill(&mut sender);
     assert_eq!(sender.poll_room(&waker), Poll::Pending);
     drop(sender);
@@ -140,7 +140,7 @@ fn an_event_loop_is_told_once() {
     assert_eq!((told.0.load(Relaxed), Arc::strong_count(&told)), (1, 2), "a waker is left");
 }
 
-/// What ends a wait although nothing was sent, and what the sender finds then.
+/// A change that ends a wait although nothing was sent, and the wait's result.
 type Change = (&'static str, fn(&mut NetDev), Room);
 
 #[test]
@@ -184,8 +184,8 @@ fn whatever_becomes_of_the_queue_wakes_its_senders() {
     }
 }
 
-/// Sends `packets` from each of `senders` threads, each of which waits for room before each packet, while the device completes
-/// what it has. Returns how many were dropped.
+/// Sends `packets` from each of `senders` threads, each of which waits for room before each packet, while the device
+/// completes its packets. Returns how many were dropped.
 fn crowd(discipline: &str, senders: usize, packets: usize) -> u64 {
     let wires = Wires::new(1, Some(64));
     let dev = builder(&wires, "pfifo limit 1000").discipline(discipline).start().unwrap();
@@ -227,7 +227,8 @@ fn crowd(discipline: &str, senders: usize, packets: usize) -> u64 {
     dropped
 }
 
-/// Whoever owns the queue, the list in front of it and the last quarter of the limit hold what one sender hands in.
+/// Whichever thread owns the queue, the list in front of it and the last quarter of the limit hold the packets of one
+/// sender.
 #[test]
 fn one_sender_that_waits_loses_nothing() {
     for discipline in ["combine", "llist", "busylock", "spinlock"] {
@@ -275,7 +276,7 @@ fn a_driver_that_panics_keeps_nobody_asleep() {
     assert_conserved(&dev);
 }
 
-/// A qdisc that says it is full, whatever it holds, and gives nothing up.
+/// A qdisc that reports to be full, whatever it holds, and returns nothing.
 struct Liar;
 
 impl Qdisc for Liar {

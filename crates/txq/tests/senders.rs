@@ -1,4 +1,4 @@
-//! The rows of senders, bands and classes: whose packets were sent and dropped, and how long they took.
+//! The rows of senders, bands and classes: their packets sent and dropped, and the times of these.
 
 #[allow(dead_code, reason = "not every test needs all of the device")]
 mod device;
@@ -22,7 +22,7 @@ fn send(sender: &mut Sender, n: u64, priority: u32) {
     }
 }
 
-/// Completes what the device keeps, until there is nothing.
+/// Completes the device's packets until it is idle.
 fn finish(dev: &NetDev, worker: &mut Worker, wires: &Wires) {
     while !dev.is_idle() {
         wires.at(0).complete(64);
@@ -30,7 +30,7 @@ fn finish(dev: &NetDev, worker: &mut Worker, wires: &Wires) {
     }
 }
 
-/// `(accepted, sent, dropped, pending)` of a sender.
+/// Returns `(accepted, sent, dropped, pending)` of a sender.
 fn row(dev: &NetDev, name: &str) -> (u64, u64, u64, u64) {
     let stats = dev.stats();
     let rows = &stats.senders;
@@ -56,7 +56,7 @@ fn each_sender_is_told_what_became_of_its_packets() {
         assert_eq!((row(&dev, "a"), row(&dev, "b")), ((5, 0, 0, 5), (8, 0, 3, 5)), "{discipline}");
         finish(&dev, &mut worker, &wires);
         assert_eq!((row(&dev, "a"), row(&dev, "b")), ((5, 5, 0, 0), (8, 5, 3, 0)), "{discipline}");
-        // The next sender gets the place of one that is gone, and no counter of it.
+        // The next sender gets the place of the dropped one, but none of its counts.
         drop(a);
         let mut c = dev.sender("c");
         send(&mut c, 14, 0);
@@ -80,12 +80,12 @@ fn what_becomes_of_the_packets_of_a_sender_that_is_gone_is_told() {
     send(&mut a, 20, 0);
     drop(a);
     assert_eq!(row(&dev, "a"), (20, 0, 0, 20));
-    // What is queued is dropped, what the device has is sent.
+    // Queued packets are dropped, those in the device are sent.
     dev.deactivate();
     assert_eq!(row(&dev, "a"), (20, 0, 16, 4));
     finish(&dev, &mut worker, &wires);
     assert_eq!(row(&dev, "a"), (20, 4, 16, 0));
-    // It stays so when another sender has its place, and drops.
+    // The row stays the same when another sender has the place, and drops.
     let mut b = dev.sender("b");
     send(&mut b, 7, 0);
     assert_eq!((row(&dev, "a"), row(&dev, "b")), ((20, 4, 16, 0), (7, 0, 7, 0)));
@@ -93,7 +93,7 @@ fn what_becomes_of_the_packets_of_a_sender_that_is_gone_is_told() {
     assert_conserved(&dev);
 }
 
-/// Programs that make a sender for each connection do not make the report longer and longer.
+/// Programs that create a sender for each connection do not make the report ever longer.
 #[test]
 fn rows_of_senders_that_are_gone_are_added_up() {
     let wires = Wires::new(1, None);
@@ -121,7 +121,7 @@ fn refusals_are_told_by_their_reason() {
     }
     sender.set_limit(u64::MAX);
     let mut list = txq::packet::PacketList::new();
-    // The last call gets nothing; a call that gets less than it asks for is not refused.
+    // The last call gets nothing; a call that gets fewer packets than it asks for is not refused.
     assert_eq!(sender.alloc_batch(100, 60, &mut list), Ok(6));
     assert!(sender.alloc_batch(100, 60, &mut list).is_err());
     let row = &dev.stats().senders[0];
@@ -144,13 +144,13 @@ fn times_are_told_where_packets_are_sampled() {
         assert_eq!(row.longest_call.is_some(), samples > 0, "{sampling:?}");
         let all = dev.latency().0;
         assert_eq!(all.count(), samples, "{sampling:?}");
-        // A sender that comes next has times of its own.
+        // The next sender has times of its own.
         drop(sender);
         let _next = dev.sender("t");
         assert_eq!(dev.stats().senders[1].latency, None, "{sampling:?}");
         assert_eq!(dev.stats().senders[0].latency, times, "{sampling:?}");
     }
-    // All calls can be measured though only some packets are sampled.
+    // All calls can be timed although only some packets are sampled.
     let wires = Wires::new(1, None);
     let dev = builder(&wires, "combine").qdisc("pfifo").sampling(Sampling::Every(4)).xmit_times(true);
     let dev = dev.build().unwrap();
@@ -160,7 +160,7 @@ fn times_are_told_where_packets_are_sampled() {
     assert_eq!(dev.xmit_times().buckets().map(|bucket| bucket.count).sum::<u64>(), 10);
 }
 
-/// `(name, sent, dropped, queued, samples)` of each band.
+/// Returns `(name, sent, dropped, queued, samples)` of each band.
 fn bands(dev: &NetDev) -> Vec<(String, u64, u64, u64, u64)> {
     let bands = dev.bands().into_iter();
     bands.map(|b| (b.name, b.stats.packets, b.stats.drops, b.stats.qlen, b.latency.count())).collect()
@@ -181,13 +181,13 @@ fn bands_are_told_apart() {
         let dev = dev.build().unwrap();
         let mut worker = dev.worker(0);
         let mut sender = dev.sender("s");
-        // One of band 0 and one of band 2 go to the device at once, then the bands fill.
+        // One packet of band 0 and one of band 2 go to the device at once, then the bands fill.
         send(&mut sender, 1, 6);
         send(&mut sender, 1, 2);
         send(&mut sender, 2, 0);
         send(&mut sender, 5, 2);
         send(&mut sender, 1, 6);
-        // Only prio's packets were queued on their way.
+        // Only prio's packets were queued on their path.
         let past = u64::from(qdisc != "pfifo_fast");
         let first = [(1, 0, 1, past), (0, 0, 2, 0), (1, 2, 3, past)];
         assert_eq!(bands(&dev), expected(names, first), "{qdisc}");

@@ -1,4 +1,4 @@
-//! Where packets go, and when they may go elsewhere: rx queues, traffic classes, txqs in use, flows.
+//! Which txq a packet uses, and when it may use another: rx queues, traffic classes, txqs in use, flows.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod device;
@@ -26,14 +26,14 @@ fn masks(lists: &[&str]) -> Vec<CpuMask> {
     lists.iter().map(|list| CpuMask::parse_list(list, 64).unwrap()).collect()
 }
 
-/// A map in which every one of the first 4 CPUs uses `txq` alone.
+/// Returns a map in which every one of the first 4 CPUs uses only `txq`.
 fn all_to(txq: usize, txqs: usize) -> XpsMap {
     let mut lists = vec![""; txqs];
     lists[txq] = "0-3";
     XpsMap::from_masks(&masks(&lists), txqs, 4).unwrap()
 }
 
-/// Completes everything that the wires keep, until nothing is on its way.
+/// Completes all packets in the wires, until the device is idle.
 fn complete_all(dev: &NetDev, wires: &Wires) {
     let mut worker = dev.worker(0);
     while !dev.is_idle() {
@@ -42,7 +42,7 @@ fn complete_all(dev: &NetDev, wires: &Wires) {
     }
 }
 
-/// The rx queue goes before the CPU, the CPU before the hash, and without a map the rx queue stands for the hash.
+/// The rx queue has precedence over the CPU, the CPU over the hash; without a map the rx queue replaces the hash.
 #[test]
 fn the_rx_queue_goes_first() {
     let wires = Wires::new(4, None);
@@ -90,7 +90,7 @@ fn a_class_keeps_to_its_txqs() {
     assert_eq!([1, u32::MAX].map(|hash| send(0, hash, None)), [0, 1]);
     assert_eq!([1, 1 << 31, u32::MAX].map(|hash| send(8, hash, None)), [3, 4, 5]);
     assert_eq!(send(31, 1, None), 3, "priorities count modulo 16");
-    // Less the offset where it is not below it, then folded into the class.
+    // An rx queue at or above the class's offset is reduced by it, then folded into the class.
     assert_eq!([0, 2, 3, 5, 7].map(|rxq| send(8, 1, Some(rxq))), [3, 5, 3, 5, 4]);
     let map = all_to(1, 6).with_mask(5, &masks(&["0"])[0]).unwrap().in_classes(&dev.classes()).unwrap();
     assert_eq!(map.txqs_of(0, 0).collect::<Vec<_>>(), [1]);
@@ -101,15 +101,15 @@ fn a_class_keeps_to_its_txqs() {
     assert_eq!(shown[0].kind, "mqprio");
     assert_eq!(shown[0].stats.packets, 13, "the sum of the children");
     assert_eq!((shown[2].kind.as_str(), shown[2].parent.to_string()), ("pfifo", "1:5".into()));
-    // Classes that are changed take the maps along.
+    // A change of classes removes the maps.
     dev.set_classes(&TrafficClasses::default()).unwrap();
     dev.with_xps(|map| assert!(map.is_none()));
     assert_eq!(send(0, u32::MAX, None), 5, "no classes: all txqs");
     assert_conserved(&dev);
 }
 
-/// X5: with fewer txqs in use nobody sends to the others any more, what is queued there leaves, maps and classes that
-/// named them are gone, and their default qdiscs are not shown.
+/// X5: with fewer txqs in use no sender uses the others any more, packets queued there leave, maps and classes that named
+/// them are removed, and their default qdiscs are not shown.
 #[test]
 fn fewer_txqs_in_use() {
     let wires = Wires::new(4, Some(4));
@@ -130,7 +130,7 @@ fn fewer_txqs_in_use() {
     dev.with_xps(|map| assert!(map.is_none(), "nothing is left of the map"));
     let shown: Vec<_> = dev.qdiscs(Style::default()).iter().map(|q| q.parent.to_string()).collect();
     assert_eq!(shown, ["root", "1:4", "1:2", "1:1"], "a child with a handle stays");
-    // The flow leaves at once, the sender when it overtakes nobody.
+    // The flow moves at once, the sender when it overtakes no packet.
     let _ = sender.xmit_on(&mut flow, packet(&mut other, 101));
     assert!(flow.txq().unwrap() < 2);
     let _ = sender.xmit(packet(&mut other, 6));
@@ -148,7 +148,7 @@ fn fewer_txqs_in_use() {
     assert_conserved(&dev);
 }
 
-/// One qdisc over txqs of which some are used no longer: what is queued for them leaves, in order.
+/// One qdisc over txqs of which some are no longer in use: packets queued for them leave, in order.
 #[test]
 fn a_shared_qdisc_and_fewer_txqs() {
     for discipline in txq::enqueue::names() {
@@ -175,8 +175,8 @@ fn a_shared_qdisc_and_fewer_txqs() {
     }
 }
 
-/// T23, X3: a flow keeps its txq while a packet of it is in the device, though its txq is not the right one any more, and
-/// changes with the first packet that overtakes none. Other flows of the same sender are not held up.
+/// T23, X3: a flow keeps its txq while a packet of it is in the device, though another txq would be right, and changes with
+/// the first packet that overtakes none. Other flows of the same sender are not held up.
 #[test]
 fn a_flow_moves_when_none_of_its_packets_is_on_its_way() {
     let wires = Wires::new(2, Some(256));
@@ -186,13 +186,13 @@ fn a_flow_moves_when_none_of_its_packets_is_on_its_way() {
     let _ = sender.xmit_on(&mut busy, packet(&mut other, 0));
     let _ = sender.xmit_on(&mut calm, packet(&mut other, 100));
     dev.set_xps(Some(all_to(1, 2))).unwrap();
-    // The sender looks twice where it is.
+    // The sender checks its txq twice.
     for cookie in 1..150 {
         let _ = sender.xmit_on(&mut busy, packet(&mut other, cookie));
         assert_eq!(busy.txq(), Some(0));
     }
     assert_eq!((busy.outstanding(), calm.outstanding()), (150, 1));
-    // The first two packets are complete, which is all of the calm flow's.
+    // The first two packets are complete; one of them is the calm flow's only one.
     wires.at(0).complete(2);
     dev.worker(0).poll();
     assert_eq!((busy.outstanding(), calm.outstanding()), (149, 0));
@@ -206,8 +206,8 @@ fn a_flow_moves_when_none_of_its_packets_is_on_its_way() {
     assert_conserved(&dev);
 }
 
-/// T22: a flow and a sender that are never without packets in the device move when the reselection interval has passed
-/// (1 ms), and not before (an hour) or never (0).
+/// T22: a flow and a sender that always have packets in the device move when the reselection interval has passed (1 ms), and
+/// not before (an hour) or never (0).
 #[test]
 fn who_is_never_idle_moves_after_the_interval() {
     for (ms, moves) in [(1, true), (3_600_000, false), (0, false)] {
@@ -227,7 +227,7 @@ fn who_is_never_idle_moves_after_the_interval() {
         (0..64).for_each(|_| send(&mut flow));
         let early = flow.txq();
         std::thread::sleep(std::time::Duration::from_millis(5));
-        // .. and looks at the time again.
+        // .. and reads the time again.
         (0..64).for_each(|_| send(&mut flow));
         if !moves {
             assert_eq!(early, Some(0));
@@ -240,7 +240,7 @@ fn who_is_never_idle_moves_after_the_interval() {
     }
 }
 
-/// X4: with reselection on, a flow that is never idle changes its txq at most once in the interval, however often another
+/// X4: with reselection on, a flow that is never idle changes its txq at most once per interval, however often another one
 /// would be right.
 #[test]
 fn reselection_is_bounded() {
@@ -263,7 +263,7 @@ fn reselection_is_bounded() {
     assert_conserved(&dev);
 }
 
-/// A flow that ends leaves its packets on their way, and a device that a flow changes to starts it afresh.
+/// A flow may be dropped while its packets are in flight, and a flow that moves to another device starts afresh there.
 #[test]
 fn a_flow_may_end_before_its_packets() {
     let wires = [Wires::new(2, Some(8)), Wires::new(2, Some(8))];

@@ -1,4 +1,4 @@
-//! A few threads drive the workers of many devices: timers fire, panics end nothing, and devices that end leave.
+//! A few threads drive the workers of many devices: timers fire, panics end no thread, and devices that end leave.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,12 @@ use txq::{NetDev, WorkerPool};
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// What happens to devices.
+/// Counters of the devices' drivers.
 #[derive(Default)]
 struct Fate {
-    /// Calls of a driver that are still to panic.
+    /// Number of driver calls that are still to panic.
     panics: AtomicU32,
-    /// Drivers that have gone.
+    /// Number of drivers that were dropped.
     gone: AtomicU32,
 }
 
@@ -39,7 +39,7 @@ impl Driver for Sink {
 impl Transmit for Sink {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         let dies = |left: u32| left.checked_sub(1);
-        // A sender's call is not meant: only what is held back is sent by a worker.
+        // Not in a sender's call: only a worker sends held-back packets.
         if thread::current().name().is_some_and(|name| name.starts_with("txq-pool"))
             && self.0.panics.fetch_update(Relaxed, Relaxed, dies).is_ok()
         {
@@ -56,7 +56,7 @@ impl Drop for Sink {
     }
 }
 
-/// Devices that hold back all but the first two packets of a burst, on one pool of buffers.
+/// Returns devices that hold back all but the first two packets of a burst, on one pool of buffers.
 fn devices(count: usize, fate: &Arc<Fate>) -> Vec<NetDev> {
     let pool = Pool::new(&PoolConfig { buffers: 1024, ..PoolConfig::default() }).expect("a pool");
     let device = |_| {
@@ -98,7 +98,7 @@ fn timers_of_many_devices_fire_on_two_threads() {
         wait_until("packets are stuck", || dev.stats().sent == 20);
         dev.audit().expect("counts add up");
     }
-    // Names are cut, and other tests have pools of their own.
+    // Thread names are cut, and other tests have pools of their own.
     assert!(threads("txq-pool") >= 2);
     assert_eq!(threads("txq-worker"), 0);
 }
@@ -125,7 +125,7 @@ fn a_device_that_ends_leaves_the_pool() {
     let mut devices = devices(5, &fate);
     devices.iter().for_each(|dev| pool.drive(dev));
     devices.truncate(2);
-    // Of each device the driver itself, which the builder drops, and the txq's.
+    // For each device the driver itself, which the builder drops, and its txq's half.
     wait_until("a driver is held", || fate.gone.load(Relaxed) == 5 + 3);
     devices.iter().for_each(|dev| send(dev, 10));
     for dev in &devices {

@@ -1,4 +1,4 @@
-//! A device whose every step a test decides: how much it takes, what it keeps, what it refuses.
+//! A device whose every step a test controls: how much it takes, what it keeps, what it refuses.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,50 +10,50 @@ use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::{NetDev, pool};
 
-/// What a txq of the device does, and what it has done.
+/// Settings of a txq of the device, and a record of its calls.
 #[derive(Default)]
 pub(crate) struct Wire {
-    /// Packets it keeps until the test completes them; `None` when it keeps none.
+    /// Number of packets that it keeps until the test completes them; `None` if it keeps none.
     pub(crate) ring: Option<u32>,
-    /// Calls of the driver that are refused whole, from the next on.
+    /// Number of coming driver calls that refuse their whole batch.
     pub(crate) busy: usize,
     /// Packets longer than this are dropped by the driver.
     pub(crate) longest: Option<usize>,
     /// Whether completions come in the reverse order.
     pub(crate) reversed: bool,
-    /// When the device says that the next packet will be done, if it says so.
+    /// The time that the device returns for the next completion, if any.
     pub(crate) next: Option<Nanos>,
     /// Whether the driver panics.
     pub(crate) panic: bool,
-    /// Whether it panics over completions.
+    /// Whether the driver panics in `poll`.
     pub(crate) panic_in_poll: bool,
     /// Whether each packet is complete as soon as the device has it.
     pub(crate) prompt: bool,
     refuse: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
-    /// Cookies of the packets taken, in order, call by call.
+    /// Cookies of the packets taken, in order, by call.
     pub(crate) batches: Vec<Vec<u64>>,
     kept: VecDeque<Packet>,
     completing: VecDeque<Packet>,
 }
 
 impl Wire {
-    /// Cookies of all packets taken, in order.
+    /// Returns the cookies of all packets taken, in order.
     pub(crate) fn sent(&self) -> Vec<u64> {
         self.batches.concat()
     }
 
-    /// Has the next call say that it has begun, wait, and refuse its batch.
+    /// Makes the next call report that it has begun, wait, and refuse its batch.
     #[allow(dead_code, reason = "not all tests hold a driver up")]
     pub(crate) fn refuse_after(&mut self, entered: mpsc::Sender<()>, leave: mpsc::Receiver<()>) {
         self.refuse = Some((entered, leave));
     }
 
-    /// Gives up what is complete and was not reaped.
+    /// Drops packets that are complete and not reaped.
     pub(crate) fn forget(&mut self) {
         self.completing.clear();
     }
 
-    /// Completes the oldest `n` packets, or the youngest if reversed, that the device keeps.
+    /// Completes the oldest `n` packets that the device keeps, or the youngest if reversed.
     pub(crate) fn complete(&mut self, n: usize) {
         let n = n.min(self.kept.len());
         if self.reversed {
@@ -139,12 +139,13 @@ impl Complete for Half {
     }
 }
 
-/// A small pool of heap memory.
+/// Returns the settings of a small pool of heap memory.
 pub(crate) fn pool() -> pool::PoolConfig {
     pool::PoolConfig { room: 256, backing: pool::Backing::Heap, ..Default::default() }
 }
 
-/// Nothing is lost: the counters add up, nothing is on its way, and every buffer is home once the senders are gone.
+/// Checks that nothing is lost: the counters add up, no packet is in flight, and every buffer is home once the senders are
+/// gone.
 pub(crate) fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats {
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     assert!(dev.is_idle(), "packets are still on their way: {stats:?}");
