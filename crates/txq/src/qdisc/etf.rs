@@ -1,14 +1,28 @@
-//! etf: each packet says when it leaves ([`Packet::departure`]), and leaves then or not at all.
+//! etf: sends each packet at its departure time ([`Packet::departure`]), or drops it.
 //!
-//! For programs that have their own schedule, such as a control loop or a media clock. A packet may leave `delta` before
-//! its time, which is what the way to the wire takes. One without a time, one whose time has passed, and one that is to
-//! leave before one that has left already are dropped. With `deadline_mode` the time is the latest one: packets leave as
-//! soon as they can, the most urgent first. There is no limit; packets are as many as their pool has.
+//! It serves programs with a schedule of their own, such as a control loop or a media clock. A packet may leave `delta`
+//! before its departure time, to cover the time from here to the wire. Three kinds of packets are dropped as `QDISC_DROP`:
+//! those without a departure time, those whose time has passed, and those whose time is before that of the last packet
+//! sent. With `deadline_mode` the departure time is a deadline: packets leave as soon as possible, the earliest deadline
+//! first. etf has no limit; only the pool bounds the number of packets.
 //!
-//! The kernel's counterpart is `sch_etf`. Differences: times are on the clock of the `Arch` whatever `clockid` says, which
-//! must say CLOCK_TAI here as there. There are no sockets, so `skip_sock_check` changes nothing, and nobody is told by an
-//! error queue: drops and overlimits are counted. A packet may leave from `delta` before its time on, not only after that
-//! instant. No device here has times of its own, so `offload` is refused.
+//! | option | default | meaning |
+//! |---|---|---|
+//! | `clockid CLOCK_TAI` | required | no other clock is accepted |
+//! | `delta NANOS` | 0 | how long before its time a packet may leave: nanoseconds, without a unit |
+//! | `deadline_mode` | off | the departure time is the latest time instead of the earliest |
+//! | `skip_sock_check` | off | accepted and shown, without effect |
+//! | `offload` | off | refused: no device here keeps times of its own |
+//!
+//! The options cannot be changed (`tc qdisc change`): replace the qdisc instead.
+//!
+//! Example: `tc qdisc add root handle 1: etf clockid CLOCK_TAI delta 100000`
+//!
+//! The kernel's counterpart is `sch_etf`. Differences:
+//! - Times are on the clock of the `Arch`, although `clockid` must be CLOCK_TAI as in Linux.
+//! - There are no sockets, so `skip_sock_check` has no effect and no error queue reports drops. They are counted in
+//!   `dropped`; packets that were queued and missed their time are counted in `overlimits` as well.
+//! - A packet may leave exactly `delta` before its time, not only after that instant.
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
@@ -26,19 +40,19 @@ static SYNTAX: Syntax = Syntax {
     wording: Wording::NamedLower,
 };
 
-/// The clocks that tc knows.
+/// The clocks that tc accepts.
 const CLOCKS: [&str; 4] = ["TAI", "REALTIME", "BOOTTIME", "MONOTONIC"];
 
 struct Etf<A: Arch> {
     queue: Timed<A>,
     params: Params,
-    /// The time of the last packet that has left.
+    /// Departure time of the last packet sent; with `deadline_mode`, when it was sent. An earlier packet is dropped.
     last: Nanos,
     stats: QdiscStats,
 }
 
 struct Params {
-    /// Nanoseconds that a packet may leave early.
+    /// How long before its time a packet may leave, in nanoseconds.
     delta: u32,
     deadline_mode: bool,
     skip_sock_check: bool,
@@ -54,7 +68,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>,
     })))
 }
 
-/// What tc reads, and sends to the kernel.
+/// The options as tc reads them, before the kernel's checks.
 #[derive(Default)]
 struct Said {
     delta: Option<i32>,
@@ -86,7 +100,7 @@ fn read(words: &mut Words<'_>) -> Result<Said, ParseError> {
 }
 
 impl Said {
-    /// What the kernel refuses, although tc can say it.
+    /// Returns the parameters, or the kernel's error for options that tc accepts and the kernel refuses.
     fn checked(self) -> Result<Params, ParseError> {
         let refused = |message: &str, remedy: &str| Err(ParseError::new(message).with_remedy(remedy));
         match self.clock {
@@ -128,7 +142,7 @@ fn read_clock(options: &mut OptionWords<'_, '_>) -> Result<&'static str, ParseEr
 }
 
 impl<A: Arch> Etf<A> {
-    /// Drops the first packet, whose time has passed.
+    /// Drops the first packet, whose departure time has passed.
     fn drop_late(&mut self, cx: &mut Cx<'_, A>) {
         if let Some((_, packet)) = self.queue.pop() {
             self.stats.drops += 1;
@@ -137,7 +151,7 @@ impl<A: Arch> Etf<A> {
         }
     }
 
-    /// When a packet of this time may leave.
+    /// Returns when a packet with departure time `time` may leave.
     fn opens(&self, time: Nanos) -> Nanos {
         if self.params.deadline_mode { 0 } else { time.saturating_sub(self.params.delta.into()) }
     }
@@ -187,7 +201,7 @@ impl<A: Arch> Qdisc<A> for Etf<A> {
         self.last = 0;
     }
 
-    /// The kernel's cannot be changed; what tc cannot read, tc says first.
+    /// Refuses every change, as the kernel does. tc's error for wrong words comes first.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         read(words)?;
         Err(ParseError::new("Error: Change operation not supported by specified qdisc.")

@@ -29,7 +29,7 @@ fn who_has_no_time_or_one_that_has_passed_is_dropped_at_once() {
         assert_eq!(bench.enqueue_at(time), verdict, "{time}");
     }
     assert_eq!(bench.sent(), [2, 3]);
-    // What leaves may not pass what has left.
+    // A packet with an earlier time than the last one sent is dropped.
     assert_eq!(bench.enqueue_at(now + MS - 1), Verdict::Drop);
     assert_eq!(bench.enqueue_at(now + MS), Verdict::Success);
     assert_eq!((bench.qdisc.stats().drops, bench.qdisc.stats().overlimits), (3, 0));
@@ -59,7 +59,7 @@ fn a_deadline_is_the_latest_time() {
     }
     let out = bench.take(Budget::packets(2));
     assert_eq!(out.iter().map(|p| (p.cookie(), p.departure())).collect::<Vec<_>>(), [(1, start), (0, start)]);
-    // A more urgent one that comes later may still be sent.
+    // A later packet with an earlier deadline is still sent.
     assert_eq!(bench.enqueue_at(start + 2 * MS), Verdict::Success);
     assert_eq!(bench.sent(), [3, 2]);
 }
