@@ -1,5 +1,5 @@
-//! A qdisc on its own, for a program with one thread that has its own way to send: a simulation, an event loop, a
-//! benchmark.
+//! [`Alone`]: a qdisc without a device, for a program with one thread and its own way to send, such as a simulation, an
+//! event loop or a benchmark.
 //!
 //! ```
 //! use txq::packet::PacketList;
@@ -27,7 +27,7 @@ use crate::qdisc::copying::Copying;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, build};
 use crate::tc::{Handle, ParseError};
 
-/// A qdisc that one thread calls.
+/// A qdisc tree without a device: its caller enqueues, dequeues, and waits until [`next_event`](Alone::next_event).
 pub struct Alone<A: Arch = Native> {
     qdisc: Box<dyn Qdisc<A>>,
     to_free: PacketList<A>,
@@ -37,10 +37,11 @@ pub struct Alone<A: Arch = Native> {
 }
 
 impl<A: Arch> Alone<A> {
-    /// The qdisc that a text such as `"handle 1: fq limit 1000"` describes.
+    /// Builds the qdisc that `text` describes in tc's words, such as `"handle 1: fq limit 1000"`.
     ///
     /// # Errors
-    /// tc's, with a remedy; and for mq, mqprio and noqueue, which are no queue.
+    /// Returns tc's error, with a remedy, for a wrong text. mq, mqprio and noqueue are refused, because they hold no
+    /// packets.
     pub fn new(text: &str, env: &Env) -> Result<Self, ParseError> {
         let (header, built) = build(text, env)?;
         let Built::Qdisc(mut qdisc) = built else {
@@ -52,39 +53,42 @@ impl<A: Arch> Alone<A> {
         Ok(Self { qdisc, to_free, drops: DropCounts::default(), copies, created: 0 })
     }
 
-    /// Queues or drops each of `batch`. What is dropped goes back to `cache`.
+    /// Queues or drops each packet of `batch`, and leaves `batch` empty. Returns the buffers of dropped packets to `cache`.
     pub fn enqueue(&mut self, batch: &mut PacketList<A>, cache: &mut Cache<A>) {
         while !batch.is_empty() {
             self.with(cache, |qdisc, cx| qdisc.enqueue_batch(batch, cx));
         }
     }
 
-    /// Appends the packets that are next to `out`. What is dropped instead goes back to `cache`.
+    /// Dequeues packets within `budget` and appends them to `out`. Returns the buffers of dropped packets to `cache`.
     pub fn dequeue(&mut self, budget: Budget, out: &mut PacketList<A>, cache: &mut Cache<A>) {
         self.with(cache, |qdisc, cx| qdisc.dequeue_batch(budget, out, cx));
     }
 
-    /// When to dequeue again, after a dequeue that gave nothing though packets are queued.
+    /// Returns the time of the next dequeue, after a dequeue that returned nothing although packets are queued. The clock
+    /// is that of the `Arch`.
     pub fn next_event(&self) -> Option<Nanos> {
         self.qdisc.next_event()
     }
 
-    /// The qdisc, to read its counters.
+    /// Returns the qdisc, to read its counters.
     pub fn qdisc(&self) -> &dyn Qdisc<A> {
         &*self.qdisc
     }
 
-    /// What has been dropped, by reason.
+    /// Returns the number of dropped packets, by reason.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
     }
 
-    /// Copies that it has had made of packets, from the cache of who called it.
+    /// Returns the number of copies that the qdisc has made of packets. A copy's buffer comes from the `cache` of the call
+    /// that made it.
     pub fn created(&self) -> u64 {
         self.created
     }
 
-    /// Calls `f` with the qdisc, to change it. The clock is read anew, once, if anybody asks.
+    /// Calls `f` with the qdisc, to change it, and returns the result of `f`. The call reads the clock at most once, when
+    /// the qdisc first asks for the time.
     pub fn with<R>(
         &mut self,
         cache: &mut Cache<A>,

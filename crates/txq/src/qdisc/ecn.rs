@@ -1,6 +1,6 @@
-//! Explicit congestion notification: telling a flow of a queue without dropping its packets (RFC 3168).
+//! Explicit congestion notification: marks a packet instead of dropping it (RFC 3168).
 //!
-//! Shared by the kinds that mark. The kernel's counterpart is `INET_ECN_set_ce`.
+//! Shared by all kinds that mark packets. The kernel's counterpart is `INET_ECN_set_ce`.
 
 use crate::arch::Arch;
 use crate::flow::dissect;
@@ -9,13 +9,13 @@ use crate::packet::Packet;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// Both bits of the ECN field: congestion experienced.
+/// Congestion experienced: both bits of the ECN field are set.
 const CE: u8 = 3;
 
-/// Marks a packet of IPv4 or IPv6 whose ends understand ECN as one that met congestion. Returns whether it is marked
-/// now, be it that it was before.
+/// Marks an IPv4 or IPv6 packet as CE, if its ECN field says that its ends understand ECN. Returns whether the packet is
+/// marked now; one that arrived marked counts as marked.
 ///
-/// The packet keeps its flow hash and its protocol offsets: no flow is told by its ECN field.
+/// The packet keeps its flow hash and its protocol offsets, because the ECN field identifies no flow.
 pub(super) fn set_ce<A: Arch>(packet: &mut Packet<A>) -> bool {
     let (hash, known) = (packet.hash(), packet.protocol_offsets());
     let (network, ethertype) = match known {
@@ -25,7 +25,7 @@ pub(super) fn set_ce<A: Arch>(packet: &mut Packet<A>) -> bool {
             (found.network_offset, found.ethertype)
         }
     };
-    // Asked before the bytes are opened for writing, which most packets without ECN never need.
+    // Checks the field before `data_mut`: a packet without ECN is never opened for writing.
     let Some(header) = packet.data().get(network.into()..) else { return false };
     let field = match (ethertype, header) {
         (IPV4, [0x40..=0x4f, tos, ..]) if header.len() >= 20 => tos & CE,
@@ -38,7 +38,7 @@ pub(super) fn set_ce<A: Arch>(packet: &mut Packet<A>) -> bool {
     let header = &mut packet.data_mut()[network.into()..];
     if ethertype == IPV4 {
         header[1] |= CE;
-        // RFC 1624: HC' = ~(~HC + ~m + m'), where m' - m is what the field grew by.
+        // RFC 1624: HC' = ~(~HC + ~m + m'), where m' - m is the growth of the field.
         let sum = u32::from(!u16::from_be_bytes([header[10], header[11]])) + u32::from(CE - field);
         let sum = (sum + (sum >> 16)) as u16;
         header[10..12].copy_from_slice(&(!sum).to_be_bytes());
@@ -65,7 +65,7 @@ mod tests {
         packet
     }
 
-    /// The sum that a right header adds up to is all ones (RFC 1071).
+    /// Returns the ones' complement sum of a header, which is all ones for a correct header (RFC 1071).
     fn sum(header: &[u8]) -> u16 {
         let sum = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u32>();
         let sum = (sum & 0xffff) + (sum >> 16);

@@ -1,5 +1,4 @@
-//! The queue inside most qdiscs: packets in order, with the accounting that the kernel does for each
-//! (`qdisc_enqueue_tail`, `qdisc_dequeue_head`).
+//! The FIFO inside pfifo, bfifo and pfifo_fast, with its counters (`qdisc_enqueue_tail`, `qdisc_dequeue_head`).
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
@@ -8,7 +7,7 @@ use crate::qdisc::child::Total;
 use crate::qdisc::{Budget, Cx, Verdict};
 use crate::stats::QdiscStats;
 
-/// A first-in first-out queue and its counters. What leaves is counted as sent, what is refused as dropped.
+/// A first-in first-out queue and its counters. A dequeued packet counts as sent, a refused one as dropped.
 pub(super) struct Fifo<A: Arch> {
     queue: PacketList<A>,
     stats: QdiscStats,
@@ -42,7 +41,7 @@ impl<A: Arch> Fifo<A> {
         self.queue.append(packets);
     }
 
-    /// Dequeues within the budget, and spends it.
+    /// Dequeues packets within the budget, appends them to `out`, counts them as sent and spends the budget.
     #[inline]
     pub(super) fn pop(&mut self, budget: &mut Budget, out: &mut PacketList<A>) {
         let (packets, segs, bytes) = (out.len(), out.segs(), out.bytes());
@@ -52,28 +51,29 @@ impl<A: Arch> Fifo<A> {
         self.stats.count_sent(out.segs() - segs, moved);
     }
 
-    /// Puts packets that were taken and not sent back in front.
+    /// Requeues dequeued packets at the front, in their order, and takes them back from the sent counters. Leaves `packets`
+    /// empty.
     pub(super) fn put_back(&mut self, packets: &mut PacketList<A>) {
         self.stats.count_sent(packets.segs().wrapping_neg(), packets.bytes().wrapping_neg());
         packets.append(&mut self.queue);
         self.queue.append(packets);
     }
 
-    /// Drops a packet that was not queued.
+    /// Drops a packet that was not queued as `QDISC_OVERLIMIT`, counts the drop and returns [`Verdict::Drop`].
     pub(super) fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, DropReason::QdiscOverlimit);
         Verdict::Drop
     }
 
-    /// Drops everything that is queued. The counters stay (`qdisc_reset`), and none of them counts a purge.
+    /// Drops all queued packets as `QUEUE_PURGE`. The counters stay, and none of them counts the purge (`qdisc_reset`).
     pub(super) fn purge(&mut self, cx: &mut Cx<'_, A>) {
         while let Some(packet) = self.queue.pop_front() {
             cx.drop(packet, DropReason::QueuePurge);
         }
     }
 
-    /// Drops the newest, so that `len` are left.
+    /// Drops the newest packets beyond `len`.
     pub(super) fn trim(&mut self, len: usize, cx: &mut Cx<'_, A>) {
         if self.len() > len {
             let mut kept = PacketList::new();
@@ -94,7 +94,7 @@ impl<A: Arch> Fifo<A> {
         Total { qlen: self.queue.len(), backlog: self.queue.bytes(), drops: self.stats.drops }
     }
 
-    /// Counts packets as sent that went past the queue (`TCQ_F_CAN_BYPASS`).
+    /// Counts packets that bypassed the queue as sent (`TCQ_F_CAN_BYPASS`).
     #[inline]
     pub(super) fn bypassed(&mut self, packets: u64, bytes: u64) {
         self.stats.count_sent(packets, bytes);
