@@ -1,7 +1,13 @@
 //! bfifo: first in, first out, at most `limit` bytes.
 //!
-//! With nothing said, the limit is what `tx_queue_len` packets of the device's longest take. A packet that fills the
-//! queue exactly is taken.
+//! | option | default | meaning |
+//! |---|---|---|
+//! | `limit BYTES` | `tx_queue_len` times the device's longest packet | bytes queued at most |
+//!
+//! A packet that fills the queue exactly is queued. One that would exceed the limit is dropped as `QDISC_OVERLIMIT`. A
+//! smaller limit drops nothing that is queued.
+//!
+//! Example: `tc qdisc add root handle 1: bfifo limit 100k`
 //!
 //! The kernel's counterpart is `bfifo_qdisc_ops` in `sch_fifo`. No known difference.
 
@@ -16,7 +22,7 @@ static SYNTAX: Syntax = Syntax {
     wording: Wording::Named,
 };
 
-/// Counts bytes.
+/// bfifo's limit, which counts bytes.
 pub(super) struct Bytes;
 
 impl Limit for Bytes {

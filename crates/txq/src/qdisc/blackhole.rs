@@ -1,8 +1,10 @@
-//! blackhole: drops everything, and tells the sender that all is well.
+//! blackhole: drops every packet as `QDISC_DROP`, and returns success to the sender.
 //!
-//! For what shall not leave, and to see what a program does when nothing arrives. There are no parameters.
+//! It keeps packets from leaving, and shows what a program does when nothing arrives. It has no options.
 //!
-//! The kernel's counterpart is `sch_blackhole`.
+//! Example: `tc qdisc add root handle 1: blackhole`
+//!
+//! The kernel's counterpart is `sch_blackhole`. No known difference.
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
@@ -11,7 +13,7 @@ use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::stats::QdiscStats;
 use crate::tc::{ParseError, Syntax, Wording, Words};
 
-/// tc itself does not know the kind.
+/// The wording is that of a kind which tc itself does not know.
 static SYNTAX: Syntax =
     Syntax { kind: "blackhole", words: &[], usage: "Usage: ... blackhole", wording: Wording::Unparsable };
 
@@ -40,7 +42,7 @@ impl<A: Arch> Qdisc<A> for Blackhole {
 
     fn reset(&mut self, _: &mut Cx<'_, A>) {}
 
-    /// There is nothing to change, which tc says nothing against.
+    /// Accepts a change without options, as tc does; there is nothing to change.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         words.options(&SYNTAX).end()
     }
