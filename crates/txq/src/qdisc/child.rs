@@ -1,11 +1,11 @@
-//! A qdisc below another, and what its ancestors know of it.
+//! A qdisc below a class, and the counters that its ancestors keep of it.
 //!
-//! A parent counts what is queued in all of its children. Here that is done in one place: a parent reaches a child only
-//! through [`Child`], and each call ends with [`Child::settle`], which adds to the parent's [`Total`] what the child has more
-//! or less than it had when it was last asked. Whatever a child does in a call (drop another packet than the one it was
-//! given, drop while it dequeues, be changed or exchanged), the parent's counts are exact after it, and since each call
-//! comes down through all ancestors, so are theirs. The kernel's children tell their ancestors instead
-//! (`qdisc_tree_reduce_backlog`), each in its own way, and sometimes twice.
+//! A parent counts the packets queued in all of its children. One place does this: a parent calls a child only through
+//! [`Child`], and each call ends with [`Child::settle`], which adds the child's changes since the last call to the parent's
+//! [`Total`]. So the parent's counts are exact after each call, even if the child drops a packet other than the one
+//! enqueued, drops while dequeuing, or is changed or replaced. Each call comes down through all ancestors, so their counts
+//! are exact as well. In the kernel each child updates its ancestors instead (`qdisc_tree_reduce_backlog`), each kind in
+//! its own way, and sometimes twice.
 
 use crate::arch::Arch;
 use crate::packet::{Packet, PacketList};
@@ -15,25 +15,25 @@ use crate::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
 use crate::stats::latency::Latency;
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
-/// What is queued in a parent's children, and what they have dropped.
+/// The packets queued in a parent's children, and the packets that the children dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Total {
     /// Packets queued.
     pub qlen: usize,
     /// Bytes queued.
     pub backlog: u64,
-    /// Packets dropped by the children, or purged from them.
+    /// Packets that the children dropped, and packets purged when a child was replaced.
     pub drops: u64,
 }
 
-/// What is in the place. A pfifo, which most classes have, is there itself: its packets need no line of memory more than the
-/// class has, and no call goes through a table.
+/// The qdisc of a [`Child`]. A pfifo, the default and the most frequent one, is stored in place: it needs no cache line
+/// beyond the class's own, and its calls need no vtable.
 enum Leaf<A: Arch> {
     Fifo(Limited<A, Packets>),
     Boxed(Box<dyn Qdisc<A>>),
 }
 
-/// Calls a method of the qdisc that a leaf is, with the code of a pfifo in place.
+/// Calls a method of a leaf's qdisc; the call to a pfifo is static.
 macro_rules! call {
     ($leaf:expr, $method:ident($($argument:expr),*)) => {
         match &mut $leaf {
@@ -43,26 +43,26 @@ macro_rules! call {
     };
 }
 
-/// A qdisc in the place of a class's leaf.
+/// The qdisc of a class that has no classes below it: the class's leaf.
 pub struct Child<A: Arch> {
     leaf: Leaf<A>,
-    /// [`Handle::UNSPEC`] for one that nobody named.
+    /// The qdisc's handle; [`Handle::UNSPEC`] if no user named it.
     handle: Handle,
-    /// The next packet, if it was dequeued to be looked at. It counts as queued.
+    /// The next packet, if [`peek`](Child::peek) had to dequeue it. It counts as queued.
     parked: PacketList<A>,
-    /// What the parent knows.
+    /// The counts that the parent's [`Total`] includes: those of the last [`settle`](Child::settle).
     told: Total,
-    /// From xmit to the dequeue, of packets that are sampled; `None` before the first one.
+    /// Latency of sampled packets from xmit to this dequeue; `None` before the first sample.
     latency: Option<Box<Latency>>,
 }
 
 impl<A: Arch> Child<A> {
-    /// An empty qdisc that nobody has named.
+    /// Takes an empty qdisc that no user has named.
     pub fn new(qdisc: Box<dyn Qdisc<A>>) -> Self {
         Self::of(Leaf::Boxed(qdisc))
     }
 
-    /// A pfifo that nobody has named: what a class gets when nobody names a qdisc for it.
+    /// Returns a pfifo without a handle: the leaf of a class for which no user named a qdisc.
     pub(crate) fn fifo(env: &Env) -> Self {
         Self::of(Leaf::Fifo(Limited::new(env)))
     }
@@ -77,12 +77,12 @@ impl<A: Arch> Child<A> {
         }
     }
 
-    /// The handle.
+    /// Returns the qdisc's handle; [`Handle::UNSPEC`] if no user named it.
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The qdisc, for whoever does not change what it has queued.
+    /// Returns the qdisc, for a caller that does not change its packets.
     pub fn qdisc(&self) -> &dyn Qdisc<A> {
         match &self.leaf {
             Leaf::Fifo(fifo) => fifo,
@@ -90,7 +90,7 @@ impl<A: Arch> Child<A> {
         }
     }
 
-    /// The qdisc. [`settle`](Child::settle) afterwards.
+    /// Returns the qdisc. The caller calls [`settle`](Child::settle) afterwards.
     pub(crate) fn qdisc_mut(&mut self) -> &mut dyn Qdisc<A> {
         match &mut self.leaf {
             Leaf::Fifo(fifo) => fifo,
@@ -98,29 +98,29 @@ impl<A: Arch> Child<A> {
         }
     }
 
-    /// From xmit to the dequeue, of the packets that were sampled.
+    /// Returns the latency of sampled packets, from xmit to this dequeue.
     pub(crate) fn latency(&self) -> Latency {
         self.latency.as_deref().cloned().unwrap_or_default()
     }
 
-    /// Packets queued.
+    /// Returns the number of packets queued.
     #[inline]
     pub fn qlen(&self) -> usize {
         self.qdisc().qlen() + self.parked.len()
     }
 
-    /// Packets queued when the parent was last told, which is after each call.
+    /// Returns the number of packets queued at the last [`settle`](Child::settle), which ends each call.
     #[inline]
     pub(crate) fn told_qlen(&self) -> usize {
         self.told.qlen
     }
 
-    /// Bytes queued.
+    /// Returns the number of bytes queued.
     pub fn backlog(&self) -> u64 {
         self.qdisc().stats().backlog + self.parked.bytes()
     }
 
-    /// Adds to `total` what has changed since the last call.
+    /// Adds the changes of the child's counts since the last call to `total`, the parent's.
     #[inline]
     pub fn settle(&mut self, total: &mut Total) {
         let Total { qlen, backlog, drops } = call!(self.leaf, total());
@@ -135,20 +135,21 @@ impl<A: Arch> Child<A> {
         self.told = now;
     }
 
-    /// Queues or drops a packet.
+    /// Queues or drops a packet, and returns the child's verdict.
     pub fn enqueue(&mut self, packet: Packet<A>, total: &mut Total, cx: &mut Cx<'_, A>) -> Verdict {
         let verdict = call!(self.leaf, enqueue(packet, cx));
         self.settle(total);
         verdict
     }
 
-    /// Queues or drops each of `batch`.
+    /// Queues or drops each packet of `batch`, as [`Qdisc::enqueue_batch`] does.
     pub fn enqueue_batch(&mut self, batch: &mut PacketList<A>, total: &mut Total, cx: &mut Cx<'_, A>) {
         call!(self.leaf, enqueue_batch(batch, cx));
         self.settle(total);
     }
 
-    /// The packet that the next dequeue returns first. A qdisc that cannot tell gives it up, and it is kept here.
+    /// Returns the packet that the next dequeue returns first; `None` if the child has no packet to send now. If the qdisc
+    /// cannot tell, the packet is dequeued and kept here.
     pub fn peek(&mut self, total: &mut Total, cx: &mut Cx<'_, A>) -> Option<&Packet<A>> {
         if self.parked.is_empty() && self.qdisc().front().is_none() && self.qdisc().qlen() > 0 {
             call!(self.leaf, dequeue_batch(Budget::packets(1), &mut self.parked, cx));
@@ -157,7 +158,7 @@ impl<A: Arch> Child<A> {
         self.parked.front().or_else(|| self.qdisc().front())
     }
 
-    /// Appends the packets that are next to `out`, within the budget, and spends it.
+    /// Dequeues packets within the budget, appends them to `out` and spends the budget.
     pub fn dequeue(
         &mut self,
         budget: &mut Budget,
@@ -180,13 +181,14 @@ impl<A: Arch> Child<A> {
         self.settle(total);
     }
 
-    /// Drops what is queued as `QUEUE_PURGE`; counters stay.
+    /// Drops all queued packets as `QUEUE_PURGE`. The counters stay.
     pub fn reset(&mut self, total: &mut Total, cx: &mut Cx<'_, A>) {
         self.purge(cx);
         self.settle(total);
     }
 
-    /// Puts another qdisc in its place. What was queued is dropped, and the parent counts it (`qdisc_purge_queue`).
+    /// Replaces the qdisc by `new`. Drops all packets queued in the old one, and counts them in the parent's drops
+    /// (`qdisc_purge_queue`).
     pub fn replace(&mut self, new: Box<dyn Qdisc<A>>, handle: Handle, total: &mut Total, cx: &mut Cx<'_, A>) {
         let purged = self.qlen() as u64;
         self.purge(cx);
@@ -203,30 +205,32 @@ impl<A: Arch> Child<A> {
     }
 }
 
-/// A qdisc's classes, each with a qdisc for a leaf (`struct Qdisc_class_ops`).
+/// The classes of a qdisc (`struct Qdisc_class_ops`). A class without classes below it has a qdisc, its leaf.
 pub trait Classes<A: Arch> {
-    /// The minor numbers of all classes, in order.
+    /// Returns the minor numbers of all classes, in ascending order.
     fn minors(&self) -> Vec<u16>;
 
-    /// The class that a user means by a minor number, or none.
+    /// Returns the class that a user means by `minor`, or `None`.
     fn find(&self, minor: u16) -> Option<u16> {
         self.minors().contains(&minor).then_some(minor)
     }
 
-    /// A class's leaf, and the total to settle it with; none for a class that has classes below it and so no qdisc.
+    /// Returns a class's leaf, and the [`Total`] for [`Child::settle`]; `None` if the class has no qdisc, because it has
+    /// classes below it.
     ///
     /// # Panics
     /// The class does not exist.
     fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)>;
 
-    /// What a class gets when its leaf is deleted.
+    /// Returns the qdisc that becomes a class's leaf when its own is deleted.
     fn default_leaf(&self, minor: u16) -> Box<dyn Qdisc<A>>;
 
-    /// The leaf of a class has been used in another way than by the qdisc itself: by who changed or exchanged it.
+    /// Called after a class's leaf was changed or replaced past the qdisc, by a tc command. The kind brings its own records
+    /// of the leaf up to date.
     fn leaf_changed(&mut self, _minor: u16) {}
 
-    /// Adds the class `minor` below the class `parent`, or below the qdisc where that is 0 (`tc class add`). `minor` is no
-    /// class yet. On an error nothing has changed.
+    /// Adds the class `minor` below the class `parent`, or below the qdisc if `parent` is 0 (`tc class add`). No class
+    /// `minor` exists yet. On an error nothing has changed.
     fn add(
         &mut self,
         _parent: u16,
@@ -248,17 +252,18 @@ pub trait Classes<A: Arch> {
         Err(fixed_classes())
     }
 
-    /// Takes a class away (`tc class del`). What it has queued is dropped and counted. On an error nothing has changed.
+    /// Deletes a class (`tc class del`). Its queued packets are dropped and counted. On an error nothing has changed.
     fn delete(&mut self, _minor: u16, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         Err(fixed_classes())
     }
 
-    /// What a user should know of the changes so far, in tc's words (`Warning: ...`).
+    /// Returns the warnings about changes since the last call, in tc's words (`Warning: ...`).
     fn take_warnings(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// A class as `tc class show` prints it. Handles have no major number yet, and a parent of 0 is the qdisc.
+    /// Returns a class as `tc class show` prints it. The caller adds the major numbers to the handles; a parent of 0 is the
+    /// qdisc.
     ///
     /// # Panics
     /// The class does not exist.
@@ -281,8 +286,8 @@ fn fixed_classes() -> ParseError {
     error.with_remedy("this kind's classes are there by themselves: give them qdiscs instead")
 }
 
-/// Calls `f` with the qdisc that has a handle: `qdisc`, whose own is `own`, or one below it. The ancestors' counts are exact
-/// afterwards. Returns what `f` does, or none where no qdisc has the handle.
+/// Calls `f` with the qdisc that has `handle`: `qdisc`, whose handle is `own`, or one below it. Returns the result of `f`,
+/// or `None` if no qdisc has the handle. The counts of all ancestors are exact afterwards.
 pub(crate) fn find<A: Arch, R>(
     qdisc: &mut dyn Qdisc<A>,
     own: Handle,
@@ -297,7 +302,7 @@ pub(crate) fn find<A: Arch, R>(
         let (child, total) = classes.leaf(minor)?;
         let below = child.handle;
         if below == Handle::UNSPEC {
-            // Below what nobody named, nobody has named anything.
+            // A qdisc without a handle has no named qdisc below it.
             return None;
         }
         let found = find(child.qdisc_mut(), below, handle, f);
@@ -309,8 +314,8 @@ pub(crate) fn find<A: Arch, R>(
     })
 }
 
-/// Returns how many qdiscs there are from `qdisc`, whose own handle is `own`, down to the one with a handle; none where no
-/// qdisc has it.
+/// Returns the number of qdiscs from `qdisc`, whose handle is `own`, down to the one with `handle`, both included; `None`
+/// if no qdisc has it.
 pub(crate) fn levels<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, handle: Handle) -> Option<usize> {
     if own == handle {
         return Some(1);

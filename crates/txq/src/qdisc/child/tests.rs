@@ -1,4 +1,4 @@
-//! Any tree of qdiscs under any script: nothing is lost, nothing stalls, and each ancestor's counts are exact.
+//! Random trees of qdiscs under random scripts: no packet is lost, none stalls, and each ancestor's counts are exact.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::qdisc::testing::{ENV, Virtual};
 use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, Words};
 
-/// Kinds, in words that are right at the root and below a class.
+/// Texts of qdiscs that are valid both at the root and below a class.
 const TEXTS: [&str; 20] = [
     "pfifo limit 5",
     "bfifo limit 2000",
@@ -24,7 +24,7 @@ const TEXTS: [&str; 20] = [
     "blackhole",
     "fq limit 20 flow_limit 5",
     "fq maxrate 1mbit quantum 1000 initial_quantum 1000",
-    // Nothing goes directly: what is queued is in the classes.
+    // No direct queue: all queued packets are in the classes.
     "htb default 1 direct_qlen 0",
     "htb direct_qlen 0",
     "drr",
@@ -38,14 +38,14 @@ enum Op {
         bytes: usize,
         priority: u32,
     },
-    /// So many together, each of another priority.
+    /// Enqueues a batch of packets, each with another priority.
     Batch {
         packets: u32,
         bytes: usize,
     },
     Dequeue(usize),
     Wait(u64),
-    /// Puts one of `TEXTS` below a class of the qdisc with this major number; that has the second.
+    /// Attaches one of `TEXTS` below a class of the qdisc with this major number; the second number is the new qdisc's.
     Attach {
         below: u16,
         minor: u16,
@@ -57,7 +57,7 @@ enum Op {
         major: u16,
         text: usize,
     },
-    /// Adds a class to the qdisc with this major number, below another or below none, or changes it.
+    /// Adds a class to the qdisc with this major number, below another class or below the qdisc, or changes the class.
     Class {
         major: u16,
         parent: u16,
@@ -71,7 +71,7 @@ enum Op {
     Reset,
 }
 
-/// One of `TEXTS`; those whose classes come and go have the most ways to go wrong.
+/// Draws one of `TEXTS`; kinds whose classes are added and deleted are the most likely to fail.
 fn root() -> impl Strategy<Value = usize> {
     let classful = |&root: &usize| TEXTS[root].starts_with("htb") || TEXTS[root] == "drr";
     let classful: Vec<_> = (0..TEXTS.len()).filter(classful).collect();
@@ -79,7 +79,7 @@ fn root() -> impl Strategy<Value = usize> {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Those of the root have more to do.
+    // The root's classes get more operations.
     let major = || prop_oneof![2 => Just(1u16), 1 => 1u16..6];
     let class = (major(), 0u32..5).prop_map(|(major, minor)| u32::from(major) << 16 | minor);
     let priority = prop_oneof![1 => 0u32..16, 1 => class];
@@ -98,7 +98,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Each qdisc's own counts against what its children say.
+/// Checks each qdisc's own counts against its children's.
 fn exact(qdisc: &mut dyn Qdisc) {
     let (stats, qlen) = (qdisc.stats(), qdisc.qlen());
     assert_eq!(stats.qlen, qlen as u64, "{}", qdisc.kind());
@@ -121,7 +121,7 @@ fn exact(qdisc: &mut dyn Qdisc) {
     assert!(own || (qlen, stats.backlog) == (packets, bytes), "{kind}");
 }
 
-/// What has the handle, if that is anything.
+/// Returns the qdisc with the handle, if there is one.
 fn with(tree: &mut Virtual, major: u16, f: impl Fn(&mut dyn Qdisc, &mut Cx<'_>)) {
     tree.with(|qdisc, cx| child::find(qdisc, Handle::new(1, 0), Handle::new(major, 0), &mut |q| f(q, cx)));
 }
@@ -201,9 +201,9 @@ fn check(root: usize, script: &[Op]) {
         let backlog = tree.qdisc.stats().backlog;
         assert_eq!(taken_bytes + tree.copied, left_bytes + tree.dropped + backlog, "after {op:?}");
     }
-    // All of it leaves, by and by.
+    // All packets leave in the end.
     while tree.qdisc.qlen() > 0 {
-        // It may have dropped all.
+        // The qdisc may have dropped all.
         if tree.dequeue(64).is_empty() && tree.qdisc.qlen() > 0 {
             let next = tree.qdisc.next_event().expect("packets that nothing will send");
             assert!(next > tree.now, "it would be asked for ever");
