@@ -1,16 +1,16 @@
-//! Copies of packets: netem's `duplicate`; and of their parts: the segments of a GSO packet (`segment.rs`).
+//! Copies of whole packets, for netem's `duplicate`, and of parts of packets, for the segments of a GSO packet
+//! (`segment.rs`).
 //!
-//! A qdisc that has a packet copied keeps the packet and leaves the copy with its caller ([`Cx::duplicate`]). When the call
-//! is over, whoever owns the queue hands the copy to the root of the tree ([`Cx::enqueue_copies`]), so that all
-//! qdiscs above count it as they count any packet. The kernel enqueues at the root in the middle of the call, which has
-//! confused the counts of many a parent. As there, a copy is not copied again. And as there (since 6.16), a qdisc
-//! that copies must be the only one of its tree that could ([`Others`]): others would copy what it has
-//! copied.
+//! A qdisc that copies a packet keeps the packet and leaves the copy with its caller ([`Cx::duplicate`]). After the call
+//! the queue's owner enqueues the copy at the root of the tree ([`Cx::enqueue_copies`]), so that all qdiscs above count it
+//! like any other packet. The kernel enqueues at the root during the call, which has broken the counts of several parents.
+//! A copy is not copied again, as in the kernel. As in the kernel since 6.16, a qdisc that copies must be the only one of
+//! its tree that can ([`Others`]): another one would copy the copies.
 //!
-//! A copy is a packet of its own, with a buffer from the stock of whoever runs the queue. Its credit is nobody's: no
-//! sender's limit is charged for it, and it is on no flow's count of what is outstanding. Its latency is not sampled. It is
-//! counted as created ([`DeviceStats::created`](crate::stats::device::DeviceStats::created)). One that there is no buffer for
-//! is counted as created, and as dropped with the reason `NOMEM`.
+//! A copy is a packet of its own, with a buffer from the stock of the queue's owner. It is charged to no sender's limit,
+//! belongs to no flow's count of outstanding packets, and its latency is not sampled. It is counted as created
+//! ([`DeviceStats::created`](crate::stats::device::DeviceStats::created)). A copy for which there is no buffer is counted
+//! as created, and as dropped with the reason `NOMEM`.
 
 use std::ops::Range;
 
@@ -21,18 +21,19 @@ use crate::pool::Cache;
 use crate::qdisc::{Cx, Qdisc};
 use crate::tc::{Handle, ParseError};
 
-/// What it takes to copy packets.
+/// The buffers, the list and the counter that copying packets needs.
 pub(crate) struct Copying<'a, A: Arch> {
     cache: &'a mut Cache<A>,
     copies: &'a mut PacketList<A>,
     created: &'a mut u64,
-    /// What is enqueued now is a copy.
+    /// Whether the packet enqueued now is a copy. Set only in [`Cx::enqueue_copies`].
     at_root: bool,
+    /// The other qdiscs of the tree that can copy, while a tc command adds or changes one.
     pub(crate) others: Others,
 }
 
 impl<'a, A: Arch> Copying<'a, A> {
-    /// With buffers from `cache`. Copies wait on `copies`, and are counted in `created`.
+    /// Takes buffers from `cache`, keeps copies on `copies` until they are enqueued, and counts them in `created`.
     #[inline]
     pub(crate) fn new(cache: &'a mut Cache<A>, copies: &'a mut PacketList<A>, created: &'a mut u64) -> Self {
         Self { cache, copies, created, at_root: false, others: Others::default() }
@@ -40,8 +41,8 @@ impl<'a, A: Arch> Copying<'a, A> {
 }
 
 impl<A: Arch> Cx<'_, A> {
-    /// Has a copy of a packet queued at the root of the tree when this call is over. Returns whether there will be one: not
-    /// of what is a copy, and not without a buffer for it.
+    /// Copies a packet. The owner enqueues the copy at the root of the tree after this call. Returns false, without a copy,
+    /// if `packet` is a copy itself or if there is no buffer; a missing buffer is counted as a drop (`NOMEM`).
     pub fn duplicate(&mut self, packet: &Packet<A>) -> bool {
         let Copying { cache, copies, created, at_root, .. } = &mut self.copying;
         if *at_root {
@@ -58,8 +59,8 @@ impl<A: Arch> Cx<'_, A> {
         true
     }
 
-    /// Copies of a packet's first `head` bytes, each with one of `parts` of it behind them: all, or none without buffers for
-    /// all. They are the caller's to queue.
+    /// Copies the packet once for each of `parts`: its first `head` bytes, and the part behind them. Returns the copies,
+    /// which the caller queues, or `None` if there are not buffers for all.
     pub(crate) fn parts(
         &mut self,
         packet: &Packet<A>,
@@ -81,24 +82,24 @@ impl<A: Arch> Cx<'_, A> {
         Some(list)
     }
 
-    /// Whether what is enqueued is a copy, which is not copied again.
+    /// Returns whether the packet enqueued now is a copy, which is not copied again.
     pub(crate) fn is_copy(&self) -> bool {
         self.copying.at_root
     }
 
-    /// Whether copies wait to be queued.
+    /// Returns whether copies are to be enqueued at the root.
     #[inline]
     pub(crate) fn has_copies(&self) -> bool {
         !self.copying.copies.is_empty()
     }
 
-    /// Bytes of the copies that wait to be queued.
+    /// Returns the bytes of the copies that are to be enqueued at the root.
     #[cfg(test)]
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.copying.copies.bytes()
     }
 
-    /// Queues the copies that the last call of `root` has left.
+    /// Enqueues the copies that the last call of `root` made, at `root`.
     #[inline]
     pub(crate) fn enqueue_copies(&mut self, root: &mut dyn Qdisc<A>) {
         if self.has_copies() {
@@ -116,16 +117,18 @@ impl<A: Arch> Cx<'_, A> {
     }
 }
 
-/// The qdiscs of a tree that could copy packets.
+/// The number of qdiscs of a tree that can copy packets: netems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Others {
+    /// Qdiscs that can copy, whether they do or not.
     pub(super) could: usize,
+    /// Qdiscs that do copy.
     do_so: usize,
 }
 
 impl Others {
-    /// A qdisc and those below it, but for the leaf of a class (`without`, by the handle of its qdisc) and what is below
-    /// that.
+    /// Counts a qdisc and the qdiscs below it. `without` names a class by its qdisc's handle and its minor number: its leaf
+    /// and the qdiscs below that are left out.
     pub(crate) fn of<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, without: Option<(Handle, u16)>) -> Self {
         let mut all = Self::default();
         if let Some(copies) = qdisc.copies() {
@@ -134,7 +137,7 @@ impl Others {
         all.and(Self::under(qdisc, own, without))
     }
 
-    /// Those below a qdisc, without itself.
+    /// Counts the qdiscs below a qdisc, without itself.
     pub(crate) fn below<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle) -> Self {
         Self::under(qdisc, own, None)
     }
@@ -154,12 +157,15 @@ impl Others {
         all
     }
 
-    /// These and others.
+    /// Returns the sum of both counts.
     pub(crate) fn and(self, others: Self) -> Self {
         Self { could: self.could + others.could, do_so: self.do_so + others.do_so }
     }
 
-    /// Whether a qdisc that could copy, and does so or not, may be where these are.
+    /// Checks whether a qdisc that can copy may join these qdiscs. `copies` says whether it does copy.
+    ///
+    /// # Errors
+    /// Returns the kernel's error if one of these copies, or if `copies` is true and one of these can copy.
     pub(crate) fn allow(self, copies: bool) -> Result<(), ParseError> {
         if self.do_so > 0 || (self.could > 0 && copies) {
             let error =

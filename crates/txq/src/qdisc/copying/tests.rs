@@ -1,4 +1,4 @@
-//! Copies: their bytes, their credit, and where they may be made.
+//! Copies: their bytes, their credit, and the qdiscs that may make them.
 
 use crate::packet::PacketList;
 use crate::pool::{AllocError, Backing, FreeMode, Pool, PoolConfig};
@@ -34,7 +34,7 @@ fn a_copy_is_alike_and_its_own() {
     assert_eq!((copy.data()[0], copy.data()[14]), (0xee, 1));
 }
 
-/// Of another pool a packet may be longer, or have more headroom than there is.
+/// A packet of another pool may be longer, or have more headroom, than a buffer of this pool.
 #[test]
 fn a_copy_fits_or_is_refused() {
     let mut big = Pool::<crate::arch::Native>::new(&PoolConfig {
@@ -47,7 +47,7 @@ fn a_copy_fits_or_is_refused() {
     .unwrap()
     .cache("big", 0);
     let mut cache = pool(FreeMode::Defer, 4).cache("small", 0);
-    // 256 bytes and 128 of headroom.
+    // A buffer has 256 bytes and 128 of headroom.
     for (len, headroom) in [(100, 284), (256, 128), (300, 84), (384, 0)] {
         let copy = cache.copy(&big.alloc(len).unwrap(), len, 0..0).unwrap();
         assert_eq!((copy.len(), copy.headroom()), (len, headroom));
@@ -55,7 +55,7 @@ fn a_copy_fits_or_is_refused() {
     assert!(matches!(cache.copy(&big.alloc(385).unwrap(), 385, 0..0), Err(AllocError::TooLong { .. })));
 }
 
-/// A sender that has all of its packets on their way may have them copied, and gets no credit for the copies.
+/// A sender at its limit may copy its packets, and gets no credit for freed copies.
 #[test]
 fn a_copy_is_charged_to_nobody() {
     for mode in [FreeMode::Defer, FreeMode::Shared, FreeMode::Keep] {
@@ -80,7 +80,7 @@ fn a_copy_is_charged_to_nobody() {
         let again: PacketList = [sender.alloc(9).unwrap(), sender.alloc(9).unwrap()].into_iter().collect();
         assert!(sender.alloc(9).is_err(), "{mode:?}");
         drop(again);
-        // All eight are there for whoever comes.
+        // All eight buffers are free for another cache.
         drop((sender, other));
         let mut cache = pool.cache("next", 0);
         let all: Vec<_> = std::iter::from_fn(|| cache.alloc(1).ok()).collect();
