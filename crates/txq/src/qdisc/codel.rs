@@ -1,9 +1,22 @@
-//! codel: one queue that keeps its packets' delay short by dropping some of them in time (RFC 8289).
+//! codel: one FIFO that drops packets early, to keep the delay of the others short (RFC 8289).
 //!
-//! The algorithm is in [`law`], which fq_codel shares. A packet that finds `limit` packets queued is dropped as
-//! `QDISC_OVERLIMIT`; what the law drops is dropped as `QDISC_CONGESTED`.
+//! The control law is in [`law`]; fq_codel and cake share it. The law drops packets at dequeue, as `QDISC_CONGESTED`. A
+//! packet that finds `limit` packets queued is dropped as `QDISC_OVERLIMIT` and counted in `drop_overlimit`. A smaller
+//! limit drops the oldest packets beyond it.
 //!
-//! The kernel's counterpart is `sch_codel`. Differences: the law's (see there).
+//! | option | default | meaning |
+//! |---|---|---|
+//! | `limit PACKETS` | 1000 | packets queued at most |
+//! | `target TIME` | 5 ms | standing delay that the queue may have |
+//! | `interval TIME` | 100 ms | how long the delay may exceed `target` before the first drop; about the longest round trip |
+//! | `ecn`, `noecn` | `noecn` | marks ECN-capable packets instead of dropping them |
+//! | `ce_threshold TIME` | never | marks ECN-capable packets that waited longer than this |
+//!
+//! A bare time is in microseconds. A 0 for `limit`, `target` or `interval` leaves the value as it is, as in tc.
+//!
+//! Example: `tc qdisc add root handle 1: codel limit 500 target 2ms interval 50ms ecn`
+//!
+//! The kernel's counterpart is `sch_codel`. Difference: the root in the law is exact ([`law`]).
 
 pub(super) mod law;
 pub(super) mod params;
@@ -27,7 +40,7 @@ static SYNTAX: Syntax = Syntax {
     wording: Wording::Plain,
 };
 
-/// Packets.
+/// The default limit, in packets.
 const LIMIT: u32 = 1000;
 
 struct Codel<A: Arch> {
@@ -112,7 +125,7 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
         self.law = Law::default();
     }
 
-    /// Drops the oldest of what is beyond a smaller limit, which `drop_overlimit` does not count, as in the kernel.
+    /// Drops the oldest packets beyond a smaller limit. `drop_overlimit` does not count them, as in the kernel.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let (limit, given) = parse(words)?;
         given.apply(&mut self.goal);

@@ -1,47 +1,48 @@
-//! CoDel's control law (RFC 8289): which packets a queue drops so that the others do not wait too long.
+//! CoDel's control law (RFC 8289): chooses the packets that a queue drops so that the others do not wait too long.
 //!
-//! What matters is the shortest time that a packet has waited within the last `interval`: a queue that empties now and
-//! then is good however long it gets meanwhile. Once every packet of an `interval` has waited for `target` or longer the
-//! queue is in dropping state: it drops one, the next after `interval/sqrt(2)`, then after `interval/sqrt(3)`, and so
-//! on, until a packet has waited less or there is no more than one packet's worth of bytes left. A queue that comes
-//! back to that state soon goes on with the rate that has helped before.
+//! The law looks at the shortest delay within the last `interval`: a queue that empties now and then is good, however long
+//! it grows in between. A queue enters dropping state once every packet of an `interval` has waited for `target` or longer.
+//! There it drops one packet, the next after `interval/sqrt(2)`, then after `interval/sqrt(3)`, and so on. It leaves the
+//! state when a packet has waited less than `target`, or when at most `mtu` bytes are left behind it. A queue that enters
+//! the state again soon starts near the drop rate that worked before.
 //!
-//! The root is exact. Linux keeps an approximation in 16 bits that follows with one step of Newton's method for each drop,
-//! which makes its second gap half an interval instead of 0.71 of one. Times have 64 bits here, so they never wrap.
+//! Difference from Linux: the root is exact. Linux approximates it in 16 bits, with one step of Newton's method for each
+//! drop, so the gap after its second drop is half an interval instead of 0.71 of one. Times have 64 bits here and never
+//! wrap.
 
 use crate::arch::{Arch, Nanos};
 use crate::flow::dissect;
 use crate::packet::{Packet, PacketList};
 use crate::qdisc::ecn::set_ce;
 
-/// What the law has to keep to.
+/// The parameters of the law.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::qdisc) struct Goal {
-    /// The time that a packet may wait.
+    /// The standing delay that a queue may have.
     pub(in crate::qdisc) target: Nanos,
-    /// How long packets may wait for longer.
+    /// How long the delay may exceed `target` before the first drop.
     pub(in crate::qdisc) interval: Nanos,
-    /// As many bytes may always wait: the longest packet.
+    /// The law drops no packet with this many bytes or less behind it: the device's longest packet, 0 in cake.
     pub(in crate::qdisc) mtu: u32,
-    /// Marks packets that can be marked instead of dropping them.
+    /// Marks ECN-capable packets instead of dropping them.
     pub(in crate::qdisc) ecn: bool,
-    /// Packets that have waited for longer are marked in any case.
+    /// Marks ECN-capable packets that waited longer than this, whatever the law says.
     pub(in crate::qdisc) ce_threshold: Option<Nanos>,
-    /// Only those are whose DS field, under the mask (the second), is the first.
+    /// `(value, mask)`: `ce_threshold` marks only packets with `DS field & mask == value`. A mask of 0 selects all packets.
     pub(in crate::qdisc) selector: (u8, u8),
 }
 
-/// What the law is applied to.
+/// A queue, as the law uses it.
 pub(in crate::qdisc) trait Queue<A: Arch> {
-    /// Takes the first packet.
+    /// Takes and returns the first packet.
     fn pop(&mut self) -> Option<Packet<A>>;
-    /// Bytes that are left.
+    /// Returns the number of bytes left in the queue.
     fn bytes(&self) -> u64;
-    /// Drops a packet that was taken.
+    /// Drops a packet that [`pop`](Queue::pop) returned.
     fn drop(&mut self, packet: Packet<A>);
 }
 
-/// A queue that nothing else keeps count of, while the law is applied to it.
+/// A plain packet list as a [`Queue`], with a closure that drops packets.
 pub(in crate::qdisc) struct Head<'a, A: Arch, D> {
     pub(in crate::qdisc) queue: &'a mut PacketList<A>,
     pub(in crate::qdisc) drop: D,
@@ -63,7 +64,7 @@ impl<A: Arch, D: FnMut(Packet<A>)> Queue<A> for Head<'_, A, D> {
     }
 }
 
-/// What the law counts, for one queue or for many together.
+/// The law's counters, for one queue or for several together.
 #[derive(Debug, Default, Clone, Copy)]
 pub(in crate::qdisc) struct Counts {
     /// The longest packet so far, in bytes.
@@ -77,24 +78,30 @@ pub(in crate::qdisc) struct Counts {
 /// The state of one queue. The names are those of RFC 8289, section 5.
 #[derive(Debug, Default, Clone, Copy)]
 pub(in crate::qdisc) struct Law {
-    /// When the queue may drop if no packet waits less until then; 0 while one does.
+    /// Time from which the queue may drop, if no packet waits less than `target` before it; 0 after a packet that waited
+    /// less.
     pub(super) first_above: Nanos,
+    /// Time of the next drop, in dropping state; otherwise the time that was set last.
     pub(super) drop_next: Nanos,
-    /// Packets dropped since dropping state was entered, or as if.
+    /// The number that sets the next gap, `interval / sqrt(count)`: drops since the queue entered dropping state, drops for
+    /// the limit, and the head start that a recent dropping state gives.
     pub(super) count: u32,
+    /// `count` when the queue entered dropping state.
     pub(super) lastcount: u32,
+    /// Whether the queue is in dropping state.
     pub(super) dropping: bool,
-    /// How long the last packet has waited.
+    /// How long the packet taken last has waited.
     pub(in crate::qdisc) ldelay: Nanos,
 }
 
 impl Law {
-    /// Drops in a row that the next gap goes by.
+    /// Returns the number of drops that sets the next gap, `interval / sqrt(count)`.
     pub(in crate::qdisc) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Takes the packet that is to be sent at `now`, and drops those that are not.
+    /// Takes and returns the packet to send at `now`; drops or marks packets by the law on the way. Returns `None` when the
+    /// queue is empty.
     #[inline]
     pub(in crate::qdisc) fn dequeue<A: Arch>(
         &mut self,
@@ -123,7 +130,7 @@ impl Law {
         packet
     }
 
-    /// Enters dropping state with `packet`, and takes another if that was dropped.
+    /// Enters dropping state: marks `packet` and returns it, or drops it and returns the next one.
     #[cold]
     fn begin<A: Arch>(
         &mut self,
@@ -138,7 +145,8 @@ impl Law {
             marked => marked,
         };
         self.dropping = true;
-        // The rate that controlled the queue when it was dropping last is a good one to start from, if that is not long ago.
+        // Starts from the rate that controlled the queue in the last dropping state, if its `drop_next` is less than 16
+        // intervals ago.
         let delta = self.count.saturating_sub(self.lastcount);
         let recent = now.saturating_sub(self.drop_next) < goal.interval.saturating_mul(16);
         self.count = if delta > 1 && recent { delta } else { 1 };
@@ -147,7 +155,8 @@ impl Law {
         packet
     }
 
-    /// Drops all that should have been dropped by now.
+    /// Drops a packet for each drop that was due by `now`, and returns the packet to send. A packet that can be marked is
+    /// marked instead, and ends the loop.
     #[cold]
     fn go_on<A: Arch>(
         &mut self,
@@ -174,7 +183,7 @@ impl Law {
         packet
     }
 
-    /// Takes a packet, and tells whether it may be dropped: whether packets have waited too long for an interval.
+    /// Takes a packet; returns it, and whether the law may drop it: whether packets have waited too long for an interval.
     #[inline]
     fn take<A: Arch>(
         &mut self,
@@ -201,20 +210,20 @@ impl Law {
         (Some(packet), ok_to_drop)
     }
 
-    /// Counts packets that were dropped from the queue for another reason: it is too long, so the law shall be stricter.
+    /// Counts packets that were dropped because the queue was too long. They raise the drop rate of the law.
     #[inline]
     pub(in crate::qdisc) fn dropped(&mut self, packets: u32) {
         self.count = self.count.saturating_add(packets);
     }
 }
 
-/// The time between two drops, of which `count` have been: `interval / sqrt(count)`.
+/// Returns the time from drop number `count` to the next one: `interval / sqrt(count)`.
 #[inline]
 pub(in crate::qdisc) fn gap(interval: Nanos, count: u32) -> Nanos {
     (interval as f64 / f64::from(count.max(1)).sqrt()) as Nanos
 }
 
-/// Marks the packet and returns it, or drops it.
+/// Marks the packet and returns it, or drops it and returns `None`.
 fn refuse<A: Arch>(
     packet: Option<Packet<A>>,
     queue: &mut impl Queue<A>,
@@ -230,12 +239,12 @@ fn refuse<A: Arch>(
     None
 }
 
-/// Whether `ce_threshold` is for this packet.
+/// Returns whether `ce_threshold` applies to this packet.
 fn selected<A: Arch>(packet: &Packet<A>, (selector, mask): (u8, u8)) -> bool {
     mask == 0 || ds_field(packet).is_some_and(|ds| ds & mask == selector)
 }
 
-/// The DS field with its two bits of ECN, if it is an IP packet.
+/// Returns the DS field with the two ECN bits of an IP packet, and `None` for other packets.
 fn ds_field<A: Arch>(packet: &Packet<A>) -> Option<u8> {
     let found = dissect(packet.data());
     matches!(found.ethertype, 0x0800 | 0x86dd).then_some(found.tos)

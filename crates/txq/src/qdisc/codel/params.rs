@@ -1,17 +1,18 @@
-//! The parameters that codel and fq_codel share, as tc reads and prints them.
+//! The parameters that codel and fq_codel share: `target`, `interval`, `ce_threshold`, `ecn` and `noecn`, as tc reads and
+//! prints them.
 //!
-//! As in tc a 0 for `target` or `interval` is the same as not saying it. The kernel keeps times in units of 1024 ns,
-//! which shows: `tc -j` prints `"target":4999` for 5 ms. So it does here.
+//! A 0 for `target` or `interval` leaves the value as it is, as in tc. Times are kept in units of 1024 ns, as in the
+//! kernel, so `tc -j` prints `"target":4999` for 5 ms.
 
 use crate::arch::Nanos;
 use crate::qdisc::Env;
 use crate::qdisc::codel::law::Goal;
 use crate::tc::{Micros, OptionWords, Options, ParseError};
 
-/// Bits of a time that the kernel does not keep.
+/// The low bits of a time, which the kernel does not keep.
 const CUT: Nanos = 1023;
 
-/// What was said.
+/// The parameters that a text names; `None` leaves a value as it is.
 #[derive(Debug, Default)]
 pub(in crate::qdisc) struct Given {
     target: Option<Nanos>,
@@ -21,7 +22,7 @@ pub(in crate::qdisc) struct Given {
 }
 
 impl Given {
-    /// Reads what follows `word`, if that is one of these. Returns whether it is.
+    /// Reads the value of `word`, if `word` is one of these parameters. Returns whether it is.
     pub(in crate::qdisc) fn read(
         &mut self,
         word: &str,
@@ -39,7 +40,7 @@ impl Given {
         Ok(true)
     }
 
-    /// Changes what was said.
+    /// Sets the named parameters in `goal`.
     pub(in crate::qdisc) fn apply(&self, goal: &mut Goal) {
         goal.target = self.target.unwrap_or(goal.target);
         goal.interval = self.interval.unwrap_or(goal.interval);
@@ -49,7 +50,7 @@ impl Given {
 }
 
 impl Goal {
-    /// What the kernel starts with.
+    /// Returns the kernel's defaults: `target` 5 ms, `interval` 100 ms, no `ce_threshold`.
     pub(in crate::qdisc) fn new(env: &Env, ecn: bool) -> Self {
         Self {
             target: nanos(5_000),
@@ -80,7 +81,7 @@ impl Goal {
     }
 }
 
-/// C's `%#x`.
+/// Formats a number as C's `%#x`.
 fn hex(value: u8) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }
@@ -89,7 +90,7 @@ fn nanos(micros: u32) -> Nanos {
     (u64::from(micros) * 1000) & !CUT
 }
 
-/// A time as it is shown.
+/// Returns a time as tc shows it, cut to units of 1024 ns.
 pub(in crate::qdisc) fn micros(time: Nanos) -> Micros {
     Micros(u32::try_from((time & !CUT) / 1000).unwrap_or(u32::MAX))
 }

@@ -13,7 +13,7 @@ use crate::qdisc::build as build_kind;
 
 use bench::{Bench, ENV, MS, conserves, ipv4, ops};
 
-/// What 5 ms and 100 ms are in the kernel's units.
+/// 5 ms and 100 ms, cut to the kernel's units.
 const TARGET: Nanos = 4882 * 1024;
 const INTERVAL: Nanos = 97656 * 1024;
 
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// How often that model has something to say, so that it does not agree about nothing.
+/// The load of that model drops packets often, so the comparison covers the law.
 #[test]
 fn the_model_drops_and_comes_back() {
     let mut bench = Bench::new("codel");
@@ -127,13 +127,13 @@ fn the_model_drops_and_comes_back() {
     assert!(first.len() > 30 && second.len() > first.len(), "{} {}", first.len(), second.len());
 }
 
-/// Section 3: what counts is the minimum over an interval, not the length.
+/// Section 3: the law looks at the minimum delay over an interval, not at the length.
 #[test]
 fn a_queue_may_stand_below_target_for_ever_and_above_it_for_an_interval() {
     for (depth, time, dropped) in [
-        // Each waits 4 ms.
+        // Each packet waits 4 ms.
         (4, 10_000 * MS, false),
-        // The fifth packet has waited for target. With it an interval begins, which ends at 105 ms.
+        // The fifth packet is the first that waited for `target`. Its dequeue starts an interval, which ends at 105 ms.
         (20, 105 * MS, false),
         (20, 106 * MS, true),
     ] {
@@ -197,7 +197,7 @@ fn the_last_mtu_is_never_dropped() {
     for (bytes, drops) in [(757, false), (758, true)] {
         let mut bench = Bench::new("codel");
         for _ in 0..500 {
-            // Two stay behind the one that is taken.
+            // Two packets stay behind the one that is dequeued.
             while bench.qdisc.qlen() < 3 {
                 let _ = bench.enqueue(bytes, 1);
             }
@@ -220,7 +220,7 @@ fn the_limit_drops_what_comes() {
     assert!(bench.shown().0.contains("drop_overlimit 2\n"), "only what came");
 }
 
-/// Section 4.4: where the round trips are longer, the interval follows and the target stays.
+/// Section 4.4: for longer round trips the interval grows and the target stays.
 #[test]
 fn the_interval_changes_alone() {
     let mut bench = Bench::new("codel");
@@ -273,7 +273,7 @@ fn samples_keep_their_stamp() {
     assert!(bench.to_free.iter().all(|p| p.stamp() == 0) && !bench.to_free.stamped());
 }
 
-/// What tc 6.1 prints of a kernel's answer with these values.
+/// The expected texts are tc 6.1's output for a kernel's qdisc with these values.
 #[test]
 fn shown_as_tc_shows_it() {
     for (text, shown) in [

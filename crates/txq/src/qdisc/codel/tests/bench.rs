@@ -21,7 +21,7 @@ impl Bench {
         Self::with_room(text, 1514)
     }
 
-    /// With packets of up to `room` bytes.
+    /// A qdisc, and packets of up to `room` bytes.
     pub(in crate::qdisc) fn with_room(text: &str, room: usize) -> Self {
         Self(Stand::new(text, ENV, if room > 1514 { 64 } else { 32768 }, room))
     }
@@ -45,7 +45,7 @@ impl Bench {
         self.drops.get(DropReason::QdiscCongested)
     }
 
-    /// The whole of `tc -s qdisc show` and `tc -j -s qdisc show` of it.
+    /// Returns the output of `tc -s qdisc show` and `tc -j -s qdisc show` for the qdisc.
     pub(in crate::qdisc) fn shown(&self) -> (String, String) {
         let info = crate::tc::QdiscInfo {
             kind: self.qdisc.kind().into(),
@@ -61,8 +61,8 @@ impl Bench {
         (crate::tc::show_text(&infos, true), crate::tc::show_json(&infos, true).to_string())
     }
 
-    /// Keeps `depth` packets of 1000 bytes in the queue for `time` and takes one in each millisecond. Returns when
-    /// packets were dropped.
+    /// Keeps `depth` packets of 1000 bytes in the queue for `time`, and dequeues one each millisecond. Returns the times of
+    /// the drops.
     pub(in crate::qdisc) fn stand(&mut self, depth: usize, time: Nanos) -> Vec<Nanos> {
         let (mut drops, end) = (Vec::new(), self.now + time);
         while self.now < end {
@@ -78,7 +78,7 @@ impl Bench {
     }
 }
 
-/// A frame of IPv4 whose ends understand ECN or not.
+/// Returns an IPv4 frame with this TOS byte, whose ECN field may be set.
 pub(in crate::qdisc) fn ipv4(bench: &mut Bench, tos: u8) -> Packet {
     let mut packet = bench.packet(1000, 0);
     packet.data_mut().fill(0);
@@ -90,7 +90,7 @@ pub(in crate::qdisc) fn ipv4(bench: &mut Bench, tos: u8) -> Packet {
 /// One operation of a random script on codel or fq_codel.
 #[derive(Debug, Clone)]
 pub(in crate::qdisc) enum Op {
-    /// (bytes, hash, segments) of each.
+    /// (bytes, hash, segments) of each packet.
     Enqueue(Vec<(usize, u32, u16)>),
     Dequeue(usize, u64),
     Wait(Nanos),
@@ -112,10 +112,10 @@ pub(in crate::qdisc) fn ops(change: BoxedStrategy<String>) -> impl Strategy<Valu
     prop::collection::vec(op, 1..80)
 }
 
-/// Whatever is done to it: nothing is lost, nothing appears, no flow is reordered, and the counters tell.
+/// Checks under any script that no packet is lost or invented, no flow is reordered, and the counters are exact.
 pub(in crate::qdisc) fn conserves(text: &str, ops: &[Op]) {
     let mut bench = Bench::new(text);
-    // What is queued by number: (bytes, hash).
+    // The queued packets by number: (bytes, hash).
     let mut queued = BTreeMap::new();
     let mut last = BTreeMap::new();
     let (mut sent, mut accounted) = ((0, 0), 0);
