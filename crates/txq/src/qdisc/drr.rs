@@ -1,13 +1,29 @@
-//! drr: classes that take turns, each with a quantum of bytes.
+//! drr: classes that share the device by deficit round robin, each with a quantum of bytes.
 //!
-//! A class that has packets waits in a queue of classes. The first one sends while its deficit lasts; when its next packet is
-//! longer, it gets another quantum and goes to the end. So classes share in proportion to their quanta, whatever the length of
-//! their packets, and a packet costs constant time. Where all quanta are small beside the packets, the rounds in which nobody
-//! can send are counted and not walked. What names no class is dropped.
+//! Classes with packets form a queue. The first class sends while its next packet is within its deficit. When the packet is
+//! longer, the class gains its quantum and moves to the end. So classes share in proportion to their quanta, whatever the
+//! length of their packets, and a packet costs constant time. If all quanta are much smaller than the packets, the rounds
+//! in which no class can send are computed instead of walked.
 //!
-//! After Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin" (SIGCOMM 1995). The kernel's
-//! counterpart is `sch_drr`. Knowingly otherwise: a leaf that holds its packets back for itself (a tbf) lets the others pass,
-//! where the kernel warns and sends nothing; and a class may not have the minor number 0, which names the qdisc.
+//! A packet's class is the one that its priority names (`major:minor` of this qdisc), else the one that the filters choose.
+//! A packet without a class is dropped as `QDISC_DROP`. A class's leaf is a pfifo unless another qdisc is attached.
+//!
+//! | option of a class | default | meaning |
+//! |---|---|---|
+//! | `quantum SIZE` | the device's longest packet | bytes that the class gains in each round; 0 is refused |
+//!
+//! The qdisc itself has no options. Example:
+//!
+//! ```text tc qdisc add root handle 1: drr tc class add parent 1: classid 1:1 drr quantum 1500 tc class add parent 1:
+//! classid 1:2 drr quantum 3000 ```
+//!
+//! Source: Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin" (SIGCOMM 1995). The kernel's
+//! counterpart is `sch_drr`. Differences:
+//! - A leaf that holds its packets back (a tbf) lets the other classes pass. The kernel warns and sends nothing.
+//! - No class may have the minor number 0, which names the qdisc.
+//! - A class that a filter chooses cannot be deleted (`Error: DRR class is in use.`), even if the filter is older than the
+//!   class.
+//! - `dropped` of a class goes on when the class gets a new leaf. In Linux it is the leaf's, and starts from 0.
 
 use std::collections::VecDeque;
 
@@ -34,11 +50,13 @@ static CLASS: Syntax = Syntax {
 };
 
 struct Class<A: Arch> {
+    /// Bytes that the class gains in each round.
     quantum: u32,
+    /// Bytes that the class may send before its turn is over.
     deficit: u64,
-    /// Whether it is in the queue of classes.
+    /// Whether the class is in [`Drr::active`].
     active: bool,
-    /// Its leaf has packets and yet gave none: until then it counts as empty.
+    /// Place on the wheel, while the leaf holds its packets back. The class counts as empty until the leaf's next event.
     nap: Option<Ticket>,
     leaf: Child<A>,
     stats: QdiscStats,
@@ -46,8 +64,9 @@ struct Class<A: Arch> {
 
 struct Drr<A: Arch> {
     classes: Minors<Class<A>>,
-    /// Classes that have packets. Whose turn it is comes first.
+    /// The queue of classes that have packets to send. The first has the turn.
     active: VecDeque<u32>,
+    /// Classes whose leaf holds its packets back, by the time of the leaf's next event.
     wheel: Wheel<u32>,
     filters: Filters<A>,
     total: Total,
@@ -70,7 +89,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     })))
 }
 
-/// A class's quantum, if the words name one.
+/// Reads a class's quantum; returns `None` if the words name none.
 fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
     let mut options = words.options(&CLASS);
     let mut quantum = None;
@@ -88,12 +107,14 @@ fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
 }
 
 impl<A: Arch> Drr<A> {
+    /// Returns the packet's class: the one that its priority names, else the one that the filters choose.
     fn classify(&self, packet: &Packet<A>) -> Option<u32> {
         let by_priority = self.classes.named(Handle(packet.priority()), self.handle);
         by_priority.or_else(|| self.classes.named(self.filters.classify(packet)?, self.handle))
     }
 
-    /// Calls `f` with a class's leaf, and looks at what that has after it.
+    /// Calls `f` with a class's leaf, and updates the class's drops and its place in the queue of classes. Returns the
+    /// result of `f`.
     fn with_leaf<R>(&mut self, id: u32, f: impl FnOnce(&mut Child<A>, &mut Total) -> R) -> R {
         let drops = self.total.drops;
         let class = &mut self.classes[id];
@@ -103,6 +124,7 @@ impl<A: Arch> Drr<A> {
         done
     }
 
+    /// Puts a class whose leaf has packets into the queue of classes, and takes one without packets out of it.
     fn look_at_leaf(&mut self, id: u32) {
         let class = &mut self.classes[id];
         if let Some(nap) = class.nap.take() {
@@ -118,14 +140,16 @@ impl<A: Arch> Drr<A> {
         }
     }
 
-    /// Drops what names no class. Its sender is told of drops for want of room only, as by fq_codel.
+    /// Drops a packet without a class, and returns [`Verdict::Success`]: a sender learns only of drops for want of room, as
+    /// with fq_codel.
     fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, DropReason::QdiscDrop);
         Verdict::Success
     }
 
-    /// The first class's next packet, if its deficit is enough for it. A class that gives none leaves the queue.
+    /// Dequeues the first class's next packet, if the class's deficit covers it. A class without a packet to send now
+    /// leaves the queue.
     fn dequeue_one(&mut self, out: &mut PacketList<A>, now: Nanos, cx: &mut Cx<'_, A>) -> Step {
         let Some(&id) = self.active.front() else { return Step::Nobody };
         let drops = self.total.drops;
@@ -161,15 +185,15 @@ impl<A: Arch> Drr<A> {
     }
 }
 
-/// What came of asking the first class.
+/// The result of [`Drr::dequeue_one`].
 enum Step {
-    /// It sent a packet of so many bytes.
+    /// The first class sent a packet of this many bytes.
     Sent(u64),
-    /// It needs so many quanta first, and has had one.
+    /// The first class lacked this many quanta for its next packet. It gained one and moved to the end.
     Turned(u64),
-    /// It has nothing now.
+    /// The first class had no packet to send now, and left the queue.
     Left,
-    /// There is none.
+    /// No class is in the queue.
     Nobody,
 }
 
@@ -207,7 +231,7 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
             self.classes[id].nap = None;
             self.look_at_leaf(id);
         }
-        // How many classes in a row could not send, and how many quanta the nearest of them needs.
+        // The number of classes in a row that could not send, and the fewest quanta that one of them needs.
         let (mut turned, mut nearest) = (0, u64::MAX);
         while budget.is_left() {
             match self.dequeue_one(out, now, cx) {
@@ -218,7 +242,8 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
                     if turned < self.active.len() {
                         continue;
                     }
-                    // All have had one quantum, and the rounds before one of them can send pass at once.
+                    // All classes have gained one quantum. They gain those of the rounds before one of them can send at
+                    // once.
                     for &id in &self.active {
                         let class = &mut self.classes[id];
                         class.deficit += (nearest - 1) * u64::from(class.quantum);
@@ -237,7 +262,7 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
         }
     }
 
-    /// It has no parameters, and tc takes a change to none.
+    /// Accepts a change without options, as tc does; there are none.
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         words.options(&SYNTAX).end()
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::filter::{Mode, Request};
 use crate::qdisc::testing::Virtual;
 
-/// A drr whose classes have these quanta, and the minor numbers from 1.
+/// Returns a drr whose classes have these quanta, and minor numbers from 1.
 fn drr(quanta: &[u32]) -> Virtual {
     let mut drr = Virtual::new("drr");
     for (minor, quantum) in (1..).zip(quanta) {
@@ -13,7 +13,7 @@ fn drr(quanta: &[u32]) -> Virtual {
     drr
 }
 
-/// Bytes of each class among the next packets, where each class always has some. Classes have packets of their own length.
+/// Returns the bytes of each class among the next packets, while no class is empty. Each class has its own packet length.
 fn shares(quanta: &[u32], lens: &[usize], packets: usize) -> Vec<u64> {
     let mut drr = drr(quanta);
     let mut of: Vec<_> = (0..2 * lens.len()).map(|number| number / 2).collect();
@@ -38,7 +38,7 @@ fn classes_share_by_their_quanta_whatever_their_packets() {
         let part = bytes.iter().sum::<u64>() / 7;
         for (bytes, parts) in bytes.iter().zip([1, 2, 4]) {
             let off = bytes.abs_diff(part * parts);
-            // A turn more or less is not a matter of shares.
+            // The tolerance includes one turn.
             assert!(
                 off <= part * parts / 50 + u64::from(quanta[2]),
                 "{quanta:?}: {bytes}, not {}",
@@ -54,7 +54,7 @@ fn small_quanta_do_not_take_long() {
     assert_eq!(drr.enqueue(2000, 0x1_0001), Verdict::Success);
     assert_eq!(drr.enqueue(1000, 0x1_0002), Verdict::Success);
     assert_eq!(drr.dequeue(1), [(1, 1000)]);
-    // As many rounds have passed as one that walks them would have counted, and the other has had its turn in the last.
+    // As many rounds have passed as a walk would have counted, and the other class had its turn in the last one.
     let info = drr.with(|qdisc, _| qdisc.classes().unwrap().class(1, Style::default()));
     assert_eq!(info.xstats.unwrap().text(), " deficit 1001b ");
     assert_eq!(drr.dequeue(64), [(0, 2000)]);
@@ -118,7 +118,7 @@ fn words_and_errors_are_tcs() {
 }
 
 proptest! {
-    /// No packet is lost or counted twice, each class keeps its packets' order, and everything leaves.
+    /// No packet is lost or counted twice, each class keeps its packets' order, and all packets leave.
     #[test]
     fn nothing_is_lost(steps in proptest::collection::vec((0u8..12, 1u16..6, 1u32..3000), 1..200)) {
         let mut drr = drr(&[1, 1500, 70_000]);
@@ -196,7 +196,8 @@ fn filters_choose_where_the_priority_does_not() {
     drr.filter(0, 400, Handle::new(2, 2));
     assert_eq!(drr.enqueue(100, 0), Verdict::Success);
     assert_eq!(drr.enqueue(100, 0x1_0001), Verdict::Success);
-    // There is no class 3, and none is named: the sender is not told. 2:2 is a class of another qdisc.
+    // There is no class 3, and 2:2 is a class of another qdisc. Packets without a class are dropped, and the verdict is
+    // success.
     assert_eq!(drr.enqueue(200, 0), Verdict::Success);
     assert_eq!(drr.enqueue(300, 0), Verdict::Success);
     assert_eq!(drr.enqueue(400, 0), Verdict::Success);
