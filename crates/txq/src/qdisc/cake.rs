@@ -1,26 +1,59 @@
-//! cake: a shaper, tins of service, fair queues for flows and for hosts, and COBALT in each of them, in one qdisc.
+//! cake: one qdisc with a shaper, tins (classes of service), fair queues for flows and hosts, and COBALT in each queue.
 //!
-//! A packet's DS field chooses a tin (`cake/tins.rs`), its addresses and ports a queue of that tin (`cake/hash.rs`). What
-//! leaves is paced by a virtual time that knows what the link adds to each packet (`cake/shaper.rs`), so that the queue is here
-//! and not in a modem. The tin that goes next is the highest that keeps to its share of the rate, else the one that is closest
-//! to it; without a rate the tins take turns by bytes. Within a tin sparse flows go first and the others take turns
-//! (`cake/flows.rs`); COBALT drops from or marks queues that stand (`cake/cobalt.rs`), as `QDISC_CONGESTED` or `CAKE_FLOOD`.
-//! Beyond the memory limit the longest queue loses packets from its head, as `QDISC_OVERLIMIT`.
+//! A packet's DS field chooses a tin (`cake/tins.rs`); its addresses and ports choose a queue of the tin (`cake/hash.rs`).
+//! The shaper paces packets by a virtual time that includes the bytes that the link adds to each packet (`cake/shaper.rs`),
+//! so that packets queue here and not in a modem. The next tin is the one of highest priority that keeps to its share of
+//! the rate, else the one that is closest to its share. Without a rate the tins take turns by bytes. Within a tin sparse
+//! flows go first and the others take turns (`cake/flows.rs`). COBALT drops packets from standing queues, or marks them
+//! (`cake/cobalt.rs`); the drop reasons are `QDISC_CONGESTED` and `CAKE_FLOOD`. Beyond the memory limit the longest queue
+//! loses packets from its head, as `QDISC_OVERLIMIT`.
 //!
-//! A filter may say a packet's flow and hosts instead, by the minor and the major number of its class, from 1 to 1024
-//! (`classid 3:5`); its tin is said by a priority that is a class of this qdisc, or by its mark (`fwmark`).
+//! A filter may choose the flow and the hosts instead: the minor number of its class is the flow and the major number both
+//! hosts, from 1 to 1024 (`classid 3:5`). A priority that names a class of this qdisc chooses the tin by its minor number,
+//! from 1 on; the mark does so as well (`fwmark`), and goes first.
+//!
+//! | option | default | meaning |
+//! |---|---|---|
+//! | `bandwidth RATE`, `unlimited` | `unlimited` | rate of the shaper; a bare number is in bit/s |
+//! | `autorate-ingress` | off | sets the rate by the arrivals (`cake/autorate.rs`) |
+//! | `rtt TIME` | 100 ms | usual round trip: COBALT's interval, and 20 times its target; a bare number is in us |
+//! | `besteffort`, `diffserv3`, `diffserv4`, `diffserv8`, `precedence` | `diffserv3` | 1, 3, 4, 8 or 8 tins |
+//! | `flowblind`, `srchost`, `dsthost`, `hosts`, `flows` | | packets that share a queue |
+//! | `dual-srchost`, `dual-dsthost`, `triple-isolate` | `triple-isolate` | as `flows`, and hosts share fairly |
+//! | `nat`, `nonat` | `nonat` | accepted and shown, without effect |
+//! | `wash`, `nowash` | `nowash` | clears the DS field, except ECN, once it has chosen the tin |
+//! | `split-gso`, `no-split-gso` | `split-gso` | cuts GSO packets into their segments |
+//! | `ack-filter`, `ack-filter-aggressive`, `no-ack-filter` | `no-ack-filter` | drops needless ACKs (`cake/ack.rs`) |
+//! | `memlimit SIZE` | by the rate | bytes queued at most, with 128 bytes more for each packet |
+//! | `fwmark MASK` | 0 | bits of the mark that choose the tin; 0 for none |
+//! | `overhead N` | 0, `raw` | bytes that the link adds to each network packet, -64 to 256 |
+//! | `mpu N` | 0 | bytes of the link's shortest packet, 0 to 256 |
+//! | `atm`, `ptm`, `noatm` | `noatm` | cells or code words of the link |
+//! | `raw`, `conservative` | `raw` | whole frames, no overhead, `noatm`; or `overhead 48 atm` |
+//! | `ingress`, `egress` | `egress` | `ingress` charges dropped packets for the link as well |
+//!
+//! `datacentre` is `rtt` 100 us, `lan` 1 ms, `metro` 10 ms, `regional` 30 ms, `internet` 100 ms, `oceanic` 300 ms,
+//! `satellite` 1 s and `interplanetary` 1000 s. tc-cake(8) lists the names of links, such as `ethernet` and `docsis`; each
+//! sets `overhead`, cells and `mpu`. The default memory limit is the bytes of four round trips at the rate, and 4 MiB at
+//! least; it is 10240 of the device's longest packets at most, and without a rate.
+//!
+//! Example: `tc qdisc add root handle 1: cake bandwidth 50mbit diffserv4 docsis ack-filter`
 //!
 //! Source: Høiland-Jørgensen, Täht, Morton: "Piece of CAKE", IEEE LANMAN 2018; RFC 8289. The kernel's counterpart is
 //! `sch_cake`. Differences:
-//! - CoDel's law has an exact root (`codel/law.rs`); bulk turns are exact to 2^-16 byte, where the kernel throws dice.
-//! - A GSO packet that cannot be cut (`segment.rs`), as that for whose segments there are no buffers, is not dropped with
-//!   `split-gso` but leaves whole. On the link it is counted segment by segment in any case.
-//! - `nat` is said and shown, and has no effect: there is no connection tracking whose addresses could be looked up. A
-//!   program that knows them can tell hosts and flows by a classifier of its own
-//!   ([`NetDev::add_classifier`](crate::NetDev::add_classifier)).
+//! - CoDel's law has an exact root (`codel/law.rs`). A queue gets its first signal when an interval is over, not at the
+//!   second packet that waited too long (RFC 8289). Bulk turns are exact to 2^-16 byte, where the kernel rounds at random.
+//! - A GSO packet that cannot be cut (`segment.rs`), or for whose segments there are no buffers, leaves whole with
+//!   `split-gso` instead of being dropped. The shaper charges it segment by segment in any case.
+//! - `nat` has no effect, because there is no connection tracking. A program that knows the translations can choose hosts
+//!   and flows by a classifier of its own ([`NetDev::add_classifier`](crate::NetDev::add_classifier)).
 //! - A packet takes its bytes and its descriptor of the memory limit, as in fq_codel.
-//! - What a flow's acknowledgements lose to the filter is not among the drops that `tc class show` tells of it.
-//! - A changed number of tins drops what the tins that are gone had queued.
+//! - After a change of the rate, packets are paced by the new rate from now on; nothing is sent as a burst. After a change
+//!   of the overhead, queued packets are charged with the new one.
+//! - Without a rate a tin's first packet waits for the tin's quantum.
+//! - `sp_flows` and `tc class show` leave out flows that were empty less than an interval ago. `tc class show` does not
+//!   count the ACKs that the filter drops among a flow's drops.
+//! - A smaller number of tins drops the packets of the tins that no longer exist. Each tin's counters stay in their column.
 
 mod ack;
 mod autorate;
@@ -58,13 +91,13 @@ use longest::Longest;
 use params::{AckFilter, Params};
 use shaper::{Pace, Shaper, fine};
 
-/// Bytes of the memory limit that a packet takes beside its own.
+/// Bytes of the memory limit that a packet takes beyond its length.
 const DESCRIPTOR: u64 = 128;
 
-/// What the memory limit is at least, unless somebody says less.
+/// The smallest default memory limit of a qdisc with a rate, in bytes.
 const MIN_MEMORY: u64 = 4 << 20;
 
-/// As many of the longest packets fit the largest memory limit that nobody has said.
+/// The largest default memory limit, in packets of the device's longest length.
 const MAX_PACKETS: u64 = 10 * 1024;
 
 struct Cake<A: Arch> {
@@ -72,23 +105,25 @@ struct Cake<A: Arch> {
     handle: Handle,
     /// In the order in which tc shows them.
     tins: Vec<Tin<A>>,
-    /// Of the queues of all tins.
+    /// The lengths of the queues of all tins.
     longest: Longest,
     shaper: Shaper,
-    /// The tin whose turn it is, without a rate.
+    /// The tin that has the turn, without a rate.
     turn: usize,
+    /// Packets queued, and their bytes.
     len: usize,
     bytes: u64,
     memory_limit: u64,
+    /// The most memory used so far.
     memory_most: u64,
-    /// The longest packet of the device.
+    /// The device's longest packet, in bytes.
     mtu: u32,
     sizes: Sizes,
     arrivals: Arrivals,
     stats: QdiscStats,
     filters: Filters<A>,
     random: Rng,
-    /// When the packet that was held back may leave.
+    /// When the next packet may leave, if the last dequeue held it back.
     next: Option<Nanos>,
 }
 
@@ -119,7 +154,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 }
 
 impl<A: Arch> Cake<A> {
-    /// Makes of the parameters what follows from them. Tins that are not needed any more must be empty.
+    /// Derives tins, rates and limits from the parameters. Tins beyond the new number must be empty.
     fn configure(&mut self) {
         let shares = tins::shares(&self.params, 0, self.mtu);
         self.tins.truncate(shares.len());
@@ -134,7 +169,7 @@ impl<A: Arch> Cake<A> {
         self.set_rate(self.params.bandwidth);
     }
 
-    /// Shapes to a rate in bytes a second, 0 for none.
+    /// Sets the shaper's rate, in bytes a second; 0 for none.
     fn set_rate(&mut self, rate: u64) {
         self.params.bandwidth = rate;
         self.shaper.pace = Pace::new(rate);
@@ -149,11 +184,12 @@ impl<A: Arch> Cake<A> {
         };
     }
 
+    /// Returns the bytes of the memory limit in use.
     fn memory(&self) -> u64 {
         self.bytes + self.len as u64 * DESCRIPTOR
     }
 
-    /// Queues a packet that stays as it is.
+    /// Queues a packet without cutting it, and returns the verdict.
     fn queue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         let now = cx.clock.now();
         let found = dissect(packet.data());
@@ -208,7 +244,7 @@ impl<A: Arch> Cake<A> {
         Verdict::Success
     }
 
-    /// The tin that goes next; one has packets.
+    /// Returns the tin to dequeue from. At least one tin has packets.
     #[inline]
     fn choose(&mut self, now: Nanos) -> usize {
         if self.tins.len() == 1 {
@@ -233,7 +269,8 @@ impl<A: Arch> Cake<A> {
             .unwrap_or(0)
     }
 
-    /// The packet that is next, if it may leave. Packets that COBALT drops on the way are paid for where that is said.
+    /// Dequeues the next packet, if it may leave now. With `ingress`, the packets that COBALT drops on the way are charged
+    /// to the shaper.
     fn take(&mut self, now: Nanos, cx: &mut Cx<'_, A>) -> Option<Packet<A>> {
         while self.len > 0 {
             if let Some(at) = self.shaper.wait(now) {
@@ -272,7 +309,7 @@ impl<A: Arch> Cake<A> {
         None
     }
 
-    /// Drops all that a tin has as `QUEUE_PURGE`.
+    /// Drops all packets of a tin as `QUEUE_PURGE`.
     fn purge(&mut self, number: usize, cx: &mut Cx<'_, A>) {
         let tin = &mut self.tins[number];
         self.len -= tin.len;
@@ -331,7 +368,7 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
         let now = cx.clock.now();
         (self.params.diffserv.count()..self.tins.len()).for_each(|number| self.purge(number, cx));
         self.configure();
-        // The packets that wait do so at the new rate, from now on.
+        // Queued packets are paced by the new rate from now on.
         self.shaper.restart(now);
         self.tins.iter_mut().for_each(|tin| tin.next = fine(now));
         self.shed(0, now, cx);

@@ -1,15 +1,15 @@
-//! The ACK filter ("Piece of CAKE", section III D): on a link that is narrow upwards, acknowledgements that a later one makes
-//! needless are not sent.
+//! The ACK filter ("Piece of CAKE", section III D) drops acknowledgements that a later one makes needless, for links with a
+//! slow uplink.
 //!
-//! Dropped is what holds an acknowledgement and nothing else, if a later one of its connection acknowledges more. A
-//! duplicate stays, for it tells of a loss; so does what carries SACK blocks, other flags than the later one, or an option
-//! that is not known. The usual filter leaves the latest two, the aggressive one the latest.
+//! It drops a packet that holds only an acknowledgement, if a later one of its connection acknowledges more. A duplicate
+//! stays, because it reports a loss. A packet stays as well if it carries SACK blocks, flags other than those of the later
+//! one, or an unknown option. `ack-filter` leaves the latest two acknowledgements, `ack-filter-aggressive` the latest.
 
 use crate::arch::Arch;
 use crate::flow::{FlowKeys, dissect};
 use crate::packet::{Packet, PacketList};
 
-/// Packets from the head of a queue that are looked at for each that arrives.
+/// The number of packets, from the head of the queue, that the filter reads for each arrival.
 const LOOK: usize = 64;
 
 const TCP: u8 = 6;
@@ -17,14 +17,14 @@ const TCP: u8 = 6;
 const ECN_FLAGS: u8 = 0xc0;
 const ACK: u8 = 0x10;
 
-/// What there is to know of an acknowledgement.
+/// The fields of an acknowledgement that decide whether it is needless.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Ack {
     keys: FlowKeys,
     tos: u8,
     flags: u8,
     number: u32,
-    /// Its time, if it has one.
+    /// The TCP timestamp, if there is one.
     time: Option<u32>,
     has_sack: bool,
 }
@@ -33,7 +33,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Reads a packet, if it is an acknowledgement and nothing else.
+/// Reads a packet; returns `None` unless it holds only an acknowledgement.
 fn read<A: Arch>(packet: &Packet<A>) -> Option<Ack> {
     let data = packet.data();
     let found = dissect(data);
@@ -52,7 +52,7 @@ fn read<A: Arch>(packet: &Packet<A>) -> Option<Ack> {
     let header = data.get(transport..)?;
     let length = usize::from(*header.get(12)? >> 4) * 4;
     let flags = header[13..].first().copied()?;
-    // Frames may be padded: the end is where IP says.
+    // A frame may be padded: the IP length gives the end.
     if flags & !ECN_FLAGS != ACK || length < 20 || transport + length != end {
         return None;
     }
@@ -77,7 +77,7 @@ fn read<A: Arch>(packet: &Packet<A>) -> Option<Ack> {
 }
 
 impl Ack {
-    /// Whether a later one says all that it says.
+    /// Returns whether a later acknowledgement makes this one needless.
     fn is_needless(&self, later: &Self) -> bool {
         let grows = |old: u32, new: u32| new.wrapping_sub(old) as i32;
         let time_goes_on = match (self.time, later.time) {
@@ -93,7 +93,7 @@ impl Ack {
     }
 }
 
-/// Takes a packet out of the queue that the last one makes needless.
+/// Takes and returns the first packet of the queue that the last one makes needless, if there are `keep` more such packets.
 pub(super) fn filter<A: Arch>(queue: &mut PacketList<A>, keep: usize) -> Option<Packet<A>> {
     let last = read(queue.back()?)?;
     let before = queue.iter().take(queue.len() - 1).take(LOOK).enumerate();

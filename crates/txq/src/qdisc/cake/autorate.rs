@@ -1,29 +1,34 @@
-//! `autorate-ingress`: the rate of a link behind which this qdisc is, by what arrives.
+//! `autorate-ingress`: estimates the rate of the link over which packets arrive.
 //!
-//! Arrivals are counted in windows; a pause makes a window void, since a sender that pauses says nothing of the link. The
-//! estimate follows a faster window soon and a slower one late, and the rate is set a sixteenth below it.
+//! Arrivals are counted in windows of 20 ms. A pause voids a window, because a sender that pauses does not show the link's
+//! rate. The estimate follows a faster window soon and a slower one late. Every 250 ms the shaper's rate is set a sixteenth
+//! below the estimate.
 
 use crate::arch::Nanos;
 
 const MS: Nanos = 1_000_000;
-/// How long arrivals are counted; also the pause that voids a window.
+/// Length of a window; also the length of a pause that voids it.
 const WINDOW: Nanos = 20 * MS;
-/// How often the rate is set.
+/// Time between two settings of the rate.
 const PERIOD: Nanos = 250 * MS;
 
-/// What arrives.
+/// The arrivals, and the rate estimated from them.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Bytes a second; at first, what the qdisc was made with.
+    /// The estimate in bytes a second; at first the bandwidth that the qdisc was created with.
     pub(super) estimate: u64,
+    /// Start of the window.
     began: Nanos,
+    /// Time of the last arrival.
     last: Nanos,
+    /// Bytes that arrived in the window.
     bytes: u64,
+    /// When the rate was last set.
     set: Nanos,
 }
 
 impl Arrivals {
-    /// A packet arrives. Returns the rate to be set, where it is time.
+    /// Counts an arrival of `bytes` at `now`. Returns the rate to set, in bytes a second, if one is due.
     pub(super) fn see(&mut self, bytes: u64, now: Nanos) -> Option<u64> {
         if now.saturating_sub(self.last) > WINDOW {
             (self.began, self.bytes) = (now, 0);

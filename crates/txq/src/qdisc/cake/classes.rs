@@ -1,7 +1,7 @@
-//! cake's flows as classes: `tc class show` lists those that are active. Nobody can add, change or delete one, or put a
-//! qdisc there.
+//! cake's flows as classes: `tc class show` lists the active ones. A user cannot add, change or delete one, or attach a
+//! qdisc to it.
 //!
-//! A flow's number is 1024 times that of its tin, and that of its queue, both from 0 on, and 1.
+//! A flow's minor number is 1024 * tin + queue + 1, where tins and queues are numbered from 0.
 
 use super::Cake;
 use super::hash::QUEUES;
@@ -19,7 +19,7 @@ impl<A: Arch> Classes<A> for Cake<A> {
             .collect()
     }
 
-    /// None is there for anybody.
+    /// Returns `None`: tc commands cannot name a flow.
     fn find(&self, _: u16) -> Option<u16> {
         None
     }

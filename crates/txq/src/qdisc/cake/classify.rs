@@ -1,4 +1,4 @@
-//! Which tin a packet asks for, and the DS field that it leaves with.
+//! Chooses the tin of a packet, and washes its DS field.
 
 use crate::arch::Arch;
 use crate::flow::Dissected;
@@ -6,14 +6,14 @@ use crate::packet::Packet;
 use crate::qdisc::cake::params::Params;
 use crate::tc::Handle;
 
-/// The bits of a DS field that are ECN's.
+/// The ECN bits of a DS field.
 const ECN: u8 = 3;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// The tin of a packet, of so many: what its mark says, then its priority, where that is a class of this qdisc, then its DS
-/// field. Both count tins from 1.
+/// Returns the tin of a packet, of `tins`. The mark chooses it first (`fwmark`), then a priority that names a class of this
+/// qdisc, then the DS field. Mark and priority number the tins from 1.
 #[inline]
 pub(super) fn tin_of<A: Arch>(
     params: &Params,
@@ -34,7 +34,8 @@ pub(super) fn tin_of<A: Arch>(
         .unwrap_or_else(|| params.diffserv.tin(found.tos, found.ethertype))
 }
 
-/// Clears the DS field, but for ECN. Whoever calls it puts hash and offsets back.
+/// Clears the DS field, except the ECN bits. Writing clears the packet's hash and protocol offsets; the caller sets them
+/// again.
 pub(super) fn wash<A: Arch>(packet: &mut Packet<A>, found: &Dissected) {
     let at = usize::from(found.network_offset);
     if found.tos & !ECN == 0 || at == 0 {
@@ -42,7 +43,7 @@ pub(super) fn wash<A: Arch>(packet: &mut Packet<A>, found: &Dissected) {
     }
     match (found.ethertype, packet.data_mut().get_mut(at..)) {
         (IPV4, Some(header)) if header.len() >= 20 => {
-            // RFC 1624: HC' = ~(~HC + ~m + m'), where m' is less than m by what is cleared.
+            // RFC 1624: HC' = ~(~HC + ~m + m'), where m' lacks the cleared bits of m.
             let sum = u32::from(!u16::from_be_bytes([header[10], header[11]]));
             let sum = sum + u32::from(!u16::from(header[1] & !ECN));
             let sum = (sum >> 16) + (sum & 0xffff);

@@ -1,8 +1,8 @@
-//! COBALT: CoDel for flows that listen, BLUE for those that do not.
+//! COBALT: CoDel for flows that respond to signals, BLUE for flows that do not.
 //!
 //! CoDel's law is that of `codel/law.rs`. BLUE (Feng, Kandlur, Saha, Shin, 1999) drops with a probability that grows while
-//! the queue overflows and falls while it is empty, so a flow that answers no signal ends with what it can send. What
-//! it drops is dropped, never marked.
+//! the queue overflows and falls while it is empty, so the drops rise until an unresponsive flow fits its share. BLUE never
+//! marks; it drops as `CAKE_FLOOD`.
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
@@ -10,32 +10,32 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::codel::law::{Counts, Goal, Head, Law};
 use crate::qdisc::random::Rng;
 
-/// What BLUE's probability grows by, of 2^32: 1/256.
+/// Increment of BLUE's probability, in units of 2^-32: 1/256.
 const GROWS: u32 = 1 << 24;
-/// What it falls by: 1/4096.
+/// Decrement of BLUE's probability, in units of 2^-32: 1/4096.
 const FALLS: u32 = 1 << 20;
 
-/// BLUE's state of one queue.
+/// BLUE's state for one queue.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Blue {
-    /// Of 2^32.
+    /// The drop probability, in units of 2^-32.
     chance: u32,
-    /// When that changed, or when the queue was found empty.
+    /// When `chance` last grew, or when the queue last was or became empty.
     at: Nanos,
 }
 
 impl Blue {
-    /// The probability, of 2^32.
+    /// Returns the drop probability, in units of 2^-32.
     pub(super) fn chance(self) -> u32 {
         self.chance
     }
 
-    /// Whether the flow is known not to listen.
+    /// Returns whether BLUE drops packets of the flow: it did not respond to signals.
     pub(super) fn is_active(self) -> bool {
         self.chance > 0
     }
 
-    /// The queue is too long; once in a `target` that counts.
+    /// Raises the probability because the queue overflows, at most once in each `target`.
     pub(super) fn overflow(&mut self, now: Nanos, target: Nanos) {
         if self.chance == 0 || now.saturating_sub(self.at) > target {
             self.chance = self.chance.saturating_add(GROWS);
@@ -43,7 +43,7 @@ impl Blue {
         }
     }
 
-    /// The queue has become empty.
+    /// Lowers the probability because the queue became empty, at most once in each `target`.
     pub(super) fn emptied(&mut self, now: Nanos, target: Nanos) {
         if self.chance > 0 {
             if now.saturating_sub(self.at) > target {
@@ -53,7 +53,7 @@ impl Blue {
         }
     }
 
-    /// The queue has been empty until now: as often as a `target` has passed.
+    /// Lowers the probability once for each `target` that the queue has been empty.
     pub(super) fn idle(&mut self, now: Nanos, target: Nanos) {
         if self.chance > 0 {
             let times = now.saturating_sub(self.at) / target.max(1);
@@ -64,7 +64,7 @@ impl Blue {
     }
 }
 
-/// The packet of `queue` that is to be sent at `now`; those that are not go to `drop`.
+/// Takes and returns the packet of `queue` to send at `now`. Gives the packets that CoDel or BLUE drops to `drop`.
 #[inline]
 pub(super) fn dequeue<A: Arch>(
     queue: &mut PacketList<A>,

@@ -1,4 +1,4 @@
-//! What tc shows of a tin, and of all packets.
+//! Counters that tc shows: those of each tin, and the sizes of all packets.
 
 use crate::arch::Nanos;
 use crate::qdisc::cake::shaper::Wire;
@@ -6,23 +6,27 @@ use crate::qdisc::cake::shaper::Wire;
 /// Counters of one tin.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TinStats {
-    /// Arrived.
+    /// Packets that arrived, and their bytes.
     pub(super) packets: u64,
     pub(super) bytes: u64,
+    /// Packets whose flow was found in another queue of its set, got a free queue, or had to share one.
     pub(super) indirect: u32,
     pub(super) misses: u32,
     pub(super) collisions: u32,
+    /// Packets dropped, except by the ACK filter.
     pub(super) drops: u64,
+    /// Packets dropped by the ACK filter.
     pub(super) ack_drops: u64,
+    /// The longest packet, in bytes.
     pub(super) longest: u64,
-    /// How long packets wait: a mean that rises fast, one that does neither, and one that falls fast.
+    /// Moving means of the packets' delay: one rises fast, one is symmetric, and one falls fast.
     pub(super) peak_delay: Nanos,
     pub(super) mean_delay: Nanos,
     pub(super) base_delay: Nanos,
 }
 
 impl TinStats {
-    /// A packet leaves that has waited so long.
+    /// Counts the delay of a packet that leaves.
     #[inline]
     pub(super) fn delay(&mut self, delay: Nanos) {
         let towards = |mean: Nanos, shift: u32| mean - (mean >> shift) + (delay >> shift);
@@ -32,19 +36,19 @@ impl TinStats {
     }
 }
 
-/// The sizes of packets so far.
+/// The sizes of all packets so far, in bytes.
 pub(super) struct Sizes {
-    /// The shortest and the longest: before the link adds to it, and after.
+    /// The shortest and the longest packet, before and after the link's overhead.
     pub(super) network: (u64, u64),
     pub(super) adjusted: (u64, u64),
-    /// The mean of where network headers are, with 16 bits of a fraction.
+    /// Moving mean of the network header's offset, in units of 2^-16 byte.
     pub(super) offset: u64,
 }
 
 impl Sizes {
     pub(super) const NONE: Self = Self { network: (65535, 0), adjusted: (65535, 0), offset: 0 };
 
-    /// A packet arrives.
+    /// Counts the sizes of a packet that arrives.
     #[inline]
     pub(super) fn see(&mut self, wire: &Wire) {
         let see = |all: &mut (u64, u64), one: (u64, u64)| *all = (all.0.min(one.0), all.1.max(one.1));

@@ -1,5 +1,4 @@
-//! What is dropped though its queue does not stand: for the memory limit, and acknowledgements that later ones make
-//! needless.
+//! Drops that COBALT does not decide: for the memory limit, and by the ACK filter.
 
 use crate::arch::{Arch, Nanos};
 use crate::drop::DropReason;
@@ -9,7 +8,8 @@ use crate::qdisc::cake::params::AckFilter;
 use crate::qdisc::cake::{Cake, ack};
 
 impl<A: Arch> Cake<A> {
-    /// Drops from the longest queue until the memory limit holds. Returns whether `own` lost one.
+    /// Drops packets from the head of the longest queue until the memory limit holds. Returns whether the queue `own` lost
+    /// one.
     #[cold]
     pub(super) fn shed(&mut self, own: usize, now: Nanos, cx: &mut Cx<'_, A>) -> bool {
         let mut own_lost = false;
@@ -31,7 +31,7 @@ impl<A: Arch> Cake<A> {
         own_lost
     }
 
-    /// Drops an acknowledgement that the last packet of the queue makes needless.
+    /// Drops an acknowledgement that the last packet of the queue makes needless, if there is one.
     pub(super) fn filter(&mut self, number: usize, index: usize, cx: &mut Cx<'_, A>) {
         let keep = usize::from(self.params.ack_filter == AckFilter::On);
         let tin = &mut self.tins[number];

@@ -1,12 +1,12 @@
-//! One tin: its flows, and whose turn it is (DRR++, "Piece of CAKE", section IV).
+//! One tin: its flows, and the order of their turns (DRR++, "Piece of CAKE", section IV).
 //!
-//! A flow that had no packets is sparse and goes before all that had. Once it has sent a quantum it is bulk, and bulk flows
-//! take turns by rounds of deficit round robin. A host's flows share one quantum, so each has the quantum divided by the
-//! larger number of bulk flows of its two hosts.
+//! A flow that had no packets is sparse, and goes before all flows that had. A flow that sent a quantum is bulk, and bulk
+//! flows take turns by rounds of deficit round robin. A host's flows share one quantum: each flow gains the quantum divided
+//! by the larger number of bulk flows of its two hosts.
 //!
-//! With a thousand flows of one host that is a byte or two for each in a round, and a packet would take a thousand rounds of
-//! looking at each flow. So the rounds are a calendar: a flow that has spent its turn is put into the round in which it will
-//! have something to spend again, and rounds in which nobody has are skipped by looking for the next bit.
+//! With a thousand flows of one host each gains a byte or two in a round, and a packet would need a thousand rounds that
+//! visit each flow. So the rounds are a calendar (`cake/rounds.rs`): a flow that spent its turn moves to the round in which
+//! its deficit is positive again, and a search for the next set bit skips the rounds without flows.
 
 mod look;
 
@@ -24,19 +24,22 @@ use crate::qdisc::random::Rng;
 
 pub(super) use look::Look;
 
-/// Bits of a fraction of a byte of a deficit.
+/// Fraction bits of a deficit: a deficit counts 2^-16 byte.
 const FRACTION: u32 = 16;
 
-/// The most bytes that are charged for a packet: more than any has, unless it says that it has thousands of segments.
+/// The most bytes charged for a packet. Only a packet that claims thousands of segments has more.
 pub(super) const MAX_CHARGE: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// On no list.
+    /// On no list, without packets.
     Idle,
+    /// Had no packets before, and has not spent its first quantum. On [`Tin::new`].
     Sparse,
-    /// Was sparse and has become empty: it waits for a turn as the bulk flows do, so that it cannot come back at once.
+    /// Was sparse and became empty. It waits for one turn in [`Tin::rounds`]; a packet that arrives before makes it bulk,
+    /// so it cannot come back as sparse at once.
     Waiting,
+    /// Spent its first quantum, and takes turns in [`Tin::rounds`].
     Bulk,
 }
 
@@ -44,14 +47,15 @@ struct Flow<A: Arch> {
     queue: PacketList<A>,
     law: Law,
     blue: Blue,
-    /// What it may send before it is the next one's turn.
+    /// What the flow may send before its turn is over, in units of 2^-16 byte.
     deficit: i64,
+    /// The flow behind it on its list, or [`NONE`].
     next: u16,
-    /// Its hosts, where they matter.
+    /// Its hosts, as indices of [`Tin::hosts`]; [`NONE`] where the mode does not use them.
     src: u16,
     dst: u16,
     state: State,
-    /// It has packets of more than one flow.
+    /// Whether the queue has packets of more than one flow.
     shared: bool,
     /// Packets dropped.
     drops: u64,
@@ -64,16 +68,18 @@ impl<A: Arch> Linked for Flow<A> {
     }
 }
 
+/// Returns the length of a queue as [`Tin::size_of`] counts it.
 #[inline]
 fn size<A: Arch>(queue: &PacketList<A>) -> u64 {
     queue.bytes() + queue.len() as u64
 }
 
-/// Flows that are in a tin because of a host.
+/// A host, and the number of its flows in a tin.
 #[derive(Debug, Clone, Copy, Default)]
 struct Host {
+    /// All its flows; the place is free at 0.
     flows: u16,
-    /// Bulk flows of which it is the source, and the destination.
+    /// Bulk flows that have the host as source, and those that have it as destination.
     bulk: [u16; 2],
 }
 
@@ -82,20 +88,25 @@ pub(super) struct Tin<A: Arch> {
     pub(super) share: Share,
     pub(super) stats: TinStats,
     pub(super) counts: Counts,
-    /// Its own virtual time: until when it has used its share.
+    /// The tin's virtual time: it has used its share up to here. With a rate.
     pub(super) next: Fine,
-    /// Bytes that it may send before it is the next one's turn, without a rate.
+    /// Bytes that the tin may send before its turn is over. Without a rate.
     pub(super) deficit: i64,
+    /// Packets queued, and their bytes.
     pub(super) len: usize,
     pub(super) bytes: u64,
-    /// Flows that are sparse, and bulk.
+    /// The number of flows that are sparse or waiting, and of those that are bulk.
     pub(super) sparse: u32,
     pub(super) bulk: u32,
     flows: Box<[Flow<A>]>,
+    /// The hash of each queue's last flow.
     tags: Box<[u32]>,
     hosts: Box<[Host]>,
+    /// The hash of each place's last host.
     host_tags: Box<[u32]>,
+    /// The sparse flows, in order of arrival.
     new: List,
+    /// The bulk and waiting flows, by the round of their next turn.
     rounds: Rounds,
 }
 
@@ -132,23 +143,24 @@ impl<A: Arch> Tin<A> {
         }
     }
 
-    /// Flows that do not listen.
+    /// Returns the number of flows from which BLUE drops.
     pub(super) fn unresponsive(&self) -> usize {
         self.flows.iter().filter(|flow| flow.blue.is_active()).count()
     }
 
-    /// How long a flow's queue is: its bytes, and one for each packet, so that only an empty one has none.
+    /// Returns the length of a queue: its bytes plus one for each packet, so that only an empty queue has length 0.
     #[inline]
     pub(super) fn size_of(&self, index: usize) -> u64 {
         size(&self.flows[index].queue)
     }
 
-    /// A flow's queue, for who takes from it what need not be sent. [`settle`](Tin::settle) afterwards.
+    /// Returns a flow's queue, for a caller that takes packets out of it. The caller calls [`settle`](Tin::settle)
+    /// afterwards.
     pub(super) fn queue_of(&mut self, index: usize) -> &mut PacketList<A> {
         &mut self.flows[index].queue
     }
 
-    /// Counts what a queue has less than it had.
+    /// Subtracts the packets and bytes that a queue lost since it had `len` packets and `bytes` bytes.
     #[inline]
     pub(super) fn settle(&mut self, index: usize, (len, bytes): (usize, u64)) {
         let queue = &self.flows[index].queue;
@@ -156,7 +168,7 @@ impl<A: Arch> Tin<A> {
         self.bytes -= bytes - queue.bytes();
     }
 
-    /// The queue of a packet's flow.
+    /// Finds the queue for a packet's flow, and takes a free one for a new flow. Returns its index.
     #[inline]
     pub(super) fn of(&mut self, keys: &Keys) -> usize {
         let flows = &self.flows;
@@ -192,7 +204,7 @@ impl<A: Arch> Tin<A> {
         index
     }
 
-    /// Appends a packet to its flow.
+    /// Appends a packet to its flow. An idle flow becomes sparse, a waiting one bulk.
     #[inline]
     pub(super) fn push(&mut self, index: usize, packet: Packet<A>, now: Nanos) {
         let bytes = packet.len() as u64;
@@ -218,7 +230,8 @@ impl<A: Arch> Tin<A> {
         }
     }
 
-    /// The packet whose turn it is, from which queue it comes, and what it takes on the link.
+    /// Dequeues the next packet; returns it, and the bytes that it takes on the link. Calls `touched` with the index and
+    /// the length of each queue that lost packets, and `drop` with each packet that COBALT drops.
     pub(super) fn dequeue(
         &mut self,
         link: &Link,
@@ -241,7 +254,8 @@ impl<A: Arch> Tin<A> {
                 continue;
             }
             let mut goal = self.share.goal;
-            // With many flows each waits for all others' packets, whatever it does itself.
+            // With many bulk flows a packet waits for the others' packets in any case, so the target grows with their
+            // number.
             let turns = u64::from(self.bulk).saturating_mul(2).max(4);
             goal.target = goal.target.max(self.share.mtu_time.saturating_mul(turns));
             let Flow { queue, law, blue, .. } = &mut self.flows[index];
@@ -258,7 +272,8 @@ impl<A: Arch> Tin<A> {
             self.settle(index, before);
             if let Some(packet) = packet {
                 let bytes = link.wire_bytes(&packet);
-                // Who sends nothing shall not do so for ever, and nobody waits for more rounds than can be counted soon.
+                // At least one byte, so that packets of no length on the link end the turn; and at most MAX_CHARGE, so that
+                // the next turn is few rounds away.
                 self.flows[index].deficit -= (bytes.clamp(1, MAX_CHARGE) as i64) << FRACTION;
                 self.stats.delay(waited);
                 return Some((packet, bytes));
@@ -274,7 +289,8 @@ impl<A: Arch> Tin<A> {
         }
     }
 
-    /// Takes the first packet of a queue that is too long.
+    /// Takes and returns the first packet of a queue, because the tins use too much memory. Counts it as a drop, and tells
+    /// CoDel and BLUE.
     pub(super) fn overflow(&mut self, index: usize, now: Nanos) -> Option<Packet<A>> {
         let flow = &mut self.flows[index];
         let mut packet = flow.queue.pop_front()?;
@@ -287,7 +303,7 @@ impl<A: Arch> Tin<A> {
         Some(packet)
     }
 
-    /// Gives all packets to `take` and forgets all flows.
+    /// Gives all packets to `take`, with the index of their queue, and forgets all flows.
     pub(super) fn clear(&mut self, mut take: impl FnMut(usize, Packet<A>)) {
         for index in 0..QUEUES {
             while let Some(mut packet) = self.flows[index].queue.pop_front() {
@@ -304,7 +320,7 @@ impl<A: Arch> Tin<A> {
         (self.next, self.deficit) = (0, 0);
     }
 
-    /// Takes the first flow off its list.
+    /// Takes the first flow off the list of sparse flows, or off the rounds.
     #[inline]
     fn leave(&mut self, is_new: bool) {
         match is_new {
@@ -313,7 +329,7 @@ impl<A: Arch> Tin<A> {
         }
     }
 
-    /// What a flow gets in a round.
+    /// Returns what a flow gains in a round, in units of 2^-16 byte.
     #[inline]
     fn gain(&self, index: usize) -> i64 {
         let flow = &self.flows[index];
@@ -323,7 +339,7 @@ impl<A: Arch> Tin<A> {
         (if load == 1 { quantum } else { quantum / u64::from(load) }) as i64
     }
 
-    /// Puts a flow that has spent its turn into the round in which it has another.
+    /// Puts a flow that spent its turn into the round of its next turn, and adds its gain of the rounds until then.
     #[inline]
     fn rotate(&mut self, index: usize) {
         let gain = self.gain(index);
@@ -350,7 +366,7 @@ impl<A: Arch> Tin<A> {
         self.flows[index].state = State::Idle;
     }
 
-    /// Finds the hosts of a flow.
+    /// Assigns a flow to its hosts.
     fn assign(&mut self, index: usize, keys: &Keys) {
         self.release(index);
         let src = keys.src.map_or(NONE, |hash| self.host(hash));
@@ -361,6 +377,7 @@ impl<A: Arch> Tin<A> {
         }
     }
 
+    /// Finds or adds the host with a hash, counts one more flow for it and returns its index.
     fn host(&mut self, hash: u32) -> u16 {
         let hosts = &self.hosts;
         let place = |at: usize| if hosts[at].flows == 0 { Place::Free } else { Place::InUse };
@@ -372,7 +389,7 @@ impl<A: Arch> Tin<A> {
         at as u16
     }
 
-    /// A flow leaves its hosts.
+    /// Takes a flow away from its hosts.
     fn release(&mut self, index: usize) {
         if self.flows[index].state == State::Bulk {
             self.count_bulk(index, -1);
@@ -385,6 +402,7 @@ impl<A: Arch> Tin<A> {
         }
     }
 
+    /// Adds `by` to the number of bulk flows of a flow's hosts.
     fn count_bulk(&mut self, index: usize, by: i16) {
         let Flow { src, dst, .. } = self.flows[index];
         for (side, host) in [src, dst].into_iter().enumerate() {

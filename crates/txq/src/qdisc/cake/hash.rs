@@ -1,44 +1,46 @@
-//! Which queue a flow has: one of 1024, in a cache of sets of eight.
+//! Chooses the queue of a flow: one of 1024, as a set-associative cache with sets of eight.
 //!
-//! A flow whose own queue is another's takes any free one of its set, so that two flows share a queue only where eight of
-//! one set are there at once. A queue that is shared stays so until it is empty: else a flow could move to a queue that has
-//! become free and overtake its own packets.
+//! A flow whose own queue is in use by another flow takes a free queue of its set. So two flows share a queue only if more
+//! than eight flows of one set are active. A shared queue stays shared until it is empty; otherwise a flow could move to a
+//! queue that became free, and overtake its own packets.
 
 use crate::flow::Hosts;
 use crate::tc::Handle;
 
-/// Queues of a tin, and hosts that it knows.
+/// The number of queues of a tin, and of the hosts that it tells apart.
 pub(super) const QUEUES: usize = 1024;
 
-/// Queues of a set.
+/// The number of queues in a set.
 const WAYS: usize = 8;
 
-/// What a place of the cache is to somebody who looks for one.
+/// The state of a place of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// Nobody has it.
+    /// No flow or host has it.
     Free,
-    /// It has no packets, and waits for its turn to be free.
+    /// Its flow has no packets, and is still on a list.
     Empty,
+    /// A flow with packets, or a host, has it.
     InUse,
-    /// In use by more than one.
+    /// More than one flow has packets in it.
     Shared,
 }
 
 /// How a place was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Its own.
+    /// The flow's own place, which it had before.
     Direct,
-    /// Another of its set, where it was before.
+    /// Another place of the set, which the flow had before.
     Indirect,
-    /// One that was free.
+    /// A place that was free or empty.
     Miss,
-    /// Its own, which is another's: the set is full.
+    /// The flow's own place, in use by another flow: the set is full.
     Collision,
 }
 
-/// The place for `hash`, by the tags of all and what each is.
+/// Returns the place for `hash`, and how it was found. `tags` has the hash that each place had last; `place` returns a
+/// place's state.
 pub(super) fn find(tags: &[u32], hash: u32, place: impl Fn(usize) -> Place) -> (usize, Way) {
     let own = hash as usize % QUEUES;
     if tags[own] == hash {
@@ -51,7 +53,7 @@ pub(super) fn find(tags: &[u32], hash: u32, place: impl Fn(usize) -> Place) -> (
     if place(own) == Place::Shared {
         return (own, Way::Collision);
     }
-    // Its own first.
+    // The flow's own place first.
     let ways = (0..WAYS).map(|way| set + (own + way) % WAYS);
     match ways.map(|at| (place(at), at)).min_by_key(|&(place, _)| place) {
         Some((Place::Free | Place::Empty, at)) => (at, Way::Miss),
@@ -59,7 +61,7 @@ pub(super) fn find(tags: &[u32], hash: u32, place: impl Fn(usize) -> Place) -> (
     }
 }
 
-/// What is told apart, and what gets the same.
+/// Which packets share a queue, and which hosts share fairly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlowMode {
     Flowblind,
@@ -73,7 +75,7 @@ pub(super) enum FlowMode {
 }
 
 impl FlowMode {
-    /// By tc's words.
+    /// The modes, with tc's words for them.
     pub(super) const ALL: [(&'static str, Self); 8] = [
         ("flowblind", Self::Flowblind),
         ("srchost", Self::Srchost),
@@ -86,7 +88,8 @@ impl FlowMode {
     ];
 }
 
-/// What a filter's class says of a packet: its minor number the flow, its major one both hosts, from 1 on.
+/// The flow and the hosts that a filter chose: the minor number of its class is the flow, the major number both hosts, from
+/// 1 on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Said {
     flow: Option<u32>,
@@ -100,7 +103,7 @@ impl Said {
     }
 }
 
-/// A packet's flow, and the hosts whose other flows it shares with.
+/// The hashes of a packet's flow and, if the mode uses them, of its hosts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys {
     pub(super) flow: u32,
@@ -109,7 +112,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Of a packet whose flow has `hash`, unless a filter has said otherwise.
+    /// Returns the keys of a packet with this flow hash and these hosts. What a filter chose (`said`) goes first.
     #[inline]
     pub(super) fn new(mode: FlowMode, hash: u32, hosts: &Hosts, said: Said) -> Self {
         let hash = said.flow.unwrap_or(hash);
@@ -132,8 +135,8 @@ impl Keys {
     }
 }
 
-/// Tells the ends of a packet apart from other hosts; never 0. An end has the same hash as source and as destination. Anyone
-/// can compute it: which flows share a queue is told by the device's secret, not by this.
+/// Returns the hashes of a packet's source and destination; never 0. A host has the same hash as source and as destination.
+/// The hashes have no secret. The flow hash is not made from them.
 #[inline]
 fn host_hashes(hosts: &Hosts) -> (u32, u32) {
     let mac = |[a, b, c, d, e, f]: [u8; 6]| mix(u64::from_le_bytes([a, b, c, d, e, f, 6, 0]));
@@ -150,7 +153,7 @@ fn host_hashes(hosts: &Hosts) -> (u32, u32) {
     }
 }
 
-/// Thirty-two bits that depend on all of `word`; never 0.
+/// Returns 32 bits that depend on all bits of `word`; never 0.
 #[inline]
 fn mix(word: u64) -> u32 {
     let product =
@@ -165,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// As many share a hash as chance would have it, and one out of eight bits of the index is as good as another.
+    /// Neighbouring addresses share no more hashes than random ones would, and fill the 1024 places evenly.
     #[test]
     fn neighbours_are_told_apart() {
         let v4 = |n: u32| Hosts::Ipv4 { src: (0x0a00_0000 + n).to_be_bytes(), dst: [10, 0, 0, 0] };

@@ -1,16 +1,19 @@
-//! Which of all queues has the most bytes.
+//! Finds the queue with the most bytes.
 //!
-//! Asked only beyond the memory limit, so what each packet pays is a store and a comparison. A block of queues promises
-//! that none of them has more than it says. The block that may have the longest is looked through, and then again the
-//! next, until one holds what it promises. A promise is made by a push, and looking makes it true: a push pays for one look.
+//! The search runs only beyond the memory limit, so each packet pays a store and a comparison. Each block of queues keeps
+//! an upper bound of their lengths. The search scans the block with the highest bound and sets the bound to the exact
+//! maximum, until a bound was exact. Only a push raises a bound, and a scan makes it exact, so each push pays for at most
+//! one scan.
 
-/// Queues that are looked through at a time.
+/// The number of queues in a block.
 const BLOCK: usize = 64;
 
-/// The bytes of all queues.
+/// The lengths of all queues.
 #[derive(Debug)]
 pub(super) struct Longest {
+    /// The length of each queue ([`Tin::size_of`](super::flows::Tin::size_of)).
     bytes: Box<[u32]>,
+    /// An upper bound of the lengths in each block.
     tops: Box<[u32]>,
 }
 
@@ -19,7 +22,7 @@ impl Longest {
         Self { bytes: vec![0; queues].into(), tops: vec![0; queues.div_ceil(BLOCK)].into() }
     }
 
-    /// A queue has so many bytes now.
+    /// Sets the length of a queue.
     #[inline]
     pub(super) fn set(&mut self, queue: usize, bytes: u64) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -28,7 +31,7 @@ impl Longest {
         *top = bytes.max(*top);
     }
 
-    /// The longest queue; `queue` if none is longer.
+    /// Returns the longest queue; `queue` if no other is longer.
     pub(super) fn find(&mut self, queue: usize) -> usize {
         loop {
             let (block, &may) = self.tops.iter().enumerate().max_by_key(|&(_, &top)| top).unwrap_or((0, &0));

@@ -1,4 +1,4 @@
-//! What is to be seen of a tin's flows.
+//! The counters of a tin's flows, for `tc class show`.
 
 use super::{FRACTION, Flow, State, Tin};
 use crate::arch::Arch;
@@ -10,21 +10,21 @@ pub(in crate::qdisc::cake) struct Look {
     pub(in crate::qdisc::cake) drops: u64,
     pub(in crate::qdisc::cake) backlog: u64,
     pub(in crate::qdisc::cake) qlen: usize,
-    /// In bytes.
+    /// Bytes that the flow may send before its turn is over.
     pub(in crate::qdisc::cake) deficit: i64,
-    /// Of CoDel's law.
+    /// The drop count of CoDel's law.
     pub(in crate::qdisc::cake) count: u32,
-    /// BLUE's, of 2^32.
+    /// BLUE's drop probability, in units of 2^-32.
     pub(in crate::qdisc::cake) chance: u32,
 }
 
 impl<A: Arch> Tin<A> {
-    /// The queues that have a flow: with packets, or on a list still.
+    /// Returns the queues that have a flow: those with packets, and empty ones that are still on a list.
     pub(in crate::qdisc::cake) fn active(&self) -> impl Iterator<Item = usize> {
         (0..QUEUES).filter(|&index| self.flows[index].state != State::Idle)
     }
 
-    /// What is to be seen of a queue.
+    /// Returns the counters of a queue.
     pub(in crate::qdisc::cake) fn look(&self, index: usize) -> Look {
         let Flow { queue, law, blue, deficit, drops, .. } = &self.flows[index];
         Look {
