@@ -34,7 +34,7 @@ pub(super) const MAX_CHARGE: u64 = 1 << 20;
 enum State {
     /// On no list, without packets.
     Idle,
-    /// Had no packets before, and has not spent its first quantum. On [`Tin::new`].
+    /// Had no packets before, and has not spent its first quantum. On the tin's `new` list.
     Sparse,
     /// Was sparse and became empty. It waits for one turn in [`Tin::rounds`]; a packet that arrives before makes it bulk,
     /// so it cannot come back as sparse at once.

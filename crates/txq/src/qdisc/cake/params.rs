@@ -1,7 +1,7 @@
 //! cake's parameters: tc's words for them, and what each means.
 //!
-//! As in tc a 0 for `rtt`, `mpu`, `memlimit` and `fwmark` is the same as not saying it, the words of links add to each
-//! other's overhead from left to right, and a bandwidth below one byte a second is none.
+//! As in tc, a 0 for `rtt`, `mpu`, `memlimit` and `fwmark` leaves the value as it is, the overheads of named links add up
+//! from left to right, and a bandwidth below one byte a second means none.
 
 use crate::qdisc::cake::hash::FlowMode;
 use crate::qdisc::cake::shaper::{Cells, Link};
@@ -89,7 +89,7 @@ pub(super) static SYNTAX: Syntax = Syntax {
     wording: Wording::Plain,
 };
 
-/// Times that have a name, in microseconds.
+/// The named round trip times, in microseconds.
 const RTTS: [(&str, u32); 8] = [
     ("datacentre", 100),
     ("lan", 1_000),
@@ -101,7 +101,7 @@ const RTTS: [(&str, u32); 8] = [
     ("interplanetary", 1_000_000_000),
 ];
 
-/// Links that have a name: what each adds to the overhead, how it cuts packets, and its shortest packet.
+/// The named links: the bytes that each adds to the overhead, its cells, and its shortest packet in bytes.
 const LINKS: [(&str, i32, Option<Cells>, Option<u16>); 14] = [
     ("pppoa-vcmux", 10, Some(Cells::Atm), None),
     ("pppoa-llc", 14, Some(Cells::Atm), None),
@@ -116,21 +116,22 @@ const LINKS: [(&str, i32, Option<Cells>, Option<u16>); 14] = [
     ("ethernet", 38, None, Some(84)),
     ("ether-vlan", 4, None, None),
     ("docsis", 18, Some(Cells::None), Some(64)),
-    // An old word that means nothing any more.
+    // An old word without effect.
     ("via-ethernet", 0, None, None),
 ];
 
-/// Which acknowledgements are dropped that later ones make needless.
+/// How many acknowledgements the ACK filter leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AckFilter {
+    /// All.
     Off,
-    /// All but the latest two.
+    /// The latest two.
     On,
-    /// All but the latest.
+    /// The latest.
     Aggressive,
 }
 
-/// All parameters.
+/// The parameters of a qdisc.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Params {
     /// In bytes a second; 0 for no limit.
@@ -138,19 +139,23 @@ pub(super) struct Params {
     pub(super) autorate: bool,
     pub(super) diffserv: Diffserv,
     pub(super) flows: FlowMode,
-    /// Said and shown, without effect: there are no translations to look up.
+    /// Accepted and shown, without effect: there is no connection tracking.
     pub(super) nat: bool,
+    /// Whether the DS field is cleared.
     pub(super) wash: bool,
+    /// Whether dropped packets are charged for the link.
     pub(super) ingress: bool,
     pub(super) ack_filter: AckFilter,
-    /// Whether GSO packets are cut.
+    /// Whether GSO packets are cut into their segments.
     pub(super) split_gso: bool,
     /// In microseconds.
     pub(super) rtt: u32,
+    /// In microseconds: a twentieth of `rtt`.
     pub(super) target: u32,
     pub(super) link: Link,
-    /// In bytes; 0 for what fits the bandwidth.
+    /// In bytes; 0 for the default, which depends on the bandwidth.
     pub(super) memlimit: u32,
+    /// The bits of the mark that choose the tin; 0 for none.
     pub(super) fwmark: u32,
 }
 
@@ -175,7 +180,7 @@ impl Default for Params {
     }
 }
 
-/// What was said of the link.
+/// The link's parameters that a text names; `None` leaves a value as it is.
 #[derive(Default)]
 struct LinkWords {
     raw: bool,
@@ -185,7 +190,7 @@ struct LinkWords {
 }
 
 impl LinkWords {
-    /// Reads what follows `word`, if that is one of these. Returns whether it is.
+    /// Reads `word` and its value, if it is a word about the link. Returns whether it is.
     fn read(&mut self, word: &str, options: &mut OptionWords<'_, '_>) -> Result<bool, ParseError> {
         match word {
             "raw" => *self = Self { raw: true, overhead: Some(0), cells: Some(Cells::None), ..*self },
@@ -207,7 +212,7 @@ impl LinkWords {
         Ok(true)
     }
 
-    /// Changes what was said.
+    /// Sets the named parameters in `link`.
     fn apply(&self, link: &mut Link) {
         if let Some(overhead) = self.overhead {
             link.overhead = i16::try_from(overhead).unwrap_or(i16::MAX);
@@ -218,7 +223,7 @@ impl LinkWords {
     }
 }
 
-/// The parameters after these words, which change `params`.
+/// Reads `words` and returns `params` with the named values changed.
 pub(super) fn parse(words: &mut Words<'_>, mut params: Params) -> Result<Params, ParseError> {
     let mut options = words.options(&SYNTAX);
     let mut link = LinkWords::default();
@@ -269,6 +274,7 @@ pub(super) fn parse(words: &mut Words<'_>, mut params: Params) -> Result<Params,
 }
 
 impl Params {
+    /// Sets `rtt` in microseconds, and `target` to a twentieth of it; ignores 0.
     fn set_rtt(&mut self, rtt: u32) {
         if rtt > 0 {
             (self.rtt, self.target) = (rtt, (rtt / 20).max(1));
@@ -276,7 +282,7 @@ impl Params {
     }
 }
 
-/// What tc says of two of cake's options, where it has other words for all others.
+/// Returns the error in the words that tc has for `memlimit` and `fwmark` only.
 fn named(error: ParseError, name: &str, said: &str) -> ParseError {
     match error.remedy() {
         Some(remedy) if error.message().starts_with("Illegal") => {
@@ -286,7 +292,7 @@ fn named(error: ParseError, name: &str, said: &str) -> ParseError {
     }
 }
 
-/// A whole number within bounds.
+/// Reads a whole number from `low` to `high`.
 fn between(options: &mut OptionWords<'_, '_>, name: &str, low: i32, high: i32) -> Result<i32, ParseError> {
     let word = options.value(name)?;
     word.parse().ok().filter(|value| (low..=high).contains(value)).ok_or_else(|| {

@@ -1,14 +1,14 @@
-//! Whose turn it is: lists of flows, linked by indices, and a calendar of rounds of them.
+//! The order of the flows' turns: lists of flows, linked by indices, and a calendar of rounds, each a list.
 
-/// No flow, the end of a list.
+/// No flow: the end of a list.
 pub(super) const NONE: u16 = u16::MAX;
 
-/// Rounds that can be told apart; a flow that has to wait for longer is looked at in between.
+/// The number of rounds in the calendar. A flow that waits for more rounds is visited in between.
 pub(super) const ROUNDS: usize = 1024;
 
-/// What can be on a list.
+/// A flow that can be on a [`List`].
 pub(super) trait Linked {
-    /// The one behind it.
+    /// Returns the link to the flow behind it, or [`NONE`].
     fn next(&mut self) -> &mut u16;
 }
 
@@ -22,6 +22,7 @@ pub(super) struct List {
 impl List {
     pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE };
 
+    /// Appends a flow, which is on no list.
     #[inline]
     pub(super) fn push<F: Linked>(&mut self, flows: &mut [F], index: usize) {
         match self.tail {
@@ -32,6 +33,7 @@ impl List {
         self.tail = index as u16;
     }
 
+    /// Takes the first flow off the list, which is not empty.
     #[inline]
     pub(super) fn pop<F: Linked>(&mut self, flows: &mut [F]) {
         self.head = *flows[usize::from(self.head)].next();
@@ -41,12 +43,12 @@ impl List {
     }
 }
 
-/// The calendar.
+/// The calendar of rounds.
 pub(super) struct Rounds {
     lists: Box<[List]>,
-    /// Which of them are not empty.
+    /// One bit for each list: set while the list is not empty.
     bits: [u64; ROUNDS / 64],
-    /// The round that it is.
+    /// The present round.
     at: usize,
 }
 
@@ -55,6 +57,7 @@ impl Rounds {
         Self { lists: vec![List::EMPTY; ROUNDS].into(), bits: [0; ROUNDS / 64], at: 0 }
     }
 
+    /// Appends a flow to the round `ahead` rounds after the present one; `ahead` is less than [`ROUNDS`].
     #[inline]
     pub(super) fn push<F: Linked>(&mut self, flows: &mut [F], index: usize, ahead: usize) {
         let round = (self.at + ahead) % ROUNDS;
@@ -62,13 +65,14 @@ impl Rounds {
         self.bits[round / 64] |= 1 << (round % 64);
     }
 
-    /// The flow whose turn it is, in this round or in the next that has one.
+    /// Returns the first flow of the present round. If that is empty, moves on to the next round with a flow; `None` if
+    /// there is none.
     #[inline]
     pub(super) fn front(&mut self) -> Option<usize> {
         if self.lists[self.at].head == NONE {
             let (word, bit) = (self.at / 64, self.at % 64);
             let words = self.bits.len();
-            // The word that it is comes last once more, for what is behind.
+            // The present word comes last once more, for the rounds behind the present bit.
             let next = (0..=words).find_map(|ahead| {
                 let at = (word + ahead) % words;
                 let bits = if ahead == 0 { self.bits[at] & (u64::MAX << bit) } else { self.bits[at] };
@@ -79,6 +83,7 @@ impl Rounds {
         Some(self.lists[self.at].head.into())
     }
 
+    /// Takes the flow that [`front`](Rounds::front) returned off its round.
     #[inline]
     pub(super) fn pop<F: Linked>(&mut self, flows: &mut [F]) {
         let list = &mut self.lists[self.at];

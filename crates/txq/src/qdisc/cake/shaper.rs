@@ -1,39 +1,40 @@
-//! What a packet costs on the link, and when the next may leave.
+//! The shaper: a packet's length on the link, and the time at which the next packet may leave.
 //!
-//! Time is virtual: each packet moves it on by as long as it takes on the link, and a packet may leave once the real time
-//! has caught up. What was late is made up for, so that the rate is kept however seldom somebody comes; a pause is not saved
-//! up, since an empty queue lets the virtual time jump to the real. Times are kept to 2^-32 ns, so no rate is too high.
+//! Each packet advances a virtual time by its transmission time on the link, and the next packet may leave once the real
+//! time has reached it. A late dequeue is made up for, so the rate holds however seldom a thread dequeues. A pause is not
+//! made up for: when a packet arrives at an empty queue, the virtual time jumps to the real time. Times are kept to 2^-32
+//! ns, so no rate is too high.
 
 use crate::arch::{Arch, Nanos};
 use crate::flow::dissect;
 use crate::packet::Packet;
 
-/// Bits of a fraction of a nanosecond.
+/// Fraction bits of a [`Fine`] time.
 const FRACTION: u32 = 32;
 
 /// The slowest rate, in bytes a second, as in the kernel.
 const MIN_RATE: u64 = 64;
 
-/// A time with its fraction.
+/// A time in units of 2^-32 ns.
 pub(super) type Fine = u128;
 
-/// A real time.
+/// Converts a real time.
 #[inline]
 pub(super) fn fine(at: Nanos) -> Fine {
     Fine::from(at) << FRACTION
 }
 
-/// The first whole nanosecond that is not before it.
+/// Returns the first whole nanosecond that is not before `at`.
 pub(super) fn whole(at: Fine) -> Nanos {
     Nanos::try_from((at + (1 << FRACTION) - 1) >> FRACTION).unwrap_or(Nanos::MAX)
 }
 
-/// How long a byte takes; 0 where there is no limit.
+/// The time that a byte takes on the link, in units of 2^-32 ns; 0 without a rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace(u64);
 
 impl Pace {
-    /// Of a rate in bytes a second, 0 for none.
+    /// Returns the pace of a rate in bytes a second; 0 for none.
     pub(super) fn new(rate: u64) -> Self {
         Self(if rate == 0 { 0 } else { (1_000_000_000 << FRACTION) / rate.max(MIN_RATE) })
     }
@@ -42,12 +43,13 @@ impl Pace {
         self.0 == 0
     }
 
+    /// Returns the time that `bytes` take on the link.
     #[inline]
     pub(super) fn time(self, bytes: u64) -> Fine {
         Fine::from(bytes) * Fine::from(self.0)
     }
 
-    /// The same, in whole nanoseconds.
+    /// Returns the time that `bytes` take on the link, in whole nanoseconds.
     pub(super) fn nanos(self, bytes: u64) -> Nanos {
         Nanos::try_from(self.time(bytes) >> FRACTION).unwrap_or(Nanos::MAX)
     }
@@ -57,21 +59,23 @@ impl Pace {
 #[derive(Debug, Default)]
 pub(super) struct Shaper {
     pub(super) pace: Pace,
+    /// The virtual time: the next packet may leave from here on.
     next: Fine,
-    /// A second one, which only packets that leave move on, by half as much again. Where what was dropped is charged for too
-    /// (`ingress`), packets leave at two thirds of the rate at least.
+    /// A second virtual time, which only packets that leave advance, by one and a half times their time. A packet may leave
+    /// at the earlier of the two. So with `ingress`, which charges dropped packets to `next`, packets leave at two thirds
+    /// of the rate at least.
     failsafe: Fine,
 }
 
 impl Shaper {
-    /// When the next packet may leave, if that is not now.
+    /// Returns when the next packet may leave; `None` if it may leave now.
     #[inline]
     pub(super) fn wait(&self, now: Nanos) -> Option<Nanos> {
         let at = self.next.min(self.failsafe);
         (!self.pace.is_unlimited() && at > fine(now)).then(|| whole(at))
     }
 
-    /// The queue was empty: what could have been sent meanwhile is lost.
+    /// A packet arrives at an empty queue: the virtual time does not stay behind `now`.
     #[inline]
     pub(super) fn wake(&mut self, now: Nanos) {
         let now = fine(now);
@@ -80,7 +84,7 @@ impl Shaper {
         }
     }
 
-    /// A packet leaves.
+    /// Charges a packet that leaves.
     #[inline]
     pub(super) fn sent(&mut self, bytes: u64) {
         let time = self.pace.time(bytes);
@@ -88,59 +92,60 @@ impl Shaper {
         self.failsafe = self.failsafe.saturating_add(time + time / 2);
     }
 
-    /// A packet was dropped that has used the link before this one.
+    /// Charges dropped packets, which used the link in front of this qdisc.
     pub(super) fn lost(&mut self, bytes: u64) {
         self.next = self.next.saturating_add(self.pace.time(bytes));
     }
 
-    /// From now on the link has another rate: what was sent at the old one is forgotten, and what could have been.
+    /// Sets the virtual time to `now`, because the rate changed: neither debts nor savings at the old rate remain.
     pub(super) fn restart(&mut self, now: Nanos) {
         (self.next, self.failsafe) = (fine(now), fine(now));
     }
 
-    /// Forgets what was sent.
+    /// Sets the virtual time to 0.
     pub(super) fn reset(&mut self) {
         (self.next, self.failsafe) = (0, 0);
     }
 }
 
-/// How a link cuts packets.
+/// How a link divides packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Cells {
+    /// Not at all.
     #[default]
     None,
-    /// Cells of 53 bytes with 48 of payload (AAL5).
+    /// Cells of 53 bytes with 48 bytes of payload (AAL5).
     Atm,
-    /// A byte more for each 64 (ITU-T G.992.3, annex N).
+    /// One byte more for each 64 bytes (ITU-T G.992.3, annex N).
     Ptm,
 }
 
-/// What a link adds to a packet's length.
+/// The bytes that a link adds to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
-    /// Lengths are those of whole frames, not of network packets.
+    /// Whether lengths are those of whole frames, instead of network packets.
     pub(super) raw: bool,
     pub(super) cells: Cells,
-    /// -64 to 256.
+    /// Bytes added to each packet, -64 to 256; more where named links add up.
     pub(super) overhead: i16,
-    /// The shortest packet, 0 to 256.
+    /// The shortest packet in bytes, 0 to 256.
     pub(super) mpu: u16,
 }
 
-/// What a packet is on the link.
+/// The length of a packet on the link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wire {
     /// Bytes of all its segments.
     pub(super) bytes: u64,
-    /// The shortest and the longest segment: before the link adds to it, and after.
+    /// The shortest and the longest segment in bytes, before and after the link's overhead.
     pub(super) network: (u64, u64),
     pub(super) adjusted: (u64, u64),
-    /// Where the network header is.
+    /// Offset of the network header in bytes.
     pub(super) offset: u64,
 }
 
 impl Link {
-    /// The bytes that a packet of that length takes.
+    /// Returns the bytes that a packet of length `len` takes on the link.
     #[inline]
     pub(super) fn bytes(&self, len: u64) -> u64 {
         let len = len.saturating_add_signed(self.overhead.into()).max(self.mpu.into());
@@ -151,7 +156,7 @@ impl Link {
         }
     }
 
-    /// The bytes that a packet takes, as [`wire`](Link::wire) says.
+    /// Returns the bytes that a packet takes on the link, as [`wire`](Link::wire) does.
     #[inline]
     pub(super) fn wire_bytes<A: Arch>(&self, packet: &Packet<A>) -> u64 {
         if self.raw && packet.segs() == 1 {
@@ -160,7 +165,7 @@ impl Link {
         self.wire(packet).bytes
     }
 
-    /// What a packet takes, each of its segments with headers of its own.
+    /// Returns the length of a packet on the link, where each of its segments has headers of its own.
     #[inline]
     pub(super) fn wire<A: Arch>(&self, packet: &Packet<A>) -> Wire {
         let offset = packet.protocol_offsets().map_or(0, |(network, ..)| u64::from(network));
@@ -181,7 +186,7 @@ impl Link {
     }
 }
 
-/// How many segments of a packet are full, their length, and that of the last one.
+/// Returns the number of full segments of a GSO packet, their length, and the length of the last segment, in bytes.
 #[cold]
 fn segments<A: Arch>(packet: &Packet<A>, size: u64, segs: u64) -> (u64, u64, u64) {
     let len = packet.len() as u64;

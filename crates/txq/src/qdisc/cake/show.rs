@@ -1,4 +1,4 @@
-//! How tc shows cake: its parameters, and its counters as a table with a column for each tin.
+//! cake's output in tc: its parameters, and its counters as a table with a column for each tin.
 
 use std::fmt::Write;
 
@@ -107,7 +107,7 @@ pub(super) fn xstats<A: Arch>(cake: &Cake<A>, style: Style) -> Options {
     options
 }
 
-/// A flow's counters. tc knows of no packets that it has sent.
+/// Returns a flow's counters as `tc -s class show` prints them, which has no packets sent.
 pub(super) fn flow(look: &Look, style: Style) -> Options {
     let Look { drops, backlog, qlen, deficit, count, chance } = *look;
     let mut options = Options::new(style);
@@ -122,7 +122,7 @@ pub(super) fn flow(look: &Look, style: Style) -> Options {
     options
 }
 
-/// The rows of a tin's counters.
+/// Formats the tins' counters as a table, with a row for each counter and a column for each tin.
 fn table<A: Arch>(cake: &Cake<A>, style: Style) -> String {
     type Row<'a, A> = (&'a str, Box<dyn Fn(&Tin<A>) -> String + 'a>);
     let time = |time: Nanos| Micros(micros(time)).to_string();

@@ -1,16 +1,15 @@
 //! The tins: classes of service that a packet's DS field chooses, each with a share of the rate.
 //!
-//! Tins are numbered as tc shows them. A tin that keeps to its share goes before those of lower priority; the one with the
-//! whole rate is the lowest, so that what has a share gets it. The tables say
-//! which tin the 64 code points belong to; they are those of tc-cake(8), and where it is silent (precedence, diffserv8) what
-//! a running kernel does with a packet of each.
+//! Tins are numbered as tc shows them. A tin that keeps to its share goes before tins of lower priority. The tables give
+//! the tin of each of the 64 code points. They follow tc-cake(8), and for `precedence` and `diffserv8`, which it does not
+//! list, a running kernel's choice for a packet of each code point.
 
 use crate::arch::Nanos;
 use crate::qdisc::cake::params::Params;
 use crate::qdisc::cake::shaper::Pace;
 use crate::qdisc::codel::law::Goal;
 
-/// Presets of tins.
+/// The presets of tins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Diffserv {
     Besteffort,
@@ -25,16 +24,16 @@ const EIGHT: &[u8; 64] = b"20124222121212125242424232323232623232326222626272222
 const FOUR: &[u8; 64] = b"1011211101111111212121212121212131212121311131313111111131111111";
 const THREE: &[u8; 64] = b"1011211101111111111111111111111111111111111121212111111121111111";
 
-/// The code point that network control has (CS7), for what has no DS field and holds the net together: ARP.
+/// The code point of network control (CS7), which ARP gets: it has no DS field, and the network depends on it.
 pub(super) const CONTROL: u8 = 56;
 
 const ARP: u16 = 0x0806;
 
-/// Quanta of bytes that a flow may send in its turn.
+/// The smallest and the largest quantum of a flow, in bytes.
 const QUANTUM: (u64, u64) = (300, 1514);
 
 impl Diffserv {
-    /// By tc's words.
+    /// The presets, with tc's words for them.
     pub(super) const ALL: [(&'static str, Self); 5] = [
         ("besteffort", Self::Besteffort),
         ("precedence", Self::Precedence),
@@ -43,6 +42,7 @@ impl Diffserv {
         ("diffserv3", Self::Three),
     ];
 
+    /// Returns the number of tins.
     pub(super) fn count(self) -> usize {
         match self {
             Self::Besteffort => 1,
@@ -52,7 +52,7 @@ impl Diffserv {
         }
     }
 
-    /// The tin of a DS field, of the 8 bits with ECN.
+    /// Returns the tin of a packet. `tos` is the DS field with the ECN bits.
     #[inline]
     pub(super) fn tin(self, tos: u8, ethertype: u16) -> usize {
         let table = match self {
@@ -66,7 +66,7 @@ impl Diffserv {
         usize::from(table[usize::from(code)] - b'0')
     }
 
-    /// The tins by priority, the lowest first.
+    /// Returns the tins in ascending order of priority.
     #[inline]
     pub(super) fn order(self) -> &'static [usize] {
         match self {
@@ -77,7 +77,7 @@ impl Diffserv {
         }
     }
 
-    /// What tc heads the tins' columns with.
+    /// Returns the heads of the tins' columns in tc's output.
     pub(super) fn names(self) -> Vec<String> {
         let name = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         match self {
@@ -87,7 +87,7 @@ impl Diffserv {
         }
     }
 
-    /// Each tin's share of a rate: what it may use with its priority.
+    /// Returns each tin's share of `rate`: the tin has its priority up to its share.
     pub(super) fn shares(self, rate: u64) -> Vec<u64> {
         match self {
             Self::Besteffort => vec![rate],
@@ -102,26 +102,27 @@ impl Diffserv {
     }
 }
 
-/// What a tin keeps to.
+/// A tin's share of the rate, and the parameters that follow from it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Share {
     /// In bytes a second; 0 for no threshold.
     pub(super) rate: u64,
+    /// The pace of `rate`.
     pub(super) pace: Pace,
-    /// Bytes of a flow's turn.
+    /// Bytes that a flow gains in a round.
     pub(super) quantum: u32,
-    /// Bytes of the tin's turn where there is no rate to go by.
+    /// Bytes of the tin's turn, without a rate.
     pub(super) weight: i64,
-    /// How long its packets may wait.
+    /// The parameters of CoDel's law.
     pub(super) goal: Goal,
-    /// How long the longest packet takes, in nanoseconds.
+    /// Time that the device's longest packet takes at `rate`, in nanoseconds.
     pub(super) mtu_time: Nanos,
 }
 
-/// Bytes of a turn of a tin with the whole rate.
+/// Bytes of the turn of a tin with the whole rate, where there is no rate to shape to.
 const WEIGHT: u64 = 16384;
 
-/// All tins' shares.
+/// Returns the shares of all tins. `rate` is in bytes a second, `mtu` is the device's longest packet in bytes.
 pub(super) fn shares(params: &Params, rate: u64, mtu: u32) -> Vec<Share> {
     let weights = params.diffserv.shares(WEIGHT);
     let rates = params.diffserv.shares(rate);
@@ -131,7 +132,7 @@ pub(super) fn shares(params: &Params, rate: u64, mtu: u32) -> Vec<Share> {
 fn share(params: &Params, rate: u64, weight: u64, mtu: u32) -> Share {
     let pace = Pace::new(rate);
     let (target, rtt) = (u64::from(params.target) * 1000, u64::from(params.rtt) * 1000);
-    // A slow link is busy for longer with a packet than packets may wait.
+    // The target is at least 1.5 times the longest packet's time, which on a slow link exceeds the usual target.
     let target_here = pace.nanos(u64::from(mtu) * 3 / 2).max(target);
     let interval = rtt.saturating_sub(target).saturating_add(target_here).max(target_here.saturating_mul(2));
     let quantum = match rate {
@@ -146,7 +147,7 @@ fn share(params: &Params, rate: u64, weight: u64, mtu: u32) -> Share {
         goal: Goal {
             target: target_here,
             interval,
-            // A flow's last packet is never dropped.
+            // With 0 only a flow's last packet is never dropped.
             mtu: 0,
             ecn: true,
             ce_threshold: None,
