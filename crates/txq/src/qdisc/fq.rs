@@ -1,32 +1,61 @@
 //! fq: fair queueing of many flows, each paced.
 //!
-//! Every flow has a queue of its own. Three bands, chosen by priority, share the device by weight; the flows of a band
-//! take turns by deficit round robin, and a flow that comes back from being idle goes first once. A packet with a
-//! departure time ([`Packet::departure`]) does not leave before it, and `maxrate` spaces the packets of each flow. Flows that
-//! wait for their time are on a timing wheel (`qdisc/wheel.rs`). While there is nothing to be fair about, a packet goes through
-//! one FIFO and no flow is looked up.
+//! Every flow has a queue of its own. Three bands share the device by weight; a packet's priority chooses its band. The
+//! flows of a band take turns by deficit round robin, and a flow that was idle goes first once. A packet does not leave
+//! before its departure time ([`Packet::departure`]), and `maxrate` spaces the packets of each flow. Flows that wait for
+//! their time are on a timing wheel (`qdisc/wheel.rs`). While no flow has a packet to send now, packets take the fast path:
+//! one FIFO, without a flow lookup.
+//!
+//! | option | default | meaning |
+//! |---|---|---|
+//! | `limit PACKETS` | 10000 | packets of a band |
+//! | `flow_limit PACKETS` | 100 | packets of a flow |
+//! | `quantum BYTES` | 2 of the device's longest packets | bytes that a flow gains in each round, 1 to 1048576 |
+//! | `initial_quantum BYTES` | 10 of the device's longest packets | bytes that a new flow may send at once |
+//! | `maxrate RATE` | none | rate of each flow, below 34.3 Gbit/s |
+//! | `buckets NUMBER` | 1024 | flows for which the table starts: 2 to 262144, rounded up to a power of two |
+//! | `pacing`, `nopacing` | `pacing` | whether `maxrate` is kept |
+//! | `refill_delay TIME` | 40 ms | a flow that was idle for longer has a quantum at least |
+//! | `low_rate_threshold RATE` | 550 kbit | up to this `maxrate`, flows send one packet at a time |
+//! | `orphan_mask MASK` | 1023 | bits of the hash that separate flows of frames other than IP |
+//! | `timer_slack TIME` | 10 us | how much later the worker may come, to serve several flows at once; a bare number is in ns |
+//! | `ce_threshold TIME` | never | marks ECN-capable packets that leave later than this after their time |
+//! | `horizon TIME` | 10 s | how far ahead a departure time may be |
+//! | `horizon_drop`, `horizon_cap` | `horizon_drop` | drops a packet beyond the horizon, or sets its time to the horizon |
+//! | `offload_horizon TIME` | 0 | how long before its time a packet may go to a device that keeps it until then |
+//! | `bands 3 priomap P0 .. P15` | `1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1` | the band of each priority modulo 16 |
+//! | `weights W0 W1 W2` | `589824 196608 65536` | bytes of each band's turn, 16384 to 2147483647 |
+//!
+//! A bare time is in microseconds, a bare rate in bit/s. `defrate` is accepted without effect, as in tc. Drop reasons:
+//! `FQ_BAND_LIMIT`, `FQ_FLOW_LIMIT`, `FQ_HORIZON_LIMIT`, and `QDISC_OVERLIMIT` for packets beyond a smaller `limit`.
+//!
+//! Example: `tc qdisc add root handle 1: fq maxrate 20mbit flow_limit 200`
 //!
 //! Sources: Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin" (SIGCOMM 1995); new and old flows as
 //! in RFC 8290; earliest departure times as in Carousel (SIGCOMM 2017). The kernel's counterpart is `sch_fq`.
 //!
-//! **Which flow.** The kernel tells flows by socket, and packets without one by `orphan_mask` bits of their hash. Here the
-//! flow hash is the socket: one that the program set, or that steering made, or that is made here from the headers. All 32
-//! bits of it count, so that a million flows are a million queues. `orphan_mask` bounds the flows of frames that are not
-//! IP, which have no ends that could be told apart but their MAC addresses.
+//! **Which flow.** The kernel identifies a flow by its socket, and packets without a socket by `orphan_mask` bits of their
+//! hash. Here the flow hash takes the socket's place: the program sets it, steering computes it, or fq computes it from the
+//! headers. All 32 bits count, so that a million flows have a million queues. `orphan_mask` bounds the number of flows of
+//! frames other than IP, which only their MAC addresses identify.
 //!
 //! Other differences from Linux:
-//! - Packets in the FIFO count for their band's limit.
-//! - A flow that waits is given an earlier time when a packet with an earlier one comes; Linux lets it wait.
-//! - A packet without a departure time is given its arrival's, and one beyond the horizon, with `horizon_cap`, the capped time.
-//! - Rounds in which no flow could send, because the quantum is much smaller than a packet, are skipped at once.
-//! - When `change` leaves a band with too many packets, each flow loses its first, in turns, until they fit.
-//! - Idle flows are forgotten in the order in which they became idle, when new ones come and when the queue is empty.
-//!   `buckets` is what the flow table begins with; it grows with the flows.
-//! - A pause that took up to 1 ms too long is made good in full, so that a rate is kept by threads that sleep; Linux makes
-//!   good half a pause.
-//! - No socket tells a rate: `maxrate` is the only one.
-//! - A packet that goes to the device before its time (`offload_horizon`, for devices that can keep it:
-//!   [`Driver::pacing_horizon`](crate::driver::Driver::pacing_horizon)) is told the time that its flow's rate gives it.
+//! - Bands and the fast path are those of kernels after 6.6. Packets of the fast path count for their band's limit.
+//! - A waiting flow wakes earlier when a packet with an earlier time arrives; in Linux it waits on.
+//! - A packet without a departure time gets its arrival time. With `horizon_cap`, a packet beyond the horizon gets the
+//!   horizon.
+//! - If the quantum is much smaller than a packet, the rounds in which no flow can send are computed instead of walked.
+//! - When `change` leaves a band with too many packets, its flows lose their first packets in turns until the limit holds.
+//! - Idle flows are forgotten in the order in which they became idle: when a new flow arrives, and when the queue is empty.
+//!   `buckets` is the initial size of the flow table, which grows with the flows.
+//! - A pause that took up to 1 ms too long is made up for in full, so that sleeping threads keep a rate. Linux makes up for
+//!   at most half a pause.
+//! - No socket sets a rate: `maxrate` is the only rate.
+//! - A packet that goes to the device early (`offload_horizon`, up to the device's
+//!   [`Driver::pacing_horizon`](crate::driver::Driver::pacing_horizon)) carries the departure time that its flow's rate
+//!   gives it.
+//! - `inactive` counts a flow as soon as it is empty; Linux counts it at the flow's next turn. In JSON the number of
+//!   throttle events is `throttle_events`; Linux uses the key `throttled` twice.
 
 #![forbid(unsafe_code)]
 
@@ -58,27 +87,27 @@ use params::{BANDS, Params};
 use show::Xstats;
 use table::Table;
 
-/// Packets that the FIFO takes while flows wait for their time.
+/// The most packets in the fast path's FIFO while flows wait for their time.
 const FAST_PATH: usize = 8;
 
 struct Fq<A: Arch> {
     params: Params,
-    /// The latest time that was seen: owners' clocks may differ by a batch, and flows must not.
+    /// The latest time read. Owners' clocks may differ by a batch; the time of the flows must not go back.
     now: Nanos,
     hasher: FlowHasher,
-    /// Packets of the fast path.
+    /// The fast path's packets.
     fifo: PacketList<A>,
     table: Table<A>,
-    /// The flow that a packet was queued in last; the next one is often of the same.
+    /// The flow that the last packet was queued in; the next packet is often of the same flow. [`NIL`] if there is none.
     last: u32,
     bands: Bands,
     /// Flows that wait for their time.
     wheel: Wheel<u32>,
-    /// Packets in the flows, and their bytes.
+    /// Packets in the flows, and their bytes: without those in `fifo`.
     queued: (usize, u64),
-    /// Flows that have packets.
+    /// The number of flows that have packets.
     busy: usize,
-    /// Packets of each band.
+    /// Packets of each band, with those in `fifo`.
     band_pkts: [usize; BANDS],
     stats: QdiscStats,
     xstats: Xstats,
@@ -105,18 +134,20 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 }
 
 impl<A: Arch> Fq<A> {
+    /// Reads the clock; returns the time, which never goes back.
     fn tick(&mut self, cx: &mut Cx<'_, A>) -> Nanos {
         self.now = self.now.max(cx.clock.now());
         self.now
     }
 
-    /// What is due until then may leave now.
+    /// Returns the latest departure time that may leave at `now`.
     #[inline]
     fn reach(&self, now: Nanos) -> Nanos {
         now.saturating_add(self.params.offload_horizon())
     }
 
-    /// Whether a packet may go through the FIFO: it overtakes nothing, and there is nobody to be fair to.
+    /// Returns whether a packet that is due `at` may take the fast path: it overtakes no packet, and no flow has packets to
+    /// send now.
     fn is_fast(&self, at: Nanos, now: Nanos) -> bool {
         let now = self.reach(now);
         at <= now
@@ -127,14 +158,14 @@ impl<A: Arch> Fq<A> {
                     && self.wheel.next_time().is_none_or(|due| due > now)))
     }
 
-    /// Drops a packet that was not queued.
+    /// Drops a packet that was not queued, counts the drop and returns [`Verdict::Drop`].
     fn refuse(&mut self, packet: Packet<A>, reason: DropReason, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, reason);
         Verdict::Drop
     }
 
-    /// Queues or drops a packet, whose flow is perhaps `guess`.
+    /// Queues or drops a packet. `guess` is the flow that it probably belongs to, or [`NIL`].
     #[inline]
     fn admit(&mut self, mut packet: Packet<A>, guess: u32, cx: &mut Cx<'_, A>) -> Verdict {
         let now = self.tick(cx);
@@ -173,7 +204,7 @@ impl<A: Arch> Fq<A> {
         Verdict::Success
     }
 
-    /// Queues a packet in its flow.
+    /// Queues a packet in its flow, and creates the flow if it is new. Returns the packet if the flow is full.
     fn push(&mut self, packet: Packet<A>, key: u64, band: usize, guess: u32) -> Result<(), Packet<A>> {
         let now = self.now;
         let guess = if guess == NIL { self.last } else { guess };
@@ -194,7 +225,7 @@ impl<A: Arch> Fq<A> {
         self.queued.1 += packet.len() as u64;
         self.busy += usize::from(flow.len == 0);
         let (place, since) = (flow.place, flow.time);
-        // Goes by it when it is put on a list next.
+        // Takes effect when the flow is next put on a list.
         flow.band = band as u8;
         self.table.push(id, packet);
         match place {
@@ -212,7 +243,7 @@ impl<A: Arch> Fq<A> {
         Ok(())
     }
 
-    /// Has a flow that waits do so until its first packet's time, if that is earlier now.
+    /// Moves a waiting flow to its first packet's time on the wheel, if that is earlier now.
     fn hasten(&mut self, id: u32) {
         let due = self.table.due(id);
         let Some(ticket) = self.table.flow(id).ticket else { return };
@@ -224,7 +255,7 @@ impl<A: Arch> Fq<A> {
         }
     }
 
-    /// Gives flows whose time has come a turn.
+    /// Moves flows whose time has come from the wheel to their band.
     fn wake(&mut self, now: Nanos) {
         while let Some((at, id)) = self.wheel.pop(self.reach(now)) {
             self.xstats.waked(now.saturating_sub(at));
@@ -233,7 +264,7 @@ impl<A: Arch> Fq<A> {
         }
     }
 
-    /// The next packet that may leave now.
+    /// Dequeues the next packet that may leave at `now`.
     fn next(&mut self, now: Nanos) -> Option<Packet<A>> {
         if let Some(packet) = self.fifo.pop_front() {
             self.band_pkts[self.params.band(&packet)] -= 1;
@@ -247,7 +278,8 @@ impl<A: Arch> Fq<A> {
                 Some(due) => self.throttle(turn, due),
                 None => {
                     self.bands.unlink(&self.table, turn);
-                    // Behind the others once, or a flow that is idle after each packet would always go first.
+                    // Goes behind the old flows once. Otherwise a flow that is idle after each packet would always go
+                    // first.
                     if turn.is_new() && self.bands.has_old(turn.band) {
                         self.bands.append(&mut self.table, turn.flow, Place::Old);
                     } else {
@@ -258,7 +290,7 @@ impl<A: Arch> Fq<A> {
         }
     }
 
-    /// Has the flow whose turn it is wait.
+    /// Moves the flow that has the turn to the wheel, until `due`.
     fn throttle(&mut self, turn: Turn, due: Nanos) {
         self.bands.unlink(&self.table, turn);
         let ticket = self.wheel.insert(due, turn.flow);
@@ -267,7 +299,7 @@ impl<A: Arch> Fq<A> {
         self.xstats.throttled += 1;
     }
 
-    /// Takes the first packet, which is due, of the flow whose turn it is.
+    /// Dequeues the first packet of the flow that has the turn. The packet may leave now; `due` is its departure time.
     fn send(&mut self, turn: Turn, due: Nanos, now: Nanos) -> Option<Packet<A>> {
         let flow = self.table.flow_mut(turn.flow);
         let mut packet = if flow.is_late {
@@ -371,7 +403,7 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         Some(self.show_xstats(style))
     }
 
-    /// The first flow's time and the slack, in which others may become due, too.
+    /// Returns the first flow's time plus `timer_slack`, in which more flows may become due.
     fn next_event(&self) -> Option<Nanos> {
         let at = self.wheel.next_time()?.saturating_sub(self.params.offload_horizon());
         Some(at.saturating_add(self.params.timer_slack.into()))

@@ -1,4 +1,4 @@
-//! Whose turn it is: three bands by weighted round robin, and the flows of each by deficit round robin.
+//! The order of turns: three bands by weighted round robin, and the flows of each band by deficit round robin.
 
 use crate::arch::Arch;
 use crate::qdisc::fq::flow::Place;
@@ -6,22 +6,26 @@ use crate::qdisc::fq::params::BANDS;
 use crate::qdisc::fq::table::Table;
 use crate::qdisc::fq::turns::Turns;
 
-/// From so many flows on, a near cache does not hold them, and those that come next are fetched while others are served.
+/// The number of flows beyond which the next flows are prefetched, because the near caches no longer hold all of them.
 pub(super) const MANY: usize = 2048;
-/// How far ahead a flow is fetched; its first packet, which the flow names; and the second, which the first one names.
+/// How many turns ahead a flow is prefetched, then its first packet, to which the flow points, then the second, to which
+/// the first points.
 const FETCH: [usize; 3] = [12, 7, 3];
 
 /// One band's flows.
 pub(super) struct Band {
-    /// Flows that were idle until just now: served first, once.
+    /// Flows that were idle before. They go first, once.
     new: Turns,
+    /// The band's other flows that are neither idle nor throttled.
     old: Turns,
     /// Bytes that the band may send before its turn is over.
     credit: i64,
 }
 
+/// The three bands.
 pub(super) struct Bands {
     bands: [Band; BANDS],
+    /// The band that has the turn.
     turn: usize,
 }
 
@@ -32,7 +36,7 @@ impl Bands {
         Self { bands: std::array::from_fn(|i| band(&weights[i])), turn: 0 }
     }
 
-    /// Puts a flow, which is on no list, at the end of one of its band's.
+    /// Appends a flow, which is on no list, to its band's list of new or of old flows.
     #[inline]
     pub(super) fn append<A: Arch>(&mut self, table: &mut Table<A>, id: u32, place: Place) {
         let flow = table.flow_mut(id);
@@ -41,7 +45,7 @@ impl Bands {
         if place == Place::New { &mut band.new } else { &mut band.old }.push(id);
     }
 
-    /// Takes the flow whose turn it is off its list.
+    /// Takes the flow that has the turn off its list.
     #[inline]
     pub(super) fn unlink<A: Arch>(&mut self, table: &Table<A>, turn: Turn) {
         let band = &mut self.bands[turn.band];
@@ -52,7 +56,7 @@ impl Bands {
         }
     }
 
-    /// The flow whose turn it is, if any has one. It has credit.
+    /// Returns the flow that has the turn, which has credit; `None` if no flow is on a list.
     #[inline]
     pub(super) fn turn<A: Arch>(
         &mut self,
@@ -72,7 +76,7 @@ impl Bands {
             }
             vain += 1;
             if vain > lists.new.len() + lists.old.len() {
-                // All flows of the band were asked in vain, as with a quantum much smaller than a packet.
+                // No flow of the band had credit, as with a quantum much smaller than a packet.
                 self.skip_rounds(table, band, quantum);
                 vain = 0;
                 continue;
@@ -83,7 +87,7 @@ impl Bands {
         }
     }
 
-    /// The band whose turn it is.
+    /// Returns the band that has the turn, which has flows and credit; `None` if no band has flows.
     #[inline]
     fn band(&mut self, weights: &[u32; BANDS]) -> Option<usize> {
         let mut empty = 0;
@@ -104,14 +108,14 @@ impl Bands {
         None
     }
 
-    /// Gives all flows of a band the credit of the rounds in which none of them would have its turn.
+    /// Gives all flows of a band the credit of the rounds in which none of them would have credit.
     #[cold]
     fn skip_rounds<A: Arch>(&mut self, table: &mut Table<A>, band: usize, quantum: i64) {
         let Band { new, old, .. } = &self.bands[band];
         let mut rounds = i64::MAX;
         for id in new.iter().chain(old.iter()) {
             let flow = table.flow(id);
-            // The quantum that makes its credit positive comes when it is asked.
+            // The flow's next visit adds the quantum that makes its credit positive.
             rounds = rounds.min(if flow.credit > 0 { 0 } else { -flow.credit / quantum });
         }
         for id in new.iter().chain(old.iter()) {
@@ -119,24 +123,24 @@ impl Bands {
         }
     }
 
-    /// The flow has sent so many bytes.
+    /// Charges a band for the bytes that one of its flows sent.
     #[inline]
     pub(super) fn charge(&mut self, band: usize, bytes: i64) {
         self.bands[band].credit -= bytes;
     }
 
-    /// Whether a flow of the band waits behind the new ones.
+    /// Returns whether the band has old flows.
     #[inline]
     pub(super) fn has_old(&self, band: usize) -> bool {
         !self.bands[band].old.is_empty()
     }
 }
 
-/// Whose turn it is.
+/// The flow that has the turn.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     pub(super) band: usize,
-    /// On the list of new flows.
+    /// Whether the flow is on its band's list of new flows.
     new: bool,
     pub(super) flow: u32,
 }
@@ -147,7 +151,7 @@ impl Turn {
     }
 }
 
-/// Fetches the flows of a list that come soon, and their packets.
+/// Prefetches the next flows of a list, and their packets.
 fn fetch_ahead<A: Arch>(list: &Turns, table: &Table<A>) {
     let [flow, first, second] = FETCH.map(|ahead| list.get(ahead));
     flow.inspect(|&id| table.fetch_flow(id));

@@ -1,4 +1,4 @@
-//! What becomes of queued packets when parameters change.
+//! Applies changed parameters to the packets that are queued.
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
@@ -7,7 +7,7 @@ use crate::qdisc::fq::Fq;
 use crate::qdisc::fq::params::{BANDS, Params};
 
 impl<A: Arch> Fq<A> {
-    /// Goes by other parameters from now on.
+    /// Sets new parameters: counts the bands anew, sets the times of waiting flows, and drops packets beyond the limit.
     pub(super) fn go_by(&mut self, params: Params, cx: &mut Cx<'_, A>) {
         self.params = params;
         self.count_bands();
@@ -15,7 +15,7 @@ impl<A: Arch> Fq<A> {
         self.trim(cx);
     }
 
-    /// Drops packets of bands that have too many.
+    /// Drops packets of bands that exceed the limit: first those in the FIFO, then the first packets of flows, in turns.
     fn trim(&mut self, cx: &mut Cx<'_, A>) {
         let limit = self.params.limit as usize;
         if self.band_pkts.iter().all(|&pkts| pkts <= limit) {
@@ -54,8 +54,8 @@ impl<A: Arch> Fq<A> {
         }
     }
 
-    /// Has flows that wait do so by the present parameters: who waited for a rate that is no longer would be overtaken
-    /// on the fast path.
+    /// Sets the times of waiting flows by the present parameters. A flow that still waited for a removed rate would be
+    /// overtaken on the fast path.
     fn retime(&mut self) {
         if self.params.rate().is_none() {
             self.table.flows_mut().for_each(|flow| flow.next_time = 0);

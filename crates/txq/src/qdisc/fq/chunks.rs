@@ -1,11 +1,11 @@
-//! An array that grows without being copied.
+//! An array that grows without copying its elements.
 
 use std::ops::{Index, IndexMut};
 
-/// Elements in a chunk.
+/// The number of elements in a chunk.
 const CHUNK: usize = 256;
 
-/// Elements that never move.
+/// An array of elements that never move.
 pub(super) struct Chunks<T> {
     chunks: Vec<Box<[T; CHUNK]>>,
 }
@@ -20,7 +20,7 @@ impl<T> Chunks<T> {
         self.chunks.len() * CHUNK
     }
 
-    /// Adds a chunk of elements.
+    /// Adds a chunk, whose elements `make` returns.
     pub(super) fn grow(&mut self, make: impl FnMut() -> T) {
         let chunk: Box<[T]> = std::iter::repeat_with(make).take(CHUNK).collect();
         self.chunks.extend(chunk.try_into().ok());

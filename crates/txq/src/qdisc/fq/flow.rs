@@ -1,6 +1,6 @@
 //! One flow: its packets, in the order of their departure times.
 //!
-//! All that an enqueue or a dequeue needs of a flow is in one cache line.
+//! An enqueue or a dequeue reads and writes one cache line of a flow.
 
 use std::collections::VecDeque;
 
@@ -11,54 +11,55 @@ use crate::qdisc::wheel::Ticket;
 /// No flow.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Where a flow is.
+/// The state of a flow, and its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Not in use.
     Free,
-    /// It has no packets, and is remembered for a while.
+    /// Without packets, on the table's list of idle flows. It keeps its credit and its next time for a while.
     Idle,
-    /// On its band's list of flows that were idle until just now.
+    /// On its band's list of new flows.
     New,
-    /// On its band's other list.
+    /// On its band's list of old flows.
     Old,
-    /// On the wheel: its first packet's time has not come.
+    /// On the wheel, until its first packet's time.
     Throttled,
 }
 
-/// Packets by their departure times.
+/// Packets in the order of their departure times, each with its time.
 pub(super) type Late<A> = VecDeque<(Nanos, Packet<A>)>;
 
+/// A flow: one cache line.
 #[repr(C, align(64))]
 pub(super) struct Flow<A: Arch> {
-    /// Packets by departure time, and those of one time in the order of their arrival. Those that came too late to be appended
-    /// are kept by the table ([`is_late`](Flow::is_late)).
+    /// Packets in the order of their departure times, and of their arrival where the times are equal. The table keeps the
+    /// packets that arrived after a packet with a later time ([`is_late`](Flow::is_late)).
     pub(super) queue: PacketQueue<A>,
-    /// The departure time of the last packet of `queue`, while that is not empty; while the flow is idle, since when it is.
+    /// While `queue` is not empty: the departure time of its last packet. While the flow is idle: when it became idle.
     pub(super) time: Nanos,
-    /// Bytes that it may send before its turn is over.
+    /// Bytes that the flow may send before its turn is over.
     pub(super) credit: i64,
-    /// Its next packet may leave from then on, by its rate; 0 if that was never set.
+    /// Time from which the flow's rate allows its next packet; 0 if no rate has set it.
     pub(super) next_time: Nanos,
-    /// The lower half of its key.
+    /// The lower 32 bits of the flow's key.
     key: u32,
-    /// Packets, late ones among them.
+    /// The number of packets, with the late ones.
     pub(super) len: u32,
-    /// Neighbours on the list of idle flows. Of an unused flow, `next` is another unused one.
+    /// Neighbours on the list of idle flows. For an unused flow, `next` is the next unused one.
     pub(super) next: u32,
     pub(super) prev: u32,
-    /// Its place on the wheel, while it is throttled.
+    /// The flow's place on the wheel, while it is throttled.
     pub(super) ticket: Option<Ticket>,
     pub(super) place: Place,
-    /// The band of its last packet, whose lists it is on.
+    /// The band of the flow's last packet. The flow goes to this band's lists.
     pub(super) band: u8,
-    /// The upper half of its key, which is a bit.
+    /// Bit 32 of the flow's key, the highest one that a key has.
     upper: bool,
-    /// The table keeps packets of it that came late.
+    /// Whether the table keeps late packets of the flow ([`Table::late`](super::table::Table)).
     pub(super) is_late: bool,
 }
 
-/// A field more is a line more for every packet.
+/// One more field would cost one more cache line for each packet.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Flow<crate::arch::Native>>() == 64);
 
@@ -90,13 +91,13 @@ impl<A: Arch> Flow<A> {
         (self.key, self.upper) = (key as u32, key >> 32 != 0);
     }
 
-    /// Whether it is the flow of a key.
+    /// Returns whether the flow is in use and has this key.
     #[inline]
     pub(super) fn is_of(&self, key: u64) -> bool {
         self.key() == key && self.place != Place::Free
     }
 
-    /// Appends a packet, if none that is here leaves after it. Otherwise it gives the packet back.
+    /// Appends a packet, unless a queued one has a later departure time; then returns the packet.
     #[inline]
     pub(super) fn append(&mut self, packet: Packet<A>) -> Option<Packet<A>> {
         let at = packet.departure();

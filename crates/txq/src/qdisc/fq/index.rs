@@ -1,49 +1,49 @@
-//! Flows by key: a hash table of cache lines.
+//! Finds flows by key: a hash table whose buckets are cache lines.
 //!
-//! A bucket is one line: the numbers of up to [`PLACES`] flows, and eight bits of the hash of each. A key is compared with a
-//! flow only where those bits agree, so looking up reads the bucket's line and the flow's, and no other flow's. What does not
-//! fit is in a bucket behind it. The table grows by one bucket for each [`LOAD`] flows (Litwin's linear hashing), so that no
-//! packet waits until a big table is rebuilt.
+//! A bucket holds the numbers of up to [`PLACES`] flows, and a tag for each: eight bits of its key's hash. A lookup
+//! compares the key with a flow only if the tag matches, so it reads the bucket's cache line and the flow's, and rarely
+//! another flow's. A full bucket has overflow buckets behind it. The table grows by one bucket for each [`LOAD`] flows
+//! (Litwin's linear hashing), so that no packet waits for a table to be rebuilt.
 
 use crate::arch::fetch_to_write;
 use crate::qdisc::fq::chunks::Chunks;
 use crate::qdisc::fq::flow::NIL;
 
-/// A 1 in each byte.
+/// 1 in each byte.
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
-/// Flows in a bucket.
+/// The number of flows in a bucket.
 const PLACES: usize = 12;
-/// Flows for each bucket on average, beyond which there is a bucket more.
+/// The average number of flows in a bucket beyond which the table grows.
 const LOAD: usize = 4;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// [`NIL`] where there is none.
+    /// The flows; [`NIL`] in a free place.
     ids: [u32; PLACES],
-    /// Of each, bits of its key's hash.
+    /// The flows' tags: bits of their keys' hashes.
     tags: [u8; PLACES],
-    /// One more than the index of the bucket behind it, or 0.
+    /// The overflow bucket behind this one: its index in [`Index::behind`] plus 1, or 0 for none.
     more: u32,
 }
 
 impl Bucket {
     const EMPTY: Self = Self { ids: [NIL; PLACES], tags: [0; PLACES], more: 0 };
 
-    /// The places whose tag may be this one: all that have it, and few others.
+    /// Returns the places with this tag, and a few others.
     #[inline]
     fn places(&self, tag: u8) -> Places {
         let (first, others) = self.tags.split_first_chunk().expect("8 of 12");
         let others = others.try_into().map_or(0, u32::from_le_bytes);
         let tag = u64::from(tag) * ONES;
         let differs = [u64::from_le_bytes(*first) ^ tag, u64::from(others) ^ tag];
-        // The borrow of a byte that is 0, in which both are equal, comes from its highest bit.
+        // A byte of `differs` is 0 where the tags are equal. Subtracting 1 sets its highest bit.
         let [first, others] = differs.map(|word| word.wrapping_sub(ONES) & !word & (ONES << 7));
         Places { first, others: others & u64::from(u32::MAX) }
     }
 }
 
-/// Places of a bucket, each by the highest bit of eight: the first eight, and four more.
+/// Places of a bucket, each as the highest bit of a byte: the first eight, and four more.
 struct Places {
     first: u64,
     others: u64,
@@ -61,23 +61,25 @@ impl Iterator for Places {
     }
 }
 
-/// Where flows of some keys are: the bucket, and the bits of the hash that it keeps.
+/// Where the flow of a key is: its bucket, and its tag.
 #[derive(Clone, Copy)]
 struct Spot {
     bucket: usize,
     tag: u8,
 }
 
-/// The table.
+/// The hash table.
 pub(super) struct Index {
     buckets: Chunks<Bucket>,
     /// Buckets in use; 0 until the first flow.
     len: usize,
-    /// Bits of a hash that tell buckets apart, where they are split already.
+    /// The bits of a hash that choose among buckets, for those that are split already.
     mask: usize,
-    /// Buckets behind others; those not in use by `more`.
+    /// Overflow buckets.
     behind: Vec<Bucket>,
+    /// The first unused overflow bucket, as in [`Bucket::more`], which links to the next.
     free: u32,
+    /// Flows in the table.
     flows: usize,
 }
 
@@ -86,18 +88,18 @@ impl Index {
         Self { buckets: Chunks::new(), len: 0, mask: 0, behind: Vec::new(), free: 0, flows: 0 }
     }
 
-    /// Where the flow of a key is, if there are buckets.
+    /// Returns where the flow of a key is. The table has buckets.
     #[inline]
     fn spot(&self, key: u64) -> Spot {
-        // The upper half of the product depends on all bits of the key, which a program may have numbered.
+        // The upper half of the product depends on all bits of the key. A program may use consecutive keys.
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The first buckets are split already.
+        // A bucket beyond the last one is not split off yet: its keys are in the bucket with one bit less.
         let wide = (hash >> 32) as usize & self.mask;
         let bucket = if wide < self.len { wide } else { wide & (self.mask >> 1) };
         Spot { bucket, tag: (hash >> 56) as u8 }
     }
 
-    /// The flow of a key; `is_it` tells whether a flow is.
+    /// Returns the flow of a key. `is_it` returns whether a flow has the key.
     #[inline]
     pub(super) fn find(&self, key: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         if self.len == 0 {
@@ -114,7 +116,7 @@ impl Index {
         }
     }
 
-    /// Fetches the line that a key is looked up in.
+    /// Prefetches the bucket of a key.
     #[inline]
     pub(super) fn fetch(&self, key: u64) {
         if self.len > 0 {
@@ -122,7 +124,7 @@ impl Index {
         }
     }
 
-    /// The flow that a key is probably of, by its bucket alone; [`NIL`] if there is none.
+    /// Returns the probable flow of a key by its bucket alone; [`NIL`] if there is none.
     #[inline]
     pub(super) fn guess(&self, key: u64) -> u32 {
         if self.len == 0 {
@@ -133,8 +135,8 @@ impl Index {
         bucket.places(tag).next().map_or(NIL, |place| bucket.ids[place])
     }
 
-    /// Adds a flow that is not there. `buckets` is for how many flows it has room from the beginning; `key_of` tells a
-    /// flow's key.
+    /// Adds a flow that is not in the table. `buckets` is the number of flows for which an empty table gets room; `key_of`
+    /// returns a flow's key.
     pub(super) fn insert(&mut self, key: u64, id: u32, buckets: usize, key_of: impl Fn(u32) -> u64) {
         if self.len == 0 {
             let len = buckets.div_ceil(LOAD).max(1);
@@ -149,11 +151,13 @@ impl Index {
         self.put(key, id);
     }
 
+    /// Sets the number of buckets in use.
     fn set_len(&mut self, len: usize) {
         self.len = len;
         self.mask = (2 << len.ilog2()) - 1;
     }
 
+    /// Puts a flow into its bucket, or into an overflow bucket behind it.
     fn put(&mut self, key: u64, id: u32) {
         let Spot { bucket: first, tag } = self.spot(key);
         if let Some((bucket, place)) = self.place_of(first, NIL) {
@@ -176,7 +180,7 @@ impl Index {
         self.buckets[first].more = more;
     }
 
-    /// One bucket more, which gets a part of the flows of another.
+    /// Adds a bucket, and moves part of another bucket's flows to it.
     fn split(&mut self, key_of: impl Fn(u32) -> u64) {
         let new = self.len;
         if new == self.buckets.len() {
@@ -196,7 +200,7 @@ impl Index {
         }
     }
 
-    /// Removes a flow that is there.
+    /// Removes a flow that is in the table.
     pub(super) fn remove(&mut self, key: u64, id: u32) {
         if let Some((bucket, place)) = self.place_of(self.spot(key).bucket, id) {
             (bucket.ids[place], bucket.tags[place]) = (NIL, 0);
@@ -204,7 +208,7 @@ impl Index {
         }
     }
 
-    /// The place of a flow, or one that is free, in a bucket or one behind it.
+    /// Returns the place of a flow, in a bucket or its overflow buckets. With [`NIL`] as `id` it returns a free place.
     fn place_of(&mut self, first: usize, id: u32) -> Option<(&mut Bucket, usize)> {
         let of = |bucket: &Bucket| bucket.ids.iter().position(|&there| there == id);
         let (mut more, mut place) = (0, of(&self.buckets[first]));
@@ -232,7 +236,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
 
-        /// Keys that differ in their upper bits only share buckets, so some do not fit.
+        /// Keys that differ only in their upper bits share buckets, so some of them overflow.
         #[test]
         fn it_is_a_map(
             start in 1usize..40,
@@ -240,7 +244,7 @@ mod tests {
         ) {
             let (mut index, mut model, mut keys) = (Index::new(), HashMap::new(), Vec::new());
             for (add, number, wide) in script {
-                // The inverse of the factor: the products, which tell the buckets, are few.
+                // The factor's inverse: there are few products, and so few buckets in use.
                 let key = if wide { number } else { (number << 57 | 7 << 32).wrapping_mul(0xf1de_83e1_9937_733d) };
                 match (add, model.get(&key)) {
                     (true, None) => {

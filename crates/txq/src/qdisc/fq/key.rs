@@ -1,4 +1,4 @@
-//! Which flow a packet is of, and the lines of memory that queueing it needs.
+//! Finds the flow of a packet, and prefetches the cache lines that queueing a batch needs.
 
 use crate::arch::Arch;
 use crate::flow::dissect;
@@ -6,7 +6,7 @@ use crate::packet::{Packet, PacketList};
 use crate::qdisc::fq::Fq;
 use crate::qdisc::fq::flow::NIL;
 
-/// Packets whose flows are fetched together.
+/// The number of packets whose flows are prefetched together.
 pub(super) const TOGETHER: usize = 32;
 
 fn is_ip(ethertype: u16) -> bool {
@@ -14,28 +14,28 @@ fn is_ip(ethertype: u16) -> bool {
 }
 
 impl<A: Arch> Fq<A> {
-    /// What tells the flow of a packet whose hash is known.
+    /// Returns the flow key of a packet whose hash is set: the hash, and bit 32 set for frames other than IP.
     #[inline]
     pub(super) fn key(&self, packet: &Packet<A>) -> u64 {
         match packet.protocol_offsets() {
             Some((_, _, ethertype)) if !is_ip(ethertype) => {
                 1 << 32 | u64::from(packet.hash() & self.params.orphan_mask)
             }
-            // Without an ethertype the program said which flow it is.
+            // Without protocol offsets the program has set the hash.
             _ => packet.hash().into(),
         }
     }
 
-    /// Makes the packet's hash from its headers.
+    /// Sets the packet's protocol offsets and hash from its headers.
     pub(super) fn dissect(&self, packet: &mut Packet<A>) {
         let found = dissect(packet.data());
         packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
         packet.set_hash(self.hasher.hash(&found.keys));
     }
 
-    /// Fetches what queueing the first packets of a batch needs, up to [`TOGETHER`]: their buckets, then their flows,
-    /// then the packets that they are linked to. Returns the flows that they are probably of. Each step has all its cache
-    /// misses at once, and none waits.
+    /// Prefetches the cache lines for queueing the first [`TOGETHER`] packets of a batch: their buckets, then their flows,
+    /// then the last packets of these flows. Returns the probable flow of each packet, or [`NIL`]. The cache misses of each
+    /// step overlap.
     pub(super) fn fetch(&self, batch: &PacketList<A>) -> [u32; TOGETHER] {
         let mut guesses = [NIL; TOGETHER];
         let mut keys = [0; TOGETHER];

@@ -1,20 +1,21 @@
-//! `maxrate`: how long a flow pauses after what it has sent.
+//! `maxrate`: the pause of a flow after the bytes that it sent.
 
 use crate::arch::{Arch, Nanos};
 use crate::qdisc::fq::Fq;
 
-/// The longest pause that a rate makes after a packet.
+/// The longest pause after a packet.
 const MAX_PAUSE: Nanos = 1_000_000_000;
-/// Up to so late, a flow's turn was late because whoever calls was: threads are woken up later than timers fire. All of
-/// that is made good; of what is later, half a pause.
+/// A flow's turn that is at most this late is taken as a late dequeue: threads wake later than timers fire. The next pause
+/// is shorter by all of it. A turn that is later shortens the next pause by at most half.
 const LATE: Nanos = 1_000_000;
 
 impl<A: Arch> Fq<A> {
-    /// Has a flow that has sent so many bytes pause, to keep to its rate: from `now` on, or from when the device sends them.
+    /// Sets the time of a flow's next packet, after the flow sent `bytes` at `rate` bytes a second. `now` is the time at
+    /// which the bytes leave the device.
     pub(super) fn pace(&mut self, id: u32, rate: u32, bytes: u64, now: Nanos) {
         let flow = self.table.flow_mut(id);
         let bytes = if rate <= self.params.low_rate_threshold {
-            // One packet at a time, or such a flow would send bursts of many milliseconds.
+            // One packet at a time: a quantum at this rate would be a burst of many milliseconds.
             flow.credit = 0;
             bytes
         } else if flow.credit > 0 {

@@ -47,37 +47,47 @@ pub(super) static SYNTAX: Syntax = Syntax {
 pub(super) const BANDS: usize = 3;
 const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
 const WEIGHTS: [u32; BANDS] = [9 << 16, 3 << 16, 1 << 16];
-/// A band with less would be visited in vain too often for each packet (`FQ_MIN_WEIGHT`).
+/// The smallest weight of a band, in bytes. With less, a band needs too many turns for each packet (`FQ_MIN_WEIGHT`).
 const MIN_WEIGHT: u32 = 16 << 10;
 const MAX_QUANTUM: u32 = 1 << 20;
 const MAX_BUCKETS_LOG: u32 = 18;
 
-/// What `tc qdisc add ... fq` can say.
+/// The options of fq.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Params {
-    /// Packets in a band.
+    /// Packets of a band.
     pub(super) limit: u32,
-    /// Packets in a flow.
+    /// Packets of a flow.
     pub(super) flow_limit: u32,
+    /// Bytes that a flow gains in each round.
     pub(super) quantum: u32,
+    /// Bytes that a new flow may send at once.
     pub(super) initial_quantum: u32,
     /// Bytes per second of each flow; `u32::MAX` for no limit.
     pub(super) maxrate: u32,
+    /// Flows for which a new table has room: a power of two.
     pub(super) buckets: u32,
+    /// Whether `maxrate` is kept.
     pub(super) pacing: bool,
+    /// A flow that was idle for longer gets a quantum.
     pub(super) refill_delay: Micros,
-    /// Bytes per second.
+    /// Up to this `maxrate`, in bytes per second, flows send one packet at a time.
     pub(super) low_rate_threshold: u32,
+    /// Bits of the hash that separate flows of frames other than IP.
     pub(super) orphan_mask: u32,
-    /// Nanoseconds.
+    /// How much later than the first flow's time the next event is, in nanoseconds.
     pub(super) timer_slack: u32,
-    /// `u32::MAX` for never.
+    /// A packet that leaves later than this after its time is marked; `u32::MAX` for never.
     pub(super) ce_threshold: Micros,
+    /// How far ahead a departure time may be.
     pub(super) horizon: Micros,
+    /// Whether packets beyond the horizon are dropped, or get the horizon as their time.
     pub(super) horizon_drop: bool,
     /// How long before its time a packet may go to the device.
     offload_horizon: Micros,
+    /// The band of each priority modulo 16.
     pub(super) priomap: [u8; 16],
+    /// Bytes of each band's turn.
     pub(super) weights: [u32; BANDS],
 }
 
@@ -104,7 +114,7 @@ impl Params {
         }
     }
 
-    /// These with what `words` say instead.
+    /// Returns these parameters with the changes that `words` name.
     pub(super) fn changed(&self, words: &mut Words<'_>, env: &Env) -> Result<Self, ParseError> {
         let mut p = self.clone();
         let mut options = words.options(&SYNTAX);
@@ -115,12 +125,12 @@ impl Params {
                 "flow_limit" => p.flow_limit = options.value_u32(word)?,
                 "quantum" => p.quantum = options.value_u32(word)?,
                 "initial_quantum" => p.initial_quantum = options.value_u32(word)?,
-                // As in tc a 0 is the same as not saying it.
+                // A 0 leaves the value as it is, as in tc.
                 "buckets" => {
                     p.buckets = Some(options.value_u32(word)?).filter(|&n| n > 0).unwrap_or(p.buckets);
                 }
                 "orphan_mask" => p.orphan_mask = options.value_u32(word)?,
-                // tc still reads `defrate`, and the kernel has long ignored it.
+                // tc reads `defrate`, and the kernel ignores it.
                 "maxrate" | "low_rate_threshold" | "defrate" => {
                     let text = options.value(word)?;
                     let rate: Rate = text.parse().map_err(|_| options.illegal(word, text, rate32))?;
@@ -176,7 +186,7 @@ impl Params {
         p.checked(env)
     }
 
-    /// What the kernel refuses, although tc can say it.
+    /// Returns the parameters, or the kernel's error for values that tc accepts and the kernel refuses.
     fn checked(mut self, env: &Env) -> Result<Self, ParseError> {
         let refused = |message: &str, remedy: String| Err(ParseError::new(message).with_remedy(remedy));
         if !(1..=MAX_QUANTUM).contains(&self.quantum) {
@@ -206,12 +216,13 @@ impl Params {
         Ok(self)
     }
 
+    /// Returns the band of a packet, by its priority.
     #[inline]
     pub(super) fn band<A: Arch>(&self, packet: &Packet<A>) -> usize {
         self.priomap[(packet.priority() & 15) as usize].into()
     }
 
-    /// The rate of each flow, if there is one to keep to.
+    /// Returns the rate of each flow in bytes per second; `None` without a rate or with `nopacing`.
     #[inline]
     pub(super) fn rate(&self) -> Option<u32> {
         (self.pacing && self.maxrate != u32::MAX).then_some(self.maxrate)
@@ -241,7 +252,7 @@ impl Params {
         let mut o = Options::new(style);
         o.packets("limit", self.limit.into()).packets("flow_limit", self.flow_limit.into());
         o.number("buckets", self.buckets.into()).number("orphan_mask", self.orphan_mask.into());
-        // tc 6.1 knows no bands: they are shown to who changed them or wants details.
+        // tc 6.1 knows no bands, so they are shown only if they were changed, or with `-d`.
         if style.details || (self.priomap, self.weights) != (PRIOMAP, WEIGHTS) {
             o.number("bands", BANDS as u64).list("priomap", &self.priomap.map(u64::from));
             o.list("weights", &self.weights.map(u64::from));
@@ -264,7 +275,7 @@ impl Params {
         o.micros("horizon", self.horizon);
         let end = if self.horizon_drop { "horizon_drop" } else { "horizon_cap" };
         o.put(end, serde_json::Value::Null, end);
-        // tc 6.1 does not know it; later ones show it when it is set.
+        // tc 6.1 does not know this option; later versions show it when it is set.
         if self.offload_horizon.0 != 0 {
             o.micros("offload_horizon", self.offload_horizon);
         }

@@ -5,25 +5,31 @@ use crate::qdisc::fq::Fq;
 use crate::qdisc::fq::params::BANDS;
 use crate::tc::{Options, Style};
 
-/// Counters beyond those of every qdisc.
+/// fq's own counters.
 #[derive(Debug, Default)]
 pub(super) struct Xstats {
-    /// Times a flow had to wait.
+    /// Number of times that a flow went to the wheel.
     pub(super) throttled: u64,
+    /// Packets marked because of `ce_threshold`.
     pub(super) ce_mark: u64,
+    /// Packets dropped for `flow_limit`.
     pub(super) flows_plimit: u64,
-    /// Packets that would take more than a second at their flow's rate.
+    /// Packets that take more than a second at their flow's rate.
     pub(super) pkts_too_long: u64,
+    /// Packets beyond the horizon that were dropped.
     pub(super) horizon_drops: u64,
+    /// Packets beyond the horizon that were sent at it.
     pub(super) horizon_caps: u64,
+    /// Packets that took the fast path.
     pub(super) fastpath: u64,
+    /// Packets of each band dropped for `limit`.
     pub(super) band_drops: [u64; BANDS],
-    /// How late flows are that waited, in nanoseconds; each one counts an eighth.
+    /// Moving mean of how late flows leave the wheel, in nanoseconds; each one has a weight of an eighth.
     latency: Nanos,
 }
 
 impl Xstats {
-    /// A flow had its turn back so late.
+    /// Counts a flow that left the wheel `late` nanoseconds after its time.
     pub(super) fn waked(&mut self, late: Nanos) {
         self.latency = self.latency - self.latency / 8 + late / 8;
     }
@@ -49,7 +55,7 @@ impl<A: Arch> Fq<A> {
         if style.details {
             o.number("fastpath", x.fastpath);
         }
-        // tc names this one `throttled`, too, which makes its JSON ambiguous.
+        // tc's JSON names this one `throttled` as well, so the key would stand there twice.
         o.put("throttle_events", x.throttled, format_args!("throttled {}", x.throttled));
         if x.latency != 0 {
             o.nanos("latency", crate::tc::Nanos(x.latency));
@@ -63,7 +69,7 @@ impl<A: Arch> Fq<A> {
         for (key, gap, count) in [
             ("pkts_too_long", " ", x.pkts_too_long),
             ("horizon_drops", " ", x.horizon_drops),
-            // The first blank of a line is not there yet.
+            // As the first counter of its line, this one has two blanks in tc's output.
             ("horizon_caps", "  ", x.horizon_caps),
         ] {
             if count != 0 {

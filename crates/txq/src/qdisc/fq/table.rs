@@ -1,7 +1,7 @@
-//! The flows, and what is kept of few of them.
+//! The table of flows, and the late packets that few of them have.
 //!
-//! Flows lie in chunks that never move; a hash table of cache lines finds them (`fq/index.rs`). Idle flows are on a list in the
-//! order in which they became idle, so that forgetting the oldest costs nothing to find it.
+//! Flows are stored in chunks that never move. A hash table of cache lines finds them (`fq/index.rs`). Idle flows are on a
+//! list in the order in which they became idle, so the oldest is found at once.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,20 @@ use crate::qdisc::fq::chunks::Chunks;
 use crate::qdisc::fq::flow::{Flow, Late, NIL, Place};
 use crate::qdisc::fq::index::Index;
 
-/// How long an idle flow is remembered, for its credit and the time of its next packet (`FQ_GC_AGE`).
+/// How long an idle flow is kept, with its credit and the time of its next packet (`FQ_GC_AGE`).
 const GC_AGE: Nanos = 3_000_000_000;
 
+/// The flows.
 pub(super) struct Table<A: Arch> {
     flows: Chunks<Flow<A>>,
-    /// Unused flows, by `next`.
+    /// The first unused flow, which links to the others by `next`; or [`NIL`].
     free: u32,
     index: Index,
-    /// Packets of flows that came with an earlier time than one that was there. Few flows ever have one.
+    /// Late packets, by flow: those that arrived after a packet of their flow with a later time. Few flows have any.
     late: HashMap<u32, Late<A>>,
     /// Flows in use.
     pub(super) len: usize,
-    /// The first and the last of the idle flows.
+    /// The first and the last idle flow, or [`NIL`].
     idle: (u32, u32),
     /// Flows forgotten so far.
     pub(super) gc: u64,
@@ -52,24 +53,24 @@ impl<A: Arch> Table<A> {
         &mut self.flows[id as usize]
     }
 
-    /// The flow of a key. It is looked for at `guess` first, which may be [`NIL`].
+    /// Returns the flow of a key. Tries `guess` first, which may be [`NIL`].
     #[inline]
     pub(super) fn find(&self, key: u64, guess: u32) -> Option<u32> {
         let is_it = |id: u32| self.flow(id).is_of(key);
-        // With its last flow the table gives back its memory, and a guess may be older than that.
+        // A guess may be older than the last `clear`, which gave back the memory of the flows.
         if (guess as usize) < self.flows.len() && is_it(guess) {
             return Some(guess);
         }
         self.index.find(key, is_it)
     }
 
-    /// Fetches the line that a key is looked up in.
+    /// Prefetches the bucket of a key.
     #[inline]
     pub(super) fn fetch_bucket(&self, key: u64) {
         self.index.fetch(key);
     }
 
-    /// Fetches the flow that a key is probably of, and tells which that is.
+    /// Prefetches the probable flow of a key, and returns it; [`NIL`] if there is none.
     #[inline]
     pub(super) fn fetch_flow_of(&self, key: u64) -> u32 {
         let guess = self.index.guess(key);
@@ -84,7 +85,7 @@ impl<A: Arch> Table<A> {
         fetch_to_write(self.flow(id));
     }
 
-    /// A new flow, idle since `now`. For so many as `buckets` there is room from the beginning.
+    /// Creates a flow, idle since `now`, and returns it. An empty table gets room for `buckets` flows.
     pub(super) fn create(&mut self, key: u64, credit: i64, buckets: usize, now: Nanos) -> u32 {
         if self.free == NIL {
             let first = self.flows.len() as u32;
@@ -107,7 +108,7 @@ impl<A: Arch> Table<A> {
         id
     }
 
-    /// Forgets up to `most` flows that have long been idle.
+    /// Forgets up to `most` flows that have been idle for longer than [`GC_AGE`].
     pub(super) fn collect(&mut self, now: Nanos, most: usize) {
         for _ in 0..most {
             let id = self.idle.0;
@@ -120,7 +121,7 @@ impl<A: Arch> Table<A> {
         }
     }
 
-    /// Makes an idle flow unused. With the last one all memory is given back.
+    /// Makes an idle flow unused. Gives back all memory with the last flow.
     fn forget(&mut self, id: u32) {
         let free = self.free;
         let flow = self.flow_mut(id);
@@ -134,12 +135,12 @@ impl<A: Arch> Table<A> {
         }
     }
 
-    /// Forgets all flows at once.
+    /// Forgets all flows, and gives back all memory.
     pub(super) fn clear(&mut self) {
         *self = Self { gc: self.gc, ..Self::new() };
     }
 
-    /// Makes a flow without packets, which is on no list, idle.
+    /// Makes a flow idle. The flow has no packets and is on no list.
     #[inline]
     pub(super) fn set_idle(&mut self, id: u32, now: Nanos) {
         let (_, last) = self.idle;
@@ -153,7 +154,7 @@ impl<A: Arch> Table<A> {
         self.idle.1 = id;
     }
 
-    /// Takes a flow off the list of idle ones.
+    /// Takes a flow off the list of idle flows.
     #[inline]
     pub(super) fn unset_idle(&mut self, id: u32) {
         let Flow { prev, next, .. } = *self.flow(id);
@@ -175,7 +176,8 @@ impl<A: Arch> Table<A> {
         }
     }
 
-    /// A flow has few packets, and a shift of some is cheaper than a tree. Never before one of the same time.
+    /// Inserts a late packet, behind those of the same time. A flow has few packets, so shifting some is cheaper than a
+    /// tree.
     #[cold]
     fn push_late(&mut self, id: u32, packet: Packet<A>) {
         let (at, late) = (packet.departure(), self.late.entry(id).or_default());
@@ -186,7 +188,7 @@ impl<A: Arch> Table<A> {
         flow.is_late = true;
     }
 
-    /// When the first packet of a flow may leave; none if it has no packet.
+    /// Returns when the first packet of a flow may leave; `None` if the flow has no packet.
     #[inline]
     pub(super) fn due(&self, id: u32) -> Option<Nanos> {
         let flow = self.flow(id);
@@ -201,7 +203,7 @@ impl<A: Arch> Table<A> {
         first.into_iter().chain(late).min()
     }
 
-    /// Takes the first packet of a flow.
+    /// Takes and returns the first packet of a flow.
     #[inline]
     pub(super) fn pop_front(&mut self, id: u32) -> Option<Packet<A>> {
         let flow = self.flow_mut(id);
@@ -218,7 +220,8 @@ impl<A: Arch> Table<A> {
         let flow = &mut self.flows[id as usize];
         flow.len -= 1;
         let late = self.late.get_mut(&id)?;
-        // Of one time, what is on the list came first: a late packet is before the list's end.
+        // Of packets with one time, those in the flow's queue arrived first: a late packet arrived after the queue's last
+        // one.
         let is_first = |&(at, _): &(Nanos, _)| flow.queue.front().is_none_or(|first| at < first.departure());
         if !late.front().is_some_and(is_first) {
             return flow.queue.pop_front();
@@ -231,7 +234,8 @@ impl<A: Arch> Table<A> {
         packet
     }
 
-    /// Takes the first packet of a flow of which `which` holds. Costs as much as there are packets, unless it is the first.
+    /// Takes and returns the first packet of a flow for which `which` is true. Moves all packets of the flow, unless it is
+    /// the first.
     pub(super) fn take(&mut self, id: u32, mut which: impl FnMut(&Packet<A>) -> bool) -> Option<Packet<A>> {
         let (mut kept, mut taken) = (PacketQueue::new(), None);
         let (mut len, mut time) = (0, self.flow(id).time);
@@ -251,18 +255,18 @@ impl<A: Arch> Table<A> {
         taken
     }
 
-    /// The packets of a flow, in no particular order.
+    /// Returns the packets of a flow, in no particular order.
     pub(super) fn packets(&self, id: u32) -> impl Iterator<Item = &Packet<A>> {
         let late = self.late.get(&id).into_iter().flatten().map(|(_, packet)| packet);
         self.flow(id).queue.iter().chain(late)
     }
 
-    /// All flows, unused ones among them.
+    /// Returns all flows, with unused ones.
     pub(super) fn flows_mut(&mut self) -> impl Iterator<Item = &mut Flow<A>> {
         self.flows.iter_mut()
     }
 
-    /// The flows that have packets, in no particular order.
+    /// Returns the flows that have packets, in no particular order.
     pub(super) fn backlogged(&self) -> impl Iterator<Item = u32> {
         self.flows.iter().zip(0..).filter(|(flow, _)| flow.len > 0).map(|(_, id)| id)
     }

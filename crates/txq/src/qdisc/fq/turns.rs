@@ -1,11 +1,11 @@
-//! The flows of a list that take turns: a queue of numbers.
+//! A list of flows that take turns: a queue of flow numbers.
 //!
-//! It is an array and not a list through the flows, so that the flows that come next are known before the first of them is
-//! read, and can be fetched together.
+//! The queue is an array and not a list through the flows. So the next flows are known before the first of them is read,
+//! and can be prefetched together.
 
 use std::collections::VecDeque;
 
-/// So many numbers an empty queue keeps its memory for.
+/// The capacity that an empty queue keeps, in flows.
 const KEPT: usize = 1 << 16;
 
 /// A first-in first-out queue of flows.
@@ -23,7 +23,7 @@ impl Turns {
         self.0.is_empty()
     }
 
-    /// The number that is `ahead` behind the first.
+    /// Returns the flow `ahead` places behind the first.
     #[inline]
     pub(super) fn get(&self, ahead: usize) -> Option<u32> {
         self.0.get(ahead).copied()
@@ -34,7 +34,7 @@ impl Turns {
         self.0.push_back(id);
     }
 
-    /// Takes the first number away.
+    /// Removes the first flow. An empty queue gives back memory beyond [`KEPT`] flows.
     #[inline]
     pub(super) fn pop(&mut self) {
         self.0.pop_front();
@@ -43,7 +43,7 @@ impl Turns {
         }
     }
 
-    /// All numbers, in order.
+    /// Returns all flows, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
