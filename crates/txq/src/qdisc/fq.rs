@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `limit PACKETS` | 10000 | packets of a band |
 //! | `flow_limit PACKETS` | 100 | packets of a flow |
-//! | `quantum BYTES` | 2 of the device's longest packets | bytes that a flow gains in each round, 1 to 1048576 |
+//! | `quantum BYTES` | 2 of the device's longest packets | bytes of a flow in each round, 1 to 1048576 |
 //! | `initial_quantum BYTES` | 10 of the device's longest packets | bytes that a new flow may send at once |
 //! | `maxrate RATE` | none | rate of each flow, below 34.3 Gbit/s |
 //! | `buckets NUMBER` | 1024 | flows for which the table starts: 2 to 262144, rounded up to a power of two |
@@ -18,7 +18,7 @@
 //! | `refill_delay TIME` | 40 ms | a flow that was idle for longer has a quantum at least |
 //! | `low_rate_threshold RATE` | 550 kbit | up to this `maxrate`, flows send one packet at a time |
 //! | `orphan_mask MASK` | 1023 | bits of the hash that separate flows of frames other than IP |
-//! | `timer_slack TIME` | 10 us | how much later the worker may come, to serve several flows at once; a bare number is in ns |
+//! | `timer_slack TIME` | 10 us | delay that lets several flows become due at once; a bare number is in ns |
 //! | `ce_threshold TIME` | never | marks ECN-capable packets that leave later than this after their time |
 //! | `horizon TIME` | 10 s | how far ahead a departure time may be |
 //! | `horizon_drop`, `horizon_cap` | `horizon_drop` | drops a packet beyond the horizon, or sets its time to the horizon |

@@ -1,17 +1,40 @@
-//! fq_codel: a queue for each flow, all served in turn, and each kept short by CoDel (RFC 8290).
+//! fq_codel: a queue for each flow, served in turns, with CoDel in each queue (RFC 8290).
 //!
-//! A packet's hash says which of `flows` queues it joins, unless its priority names one as a class (`major:minor` of this
-//! qdisc, from 1 on). Where there are filters they say it instead, and what none of them knows, or what they send to a
-//! queue that is not there, is dropped. They are served by deficit round robin, a `quantum` of bytes at a
-//! time; a queue that was empty goes in front of those that were not, so that a flow that sends little waits for
-//! nobody. What CoDel drops from a queue is dropped as `QDISC_CONGESTED`. Beyond `limit` packets or `memory_limit` bytes,
-//! the queue with the most bytes loses half of them, but no more than `drop_batch` packets, from its head, as
-//! `QDISC_OVERLIMIT`; if that was the packet's own queue the sender hears of it.
+//! A packet whose priority names a class of this qdisc (`major:minor`, from 1 on) joins the queue of that number. Other
+//! packets join the queue that their hash chooses or, if there are filters, the queue that a filter chooses. A packet that
+//! no filter matches, or whose filter names a queue that does not exist, is dropped as `QDISC_DROP`.
 //!
-//! The kernel's counterpart is `sch_fq_codel`. Differences: the law's (`codel/law.rs`); a packet takes its bytes and its
-//! descriptor of `memory_limit`, whatever its buffer's size, for buffers come from a pool that is there anyway; a smaller
-//! limit takes packets from the longest queues, not by dequeuing, so none of them counts as sent, and all as
-//! dropped.
+//! The queues are served by deficit round robin, `quantum` bytes in each round. A queue that was empty goes before those
+//! that were not, so that a flow that sends little does not wait for the others. CoDel drops packets as `QDISC_CONGESTED`.
+//! Beyond `limit` packets or `memory_limit` bytes, the queue with the most bytes loses half of its bytes, but at most
+//! `drop_batch` packets, from its head, as `QDISC_OVERLIMIT`. If this was the packet's own queue, the verdict is
+//! [`Verdict::Congested`].
+//!
+//! | option | default | meaning |
+//! |---|---|---|
+//! | `limit PACKETS` | 10240 | packets of all queues |
+//! | `flows NUMBER` | 1024 | queues, 1 to 65536; cannot be changed |
+//! | `memory_limit SIZE` | 32 MiB | bytes of all queues, with 128 bytes more for each packet |
+//! | `target TIME` | 5 ms | CoDel's target: standing delay that a queue may have |
+//! | `interval TIME` | 100 ms | CoDel's interval: about the longest round trip |
+//! | `quantum BYTES` | the device's longest packet | bytes of a queue in each round, 256 to 1048576 |
+//! | `ecn`, `noecn` | `ecn` | marks ECN-capable packets instead of dropping them by CoDel |
+//! | `ce_threshold TIME` | never | marks ECN-capable packets that waited longer than this |
+//! | `ce_threshold_selector VALUE/MASK` | all | applies `ce_threshold` where `DS field & MASK` is `VALUE` |
+//! | `drop_batch SIZE` | 64 | packets dropped at once for a limit |
+//!
+//! A bare time is in microseconds. A 0 leaves a value as it is, as in tc, except for `memory_limit` and `ce_threshold`.
+//!
+//! Example: `tc qdisc add root handle 1: fq_codel limit 1000 flows 4096 target 2ms interval 40ms`
+//!
+//! The kernel's counterpart is `sch_fq_codel`. Differences:
+//! - The root in the law is exact (`codel/law.rs`).
+//! - A flow whose queue became empty forgets that its packets waited too long (RFC 8289, `dodequeue`). In Linux the next
+//!   packets of the flow may be dropped for it.
+//! - A packet takes its bytes and 128 more of `memory_limit`, whatever the size of its buffer, because buffers come from a
+//!   pool that exists anyway.
+//! - A smaller limit drops packets from the longest queues. Linux dequeues them, counts them as sent, and drops them.
+//! - `tc class show` lists no queues.
 
 mod flows;
 mod options;
@@ -28,16 +51,20 @@ use crate::tc::{Handle, Options, ParseError, Style, Words};
 
 use flows::Flows;
 
-/// Bytes of `memory_limit` that a packet takes beside its own.
+/// Bytes of `memory_limit` that a packet takes beyond its length.
 const DESCRIPTOR: u64 = 128;
 
-/// What tc can change.
+/// The parameters that tc can change.
 #[derive(Debug, Clone, Copy)]
 struct Params {
     goal: Goal,
+    /// Packets of all queues.
     limit: u32,
+    /// Bytes of a queue in each round.
     quantum: u32,
+    /// Bytes of all queues, with [`DESCRIPTOR`] for each packet.
     memory_limit: u32,
+    /// Packets dropped at once for a limit.
     drop_batch: u32,
 }
 
@@ -48,7 +75,9 @@ struct FqCodel<A: Arch> {
     params: Params,
     stats: QdiscStats,
     counts: Counts,
+    /// Packets dropped for either limit.
     drop_overlimit: u32,
+    /// Packets dropped for `memory_limit`, which are in `drop_overlimit` as well.
     drop_overmemory: u32,
 }
 
@@ -66,7 +95,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     })))
 }
 
-/// The packet's hash. One that nobody has asked for so far, where there was no txq to choose, is computed.
+/// Returns the packet's hash. Computes and sets it if it is not set, as on a device with one txq, which needs no steering.
 #[inline]
 fn hash<A: Arch>(packet: &mut Packet<A>) -> u32 {
     if packet.hash() == 0 {
@@ -77,7 +106,7 @@ fn hash<A: Arch>(packet: &mut Packet<A>) -> u32 {
 }
 
 impl<A: Arch> FqCodel<A> {
-    /// The packet's flow, none if the filters have none for it.
+    /// Returns the packet's flow; `None` if there are filters and none of them chooses a queue that exists.
     #[inline]
     fn flow_of(&self, packet: &mut Packet<A>) -> Option<usize> {
         let class = Handle(packet.priority());
@@ -91,10 +120,12 @@ impl<A: Arch> FqCodel<A> {
         self.flow_of_class(self.filters.classify(packet)?)
     }
 
+    /// Returns the flow that a class's minor number names, if there is one.
     fn flow_of_class(&self, class: Handle) -> Option<usize> {
         usize::from(class.minor()).checked_sub(1).filter(|&flow| flow < self.flows.count())
     }
 
+    /// Returns the bytes of `memory_limit` in use.
     fn memory(&self) -> u64 {
         self.flows.bytes() + self.flows.len() as u64 * DESCRIPTOR
     }
@@ -107,8 +138,8 @@ impl<A: Arch> FqCodel<A> {
         self.flows.len() > self.params.limit as usize || self.memory_limited()
     }
 
-    /// Drops from the longest queue, which is `flow` unless another is longer, and returns which one it was. Stops before
-    /// the batch is complete once `enough`.
+    /// Drops a batch of packets from the head of the longest queue: `flow`, unless another is longer. Returns that queue.
+    /// Stops early once `enough` is true.
     #[cold]
     fn shed(&mut self, flow: usize, enough: impl Fn(&Self) -> bool, cx: &mut Cx<'_, A>) -> usize {
         let memory_limited = self.memory_limited();

@@ -1,8 +1,9 @@
 //! The tins: classes of service that a packet's DS field chooses, each with a share of the rate.
 //!
 //! Tins are numbered as tc shows them. A tin that keeps to its share goes before tins of lower priority. The tin with the
-//! whole rate has the lowest priority, so that the others get their shares. The tables give the tin of each of the 64 code points. They follow tc-cake(8), and for `precedence` and `diffserv8`, which it does not
-//! list, a running kernel's choice for a packet of each code point.
+//! whole rate has the lowest priority, so that the others get their shares. The tables give the tin of each of the 64 code
+//! points. They follow tc-cake(8), and for `precedence` and `diffserv8`, which it does not list, a running kernel's choice
+//! for a packet of each code point.
 
 use crate::arch::Nanos;
 use crate::qdisc::cake::params::Params;

@@ -1,8 +1,9 @@
-//! The queues of all flows, and the two lists that say whose turn it is (RFC 8290, section 4).
+//! The queues of all flows, and the lists of new and of old flows that order their turns (RFC 8290, section 4).
 //!
-//! A queue with packets is on one of the lists, linked by indices. One that has become empty is still on it, until its turn
-//! comes: else a flow could come back as a new one at once and starve the old. When no queue has packets there is nobody
-//! to starve, and the lists become empty, too, as in the kernel once it finds nothing more to send.
+//! A queue with packets is on one of the lists, which are linked by indices. A queue that became empty stays on its list
+//! until its turn. Otherwise a flow could come back as a new one at once, and starve the old ones. When no queue has
+//! packets, no flow can be starved, and the lists are emptied as well. The kernel does so when it finds no more packets to
+//! send.
 
 use crate::arch::{Arch, Nanos};
 use crate::packet::{Packet, PacketList};
@@ -11,16 +12,17 @@ use crate::qdisc::codel::law::{self, Counts, Goal, Law};
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Flows among which the one with the most bytes is looked for at a time.
+/// The number of flows in a block, which the search for the flow with the most bytes scans at once.
 const BLOCK: usize = 64;
 
 struct Flow<A: Arch> {
     queue: PacketList<A>,
     law: Law,
-    /// Bytes that it may send before it is the next one's turn.
+    /// Bytes that the flow may send before its turn is over.
     deficit: i32,
-    /// The flow behind it on its list.
+    /// The flow behind it on its list, or [`NONE`].
     next: u32,
+    /// Whether the flow is on a list.
     listed: bool,
 }
 
@@ -34,6 +36,7 @@ struct List {
 impl List {
     const EMPTY: Self = Self { head: NONE, tail: NONE, len: 0 };
 
+    /// Appends a flow, which is on no list.
     #[inline]
     fn push<A: Arch>(&mut self, flows: &mut [Flow<A>], index: u32) {
         match self.tail {
@@ -45,6 +48,7 @@ impl List {
         self.len += 1;
     }
 
+    /// Takes the first flow off the list, which is not empty.
     #[inline]
     fn pop<A: Arch>(&mut self, flows: &[Flow<A>]) {
         self.head = flows[self.head as usize].next;
@@ -58,18 +62,21 @@ impl List {
 /// All flows.
 pub(super) struct Flows<A: Arch> {
     flows: Box<[Flow<A>]>,
-    /// The bytes of each queue once more, side by side, to find the most of them fast.
+    /// The bytes of each queue once more, side by side, for a fast search.
     backlogs: Box<[u32]>,
-    /// For each block of those: no queue of it has more.
+    /// An upper bound of the bytes of the queues in each block.
     tops: Box<[u32]>,
+    /// Flows that were empty before. They go first.
     new: List,
     old: List,
+    /// Packets of all flows, and their bytes.
     len: usize,
     bytes: u64,
+    /// The number of times that a flow became a new one.
     pub(super) new_flow_count: u32,
 }
 
-/// One flow's queue while the law is applied to it.
+/// One flow's queue, as the law uses it. Keeps the counts of all flows exact.
 struct Head<'a, A: Arch, D> {
     queue: &'a mut PacketList<A>,
     backlog: &'a mut u32,
@@ -78,7 +85,7 @@ struct Head<'a, A: Arch, D> {
     drop: D,
 }
 
-/// A queue's bytes as `backlogs` has them.
+/// Returns a queue's bytes as `backlogs` holds them.
 #[inline]
 fn backlog<A: Arch>(queue: &PacketList<A>) -> u32 {
     u32::try_from(queue.bytes()).unwrap_or(u32::MAX)
@@ -94,7 +101,7 @@ impl<A: Arch, D: FnMut(Packet<A>)> law::Queue<A> for Head<'_, A, D> {
         Some(packet)
     }
 
-    /// Of all flows, as in the kernel: it is the link that shall not run dry.
+    /// Returns the bytes of all flows, as in the kernel: the law must keep the link busy, not each queue.
     #[inline]
     fn bytes(&self) -> u64 {
         *self.bytes
@@ -106,7 +113,7 @@ impl<A: Arch, D: FnMut(Packet<A>)> law::Queue<A> for Head<'_, A, D> {
 }
 
 impl<A: Arch> Flows<A> {
-    /// So many, 1 at least.
+    /// Creates `count` flows; `count` is at least 1.
     pub(super) fn new(count: u32) -> Self {
         let flow =
             || Flow { queue: PacketList::new(), law: Law::default(), deficit: 0, next: NONE, listed: false };
@@ -122,16 +129,17 @@ impl<A: Arch> Flows<A> {
         }
     }
 
+    /// Returns the number of flows.
     pub(super) fn count(&self) -> usize {
         self.flows.len()
     }
 
-    /// Packets of all flows.
+    /// Returns the number of packets of all flows.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of all flows.
+    /// Returns the number of bytes of all flows.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -144,18 +152,18 @@ impl<A: Arch> Flows<A> {
         &mut self.flows[flow].law
     }
 
-    /// Flows on the list of new ones, and on that of old ones.
+    /// Returns the lengths of the lists of new and of old flows.
     pub(super) fn list_lens(&self) -> (u32, u32) {
         (self.new.len, self.old.len)
     }
 
-    /// The flow that packets of that hash are in.
+    /// Returns the flow of a hash.
     #[inline]
     pub(super) fn of_hash(&self, hash: u32) -> usize {
         ((u64::from(hash) * self.flows.len() as u64) >> 32) as usize
     }
 
-    /// Appends a packet to its flow, which is a new one if it is on no list.
+    /// Appends a packet to its flow. A flow that is on no list becomes a new one.
     #[inline]
     pub(super) fn push(&mut self, index: usize, packet: Packet<A>, quantum: u32) {
         self.len += 1;
@@ -174,12 +182,13 @@ impl<A: Arch> Flows<A> {
         }
     }
 
-    /// Takes a flow's first packet.
+    /// Takes and returns a flow's first packet.
     pub(super) fn pop(&mut self, index: usize) -> Option<Packet<A>> {
         let (mut head, _) = self.head(index, |_| {});
         law::Queue::pop(&mut head)
     }
 
+    /// Returns a flow's queue and its law.
     #[inline]
     fn head<D: FnMut(Packet<A>)>(&mut self, index: usize, drop: D) -> (Head<'_, A, D>, &mut Law) {
         let Flow { queue, law, .. } = &mut self.flows[index];
@@ -187,7 +196,7 @@ impl<A: Arch> Flows<A> {
         (Head { queue, backlog, len: &mut self.len, bytes: &mut self.bytes, drop }, law)
     }
 
-    /// The packet whose turn it is.
+    /// Dequeues the next packet. Gives the packets that CoDel drops to `drop`.
     #[inline]
     pub(super) fn dequeue(
         &mut self,
@@ -217,7 +226,7 @@ impl<A: Arch> Flows<A> {
                 return Some(packet);
             }
             self.leave(is_new);
-            // From new to old, so that a flow that sends a packet now and then lets the old ones have theirs.
+            // An empty new flow becomes old, so that a flow that sends a packet now and then does not starve the old ones.
             if is_new && self.old.len > 0 {
                 self.old.push(&mut self.flows, index);
             } else {
@@ -226,7 +235,7 @@ impl<A: Arch> Flows<A> {
         }
     }
 
-    /// Takes all flows off their lists, when none has packets: whoever sends next is a new one.
+    /// Takes all flows off their lists, when none has packets. The next flow to send is a new one.
     #[inline]
     pub(super) fn retire(&mut self) {
         debug_assert_eq!(self.len, 0);
@@ -238,7 +247,7 @@ impl<A: Arch> Flows<A> {
         }
     }
 
-    /// Takes the first flow off its list.
+    /// Takes the first flow off the list of new flows, or off that of old ones.
     #[inline]
     fn leave(&mut self, is_new: bool) {
         match is_new {
@@ -247,10 +256,10 @@ impl<A: Arch> Flows<A> {
         }
     }
 
-    /// The flow with the most bytes; `flow` if none has more.
+    /// Returns the flow with the most bytes; `flow` if no other has more.
     ///
-    /// The block that may have it is looked through, and then again the next, until one holds what it promises. A
-    /// promise is made by a push, and looking makes it true: a push pays for one look at most.
+    /// Scans the block with the highest bound and sets the bound to the exact maximum, until a bound was exact. Only a push
+    /// raises a bound, and a scan makes it exact, so each push pays for at most one scan.
     pub(super) fn fattest(&mut self, flow: usize) -> usize {
         loop {
             let (block, &may) = self.tops.iter().enumerate().max_by_key(|&(_, &top)| top).unwrap_or((0, &0));
@@ -260,7 +269,7 @@ impl<A: Arch> Flows<A> {
             let start = block * BLOCK;
             let end = (start + BLOCK).min(self.backlogs.len());
             let backlogs = &self.backlogs[start..end];
-            // Without a branch for each, so that the compiler compares several at a time.
+            // Without branches, so that the compiler compares several values at a time.
             let most = backlogs.iter().fold(0, |most, &bytes| most.max(bytes));
             self.tops[block] = most;
             if most == may {
@@ -269,7 +278,7 @@ impl<A: Arch> Flows<A> {
         }
     }
 
-    /// A flow that has packets.
+    /// Returns a flow that has packets, if there is one.
     pub(super) fn any(&self) -> Option<usize> {
         self.flows.iter().position(|flow| !flow.queue.is_empty())
     }

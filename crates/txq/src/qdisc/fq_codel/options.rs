@@ -1,4 +1,5 @@
-//! The parameters, as tc reads and prints them. As in tc a 0 is the same as not saying it, but for `memory_limit`.
+//! The parameters, as tc reads and prints them. A 0 leaves a value as it is, as in tc, except for `memory_limit` and
+//! `ce_threshold`.
 
 use crate::qdisc::Env;
 use crate::qdisc::codel::law::Goal;
@@ -40,7 +41,7 @@ const DROP_BATCH: u32 = 64;
 const MIN_QUANTUM: u32 = 256;
 const MAX_QUANTUM: u32 = 1 << 20;
 
-/// What a new qdisc is to be like, and how many flows it has.
+/// Reads the options of a new qdisc; returns its parameters and its number of flows.
 pub(super) fn parse(words: &mut Words<'_>, env: &Env) -> Result<(Params, u32), ParseError> {
     let params = Params {
         goal: Goal::new(env, true),
@@ -57,7 +58,7 @@ pub(super) fn parse(words: &mut Words<'_>, env: &Env) -> Result<(Params, u32), P
     Ok((params, flows))
 }
 
-/// What a qdisc with `params` is to be like now.
+/// Reads the options of a change; returns `params` with the named values changed.
 pub(super) fn parse_change(words: &mut Words<'_>, params: Params) -> Result<Params, ParseError> {
     match read(words, params)? {
         (params, None) => Ok(params),
@@ -69,6 +70,7 @@ fn invalid(remedy: String) -> ParseError {
     ParseError::new("RTNETLINK answers: Invalid argument").with_remedy(remedy)
 }
 
+/// Reads the options; returns `params` with the named values changed, and the number of flows if it is named.
 fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32>), ParseError> {
     let mut options = words.options(&SYNTAX);
     let (mut flows, mut given) = (None, Given::default());
@@ -95,12 +97,12 @@ fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32
     Ok((params, flows))
 }
 
-/// A number, unless it is 0.
+/// Reads a number; returns `None` for 0.
 fn number(options: &mut OptionWords<'_, '_>, name: &str) -> Result<Option<u32>, ParseError> {
     Ok(Some(options.value_u32(name)?).filter(|&number| number > 0))
 }
 
-/// `VALUE/MASK`, as C reads numbers.
+/// Reads `VALUE/MASK`, two numbers as C reads them.
 fn selector(options: &mut OptionWords<'_, '_>) -> Result<(u8, u8), ParseError> {
     const NAME: &str = "ce_threshold_selector";
     const REMEDY: &str = "use two numbers up to 255, such as 0x1/0x3 for packets of ECT(1)";
