@@ -47,7 +47,8 @@
 //!   `split-gso` instead of being dropped. The shaper charges it segment by segment in any case.
 //! - `nat` has no effect, because there is no connection tracking. A program that knows the translations can choose hosts
 //!   and flows by a classifier of its own ([`NetDev::add_classifier`](crate::NetDev::add_classifier)).
-//! - A packet takes its bytes and its descriptor of the memory limit, as in fq_codel.
+//! - A packet takes its bytes and 128 more of the memory limit, and a packet without a flow hash gets one with a public
+//!   key, as in fq_codel.
 //! - After a change of the rate, packets are paced by the new rate from now on; nothing is sent as a burst. After a change
 //!   of the overhead, queued packets are charged with the new one.
 //! - Without a rate a tin's first packet waits for the tin's quantum.

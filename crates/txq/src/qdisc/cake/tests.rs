@@ -14,12 +14,13 @@ use frames::{Frame, tcp};
 
 const SECOND: Nanos = 1000 * MS;
 
-/// A hash of the flow with that number.
+/// Returns a hash for the flow with this number.
 fn flow(number: u32) -> u32 {
     number + 1
 }
 
-/// Bytes on the link in a second, of packets that are always there, by whoever comes when the qdisc says.
+/// Returns the bytes sent in `time`, while `refill` keeps the queue filled and each dequeue comes at the qdisc's next
+/// event.
 fn sent_in(bench: &mut Bench, time: Nanos, mut refill: impl FnMut(&mut Bench)) -> u64 {
     let (end, mut bytes) = (bench.now + time, 0);
     while bench.now < end {
@@ -36,14 +37,14 @@ fn sent_in(bench: &mut Bench, time: Nanos, mut refill: impl FnMut(&mut Bench)) -
     bytes
 }
 
-/// A second at each rate, with packets of each size, is accurate to 0.5 %.
+/// The bytes of a second at each rate, with packets of each size, are exact to 0.5 %.
 #[test]
 fn rates_are_accurate() {
     for (rate, bits) in [("1mbit", 1e6), ("10mbit", 1e7), ("100mbit", 1e8), ("1gbit", 1e9), ("10gbit", 1e10)]
     {
         for len in [64, 590, 1514, 9000, 65_536] {
             let mut bench = Bench::with_room(&format!("cake bandwidth {rate} besteffort rtt 1000s"), len);
-            // A second, or as long as twenty thousand packets of the faster ones take, but more than 400 of the longest.
+            // A second, or the time of 20,000 packets if that is shorter, but at least that of 400 packets.
             let time =
                 SECOND.min((len as f64 * 1.6e14 / bits) as Nanos).max((len as f64 * 3.2e12 / bits) as Nanos);
             let sent = sent_in(&mut bench, time, |bench| {
@@ -52,17 +53,17 @@ fn rates_are_accurate() {
                 }
             });
             let ideal = bits / 8.0 * time as f64 / 1e9;
-            // The last packet may have begun before the end.
+            // The last packet may begin before the end and end after it.
             let off = (sent as f64 - ideal).abs() - len as f64;
             assert!(off < ideal * 0.005, "{rate} {len}: {sent} of {ideal}");
         }
     }
 }
 
-/// What the link adds to packets is paid for.
+/// The shaper charges the bytes that the link adds.
 #[test]
 fn links_are_paid_for() {
-    // What a running kernel says of packets of 142 and 442 bytes, of which 14 are Ethernet's.
+    // A running kernel's output for packets of 142 and 442 bytes, of which 14 are Ethernet's.
     for (words, short, long) in [
         ("", 142, 442),
         ("ethernet", 166, 466),
@@ -82,7 +83,7 @@ fn links_are_paid_for() {
             assert_eq!(bench.qdisc.next_event(), Some(bench.now + wire * 1000), "{words} {len}");
         }
     }
-    // Each segment has headers of its own: 14 + 20 + 20 and 1000 of payload, 1092 with ethernet's 38.
+    // Each segment has headers of its own: 14 + 20 + 20 bytes and 1000 of payload, 1092 with ethernet's overhead of 38.
     let mut bench = Bench::new("cake bandwidth 8mbit ethernet no-split-gso");
     for _ in 0..2 {
         let mut packet = tcp(&mut bench, 1, 1000 + 54);
@@ -93,7 +94,7 @@ fn links_are_paid_for() {
     assert_eq!(bench.qdisc.next_event(), Some(bench.now + 2 * (40 + 500 + 38) * 1000));
 }
 
-/// Cut, the segments of two flows take turns, and each is paid for by itself.
+/// The segments of two flows take turns after cutting, and each is charged by itself.
 #[test]
 fn segments_take_turns() {
     let mut bench = Bench::with_room("cake bandwidth 8mbit ethernet besteffort flows", 3200);
@@ -119,7 +120,7 @@ fn segments_take_turns() {
     assert_eq!(bench.qdisc.stats().packets, 6);
 }
 
-/// Flows that want more than there is get the same, however much more they want.
+/// Saturated flows get equal shares, however much they offer.
 #[test]
 fn saturated_flows_get_the_same() {
     const FLOWS: u32 = 1000;
@@ -146,7 +147,7 @@ fn saturated_flows_get_the_same() {
     assert!(jain >= 0.99, "{jain}");
 }
 
-/// One host with many flows against one with a few: what each mode makes of it.
+/// The shares of a host with many flows and of one with a single flow, in each mode.
 #[test]
 fn hosts_get_the_same() {
     for (mode, share) in [
@@ -162,7 +163,7 @@ fn hosts_get_the_same() {
         let mut sent = [0u64; 2];
         let mut queued = BTreeMap::new();
         for n in 0..4100u16 {
-            // Flow 0 is the first host's, the other forty the second's; each has a destination of its own.
+            // Flow 0 is the first host's, the other forty are the second's; each has a destination of its own.
             let number = n % 41;
             let host = u8::from(number != 0);
             let dst = [10, 9, 0, number as u8];
@@ -172,7 +173,7 @@ fn hosts_get_the_same() {
             queued.insert(packet.cookie(), host);
             let _ = bench.with(|q, cx| q.enqueue(packet, cx));
         }
-        // Until all flows are bulk, and then for as long as the first host has packets.
+        // Dequeues until all flows are bulk, and then while the first host has packets.
         for turn in 0..180 {
             let packet = loop {
                 match bench.dequeue() {
@@ -189,7 +190,7 @@ fn hosts_get_the_same() {
     }
 }
 
-/// A flow that sends little waits for nobody.
+/// A flow that sends little does not wait for others.
 #[test]
 fn sparse_flows_go_first() {
     let mut bench = Bench::new("cake besteffort flows");
@@ -219,7 +220,7 @@ fn a_flow_that_refills_its_queue_starves_nobody() {
     let (mut own, mut others) = (0, 0);
     for _ in 0..100 {
         let _ = bench.enqueue(100, flow(9));
-        // Its queue is found empty in between.
+        // The dequeue finds its queue empty in between.
         for _ in 0..2 {
             match next(&mut bench) {
                 Some(10) => own += 100,
@@ -235,11 +236,11 @@ fn a_flow_that_refills_its_queue_starves_nobody() {
     assert_ne!(next(&mut bench), Some(21), "it waits for its turn");
 }
 
-/// Above its share a tin gets what is left, below it has its priority.
+/// A tin has its priority up to its share, and beyond it gets the rest of the rate.
 #[test]
 fn tins_share_the_rate() {
     for (text, shares) in [
-        // Voice has a quarter with priority, bulk what nobody wants and a sixteenth.
+        // Voice has a quarter with priority, bulk a sixteenth; best effort gets the rest.
         ("cake bandwidth 10mbit diffserv3 flows rtt 1000s", [1.0 / 16.0, 11.0 / 16.0, 0.25]),
         ("cake diffserv3 flows rtt 1000s", [1.0 / 21.0, 16.0 / 21.0, 4.0 / 21.0]),
     ] {
@@ -266,7 +267,7 @@ fn tins_share_the_rate() {
     }
 }
 
-/// Nine flows of one set: eight have queues, the ninth shares, and nothing is overtaken.
+/// Nine flows of one set: eight have queues of their own, the ninth shares one, and no packet is overtaken.
 #[test]
 fn a_set_holds_eight_flows() {
     let mut bench = Bench::new("cake besteffort flows");
@@ -281,7 +282,7 @@ fn a_set_holds_eight_flows() {
     }
 }
 
-/// A flow that shares a queue stays there while it has packets, though another queue has become free.
+/// A flow that shares a queue stays there while it has packets, although another queue became free.
 #[test]
 fn nobody_overtakes_his_own_packets() {
     let mut bench = Bench::new("cake besteffort flows");
@@ -299,7 +300,7 @@ fn nobody_overtakes_his_own_packets() {
     assert!(own.is_sorted(), "{own:?}");
 }
 
-/// A rate that is said while packets wait begins then: the time before is not made up for.
+/// A rate set while packets are queued begins then: the time before is not made up for.
 #[test]
 fn a_new_rate_begins_when_it_is_said() {
     let mut bench = Bench::new("cake besteffort");
@@ -313,7 +314,7 @@ fn a_new_rate_begins_when_it_is_said() {
     assert_eq!(bench.qdisc.next_event(), Some(bench.now + 10_000));
 }
 
-/// Beyond the limit the longest queue pays, and its sender is told.
+/// Beyond the memory limit the longest queue loses packets, and its sender gets `Congested`.
 #[test]
 fn the_longest_queue_pays() {
     let mut bench = Bench::new("cake besteffort flows memlimit 22560");
@@ -328,7 +329,7 @@ fn the_longest_queue_pays() {
     assert_eq!((bench.qdisc.qlen(), bench.drops.get(DropReason::QdiscOverlimit)), (20, 2));
 }
 
-/// BLUE ends a flow that never listens.
+/// BLUE stops a flow that never responds.
 #[test]
 fn floods_are_dropped() {
     let mut bench = Bench::new("cake bandwidth 10mbit besteffort flows memlimit 100k");
@@ -343,7 +344,7 @@ fn floods_are_dropped() {
     assert!(bench.drops.get(DropReason::CakeFlood) > 100, "{:?}", bench.drops);
 }
 
-/// What arrives sets the rate, a little below.
+/// The arrivals set the rate, a little below theirs.
 #[test]
 fn autorate_follows_arrivals() {
     let mut bench = Bench::new("cake autorate-ingress");
@@ -358,7 +359,7 @@ fn autorate_follows_arrivals() {
     assert!((1_100_000..1_190_000).contains(&rate), "{rate}");
 }
 
-/// Where drops have used the link already they are paid for.
+/// With `ingress` dropped packets are charged, because they used the link already.
 #[test]
 fn ingress_pays_for_drops() {
     let drops = |words| {
@@ -371,7 +372,7 @@ fn ingress_pays_for_drops() {
     };
     let (egress, ingress) = (drops("egress"), drops("ingress"));
     assert!(ingress < egress * 97 / 100 && ingress > egress * 65 / 100, "{ingress} {egress}");
-    // However much is dropped, two thirds of the rate are left.
+    // However many packets are dropped, two thirds of the rate are left.
     let mut bench = Bench::new("cake bandwidth 10mbit besteffort flows ingress memlimit 50k rtt 1000s");
     let sent = sent_in(&mut bench, SECOND, |bench| {
         (0..20).for_each(|n| assert_ne!(bench.enqueue(1250, flow(n)), Verdict::Drop))

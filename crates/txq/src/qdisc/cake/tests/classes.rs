@@ -1,4 +1,4 @@
-//! Flows as classes, and filters that say what they are.
+//! Flows as classes, and filters that choose flows and hosts.
 
 use super::*;
 use crate::tc::{ClassInfo, class_text};
@@ -13,7 +13,7 @@ fn shown(bench: &mut Bench) -> String {
     class_text(&list, true)
 }
 
-/// What a running kernel prints of a packet that waits, and of a queue that is empty and waits for its turn.
+/// A running kernel's output for queued packets, and for an empty queue that waits for its turn.
 #[test]
 fn active_flows_are_classes() {
     let mut bench = Bench::new("cake bandwidth 8kbit besteffort flows");
@@ -47,12 +47,12 @@ fn a_filter_says_flow_and_hosts() {
         }
         minors(&mut bench)
     };
-    // Two are best effort, and one is voice.
+    // Two packets are best effort, one is voice.
     assert_eq!(said("cake flows", Handle::new(0, 5)), [0x405, 0x805]);
     assert_eq!(said("cake triple-isolate", Handle::new(3, 1024)), [0x800, 0xc00]);
     assert_eq!(said("cake hosts", Handle::new(7, 5)), [0x407, 0x807]);
     assert_eq!(said("cake srchost", Handle::new(7, 5)), [0x407, 0x807]);
-    // Numbers that are no queue say nothing.
+    // Numbers that name no queue have no effect.
     assert_eq!(said("cake flows", Handle::new(3, 1025)).len(), 3);
     assert_eq!(said("cake flows", Handle::new(3, 0)).len(), 3);
     assert_eq!(said("cake flowblind", Handle::new(3, 5)), [0x401, 0x801]);

@@ -1,4 +1,4 @@
-//! Frames of IPv4 for the tests.
+//! IPv4 frames for the tests.
 
 use crate::packet::Packet;
 use crate::qdisc::codel::tests::bench::Bench;
@@ -18,7 +18,7 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// A frame with UDP, or the beginning of one; its hash is not known yet.
+    /// Returns a UDP frame, or the beginning of one, without a hash.
     pub(super) fn packet(&self, bench: &mut Bench) -> Packet {
         let mut bytes = vec![2; 12];
         bytes.extend([8, 0, 0x45, self.tos]);
@@ -43,7 +43,7 @@ fn write(bench: &mut Bench, len: usize, bytes: &[u8]) -> Packet {
     packet
 }
 
-/// A frame with TCP and no options that acknowledges up to `ack`; longer than 54 bytes it has data.
+/// Returns a TCP frame without options that acknowledges up to `ack`. With a `len` above 54 bytes it carries data.
 pub(super) fn tcp(bench: &mut Bench, ack: u32, len: usize) -> Packet {
     let mut bytes = vec![2; 12];
     bytes.extend([8, 0, 0x45, 0]);
@@ -55,14 +55,14 @@ pub(super) fn tcp(bench: &mut Bench, ack: u32, len: usize) -> Packet {
     write(bench, len, &bytes)
 }
 
-/// The sum of a header, in ones' complement.
+/// Returns the ones' complement sum of a header.
 fn sum(header: &[u8]) -> u16 {
     let sum = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
     let sum = (sum >> 16) + (sum & 0xffff);
     ((sum >> 16) + (sum & 0xffff)) as u16
 }
 
-/// Whether the header's checksum is right.
+/// Returns whether the header's checksum is right.
 pub(super) fn is_right(frame: &[u8]) -> bool {
     sum(&frame[14..34]) == 0xffff
 }

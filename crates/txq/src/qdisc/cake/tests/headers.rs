@@ -1,4 +1,4 @@
-//! What cake reads in headers and writes to them.
+//! Headers that cake reads and writes.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn needless_acks_are_dropped() {
         let sent: Vec<_> = std::iter::from_fn(|| bench.dequeue()).map(|packet| packet.cookie()).collect();
         assert_eq!(sent, left, "{words}");
     }
-    // What is not needless: duplicates, data, other flags, a SACK, another connection, what is older.
+    // Not needless: duplicates, data, other flags, a SACK, another connection, an older number.
     let cases: [fn(&mut [u8]); 6] = [
         |_| {},
         |bytes| bytes[17] += 1,

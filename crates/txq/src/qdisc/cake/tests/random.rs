@@ -1,4 +1,4 @@
-//! Scripts drawn at random.
+//! cake under random scripts.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,8 @@ fn texts() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 150 }))]
 
-    /// Nothing is lost or reordered, whatever is said and done. Without a rate, for what is held back is not given up.
+    /// No packet is lost or reordered under any script. Without a rate, because a shaped qdisc holds packets back at the
+    /// end.
     #[test]
     fn conserves_packets(
         text in prop::sample::select(vec!["cake", "cake memlimit 20k", "cake besteffort flows", "cake ingress metro"]),
@@ -56,7 +57,7 @@ proptest! {
         conserves(text, &ops);
     }
 
-    /// With any parameters: the counts are exact, and what is held back has a time.
+    /// With any parameters the counts are exact, and held packets have an event pending.
     #[test]
     fn keeps_the_contract(
         first in texts(),
@@ -115,7 +116,7 @@ impl Linked for Link {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 100 }))]
 
-    /// Rounds come one after another, and in a round who came first.
+    /// Rounds come in order, and the flows of a round in the order of their arrival.
     #[test]
     fn rounds_come_in_order(script in prop::collection::vec((any::<bool>(), 1usize..ROUNDS), 1..300)) {
         let mut flows: Vec<_> = (0..300).map(|_| Link(NONE)).collect();
@@ -136,7 +137,7 @@ proptest! {
         }
     }
 
-    /// Whatever queues grow and shrink, the longest is found, and the own one where none is longer.
+    /// The longest queue is found however queues grow and shrink, and the given one if no other is longer.
     #[test]
     fn the_longest_is_found(script in prop::collection::vec((0usize..200, 0u64..50, 0usize..200), 1..300)) {
         let (mut longest, mut model) = (Longest::new(200), vec![0; 200]);

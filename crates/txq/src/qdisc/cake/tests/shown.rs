@@ -1,4 +1,4 @@
-//! tc's words: what tc 6.1 prints of a running kernel's cake after the same words.
+//! tc's words: the expected texts are tc 6.1's output for a running kernel's cake with the same options.
 
 use super::*;
 
@@ -123,7 +123,7 @@ fn errors_are_those_of_tc() {
     }
 }
 
-/// target, interval, quantum, threshold and memory limit of each tin.
+/// Target, interval, quantum, threshold and memory limit of each tin.
 #[test]
 fn tins_have_the_kernels_parameters() {
     for (words, limit, tins) in [
@@ -207,7 +207,7 @@ fn counters_are_shown_as_tc_shows_them() {
             + r#""max_network_size":0,"min_adj_size":65535,"max_adj_size":0,"avg_hdr_offset":0,"tins":[{"#
             + r#""threshold_rate":781250,"sent_bytes":0,"backlog_bytes":0,"target_us":5000,"interval_us":100000,"#;
     assert!(bench.shown().1.contains(&options), "{}", bench.shown().1);
-    // Text and JSON in which the delays and sizes of traffic show.
+    // Text and JSON with the delays and sizes of traffic.
     let mut bench = Bench::new("cake ethernet memlimit 10000");
     for n in 0..100 {
         let frame = Frame { len: 142 + (n % 4) * 100, ports: (n as u16 % 4, 9), ..Frame::default() };
@@ -246,7 +246,7 @@ fn code_points_choose_tins() {
             assert_eq!(json["tins"][tin]["sent_packets"], 1, "{words} {code}");
         }
     }
-    // A mark goes before the priority, and that before the code point.
+    // The mark goes before the priority, and the priority before the code point.
     for (mark, priority, tin) in
         [(0, 0x1_0001, 0), (0x300, 0x1_0001, 2), (0x400, 0x1_0009, 1), (0, 0x2_0001, 1)]
     {
@@ -261,7 +261,8 @@ fn code_points_choose_tins() {
     }
 }
 
-/// As the kernel does: the capacity is what arrivals say, or else that of the beginning; sizes are those of one overhead.
+/// As in the kernel, the capacity estimate is that of the arrivals, or the bandwidth that the qdisc was created with; the
+/// sizes begin anew when the overhead changes.
 #[test]
 fn a_change_keeps_the_capacity_and_forgets_sizes() {
     let mut bench = Bench::new("cake bandwidth 10mbit");
