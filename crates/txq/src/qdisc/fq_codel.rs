@@ -34,7 +34,10 @@
 //! - A packet takes its bytes and 128 more of `memory_limit`, whatever the size of its buffer, because buffers come from a
 //!   pool that exists anyway.
 //! - A smaller limit drops packets from the longest queues. Linux dequeues them, counts them as sent, and drops them.
-//! - `tc class show` lists no queues.
+//! - `tc class show` lists no queues. `new_flow_count`, `new_flows_len` and `old_flows_len` include packets that bypass the
+//!   queue in Linux.
+//! - A packet without a flow hash gets one with a public key. A program whose flows strangers choose sets the hashes by a
+//!   [`FlowHasher`](crate::flow::FlowHasher) with a secret key.
 
 mod flows;
 mod options;

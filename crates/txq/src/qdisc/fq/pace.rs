@@ -10,8 +10,9 @@ const MAX_PAUSE: Nanos = 1_000_000_000;
 const LATE: Nanos = 1_000_000;
 
 impl<A: Arch> Fq<A> {
-    /// Sets the time of a flow's next packet, after the flow sent `bytes` at `rate` bytes a second. Does nothing while the flow has credit, unless the rate is low (`low_rate_threshold`). `now` is the time at
-    /// which the bytes leave the device.
+    /// Sets the time of a flow's next packet, after the flow sent `bytes` at `rate` bytes a second. Does nothing while the
+    /// flow has credit, unless the rate is low (`low_rate_threshold`). `now` is the time at which the bytes leave the
+    /// device.
     pub(super) fn pace(&mut self, id: u32, rate: u32, bytes: u64, now: Nanos) {
         let flow = self.table.flow_mut(id);
         let bytes = if rate <= self.params.low_rate_threshold {

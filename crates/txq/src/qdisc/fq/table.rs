@@ -220,8 +220,8 @@ impl<A: Arch> Table<A> {
         let flow = &mut self.flows[id as usize];
         flow.len -= 1;
         let late = self.late.get_mut(&id)?;
-        // Of packets with one time, those in the flow's queue arrived first: a late packet arrived after the queue's last
-        // one.
+        // Of packets with one time, those in the flow's queue arrived first: when the late one arrived, the queue's last
+        // packet had a later time.
         let is_first = |&(at, _): &(Nanos, _)| flow.queue.front().is_none_or(|first| at < first.departure());
         if !late.front().is_some_and(is_first) {
             return flow.queue.pop_front();

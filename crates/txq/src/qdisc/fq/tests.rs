@@ -1,4 +1,4 @@
-//! fq by scripts whose answers are known, and under random ones (`random.rs`).
+//! fq under scripts with known results, and under random scripts (`random.rs`).
 
 mod early;
 mod random;
@@ -8,7 +8,7 @@ use super::*;
 use crate::qdisc::testing::{ENV, MS, Stand, is_a_stand, try_build};
 use crate::tc::Style;
 
-/// An fq and a clock that stands where it is put.
+/// An fq, and a clock that only the test moves.
 struct Bench(Stand);
 
 is_a_stand!(Bench, 0);
@@ -22,7 +22,7 @@ impl Bench {
         Self(Stand::new(&format!("fq {options}"), env, 8192, 9000))
     }
 
-    /// A packet of a flow that leaves so long after now, not before 0. Its cookie is flow and number.
+    /// Enqueues a packet of a flow, which may leave `after` from now, or at once. Its cookie is the flow and a number.
     fn send(&mut self, flow: u32, bytes: usize, priority: u32, after: Option<Nanos>) -> Verdict {
         let number = self.numbers;
         let mut packet = self.packet(bytes);
@@ -33,7 +33,7 @@ impl Bench {
         self.push(packet)
     }
 
-    /// So many alike.
+    /// Enqueues several packets alike.
     fn fill(&mut self, n: usize, flow: u32, bytes: usize, priority: u32, after: Option<Nanos>) {
         for _ in 0..n {
             let _ = self.send(flow, bytes, priority, after);
@@ -44,7 +44,7 @@ impl Bench {
         self.0.take(Budget::packets(n))
     }
 
-    /// The flows of the next packets.
+    /// Dequeues packets and returns their flows.
     fn flows(&mut self, n: usize) -> Vec<u32> {
         self.take(n).iter().map(|p| (p.cookie() >> 32) as u32).collect()
     }
@@ -62,7 +62,7 @@ impl Bench {
         json.get(name).and_then(|v| v.as_u64()).unwrap_or(0)
     }
 
-    /// Without the fast path, which a rate rules out.
+    /// Returns an fq without the fast path: with a rate there is none.
     fn slow(options: &str) -> Self {
         Bench::new(&format!("maxrate 34gbit {options}"))
     }
@@ -85,7 +85,7 @@ fn a_new_flow_goes_first_but_not_always() {
     assert_eq!(bench.flows(2), [1, 1]);
     bench.fill(1, 2, 1000, 0, None);
     assert_eq!(bench.flows(1), [2]);
-    // Two that are idle after each packet, and new again before the other one is served, do not starve the first.
+    // Two flows that become idle after each packet, and new again before the other is served, do not starve the first flow.
     let mut bench = Bench::slow("quantum 1000 initial_quantum 1000 nopacing refill_delay 0");
     bench.fill(50, 1, 1000, 0, None);
     assert_eq!(bench.flows(2), [1, 1]);
@@ -103,7 +103,7 @@ fn a_new_flow_goes_first_but_not_always() {
 fn bands_share_by_weight() {
     let mut bench = Bench::slow("flow_limit 10000 nopacing quantum 1000 weights 147456 49152 16384");
     for _ in 0..1500 {
-        // Priorities of bands 0, 1 and 2.
+        // The priorities choose bands 0, 1 and 2.
         for (flow, priority) in [(1, 6), (2, 0), (3, 1)] {
             let _ = bench.send(flow, 1000, priority, None);
         }
@@ -115,7 +115,7 @@ fn bands_share_by_weight() {
     }
 }
 
-/// What a band sent beyond its turn it owes: packets long against the weights do not change the shares.
+/// A band owes the bytes that it sent beyond its turn: packets that are long against the weights do not change the shares.
 #[test]
 fn bands_owe_what_they_overdrew() {
     let mut bench = Bench::slow("flow_limit 1000 nopacing weights 16384 18432 16384");
@@ -158,7 +158,7 @@ fn an_earlier_packet_wakes_its_flow_earlier() {
 
 #[test]
 fn a_flow_keeps_to_maxrate() {
-    // 1000 bytes are 8 ms, and quantum keeps more than one packet from leaving at once.
+    // 1000 bytes take 8 ms, and the quantum lets one packet leave at once.
     let mut bench = Bench::new("maxrate 1mbit quantum 1000 initial_quantum 1000 timer_slack 0");
     bench.fill(100, 1, 1000, 0, None);
     let start = bench.now;
@@ -187,7 +187,7 @@ fn a_low_rate_sends_one_packet_at_a_time() {
     assert_eq!(bench.take(9).len(), 1);
 }
 
-/// Asked always 0.2 ms too late, as threads that sleep are.
+/// Each dequeue comes 0.2 ms late, as from threads that sleep.
 #[test]
 fn a_rate_is_kept_by_who_comes_late() {
     let mut bench = Bench::new("maxrate 80mbit timer_slack 0 flow_limit 10000 limit 10000");
@@ -219,7 +219,7 @@ fn the_horizon_drops_or_caps() {
     assert_eq!(bench.stat("horizon_caps"), 1);
 }
 
-/// As the kernel's own test of band limits: 20 packets twice into one band of 10, then 20 into another.
+/// The kernel's own test of band limits: 20 packets twice into one band of 10, then 20 into another.
 #[test]
 fn a_full_band_leaves_the_others_room() {
     let mut bench = Bench::new("limit 10");
@@ -268,7 +268,7 @@ fn a_packet_that_waited_too_long_is_marked() {
     assert_eq!(bench.stat("ce_mark"), 1);
 }
 
-/// While all flows wait, a packet whose time has come goes through the FIFO, unless a flow is due.
+/// While all flows wait, a packet that is due takes the fast path, unless a flow is due.
 #[test]
 fn the_fast_path_overtakes_nothing_that_is_due() {
     let mut bench = Bench::new("");
@@ -280,7 +280,7 @@ fn the_fast_path_overtakes_nothing_that_is_due() {
     bench.later(MS);
     let _ = bench.send(1, 100, 0, None);
     assert_eq!((bench.stat("fastpath"), bench.numbers(9)), (1, vec![0, 2]));
-    // Nine when nothing is queued: the first, and eight at most with it there.
+    // Eight of 20 packets take the fast path, and fill its FIFO.
     bench.fill(20, 1, 100, 0, None);
     assert_eq!(bench.stat("fastpath"), 1 + FAST_PATH as u64);
     assert_eq!(bench.numbers(64), (3..23).collect::<Vec<_>>());
@@ -303,7 +303,7 @@ fn idle_flows_are_forgotten() {
     assert_eq!(bench.flows(1), [5]);
 }
 
-/// A quantum of one byte costs rounds, not time.
+/// A quantum of one byte means many rounds, and takes no longer.
 #[test]
 fn tiny_quanta_are_exact() {
     let mut bench = Bench::slow("quantum 1 initial_quantum 0 nopacing flow_limit 1000");
@@ -330,7 +330,7 @@ fn a_smaller_limit_drops_what_is_beyond() {
     assert!(bench.change("limit x").is_err());
 }
 
-/// Without a rate there is a fast path again, and nobody waits any more for what it could overtake.
+/// Without a rate there is a fast path again, and no flow still waits for the old rate, where it would be overtaken.
 #[test]
 fn a_rate_taken_away_holds_nobody_back() {
     let mut bench = Bench::new("maxrate 0");

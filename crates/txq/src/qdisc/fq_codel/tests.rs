@@ -7,12 +7,12 @@ use crate::arch::Native;
 use crate::qdisc::build as build_kind;
 use crate::qdisc::codel::tests::bench::{Bench, ENV, MS, conserves, ipv4, ops};
 
-/// A hash of the flow with that number, of 1024.
+/// Returns a hash for the flow with this number, of 1024.
 fn flow(number: u32) -> u32 {
     (number << 22) | 1
 }
 
-/// The hashes of the next `n` packets, in order.
+/// Dequeues `n` packets and returns their hashes, in order.
 fn next(bench: &mut Bench, n: usize) -> Vec<u32> {
     (0..n).filter_map(|_| bench.dequeue()).map(|p| p.hash() >> 22).collect()
 }
@@ -21,14 +21,14 @@ fn counter(bench: &Bench, key: &str) -> u64 {
     bench.qdisc.xstats(Style::default()).unwrap().json()[key].as_u64().unwrap_or(0)
 }
 
-/// Section 4.2: each queue sends a quantum of bytes before it is the next one's turn.
+/// Section 4.2: each queue sends a quantum of bytes before the next queue's turn.
 #[test]
 fn queues_take_turns_by_bytes() {
     for (sizes, quantum, expected) in [
         ([1000, 1000], 1000, vec![1, 2, 1, 2, 1, 2]),
         ([500, 1000], 1000, vec![1, 1, 2, 1, 1, 2]),
         ([300, 1200], 1200, vec![1, 1, 1, 1, 2, 1, 1, 1, 1, 2]),
-        // What was sent beyond the quantum is missing in the next turn.
+        // The bytes sent beyond the quantum are missing in the next turn.
         ([1000, 1500], 1500, vec![1, 1, 2, 1, 2, 1, 1, 2]),
     ] {
         let mut bench = Bench::new(&format!("fq_codel quantum {quantum}"));
@@ -40,7 +40,7 @@ fn queues_take_turns_by_bytes() {
     }
 }
 
-/// Section 3 and 4.2: a queue that was empty goes before all that were not, once.
+/// Sections 3 and 4.2: a queue that was empty goes before all that were not, once.
 #[test]
 fn sparse_flows_go_first() {
     let mut bench = Bench::new("fq_codel");
@@ -52,7 +52,7 @@ fn sparse_flows_go_first() {
     for _ in 0..20 {
         let _ = bench.enqueue(100, flow(9));
         assert_eq!(next(&mut bench, 1), [9]);
-        // The next one would be new again if its queue had not to wait for its turn among the old.
+        // The next packet would make the flow new again, if its queue did not wait for its turn among the old ones.
         let _ = next(&mut bench, 5);
     }
 }
@@ -64,22 +64,22 @@ fn a_flow_that_refills_its_queue_starves_nobody() {
     for n in 0..400 {
         let _ = bench.enqueue(500, flow(1 + n % 4));
     }
-    // All four are old, and it is the first one's turn.
+    // All four flows are old, and the first one has the turn.
     assert_eq!(next(&mut bench, 17).last(), Some(&1));
     let _ = bench.enqueue(100, flow(9));
-    // Now its queue is found empty.
+    // The dequeue finds its queue empty.
     assert_eq!(next(&mut bench, 2), [9, 1]);
     let _ = bench.enqueue(100, flow(9));
     assert_eq!(next(&mut bench, 4), [1, 2, 2, 2], "it waits for its turn");
 }
 
-/// Section 1: flows that want more than there is get the same, however much more they want.
+/// Section 1: saturated flows get equal shares, however much they offer.
 #[test]
 fn saturated_flows_get_the_same() {
     const FLOWS: u32 = 1000;
     let mut bench = Bench::new("fq_codel limit 20000 memory_limit 1g");
     let mut sent = vec![0f64; FLOWS as usize];
-    // One sends 100 packets for each one of the others, and the link takes one for each flow.
+    // One flow offers 100 packets for each packet of the others, and the link takes one packet for each flow.
     for round in 0..60 {
         for number in 0..FLOWS {
             for _ in 0..if number == 500 { 100 } else { 1 } {
@@ -104,7 +104,7 @@ fn the_fattest_flow_pays() {
     for (text, fat, bytes, dropped) in [
         ("fq_codel limit 300", 290, 1000, 64),
         ("fq_codel limit 300 drop_batch 7", 290, 1000, 7),
-        // Half of what they have is gone with the fifth and the sixth.
+        // Five of ten packets and six of eleven are half of the bytes.
         ("fq_codel limit 20", 10, 1000, 5),
         ("fq_codel limit 20", 11, 1000, 6),
         ("fq_codel limit 5", 1, 1500, 1),
@@ -116,7 +116,7 @@ fn the_fattest_flow_pays() {
         }
         let (mut last, mut others) = (Verdict::Success, 0);
         while bench.to_free.is_empty() {
-            // Each a flow of its own.
+            // Each packet is a flow of its own.
             last = bench.enqueue(60, flow(100 + others));
             others += 1;
         }
@@ -139,14 +139,14 @@ fn who_pays_itself_is_told() {
     let verdicts: Vec<_> = (0..12).map(|_| bench.enqueue(1000, flow(1))).collect();
     assert_eq!(verdicts, [[Verdict::Success; 10].as_slice(), &[Verdict::Congested; 2]].concat());
     assert_eq!(bench.enqueue(1, flow(2)), Verdict::Success);
-    // Packets without a byte are no fatter than any other.
+    // A queue of empty packets is no longer than an empty queue.
     let mut bench = Bench::new("fq_codel limit 1");
     let _ = bench.enqueue(0, flow(3));
     assert_eq!(bench.enqueue(0, flow(4)), Verdict::Congested);
     assert_eq!(bench.qdisc.qlen(), 1);
 }
 
-/// After any number of packets came and went.
+/// The longest queue is found after any number of packets came and went.
 #[test]
 fn the_fattest_is_found_wherever_it_is() {
     for flows in [1usize, 63, 64, 65, 1000] {
@@ -170,7 +170,7 @@ fn the_fattest_is_found_wherever_it_is() {
     }
 }
 
-/// Each queue has a state of its own: a standing queue is dropped from, and nobody else is.
+/// Each queue has a CoDel state of its own: a standing queue loses packets, and no other queue does.
 #[test]
 fn codel_works_on_each_queue() {
     for (text, tos, drops) in [
@@ -199,8 +199,8 @@ fn codel_works_on_each_queue() {
     }
 }
 
-/// Whether the link would run dry is asked of all queues together: a queue with less than an MTU behind its first packet
-/// is dropped from if the others have enough.
+/// CoDel looks at the bytes of all queues together: a queue with less than an MTU behind its first packet loses packets if
+/// the others have enough.
 #[test]
 fn the_bytes_of_all_queues_count() {
     for (others, dropped) in [(0, false), (5, true)] {
@@ -224,7 +224,7 @@ fn the_bytes_of_all_queues_count() {
     }
 }
 
-/// A queue that empties when all others are empty, too, is a new one next time: there is nobody whom it could starve.
+/// A queue that empties when all others are empty as well is a new one next time: it can starve no other.
 #[test]
 fn nobody_is_old_when_all_are_idle() {
     let mut bench = Bench::new("fq_codel");
@@ -237,7 +237,7 @@ fn nobody_is_old_when_all_are_idle() {
     assert_eq!((next(&mut bench, 2), counter(&bench, "new_flow_count")), (vec![3, 2], 4));
 }
 
-/// With one queue it drops when CoDel alone does.
+/// With one queue fq_codel drops when codel does.
 #[test]
 fn one_queue_is_codel() {
     let drops = |text: &str| {
@@ -271,7 +271,7 @@ fn the_selector_says_whom_ce_threshold_marks() {
     }
 }
 
-/// A packet whose hash nobody has asked for is of the flow that its bytes tell.
+/// A packet without a hash belongs to the flow of its headers.
 #[test]
 fn flows_are_told_without_a_hash() {
     let mut bench = Bench::new("fq_codel");
@@ -301,7 +301,7 @@ fn a_change_trims_and_keeps_the_flows() {
     assert_eq!(counter(&bench, "memory_used"), 0);
 }
 
-/// What tc 6.1 prints of a kernel's answer with these values.
+/// The expected texts are tc 6.1's output for a kernel's qdisc with these values.
 #[test]
 fn shown_as_tc_shows_it() {
     let default =

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A device that keeps packets until their time gets them early, each with its time.
+/// A device that keeps packets until their time gets them early, each with its departure time.
 #[test]
 fn packets_go_early_to_a_device_that_keeps_them() {
     let env = Env { pacing_horizon: 5 * MS, ..ENV };
@@ -19,13 +19,13 @@ fn packets_go_early_to_a_device_that_keeps_them() {
     bench.later(2 * MS);
     assert_eq!(departures(&mut bench), [5 * MS + 1, 7 * MS]);
 
-    // 1 ms for each packet, whether they leave early or not.
+    // Each packet takes 1 ms, whether it leaves early or not.
     let mut bench = Bench::on("offload_horizon 5ms maxrate 8mbit low_rate_threshold 1gbit", env);
     bench.fill(9, 1, 1000, 0, None);
     assert_eq!(departures(&mut bench), [0, 1, 2, 3, 4, 5].map(|ms| ms * MS));
     bench.later(MS);
     assert_eq!(departures(&mut bench), [6 * MS]);
-    // 3 ms late: half a pause is made good.
+    // 3 ms late: half a pause is made up for.
     bench.later(9 * MS);
     assert_eq!(departures(&mut bench), [0, 10 * MS + MS / 2]);
 }

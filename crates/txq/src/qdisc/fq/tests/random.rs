@@ -1,4 +1,4 @@
-//! fq under operations drawn at random.
+//! fq under random operations.
 
 use std::collections::BTreeMap;
 
@@ -48,12 +48,12 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
 
-    /// Nothing is lost, nothing leaves before its time or out of order, all counters add up, and there is an event
-    /// for what waits.
+    /// No packet is lost, none leaves before its time or out of order, all counters add up, and waiting packets have an
+    /// event pending.
     #[test]
     fn any_script_adds_up(text in options(), ops in prop::collection::vec(op(), 1..150)) {
         let mut bench = Bench::new(&text);
-        // Bytes, departure time and flow of what is inside; cap tells that times may have become earlier.
+        // Bytes, departure time and flow of the queued packets. With `cap` the times may have become earlier.
         let mut inside: BTreeMap<u64, (u64, Nanos, u32)> = BTreeMap::new();
         let mut last: BTreeMap<u32, (Nanos, u64)> = BTreeMap::new();
         let (mut sent, mut purged) = (0, 0);
@@ -76,7 +76,7 @@ proptest! {
                         let at = packet.departure();
                         prop_assert!(at <= now);
                         let (before, earlier) = last.insert(flow, (at, number)).unwrap_or_default();
-                        // A packet with an earlier time that came later may follow one that has left.
+                        // A packet that arrived later with an earlier time may follow one that has left.
                         prop_assert!(at > before || number > earlier || at < before);
                         prop_assert!(!(at == before && number < earlier), "one time, in order of arrival");
                         prop_assert!(
@@ -113,7 +113,7 @@ proptest! {
                 prop_assert_eq!(bench.stat("throttled"), 0);
             }
         }
-        // All of it leaves when its time has come.
+        // All packets leave when their time has come.
         for _ in 0..2000 {
             sent += bench.take(64).len() as u64;
             match bench.qdisc.next_event() {

@@ -1,4 +1,4 @@
-//! fq's words: what it reads, shows and refuses.
+//! fq's words: the options that it reads, shows and refuses.
 
 use super::*;
 
