@@ -34,8 +34,8 @@
 //!
 //! `datacentre` is `rtt` 100 us, `lan` 1 ms, `metro` 10 ms, `regional` 30 ms, `internet` 100 ms, `oceanic` 300 ms,
 //! `satellite` 1 s and `interplanetary` 1000 s. tc-cake(8) lists the names of links, such as `ethernet` and `docsis`; each
-//! sets `overhead`, cells and `mpu`. The default memory limit is the bytes of four round trips at the rate, and 4 MiB at
-//! least; it is 10240 of the device's longest packets at most, and without a rate.
+//! adds to `overhead`, and may set cells and `mpu`. The default memory limit is the bytes of four round trips at the rate,
+//! and 4 MiB at least, but at most 10240 of the device's longest packets. Without a rate it is those 10240 packets.
 //!
 //! Example: `tc qdisc add root handle 1: cake bandwidth 50mbit diffserv4 docsis ack-filter`
 //!
@@ -52,8 +52,8 @@
 //! - After a change of the rate, packets are paced by the new rate from now on; nothing is sent as a burst. After a change
 //!   of the overhead, queued packets are charged with the new one.
 //! - Without a rate a tin's first packet waits for the tin's quantum.
-//! - `sp_flows` and `tc class show` leave out flows that were empty less than an interval ago. `tc class show` does not
-//!   count the ACKs that the filter drops among a flow's drops.
+//! - An empty flow leaves `sp_flows` and `tc class show` at its next turn; in Linux it stays for an interval. `tc class
+//!   show` does not count the ACKs that the filter drops among a flow's drops.
 //! - A smaller number of tins drops the packets of the tins that no longer exist. Each tin's counters stay in their column.
 
 mod ack;

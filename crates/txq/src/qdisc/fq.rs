@@ -3,8 +3,8 @@
 //! Every flow has a queue of its own. Three bands share the device by weight; a packet's priority chooses its band. The
 //! flows of a band take turns by deficit round robin, and a flow that was idle goes first once. A packet does not leave
 //! before its departure time ([`Packet::departure`]), and `maxrate` spaces the packets of each flow. Flows that wait for
-//! their time are on a timing wheel (`qdisc/wheel.rs`). While no flow has a packet to send now, packets take the fast path:
-//! one FIFO, without a flow lookup.
+//! their time are on a timing wheel (`qdisc/wheel.rs`). Without `maxrate`, packets take the fast path while no flow has a
+//! packet to send now: one FIFO, without a flow lookup.
 //!
 //! | option | default | meaning |
 //! |---|---|---|

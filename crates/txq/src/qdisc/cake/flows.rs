@@ -47,7 +47,7 @@ struct Flow<A: Arch> {
     queue: PacketList<A>,
     law: Law,
     blue: Blue,
-    /// What the flow may send before its turn is over, in units of 2^-16 byte.
+    /// Bytes that the flow may send before its turn is over, in units of 2^-16 byte.
     deficit: i64,
     /// The flow behind it on its list, or [`NONE`].
     next: u16,
@@ -329,7 +329,7 @@ impl<A: Arch> Tin<A> {
         }
     }
 
-    /// Returns what a flow gains in a round, in units of 2^-16 byte.
+    /// Returns the gain of a flow in a round, in units of 2^-16 byte.
     #[inline]
     fn gain(&self, index: usize) -> i64 {
         let flow = &self.flows[index];

@@ -112,7 +112,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Returns the keys of a packet with this flow hash and these hosts. What a filter chose (`said`) goes first.
+    /// Returns the keys of a packet with this flow hash and these hosts. The numbers that a filter chose (`said`) go first.
     #[inline]
     pub(super) fn new(mode: FlowMode, hash: u32, hosts: &Hosts, said: Said) -> Self {
         let hash = said.flow.unwrap_or(hash);

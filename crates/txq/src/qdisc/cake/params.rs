@@ -1,4 +1,4 @@
-//! cake's parameters: tc's words for them, and what each means.
+//! cake's parameters, and tc's words for them.
 //!
 //! As in tc, a 0 for `rtt`, `mpu`, `memlimit` and `fwmark` leaves the value as it is, the overheads of named links add up
 //! from left to right, and a bandwidth below one byte a second means none.

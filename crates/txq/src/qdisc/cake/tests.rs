@@ -207,7 +207,7 @@ fn sparse_flows_go_first() {
     }
 }
 
-/// A sparse flow that has become empty waits for its turn before it is sparse again.
+/// A sparse flow that became empty waits for its turn before it is sparse again.
 #[test]
 fn a_flow_that_refills_its_queue_starves_nobody() {
     let mut bench = Bench::new("cake besteffort flows");
