@@ -225,8 +225,7 @@ pub trait Classes<A: Arch> {
     /// Returns the qdisc that becomes a class's leaf when its own is deleted.
     fn default_leaf(&self, minor: u16) -> Box<dyn Qdisc<A>>;
 
-    /// Called after a class's leaf was changed or replaced past the qdisc, by a tc command. The kind brings its own records
-    /// of the leaf up to date.
+    /// Updates the qdisc's own records of a class's leaf, after a tc command changed or replaced the leaf.
     fn leaf_changed(&mut self, _minor: u16) {}
 
     /// Adds the class `minor` below the class `parent`, or below the qdisc if `parent` is 0 (`tc class add`). No class

@@ -87,13 +87,13 @@ impl<A: Arch> Cx<'_, A> {
         self.copying.at_root
     }
 
-    /// Returns whether copies are to be enqueued at the root.
+    /// Returns whether there are copies not yet enqueued at the root.
     #[inline]
     pub(crate) fn has_copies(&self) -> bool {
         !self.copying.copies.is_empty()
     }
 
-    /// Returns the bytes of the copies that are to be enqueued at the root.
+    /// Returns the bytes of the copies not yet enqueued at the root.
     #[cfg(test)]
     pub(crate) fn copied_bytes(&self) -> u64 {
         self.copying.copies.bytes()

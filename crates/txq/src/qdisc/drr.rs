@@ -23,7 +23,7 @@
 //! - No class may have the minor number 0, which names the qdisc.
 //! - A class that a filter chooses cannot be deleted (`Error: DRR class is in use.`), even if the filter is older than the
 //!   class.
-//! - `dropped` of a class goes on when the class gets a new leaf. In Linux it is the leaf's, and starts from 0.
+//! - `dropped` of a class continues when the class gets a new leaf. In Linux it is the leaf's, and starts from 0.
 
 use std::collections::VecDeque;
 
