@@ -121,7 +121,7 @@ fn die_with_parent() -> std::io::Result<()> {
 /// Runs a short command to its end and returns what it printed; a failure fails the test.
 pub(crate) fn run(command: &mut Command) -> String {
     let what = format!("{command:?}");
-    let ended = Running::start(command).finish(Duration::from_secs(10));
+    let ended = Running::start(command).finish(Duration::from_secs(60));
     assert!(ended.status.success(), "{what}: {}\n{}{}", ended.status, ended.stdout, ended.stderr);
     ended.stdout
 }

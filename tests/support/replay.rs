@@ -9,10 +9,14 @@ use std::time::Duration;
 pub(crate) struct Replay(Running);
 
 impl Replay {
-    /// `options` are split at blanks; the file, the device and `--json` are given.
+    /// `options` are split at blanks, and a `~` in one of them is a blank; the file, the device and `--json` are given.
     pub(crate) fn start(namespace: &Netns, file: &Path, device: &str, options: &str) -> Self {
         let mut command = namespace.command(env!("CARGO_BIN_EXE_txq"));
-        command.arg("replay").arg(file).args(["--dev", device, "--json"]).args(options.split_whitespace());
+        command
+            .arg("replay")
+            .arg(file)
+            .args(["--dev", device, "--json"])
+            .args(options.split_whitespace().map(|word| word.replace('~', " ")));
         Self(Running::start(&mut command))
     }
 

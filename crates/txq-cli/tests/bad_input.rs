@@ -21,7 +21,7 @@ const INPUT: i32 = 1;
 const SYSTEM: i32 = 2;
 
 fn run(command: &mut Command) -> Finished {
-    Running::start(command).finish(Duration::from_secs(20))
+    Running::start(command).finish(Duration::from_secs(120))
 }
 
 fn txq(arguments: &[&str]) -> Finished {

@@ -96,7 +96,7 @@ impl Tiny {
 fn run(arguments: &[&str]) -> Finished {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("sim").args(arguments);
-    Running::start(&mut command).finish(Duration::from_secs(60))
+    Running::start(&mut command).finish(Duration::from_secs(300))
 }
 
 #[track_caller]

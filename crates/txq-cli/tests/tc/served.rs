@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::process::Running;
 
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// A folder of a test's own.
 pub(crate) struct Folder(PathBuf);
