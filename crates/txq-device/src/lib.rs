@@ -17,3 +17,8 @@ pub use faults::Faults;
 pub use null::Null;
 pub use pcap::Pcap;
 pub use tracer::Tracer;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -316,6 +316,23 @@ fn mqs_counters_are_its_childrens() {
 }
 
 /// Another driver, with a smaller ring, replaces the full old one: the txq continues at once, and no buffer is lost.
+/// A txq that is not in use while the driver is replaced has the new one when it is used again.
+#[test]
+fn a_driver_is_replaced_on_txqs_out_of_use() {
+    let (old, new) = (Wires::new(2, Some(8)), Wires::new(2, Some(8)));
+    let dev = builder(&old).qdisc("mq").build().unwrap();
+    dev.set_txqs(1).unwrap();
+    let too_few = dev.replace_driver(Wires::new(1, Some(8))).unwrap_err().to_string();
+    assert!(too_few.contains("needs at least 2"), "{too_few}");
+    dev.replace_driver(new.clone()).unwrap();
+    dev.set_txqs(2).unwrap();
+    let mut sender = dev.sender("s");
+    let _ = send(&mut sender, 1, 0, 0..3);
+    finish(&dev, &new);
+    assert_eq!((old.at(1).sent().len(), new.at(1).sent()), (0, vec![0, 1, 2]));
+    assert_conserved(&dev);
+}
+
 #[test]
 fn a_driver_is_replaced() {
     disciplines(|discipline| {

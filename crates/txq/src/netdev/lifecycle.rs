@@ -86,25 +86,21 @@ impl<A: Arch> NetDev<A> {
         self.control(|tree, _| tree.env.tx_queue_len)
     }
 
-    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq in
-    /// use changes over when no thread is in its driver. Packets that the old driver has completed are freed, packets that
+    /// Replaces the driver, under traffic: by one for another device, or by one whose rings are of another size. Each txq
+    /// that the device was built with, in use or not, changes over when no thread is in its driver. Packets that the old driver has completed are freed, packets that
     /// it still keeps go with it, and a stopped txq continues. The device keeps its name.
     ///
     /// # Errors
-    /// When the new driver has fewer txqs than are in use, a smaller MTU, a shorter pacing horizon than is needed or a ring
+    /// When the new driver has fewer txqs than the device was built with, a smaller MTU, a shorter pacing horizon than is needed or a ring
     /// of no packets, or does not open; nothing has changed then. Also the error with which the old driver finished, if it
     /// did.
     pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
         let (info, ours) = (driver.info(), &self.shared.info);
-        if info.txqs < self.txqs() || info.mtu < ours.mtu {
+        let built = self.shared.txqs.len() as u16;
+        if info.txqs < built || info.mtu < ours.mtu {
             let why = format!(
                 "driver \"{}\" has {} txqs and an MTU of {}: device \"{}\" needs at least {} and {}",
-                info.name,
-                info.txqs,
-                info.mtu,
-                ours.name,
-                self.txqs(),
-                ours.mtu
+                info.name, info.txqs, info.mtu, ours.name, built, ours.mtu
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
@@ -116,7 +112,7 @@ impl<A: Arch> NetDev<A> {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let queues = (0..self.txqs()).map(|txq| driver.open(txq)).collect::<io::Result<Vec<_>>>()?;
+        let queues = (0..built).map(|txq| driver.open(txq)).collect::<io::Result<Vec<_>>>()?;
         if let Some(txq) = queues.iter().position(|queue| queue.ring == Some(0)) {
             let wrong = BuildError::Ring { device: info.name, txq: txq as u16 };
             return Err(io::Error::new(io::ErrorKind::InvalidInput, wrong));
