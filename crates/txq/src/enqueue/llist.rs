@@ -1,35 +1,38 @@
-//! llist: a sender that finds others waiting leaves its packets on their list and goes (Linux 6.19, 100dfa74ca74 "net:
+//! llist: a sender that finds packets on the defer list adds its own and returns (Linux 6.19, 100dfa74ca74 "net:
 //! dev_queue_xmit() llist adoption").
 //!
-//! Pushing onto the empty list is a duty: that sender takes the root lock, takes the whole list, enqueues it, and
-//! runs the queue. So one sender at a time waits for the lock, however many there are, and it brings everybody's packets
-//! along. A batch is one node of the list: its owner moves it into the qdisc without touching each packet.
+//! A sender that pushes onto the empty list has a duty: it takes the root lock, takes the whole list, enqueues it, and runs
+//! the queue. So one sender at a time waits for the lock, however many there are, and it enqueues the packets of all. A
+//! batch is one node of the list: the owner moves it into the qdisc without touching each packet.
 //!
-//! The kernel's owner enqueues all that it took. Here an owner enqueues no more than it dequeues, and leaves the rest to
-//! the worker when its turn is over: with a qdisc that is slow to enqueue, one that only enqueued would send nothing.
+//! The kernel's owner enqueues the whole list. Here an owner enqueues no more than it dequeues, and leaves the rest to the
+//! worker at the end of its turn: with a qdisc that is slow to enqueue, an owner that enqueued the whole list would send
+//! nothing.
 //!
-//! The price of leaving: who leaves is told [`Verdict::Success`] before the qdisc has seen its packets. Drops are then told
-//! by counters only. A sender that comes alone gets the qdisc's own verdict.
+//! The price of a push: it returns [`Verdict::Success`] before the qdisc has seen the packets. Only counters then report
+//! drops. A sender that finds the list empty and the lock free gets the qdisc's own verdict.
 //!
-//! What bounds the list is `qdisc_max_burst`; and in front of a full pfifo its room (`llist/entrance.rs`). The
-//! count may fall behind the list by the packets
-//! pushed between the owner's exchange and its reset, and by the batches of senders that found the list empty, at most
-//! one for each sender. The kernel allows itself the same slack.
+//! `qdisc_max_burst` bounds the list; in front of a full pfifo, the room in the pfifo does (`llist/entrance.rs`). The count
+//! ([`Defer::count`]) may be lower than the number of packets on the list. It misses the packets pushed between the owner's
+//! exchange and its reset. It also misses the batches of senders that found the list empty, at most one for each sender. The
+//! kernel allows itself the same slack.
 //!
-//! The root lock is still a lock, and its holder can be preempted, which the kernel's cannot. Who waited for it then would
-//! wait for the scheduler, with everything that depends on it: the list behind a sender that has the duty, the driver behind
-//! an owner that comes back from it. So nobody waits for longer than a holder that runs needs. A sender that does not get the
-//! lock leaves its duty to the worker, and the list [`open`](Entrance::open): who comes first of the two goes on. An owner that
-//! comes back from the driver and finds the lock taken leaves what it brings in [`Llist::driven`], and goes: the holder goes on
-//! in its place. Holder and comer must not miss each other: the comer stores `returned` and then tries the lock, the holder
-//! releases the lock and then loads `returned`, each with a full fence between, in [`Owns::come_back`] and `leave`, which
-//! pair.
+//! # No wait for a preempted lock holder
+//! The holder of the root lock can be preempted; the kernel's cannot. A thread that waited for it would wait for the
+//! scheduler, and so would everything behind that thread: the list behind a sender with the duty, the driver behind an owner
+//! that returns from it. So senders and owners wait no longer than a running holder needs:
 //!
-//! Whoever makes room in the device need not send a worker while the list is not empty (`look_again`; Linux 6.19,
-//! f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is on its way to the lock, or a worker has been
-//! sent, and either will take the list and then look whether the txq is open. The waker stores the open txq and then
-//! loads the list; the owner exchanges the list and then loads whether the txq is open. Each is a store before a load of
-//! the other's word, so each has a full fence between: in `look_again` and `Owns::gather`, which pair.
+//! - A sender that does not get the lock leaves its duty to the worker and sets [`Entrance::open`]. The worker or the next
+//!   sender runs the queue, whichever gets the lock first.
+//! - An owner that returns from the driver and finds the lock taken publishes its result in [`Llist::driven`] and ends its
+//!   turn. The lock holder continues in its place. [`Llist::returned`] documents how neither misses the other.
+//!
+//! # Wakes without a worker
+//! A thread that makes room in the device need not schedule a worker while the list is not empty (`look_again`; Linux 6.19,
+//! f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is about to take the lock, or a worker is scheduled.
+//! Either takes the list and then checks whether the txq is open. The waker stores the open txq and then loads the list; the
+//! owner exchanges the list and then loads the state of the txq. Each stores one word before it loads the other's, so each
+//! needs a full fence in between. The fences in `look_again` and `Owns::gather` pair.
 
 mod entrance;
 
@@ -57,10 +60,23 @@ use crate::sync::spinlock::{Held, SpinLock};
 struct Llist<A: Arch> {
     defer: CachePadded<Defer<A>>,
     root: CachePadded<SpinLock<A, Owned<A>>>,
-    /// What came back from the driver. For who is in the driver; and once `returned` is 1, for who has the root lock.
+    /// The result of a driver call that returned while the lock was taken. Belongs to the thread in the driver while
+    /// `returned` is 0, and to the holder of the root lock while it is 1.
     driven: CachePadded<A::Cell<Driven<A>>>,
-    /// 1 when there is something in `driven`. On a line of its own: with the list's, each owner that looks here would take it
-    /// from a sender between its reading of the head and its exchange.
+    /// Who owns `driven`.
+    ///
+    /// - 0: `driven` holds no result.
+    /// - 1: `driven` holds a result that the lock holder must absorb.
+    ///
+    /// Written with 1 (Release) by an owner that returns from the driver, in [`Owns::come_back`]; with 0 (Relaxed) by the
+    /// lock holder that takes the result, in `gather` or `come_back`. Read with the lock held (Acquire, pairs with the store
+    /// of 1) in `gather` and `come_back`, and without the lock (Relaxed, after a fence) in `come_back` and `leave`.
+    ///
+    /// The returning owner stores 1 and then tries the lock; the lock holder releases the lock and then loads this. The
+    /// SeqCst fences between these steps, in `come_back` and `leave`, pair: at least one of the two threads sees the other.
+    ///
+    /// On a line of its own: an owner that read it on the list's line would take that line from a sender between the
+    /// sender's load of the head and its exchange.
     returned: CachePadded<A::AtomicU32>,
     entrance: CachePadded<Entrance<A>>,
     /// Packets that senders dropped for want of room in the qdisc.
@@ -68,10 +84,14 @@ struct Llist<A: Arch> {
     max_burst: u32,
 }
 
-/// The line that senders write and the owner does not, but to take it all.
+/// The line that senders write. The owner writes it only to take the whole list.
 struct Defer<A: Arch> {
+    /// Batches that wait for the owner, newest first. Senders push (Release); the lock holder takes the whole list
+    /// (Acquire).
     list: LList<A, Slot<A>>,
-    /// Packets pushed since the owner last reset it, those that found the list empty excepted (`defer_count`).
+    /// Packets pushed since the owner last reset it, without the batches that found the list empty (`defer_count`). Senders
+    /// add to it before they push, and read it; the lock holder resets it after it has taken the list. Relaxed: a bound that
+    /// orders nothing.
     count: A::AtomicU32,
 }
 
@@ -79,14 +99,14 @@ struct Defer<A: Arch> {
 struct Owned<A: Arch> {
     core: Core<A>,
     intake: Intake<A>,
-    /// Whether the last turn found packets on the list. True before the first. While it is false an owner keeps the lock in
-    /// the driver.
+    /// Whether the list was not empty when an owner last took it. True before the first time. While it is false, a sender
+    /// that takes the lock at once may bypass the qdisc, and holds the lock while it is in the driver.
     crowded: bool,
-    /// `Entrance::bound`.
+    /// A copy of [`Entrance::bound`], which only the lock holder writes.
     bound: u32,
 }
 
-// SAFETY: the cell is for one thread at a time, as its field says, and what it holds is `Send`.
+// SAFETY: one thread at a time accesses the cell, as its field says, and its content is `Send`.
 unsafe impl<A: Arch> Send for Llist<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Llist<A> {}
@@ -105,11 +125,12 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
     })
 }
 
-/// The holder of the root lock, for one turn; or has let go of it and is in the driver.
+/// The queue's owner, for one turn: it holds the root lock, or has released the lock and is in the driver.
 struct Owns<'w, A: Arch> {
+    /// The root lock; `None` while the owner is in the driver.
     root: Option<Held<'w, A, Owned<A>>>,
     way: &'w Llist<A>,
-    /// Whether this turn has taken the list. Who pushes onto it from then on has the duty.
+    /// Whether this turn has taken the list. From then on a sender that pushes onto the empty list has the duty.
     took: bool,
 }
 
@@ -119,16 +140,18 @@ impl<A: Arch> Owns<'_, A> {
         self.root.as_mut().expect("only the driver is called without the lock").data()
     }
 
-    /// Comes back from the driver. Takes the lock, and true; or leaves what it brings to who has the lock.
+    /// Publishes the driver's result in [`Llist::driven`], and retakes the lock if it is free. Returns true with the lock
+    /// held and a result in `driven`; false if the lock holder absorbs the result.
     #[cold]
     fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
         let Llist { root, driven: cell, returned, .. } = self.way;
-        // SAFETY: we are in the driver still, for those who have the lock, as long as `returned` is 0.
+        // SAFETY: while `returned` is 0 this thread counts as in the driver, and no lock holder accesses the cell.
         cell.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
-        // Release: the cell, to who loads this with the lock held.
+        // Release: publishes the cell; pairs with the Acquire loads made with the lock held.
         returned.store(1, Release);
         loop {
-            // Store `returned`, or release the lock, before try the lock or load `returned`: pairs with the fence in `leave`.
+            // Orders the store to `returned`, or the release of the lock, before the load of `returned` and the attempt to
+            // take the lock. Pairs with the fence in `leave`.
             A::fence(SeqCst);
             if returned.load(Relaxed) == 0 {
                 return false;
@@ -137,13 +160,14 @@ impl<A: Arch> Owns<'_, A> {
             match &self.root {
                 None => return false,
                 Some(_) if returned.load(Acquire) != 0 => break,
-                // Who had the lock before us has seen to it; another may have come back while we had it.
+                // The previous holder absorbed the result. Another owner may have returned while this thread held the lock:
+                // release it and check again.
                 Some(_) => self.root = None,
             }
         }
-        // What we find may be what another has brought since: it is all the same to the queue.
+        // The cell may hold a result that another owner published later. The queue absorbs either.
         returned.store(0, Relaxed);
-        // SAFETY: `returned` was 1 and we have the lock.
+        // SAFETY: `returned` was 1 and this thread holds the lock.
         cell.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
         true
     }
@@ -167,17 +191,17 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         let (way, took) = (self.way, self.took);
         let Owned { core, intake, crowded, .. } = self.owned();
         let take = intake.is_empty() && !took;
-        // Acquire: what is in the cell.
+        // Acquire: the content of the cell; pairs with the store in `come_back`.
         if core.is_running() && way.returned.load(Acquire) != 0 {
             way.returned.store(0, Relaxed);
-            // SAFETY: `returned` was 1 and we have the lock.
+            // SAFETY: `returned` was 1 and this thread holds the lock.
             way.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
         if take {
             let newest = way.defer.list.take_all();
             way.defer.count.store(0, Relaxed);
             way.entrance.reopen();
-            // Exchange the list before load the txq's state: pairs with the fence in `look_again`.
+            // Orders the exchange of the list before the load of the txq's state. Pairs with the fence in `look_again`.
             A::fence(SeqCst);
             *crowded = !newest.is_null();
             // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_all` acquired them.
@@ -194,7 +218,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        /// A panic of the driver: the lock is taken back, whoever has it now, for the accounts to be set right.
+        /// Waits for the lock when the driver panics, so that the owner can correct the counters.
         struct Unwound<'o, 'w, A: Arch>(&'o mut Owns<'w, A>);
         impl<A: Arch> Drop for Unwound<'_, '_, A> {
             fn drop(&mut self) {
@@ -228,9 +252,9 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         if !self.core().is_running() {
             return !left;
         }
-        // Somebody is in the driver, and may come back while we go.
+        // Another thread is in the driver and may return during this.
         self.root = None;
-        // Release the lock before load `returned`: pairs with the fence in `come_back`.
+        // Orders the release of the lock before the load of `returned`. Pairs with the fence in `come_back`.
         A::fence(SeqCst);
         if returned.load(Relaxed) == 0 {
             return !left;
@@ -239,14 +263,14 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             return false;
         }
         self.root = root.try_lock_at(Site::Retake);
-        // Whoever has the lock now sees to it.
+        // If another thread holds the lock, that thread absorbs the result.
         self.root.is_none()
     }
 }
 
 impl<A: Arch> Llist<A> {
-    /// As [`submit`](Discipline::submit), by a sender that has found nobody waiting and has taken the lock. Packets that it
-    /// pushed before are not on the list any more, and what others push meanwhile is theirs to bring.
+    /// As [`submit`](Discipline::submit), for a sender that found the list empty and has taken the lock. Packets that this
+    /// sender pushed earlier are no longer on the list; senders that push now have the duty themselves.
     #[inline]
     fn submit_alone(
         &self,
@@ -270,16 +294,17 @@ impl<A: Arch> Llist<A> {
         if bypassed == Bypass::No { verdict } else { Verdict::Success }
     }
 
-    /// Calls `f` with the core.
+    /// Calls `f` with the core, and with whether packets wait for an owner. Returns false if a worker must run the queue.
     fn visit_held(&self, held: Held<'_, A, Owned<A>>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         let mut owner = Owns { root: Some(held), way: self, took: false };
-        // Under the lock: whoever took packets off the list has put them into the intake or the qdisc by now.
+        // With the lock held: packets that an owner took off the list are in the intake or the qdisc by now.
         let waiting = owner.waits();
         owner.core().add_refused(self.refused.take());
         f(owner.core(), waiting);
         owner.leave(true)
     }
 
+    /// Runs a turn of the lock holder, which has no packets of its own to add.
     fn turn(
         &self,
         held: Held<'_, A, Owned<A>>,
@@ -351,7 +376,7 @@ impl<A: Arch> Discipline<A> for Llist<A> {
     }
 
     fn look_again(&self) -> bool {
-        // Store the open txq before load the list: pairs with the fence in `gather`.
+        // Orders the store of the open txq before the load of the list. Pairs with the fence in `gather`.
         A::fence(SeqCst);
         !self.defer.list.is_empty()
     }

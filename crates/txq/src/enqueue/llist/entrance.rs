@@ -1,10 +1,10 @@
-//! What a sender looks at before it pushes, and does before it drops.
+//! The entrance: what a sender checks before it pushes onto the defer list, and what it does before it drops.
 //!
-//! Packets that are listed beyond the room of a full qdisc are dropped by the owner, one by one, on another CPU than their
-//! sender's; and senders that come back at once keep the list's line from the owner, which then sends one packet for hundreds
-//! of their attempts. So where the qdisc tells its room ([`Qdisc::room`](crate::qdisc::Qdisc::room): pfifo), the list may
-//! have no more packets than that, and than the owner sends before it takes the list. The sender that finds it full drops its
-//! packets itself, as the qdisc would, and closes the entrance: those that follow need not look at the list.
+//! The owner drops packets listed beyond the room of a full qdisc, one by one, on another CPU than their sender's. Senders
+//! that return at once keep the list's line from the owner, which then sends one packet for hundreds of their attempts. So
+//! where the qdisc reports its room ([`Qdisc::room`](crate::qdisc::Qdisc::room): pfifo), the list may hold no more packets
+//! than that room, plus those that the owner sends before it takes the list. A sender that finds the list full drops its
+//! packets itself, as the qdisc would, and closes the entrance: later senders need not read the list's line.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,19 +15,20 @@ use crate::enqueue::room::{Patience, reap_stopped};
 use crate::netdev::Root;
 use crate::sync::contention::Site;
 
-/// Packets beyond the qdisc's room that the list may have: so many are sent, about, until the owner enqueues them.
+/// Packets beyond the qdisc's room that the list may hold: about as many are sent until the owner enqueues them.
 const SLACK: u32 = 8;
 
-/// The line that each sender reads and few write. Relaxed throughout: the words are hints, and order nothing.
+/// The line that each sender reads and few threads write. All accesses are relaxed: the words are hints and order nothing.
 pub(super) struct Entrance<A: Arch> {
-    /// 1 when packets have been left to the worker: by a sender that did not get the lock, or by an owner whose turn was
-    /// over. The first sender that comes goes on in its place: else all would wait, and drop, until the worker has a CPU.
+    /// 1 when packets wait for the worker. Set by a sender that does not get the lock, and by an owner that ends its turn
+    /// with packets left. Read by each sender that pushes or waits; cleared by the one that then takes the lock and runs the
+    /// queue. Without this word all senders would wait, and drop, until the worker has a CPU.
     pub(super) open: A::AtomicU32,
-    /// 1 when the list has as many packets as `bound` allows for the qdisc's sake. Set by the sender that finds that, cleared by
-    /// the owner that takes the list, and by a sender that finds the root lock free.
+    /// 1 when the list holds `bound` packets because the qdisc is nearly full. Set by the sender that finds this. Cleared by
+    /// the owner that takes the list, and by a sender that finds the root lock free. Read by each sender.
     pub(super) closed: A::AtomicU32,
-    /// Packets that the list may have: `max_burst`, or less where the qdisc tells that it has room for less. Written by the
-    /// holder of the root lock.
+    /// Packets that the list may hold: `max_burst`, or fewer where the qdisc reports less room. Written by the holder of the
+    /// root lock, read by senders.
     pub(super) bound: A::AtomicU32,
 }
 
@@ -37,7 +38,7 @@ impl<A: Arch> Entrance<A> {
         Self { open, closed, bound: A::AtomicU32::new(max_burst) }
     }
 
-    /// The list has been taken.
+    /// Clears [`closed`](Entrance::closed). The caller has taken the list.
     #[inline]
     pub(super) fn reopen(&self) {
         if self.closed.load(Relaxed) != 0 {
@@ -49,14 +50,14 @@ impl<A: Arch> Entrance<A> {
 /// Whether the list has room for a sender's packets.
 pub(super) enum Room {
     Yes,
-    /// The qdisc has none for more than what is listed.
+    /// The listed packets fill the qdisc's room.
     QdiscFull,
-    /// The list is as long as it may be, and no owner took it while the sender waited.
+    /// The list holds `max_burst` packets, and no owner took it while the sender waited.
     ListFull,
 }
 
 impl<A: Arch> Owns<'_, A> {
-    /// Tells senders how many packets the list may have, when `sending` packets are about to leave the qdisc's room to others.
+    /// Publishes how many packets the list may hold. `sending` packets are about to leave the queue and make room.
     #[inline]
     pub(super) fn set_bound(&mut self, sending: usize) {
         let Llist { max_burst, .. } = *self.way;
@@ -75,11 +76,11 @@ impl<A: Arch> Owns<'_, A> {
 }
 
 impl<A: Arch> Llist<A> {
-    /// Goes on where a sender or an owner has left the queue open. Comes when the caller's own packets are in other
-    /// hands: a driver may panic in this.
+    /// Runs the queue if packets wait for the worker and the lock is free. A driver may panic in this, so the caller holds
+    /// no packets of its own, or counts them with [`InHand`](crate::enqueue::room::InHand).
     #[inline]
     pub(super) fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        // The lock says who has the queue; this only says that asking for it is worth while.
+        // The lock decides the ownership; this word only hints that an attempt is worthwhile.
         if self.entrance.open.load(Relaxed) != 0
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
@@ -88,9 +89,11 @@ impl<A: Arch> Llist<A> {
         }
     }
 
-    /// Makes room for `n` packets, which the sender has counted when `before` were listed. A batch of which a part is within the
-    /// qdisc's room is listed as a whole: its owner drops the rest. Where no packet is, closes the entrance. Where the list is as
-    /// long as any may be, waits for the owner, which may have been preempted. Goes on where the queue was left open.
+    /// Decides whether a sender may list `n` packets, which it has counted when `before` were listed; waits if the list
+    /// holds `max_burst` packets, since its owner may be preempted. Runs the queue meanwhile if packets wait for the worker.
+    ///
+    /// If the qdisc has room for a part of the batch, the sender lists the whole batch and the owner drops the rest. If it
+    /// has room for none, this closes the entrance.
     #[cold]
     pub(super) fn wait_for_room(&self, root: &Root<A>, n: u32, before: u32, cx: &mut Ctx<'_, A>) -> Room {
         let Defer { list, count } = &*self.defer;
@@ -106,7 +109,7 @@ impl<A: Arch> Llist<A> {
                 return Room::QdiscFull;
             }
             self.take_over(root, cx);
-            // Looks before it counts: each sender that waits would count its packets each time.
+            // Reads before it adds: otherwise each waiting sender would count its packets at each attempt.
             let full = count.load(Relaxed).saturating_add(n) > bound;
             if list.is_empty() || (!full && count.fetch_add(n, Relaxed).saturating_add(n) <= bound) {
                 return Room::Yes;
@@ -118,8 +121,8 @@ impl<A: Arch> Llist<A> {
         }
     }
 
-    /// What a sender does that finds the entrance closed: what is due, then it gives its CPU to the owner, which may need it,
-    /// and takes the queue if nobody has it. Returns whether the entrance is open.
+    /// Handles a closed entrance: reaps the stopped txqs, yields the CPU to the owner, and runs the queue if the lock is
+    /// free. Returns whether the entrance is open now.
     #[cold]
     pub(super) fn wait_at_entrance(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
         reap_stopped(root, cx);
