@@ -1,24 +1,21 @@
-//! lockless: senders put packets where the qdisc will find them, each without owning anything, and one at a time has the
-//! token to run the queue (Linux 4.16, "lockless qdisc series"; `TCQ_F_NOLOCK`).
+//! lockless: senders put packets on a list for each band without owning the queue; the token holder runs the queue (Linux
+//! 4.16, "lockless qdisc series"; `TCQ_F_NOLOCK`).
 //!
-//! pfifo_fast says which of its bands a packet belongs to and how many a band holds, so a sender needs nothing of the
-//! qdisc itself: it counts its packets into the band, or drops them, and puts them on the band's list, all of a call with one
-//! exchange a band. (The kernel's bands are rings with a lock for producers. A ring's slot that a preempted sender has reserved
-//! holds up those behind it; a list has no such slot, and packets link themselves.) Whoever has the token moves what is
-//! on the lists into the qdisc. A qdisc of any other kind is entered by one list, bounded by `qdisc_max_burst`.
+//! pfifo_fast publishes the band of each priority and the limit of a band, so a sender need not access the qdisc. It counts
+//! its packets into the band, or drops them, and pushes them onto the band's list, with one exchange a band and call. (The
+//! kernel's bands are rings with a lock for producers. A ring's slot that a preempted sender has reserved holds up those
+//! behind it; a list has no such slot, and packets link themselves.) The token holder moves the packets from the lists into
+//! the qdisc. A qdisc of any other kind has one list in front, bounded by `qdisc_max_burst`.
 //!
-//! The token and what is said about it are bits of one word. A sender that has listed sets [`TOKEN`] and [`MISSED`] in one
-//! exchange, and by what it found there it is the owner or has told the owner. The owner gives the token up in one
-//! exchange with a word in which nobody has said `MISSED`. So neither can miss the other, and nobody needs a fence. (The
-//! kernel's lock and `MISSED` are two words. Who stores one of them and looks at the other needs a full fence between, Linux
-//! 5.19, 2e8728c955ce; and a sender that has said `MISSED` tries again, Linux 5.13, a90c57f2cedd.)
+//! [`Lockless::state`] holds the token and `MISSED` in one word. A sender that has listed packets sets both in one exchange,
+//! and the old value says whether it now owns the queue or has notified the owner. The owner returns the token with one
+//! exchange that fails if `MISSED` is set. So neither can miss the other, and no fence is needed. (The kernel's lock and
+//! `MISSED` are two words. A thread that stores one of them and loads the other needs a full fence between, Linux 5.19,
+//! 2e8728c955ce; and a sender that has set `MISSED` tries again, Linux 5.13, a90c57f2cedd.)
 //!
-//! An owner that leaves packets on the lists, or taken off them, says `MISSED` as well. So who finds the word 0 and takes the
-//! token knows that nothing waits of what was handed in before: it looks at no list, neither before it sends its own packets
-//! nor when it goes. What is listed meanwhile, its sender says.
-//!
-//! [`DRAINING`] says that packets are left in the qdisc, for the txq is stopped or the qdisc holds them back, and that
-//! something else will run the queue: a sender need not try to pass by.
+//! An owner that leaves packets on the lists, or in an intake, sets `MISSED` too. So a sender that changes the word from 0
+//! to [`TOKEN`] knows that no earlier packet waits. It checks no list, neither before it sends its own packets nor when it
+//! leaves: a sender that lists packets meanwhile sets `MISSED`.
 
 use std::array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -41,24 +38,44 @@ mod lists;
 
 use lists::Lists;
 
-/// Somebody runs the queue (`qdisc->seqlock`).
+/// A thread owns the queue and runs it (`qdisc->seqlock`).
 const TOKEN: u32 = 1;
-/// There is or may be something on the lists, or taken off them, that no owner is about to see to.
+/// Packets may wait on the lists or in an intake. The owner checks them before it leaves; without an owner, a worker or a
+/// sender must run the queue.
 const MISSED: u32 = 2;
-/// Packets are left in the qdisc, for a wake or a timer to send.
+/// The qdisc holds packets: the txq is stopped, or the qdisc holds them back. A wake or a timer runs the queue, so a sender
+/// does not try to bypass the qdisc.
 const DRAINING: u32 = 4;
 
 struct Lockless<A: Arch> {
     lists: Lists<A>,
+    /// [`TOKEN`], [`MISSED`] and [`DRAINING`], in any combination. 0: the queue is free and the qdisc is empty.
+    ///
+    /// | from | to | by |
+    /// |---|---|---|
+    /// | 0 | `TOKEN` | a sender that has listed nothing: it may bypass the qdisc (`pass`) |
+    /// | any | adds `TOKEN` and `MISSED` | a sender that has listed packets, or the worker (`begin`); it owns the queue if
+    /// `TOKEN` was clear |
+    /// | any | adds `TOKEN` | a visit; it owns the queue if `TOKEN` was clear |
+    /// | any | adds `MISSED` | a thread that needs the owner to check the queue again and has just read `TOKEN`
+    /// (`look_again`) |
+    /// | `TOKEN` and others | `TOKEN` | the owner, before it takes the lists (`look`) |
+    /// | `TOKEN` | 0 or `DRAINING` | the owner that leaves (`leave`) |
+    /// | `TOKEN` and others | `DRAINING` and `MISSED`, or a part of them | the owner that ends its turn with packets left,
+    /// or a visit (`leave_tired`) |
+    /// | `TOKEN` and others | `MISSED` | an owner that a panic ends |
+    ///
+    /// Each transition is a read-modify-write. The owner that leaves releases `owned`; the thread that takes the token
+    /// acquires it. A sender that sets `MISSED` releases its packets, and the owner that clears it acquires them.
     state: CachePadded<A::AtomicU32>,
-    /// For who has the token.
+    /// Accessed only by the token holder.
     owned: CachePadded<A::Cell<Owned<A>>>,
     /// Packets dropped for want of room in their band (`TCQ_F_CPUSTATS`).
     refused: Refused<A>,
     max_burst: u32,
 }
 
-// SAFETY: the cell is for who has the token, one at a time, and what it holds is `Send`.
+// SAFETY: only the token holder accesses the cell, one thread at a time, and its content is `Send`.
 unsafe impl<A: Arch> Send for Lockless<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Lockless<A> {}
@@ -81,21 +98,22 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
 }
 
 impl<A: Arch> Lockless<A> {
-    /// Takes the token if nobody has it and nothing waits.
+    /// Takes the token if it is free and no packet waits; returns whether it did.
     #[inline]
     fn pass(&self) -> bool {
-        // Acquire: what the last owner did; pairs with `leave`.
+        // Acquire: the last owner's writes; pairs with `leave`.
         self.state.load(Relaxed) == 0 && self.state.compare_exchange(0, TOKEN, Acquire, Relaxed).is_ok()
     }
 
-    /// Takes the token, or makes sure that its owner looks again (`qdisc_run_begin`).
+    /// Takes the token, or makes the owner check the lists again (`qdisc_run_begin`). Returns whether the caller is the
+    /// owner.
     #[inline]
     fn begin(&self) -> bool {
-        // Release: the packets that we listed, to the owner that clears `MISSED`. Acquire: what the last owner did.
+        // Release: the caller's listed packets, to the owner that clears `MISSED`. Acquire: the last owner's writes.
         self.state.fetch_or(TOKEN | MISSED, AcqRel) & TOKEN == 0
     }
 
-    /// Counts and frees what had no room.
+    /// Counts and frees packets that had no room on the lists.
     #[cold]
     fn refuse(&self, root: &Root<A>, refused: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         if !self.lists.rule.is_banded() {
@@ -104,19 +122,20 @@ impl<A: Arch> Lockless<A> {
         self.refused.drop_batch(refused, cx);
     }
 
-    /// Calls `f` with the core. The caller has the token.
+    /// Calls `f` with the core, and with whether packets wait for an owner; then returns the token. The caller has the
+    /// token. Returns false if a worker must run the queue.
     fn visit_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        // What waits has been said, or is about to be, and that stays.
+        // For listed packets a sender has set `MISSED` or is about to, and a visit does not clear it.
         let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
         let waiting = owner.waits();
         let core = owner.core();
         core.add_refused(self.refused.take());
         f(core, waiting);
-        // `f` may have changed the qdisc, or exchanged it.
+        // `f` may have changed or replaced the qdisc.
         let mut listed = PacketList::new();
         let banded = core.qdisc.as_ref().is_some_and(|q| q.nolock().is_some());
         if banded != self.lists.rule.is_banded() {
-            // What was listed by two rules is in order still; by three it would not be.
+            // Packets listed under two rules can still be taken in order (`take`); under three they could not.
             owner.take(usize::MAX, &mut listed);
         }
         let nothing_listed = listed.is_empty();
@@ -125,8 +144,9 @@ impl<A: Arch> Lockless<A> {
         owner.leave(true) && nothing_listed
     }
 
-    /// Goes on with a batch of `n` packets of which the lists had no room for some: `refused`. A band that is full drops
-    /// them. A list in front of a qdisc without bands is full because its owner does not run: the sender waits for that.
+    /// Submits the rest of a batch of `n` packets: the lists had no room for `refused`. Where the qdisc has bands, drops
+    /// them: the band is full. Where it has none, waits, since the list is full only while the owner does not run; drops
+    /// them if the wait is over.
     #[cold]
     fn submit_refused(
         &self,
@@ -137,11 +157,11 @@ impl<A: Arch> Lockless<A> {
     ) -> Verdict {
         let mut patience = Patience::new();
         if self.lists.rule.is_banded() {
-            // Before `begin`: the owner's turn ends after this.
+            // Before `begin`, so that an owner's turn ends after this and reads the fill word.
             root.fill.note_partial(self.lists.rule.half());
         }
         loop {
-            // What was listed needs an owner, before any wait.
+            // Before any wait: the listed packets need an owner.
             let owned = self.begin();
             if owned {
                 InHand::during(cx.dev, refused.len(), || {
@@ -155,7 +175,7 @@ impl<A: Arch> Lockless<A> {
                 let dropped = refused.len();
                 self.refuse(root, refused, cx);
                 if !owned {
-                    // Where the owner does not run, it gets the CPU.
+                    // The owner may be preempted: give it the CPU.
                     A::yield_cpu();
                 }
                 return if dropped == n { Verdict::Drop } else { Verdict::Congested };
@@ -170,7 +190,7 @@ impl<A: Arch> Lockless<A> {
         }
     }
 
-    /// As [`submit`](Discipline::submit), by a sender that has taken the token and knows that nothing waits.
+    /// As [`submit`](Discipline::submit), for a sender that has taken the token by `pass`: no packet waits.
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
@@ -184,14 +204,14 @@ impl<A: Arch> Lockless<A> {
             cx.free_dropped();
             return Verdict::Success;
         }
-        // What others have listed meanwhile they have said.
+        // The exchange failed: another sender has listed packets and set `MISSED`.
         owner.waiting = bypassed == Bypass::Done;
         let verdict = turn_here(owner, root, batch, n, cx);
         cx.free_dropped();
         if bypassed == Bypass::No { verdict } else { Verdict::Success }
     }
 
-    /// A turn of who has the token. `waiting` says whether there may be something on the lists.
+    /// Runs a turn of the token holder. `waiting` says whether packets may wait on the lists.
     #[inline]
     fn own(
         &self,
@@ -222,7 +242,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
         if !self.begin() {
             return Verdict::Success;
         }
-        // The qdisc's own verdict, if it was on this batch alone.
+        // The qdisc's verdict, if the owner took this batch alone.
         self.own(true, root, batch, n, cx)
     }
 
@@ -250,7 +270,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
     }
 
     fn look_again(&self) -> bool {
-        // Release: what made the caller ask, to the owner that clears the flag.
+        // Release: the room that the caller has made, to the owner that clears the flag.
         self.state.load(Relaxed) & TOKEN != 0 && self.state.fetch_or(MISSED, Release) & TOKEN != 0
     }
 
@@ -261,7 +281,7 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
             && !band.list.is_empty()
     }
 
-    /// There is none.
+    /// Calls nothing: this discipline has no lock.
     fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
 
     fn name_lines(&self) {
@@ -272,27 +292,28 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
     }
 }
 
-/// What the token guards.
+/// The state that the token guards.
 struct Owned<A: Arch> {
     core: Core<A>,
-    /// Taken off each band's list.
+    /// Batches taken off each band's list and not yet given to the qdisc.
     intake: [Intake<A>; BANDS],
-    /// Packets of each band that are counted in `Band::len` and are in the qdisc.
+    /// Packets of each band that the owner has given to the qdisc and that `Band::len` still counts.
     inside: [u32; BANDS],
     /// Whether any of `inside` is not 0.
     counted: bool,
 }
 
-/// Who has the token, for one turn.
+/// The token holder, for one turn.
 struct Owns<'w, A: Arch> {
     way: &'w Lockless<A>,
+    /// Whether it still has the token.
     has: bool,
-    /// Whether something was left on the lists, or taken off them, by the last look, or may be there before the first. For
-    /// what came later, `MISSED` is said.
+    /// Whether packets remained on the lists or in an intake after the last look; before the first look, whether they may.
+    /// `MISSED` is set for packets listed later.
     waiting: bool,
-    /// Whether this turn has taken anything off the lists.
+    /// Whether this turn has taken packets off the lists.
     took: bool,
-    /// Whether all there was went past the qdisc, which is as empty as it was then.
+    /// Whether all packets bypassed the qdisc, which is still empty.
     past: bool,
 }
 
@@ -300,16 +321,16 @@ impl<A: Arch> Owns<'_, A> {
     #[inline]
     fn owned(&mut self) -> &mut Owned<A> {
         debug_assert!(self.has);
-        // SAFETY: we have the token, so the cell is ours; the borrow ends with the borrow of `self`, so none is alive
-        // when `leave` or `drop` gives it up.
+        // SAFETY: this thread has the token and alone accesses the cell. The borrow ends with the borrow of `self`, so none
+        // is alive when `leave` or `drop` returns the token.
         self.way.owned.with_mut(|o| unsafe { &mut *o })
     }
 
-    /// Moves what is on the lists to `chunk`, about `packets` of it, and tells how many batches that were.
+    /// Moves about `packets` packets from the lists to `chunk`; returns the number of batches.
     ///
-    /// A flow changes its list when a qdisc with bands takes the place of one without, or the reverse. Its older packets
-    /// are then on the list that the rule in force would not choose for it: that list goes first, and it is taken
-    /// after the others, so that what is older than anything taken is taken too.
+    /// A flow changes its list when a qdisc with bands replaces one without, or the reverse. Its older packets are then on a
+    /// list that the rule in force does not choose for it. The owner takes that list after the others, and so takes every
+    /// packet that is older than one taken from them. It moves that list's packets to `chunk` first.
     #[inline]
     fn take(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
         let way = self.way;
@@ -329,7 +350,7 @@ impl<A: Arch> Owns<'_, A> {
             let before = chunk.len();
             batches += intake[band].next(packets, chunk);
             if place < older && chunk.len() < packets {
-                // What was left of an earlier look was in the way of the list.
+                // The intake still held batches of an earlier look, so the list was not taken above.
                 refill(&mut intake[band], band);
                 batches += intake[band].next(packets, chunk);
             }
@@ -340,12 +361,13 @@ impl<A: Arch> Owns<'_, A> {
         batches
     }
 
-    /// As [`take`](Self::take), what others and this sender have said that they listed.
+    /// As [`take`](Self::take), after clearing `MISSED`; then updates `waiting`.
     #[inline(never)]
     fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
         let state = &self.way.state;
         if state.load(Relaxed) != TOKEN {
-            // Before the lists are taken: who says it again has listed after that. Acquire: what they listed.
+            // Before the lists are taken: a sender that lists packets after that sets `MISSED` again. Acquire: the listed
+            // packets; pairs with `begin`.
             state.swap(TOKEN, Acquire);
         }
         let batches = self.take(packets, chunk);
@@ -357,7 +379,7 @@ impl<A: Arch> Owns<'_, A> {
         batches
     }
 
-    /// Tells senders how many packets of each band there are now, and the caller whether any are queued.
+    /// Updates the packet count of each band, which senders read. Returns whether packets are queued.
     #[inline]
     fn count(&mut self) -> bool {
         let Owned { core, counted, .. } = self.owned();
@@ -382,11 +404,12 @@ impl<A: Arch> Owns<'_, A> {
         *counted = now.iter().any(|&n| n > 0);
     }
 
-    /// Gives the token up with `left` in the queue, whatever has been said; false when something has.
+    /// Returns the token even if `MISSED` is set, and leaves `left` in the word: 0 or [`DRAINING`]. Returns false if
+    /// `MISSED` is set, so that packets may wait for another owner.
     #[cold]
     fn leave_tired(&mut self, left: u32) -> bool {
         let state = &self.way.state;
-        // What is left, and what others have said, the next owner must see.
+        // The next owner must see what this one leaves and what others have set.
         state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
         self.has = false;
         self.way.owned.access_ends();
@@ -443,12 +466,12 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             return self.leave_tired(left);
         }
         if self.took && self.way.state.load(Relaxed) != TOKEN {
-            // Others come often: an exchange would take the line from them for nothing.
+            // Another sender has set `MISSED`: the exchange would fail, and take the line from the senders for nothing.
             self.waiting = true;
             return false;
         }
         self.way.owned.access_ends();
-        // Release: what we did, to the next owner.
+        // Release: this owner's writes, to the next owner.
         self.has = self.way.state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
         self.waiting = self.has;
         !self.has
@@ -458,8 +481,8 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 impl<A: Arch> Drop for Owns<'_, A> {
     fn drop(&mut self) {
         if self.has {
-            // A panic of the qdisc or the driver; the worker goes on, and nobody passes what is on the lists. Release: as in
-            // `leave`.
+            // The qdisc or the driver has panicked. The worker runs the queue; `MISSED` disables the bypass until the lists
+            // are drained. Release: as in `leave`.
             self.way.state.swap(MISSED, Release);
         }
     }

@@ -1,4 +1,4 @@
-//! Where senders put packets under `lockless`: a list for each band, and the rule by which a packet comes by its band.
+//! Where senders put packets under `lockless`: a list for each band, and the rule that maps a packet to its band.
 
 use std::array;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,27 +13,33 @@ use crate::run::Core;
 use crate::sync::contention::{Retries, Retry};
 use crate::sync::llist::LList;
 
-/// What senders write.
+/// The lists of a queue.
 pub(super) struct Lists<A: Arch> {
+    /// Written by senders and by the owner.
     pub(super) bands: [CachePadded<Band<A>>; BANDS],
-    /// What senders read and an owner changes with the qdisc.
+    /// Read by senders, changed by an owner that changes the qdisc.
     pub(super) rule: CachePadded<Rule<A>>,
 }
 
-/// The line of a band that senders write.
+/// A band's line, which senders write.
 pub(super) struct Band<A: Arch> {
+    /// Batches that wait for the owner, newest first. Senders push (Release); the token holder takes the whole list
+    /// (Acquire).
     pub(super) list: LList<A, Slot<A>>,
-    /// Packets of the band: on the list, and in the qdisc if it has bands.
+    /// Packets of the band: on the list, in the intake, and in the qdisc if it has bands. Senders add packets before they
+    /// list them, and subtract those without room; the token holder subtracts packets that have left. Read by senders.
+    /// Relaxed: a bound that orders nothing.
     pub(super) len: A::AtomicU32,
 }
 
-/// How a packet comes by its band.
+/// Maps a packet to its band. Written by the token holder ([`follow`](Rule::follow)), read by senders and owners. Relaxed: a
+/// sender may use old values for a while, and the owner takes packets from any list.
 pub(super) struct Rule<A: Arch> {
-    /// The band of each priority modulo 16, four bits each.
+    /// The band of each priority modulo 16, four bits each; 0 if there are no bands.
     map: A::AtomicU64,
     /// Packets that a band holds.
     limit: A::AtomicU32,
-    /// 1 where the qdisc has bands, and it is the band's limit that drops.
+    /// 1 if the qdisc has bands, so that a band's limit drops packets; else 0.
     nolock: A::AtomicU32,
 }
 
@@ -51,7 +57,7 @@ impl<A: Arch> Lists<A> {
         A::name(&self.rule, "lockless: the bands' rule");
     }
 
-    /// Puts a batch on the lists of its bands, and what has no room there on `refused`.
+    /// Pushes a batch onto the lists of its bands. Appends packets without room there to `refused`.
     pub(super) fn put(&self, batch: &mut PacketList<A>, refused: &mut PacketList<A>, retries: &Retries<A>) {
         let map = self.rule.map.load(Relaxed);
         let limit = self.rule.limit.load(Relaxed);
@@ -83,8 +89,8 @@ impl<A: Arch> Lists<A> {
 }
 
 impl<A: Arch> Rule<A> {
-    /// Makes the rule that of the qdisc in `core`. Senders may go by the old one for a while: the owner takes their packets
-    /// from whichever list they are on.
+    /// Sets the rule to that of the qdisc in `core`. Senders may use the old one for a while: the owner takes packets from
+    /// any list.
     pub(super) fn follow(&self, core: &Core<A>, max_burst: u32) {
         let bands = core.qdisc.as_ref().and_then(|q| q.nolock());
         let map = bands
@@ -95,12 +101,12 @@ impl<A: Arch> Rule<A> {
         self.nolock.store(bands.is_some().into(), Relaxed);
     }
 
-    /// Half of what a band holds.
+    /// Returns half of a band's limit, in packets.
     pub(super) fn half(&self) -> usize {
         self.limit.load(Relaxed) as usize / 2
     }
 
-    /// Whether the qdisc has bands, and their limit drops.
+    /// Whether the qdisc has bands, so that a band's limit drops packets.
     #[inline]
     pub(super) fn is_banded(&self) -> bool {
         self.nolock.load(Relaxed) != 0
