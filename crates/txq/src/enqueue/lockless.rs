@@ -54,16 +54,15 @@ struct Lockless<A: Arch> {
     /// | from | to | by |
     /// |---|---|---|
     /// | 0 | `TOKEN` | a sender that has listed nothing: it may bypass the qdisc (`pass`) |
-    /// | any | adds `TOKEN` and `MISSED` | a sender that has listed packets, or the worker (`begin`); it owns the queue if
-    /// `TOKEN` was clear |
-    /// | any | adds `TOKEN` | a visit; it owns the queue if `TOKEN` was clear |
-    /// | any | adds `MISSED` | a thread that needs the owner to check the queue again and has just read `TOKEN`
-    /// (`look_again`) |
+    /// | any | adds `TOKEN`, `MISSED` | a sender that has listed packets, or the worker (`begin`) |
+    /// | any | adds `TOKEN` | a visit |
+    /// | any | adds `MISSED` | a thread that has just read `TOKEN` and wants another look (`look_again`) |
     /// | `TOKEN` and others | `TOKEN` | the owner, before it takes the lists (`look`) |
     /// | `TOKEN` | 0 or `DRAINING` | the owner that leaves (`leave`) |
-    /// | `TOKEN` and others | `DRAINING` and `MISSED`, or a part of them | the owner that ends its turn with packets left,
-    /// or a visit (`leave_tired`) |
-    /// | `TOKEN` and others | `MISSED` | an owner that a panic ends |
+    /// | `TOKEN` and others | `DRAINING`, `MISSED`, both or 0 | the owner whose turn is over, or a visit (`leave_tired`) |
+    /// | `TOKEN` and others | `MISSED` | the owner that a panic ends |
+    ///
+    /// The thread that adds `TOKEN` owns the queue if `TOKEN` was clear before.
     ///
     /// Each transition is a read-modify-write. The owner that leaves releases `owned`; the thread that takes the token
     /// acquires it. A sender that sets `MISSED` releases its packets, and the owner that clears it acquires them.
