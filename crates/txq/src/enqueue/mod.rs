@@ -1,16 +1,16 @@
 //! Enqueue disciplines: how concurrent senders reach one qdisc.
 //!
-//! A queue's core has one owner at a time; a discipline says how a thread becomes it, and what the others do. It
-//! keeps the core where it likes, behind a lock or behind nothing but its own protocol, and calls `run::turn` while it
-//! has it. A discipline is one file and a line in `kinds`.
+//! A queue's core has one owner at a time. A discipline decides which thread becomes the owner and what the other senders
+//! do. It keeps the core behind a lock or behind its own protocol, and its owner calls `run::turn`. A discipline is one file
+//! and a line in `kinds`.
 //!
-//! | discipline | a sender that finds the queue in use | source |
+//! | discipline | a sender that finds the queue owned | source |
 //! |---|---|---|
-//! | `combine` | leaves its packets on a list and goes; nobody waits for anybody | our own |
-//! | `llist` | leaves its packets on a list and goes; one at a time waits for the lock, to bring them all | Linux 6.19, 100dfa74ca74 |
-//! | `lockless` | leaves its packets in their band, and goes; one at a time has the token to run the queue | Linux 4.16 |
+//! | `combine` | puts its packets on a list and returns; no sender waits | our own |
+//! | `llist` | puts its packets on a list and returns; one at a time waits for the lock, to enqueue all of them | Linux 6.19, 100dfa74ca74 |
+//! | `lockless` | puts its packets on their band's list and returns; the token holder runs the queue | Linux 4.16 |
 //! | `busylock` | waits, in front of a second lock, so that the owner competes with one sender and not with all | Linux 2.6.36 to 6.18 |
-//! | `spinlock` | waits; the owner waits too, for the lock it needs after each batch | Linux until 2.6.35 |
+//! | `spinlock` | waits; the owner waits too, for the lock that it needs after each batch | Linux until 2.6.35 |
 
 mod busylock;
 mod combine;
@@ -34,26 +34,26 @@ use crate::sync::contention::{Lock, Recorded};
 
 pub(crate) use noqueue::NoQueue;
 
-/// Bound of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
+/// Bound on the packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
 pub const QDISC_MAX_BURST: u32 = 1000;
 
-/// The part of `qdisc_max_burst` from which on a list counts as long ([`Discipline::is_behind`]): with as much again in the
-/// owner's hands it fits in the last quarter of a qdisc of that length.
+/// A list counts as long from `qdisc_max_burst / LONG` packets ([`Discipline::is_behind`]). With as many packets again in
+/// the owner's hands, they fit in the last quarter of a qdisc whose limit is `qdisc_max_burst`.
 const LONG: u32 = 16;
 
-/// One queue's way in.
+/// How threads reach one queue's core.
 pub(crate) trait Discipline<A: Arch>: Send + Sync {
-    /// Hands `batch` to the qdisc, or leaves it for who has the qdisc. The batch is empty afterwards.
+    /// Hands `batch` to the qdisc, or queues it for the current owner. The batch is empty afterwards.
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict;
 
     /// Runs the queue: the worker's turn.
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>);
 
-    /// Waits until the core has no owner, and calls `f` with it, and with whether something waits for an owner. False
-    /// when somebody has left something meanwhile, and a worker must see to it.
+    /// Waits until the core has no owner, and calls `f` with the core and with whether packets wait for an owner. Returns
+    /// false if a worker must run the queue afterwards.
     fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
 
-    /// Whether an owner in the driver has the core, so that a visit waits for it too.
+    /// Whether an owner keeps the core while it is in the driver, so that a visit waits for the driver too.
     fn visit_excludes_driver(&self) -> bool {
         false
     }
@@ -63,39 +63,41 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
         false
     }
 
-    /// As [`visit`](Discipline::visit), if the core has no owner; `None` if it has one. For senders: a queue that is always
-    /// in use may have no moment without an owner for a thread that is preempted to see.
+    /// As [`visit`](Discipline::visit), but returns `None` without waiting if the core has an owner. For senders: a thread
+    /// that is preempted may never see a busy queue without an owner.
     fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool>;
 
-    /// Whether somebody has the queue, or is about to, who will look once more what there is to send. What made the
-    /// caller ask is then seen. If not, a worker must be sent.
+    /// Makes the current or next owner check again for packets to send. Returns whether one will, so that it sees what the
+    /// caller has stored before; if not, the caller schedules a worker.
     fn look_again(&self) -> bool {
         false
     }
 
-    /// Whether the list in front of the qdisc is long, so that a sender that would wait for room does not add to it: the owner
-    /// is behind, and may find no room for all. It has an owner then, or a worker has been sent.
+    /// Whether the list in front of the qdisc is long. A sender that waits for room then does not add to the list: the owner
+    /// is behind, and may find no room for all packets. While this is true the queue has an owner, or its worker is
+    /// scheduled.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// Calls `f` with each lock of the discipline, for its record. Who has a lock in this way is no owner, and does not see
-    /// what others leave for one: [`visit`](Discipline::visit) the queue afterwards.
+    /// Calls `f` with each lock of the discipline, for its record. A thread that takes a lock through `f` is no owner and
+    /// does not see what others leave for one: [`visit`](Discipline::visit) the queue afterwards.
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
 
     /// Names its lines ([`Arch::name`]).
     fn name_lines(&self);
 }
 
-/// Whether the calling thread owns a queue of this device already, because a qdisc or a filter of the device sends through it.
-/// Where a sender waits for the owner it would wait for itself: the batch is dropped as a loop (`RECURSION_LIMIT`).
+/// Returns whether the calling thread already owns a queue of this device, because a qdisc or a filter of the device sends
+/// through it; if so, drops the batch as a loop (`RECURSION_LIMIT`). For disciplines in which a sender waits for the owner:
+/// it would wait for itself.
 #[inline]
 fn owns_queue<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool {
     // The caller's own entry is one.
     A::inside(|inside| inside.depth()) > 1 && drop_looped(batch, cx)
 }
 
-/// As [`owns_queue`], for a thread that is in several data paths.
+/// As [`owns_queue`], for a thread that is inside several data paths.
 #[cold]
 fn drop_looped<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool {
     let owns = A::inside(|inside| inside.owns(cx.dev));
@@ -107,18 +109,18 @@ fn drop_looped<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool 
     owns
 }
 
-/// What senders and owners share is called so ([`Arch::name`]), whatever the discipline.
+/// Names of the lines that senders and owners share ([`Arch::name`]), the same in all disciplines.
 const ROOT_LOCK: &str = "root lock";
 const QUEUE: &str = "queue's state";
 const DRIVEN: &str = "what comes back from the driver";
 
-/// A discipline by its name.
+/// A discipline and its name.
 pub(crate) struct Kind<A: Arch> {
     pub(crate) name: &'static str,
     pub(crate) build: fn(Core<A>, max_burst: u32) -> Box<dyn Discipline<A>>,
 }
 
-/// All disciplines that a user can choose, the default first. A new one is a file and a line here.
+/// Returns all disciplines that a user can choose, the default first. A new one is a file and a line here.
 pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 5] {
     [
         Kind { name: "combine", build: combine::build },
@@ -129,7 +131,7 @@ pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 5] {
     ]
 }
 
-/// The names of the disciplines, the default first.
+/// Returns the names of the disciplines, the default first.
 pub fn names() -> Vec<&'static str> {
     kinds::<crate::arch::Native>().iter().map(|k| k.name).collect()
 }
