@@ -1,34 +1,34 @@
-//! combine: one word holds the list of what senders leave and who has the queue; nobody waits for anybody.
+//! combine: one word holds the list of waiting batches and the ownership of the queue; no sender waits for another.
 //!
-//! A sender that finds the queue free takes it with one compare-and-swap, and brings its packets along. One that finds it
-//! taken leaves its packets on the list with one compare-and-swap, and goes. Both are exchanges of the same word, so
-//! there is no moment at which packets are left and the owner has just stopped looking: its last exchange, which frees the
-//! queue, fails if the list is not empty. There is no lock: an owner that is preempted holds up the packets, as it
-//! must, and no thread.
+//! A sender that finds the queue free takes it with one compare-and-swap and submits its own packets. A sender that finds it
+//! owned pushes its packets onto the list with one compare-and-swap and returns. Both change the same word, so no push can
+//! slip in after the owner's last check: the owner's last exchange, which frees the queue, fails if the list is not empty.
+//! There is no lock: a preempted owner delays the packets, which is inevitable, but blocks no thread.
 //!
-//! There are two ownerships, because there are two kinds of work. Who has the [`QDISC`] enqueues and dequeues; who
-//! has the [`DRIVER`] sends the batch. Where only one sender comes, an owner keeps the first while it does the second, which
-//! costs nothing. Where others come meanwhile, it lets go of the qdisc before it goes to the driver, so that
-//! another sender enqueues while it sends: two stages of a pipeline. When it returns it takes the qdisc again; if another
-//! has it, it leaves what it brings from the driver in `driven`, gives the driver up and goes: the owner of the
-//! qdisc finds the driver free, and goes on in its place.
+//! There are two ownerships, for two kinds of work. The [`QDISC`] owner enqueues and dequeues; the [`DRIVER`] owner sends
+//! the batch. While one sender has the queue to itself, it keeps [`QDISC`] while it is in the driver, which costs nothing.
+//! While others push packets, it releases [`QDISC`] before it calls the driver, so that another sender enqueues meanwhile:
+//! two stages of a pipeline. When the driver returns, it retakes [`QDISC`]. If another thread owns it, this one publishes
+//! its result in `driven`, clears [`DRIVER`] and returns. The [`QDISC`] owner then finds [`DRIVER`] clear, absorbs the
+//! result and sends in its place.
 //!
 //! ```text
 //!   word = list of batches, newest first | QDISC | DRIVER | AGAIN
 //!
-//!   sender     QDISC clear: set it, gather, enqueue ..     set: put the batch on the list, go
-//!   to driver  clear QDISC, set DRIVER                     (only where others come)
-//!   return     QDISC clear: set it, clear DRIVER           set: leave the result, clear DRIVER, go
-//!   leave      list empty, no AGAIN, driver not left: clear QDISC      otherwise: go on
-//!   tired      clear QDISC, whatever is left: the next sender or the worker takes it
+//!   step       QDISC clear                    QDISC set
+//!   sender     set QDISC, gather, enqueue     push the batch onto the list, return
+//!   to driver                                 clear QDISC, set DRIVER (only while others push)
+//!   return     set QDISC, clear DRIVER        publish the result, clear DRIVER, return
+//!   leave                                     list empty, no AGAIN, no published result: clear QDISC; else go on
+//!   tired                                     clear QDISC and AGAIN; the next sender or the worker takes the queue
 //! ```
 //!
-//! A turn is bounded (`run::turn`). When it is over and there is more, the owner frees the queue with what is left on the
-//! list, and sends the worker; the next sender takes it if it comes first. `AGAIN` is set by who has made room in the
-//! device and finds the queue owned: the owner looks once more before it leaves, and no worker need be sent.
+//! A turn is bounded (`run::turn`). If packets are left at its end, the owner frees the queue with the batches still on the
+//! list and schedules the worker; the next sender takes the queue if it comes first. A thread that makes room in the device
+//! and finds the queue owned sets [`AGAIN`]: the owner checks once more before it leaves, and no worker need be scheduled.
 //!
-//! Each part is an exchange of one word, which orders everything: no fence is needed, and the model tests break each
-//! exchange's ordering and see it fail.
+//! Each step is an exchange of one word, which orders everything: no fence is needed. The model tests weaken the ordering of
+//! each exchange and fail.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::{mem, ptr};
@@ -50,62 +50,77 @@ use crate::sync::contention::{Lock, Recorded, Retry};
 use crate::sync::lease::Lease;
 use crate::sync::llist::Linked;
 
-/// Somebody has the qdisc.
+/// A thread owns the qdisc: it enqueues and dequeues, or is in the driver and has kept the qdisc.
 const QDISC: usize = 1;
-/// Somebody is in the driver and has let go of the qdisc.
+/// A thread is in the driver and has released the qdisc.
 const DRIVER: usize = 2;
-/// Who has the queue shall look once more what there is to send.
+/// The owner must check once more for packets to send before it leaves.
 const AGAIN: usize = 4;
-/// What is not the list. A slot's address is a multiple of 128.
+/// The bits that are not the list. A slot's address is a multiple of 128.
 const FLAGS: usize = QDISC | DRIVER | AGAIN;
 
 type Word<A> = *mut Slot<A>;
 
+/// Whether `word` has any bit of `flag`.
 fn is<A: Arch>(word: Word<A>, flag: usize) -> bool {
     word.addr() & flag != 0
 }
 
+/// Returns the newest batch on the list of `word`; null if the list is empty.
 fn list<A: Arch>(word: Word<A>) -> *mut Slot<A> {
     word.map_addr(|a| a & !FLAGS)
 }
 
-/// `list` with the flags of `word`.
+/// Returns `list` with the flags of `word`.
 fn flagged<A: Arch>(list: *mut Slot<A>, word: Word<A>) -> Word<A> {
     list.map_addr(|a| a | (word.addr() & FLAGS))
 }
 
+/// Returns `word` with the bits of `set` set and those of `clear` cleared.
 fn with<A: Arch>(word: Word<A>, set: usize, clear: usize) -> Word<A> {
     word.map_addr(|a| (a | set) & !clear)
 }
 
 struct Combine<A: Arch> {
     defer: CachePadded<Defer<A>>,
-    /// For who has `QDISC`.
+    /// Accessed only by the thread that set `QDISC`.
     owned: CachePadded<A::Cell<Owned<A>>>,
-    /// What came back from the driver. For who has `DRIVER`, and for who has `QDISC` when nobody has.
+    /// The result of a driver call that returned while another thread owned the qdisc. Belongs to the thread that set
+    /// `DRIVER`; while `DRIVER` is clear, to the `QDISC` owner, which finds a result here if the core is running.
     driven: CachePadded<A::Cell<Driven<A>>>,
-    /// Read by every sender at every call, written when it changes hands.
+    /// Read by every sender at every call, written when the lease is granted, taken or ended.
     lease: CachePadded<Lease<A>>,
     max_burst: u32,
 }
 
 /// The line that senders write.
 struct Defer<A: Arch> {
+    /// The newest batch on the list, and the flags [`QDISC`], [`DRIVER`] and [`AGAIN`]. Null: the queue is free and no
+    /// packet waits for an owner.
+    ///
+    /// Written by senders (push a batch), by senders, visits and the worker (take the free queue), by the `QDISC` owner
+    /// (take the list, enter the driver, leave), by the `DRIVER` owner (return), and by the worker and threads that make
+    /// room in the device (set `AGAIN`). Each write is an exchange: it releases the writer's batch or its work as the owner,
+    /// and acquires the last owner's work and the batches on the list. Two exchanges order one way only: taking the null
+    /// word acquires, and freeing a word that is just `QDISC` releases.
     word: A::AtomicPtr<Slot<A>>,
-    /// Packets put on the list since it was last taken, those that found it empty excepted (`defer_count`).
+    /// Packets pushed since the list was last taken, without those that found it empty (`defer_count`). Senders add to it
+    /// before they push, and read it; the `QDISC` owner resets it after it has taken the list. Relaxed: a bound that orders
+    /// nothing.
     count: A::AtomicU32,
 }
 
+/// The state that `QDISC` guards.
 struct Owned<A: Arch> {
     core: Core<A>,
     intake: Intake<A>,
-    /// Whether others came during the last turn. True before the first, for want of knowledge.
+    /// Whether others pushed packets during the last turn. True before the first turn, since that is not yet known.
     crowded: bool,
-    /// Whether leases are better than handing over.
+    /// Measures whether leases send more than handing over.
     trial: Trial,
 }
 
-// SAFETY: the cells are for the owners that the word names, one at a time, and what they hold is `Send`.
+// SAFETY: only the owners that the word names access the cells, one thread at a time, and the content is `Send`.
 unsafe impl<A: Arch> Send for Combine<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Combine<A> {}
@@ -123,14 +138,15 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
 }
 
 impl<A: Arch> Combine<A> {
-    /// Exchanges the word for what `f` makes of it, until that succeeds; `None` of `f` is the end without.
+    /// Replaces the word by `f` of it, and retries until that succeeds or `f` returns `None`. Returns the word before the
+    /// exchange, or as an error the word for which `f` returned `None`.
     #[inline]
     fn exchange(&self, mut f: impl FnMut(Word<A>) -> Option<Word<A>>) -> Result<Word<A>, Word<A>> {
         let mut word = self.defer.word.load(Relaxed);
         loop {
             let Some(new) = f(word) else { return Err(word) };
-            // Release: what we did as an owner, or the batch we leave. Acquire: what the last owner did, and what
-            // was left for us.
+            // Release: the caller's work as the owner, or the batch that it pushes. Acquire: the last owner's work, and the
+            // batches or the result left for the caller.
             match self.defer.word.compare_exchange_weak(word, new, AcqRel, Relaxed) {
                 Ok(_) => return Ok(word),
                 Err(now) => word = now,
@@ -138,20 +154,21 @@ impl<A: Arch> Combine<A> {
         }
     }
 
-    /// Takes the qdisc, if nobody has it.
+    /// Takes the qdisc if it is free; returns whether it did.
     #[inline]
     fn try_own(&self) -> bool {
         self.exchange(|word| (!is(word, QDISC)).then(|| with(word, QDISC, 0))).is_ok()
     }
 
-    /// Counts `n` packets for the list, if it has room for them.
+    /// Counts `n` packets for the list, unless the list is empty; returns whether it has room for them.
     fn has_room(&self, n: u32) -> bool {
         let Defer { word, count } = &*self.defer;
         list::<A>(word.load(Relaxed)).is_null()
             || count.fetch_add(n, Relaxed).saturating_add(n) <= self.max_burst
     }
 
-    /// Waits until the list has room, or until nobody has the queue any more, which the caller then has.
+    /// Waits until the list has room or the queue is free, in which case it takes the queue; gives up when the sender's
+    /// patience is over.
     #[cold]
     fn wait_for_room(&self, root: &Root<A>, n: u32, cx: &mut Ctx<'_, A>) -> Put {
         let mut patience = Patience::new();
@@ -159,7 +176,7 @@ impl<A: Arch> Combine<A> {
             if self.try_own() {
                 return Put::Owned;
             }
-            // Looks before it counts: each sender that waits would count its packets each time.
+            // Reads before it adds: otherwise each waiting sender would count its packets at each attempt.
             let full = self.defer.count.load(Relaxed).saturating_add(n) > self.max_burst;
             if (!full || list::<A>(self.defer.word.load(Relaxed)).is_null()) && self.has_room(n) {
                 return Put::Listed;
@@ -168,11 +185,11 @@ impl<A: Arch> Combine<A> {
         Put::Dropped
     }
 
-    /// Puts `batch` on the list, for who has the queue. With `or_own`, takes the queue instead if nobody has it any more,
-    /// and the batch stays with the caller.
+    /// Pushes `batch` onto the list, for the current owner. With `or_own`, takes the queue instead if it is free by now; the
+    /// batch then stays with the caller.
     #[cold]
     fn put(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>, or_own: bool) -> Put {
-        // An owner takes the list next: its own packets need no bound, and no room.
+        // Without `or_own` the caller is the owner and takes the list next: its own packets need no bound and no room.
         if or_own && !self.has_room(batch.len() as u32) {
             let n = batch.len();
             match InHand::during(cx.dev, n, || self.wait_for_room(root, n as u32, cx)) {
@@ -193,30 +210,30 @@ impl<A: Arch> Combine<A> {
             if owned {
                 return Some(with(word, QDISC, 0));
             }
-            // SAFETY: the chain is ours alone until the exchange succeeds.
+            // SAFETY: the chain is this thread's alone until the exchange succeeds.
             unsafe { chain.as_ref().link().with_mut(|l| *l = list(word)) };
             Some(flagged(chain.as_ptr(), word))
         });
         (1..tries).for_each(|_| cx.dev.retries.note(Retry::DeferList));
         if owned {
-            // SAFETY: given up just now, and not put on the list.
+            // SAFETY: `take_chain` has just given the chain up, and it is not on the list.
             *batch = unsafe { PacketList::from_chain(chain) };
             return Put::Owned;
         }
         Put::Listed
     }
 
-    /// As [`submit`](Discipline::submit), by a sender that has taken the queue and found nothing waiting.
+    /// As [`submit`](Discipline::submit), for a sender that has taken a free queue with an empty list.
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let mut owner = Owns { way: self, has: true, came: false, dropped: false };
         let Owned { core, intake, crowded, .. } = owner.owned();
-        // Where others come all the time, the qdisc is not kept in the driver.
+        // A bypass keeps the qdisc while it is in the driver: not while other senders push.
         let alone = core.has_permit() || (intake.is_empty() && !*crowded);
         let bypassed = if alone { bypass(core, root, batch, cx) } else { Bypass::No };
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
         self.owned.access_ends();
-        // Release: what we did, to the next owner.
+        // Release: this owner's work, to the next owner.
         if bypassed == Bypass::Done
             && self.defer.word.compare_exchange(own, ptr::null_mut(), Release, Relaxed).is_ok()
         {
@@ -230,7 +247,8 @@ impl<A: Arch> Combine<A> {
         if bypassed == Bypass::No { verdict } else { Verdict::Success }
     }
 
-    /// Calls `f` with the core, which the caller has become the owner of.
+    /// Calls `f` with the core, and with whether packets wait for an owner; then frees the queue. The caller owns the qdisc.
+    /// Returns false if a worker must run the queue.
     fn visit_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         let mut owner = Owns { way: self, has: true, came: false, dropped: false };
         let waiting = owner.waits();
@@ -238,16 +256,16 @@ impl<A: Arch> Combine<A> {
         owner.leave(true)
     }
 
-    /// Waits as another sender has the lease; returns whether the caller has taken the lease and the qdisc.
+    /// Waits while another sender has the lease; returns whether the caller has taken the lease and the qdisc.
     #[cold]
     fn wait_for_lease(&self, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
-        // The last holder, if it runs, is done with its call soon.
+        // The last holder ends its call soon, if it runs.
         lease::wait(&self.lease, packets, cx)
             && self.defer.word.spin_until(Relaxed, |word| !is(word, QDISC)).is_some()
             && self.try_own()
     }
 
-    /// A turn of the owner, which the caller has become with the lease that it has just taken.
+    /// Runs a turn of the owner. The caller has just taken the lease and the qdisc.
     #[cold]
     fn own_leased(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let mut owner = Owns { way: self, has: true, came: false, dropped: false };
@@ -258,7 +276,7 @@ impl<A: Arch> Combine<A> {
         verdict
     }
 
-    /// A turn of the owner, which the caller has become.
+    /// Runs a turn of the owner. The caller has just taken the qdisc.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let owner = Owns { way: self, has: true, came: false, dropped: false };
@@ -269,12 +287,12 @@ impl<A: Arch> Combine<A> {
     }
 }
 
-/// What has become of a sender's batch.
+/// What happened to a sender's batch.
 #[derive(PartialEq, Eq)]
 enum Put {
     Listed,
     Dropped,
-    /// It is in the sender's hands still, and now so is the queue.
+    /// The sender still has the batch, and now owns the queue.
     Owned,
 }
 
@@ -285,7 +303,7 @@ impl<A: Arch> Discipline<A> for Combine<A> {
             return self.own_leased(root, batch, cx);
         }
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
-        // Nobody has the queue and nothing waits. Acquire: what the last owner did.
+        // The queue is free and no packet waits. Acquire: the last owner's work.
         if self.defer.word.compare_exchange(ptr::null_mut(), own, Acquire, Relaxed).is_ok() {
             return self.submit_alone(root, batch, cx);
         }
@@ -327,7 +345,7 @@ impl<A: Arch> Discipline<A> for Combine<A> {
         count.load(Relaxed) > self.max_burst / LONG && !list::<A>(word.load(Relaxed)).is_null()
     }
 
-    /// There is none.
+    /// Calls nothing: this discipline has no lock.
     fn locks(&self, _: &mut dyn FnMut(Lock, &dyn Recorded)) {}
 
     fn name_lines(&self) {
@@ -338,14 +356,14 @@ impl<A: Arch> Discipline<A> for Combine<A> {
     }
 }
 
-/// Who has the qdisc, for one turn; or has let go of it and is in the driver.
+/// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
 struct Owns<'w, A: Arch> {
     way: &'w Combine<A>,
-    /// Has the qdisc.
+    /// Whether it has the qdisc.
     has: bool,
-    /// Others have left something in this turn.
+    /// Whether this turn has taken packets that others pushed.
     came: bool,
-    /// What the owner brought was too much for the list.
+    /// Whether the owner's own packets were dropped because the list was full.
     dropped: bool,
 }
 
@@ -353,12 +371,12 @@ impl<A: Arch> Owns<'_, A> {
     #[inline]
     fn owned(&mut self) -> &mut Owned<A> {
         debug_assert!(self.has);
-        // SAFETY: `QDISC` is set by our own doing, so the cell is ours; the borrow ends with the borrow of `self`, so
+        // SAFETY: this thread has set `QDISC` and alone accesses the cell. The borrow ends with the borrow of `self`, so
         // none is alive when `drive`, `leave` or `drop` clears the bit.
         self.way.owned.with_mut(|o| unsafe { &mut *o })
     }
 
-    /// Looks whether it is time to begin or to end leases.
+    /// Begins or ends leases if the trial says so.
     #[cold]
     fn look(&mut self, cx: &Ctx<'_, A>) {
         let now = A::now();
@@ -370,10 +388,11 @@ impl<A: Arch> Owns<'_, A> {
         }
     }
 
-    /// Comes back from the driver. Takes the qdisc, and true; or leaves what it brings to who has the qdisc.
+    /// Clears `DRIVER` after the driver has returned. Retakes the qdisc and returns true; or, if another thread owns it,
+    /// publishes the batch in `driven` and returns false.
     fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
         let way = self.way;
-        // SAFETY: we have the driver: `DRIVER` is set until our exchange clears it.
+        // SAFETY: this thread owns the driver: `DRIVER` stays set until the exchange below clears it.
         let swap = |driven: &mut Driven<A>| way.driven.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
         let mut laid_down = false;
         let before = way.exchange(|word| {
@@ -404,12 +423,12 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         cx: &mut Ctx<'_, A>,
     ) -> usize {
         let way = self.way;
-        // Acquire: what was left by who gave the driver up.
+        // Acquire: the result of the thread that cleared `DRIVER`.
         let word = way.defer.word.load(Acquire);
         let listed = !list::<A>(word).is_null();
         let Owned { core, intake, .. } = self.owned();
         if core.is_running() && !is(word, DRIVER) {
-            // SAFETY: nobody has the driver, so what is in the cell is for who has the qdisc.
+            // SAFETY: `DRIVER` is clear, so the cell belongs to the `QDISC` owner: this thread.
             way.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
         if intake.is_empty() && listed {
@@ -426,7 +445,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             chunk.append(own);
             return 1;
         } else if listed && !own.is_empty() {
-            // Packets of our own may be on the list: these go behind them.
+            // This sender's earlier packets may be on the list: these go behind them.
             self.dropped = way.put(root, own, cx, false) == Put::Dropped;
         } else {
             intake.append(own);
@@ -444,7 +463,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             f(driven);
             return true;
         }
-        /// A panic of the driver: the qdisc is taken back, whoever has it now, for the accounts to be set right.
+        /// Waits for the qdisc when the driver panics, so that the owner can correct the counters.
         struct Unwound<'o, 'w, A: Arch>(&'o mut Owns<'w, A>);
         impl<A: Arch> Drop for Unwound<'_, '_, A> {
             fn drop(&mut self) {
@@ -500,7 +519,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 impl<A: Arch> Drop for Owns<'_, A> {
     fn drop(&mut self) {
         if self.has {
-            // A panic of the qdisc or the driver; the worker goes on.
+            // The qdisc or the driver has panicked. The worker runs the queue.
             let _ = self.way.exchange(|word| Some(with(word, 0, QDISC)));
         }
     }
@@ -509,7 +528,7 @@ impl<A: Arch> Drop for Owns<'_, A> {
 impl<A: Arch> Drop for Combine<A> {
     fn drop(&mut self) {
         let mut rest = Intake::new();
-        // SAFETY: as in `gather`; nobody is left to share it with.
+        // SAFETY: as in `gather`; `&mut self` excludes every other thread.
         unsafe { rest.refill(list(self.defer.word.load(Acquire))) };
     }
 }
