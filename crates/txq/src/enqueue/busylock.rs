@@ -1,11 +1,12 @@
-//! busylock: a root lock, and a second lock that contended senders queue at before they queue at the first.
+//! busylock: a root lock, and a second lock in front of it for contended senders.
 //!
-//! The owner needs the root lock again after each batch. Among all senders it would wait its turn; but of those that find
-//! the queue in use only the holder of the busylock goes on to the root lock, so the owner competes with one. Every
-//! other sender still waits, at the other lock (Linux 2.6.36, "net: add additional lock to qdisc to increase throughput").
+//! The owner retakes the root lock after each batch. Without the busylock it would queue behind all waiting senders. With
+//! it, of the senders that find the queue running only the holder of the busylock waits for the root lock, so the owner
+//! competes with one. Every other sender still waits, for the busylock (Linux 2.6.36, "net: add additional lock to qdisc to
+//! increase throughput").
 //!
-//! Whether the queue is in use is looked up without a lock and may be wrong. Then a sender takes the busylock in vain, or
-//! competes with the owner once more; nothing else depends on it.
+//! A sender reads without a lock whether the queue is running, so the answer may be stale. Then it takes the busylock in
+//! vain, or competes with the owner once more; nothing else depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +26,8 @@ use crate::sync::spinlock::{Held, SpinLock};
 struct Busylock<A: Arch> {
     busy: CachePadded<SpinLock<A, ()>>,
     root: CachePadded<SpinLock<A, Core<A>>>,
-    /// 1 while an owner is in the driver (`qdisc->running`).
+    /// 1 while an owner is in the driver, else 0 (`qdisc->running`). Written by the owner, read by senders. Relaxed: a hint
+    /// that orders nothing.
     running: CachePadded<A::AtomicU32>,
 }
 
@@ -38,6 +40,7 @@ pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipli
 }
 
 impl<A: Arch> Busylock<A> {
+    /// Waits for the root lock and runs a turn. `busy` is the busylock, if the caller holds it.
     fn turn(
         &self,
         site: Site,
@@ -53,7 +56,7 @@ impl<A: Arch> Busylock<A> {
     }
 }
 
-/// The holder of the root lock. It has the busylock until it goes to the driver: the long part of its turn.
+/// The holder of the root lock. It releases the busylock when it enters the driver, the long part of its turn.
 struct Owns<'w, A: Arch> {
     root: Held<'w, A, Core<A>>,
     way: &'w Busylock<A>,
@@ -93,7 +96,7 @@ impl<A: Arch> Discipline<A> for Busylock<A> {
         let _ = self.turn(Site::Worker, None, root, &mut PacketList::new(), cx);
     }
 
-    /// It is here to be compared with Linux, which takes it.
+    /// True, as in Linux, with which this discipline is compared.
     fn needs_tx_lock(&self) -> bool {
         true
     }

@@ -1,7 +1,7 @@
-//! What an owner has taken off a list of senders' batches and not yet handed to the qdisc.
+//! The intake: batches that an owner has taken off a list and not yet given to the qdisc.
 //!
-//! A list is taken whole, for taking it apart would let another thread see a node leave and come back; it is handed on
-//! in parts, so that the work between two looks at the driver is bounded.
+//! The owner takes the whole list: if it took single nodes, another thread could see a node leave and return (ABA). It gives
+//! the qdisc a part at a time, so that the work between two calls of the driver is bounded.
 
 use std::ptr::{self, NonNull};
 
@@ -12,9 +12,10 @@ use crate::sync::llist::{self, Linked};
 
 /// Batches in the order in which they were pushed.
 pub(super) struct Intake<A: Arch> {
-    /// The oldest; each is a list by its first packet (`PacketList::take_chain`) and links to the one pushed after it.
+    /// The first packet of the oldest batch; null if there is none. It stands for its batch (`PacketList::take_chain`) and
+    /// links to the batch pushed after it.
     oldest: *mut Slot<A>,
-    /// Packets that come after all of these.
+    /// Packets behind all these batches.
     last: PacketList<A>,
 }
 
@@ -31,11 +32,11 @@ impl<A: Arch> Intake<A> {
         self.oldest.is_null() && self.last.is_empty()
     }
 
-    /// Takes a list of batches, the newest first. The intake is empty.
+    /// Fills the empty intake with a list of batches, newest first.
     ///
     /// # Safety
-    /// `newest` came from `LList::take_all` or an exchange like it: its nodes are batches given up by
-    /// `PacketList::take_chain`, acquired from those who did, and the caller's now.
+    /// `newest` came from `LList::take_all` or an equivalent exchange. Its nodes are batches given up by
+    /// `PacketList::take_chain`; the caller has acquired them from the pushing threads and now owns them.
     #[inline]
     pub(super) unsafe fn refill(&mut self, newest: *mut Slot<A>) {
         debug_assert!(self.is_empty());
@@ -43,12 +44,13 @@ impl<A: Arch> Intake<A> {
         self.oldest = unsafe { llist::reverse::<A, _>(newest) };
     }
 
-    /// Adds packets behind everything else.
+    /// Appends packets behind all others.
     pub(super) fn append(&mut self, packets: &mut PacketList<A>) {
         self.last.append(packets);
     }
 
-    /// Moves the oldest batches to `chunk` until it has about `packets`, and tells how many batches that were.
+    /// Moves the oldest batches to `chunk` until it holds `packets` or more, or until the intake is empty; returns the
+    /// number of batches moved.
     #[inline]
     pub(super) fn next(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
         let mut batches = 0;
@@ -60,9 +62,9 @@ impl<A: Arch> Intake<A> {
                 }
                 break;
             };
-            // SAFETY: a node of a list that is ours. The link is read before the list that the node heads is made.
+            // SAFETY: the intake owns the node. The link is read before `from_chain` reuses the node as the head of a list.
             self.oldest = unsafe { head.as_ref().link().with(|l| *l) };
-            // SAFETY: `refill`'s caller promised that it was given up by `take_chain`; it comes once.
+            // SAFETY: `refill`'s caller promised that `take_chain` gave the node up; each node is used once.
             chunk.append(&mut unsafe { PacketList::from_chain(head) });
             batches += 1;
         }

@@ -1,4 +1,4 @@
-//! The way in where there is no qdisc: the sender calls the driver itself, one at a time (`netif_tx_lock`).
+//! noqueue: there is no qdisc, and senders call the driver themselves, one at a time (`netif_tx_lock`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,18 +18,19 @@ use crate::sync::spinlock::{Held, SpinLock};
 /// One txq without a queue.
 pub(crate) struct NoQueue<A: Arch> {
     core: CachePadded<SpinLock<A, Core<A>>>,
-    /// The thread that has the core (`xmit_lock_owner`), written by it alone.
+    /// The thread that holds the core ([`Arch::thread`]), or [`NOBODY`] (`xmit_lock_owner`). Written by the lock holder;
+    /// read by threads that are inside another call. Relaxed: a thread compares it only with itself.
     owner: CachePadded<A::AtomicU64>,
     txq: u16,
 }
 
-/// No thread.
+/// No thread owns the core.
 const NOBODY: u64 = 0;
-/// How long a driver waits for another device that has no queue, in nanoseconds: far longer than any driver works, and
-/// what it takes to end a circle of devices in which each waits for the next.
+/// How long a driver waits for another device that has no queue, in nanoseconds: far longer than any driver works. This
+/// bounds a circle of devices in which each waits for the next.
 const PATIENCE: Nanos = 10_000_000;
 
-/// The core has an owner, until this is dropped.
+/// Marks the core as owned until this is dropped.
 struct Owned<'o, T: Atomic<u64>>(&'o T);
 
 impl<T: Atomic<u64>> Drop for Owned<'_, T> {
@@ -47,7 +48,8 @@ impl<A: Arch> NoQueue<A> {
         }
     }
 
-    /// Where the txq has been woken there is room again; a wake of the txq runs the queue. The ring is the queue here.
+    /// Reopens the queue for waiting senders and wakes one, if the txq is open: without a qdisc the device's ring is the
+    /// queue.
     #[inline]
     fn note_wake(&self, root: &Root<A>, cx: &Ctx<'_, A>) {
         if !root.fill.word().is_quiet() && !cx.dev.txqs[usize::from(self.txq)].stopped() {
@@ -56,8 +58,8 @@ impl<A: Arch> NoQueue<A> {
         }
     }
 
-    /// Calls `f` with the core, unless that would wait for ever: while this thread has it already, for its driver sends
-    /// to its own device, or while another has it whose driver waits for what this thread has.
+    /// Calls `f` with the core. Returns `None` if the wait for it might never end: this thread owns the core already,
+    /// because its driver sends to its own device, or the owner's driver waits for something that this thread owns.
     fn with<R>(&self, f: impl FnOnce(&mut Core<A>) -> R) -> Option<R> {
         let f = |held: &mut Held<'_, A, Core<A>>| {
             let owner = Owned::<A::AtomicU64>(&self.owner);
@@ -109,7 +111,7 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
         }
     }
 
-    /// There is nothing that could be left behind but completions.
+    /// Reaps completions if the worker asks for that. No packets wait here.
     fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
         if let Errand::Reap(txq) = cx.errand {
             let next = self.with(|core| {

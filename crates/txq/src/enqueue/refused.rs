@@ -1,4 +1,4 @@
-//! Packets that senders drop because the qdisc has no room, without having the queue. They count as the qdisc's own drops.
+//! Packets that senders drop because the qdisc has no room, without owning the queue. They count as the qdisc's own drops.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,11 +9,11 @@ use crate::ctx::Ctx;
 use crate::drop::DropReason;
 use crate::packet::PacketList;
 
-/// Counters, a power of two.
+/// Number of counters, a power of two.
 const SHARDS: usize = 8;
 
-/// Packets dropped, by the sender's CPU. Each counter is incremented by senders and read and cleared by the owner of the core;
-/// Relaxed, for a count orders nothing.
+/// Packets dropped, by the sender's CPU modulo [`SHARDS`]. Senders add to a counter; the owner of the core reads and clears
+/// it. Relaxed: a count orders nothing.
 pub(super) struct Refused<A: Arch>(Box<[CachePadded<A::AtomicU64>]>);
 
 impl<A: Arch> Refused<A> {
@@ -28,7 +28,7 @@ impl<A: Arch> Refused<A> {
         cx.cache.free_dropped(batch);
     }
 
-    /// Returns the packets dropped since the last call.
+    /// Returns the number of packets dropped since the last call.
     pub(super) fn take(&self) -> u64 {
         self.0.iter().map(|n| n.swap(0, Relaxed)).sum()
     }

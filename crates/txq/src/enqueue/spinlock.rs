@@ -1,9 +1,9 @@
-//! spinlock: one root lock, which every sender takes to enqueue and the owner takes again after each batch it has sent.
+//! spinlock: one root lock, which every sender takes to enqueue and the owner retakes after each batch.
 //!
-//! How Linux began, and the first measured cost of sharing a queue: with N senders the owner competes with all of them for
-//! the lock it needs to drain the queue, so the drain slows down as senders come. The lock is fair and queued
-//! ([`SpinLock`]). When its holder, or the next in line, is preempted, all senders wait until it runs again: the bound
-//! of a sender's wait is the scheduler's, once for each thread in front of it.
+//! Linux began with this discipline, and it shows the first measured cost of sharing a queue: with N senders the owner
+//! competes with all of them for the lock that it needs to drain the queue, so the drain slows down as senders are added.
+//! The lock is fair and queued ([`SpinLock`]). While its holder or the first waiter is preempted, all senders wait until
+//! that thread runs again: a sender waits at most one scheduling delay for each thread in front of it.
 
 use crossbeam_utils::CachePadded;
 
@@ -26,7 +26,7 @@ pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipli
     Box::new(Spinlock { root: CachePadded::new(SpinLock::new(core)) })
 }
 
-/// Whoever holds a root lock. Nobody leaves anything for it (the defaults of [`Owner`]): the others wait.
+/// The holder of a root lock. The other senders wait and leave no packets for it, so it keeps the defaults of [`Owner`].
 impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
@@ -59,7 +59,7 @@ impl<A: Arch> Discipline<A> for Spinlock<A> {
         cx.free_dropped();
     }
 
-    /// It is here to be compared with Linux, which takes it.
+    /// True, as in Linux, with which this discipline is compared.
     fn needs_tx_lock(&self) -> bool {
         true
     }
