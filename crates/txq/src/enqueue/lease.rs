@@ -1,29 +1,29 @@
-//! Leases: one sender at a time uses a cheap queue, and the others wait for their turn instead of handing over.
+//! Leases: one sender at a time uses a cheap queue, and the others wait for their turn instead of handing packets over.
 //!
-//! A packet that one CPU hands to another moves its cache lines there and back: the descriptor, the list that it hangs on, the
-//! account and the inbox of its home. Where all other work on a packet is cheaper than that, one CPU alone sends more than two
-//! that hand over. A lease gives the queue to one sender for [`Arch::LEASE`]: its packets, its pool and the queue's state
-//! stay in one cache. Then the first of the waiting senders takes it (`sync/lease.rs`).
+//! A packet that one CPU hands to another moves cache lines there and back: the descriptor, the list, and the account and
+//! inbox of its home. Where all other work on a packet is cheaper than that, one CPU alone sends more than two that hand
+//! over. A lease gives the queue to one sender for [`Arch::LEASE`]: its packets, its pool and the queue's state stay in one
+//! cache. Then the first waiting sender to find it over takes it (`sync/lease.rs`).
 //!
-//! A lease is advice: the discipline's own word still decides who owns the queue. A sender that may not wait, or has
-//! waited for [`WAIT`], goes on as if there were no lease. A sender begins to wait when [`LIGHT`] of its earlier packets
-//! are on their way, so a sender that sends seldom never does.
+//! A lease is advice: the discipline's own word still decides the ownership of the queue. A sender that may not wait, or has
+//! waited for [`WAIT`], continues as if there were no lease. A sender begins to wait when [`LIGHT`] of its earlier packets
+//! are outstanding, so a sender that sends seldom never waits.
 //!
-//! Whether senders wait or hand over is chosen by measurement ([`Trial`]): the owners of a contended queue compare what it
-//! sends under either rule, and try the worse one again now and then.
+//! Measurement decides whether senders wait or hand over ([`Trial`]): the owners of a contended queue compare what it sends
+//! under each rule, and try the worse one again now and then.
 
 use crate::arch::{Arch, Nanos};
 use crate::ctx::Ctx;
 use crate::sync::lease::Lease;
 
-/// Packets that a sender that has had no lease may have on their way before it waits for one.
+/// Outstanding packets from which a sender without a recent lease waits for one.
 const LIGHT: i64 = 32;
-/// How long a sender that has had a lease waits for the next one from its first packet on, in nanoseconds.
+/// How long after it took a lease a sender counts as busy and waits from its first packet on, in nanoseconds.
 const BUSY: Nanos = 20_000_000;
-/// How long a sender waits in one call, in nanoseconds.
+/// The longest wait for a lease in one call, in nanoseconds.
 const WAIT: Nanos = 2_000_000;
-/// How long after its end a lease is taken by a sender that does not wait, in nanoseconds. Longer than a holder that nobody
-/// waits for is likely to be without a CPU.
+/// How long after its end a sender that does not wait may take a lease, in nanoseconds. Longer than a holder is likely to be
+/// without a CPU while no sender waits.
 const STALE: Nanos = 10_000_000;
 
 /// Whether another sender has the lease, or had it last.
@@ -32,8 +32,9 @@ pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
     A::LEASE > 0 && lease.held().is_anothers(cx.cache.tag())
 }
 
-/// Waits until a sender that brings `packets` has the lease, there is none, or it may wait no longer. Returns whether it has
-/// just taken the lease. A sender inside of another call, from a driver or a qdisc, does not wait: the holder may wait for it.
+/// Waits until the sender of `packets` can take the lease, until there is no lease, or until [`WAIT`] is over. Returns
+/// whether the sender has just taken the lease. A sender inside another call, from a driver or a qdisc, does not wait: the
+/// holder may wait for that call.
 #[cold]
 pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
     let start = A::now();
@@ -60,30 +61,32 @@ pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A
     }
 }
 
-/// How long the rule that is not the better one is tried.
+/// How long a phase with the worse rule lasts, in nanoseconds.
 const TRY: Nanos = 2_000_000;
-/// How long the better one is kept before the other is tried again.
+/// How long a phase with the better rule lasts, in nanoseconds.
 const KEEP: Nanos = 60_000_000;
-/// How long a phase lasts before it is measured: what the one before has left in the queue is sent first.
+/// Delay from the beginning of a phase to its measurement, in nanoseconds: the queue first sends the backlog of the phase
+/// before.
 const SETTLE: Nanos = 500_000;
-/// Times an owner finds that others have handed over from one look at the clock to the next.
+/// An owner reads the clock each time it has found packets of others so many times.
 const LOOKS: u32 = 4;
 
 /// Compares what a contended queue sends with and without leases. Plain data of the queue's owner.
 ///
-/// The two rules take turns, each for a phase: the better one for [`KEEP`], the other for [`TRY`]. Waiting costs the CPU time
-/// of those who wait, so leases count as better only where they send a quarter more.
+/// The two rules alternate, each for a phase: the better one for [`KEEP`], the other for [`TRY`]. Waiting costs the waiting
+/// senders CPU time, so leases count as better only if they send more than a quarter more.
 pub(super) struct Trial {
-    /// Whether this phase is one of leases.
+    /// Whether this phase uses leases.
     leases: bool,
-    /// Whether leases were better when both were compared last.
+    /// Whether leases were better at the last comparison.
     better: bool,
-    /// From when on this phase is measured, and until when it lasts.
+    /// When the measurement of this phase begins.
     from: Nanos,
+    /// When this phase ends.
     end: Nanos,
     /// Packets sent when the measurement began; `None` before.
     sent: Option<u64>,
-    /// Packets a millisecond without leases and with, 0 where not known.
+    /// Packets a millisecond without leases and with them; 0 if not known.
     rates: [u64; 2],
     looks: u32,
 }
@@ -93,15 +96,15 @@ impl Trial {
         Self { leases: false, better: false, from: 0, end: 0, sent: None, rates: [0; 2], looks: 0 }
     }
 
-    /// Whether it is time to look at the clock, for an owner that others have handed over to.
+    /// Counts that an owner has found packets of others; returns whether it is time to read the clock.
     #[inline]
     pub(super) fn is_due(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         self.looks.is_multiple_of(LOOKS)
     }
 
-    /// Ends the phase if its time is over, `sent` packets having left the queue so far. Returns whether leases begin (true)
-    /// or end (false).
+    /// Ends the phase if its time is over. `sent` is the number of packets that the queue has sent so far. Returns true if
+    /// leases begin, false if they end, and `None` if nothing changes.
     pub(super) fn look(&mut self, now: Nanos, sent: u64) -> Option<bool> {
         if now < self.end {
             if self.sent.is_none() && now >= self.from {
@@ -111,7 +114,7 @@ impl Trial {
         }
         let took = now - self.from;
         let Some(before) = self.sent.filter(|_| took <= 2 * (self.end - self.from)) else {
-            // Nobody met at the queue for a while: the phase says nothing.
+            // The queue was not contended for a while: the phase measures nothing.
             self.begin(now);
             return None;
         };
