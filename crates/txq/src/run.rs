@@ -1,10 +1,40 @@
-//! Running a queue: the one owner dequeues in bulk and feeds the driver (`__qdisc_run`, `sch_direct_xmit`).
+//! Running a queue: its one owner dequeues in bulk and feeds the driver (`__qdisc_run`, `sch_direct_xmit`).
 //!
-//! Everything that belongs to a queue is in its [`Core`], and one thread at a time has it. How a thread comes to have it is
-//! the enqueue discipline's affair; to this file it is an [`Owner`], who can lay the core aside while the driver works.
+//! A queue's state is its [`Core`], which one thread at a time owns. The enqueue discipline decides which thread that is;
+//! this file knows it as an [`Owner`], which may release the core while the driver works.
 //!
-//! An owner's [`turn`] ends when there is nothing to send, when the txq is stopped (its wake schedules the queue), when
-//! the driver refuses (a timer does), or when it has done its share (the worker goes on).
+//! ```text
+//! sender      Sender::xmit_batch                  chooses the txq
+//!             Shared::enter, Shared::submit       chooses the queue (Root) of that txq
+//! discipline  Discipline::submit                  becomes the owner; or queues the batch for the owner and returns
+//! owner       bypass                              nothing queued and no tx lock needed: TxQueue::pass, no turn
+//! owner       turn                                otherwise: loops until its quota or its time is used up
+//!               Owner::gather                     takes its own packets and those that senders queued for it
+//!               admit
+//! qdisc           Qdisc::enqueue, enqueue_batch   queues the packets, or drops them with a reason
+//!               run                               loops while packets are queued and the txq takes them
+//!                 Core::dequeue                   checks that the txq is open and how much it takes (TxQueue::budget)
+//! qdisc             Qdisc::dequeue_batch
+//!                 run_batch, Owner::drive         calls the driver, with the core released or kept
+//! driver            TxQueue::transmit             Transmit::start_xmit; stops the txq if it is full
+//! completion        TxQueue::reap_or_leave        Complete::poll, frees the buffers; or schedules the worker to reap
+//! owner           Core::returned                  counts the batch; requeues the packets that the driver refused
+//!               Owner::leave                      frees the core; or, if packets wait for this owner, the turn loops
+//!             Fill::wake                          wakes a sender that waits for room
+//! worker      Shared::hand_over                   if packets are left: Worker::poll, Discipline::run, turn
+//! ```
+//!
+//! A turn ends for one of these reasons. The right column says what runs the queue again:
+//!
+//! | end of the turn | next run |
+//! |---|---|
+//! | no packet is queued | the next [`Discipline::submit`](crate::enqueue::Discipline::submit) |
+//! | the qdisc holds its packets back | the timer that `Core::dequeue` sets (`Shared::run_at`) |
+//! | the txq is stopped | a completion: `TxQueue::wake`, `Shared::schedule` |
+//! | the driver refuses packets | a timer (`Shared::retry`), the txq's wake, or the worker at once |
+//! | another thread is in the driver for this queue | that thread, when the driver returns |
+//! | another thread owns the core when the driver returns | that thread |
+//! | the quota or the time is used up | the worker (`Shared::hand_over`) |
 
 use std::mem;
 
@@ -31,18 +61,19 @@ pub(crate) use gate::Gate;
 pub(crate) use relay::forward;
 use unwind::{Back, Direct, InDriver, InQdisc};
 
-/// Packets of one turn, and of one batch (`dev_tx_weight`).
+/// Bound on the packets of one turn, and of one batch (`dev_tx_weight`).
 const QUOTA: usize = 64;
-/// Time of one turn, in nanoseconds. It is looked at only by an owner that others have left something for.
+/// Bound on the time of one turn, in nanoseconds, from the first [`Owner::leave`] that finds waiting packets. Other turns
+/// read no clock.
 const TURN: Nanos = 100_000;
 
-/// Who has a [`Core`]. The defaults are those of an owner for whom nobody leaves anything.
+/// The thread that owns a [`Core`]. The defaults fit an owner for which no sender queues packets.
 pub(crate) trait Owner<A: Arch> {
-    /// The core.
+    /// Returns the core.
     fn core(&mut self) -> &mut Core<A>;
 
-    /// Moves what waits for the owner to `chunk`, the oldest first and at most about `packets`: `own`, which the owner
-    /// brought along, and what senders have left for it. Returns how many batches that were.
+    /// Moves about `packets` waiting packets to `chunk`, the oldest first: `own`, the owner's own packets, and those that
+    /// senders queued for the owner. Returns the number of batches.
     #[inline]
     fn gather(
         &mut self,
@@ -56,39 +87,40 @@ pub(crate) trait Owner<A: Arch> {
         1
     }
 
-    /// Lays the core aside while `f` has the driver; others may have had it when this returns true. When it returns
-    /// false, another thread has the core, and `driven` with it: the caller's turn is over.
+    /// Calls `f`, which calls the driver, with the core released or kept, as the discipline decides. Returns true if the
+    /// caller owns the core again; other threads may have owned it meanwhile. Returns false if another thread owns the core
+    /// and takes over `driven`: the caller's turn is over.
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool;
 
-    /// Whether something waits for the owner.
+    /// Whether packets wait for the owner.
     #[inline]
     fn waits(&mut self) -> bool {
         false
     }
 
-    /// Ends the turn. Returns false, and the core stays with the caller, when something has been left for it
-    /// meanwhile. When `tired` the turn ends anyway, and false means that somebody else must see to what is left.
+    /// Frees the core; returns whether no packets wait for an owner. If some do and `tired` is false, the caller keeps the
+    /// core. If `tired` is true, the turn is used up: this frees the core anyway, and the caller schedules the worker.
     #[inline]
     fn leave(&mut self, _tired: bool) -> bool {
         true
     }
 
-    /// What was said of the owner's own packets, if they had to wait with those of others.
+    /// Returns the discipline's verdict on the owner's own packets, if they had to wait behind those of others.
     fn said(&self) -> Option<Verdict> {
         None
     }
 }
 
-/// A batch in the driver's hands, and what became of it.
+/// A batch given to the driver, and the result.
 pub(crate) struct Driven<A: Arch> {
-    /// What is to be sent; afterwards what the driver refused.
+    /// The packets to send; after the call, those that the driver refused.
     batch: PacketList<A>,
     txq: u16,
-    /// Packets that were to be sent.
+    /// Number of packets given to the driver.
     packets: u64,
-    /// `Core::purges` when it left the queue.
+    /// `Core::purges` when the batch left the queue.
     purges: u32,
-    /// Whether it goes past the qdisc, which is empty.
+    /// Whether the batch bypasses the qdisc, which is empty.
     pub(crate) past: bool,
     /// Whether the driver has returned.
     back: bool,
@@ -111,21 +143,21 @@ impl<A: Arch> Driven<A> {
         }
     }
 
-    /// Packets to send, or that the driver refused.
+    /// Returns the number of packets to send; after the call, of those that the driver refused.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Whether the driver, when it has returned, has left nothing of it.
+    /// Whether the driver, which has returned, has refused no packet.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.batch.is_empty()
     }
 }
 
-/// Hands a batch to the qdisc: into its queue, or past it where it is empty and lets a packet pass. The owner runs the
-/// queue next.
+/// Gives a batch to the qdisc, or sends a lone packet past an empty qdisc that allows that. Returns the qdisc's verdict and
+/// how the turn goes on; on [`Going::On`] the owner runs the queue next.
 fn admit<A: Arch>(
     owner: &mut impl Owner<A>,
     root: &Root<A>,
@@ -179,11 +211,12 @@ fn admit<A: Arch>(
     (verdict, Going::On)
 }
 
-/// An owner's turn: hands what waits to the qdisc and sends what the qdisc gives, in turns of about equal size, so that
-/// neither side starves the other. `own` is what the owner brought along; the verdict is on it, where it came alone.
+/// Runs an owner's turn: enqueues waiting packets and sends dequeued ones, alternately and in portions of about equal size,
+/// so that neither side starves the other. `own` holds the owner's own packets. Returns the qdisc's verdict on them if they
+/// were enqueued alone, else success.
 ///
-/// The turn is bounded in packets ([`QUOTA`], or `share`, as many as the owner brought) and in time ([`TURN`]), so that no
-/// sender is held captive by what others send. The worker goes on with what is left.
+/// A turn is bounded in packets ([`QUOTA`], or `share` if the owner submits more than that) and in time ([`TURN`]), so that
+/// no sender works for others for long. The worker sends the packets that are left.
 #[inline]
 pub(crate) fn turn<A: Arch>(
     owner: impl Owner<A>,
@@ -195,8 +228,8 @@ pub(crate) fn turn<A: Arch>(
     turn_here(owner, root, own, share, cx)
 }
 
-/// As [`turn`], in the caller's frame: an owner that is more than two words is not copied while its fields are still on
-/// their way to memory.
+/// As [`turn`], inlined into the caller: an owner of more than two words is not copied while the stores to its fields are
+/// still pending.
 #[inline(always)]
 pub(crate) fn turn_here<A: Arch>(
     owner: impl Owner<A>,
@@ -206,7 +239,7 @@ pub(crate) fn turn_here<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> Verdict {
     let unwound = Unwound { dev: cx.dev, root: root.index };
-    // Dropped before `unwound`: the worker must not come while it still has the queue.
+    // Dropped before `unwound`: the worker must not run the queue while this owner still has it.
     let mut owner = owner;
     A::touch(|| owner.core(), Memory::Queue);
     owner.core().end_permit();
@@ -232,7 +265,7 @@ pub(crate) fn turn_here<A: Arch>(
             break;
         }
         if !owner.core().is_closed() {
-            // What was only enqueued, because nothing can be sent now, counts as well.
+            // Packets that were only enqueued, because none can be sent now, count too.
             quota = quota.min(before.saturating_sub(admitted));
         }
         let tired = quota == 0 || end.is_some_and(|end| A::now() >= end);
@@ -258,13 +291,13 @@ pub(crate) fn turn_here<A: Arch>(
     let verdict = owner.said().or(verdict).unwrap_or(Verdict::Success);
     drop(owner);
     if !quiet {
-        // With the queue left: a wake may take a lock, and calls code of the program's own.
+        // After the owner has left the queue: a wake may take a lock, and calls code of the program's own.
         root.fill.wake();
     }
     verdict
 }
 
-/// A turn that a panic ends: the worker goes on.
+/// Schedules the worker when a panic ends a turn.
 struct Unwound<'d, A: Arch> {
     dev: &'d Shared<A>,
     root: usize,
@@ -279,15 +312,15 @@ impl<A: Arch> Drop for Unwound<'_, A> {
 /// How a turn goes on after a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Going {
-    /// There may be more to send.
+    /// More packets may be sent.
     On,
-    /// Nothing can be sent now: the queue is empty, or something will say when.
+    /// No packet can be sent now: the queue is empty, or a wake, a timer or the thread in the driver runs it again.
     Blocked,
-    /// Somebody else has the queue.
+    /// Another thread owns the queue.
     Gone,
 }
 
-/// Sends what is queued, within the quota, unless somebody else does.
+/// Sends queued packets within the quota, unless another thread is in the driver.
 fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx: &mut Ctx<'_, A>) -> Going {
     if owner.core().running {
         let core = owner.core();
@@ -330,7 +363,7 @@ fn run<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, quota: &mut usize, cx
     Going::On
 }
 
-/// Hands a batch to the driver, with the core laid aside, and keeps what it refuses.
+/// Gives a batch to the driver, with the core released or kept ([`Owner::drive`]), and requeues packets that it refuses.
 fn run_batch<A: Arch>(
     owner: &mut impl Owner<A>,
     root: &Root<A>,
@@ -355,8 +388,8 @@ fn run_batch<A: Arch>(
     owner.core().returned(root, driven, cx)
 }
 
-/// Sends a batch with no qdisc in between; what the driver refuses is dropped (`__dev_queue_xmit` of a device without
-/// a queue).
+/// Sends a batch without a qdisc, and drops packets that the driver refuses (`__dev_queue_xmit` of a device without a
+/// queue).
 pub(crate) fn run_noqueue<A: Arch>(
     core: &mut Core<A>,
     root: &Root<A>,
@@ -414,7 +447,7 @@ pub(crate) fn run_noqueue<A: Arch>(
     }
 }
 
-/// Drops what the driver has refused, where there is no queue.
+/// Drops packets that the driver has refused, where there is no queue.
 #[cold]
 fn refused_directly<A: Arch>(
     core: &mut Core<A>,
@@ -426,7 +459,7 @@ fn refused_directly<A: Arch>(
     core.end_permit();
     core.drop_all(batch, DropReason::FullRing, cx);
     if txq.stopped() {
-        // Until the txq is woken (`NoQueue::note_wake`).
+        // The queue counts as full until the txq is woken (`NoQueue::note_wake`).
         root.fill.note_full(0);
     }
     txq.reap_or_leave(root.index, cx);
