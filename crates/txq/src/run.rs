@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! sender      Sender::xmit_batch                  chooses the txq
-//!             Shared::enter, Shared::submit       chooses the queue (Root) of that txq
+//!             Sender::enter, Shared::submit       chooses the queue (Root) of that txq
 //! discipline  Discipline::submit                  becomes the owner; or queues the batch for the owner and returns
 //! owner       bypass                              nothing queued and no tx lock needed: TxQueue::pass, no turn
 //! owner       turn                                otherwise: loops until its quota or its time is used up

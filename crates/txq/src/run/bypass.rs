@@ -1,9 +1,9 @@
-//! Past the qdisc: what an owner brings goes straight to the driver where nothing is queued that it could overtake
+//! Bypass of the qdisc: an owner's own batch goes straight to the driver if it overtakes no queued packet
 //! (`TCQ_F_CAN_BYPASS`).
 //!
-//! Most programs send single packets, and most of these find the queue empty and the txq open. Then a turn has nothing to
-//! decide. This is the same as a turn that enqueues and dequeues the batch, without the lists that such a turn moves it by. It
-//! needs the seat of the txq (`txqueue/seat.rs`), and the owner keeps its core while it is in the driver.
+//! Most programs send single packets, and most of these find the queue empty and the txq open. A turn then has nothing to
+//! decide. A bypass has the same result as a turn that enqueues and dequeues the batch, without moving it between lists. It
+//! needs the seat of the txq (`txqueue/seat.rs`), and the owner keeps the core while it is in the driver.
 
 use std::mem;
 
@@ -20,13 +20,13 @@ use crate::txqueue::{Transmitted, TxQueue};
 pub(crate) enum Bypass {
     /// Nothing: the batch needs a turn.
     No,
-    /// The batch is with the driver, and nothing is queued.
+    /// The driver has the batch and no packet is queued; or packets that it refused are queued until a timer runs the queue.
     Done,
-    /// The driver has refused some of it: the queue has to be run.
+    /// The driver has refused packets: the caller must run the queue.
     Refused,
 }
 
-/// Hands a batch to the driver if it may go past the qdisc. The caller owns the core, and nothing waits for it.
+/// Gives a batch to the driver if it may bypass the qdisc. The caller owns the core, and no packet waits for it.
 #[inline(always)]
 pub(crate) fn bypass<A: Arch>(
     core: &mut Core<A>,
@@ -50,7 +50,7 @@ pub(crate) fn bypass<A: Arch>(
     }
 }
 
-/// As [`bypass`], without a permit.
+/// As [`bypass`], without a permit: checks all conditions.
 #[inline(never)]
 fn look<A: Arch>(
     core: &mut Core<A>,
@@ -61,7 +61,7 @@ fn look<A: Arch>(
     core.end_permit();
     let blocked =
         core.running || core.gate != Gate::Open || core.has_unadmitted() || !core.requeued.is_empty();
-    // A qdisc that measures how long its packets wait must see those that are sampled.
+    // A qdisc that measures how long its packets wait must see the sampled ones.
     let blocked = blocked || batch.len() > QUOTA || batch.stamped();
     let Some(txq) = root.txq.or_else(|| lone_txq(batch)).filter(|_| !blocked) else { return Bypass::No };
     let txq = &cx.dev.txqs[usize::from(txq)];
@@ -91,13 +91,13 @@ fn look<A: Arch>(
     Bypass::Done
 }
 
-/// The txq of a batch of one packet.
+/// Returns the txq of a batch of one packet.
 #[inline]
 fn lone_txq<A: Arch>(batch: &PacketList<A>) -> Option<u16> {
     batch.front().filter(|_| batch.len() == 1).map(Packet::txq)
 }
 
-/// Keeps what the driver has refused.
+/// Requeues packets that the driver has refused.
 #[cold]
 fn refused<A: Arch>(
     core: &mut Core<A>,
@@ -112,13 +112,13 @@ fn refused<A: Arch>(
     txq.reap_or_leave(root.index, cx);
     if let Some(after) = sent.retry {
         cx.dev.retry(root.index, after);
-        // Not before that.
+        // The timer runs the queue, and nothing may before.
         return Bypass::Done;
     }
     Bypass::Refused
 }
 
-/// A batch with the driver. Dropped when the driver panics.
+/// Guards a batch that bypasses the qdisc. Forgotten when the driver returns; dropped when it panics.
 struct Passing<'c, A: Arch> {
     core: &'c mut Core<A>,
     batch: &'c mut PacketList<A>,

@@ -1,4 +1,4 @@
-//! A queue's state, which has one owner at a time.
+//! A queue's state, which one thread at a time owns.
 
 use std::mem;
 
@@ -19,48 +19,50 @@ use crate::txqueue::TxQueue;
 
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
 const BULK_SHARED: usize = 8;
-/// Packets that are dequeued together there.
+/// Packets that such a qdisc dequeues together.
 const LOOK_AHEAD: usize = 2 * BULK_SHARED;
 
-/// A queue's state: the qdisc and what goes with it. Plain data with one owner.
+/// A queue's state: the qdisc, the packets around it and the counters. Plain data with one owner.
 pub(crate) struct Core<A: Arch> {
-    /// None for noqueue.
+    /// `None` for noqueue.
     pub(crate) qdisc: Option<Box<dyn Qdisc<A>>>,
-    /// Dequeued and not sent: refused by the driver (`gso_skb`), or found to be for another txq than the batch
-    /// (`skb_bad_txq`). Sent before everything else, and still part of the queue.
+    /// Packets dequeued and not sent: refused by the driver (`gso_skb`), or for another txq than the batch (`skb_bad_txq`).
+    /// Sent before all others, and still part of the queue.
     pub(super) requeued: PacketList<A>,
-    /// What the qdisc was to be given when it panicked over another packet. Goes to it before everything that comes.
+    /// Packets taken for the qdisc and not yet given to it, because it panicked over another packet or an owner left them
+    /// for later. The qdisc gets them before all that arrive later.
     pub(super) unadmitted: PacketList<A>,
-    /// Whether an owner is in the driver, with the core laid aside.
+    /// Whether an owner is in the driver, or has returned from it with a result that is not yet absorbed. Other threads may
+    /// own the core meanwhile.
     pub(super) running: bool,
     pub(super) gate: Gate,
-    /// Times that what is queued was dropped. What the driver had then is not queued again when it comes back.
+    /// Number of purges. A batch that was in the driver during a purge is not requeued when the driver returns it.
     pub(super) purges: u32,
     pub(super) counters: CoreCounters,
-    /// What the owners record, since that was first asked for.
+    /// The owners' record; `None` until recording is first switched on.
     pub(crate) record: Option<Box<OwnerRecord>>,
-    /// Packets that senders dropped in the qdisc's name (`enqueue/lockless.rs`).
+    /// Packets that senders dropped in the qdisc's name (`enqueue/refused.rs`).
     pub(super) refused: u64,
-    /// Requeues before this qdisc came.
+    /// Requeues before this qdisc was attached.
     pub(super) requeues_before: u64,
-    /// Packets queued from which on the queue is full, and below which it has room again (`run/marks.rs`).
+    /// Backlogs at which the queue counts as full and as having room again (`run/marks.rs`).
     pub(super) marks: Marks,
-    /// Packets that may go past the qdisc without a further look.
+    /// Packets that may bypass the qdisc without further checks.
     pub(super) permit: Permit,
 }
 
-/// What has happened to the packets that reached a [`Core`]. At any time, for whoever has the core:
-/// `taken + created = sent + drops + in_driver + held`.
+/// Counts the packets that reached a [`Core`], by what happened to them. At any time, the owner finds `taken + created =
+/// sent + drops + in_driver + held`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CoreCounters {
     pub(crate) taken: u64,
-    /// Copies that a qdisc has had made, and those that there was no memory for, which count as dropped, too.
+    /// Copies that a qdisc asked for, also those that there was no memory for: they count as dropped, too.
     pub(crate) created: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) drops: DropCounts,
     pub(crate) requeues: u64,
-    /// In the driver's hands at this moment.
+    /// In the driver now.
     pub(crate) in_driver: u64,
     /// Queued here.
     pub(crate) held: u64,
@@ -88,7 +90,7 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// The owner has taken packets that others had left for it.
+    /// Records that the owner has taken packets that senders queued for it.
     #[inline]
     pub(crate) fn note_drained(&mut self, packets: usize) {
         if let Some(record) = self.recording() {
@@ -96,7 +98,7 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// The owner leaves the queue to somebody else, with packets in it.
+    /// Records that the owner leaves a queue with packets in it to another thread.
     #[inline]
     pub(crate) fn note_hand_off(&mut self, to: HandOff) {
         if let Some(record) = self.recording() {
@@ -104,7 +106,8 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// Switches the owners' record on, with `fresh`, unless it is on, or off. What is not needed stays in `fresh`.
+    /// Switches the owners' record on if `fresh` holds one, else off. A record that is already on continues. The record that
+    /// is not needed is in `fresh` afterwards.
     pub(crate) fn set_recording(&mut self, fresh: &mut Option<Box<OwnerRecord>>) {
         let on = fresh.is_some();
         if on && self.recording().is_none() {
@@ -120,33 +123,34 @@ impl<A: Arch> Core<A> {
         self.record.as_deref_mut().filter(|record| record.on)
     }
 
-    /// The counters at this moment.
+    /// Returns the counters.
     pub(crate) fn counters(&self) -> CoreCounters {
         CoreCounters { held: self.qlen() as u64, ..self.counters }
     }
 
-    /// Packets that the device has taken.
+    /// Returns the number of packets that the device has taken.
     #[inline]
     pub(crate) fn sent(&self) -> u64 {
         self.counters.sent
     }
 
-    /// Packets queued.
+    /// Returns the number of packets queued.
     pub(crate) fn qlen(&self) -> usize {
         let aside = self.requeued.len() + self.unadmitted.len();
         self.qdisc.as_ref().map_or(aside, |q| q.qlen().saturating_add(aside))
     }
 
-    /// How many more packets would be queued, if that is the same for all ([`Qdisc::room`]) and nothing is in between.
+    /// Returns how many more packets the qdisc would queue, if it takes any packet alike ([`Qdisc::room`]), the gate is open
+    /// and no packet waits in front of it.
     pub(crate) fn room(&self) -> Option<usize> {
         let open = self.gate == Gate::Open && self.unadmitted.is_empty();
         self.qdisc.as_ref().filter(|_| open).and_then(|q| q.room())
     }
 
-    /// The qdisc's counters, with those of the packets that wait to be sent again.
+    /// Returns the qdisc's counters, with the packets that are requeued or not yet admitted.
     pub(crate) fn stats(&self) -> QdiscStats {
         let mut stats = self.qdisc.as_ref().map(|q| q.stats()).unwrap_or_default();
-        // Saturating: a program's qdisc may say any number.
+        // Saturating: a program's own qdisc may report any number.
         stats.backlog = stats.backlog.saturating_add(self.requeued.bytes() + self.unadmitted.bytes());
         stats.qlen = stats.qlen.saturating_add((self.requeued.len() + self.unadmitted.len()) as u64);
         stats.requeues = stats.requeues.saturating_add(self.counters.requeues - self.requeues_before);
@@ -154,20 +158,20 @@ impl<A: Arch> Core<A> {
         stats
     }
 
-    /// Counts packets that found no room in the qdisc, and never reached it.
+    /// Counts packets that senders dropped because the qdisc had no room; they never reached it.
     pub(crate) fn add_refused(&mut self, packets: u64) {
         self.counters.taken += packets;
         self.counters.drops.add(DropReason::QdiscOverlimit, packets);
         self.refused += packets;
     }
 
-    /// Whether an owner is in the driver, or what it brought back is still to be absorbed.
+    /// Whether an owner is in the driver, or its result is still to be absorbed.
     #[inline]
     pub(crate) fn is_running(&self) -> bool {
         self.running
     }
 
-    /// Whether nothing is queued and nobody is in the driver.
+    /// Whether no packet is queued and no thread is in the driver.
     pub(crate) fn is_idle(&self) -> bool {
         !self.running && self.qlen() == 0
     }
@@ -178,7 +182,8 @@ impl<A: Arch> Core<A> {
         cx.to_free.append(batch);
     }
 
-    /// The txq that a lone packet may go to past the qdisc: there is nothing that it could overtake, and room.
+    /// Returns the txq of a lone packet if the packet may bypass the qdisc: it overtakes no other, the txq is open, and the
+    /// qdisc allows it.
     pub(super) fn bypass(&mut self, root: &Root<A>, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> Option<u16> {
         if batch.len() != 1 || self.running || !self.requeued.is_empty() || self.has_unadmitted() {
             return None;
@@ -191,7 +196,8 @@ impl<A: Arch> Core<A> {
         qdisc.bypass(batch).then_some(txq)
     }
 
-    /// Dequeues the next batch, and tells the txq it is for. None when there is nothing to send now.
+    /// Dequeues the next batch into `batch` and returns its txq; `None` if no packet can be sent now. If the qdisc then
+    /// waits for a time, sets the queue's timer.
     pub(super) fn dequeue(
         &mut self,
         root: &Root<A>,
@@ -206,8 +212,8 @@ impl<A: Arch> Core<A> {
             None => core.dequeue_shared(root, quota, batch, cx),
         };
         mem::forget(in_qdisc);
-        // A txq that is stopped runs the qdisc again when it is woken. Until then time changes nothing, and a packet whose
-        // time has come would have the worker ask again and again.
+        // A stopped txq runs the queue again when it is woken. A timer would not help before that: for a packet that is due,
+        // it would make the worker ask again and again.
         let held_up =
             !self.requeued.is_empty() || root.txq.is_some_and(|txq| cx.dev.txqs[usize::from(txq)].stopped());
         if txq.is_none()
@@ -219,7 +225,7 @@ impl<A: Arch> Core<A> {
         txq
     }
 
-    /// All packets go to one txq (`TCQ_F_ONETXQUEUE`).
+    /// As [`dequeue`](Core::dequeue), where all packets go to one txq (`TCQ_F_ONETXQUEUE`).
     fn dequeue_one_txq(
         &mut self,
         root: &Root<A>,
@@ -240,10 +246,10 @@ impl<A: Arch> Core<A> {
         (!batch.is_empty()).then_some(txq.index)
     }
 
-    /// Packets go to several txqs: a batch is what the next [`LOOK_AHEAD`] packets hold for the txq of the first, and a packet for
-    /// a stopped txq holds up those behind it. Where flows alternate between txqs, as they do by hash, what comes in a row for one
-    /// txq is mostly one packet, and each would cost a call of the driver and a poll. A flow's packets are all for one txq and
-    /// stay in order.
+    /// As [`dequeue`](Core::dequeue), where packets go to several txqs. A batch is those of the next [`LOOK_AHEAD`] packets
+    /// that go to the first packet's txq; a packet for a stopped txq holds up those behind it. Where flows alternate between
+    /// txqs, as they do by hash, a run of packets for one txq is mostly one packet, which would cost a call of the driver
+    /// and a poll. A flow's packets all go to one txq and stay in order.
     fn dequeue_shared(
         &mut self,
         root: &Root<A>,
@@ -252,7 +258,7 @@ impl<A: Arch> Core<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
         if self.requeued.is_empty() {
-            // Into `batch`, which a panic of the qdisc puts back.
+            // Into `batch`: after a panic of the qdisc, the guard requeues its packets.
             self.pull(Budget::packets(LOOK_AHEAD), batch, cx);
             self.requeued.append(batch);
         }
@@ -272,12 +278,15 @@ impl<A: Arch> Core<A> {
         Some(index)
     }
 
-    /// The qdisc of a queue that has one.
+    /// Returns the qdisc.
+    ///
+    /// # Panics
+    /// The queue is noqueue's.
     pub(super) fn qdisc(&self) -> &dyn Qdisc<A> {
         &**self.qdisc.as_ref().expect("noqueue has no qdisc")
     }
 
-    /// Dequeues from the qdisc itself.
+    /// Dequeues packets within `budget` from the qdisc to `out`.
     fn pull(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         if let Some(qdisc) = &mut self.qdisc {
             A::touch(|| &**qdisc, Memory::Qdisc);
@@ -290,8 +299,8 @@ impl<A: Arch> Core<A> {
 }
 
 impl<A: Arch> Core<A> {
-    /// Takes back what the driver left of a batch, and counts the rest. For the owner who sent it, or for who has the
-    /// core when that one comes back to it.
+    /// Counts a batch that the driver has returned, and requeues the packets that it refused. The caller is the owner that
+    /// sent the batch, or the owner that absorbs its result.
     pub(super) fn returned(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) -> Going {
         let Driven { batch, txq, packets, purges, sent, drops, .. } = driven;
         self.counters.in_driver = 0;
@@ -312,27 +321,27 @@ impl<A: Arch> Core<A> {
         let txq = &cx.dev.txqs[usize::from(*txq)];
         match sent.retry {
             Some(after) => cx.dev.retry(root.index, after),
-            // The txq's wake will run the queue, or the thread that has suspended its seat. If that has come already, whoever it
-            // sent found us running and left.
+            // The txq's wake runs the queue, or the thread that has suspended the seat. If either has happened already, the
+            // thread that it sent has found the queue running and left: schedule the worker.
             None if !txq.stopped() && !txq.is_suspended() => cx.dev.hand_over(root.index),
             None => {}
         }
         Going::Blocked
     }
 
-    /// As [`returned`](Core::returned), by who has the core when another thread has left the driver.
+    /// As [`returned`](Core::returned), for an owner that takes the result of another thread's driver call.
     pub(crate) fn absorb(&mut self, root: &Root<A>, driven: &mut Driven<A>, cx: &mut Ctx<'_, A>) {
         self.note_hand_off(HandOff::Sender);
         self.running = false;
         let _ = self.returned(root, driven, cx);
     }
 
-    /// Puts back what the driver refused: to where the qdisc had it, or in front of everything.
+    /// Requeues packets that the driver refused: where the qdisc had them, or in front of all others.
     pub(super) fn requeue(&mut self, batch: &mut PacketList<A>) {
         self.counters.requeues += batch.len() as u64;
         let mut in_qdisc = InQdisc { core: self, batch, back: Back::InFront };
         let InQdisc { core, batch, .. } = &mut in_qdisc;
-        // Not behind what the qdisc has given up since.
+        // Not into the qdisc while `requeued` holds packets that were dequeued after these: these would come behind them.
         if let Some(qdisc) = core.qdisc.as_mut().filter(|_| core.requeued.is_empty()) {
             qdisc.requeue(batch);
         }

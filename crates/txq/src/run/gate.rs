@@ -1,4 +1,4 @@
-//! Whether a queue takes part: a queue that is in force, one that is not, and one whose device is down
+//! The gate of a queue: whether it is in force, relays to another queue, or is closed because the device is down
 //! (`dev_activate`, `dev_deactivate`, `qdisc_reset`, `qdisc_graft`).
 
 use crate::arch::Arch;
@@ -8,16 +8,16 @@ use crate::packet::PacketList;
 use crate::qdisc::{Cx, Qdisc, Verdict};
 use crate::run::Core;
 
-/// What becomes of packets that arrive at a queue.
+/// What a queue does with packets that arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// They are queued and sent.
+    /// Queues and sends them.
     Open,
-    /// Another queue is in force for them; they are handed on to it, in order (`run/relay.rs`).
+    /// Hands them on, in order, to the queue that is in force for them (`run/relay.rs`).
     Relay,
-    /// The device is down: they are dropped, and their sender is told so (`noop_qdisc`, which says `NET_XMIT_CN`).
+    /// Drops them and returns [`Verdict::Congested`]: the device is down (`noop_qdisc`, which returns `NET_XMIT_CN`).
     Down,
-    /// The device is gone: they are dropped.
+    /// Drops them and returns [`Verdict::Drop`]: the device is gone.
     Gone,
 }
 
@@ -26,19 +26,20 @@ impl<A: Arch> Core<A> {
         self.gate
     }
 
-    /// Whether there is something that only the qdisc may have next.
+    /// Whether packets wait to be admitted to the qdisc before all others.
     #[inline]
     pub(super) fn has_unadmitted(&self) -> bool {
         !self.unadmitted.is_empty()
     }
 
-    /// Takes packets for the qdisc, which gets them when the queue is run next.
+    /// Takes packets for the qdisc, which gets them at the next run of the queue.
     pub(crate) fn admit_later(&mut self, batch: &mut PacketList<A>) {
         self.counters.taken += batch.len() as u64;
         self.unadmitted.append(batch);
     }
 
-    /// What becomes of `batch` where it may not simply be enqueued; `None` when it may now.
+    /// Applies the gate to `batch`, and puts unadmitted packets in front of it. Returns the verdict if the batch is not to
+    /// be enqueued; `None` if the caller enqueues it.
     #[cold]
     pub(super) fn at_gate(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Option<Verdict> {
         match self.gate {
@@ -63,14 +64,14 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// Whether what arrives is dropped.
+    /// Whether the gate drops arriving packets.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.gate, Gate::Down | Gate::Gone)
     }
 
-    /// Drops everything that is queued (`qdisc_reset`). Counters stay, and what is in the driver and comes back is dropped
-    /// too: it belongs to what was queued.
+    /// Drops all queued packets (`qdisc_reset`). Packets in the driver now are dropped too if the driver refuses them.
+    /// Counters stay.
     pub(crate) fn purge(&mut self, cx: &mut Ctx<'_, A>) {
         self.purges = self.purges.wrapping_add(1);
         let mut qcx = cx.for_qdisc(&mut self.counters);
@@ -84,18 +85,18 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// Drops everything that is queued, and treats what comes as `gate` says (`dev_deactivate`).
+    /// Drops all queued packets, and sets the gate (`dev_deactivate`).
     pub(crate) fn close(&mut self, gate: Gate, cx: &mut Ctx<'_, A>) {
         self.purge(cx);
         self.gate = gate;
     }
 
-    /// Treats what comes as `gate` says, and keeps what is there (`dev_activate`).
+    /// Sets the gate, and keeps all queued packets (`dev_activate`).
     pub(crate) fn open(&mut self, gate: Gate) {
         self.gate = gate;
     }
 
-    /// Tells the qdisc how long the device's queues are now.
+    /// Sets the device's queue length in the qdisc, in packets.
     pub(crate) fn set_tx_queue_len(&mut self, packets: u32, cx: &mut Ctx<'_, A>) {
         let mut qcx = cx.for_qdisc(&mut self.counters);
         if let Some(qdisc) = &mut self.qdisc {
@@ -103,7 +104,7 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// Calls `f` with the qdisc, if there is one, and what its calls need.
+    /// Calls `f` with the qdisc and the context of its calls; returns `None` if there is no qdisc.
     pub(crate) fn with_qdisc<R>(
         &mut self,
         cx: &mut Ctx<'_, A>,
@@ -113,9 +114,9 @@ impl<A: Arch> Core<A> {
         self.qdisc.as_mut().map(|qdisc| f(&mut **qdisc, &mut qcx))
     }
 
-    /// Exchanges the qdisc (`qdisc_graft`). What the old one has queued is dropped, as the kernel does it; packets that a
-    /// queue that was not in force has on their way stay. The counters shown for the queue begin anew, those of the
-    /// device do not.
+    /// Replaces the qdisc and sets the gate (`qdisc_graft`); returns the old qdisc. Drops the packets queued in the old one,
+    /// as the kernel does; packets that a relay was about to hand on stay. The counters shown for the queue begin anew,
+    /// those of the device do not.
     pub(crate) fn graft(
         &mut self,
         qdisc: Option<Box<dyn Qdisc<A>>>,

@@ -1,9 +1,10 @@
-//! When a queue counts as full, and when as having room again, for senders that wait ([`crate::sync::fill`]).
+//! The marks of a queue: the backlogs at which it counts as full, and as having room again, for senders that wait
+//! ([`crate::sync::fill`]).
 //!
 //! A queue whose qdisc has a limit in packets is full at three quarters of the limit: the last quarter is for the packets of
-//! senders that looked before. It has room at half of the limit, as a socket's send buffer has. A queue without such a
-//! limit (bytes, bands, classes) is not known to be full; where a part of it refuses packets, that part has room when the
-//! backlog has halved.
+//! senders that checked before. It has room again at half of the limit, as a socket's send buffer has. A queue without such
+//! a limit (bytes, bands, classes) never counts as full; a part of it that refuses packets has room again when the backlog
+//! has halved.
 
 use crate::arch::Arch;
 use crate::drop::DropReason;
@@ -11,16 +12,16 @@ use crate::netdev::Root;
 use crate::qdisc::Qdisc;
 use crate::run::Core;
 
-/// Reasons of drops at enqueue for which there is a remedy: room.
+/// Reasons of drops at enqueue that more room would avoid.
 const WANT_OF_ROOM: [DropReason; 3] =
     [DropReason::QdiscOverlimit, DropReason::FqFlowLimit, DropReason::FqBandLimit];
 
 /// The marks of a queue, in packets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Marks {
-    /// The queue is full from here on; `usize::MAX` if that is not known.
+    /// The queue is full at this backlog or more; `usize::MAX` if that is not known.
     pub(super) high: usize,
-    /// The queue has room again from here down.
+    /// The queue has room again at this backlog or less.
     pub(super) low: usize,
     /// Packets dropped for want of room when a refusal was last noted.
     refused: u64,
@@ -36,12 +37,12 @@ impl Marks {
 }
 
 impl<A: Arch> Core<A> {
-    /// The qdisc may be another, or its limit.
+    /// Updates the marks after the qdisc or its limit may have changed.
     pub(crate) fn note_limit(&mut self) {
         self.marks = Marks { refused: self.marks.refused, ..Marks::of(self.qdisc.as_deref()) };
     }
 
-    /// The qdisc has dropped some of what it was given: a queue that did so for want of room tells the senders.
+    /// Publishes that the queue has refused packets, if drops of the last enqueue were for want of room.
     #[cold]
     pub(super) fn note_refusal(&mut self, root: &Root<A>) {
         let refused = WANT_OF_ROOM.iter().map(|&reason| self.counters.drops.get(reason)).sum();
@@ -49,7 +50,7 @@ impl<A: Arch> Core<A> {
             return;
         }
         self.marks.refused = refused;
-        // Where nothing is queued nothing will be dequeued that could make room.
+        // In an empty queue no dequeue will make room.
         let queued = self.qlen();
         if queued > 0 {
             root.fill.note_partial(queued / 2);

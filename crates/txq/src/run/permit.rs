@@ -1,11 +1,12 @@
-//! A permit: single packets that may go past an empty queue without a further look.
+//! The permit: single packets of one sender may bypass an empty queue without further checks.
 //!
-//! Before a packet bypasses the qdisc ([`bypass`](super::bypass)) a dozen conditions are looked at: the gate, what waits, the
-//! seat, the txq, its room, the qdisc. Each changes only by a thread that has the core. So after a bypass that leaves its
-//! completion for later ([`defer`](crate::txqueue)) they hold until the core is accessed for anything else, for as many packets
-//! as the device may keep until the owner reaps. A turn and a visit end the permit ([`Core::end_permit`]).
+//! Before a packet bypasses the qdisc ([`bypass`](super::bypass)), its owner checks a dozen conditions: the gate, the
+//! waiting packets, the seat, the txq, its room, the qdisc. Only a thread that owns the core changes any of them. So after a
+//! bypass that leaves its completion for later ([`defer`](crate::txqueue)), they hold until the core is accessed for
+//! anything else, for as many packets as the device may keep until the owner reaps. A turn and a visit end the permit
+//! ([`Core::end_permit`]).
 //!
-//! The qdisc counts the packets that went past it when the permit ends: nothing reads its counters before.
+//! The qdisc counts the packets that bypassed it when the permit ends: nothing reads its counters before.
 
 use std::mem;
 
@@ -17,18 +18,18 @@ use crate::run::Core;
 /// Plain data of the core's owner.
 #[derive(Debug, Default)]
 pub(super) struct Permit {
-    /// Packets that may pass.
+    /// Packets that may still bypass the qdisc.
     left: u32,
     /// Their priority.
     priority: u32,
     /// Their sender ([`Cache::id`](crate::pool::Cache::id)).
     sender: usize,
-    /// Segments and bytes that have passed and that the qdisc has not counted.
+    /// Segments and bytes that have bypassed the qdisc and that it has not counted.
     passed: (u64, u64),
 }
 
 impl Permit {
-    /// Spends the permit on `batch`; returns whether it covers that.
+    /// Returns whether the permit covers `batch`; if so, takes one packet off it.
     #[inline(always)]
     pub(super) fn covers<A: Arch>(&mut self, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> bool {
         let Some(packet) = batch.front().filter(|_| self.left > 0 && batch.len() == 1) else { return false };
@@ -43,7 +44,7 @@ impl Permit {
         covers
     }
 
-    /// Lets nothing pass any more.
+    /// Clears the permit; keeps the count of packets that have bypassed the qdisc.
     #[inline]
     pub(super) fn withdraw(&mut self) {
         self.left = 0;
@@ -51,13 +52,13 @@ impl Permit {
 }
 
 impl<A: Arch> Core<A> {
-    /// Whether packets may pass without a further look.
+    /// Whether a permit is in force.
     #[inline]
     pub(crate) fn has_permit(&self) -> bool {
         self.permit.left > 0
     }
 
-    /// Permits `packets` of the caller and of a priority to pass, where a single packet of it has just passed.
+    /// Permits `packets` single packets of the caller and of `priority`, of which one has just bypassed the qdisc.
     pub(super) fn grant_permit(&mut self, packets: u32, priority: u32, cx: &Ctx<'_, A>) {
         if packets > 0 && self.qdisc.as_ref().is_none_or(|qdisc| qdisc.can_bypass()) {
             (self.permit.left, self.permit.priority) = (packets, priority);
@@ -65,7 +66,8 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// Ends the permit, and has the qdisc count what has passed. For whoever accesses the core for anything but a bypass.
+    /// Ends the permit; the qdisc counts the packets that have bypassed it. Every access to the core but a bypass calls this
+    /// first.
     #[inline]
     pub(crate) fn end_permit(&mut self) {
         self.permit.left = 0;

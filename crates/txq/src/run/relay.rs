@@ -1,11 +1,13 @@
-//! A queue that is not in force. Senders that have not heard so still enter it, and packets may wait for its owner when it
-//! goes out of force; it hands them on to the queue that is in force for their txq, in order.
+//! The relay: a queue that is not in force hands its packets on.
 //!
-//! A sender that hears of it waits until all queues that are not in force have handed on what they had
-//! (`Sender::follow`), and their last batch has left the driver, so its next packet overtakes none of its own.
+//! Senders that have not yet read the new rule still enter such a queue, and packets may wait for its owner when it goes out
+//! of force. It hands them on, in order, to the queue that is in force for their txq.
 //!
-//! Handing on is a turn like any other whose driver is the other queue: while it lasts, the queue is running, so it is
-//! not idle and nobody else hands on.
+//! A sender that reads the new rule waits until all queues that are not in force have handed on their packets
+//! (`Shared::follow`) and their last batch has left the driver. So its next packet overtakes none of its own.
+//!
+//! A relay runs as a turn does, with the other queue in place of the driver. Meanwhile the queue is running, so it is not
+//! idle and no other thread hands packets on.
 
 use crate::arch::Arch;
 use crate::ctx::Ctx;
@@ -15,18 +17,18 @@ use crate::run::gate::Gate;
 use crate::run::unwind::InDriver;
 use crate::run::{Driven, Going, Owner};
 
-/// Hands on what has come, until there is no more.
+/// Hands on the queue's packets until none is left or the queue is in force again.
 #[cold]
 pub(super) fn relay<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut Ctx<'_, A>) -> Going {
     while owner.core().gate == Gate::Relay {
         if cx.dev.is_in_force(root.index) {
-            // It is about to go out of force. Who sees to that runs it then.
+            // The queue is about to go out of force. The thread that changes the rule runs it then.
             return Going::Blocked;
         }
         let mut driven = Driven::new();
         let core = owner.core();
         driven.batch.append(&mut core.requeued);
-        // From here to the other queue they are on their way, like packets that a sender is about to hand in.
+        // Until the other queue takes them, no queue counts these packets, as if a sender were about to submit them.
         core.counters.taken -= driven.batch.len() as u64;
         if driven.batch.is_empty() {
             pass_on(root, cx.dev);
@@ -43,7 +45,7 @@ pub(super) fn relay<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut
     Going::On
 }
 
-/// A wake or a timer that meant this queue meant those that are in force now.
+/// Schedules the queues that are in force now: a wake or a timer of this queue was meant for them.
 fn pass_on<A: Arch>(root: &Root<A>, dev: &Shared<A>) {
     match root.txq {
         Some(txq) => dev.hand_over(dev.root_of(txq)),
@@ -51,9 +53,9 @@ fn pass_on<A: Arch>(root: &Root<A>, dev: &Shared<A>) {
     }
 }
 
-/// Hands packets of one or several txqs to the queues that are in force for them.
+/// Submits packets of one or several txqs to the queues that are in force for them.
 pub(crate) fn forward<A: Arch>(root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
-    /// A panic of the other queue's qdisc or driver: what has not been handed on is lost.
+    /// Counts the remaining packets as lost if the other queue's qdisc or driver panics.
     struct Rest<'b, A: Arch>(&'b mut PacketList<A>, &'b Shared<A>);
     impl<A: Arch> Drop for Rest<'_, A> {
         fn drop(&mut self) {

@@ -1,6 +1,6 @@
-//! What a panic leaves behind is set right here: of a qdisc, of a driver. The packet that it had in its hands is lost, and
-//! counted so (`NOT_SPECIFIED`); every other packet stays in the queue, for whoever has that next. So who panics over each
-//! packet still comes to an end.
+//! Guards that restore a queue after a panic of a qdisc or a driver. The packet that the code was handling is lost and
+//! counted as dropped (`NOT_SPECIFIED`); every other packet stays in the queue, for the next owner. So even code that panics
+//! over each packet comes to an end.
 
 use std::marker::PhantomData;
 use std::mem;
@@ -11,20 +11,20 @@ use crate::drop::DropReason;
 use crate::packet::PacketList;
 use crate::run::{Core, Driven, Owner};
 
-/// A core whose qdisc is being called with packets at hand. Forgotten when the call returns; dropped when it panics.
+/// Guards a core while its qdisc is called with a batch. Forgotten when the call returns; dropped when it panics.
 pub(super) struct InQdisc<'c, A: Arch> {
     pub(super) core: &'c mut Core<A>,
     pub(super) batch: &'c mut PacketList<A>,
-    /// Where the packets go that the qdisc has not, or has no more.
+    /// Where the batch's remaining packets go after a panic.
     pub(super) back: Back,
 }
 
-/// Where packets go whose qdisc has panicked.
+/// Where a batch's remaining packets go after the qdisc has panicked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Back {
-    /// They were to be enqueued: to the qdisc, before all others, when it is called next.
+    /// The packets were being enqueued: the qdisc gets them before all others, at its next call.
     ToQdisc,
-    /// They were dequeued: in front of everything.
+    /// The packets were dequeued: they go in front of the queue.
     InFront,
 }
 
@@ -35,8 +35,8 @@ impl<A: Arch> Drop for InQdisc<'_, A> {
             Back::ToQdisc => core.unadmitted.append(batch),
             Back::InFront => core.put_in_front(batch),
         }
-        // The qdisc's word for how many it has is taken, and the difference is lost. A second panic here would abort: a qdisc
-        // that cannot even say that has none.
+        // The qdisc says how many packets it holds; the difference is counted as lost. A second panic here would abort, so a
+        // qdisc that panics in `qlen` counts as empty.
         let held = panic::catch_unwind(AssertUnwindSafe(|| core.qlen()));
         let held = held.unwrap_or(core.requeued.len() + core.unadmitted.len()) as u64;
         let counters = &mut core.counters;
@@ -48,7 +48,8 @@ impl<A: Arch> Drop for InQdisc<'_, A> {
     }
 }
 
-/// An owner while its batch is in the driver. Whatever ends that, a panic of the driver too, the queue goes on.
+/// Guards an owner whose batch is in the driver: marks the core as running until this is dropped, also by a panic of the
+/// driver.
 pub(super) struct InDriver<'o, A: Arch, O: Owner<A>> {
     pub(super) owner: &'o mut O,
     pub(super) driven: &'o mut Driven<A>,
@@ -82,13 +83,13 @@ impl<A: Arch> Core<A> {
         self.permit.withdraw();
         let mut lost = mem::take(&mut self.counters.in_driver);
         if driven.back {
-            // It panicked over completions.
+            // The panic came after `transmit`, in the reaping of completions.
             self.counters.sent += driven.sent.packets;
             self.counters.sent_bytes += driven.sent.bytes;
             self.counters.drops.merge(&driven.drops);
             lost = lost.saturating_sub(driven.sent.packets + driven.drops.total());
         } else if driven.batch.len() as u64 == lost {
-            // It panicked before it took one, and may do so again, over the first: that one is given up.
+            // The driver panicked before it took a packet, and may panic again over the first: drop that one.
             drop(driven.batch.pop_front());
         }
         if driven.purges == self.purges {
@@ -98,14 +99,14 @@ impl<A: Arch> Core<A> {
         self.counters.drops.add(DropReason::NotSpecified, lost);
     }
 
-    /// Has packets sent before everything else.
+    /// Puts packets in front of all others of the queue.
     pub(super) fn put_in_front(&mut self, batch: &mut PacketList<A>) {
         batch.append(&mut self.requeued);
         self.requeued.append(batch);
     }
 }
 
-/// A sender's own packets while there is no qdisc and the driver has them.
+/// Guards a core without a qdisc while the driver has a batch. Counts the packets as lost if the driver panics.
 pub(super) struct Direct<'c, A: Arch> {
     pub(super) core: &'c mut Core<A>,
     pub(super) packets: u64,
