@@ -1,15 +1,12 @@
-//! A txq: one ring of the device, its tx lock, its stop and its wake (the kernel's `netdev_queue`). Where one queue alone
-//! feeds the txq, that queue's owner needs no lock here ([`seat`]).
+//! A txq: one ring of the device, with its tx lock, its stop and its wake (the kernel's `netdev_queue`). If one queue alone
+//! feeds the txq, that queue's owner takes no lock here ([`seat`]).
 //!
-//! The txq itself counts the packets that the device keeps, so it knows when the ring is full and stops before the driver
-//! would have to refuse (`DRV_XOFF`). It also counts their bytes, and stops when they are more than the byte queue limit
-//! (`STACK_XOFF`, [`crate::bql`]). Whoever reaps completions wakes it (`reap`).
+//! The txq counts the packets that the device keeps. So it knows when the ring is full, and stops before the driver would
+//! refuse packets (`DRV_XOFF`). It also counts their bytes, and stops when they exceed the byte queue limit (`STACK_XOFF`,
+//! [`crate::bql`]). The thread that reaps completions wakes it (`reap`).
 //!
-//! Stop and wake must not miss each other. The transmitter stores the stop and then looks for room; the completer
-//! stores the room and then looks for a stop. Each is a store before a load of the other's word, so each has a full
-//! fence between: [`TxQueue::stop`] and [`TxQueue::reap`], which pair, for the ring and for the bytes. Without one of
-//! them both may look before either is seen, and the queue stops for ever. Where transmitter and completer are the same
-//! owner ([`seat`], inline completions) neither can miss the other, and there is no fence.
+//! Two sides share a txq: the *transmitter* gives packets to the driver, the *completer* takes completed packets back.
+//! [`TxQueue::state`] documents how a stop by the one and a wake by the other never miss each other.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -47,107 +44,122 @@ pub use watchdog::TxTimeout;
 use watchdog::Watched;
 pub(crate) use watchdog::{TimeoutHook, Watchdog};
 
-/// The ring is full, or the driver waits for a completion (`__QUEUE_STATE_DRV_XOFF`).
+/// The txq is stopped: the ring is full, or the driver waits for a completion (`__QUEUE_STATE_DRV_XOFF`).
 const DRV_XOFF: u32 = 1;
-/// The bytes in flight are more than the limit (`__QUEUE_STATE_STACK_XOFF`).
+/// The txq is stopped: the bytes in flight exceed the limit (`__QUEUE_STATE_STACK_XOFF`).
 const STACK_XOFF: u32 = 2;
 /// Completions reaped at a time (`NAPI_POLL_WEIGHT`).
 const REAP: usize = 64;
-/// Nobody reaps but the worker: the driver wants it so.
+/// Only the worker reaps, as the driver requires.
 const NOBODY: u32 = 0;
-/// An owner that finds the txq stopped reaps.
+/// The worker reaps, and so does an owner that finds the txq stopped.
 const OWNERS: u32 = 1;
-/// And so does each sender after a batch.
+/// As [`OWNERS`], and each sender reaps after a batch.
 const SENDERS: u32 = 2;
-/// When nothing tells when to try again, nanoseconds.
+/// Delay before a refused batch is tried again if neither the driver nor a wake says when, in nanoseconds.
 const RETRY: Nanos = 50_000;
-/// The longest time after which a refused batch is tried again, whatever the driver says, in nanoseconds.
+/// Bound on the delay that a driver asks for, in nanoseconds.
 const LONGEST_RETRY: Nanos = 1_000_000_000;
 
 pub(crate) struct TxQueue<A: Arch> {
     pub(crate) index: u16,
-    /// Packets that the device keeps at most; `u32::MAX` when it keeps none and so never runs out of room. Written under
-    /// both locks, when the driver is replaced, and so is `inline`.
+    /// Packets that the device can keep; `u32::MAX` if it keeps none and so never runs out of room. Written by the thread
+    /// that replaces the driver, with both halves; read by all (Relaxed: the hand-over of the halves orders it).
     ring: A::AtomicU32,
-    /// Who may reap beside the worker: [`NOBODY`], [`OWNERS`] or [`SENDERS`].
+    /// Which threads beside the worker may reap: [`NOBODY`], [`OWNERS`] or [`SENDERS`]. Written and read as `ring`.
     inline: A::AtomicU32,
     /// Whether senders reap where the driver lets them.
     senders_reap: bool,
-    /// Whether bytes are limited.
+    /// Whether the txq has a byte queue limit.
     bql: bool,
     /// Whether a lone sender may leave completions to its next calls (`defer`).
     defers: bool,
-    /// Which root's ownership stands for the locks.
+    /// The root whose ownership replaces the locks.
     seat: Seat<A>,
-    /// The schedule of the worker that reaps, among the device's.
+    /// Index of the schedule of the worker that reaps, among the device's.
     reaper: usize,
+    /// The reasons for which the txq is stopped: [`DRV_XOFF`], [`STACK_XOFF`], both, or 0 if it is open.
+    ///
+    /// The transmitter sets reasons ([`TxQueue::stop`], Release: the issued packets, to the thread that wakes the txq). The
+    /// completer clears them when there is room ([`TxQueue::wake`], Release: the completed packets, to the transmitter that
+    /// finds the txq open); so do the transmitter, if there is room by then, and the thread that replaces the driver. Read
+    /// by all ([`TxQueue::stopped`], Acquire).
+    ///
+    /// A stop and a wake must not miss each other. The transmitter sets a reason here and then loads the room (`completed`,
+    /// `adj_limit`); the completer stores the room and then loads this word. The SeqCst fences between these steps, in
+    /// [`TxQueue::stop`] and `TxQueue::reap_with_lock`, pair, for the ring and for the bytes. Without either fence each side
+    /// may miss the other's store, and the txq stays stopped for ever. If transmitter and completer are the same owner
+    /// ([`seat`], inline completions), there is no fence: that owner alone writes this word.
     state: CachePadded<A::AtomicU32>,
     issued: CachePadded<Issued<A>>,
     completed: CachePadded<Completed<A>>,
     tx: CachePadded<SpinLock<A, TxSide<A>>>,
     done: CachePadded<SpinLock<A, DoneSide<A>>>,
     border: Box<Border<A>>,
-    /// Written by the transmitter alone, read by anybody.
+    /// Written by the transmitter alone, read by all.
     counters: CachePadded<Counters<A>>,
-    /// The watchdog's, for the worker that reaps.
+    /// The watchdog's state, used by the worker that reaps.
     watched: SpinLock<A, Watched>,
     deferred: CachePadded<Deferred<A>>,
 }
 
-/// What the device has taken to keep. Written under the tx lock.
+/// Counts the packets and bytes that the device has kept. Written by the owner of the transmitting half.
 struct Issued<A: Arch> {
-    /// Packets, wrapping.
+    /// Packets, wrapping. Written by the transmitter (Release), read by all (Acquire, or Relaxed by the writer).
     packets: A::AtomicU32,
     bytes: bql::Producer<A>,
 }
 
-/// What of it the device has given back. Written under the completion lock.
+/// Counts the packets and bytes that the device has given back. Written by the owner of the completing half.
 struct Completed<A: Arch> {
-    /// Packets, wrapping.
+    /// Packets, wrapping. Written by the completer (Release), read by all (Acquire, or Relaxed by the writer). The device
+    /// keeps `issued` less `completed` packets; a completion may be counted before the transmitter has counted the packet,
+    /// so the difference may be negative for a moment.
     packets: A::AtomicU32,
-    /// Bytes that the transmitter may issue in all, wrapping.
+    /// Bytes that the transmitter may issue in all, wrapping. Written by the completer, read by the transmitter.
     adj_limit: A::AtomicU32,
 }
 
-/// How a txq is set up.
+/// The settings of a txq.
 pub(crate) struct Setup {
     /// Whether senders reap where the driver lets them.
     pub(crate) inline: bool,
     /// Whether a lone sender may leave completions to its next calls.
     pub(crate) defers: bool,
-    /// The schedule of the worker that reaps.
+    /// Index of the schedule of the worker that reaps.
     pub(crate) reaper: usize,
-    /// Limits of the bytes in flight, where the device keeps packets.
+    /// Limits of the bytes in flight, for devices that keep packets.
     pub(crate) bql: Option<BqlConfig>,
-    /// The time.
+    /// The current time.
     pub(crate) now: Nanos,
 }
 
-/// What the tx lock guards, or the seat.
+/// The transmitting half, guarded by the tx lock or the seat.
 pub(crate) struct TxSide<A: Arch> {
     driver: Box<dyn Transmit<A>>,
-    /// From xmit to the driver, and on to completion where the driver keeps nothing.
+    /// Latency from xmit to the driver.
     to_driver: Latency,
+    /// Latency from xmit to completion, of packets that the driver does not keep.
     to_completion: Latency,
-    /// The place in the batch and the time of each packet whose latency is sampled.
+    /// Position in the batch and xmit time of each packet whose latency is sampled.
     stamps: Vec<(usize, Nanos)>,
-    /// When the driver was given the batch, if any of it is sampled.
+    /// When the driver got the batch, if any of its packets is sampled.
     given: Nanos,
-    /// Packets that calls took that panicked: on the device's ring, which may return them, or gone.
+    /// Packets taken by driver calls that panicked: they are on the device's ring and may complete, or are gone.
     unsure: u32,
 }
 
-/// What the completion lock guards, or the seat where completions are inline.
+/// The completing half, guarded by the completion lock, or by the seat if completions are inline.
 pub(crate) struct DoneSide<A: Arch> {
     driver: Box<dyn Complete<A>>,
     to_completion: Latency,
-    /// Where bytes are limited.
+    /// `None` if the txq has no byte queue limit.
     bql: Option<bql::Consumer>,
-    /// Reaps in a row by the queue's owner that left nothing in the device (`defer`).
+    /// Reaps in a row by the queue's owner that left no packet in the device (`defer`).
     prompt: u32,
 }
 
-/// Who may reap beside the worker, by what the device's builder asked for and what the driver allows.
+/// Returns which threads beside the worker may reap, by the builder's setting and the driver's permission.
 fn reapers(asked: bool, allowed: bool) -> u32 {
     match (asked, allowed) {
         (_, false) => NOBODY,
@@ -209,56 +221,58 @@ impl<A: Arch> TxQueue<A> {
         self.done.name_lines("completion lock", "driver: counters");
     }
 
-    /// Whether it is stopped (`netif_xmit_stopped`).
+    /// Whether the txq is stopped (`netif_xmit_stopped`).
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
-        // Acquire: a thread that sees the wake also sees the room; pairs with the exchange in `wake`.
+        // Acquire: a thread that sees the wake also sees the room; pairs with the `fetch_and` in `wake`.
         self.state.load(Acquire) != 0
     }
 
-    /// Packets that the device keeps now.
+    /// Returns the number of packets that the device keeps now.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
-        // A completion may be counted before the transmitter has counted the packet: below zero is none.
+        // A completion may be counted before the transmitter has counted the packet: a negative difference means none.
         let completed = self.completed.packets.load(Acquire);
         let n = self.issued.packets.load(Acquire).wrapping_sub(completed);
         if n > i32::MAX as u32 { 0 } else { n }
     }
 
-    /// Packets that it takes now.
+    /// Returns the number of packets that the ring has room for; `u32::MAX` if the device keeps none.
     #[inline]
     pub(crate) fn room(&self) -> u32 {
         let ring = self.ring.load(Relaxed);
         if ring == u32::MAX { u32::MAX } else { ring.saturating_sub(self.in_flight()) }
     }
 
-    /// Bytes that may be in flight beside those that are; below zero when there are too many.
+    /// Returns how many more bytes may be in flight; negative if the limit is exceeded.
     #[inline]
     fn avail(&self) -> i32 {
         if self.bql { self.issued.bytes.avail(&self.completed.adj_limit) } else { i32::MAX }
     }
 
-    /// What it takes now of up to `quota` packets (`qdisc_avail_bulklimit`).
+    /// Returns how much of up to `quota` packets the txq takes now, in packets and bytes (`qdisc_avail_bulklimit`).
     #[inline]
     pub(crate) fn budget(&self, quota: usize) -> Budget {
         let bytes = if self.bql { self.avail().max(0) as u64 } else { u64::MAX };
         Budget::new(quota.min(self.room() as usize), bytes)
     }
 
-    /// Room that wakes it when it is stopped: enough for a batch to be worth it.
+    /// Returns the room that wakes a stopped txq, in packets: enough for a worthwhile batch.
     fn wake_at(&self) -> u32 {
         (self.ring.load(Relaxed) / 4).clamp(1, REAP as u32)
     }
 
-    /// Stops the txq for these reasons, except for those that have gone meanwhile.
+    /// Stops the txq for these reasons, except for those that no longer hold. `root` is the queue for which the caller is in
+    /// the driver.
     fn stop(&self, root: usize, reasons: u32) {
         if self.reaped_by() == Some(root) {
-            // The caller itself reaps next, and nobody else writes the state.
+            // The caller alone reaps and alone writes the state.
             return self.state.store(self.state.load(Relaxed) | reasons, Relaxed);
         }
-        // Release: what was issued, to the thread that wakes the txq; pairs with the load in `wake`.
+        // Release: the issued packets, to the thread that wakes the txq; pairs with the load in `wake`.
         self.state.fetch_or(reasons, Release);
-        // Store XOFF before load `completed` and `adj_limit`: pairs with the fence in `reap`.
+        // Orders the store of XOFF before the loads of `completed` and `adj_limit`. Pairs with the fence in
+        // `reap_with_lock`.
         A::fence(SeqCst);
         let gone = self.gone(reasons);
         if gone != 0 {
@@ -266,7 +280,7 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Which of these reasons to be stopped do not hold any more.
+    /// Returns which of these reasons no longer hold.
     fn gone(&self, reasons: u32) -> u32 {
         let mut gone = 0;
         if reasons & DRV_XOFF != 0 && self.room() >= self.wake_at() {
@@ -295,12 +309,12 @@ impl<A: Arch> TxQueue<A> {
         self.bql
     }
 
-    /// The byte queue limits, where there are some.
+    /// Returns the state of the byte queue limit; `None` if there is none.
     pub(crate) fn bql(&self, done: &DoneSide<A>) -> Option<BqlState> {
         done.bql.as_ref().map(|bql| bql.state(&self.issued.bytes))
     }
 
-    /// Writes a file of the byte queue limits; `None` where there are none.
+    /// Writes a file of the byte queue limit; returns `None` if there is none.
     pub(crate) fn set_bql(
         &self,
         done: &mut DoneSide<A>,

@@ -58,7 +58,7 @@ impl<A: Arch> Core<A> {
         self.permit.left > 0
     }
 
-    /// Permits `packets` single packets of the caller and of `priority`, of which one has just bypassed the qdisc.
+    /// Permits `packets` more single packets of the caller with `priority`; one such packet has just bypassed the qdisc.
     pub(super) fn grant_permit(&mut self, packets: u32, priority: u32, cx: &Ctx<'_, A>) {
         if packets > 0 && self.qdisc.as_ref().is_none_or(|qdisc| qdisc.can_bypass()) {
             (self.permit.left, self.permit.priority) = (packets, priority);
