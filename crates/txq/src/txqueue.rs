@@ -89,7 +89,7 @@ pub(crate) struct TxQueue<A: Arch> {
     /// `adj_limit`); the completer stores the room and then loads this word. The SeqCst fences between these steps, in
     /// [`TxQueue::stop`] and `TxQueue::reap_with_lock`, pair, for the ring and for the bytes. Without either fence each side
     /// may miss the other's store, and the txq stays stopped for ever. If transmitter and completer are the same owner
-    /// ([`seat`], inline completions), there is no fence: that owner alone writes this word.
+    /// ([`seat`], inline completions), neither can miss the other, and there is no fence.
     state: CachePadded<A::AtomicU32>,
     issued: CachePadded<Issued<A>>,
     completed: CachePadded<Completed<A>>,
@@ -116,7 +116,7 @@ struct Completed<A: Arch> {
     /// keeps `issued` less `completed` packets; a completion may be counted before the transmitter has counted the packet,
     /// so the difference may be negative for a moment.
     packets: A::AtomicU32,
-    /// Bytes that the transmitter may issue in all, wrapping. Written by the completer, read by the transmitter.
+    /// Bytes that the transmitter may issue in all, wrapping. Written by the completer, read by all. Relaxed.
     adj_limit: A::AtomicU32,
 }
 

@@ -1,4 +1,5 @@
-//! Completions: what the device is done with goes home, and a txq that was stopped goes on (`napi_poll` of a driver).
+//! Completions: takes completed packets back from the device, frees their buffers and wakes a stopped txq (`napi_poll` of a
+//! driver).
 
 use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -13,31 +14,32 @@ use crate::netdev::{Root, Shared};
 use crate::packet::PacketList;
 use crate::sync::contention::Site;
 
-/// What a driver returned from its ring. It is counted also if the driver panics, and somebody looks again then.
+/// Counts the packets that a driver returned from its ring. If the driver panics, they are counted on drop, and the worker
+/// polls again.
 struct Polled<'d, A: Arch> {
     txq: &'d TxQueue<A>,
     dev: &'d Shared<A>,
     bql: Option<&'d mut bql::Consumer>,
     done: &'d mut PacketList<A>,
-    /// Packets that the driver was asked for.
+    /// Bound on the packets that the driver was asked for.
     budget: usize,
 }
 
-/// Polls of an owner that finds its txq stopped.
+/// Bound on the polls of an owner that finds its txq stopped.
 const LOOKS: u32 = 4;
 
-/// What a poll of the device has brought.
+/// The result of a poll of the device.
 enum Reaped {
-    /// Nothing: another thread polls.
+    /// No poll: another thread polls, or only the seat's owner may.
     Busy,
-    /// As many packets as one poll may return; there may be more.
+    /// As many packets as one poll may return; more may be complete.
     Full,
-    /// All that is complete. When to look again, if the driver knows.
+    /// All complete packets. Holds when to poll again, if the driver knows.
     Dry(Option<Nanos>),
 }
 
 impl Reaped {
-    /// When to look again, if that is known.
+    /// Returns when to poll again, if that is known.
     fn next(self) -> Option<Nanos> {
         match self {
             Self::Busy => None,
@@ -82,11 +84,11 @@ impl<A: Arch> Drop for Polled<'_, A> {
 }
 
 impl<A: Arch> TxQueue<A> {
-    /// Reaps what is complete if whoever sends may, and leaves the rest to the worker. For the thread that is in the driver
-    /// for `root`, after [`transmit`](TxQueue::transmit), when what became of the batch is known.
+    /// Reaps complete packets if senders may, and schedules the worker for the others. The caller is in the driver for
+    /// `root`, after [`transmit`](TxQueue::transmit), and has recorded the result of the batch.
     #[inline]
     pub(crate) fn reap_or_leave(&self, root: usize, cx: &mut Ctx<'_, A>) {
-        // Stopped with nothing in flight: the driver has panicked over the last completions.
+        // A txq that is stopped with nothing in flight: the driver panicked in the poll of the last completions.
         if self.in_flight() == 0 && !self.stopped() {
             return;
         }
@@ -98,17 +100,19 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Whether somebody must look at its completions: packets are in flight, or it has not been woken since the last were.
+    /// Whether a thread must reap the txq: packets are in flight, or it is stopped, so that it has not been woken since the
+    /// last completion.
     pub(crate) fn needs_reaping(&self) -> bool {
         self.in_flight() > 0 || self.stopped()
     }
 
-    /// The root whose owner alone may reap; `None` where anybody may who gets the completion lock.
+    /// Returns the root whose owner alone may reap; `None` if any holder of the completion lock may.
     pub(crate) fn reaped_by(&self) -> Option<usize> {
         if self.inline.load(Relaxed) == SENDERS { self.seat.root() } else { None }
     }
 
-    /// As [`reap`](TxQueue::reap), for the thread that is in the driver for `root`, or has its core while nobody is.
+    /// As [`reap`](TxQueue::reap), for the thread that is in the driver for `root`, or that owns the root's core while no
+    /// thread is in the driver.
     #[inline]
     pub(crate) fn reap_for(&self, root: usize, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         if !self.is_reaped_by(root) {
@@ -117,7 +121,7 @@ impl<A: Arch> TxQueue<A> {
         self.reap_as_owner(cx).next()
     }
 
-    /// As [`reap_for`](TxQueue::reap_for), on an errand of the worker.
+    /// As [`reap_for`](TxQueue::reap_for), on an errand of the worker; then ends deferred completions.
     pub(crate) fn reap_for_worker(&self, root: usize, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         let next = self.reap_for(root, cx);
         if self.is_reaped_by(root) {
@@ -127,7 +131,8 @@ impl<A: Arch> TxQueue<A> {
         next
     }
 
-    /// Whether only the thread that is in the driver for `root`, or has its core while nobody is, may reap.
+    /// Whether only the thread that is in the driver for `root`, or that owns the root's core while no thread is in the
+    /// driver, may reap.
     #[inline]
     pub(super) fn is_reaped_by(&self, root: usize) -> bool {
         self.inline.load(Relaxed) == SENDERS && self.seat.access(root) == Access::Owner
@@ -146,23 +151,24 @@ impl<A: Arch> TxQueue<A> {
         });
         let state = self.state.load(Relaxed);
         if state != 0 {
-            // The caller runs the queue next. Nobody else writes the state.
+            // The caller runs the queue next, so no wake is needed. No other thread writes the state.
             self.state.store(state & !self.gone(state), Release);
         }
         self.free(&mut done, next, cx)
     }
 
-    /// Takes what is complete from the device, wakes the txq if that makes room, and frees the buffers. Returns when
-    /// to look again, if the driver knows.
+    /// Takes complete packets from the device, wakes the txq if that makes room, and frees the buffers. Returns when to poll
+    /// again, if the driver knows.
     pub(crate) fn reap(&self, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         self.reap_with_lock(None, cx).next()
     }
 
-    /// As [`reap`](TxQueue::reap), by the owner of the queue `owned`, if there is one: the owner need not be told of the wake.
+    /// As [`reap`](TxQueue::reap), with the completion lock. `owned` is the queue that the caller owns, if any: a wake need
+    /// not schedule that queue.
     fn reap_with_lock(&self, owned: Option<usize>, cx: &mut Ctx<'_, A>) -> Reaped {
         let mut done = PacketList::new();
         let next = self.done.try_with_at(Site::Reap, |held| {
-            // A queue has got the seat meanwhile: its owner reaps.
+            // If a queue has been granted the seat meanwhile, its owner reaps.
             let ours = self.inline.load(Relaxed) != SENDERS || self.seat.is_vacant();
             ours.then(|| {
                 let next = self.poll(held.data(), &mut done, cx);
@@ -173,10 +179,10 @@ impl<A: Arch> TxQueue<A> {
             })
         });
         if !done.is_empty() || self.stopped() {
-            // Store `completed` and `adj_limit` before load XOFF: pairs with the fence in `stop`.
+            // Orders the stores of `completed` and `adj_limit` before the load of XOFF. Pairs with the fence in `stop`.
             A::fence(SeqCst);
             if owned.is_none() && self.bql && self.stopped() && self.in_flight() == 0 {
-                // No completion will wake it: bytes may be missing. Whoever may call the driver sees to it.
+                // No completion will wake the txq: bytes may be missing. The queue's owner settles them (`reopen`).
                 cx.dev.hand_over(cx.dev.root_of(self.index));
             }
             self.wake(owned, cx);
@@ -187,17 +193,18 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Does what is due at a txq that the owner of `root` found stopped: reaps until the txq is open or nothing more is
-    /// complete. Returns whether it is open. There is no interrupt: the owner has the CPU that the worker would need.
+    /// Reaps a txq that the owner of `root` has found stopped, until it is open or no more packets are complete, in
+    /// [`LOOKS`] polls at most. Returns whether the txq is open. There is no interrupt: the owner has the CPU that the
+    /// worker would need.
     ///
-    /// Where the caller could not look, because the driver wants the worker to, or because another thread reaps and may
-    /// have been preempted at it, the caller's next drop gives the CPU away ([`Ctx::held_up`]).
+    /// If the caller could not poll, because the driver leaves that to the worker or because another thread reaps and may be
+    /// preempted, the caller's next drop yields the CPU ([`Ctx::held_up`]).
     #[cold]
     pub(crate) fn reopen(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
         if self.inline.load(Relaxed) == NOBODY {
             cx.held_up = true;
         } else {
-            // The turn may have begun long ago.
+            // The clock was last read at the beginning of the turn, perhaps long ago.
             cx.clock.advance();
             for _ in 0..LOOKS {
                 let alone = self.is_reaped_by(root.index);
@@ -217,7 +224,7 @@ impl<A: Arch> TxQueue<A> {
         !self.stopped()
     }
 
-    /// Reaps a stopped txq where anybody may, for a sender that owns no queue; the wake has the queue run.
+    /// Reaps a stopped txq if any thread may, for a sender that owns no queue. The wake schedules the queue.
     #[cold]
     pub(crate) fn reap_if_stopped(&self, cx: &mut Ctx<'_, A>) {
         if self.stopped() && self.inline.load(Relaxed) != NOBODY && self.reaped_by().is_none() {
@@ -226,7 +233,8 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Nothing is in flight that could wake the txq, and yet it is stopped: the driver has lost bytes.
+    /// Settles the bytes of a txq that is stopped with nothing in flight: the driver has lost bytes, and no completion will
+    /// wake the txq.
     fn settle_stopped(&self, root: usize, cx: &mut Ctx<'_, A>) {
         let settle = |cx: &mut Ctx<'_, A>| {
             if self.in_flight() == 0 {
@@ -242,7 +250,8 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Calls `f` with the completing half, for the thread that is in the driver for `root` or has its core while nobody is.
+    /// Calls `f` with the completing half. The caller is in the driver for `root`, or owns the root's core while no thread
+    /// is in the driver.
     pub(super) fn with_done<R>(&self, root: usize, f: impl FnOnce(&mut DoneSide<A>) -> R) -> R {
         if self.is_reaped_by(root) {
             // SAFETY: completions are inline, and the caller owns the driver for the root that has the seat.
@@ -251,12 +260,12 @@ impl<A: Arch> TxQueue<A> {
         self.done.with(|held| f(held.data()))
     }
 
-    /// Asks the driver what is complete, and counts it.
+    /// Polls the driver for complete packets and counts them. Returns when to poll again, if the driver knows.
     #[inline(always)]
     fn poll(&self, side: &mut DoneSide<A>, done: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
         let DoneSide { driver, bql, to_completion, .. } = side;
-        // To the byte queue limits all that is complete now is one completion: in portions it would never leave the device
-        // empty. So there are as many polls as what is in flight needs.
+        // The byte queue limit must see all packets that are complete now as one completion: portions would never leave the
+        // device empty. So it polls until the packets in flight are covered.
         let most = if bql.is_some() { self.in_flight() as usize } else { 0 };
         let mut polled = Polled { txq: self, dev: cx.dev, bql: bql.as_mut(), done, budget: REAP };
         A::touch(|| &**driver, Memory::Driver);
@@ -273,24 +282,24 @@ impl<A: Arch> TxQueue<A> {
         next
     }
 
-    /// Frees what was complete, and tells when to look again.
+    /// Frees complete packets. Returns the result of the poll; `next` is when to poll again.
     #[inline]
     fn free(&self, done: &mut PacketList<A>, next: Option<Nanos>, cx: &mut Ctx<'_, A>) -> Reaped {
         if !done.is_empty() {
             let full = done.len() >= REAP;
             cx.cache.free(done);
             if full {
-                // There may be more that is complete already.
+                // More packets may be complete already.
                 return Reaped::Full;
             }
         }
         Reaped::Dry(next)
     }
 
-    /// Takes back the reasons to be stopped that do not hold any more. Whoever takes the last one runs the queue: the
-    /// transmitter goes on by itself, and so does the owner of the queue in force; from elsewhere the worker does.
+    /// Clears the reasons for a stop that no longer hold. If it clears the last one, schedules the queue in force, unless
+    /// the caller owns that queue (`owned`) and goes on by itself.
     fn wake(&self, owned: Option<usize>, cx: &mut Ctx<'_, A>) {
-        // Acquire: what was issued before the stop; pairs with the exchange in `stop`.
+        // Acquire: the packets issued before the stop; pairs with the `fetch_or` in `stop`.
         let gone = self.gone(self.state.load(Acquire));
         if gone == 0 {
             return;
@@ -305,10 +314,11 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// A look of the watchdog, by the worker that reaps, at a txq whose device keeps packets. Returns when to look again.
+    /// Runs the watchdog on a txq whose device keeps packets; called by the worker that reaps. Returns when to check again;
+    /// `None` if the txq is not stopped.
     pub(crate) fn watch(&self, watchdog: &Watchdog, now: impl FnOnce() -> Nanos) -> Option<Nanos> {
         if !self.stopped() {
-            // A standstill that was seen is over: without a completion there was no wake.
+            // An open txq ends a standstill: a wake needs a completion, which changes the counts.
             return None;
         }
         let mut event = None;

@@ -1,4 +1,4 @@
-//! Transmission: a batch goes to the driver, and what the driver does with it is counted (`dev_hard_start_xmit`).
+//! Transmission: gives a batch to the driver and counts the result (`dev_hard_start_xmit`).
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -12,18 +12,19 @@ use crate::packet::PacketList;
 use crate::stats::latency::Latency;
 use crate::sync::contention::Site;
 
-/// What became of a batch, beside what is left in it.
+/// The result of a transmission, beside the packets left in the batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Transmitted {
     /// Packets that the driver took and did not drop.
     pub(crate) packets: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// When to try again, if the wake of the txq will not tell.
+    /// Nanoseconds until the next attempt; `None` if the wake of the txq, or the thread that has suspended its seat, runs
+    /// the queue.
     pub(crate) retry: Option<Nanos>,
 }
 
-/// Packets that ended in a call of the driver. They are freed when every lock is released.
+/// Packets that a driver call sent or dropped. They are freed after every lock is released.
 pub(super) struct Ended<A: Arch> {
     pub(super) sent: PacketList<A>,
     pub(super) dropped: PacketList<A>,
@@ -35,13 +36,13 @@ impl<A: Arch> Ended<A> {
         Self { sent: PacketList::new(), dropped: PacketList::new() }
     }
 
-    /// Packets sent or dropped.
+    /// Returns the number of packets sent or dropped.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.sent.len() + self.dropped.len()
     }
 
-    /// Frees them, and counts those dropped in `drops`.
+    /// Frees the packets, and counts the dropped ones in `drops`.
     #[inline]
     pub(super) fn free(&mut self, cx: &mut Ctx<'_, A>, drops: &mut DropCounts) {
         if self.len() > 0 {
@@ -62,8 +63,8 @@ impl<A: Arch> Ended<A> {
 }
 
 impl<A: Arch> TxQueue<A> {
-    /// Hands a batch to the driver (`dev_hard_start_xmit`), for the thread that is in the driver for `root`. What the driver
-    /// refuses stays in the batch; what it drops is counted in `drops`.
+    /// Gives a batch to the driver (`dev_hard_start_xmit`). The caller is in the driver for `root`. Packets that the driver
+    /// refuses stay in the batch; `drops` counts those that it drops.
     pub(crate) fn transmit(
         &self,
         root: usize,
@@ -83,7 +84,7 @@ impl<A: Arch> TxQueue<A> {
         sent
     }
 
-    /// As [`send`](TxQueue::send), by a queue that has no seat.
+    /// As [`send`](TxQueue::send), for a queue that has no seat, or whose seat is suspended.
     #[inline(never)]
     fn send_locked(
         &self,
@@ -95,21 +96,22 @@ impl<A: Arch> TxQueue<A> {
     ) -> Transmitted {
         let refused = Transmitted { packets: 0, bytes: 0, retry: Some(RETRY) };
         match access {
-            // Whoever has suspended the seat runs the queue afterwards.
+            // The thread that has suspended the seat runs the queue afterwards.
             Access::Suspended => return Transmitted { retry: None, ..refused },
-            // Another queue has the seat: soon it is otherwise.
+            // Another queue has the seat, for a short time.
             Access::Wait => return refused,
             Access::Owner | Access::Lock => {}
         }
         self.tx.with_at(Site::Driver, |held| match self.seat.is_vacant() {
             true => self.send(held.data(), root, batch, cx, ended),
-            // The seat has been given to this queue meanwhile: its owner finds no wake to wait for, and tries again.
+            // This queue has been granted the seat meanwhile. Its owner finds the txq open, so no wake will come, and tries
+            // again.
             false if self.seat.root() == Some(root) => Transmitted { retry: None, ..refused },
             false => refused,
         })
     }
 
-    /// Calls the driver, and counts what it does. What is left of the batch is the caller's.
+    /// Calls the driver and counts the result. Refused packets stay in the batch, for the caller.
     #[inline]
     fn send(
         &self,
@@ -123,7 +125,7 @@ impl<A: Arch> TxQueue<A> {
         if self.stopped() {
             return Transmitted { packets: 0, bytes: 0, retry: None };
         }
-        // As many as were dequeued had room, unless the driver is another since.
+        // The dequeued packets had room, unless the driver has been replaced since.
         let room = self.settled_room(&mut side.unsure, cx.dev) as usize;
         if room < packets {
             return self.send_part(side, root, room, batch, cx, ended);
@@ -140,7 +142,7 @@ impl<A: Arch> TxQueue<A> {
         let call = Call { txq: self, dev: cx.dev, batch, tx, unsure, to_free };
         let status = call.make(&mut *side.driver);
         if let Some(counted) = counted {
-            // None where nothing is kept, though the driver may have changed the length of what it sent.
+            // 0 if the driver has kept no packet: it may have changed the lengths of those it sent.
             let kept = packets > batch.len() + ended.len();
             let others = batch.bytes() + ended.sent.bytes() + ended.dropped.bytes();
             counted.kept(if kept { bytes.saturating_sub(others) as u32 } else { 0 });
@@ -148,8 +150,8 @@ impl<A: Arch> TxQueue<A> {
         self.account(side, root, status, (packets, bytes), batch, cx, ended)
     }
 
-    /// Counts what a call of the driver has done with so many packets and bytes, of which `left` are in the batch still, and
-    /// stops the txq if it is full.
+    /// Counts the result of a driver call that was given `packets` and `bytes` and has left `left`; stops the txq if it is
+    /// full.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "all that a call leaves")]
     pub(super) fn account(
@@ -181,22 +183,23 @@ impl<A: Arch> TxQueue<A> {
             self.counters.add_stop();
             self.stop(root, stop);
             if self.bql && self.stopped() && self.in_flight() == 0 {
-                // No completion will wake it: bytes are missing.
+                // No completion will wake the txq: bytes are missing.
                 self.with_done(root, |done| self.settle_bytes(done, cx.dev, &mut cx.clock));
                 self.state.fetch_and(!self.gone(stop), Relaxed);
             }
         }
         let retry = match status {
             Status::Busy { retry: Some(after) } => Some(after.min(LONGEST_RETRY)),
-            // Refused, nothing on the ring that could complete, and not stopped: only time helps.
+            // Refused, with no packet on the ring that could complete, and not stopped: no wake will come, so only time
+            // helps.
             Status::Busy { retry: None } if !self.stopped() => Some(RETRY),
             _ => None,
         };
         Transmitted { packets: sent, bytes: sent_bytes, retry }
     }
 
-    /// As [`send`](TxQueue::send), the first `room` packets. The others stay in the batch, behind what the driver refuses, and
-    /// also if it panics.
+    /// As [`send`](TxQueue::send), for the first `room` packets. The others stay in the batch, behind those that the driver
+    /// refuses, also if it panics.
     #[cold]
     fn send_part(
         &self,
@@ -207,7 +210,7 @@ impl<A: Arch> TxQueue<A> {
         cx: &mut Ctx<'_, A>,
         ended: &mut Ended<A>,
     ) -> Transmitted {
-        /// A batch that gets its rest back.
+        /// Appends the rest to the batch when dropped.
         struct Whole<'b, A: Arch>(&'b mut PacketList<A>, PacketList<A>);
         impl<A: Arch> Drop for Whole<'_, A> {
             fn drop(&mut self) {
@@ -229,25 +232,26 @@ impl<A: Arch> TxQueue<A> {
     }
 }
 
-/// Bytes sent, of those given. A driver that lengthens what it leaves or drops has sent nothing by that.
+/// Returns how many of the given bytes were sent. A driver may have lengthened packets that it left or dropped: the
+/// difference is at least 0.
 #[inline]
 fn sent_bytes<A: Arch>(given: u64, left: &PacketList<A>, dropped: &PacketList<A>) -> u64 {
     given.saturating_sub(left.bytes()).saturating_sub(dropped.bytes())
 }
 
 impl<A: Arch> TxSide<A> {
-    /// Ends the transmission: the driver writes out what it has.
+    /// Makes the driver write out all packets that it has ([`Transmit::finish`](crate::driver::Transmit::finish)).
     pub(crate) fn finish(&mut self) -> std::io::Result<()> {
         self.driver.finish()
     }
 
-    /// Adds the latencies of what was sent: from xmit to the driver, and to completion.
+    /// Adds the recorded latencies from xmit to the driver, and to completion.
     pub(crate) fn add_latency(&self, to_driver: &mut Latency, to_completion: &mut Latency) {
         to_driver.merge(&self.to_driver);
         to_completion.merge(&self.to_completion);
     }
 
-    /// Remembers which packets are sampled, for after the call they may be gone.
+    /// Notes the sampled packets of a batch before the driver call, which may free them.
     fn note_stamps(&mut self, batch: &PacketList<A>) {
         self.stamps.clear();
         if batch.stamped() {
