@@ -1,10 +1,11 @@
-//! The border to the driver: what a driver hands back is compared with what it was given.
+//! The border to the driver: compares the packets that a driver hands back with those that it was given.
 //!
-//! Drivers are safe code of the program's own, and may be wrong. The sums of a txq rest on what they hand back, so each call is
-//! checked by its counts: packets given against packets left in the batch, sent and dropped; packets and bytes kept
-//! against packets and bytes completed. An honest driver pays a few comparisons per call. What a driver invents is freed
-//! and part of no sum but [`TxCounters::invented`](super::TxCounters::invented). Each broken rule is counted, and the
-//! worker that reaps the txq reports it once ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)).
+//! Drivers are safe code of the program's own, and may be wrong. The sums of a txq depend on the packets that they hand
+//! back, so the counts of each call are checked: packets given against packets left in the batch, sent and dropped; packets
+//! and bytes kept against packets and bytes completed. A correct driver pays a few comparisons per call. Packets that a
+//! driver invents are freed and part of no sum but [`TxCounters::invented`](super::TxCounters::invented). Each broken rule
+//! is counted, and the worker that reaps the txq reports it once
+//! ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::{fmt, mem};
@@ -15,9 +16,9 @@ use crate::driver::{Clock, Status, Transmit, TxCx};
 use crate::netdev::Shared;
 use crate::packet::{Packet, PacketList};
 
-/// How long a worker leaves packets in a device that does not say when they will be done, in nanoseconds.
+/// Time to the worker's next poll of a device that does not say when its packets will complete, in nanoseconds.
 const POLL: Nanos = 20_000;
-/// How often that doubles for a driver that keeps packets without a ring: up to 10 ms.
+/// How many times that doubles for a driver that keeps packets without a ring: up to 10 ms.
 const DOUBLINGS: u32 = 9;
 
 /// A rule that a driver has broken.
@@ -39,7 +40,7 @@ pub enum DriverBug {
 }
 
 impl DriverBug {
-    /// All of them, in the order of their numbers.
+    /// All rules, in the order of their numbers.
     pub const ALL: [DriverBug; 6] = [
         Self::Invented,
         Self::LeftBehind,
@@ -63,7 +64,7 @@ impl fmt::Display for DriverBug {
     }
 }
 
-/// A driver has broken a rule for the first time on this txq.
+/// Reports that a driver has broken a rule for the first time on a txq.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriverBugEvent {
     /// The device.
@@ -80,23 +81,26 @@ impl fmt::Display for DriverBugEvent {
     }
 }
 
-/// Called with each event.
+/// The hook that is called with each event.
 pub(crate) type DriverBugHook = Box<dyn Fn(&DriverBugEvent) + Send + Sync>;
 
-/// What a txq remembers of its driver's bugs. Nothing of it is touched while there is none, but `unreported`, which the
-/// worker reads at each reap. All accesses are relaxed: counters, and a report that the schedule's bit orders.
+/// The record of a driver's bugs on a txq. While there is none, only `unreported` is accessed: the worker reads it at each
+/// reap. All accesses are relaxed: counters, and a report that the schedule's bit orders.
 pub(super) struct Border<A: Arch> {
-    /// Calls that broke each rule, by [`DriverBug`].
+    /// Calls that broke each rule, by [`DriverBug`]. Incremented by the thread that finds the bug, read by all.
     calls: [A::AtomicU64; DriverBug::ALL.len()],
-    /// Packets that were invented.
+    /// Packets that were invented. Written and read as `calls`.
     invented: A::AtomicU64,
-    /// A bit for each rule that was broken and is not yet reported. Set by the thread that finds out, taken by the worker.
+    /// A bit for each rule that was broken and is not yet reported. Set by the thread that finds the bug, taken by the
+    /// worker.
     unreported: A::AtomicU32,
-    /// 1 once a panic has ended a call of `start_xmit`: then the bytes in flight are no longer known.
+    /// 1 once a panic has ended a call of `start_xmit`: the bytes in flight are no longer known. Set by the thread that
+    /// panics, read by the transmitter and the completer.
     panicked: A::AtomicU32,
-    /// Of a txq without a ring whose driver keeps packets: the packets completed when the worker last looked, and how often
-    /// it has looked since in vain. Only that worker reads and writes them.
+    /// For a txq without a ring whose driver keeps packets: the count of completed packets at the worker's last poll. Only
+    /// that worker accesses this and `in_vain`.
     completed: A::AtomicU32,
+    /// Polls in vain since then, up to [`DOUBLINGS`].
     in_vain: A::AtomicU32,
 }
 
@@ -112,14 +116,14 @@ impl<A: Arch> Border<A> {
         }
     }
 
-    /// Calls that broke a rule, and packets that were invented.
+    /// Returns the number of calls that broke a rule, and of invented packets.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.calls.iter().map(|calls| calls.load(Relaxed)).sum(), self.invented.load(Relaxed))
     }
 }
 
-/// A call of [`Transmit::start_xmit`], by the owner of the transmitting half. If it panics, what the driver left of the batch
-/// stays there.
+/// A call of [`Transmit::start_xmit`], by the owner of the transmitting half. If it panics, the packets that the driver left
+/// in the batch stay there.
 pub(super) struct Call<'c, A: Arch> {
     pub(super) txq: &'c TxQueue<A>,
     pub(super) dev: &'c Shared<A>,
@@ -127,13 +131,13 @@ pub(super) struct Call<'c, A: Arch> {
     pub(super) tx: TxCx<'c, A>,
     /// See `TxSide::unsure`.
     pub(super) unsure: &'c mut u32,
-    /// Where invented packets go, to be freed when every lock is left.
+    /// Takes invented packets, which are freed after every lock is released.
     pub(super) to_free: &'c mut PacketList<A>,
 }
 
 impl<A: Arch> Call<'_, A> {
-    /// Calls the driver. Afterwards packets left, sent and dropped are at most as many as were given, and [`Status::Ok`] means
-    /// that none is left.
+    /// Calls the driver and returns its corrected status. Afterwards, no more packets are left, sent and dropped than were
+    /// given, and [`Status::Ok`] means that none is left.
     #[inline]
     pub(super) fn make(self, driver: &mut dyn Transmit<A>) -> Status {
         let given = Given { packets: self.batch.len(), last: self.batch.back().map(Packet::address) };
@@ -148,10 +152,10 @@ impl<A: Arch> Call<'_, A> {
     }
 }
 
-/// What the driver was given.
+/// The batch that the driver was given.
 struct Given {
     packets: usize,
-    /// The last packet: a driver that takes from the front, as it shall, leaves it behind all others.
+    /// The last packet: a driver that takes packets from the front, as required, leaves it behind all others.
     last: Option<*const ()>,
 }
 
@@ -162,13 +166,13 @@ struct Calling<'c, A: Arch> {
 }
 
 impl<A: Arch> Calling<'_, A> {
-    /// Packets left, sent and dropped.
+    /// Returns the number of packets left, sent and dropped.
     #[inline]
     fn handed_back(&self) -> usize {
         self.call.batch.len() + self.call.tx.done.len() + self.call.tx.dropped.len()
     }
 
-    /// Takes off what the driver has invented, and returns the status that fits what it left.
+    /// Removes packets that the driver has invented, and returns the status that fits the packets left.
     #[cold]
     fn correct(&mut self, given: &Given, status: Status) -> Status {
         let excess = self.handed_back().saturating_sub(given.packets);
@@ -176,7 +180,7 @@ impl<A: Arch> Calling<'_, A> {
         if excess > 0 {
             txq.note_bug(DriverBug::Invented, excess, dev);
             let end = to_free.len() + excess;
-            // What was left and is surely not of the batch first. Of what was sent or dropped all is freed anyway.
+            // First the packets left that are surely not of the batch. All packets sent or dropped are freed anyway.
             cut(batch, given, excess, to_free);
             for list in [&mut *tx.done, &mut *tx.dropped, &mut **batch] {
                 list.move_front(list.len().min(end - to_free.len()), to_free);
@@ -191,8 +195,8 @@ impl<A: Arch> Calling<'_, A> {
 }
 
 impl<A: Arch> Drop for Calling<'_, A> {
-    /// The driver has panicked. What it was given and has neither left nor given to the context is on the device's ring, or
-    /// was freed by the panic.
+    /// Accounts for a driver that has panicked. Packets that it was given and has neither left nor given to the context are
+    /// on the device's ring, or the panic has freed them.
     #[cold]
     fn drop(&mut self) {
         let taken = self.packets.saturating_sub(self.handed_back());
@@ -206,8 +210,8 @@ impl<A: Arch> Drop for Calling<'_, A> {
     }
 }
 
-/// Moves up to `excess` packets that are surely not of the batch from what the driver left: those behind the batch's last
-/// packet, and in front as many as make the rest no more than was given.
+/// Moves up to `excess` packets that are surely not of the batch from those that the driver left to `foreign`: packets
+/// behind the batch's last packet, then packets at the front until no more than the given number remain.
 fn cut<A: Arch>(left: &mut PacketList<A>, given: &Given, excess: usize, foreign: &mut PacketList<A>) {
     let end = foreign.len() + excess;
     let last = left.iter().position(|packet| Some(packet.address()) == given.last);
@@ -222,18 +226,19 @@ fn cut<A: Arch>(left: &mut PacketList<A>, given: &Given, excess: usize, foreign:
 }
 
 impl<A: Arch> TxQueue<A> {
-    /// Counts a call that broke a rule, with the packets that it invented, and has the first one reported.
+    /// Counts a call that broke a rule, with the packets that it invented. Schedules the worker to report the rule's first
+    /// break.
     #[cold]
     pub(super) fn note_bug(&self, bug: DriverBug, invented: usize, dev: &Shared<A>) {
         self.border.invented.fetch_add(invented as u64, Relaxed);
         if self.border.calls[bug as usize].fetch_add(1, Relaxed) == 0 {
             self.border.unreported.fetch_or(1 << bug as u32, Relaxed);
-            // The schedule's bit orders `unreported` before the worker's look.
+            // The schedule's bit orders the store to `unreported` before the worker's load.
             dev.sched[self.reaper].reap(self.index);
         }
     }
 
-    /// Reports rules that were broken for the first time. For the worker, which holds no lock and owns no queue here.
+    /// Reports rules that were broken for the first time. The caller is the worker, and holds no lock and owns no queue.
     #[inline]
     pub(crate) fn report_bugs(&self, dev: &Shared<A>) {
         if self.border.unreported.load(Relaxed) != 0 {
@@ -250,8 +255,8 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Nanoseconds until the worker looks again after completions that the driver has not announced. A driver that keeps
-    /// packets without a ring may never complete them: each look in vain doubles the time.
+    /// Returns the nanoseconds until the worker polls again a driver that has not said when. A driver that keeps packets
+    /// without a ring may never complete them: each poll in vain doubles the time.
     pub(crate) fn look_again(&self) -> Nanos {
         if self.ring.load(Relaxed) != u32::MAX {
             return POLL;
@@ -263,22 +268,22 @@ impl<A: Arch> TxQueue<A> {
         POLL << looks.min(DOUBLINGS)
     }
 
-    /// Packets completed beyond those that the device is known to keep. While a driver is being called that may be what it
-    /// has just completed; at other times it was never kept.
+    /// Returns the number of packets completed beyond those issued. During a driver call, the device may have completed
+    /// packets of that call; at other times, the device never kept them.
     #[inline]
     pub(super) fn ahead(&self) -> u32 {
         self.flight().min(0).unsigned_abs()
     }
 
-    /// Packets kept less packets completed.
+    /// Returns packets issued less packets completed.
     #[inline]
     fn flight(&self) -> i32 {
         let completed = self.completed.packets.load(Acquire);
         self.issued.packets.load(Acquire).wrapping_sub(completed) as i32
     }
 
-    /// Packets that it takes now, once those are counted that were completed and never kept. The caller owns the transmitting
-    /// half, and no driver is being called.
+    /// Returns the room on the ring, in packets, after counting packets that were completed and never kept
+    /// ([`settle`](TxQueue::settle)). The caller owns the transmitting half, and no driver call is under way.
     #[inline]
     pub(super) fn settled_room(&self, unsure: &mut u32, dev: &Shared<A>) -> u32 {
         let ring = self.ring.load(Relaxed);
@@ -294,7 +299,7 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// The driver has kept packets and has no ring. The caller holds the tx lock.
+    /// Counts the bug that the driver has kept packets without a ring. The caller owns the transmitting half.
     #[cold]
     pub(super) fn keeps_without_ring(&self, unsure: &mut u32, dev: &Shared<A>) {
         if self.ahead() > 0 {
@@ -303,14 +308,14 @@ impl<A: Arch> TxQueue<A> {
         self.note_bug(DriverBug::KeptWithoutRing, 0, dev);
     }
 
-    /// Counts packets that were completed and never kept as kept, so that those that the device keeps next are seen. The caller
-    /// holds the tx lock, and no driver is being called.
+    /// Counts packets that were completed and never kept as issued, so that packets that the device keeps next are in
+    /// flight. The caller owns the transmitting half, and no driver call is under way.
     #[cold]
     pub(super) fn settle(&self, unsure: &mut u32, dev: &Shared<A>) {
         let ahead = self.ahead();
         let issued = self.issued.packets.load(Relaxed).wrapping_add(ahead);
         self.issued.packets.store(issued, Release);
-        // A call that panicked has not told what it kept.
+        // A call that panicked has not reported the packets that it kept.
         let excused = ahead.min(*unsure);
         *unsure -= excused;
         if ahead > excused {
@@ -318,8 +323,8 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Counts bytes in flight without a packet as complete, which no completion will bring. The caller owns the transmitting
-    /// half, and no driver is being called.
+    /// Counts bytes in flight as complete if no packet is in flight, since no completion will return them. The caller owns
+    /// the transmitting half, and no driver call is under way.
     #[cold]
     pub(super) fn settle_bytes(&self, done: &mut DoneSide<A>, dev: &Shared<A>, clock: &mut Clock<A>) {
         let Some(bql) = &mut done.bql else { return };
@@ -330,12 +335,13 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// Whether packets were completed that were never kept.
+    /// Whether the device has completed packets that it never kept.
     pub(crate) fn needs_settling(&self) -> bool {
         self.ahead() > 0
     }
 
-    /// Counts what was completed and never kept, or kept and lost. The caller has both halves, and no driver is being called.
+    /// Counts packets completed and never kept, and bytes kept and lost. The caller owns both halves, and no driver call is
+    /// under way.
     pub(crate) fn settle_all(&self, tx: &mut TxSide<A>, done: &mut DoneSide<A>, dev: &Shared<A>) {
         if self.ahead() > 0 {
             self.settle(&mut tx.unsure, dev);
@@ -345,7 +351,8 @@ impl<A: Arch> TxQueue<A> {
         }
     }
 
-    /// The bytes completed are not those that were given to the driver. After a panic nobody knows which it has kept.
+    /// Counts the bug that completed bytes differ from those given to the driver; not after a panic, since then the bytes
+    /// that it keeps are unknown.
     #[cold]
     pub(super) fn lengths_differ(&self, dev: &Shared<A>) {
         if self.border.panicked.load(Relaxed) == 0 {

@@ -1,4 +1,4 @@
-//! A txq's counters, which anybody reads while the transmitter counts.
+//! A txq's counters, which any thread may read while the transmitter counts.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +25,8 @@ pub struct TxCounters {
     pub invented: u64,
 }
 
-/// The same as one thread at a time writes them: plain loads and stores.
+/// The same counters as written by the transmitter and read by all. One thread at a time writes them, so an addition is a
+/// load and a store. Relaxed: a reader needs the number alone.
 pub(super) struct Counters<A: Arch> {
     packets: A::AtomicU64,
     bytes: A::AtomicU64,
@@ -34,7 +35,7 @@ pub(super) struct Counters<A: Arch> {
     stops: A::AtomicU64,
 }
 
-/// Adds, for the only writer. Relaxed: a reader wants a number, and nothing that goes with it.
+/// Adds to a counter. The caller is its only writer.
 #[inline]
 fn add<A: Arch>(counter: &A::AtomicU64, n: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);

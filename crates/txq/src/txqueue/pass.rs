@@ -1,4 +1,4 @@
-//! The short way to the driver: a batch that the device takes whole, from a queue that has the seat and nothing queued
+//! The short path to the driver, for a batch that the device takes whole, from an empty queue that has the seat
 //! (`run/bypass.rs`).
 
 use std::mem;
@@ -14,17 +14,17 @@ use crate::drop::DropCounts;
 use crate::packet::PacketList;
 
 impl<A: Arch> TxQueue<A> {
-    /// Whether the owner of `root` needs no lock here and the device takes all of a batch now.
+    /// Whether the owner of `root` needs no lock and the device takes the whole batch now.
     #[inline]
     pub(crate) fn takes_all(&self, root: usize, batch: &PacketList<A>) -> bool {
         let open =
             self.seat.access(root) == Access::Owner && self.inline.load(Relaxed) != 0 && !self.stopped();
-        // A single packet may be longer than what is left for it.
+        // A single packet may exceed the bytes left.
         let bytes = !self.bql || batch.len() == 1 || self.avail().max(0) as u64 >= batch.bytes();
         open && bytes && batch.len() as u64 <= u64::from(self.room())
     }
 
-    /// As [`transmit`](TxQueue::transmit), where [`takes_all`](TxQueue::takes_all) has just said so.
+    /// As [`transmit`](TxQueue::transmit), after [`takes_all`](TxQueue::takes_all) has returned true.
     pub(crate) fn pass(
         &self,
         root: usize,
@@ -43,7 +43,7 @@ impl<A: Arch> TxQueue<A> {
         sent
     }
 
-    /// As [`pass`](TxQueue::pass) of a batch that has a permit: the device keeps less than its ring holds afterwards.
+    /// As [`pass`](TxQueue::pass), for a batch that has a permit: the ring is not full afterwards.
     #[inline(always)]
     pub(crate) fn pass_permitted(
         &self,
@@ -67,7 +67,7 @@ impl<A: Arch> TxQueue<A> {
         if !batch.is_empty() || ended.len() > 0 || self.ring.load(Relaxed) == u32::MAX {
             return self.passed_otherwise(root, status, (packets, bytes), batch, cx, &mut ended, drops);
         }
-        // The device has kept all. Both lists are empty.
+        // The device has kept all packets. Both lists are empty.
         mem::forget(ended);
         let issued = self.issued.packets.load(Relaxed).wrapping_add(packets as u32);
         self.issued.packets.store(issued, Release);
@@ -75,7 +75,7 @@ impl<A: Arch> TxQueue<A> {
         Transmitted { packets: packets as u64, bytes, retry: None }
     }
 
-    /// Counts what a call of the driver has done that has not kept all.
+    /// Counts the result of a driver call that has not kept all packets.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "all that a call leaves")]
     fn passed_otherwise(
@@ -91,7 +91,7 @@ impl<A: Arch> TxQueue<A> {
         let sent = self.tx.as_owner(|side| {
             // SAFETY: as in `pass_permitted`.
             let side = unsafe { &mut *side };
-            // Those of a batch before.
+            // They belong to an earlier batch.
             side.stamps.clear();
             self.account(side, root, status, given, batch, cx, ended)
         });

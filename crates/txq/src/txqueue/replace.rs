@@ -1,9 +1,9 @@
-//! A driver takes the place of another under traffic: another device, or the same with a ring of another size
-//! (`ethtool -G`, which closes and opens the device).
+//! Replaces a driver under traffic: by one of another device, or of the same with a ring of another size (`ethtool -G`,
+//! which closes and opens the device).
 //!
-//! Nobody is in the driver during the exchange, and no driver is called. Afterwards the old one is
-//! alone: what it has completed goes home as ever. What it still keeps goes with it: those packets were sent, as far as
-//! it said, and their buffers come home when it is dropped.
+//! No thread is in the driver during the exchange, and no driver is called. Afterwards no queue uses the old driver. Packets
+//! that it has completed are freed as usual. Packets that it still keeps count as sent, and their buffers return home when
+//! it is dropped.
 
 use std::io;
 use std::mem;
@@ -20,13 +20,13 @@ pub(crate) struct Replaced<A: Arch> {
     tx: Box<dyn Transmit<A>>,
     done: Box<dyn Complete<A>>,
     txq: u16,
-    /// Packets that it may still return.
+    /// Bound on the packets that it may still return.
     kept: usize,
 }
 
 impl<A: Arch> TxQueue<A> {
-    /// Exchanges the driver. The caller has both halves ([`Shared::with_driver`](crate::netdev::Shared::with_driver)), and
-    /// has the queue run afterwards.
+    /// Replaces the driver and returns the old one. The caller owns both halves
+    /// ([`Shared::with_driver`](crate::netdev::Shared::with_driver)), and runs the queue afterwards.
     pub(crate) fn replace(
         &self,
         tx_side: &mut TxSide<A>,
@@ -38,7 +38,7 @@ impl<A: Arch> TxQueue<A> {
         let inline = reapers(self.senders_reap, done.inline());
         let unsure = mem::take(&mut tx_side.unsure);
         let kept = self.in_flight() as usize + unsure as usize;
-        // All that the old one keeps is complete, as far as this txq is concerned.
+        // Packets that the old driver keeps count as complete on this txq.
         self.completed.packets.store(self.issued.packets.load(Relaxed), Release);
         if let Some(bql) = &mut done_side.bql {
             let bytes = bql.state(&self.issued.bytes).inflight;
@@ -58,12 +58,12 @@ impl<A: Arch> TxQueue<A> {
 }
 
 impl<A: Arch> Replaced<A> {
-    /// Has the old driver write out what it has, and takes back what it has completed.
+    /// Makes the old driver write out its packets, and frees those that it has completed. Returns the driver's error.
     pub(crate) fn finish(mut self, cx: &mut Ctx<'_, A>) -> io::Result<()> {
         let finished = self.tx.finish();
         let mut done = PacketList::new();
         let mut before = None;
-        // Until it returns no more, or more than it can have.
+        // Until it returns no more packets, or more than it can have.
         while before.replace(done.len()) != Some(done.len()) && done.len() <= self.kept {
             let _ = self.done.poll(REAP, &mut done, &mut cx.clock);
         }

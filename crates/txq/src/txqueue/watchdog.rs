@@ -1,19 +1,19 @@
-//! The device watchdog: notices a txq that is stopped and does not move (`dev_watchdog`).
+//! The device watchdog: reports a txq that is stopped and makes no progress (`dev_watchdog`).
 //!
-//! A device that loses a completion, or stops for good, leaves its txq stopped for ever, and nothing else would say
-//! so. The worker that reaps the txq sees it, for it looks after every txq whose device keeps packets. Nothing is
-//! paid for this on a packet's way: the time is not noted when a packet is sent, as the kernel does (`trans_start`),
-//! but when the worker first finds the txq stopped with these numbers of packets taken and given back.
+//! A device that loses a completion, or stops for good, leaves its txq stopped for ever, and nothing else would report that.
+//! The worker that reaps the txq detects it, since it polls every txq whose device keeps packets. The transmit path pays
+//! nothing: the kernel notes the time when a packet is sent (`trans_start`); here the worker notes it when it first finds
+//! the txq stopped at the current counts of issued and completed packets.
 
 use crate::arch::Nanos;
 
-/// A txq has been stopped, with packets in the device, and nothing has moved (`NETDEV WATCHDOG: transmit queue timed
+/// Reports a txq that has been stopped, with packets in the device, without progress (`NETDEV WATCHDOG: transmit queue timed
 /// out`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TxTimeout {
     /// The txq.
     pub txq: u16,
-    /// How long it has been found so, in nanoseconds.
+    /// How long the worker has found it so, in nanoseconds.
     pub stopped_for: Nanos,
     /// Packets that the device keeps.
     pub in_flight: u32,
@@ -21,47 +21,47 @@ pub struct TxTimeout {
     pub tx_timeout: u64,
 }
 
-/// What is done about txqs that do not move.
+/// The settings of the watchdog.
 pub(crate) struct Watchdog {
-    /// How long a txq may stand still (`watchdog_timeo`); also the time from one event to the next.
+    /// How long a txq may stay stopped without progress (`watchdog_timeo`); also the time from one event to the next.
     pub(crate) timeo: Nanos,
-    /// Told of each event.
+    /// Called with each event.
     pub(crate) hook: Option<TimeoutHook>,
 }
 
-/// Called with each event.
+/// The hook that is called with each event.
 pub(crate) type TimeoutHook = Box<dyn Fn(&TxTimeout) + Send + Sync>;
 
-/// What the watchdog knows of a txq.
+/// The watchdog's state of a txq.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// The txq was found stopped.
+    /// The last standstill; `None` if the txq was never found stopped.
     pub(super) standstill: Option<Standstill>,
-    /// Events so far.
+    /// Number of events so far.
     pub(super) tx_timeout: u64,
 }
 
 /// A txq that was found stopped.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standstill {
-    /// Packets taken and given back until then.
+    /// The counts of issued and completed packets then.
     moved: (u32, u32),
     since: Nanos,
-    /// When it is an event, the next time.
+    /// When the next event is due.
     due: Nanos,
 }
 
-/// What a look says.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Look {
-    /// How long nothing has moved, if that is an event now.
+    /// How long the txq has made no progress, if that is an event now.
     pub(super) expired: Option<Nanos>,
-    /// When to look again.
+    /// When to check again.
     pub(super) next: Nanos,
 }
 
 impl Standstill {
-    /// A look at a stopped txq.
+    /// Checks a stopped txq.
     pub(super) fn look(seen: &mut Option<Self>, moved: (u32, u32), now: Nanos, timeo: Nanos) -> Look {
         let fresh = Self { moved, since: now, due: now.saturating_add(timeo) };
         let seen = match seen {
