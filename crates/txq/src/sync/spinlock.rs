@@ -1,20 +1,20 @@
-//! A fair spinlock: the kernel's qspinlock, a lock word and behind it a queue after Mellor-Crummey and Scott (ACM TOCS
+//! A fair spinlock: the kernel's qspinlock, a lock word with a queue of waiters after Mellor-Crummey and Scott (ACM TOCS
 //! 9(1), 1991).
 //!
-//! Who finds the word free and nobody queued takes it with one compare-and-swap, and gives it back with a store. Who
-//! does not, queues, and spins on a word of its own until it is at the front; only the front spins on the lock word. So a
-//! release disturbs one waiter's cache and not all, and the lock goes round in the order of arrival. (A thread that saw the
-//! queue empty before a waiter joined may still overtake that waiter, once.)
+//! A thread that finds the word free and the queue empty takes the lock with one compare-and-swap, and releases it with a
+//! store. Any other thread queues and spins on a word of its own until it is at the front; only the front waiter spins on
+//! the lock word. So a release disturbs the cache of one waiter and not of all, and threads get the lock in the order of
+//! arrival. (A thread that saw the queue empty before a waiter joined may still overtake that waiter, once.)
 //!
-//! The price of a queue is the one that user space knows best: when the front waiter is preempted, the lock is idle until
-//! that thread runs again, and everybody behind waits too. A waiter spins for about a microsecond and then
-//! yields its CPU at every turn ([`Atomic::wait_until`]); the lock stays fair, and with more threads than CPUs it is slow.
-//! That is the measured cost of one lock on the way to a queue, and the reason for the other disciplines. A thread that has
-//! something better to do than to wait takes the lock out of turn or not at all ([`SpinLock::try_lock_soon_at`]).
+//! A queue has a price in user space: while the front waiter is preempted, the lock is idle until that thread runs again,
+//! and all waiters behind wait too. A waiter spins for about a microsecond and then yields its CPU at every turn
+//! ([`Atomic::wait_until`]). The lock stays fair; with more threads than CPUs it is slow. That is the measured cost of one
+//! lock in front of a queue, and the reason for the other disciplines. A thread with other work to do takes the lock out of
+//! turn or not at all ([`SpinLock::try_lock_soon_at`]).
 //!
-//! Who takes the lock, from where, for how long and after what wait can be recorded (`sync/contention.rs`). The lock word
-//! says whether it is: a free lock then holds another value than the one compare-and-swap expects, which sends every taker
-//! to the slow path. So the fast path is the same with and without.
+//! The lock can record its acquisitions: their sites, holds and waits (`sync/contention.rs`). The lock word says whether the
+//! lock is recorded: a free recorded lock holds another value than the one that the compare-and-swap expects, which sends
+//! every taker to the slow path. So the fast path is the same with and without recording.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -30,27 +30,32 @@ const HELD: u32 = 1;
 /// The lock is recorded.
 const RECORD: u32 = 2;
 
-/// A waiter's place in the queue, on its own stack while it waits. It has a line of its own: else the stack's frames, which
-/// are other ones in each build, say what it shares a line with.
+/// A waiter's place in the queue, on its own stack while it waits. It has a line of its own: otherwise the stack's frames,
+/// which differ in each build, would decide which data shares its line.
 #[repr(align(64))]
 struct Node<A: Arch> {
-    /// Written once by the waiter behind, read by this one when it leaves the queue.
+    /// The waiter behind; null while there is none. Written once by the waiter behind (Release), read by this one when it
+    /// leaves the queue (Acquire): the waiter behind has initialised its node.
     next: A::AtomicPtr<Node<A>>,
-    /// 1 until the waiter in front has left the queue.
+    /// 1 until the waiter in front has left the queue, then 0. Written by the waiter in front (Release), read by this one
+    /// (Acquire): the waiter in front has taken the lock.
     wait: A::AtomicU32,
 }
 
-/// Data that one thread at a time may use, in the order in which they asked.
+/// A lock over data, which threads get in the order in which they ask.
 ///
-/// The fields lie as they are written: the lock's words are together on the line that it begins with, wherever else what is
-/// guarded ends.
+/// The fields lie in the order in which they are written: the lock's words are together on its first line, wherever the data
+/// ends.
 #[repr(C)]
 pub struct SpinLock<A: Arch, T> {
-    /// [`FREE`], or a sum of [`HELD`] and [`RECORD`].
+    /// [`FREE`], or a sum of [`HELD`] and [`RECORD`]. A taker adds `HELD` with a compare-and-swap (Acquire: the last
+    /// holder's writes); the holder stores the word without `HELD` (Release). Only the holder changes `RECORD`.
     locked: A::AtomicU32,
-    /// The last of those that wait; null when nobody does.
+    /// The last waiter in the queue; null if there is none. A thread that joins swaps its node in (AcqRel); the front waiter
+    /// sets null when it leaves and is the last (Relaxed: the lock word orders the data). Takers read it (Relaxed) to see
+    /// whether they must queue.
     tail: A::AtomicPtr<Node<A>>,
-    /// What was recorded, since it was first asked for. Only the holder touches it.
+    /// The record; `None` until recording is first switched on. Accessed only by the holder.
     record: A::Cell<Option<Box<Record>>>,
     data: A::Cell<T>,
 }
@@ -61,7 +66,7 @@ unsafe impl<A: Arch, T: Send> Send for SpinLock<A, T> {}
 unsafe impl<A: Arch, T: Send> Sync for SpinLock<A, T> {}
 
 impl<A: Arch, T> SpinLock<A, T> {
-    /// A free lock over `data`.
+    /// Creates a free lock over `data`.
     pub fn new(data: T) -> Self {
         Self {
             locked: A::AtomicU32::new(FREE),
@@ -71,7 +76,7 @@ impl<A: Arch, T> SpinLock<A, T> {
         }
     }
 
-    /// Names its words, and what it guards ([`Arch::name`]).
+    /// Names the lock's words and the data ([`Arch::name`]).
     pub(crate) fn name_lines(&self, lock: &str, data: &str) {
         A::name(&self.locked, lock);
         A::name(&self.tail, lock);
@@ -91,20 +96,20 @@ impl<A: Arch, T> SpinLock<A, T> {
         f(&mut self.lock_at(site))
     }
 
-    /// Waits for the lock, which the caller has until the guard is dropped.
+    /// Waits for the lock and returns a guard, which releases the lock when dropped.
     #[inline]
     pub fn lock_at(&self, site: Site) -> Held<'_, A, T> {
         let free = self.acquire(site);
         Held { lock: self, free }
     }
 
-    /// Calls `f` if the lock is free.
+    /// Calls `f` while holding the lock, if it is free; else returns `None`.
     #[inline]
     pub fn try_with_at<R>(&self, site: Site, f: impl FnOnce(&mut Held<'_, A, T>) -> R) -> Option<R> {
         self.try_lock_at(site).map(|mut held| f(&mut held))
     }
 
-    /// Has the lock until the guard is dropped, if it is free.
+    /// Takes the lock if it is free, and returns a guard; else returns `None`.
     #[inline]
     pub fn try_lock_at(&self, site: Site) -> Option<Held<'_, A, T>> {
         let free = match self.try_lock(FREE) {
@@ -115,9 +120,9 @@ impl<A: Arch, T> SpinLock<A, T> {
         Some(Held { lock: self, free })
     }
 
-    /// As [`try_lock_at`](SpinLock::try_lock_at), but waits for the lock as long as its holder's work takes if that runs.
-    /// Takes it also when others wait, as the kernel's qspinlock does in a guest whose CPUs may be preempted
-    /// (`pv_hybrid_queued_unfair_trylock`): while the waiter at the front does not run, the lock would be idle.
+    /// As [`try_lock_at`](SpinLock::try_lock_at), but first waits about as long as a running holder needs. Takes the lock
+    /// also while others wait, as the kernel's qspinlock does in a guest whose CPUs may be preempted
+    /// (`pv_hybrid_queued_unfair_trylock`): otherwise the lock would be idle while the front waiter does not run.
     #[inline]
     pub fn try_lock_soon_at(&self, site: Site) -> Option<Held<'_, A, T>> {
         self.try_lock_at(site).or_else(|| self.try_lock_soon_slow(site))
@@ -129,28 +134,28 @@ impl<A: Arch, T> SpinLock<A, T> {
         self.try_lock_at(site)
     }
 
-    /// Calls `f` with the data, without the lock: for a protocol that at times gives the data to one thread by other means.
-    /// What `f` does with the pointer is sound only while that protocol excludes every holder of the lock and every other
+    /// Calls `f` with the data, without the lock, for a protocol that at times gives the data to one thread by other means.
+    /// Accesses through the pointer are sound only while that protocol excludes every holder of the lock and every other
     /// caller of this.
     #[inline]
     pub(crate) fn as_owner<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         self.data.with_mut(f)
     }
 
-    /// The data, by the proof that nobody else has the lock.
+    /// Returns the data. `&mut self` proves that no thread holds the lock.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: `&mut self` excludes every other access.
         self.data.with_mut(|d| unsafe { &mut *d })
     }
 
-    /// Takes the lock if its word is `free`; else tells the word.
+    /// Takes the lock if its word is `free`; else returns the word as the error.
     #[inline]
     fn try_lock(&self, free: u32) -> Result<u32, u32> {
         // Acquire: the last holder's writes; pairs with the store in `release`.
         self.locked.compare_exchange(free, free | HELD, Acquire, Relaxed)
     }
 
-    /// Waits for the lock. Returns what its word shall be when it is released.
+    /// Waits for the lock. Returns the word that the release stores: [`FREE`] or [`RECORD`].
     #[inline]
     fn acquire(&self, site: Site) -> u32 {
         if self.tail.load(Relaxed).is_null() && self.try_lock(FREE).is_ok() {
@@ -168,13 +173,13 @@ impl<A: Arch, T> SpinLock<A, T> {
         self.locked.store(free, Release);
     }
 
-    /// The lock is held, or recorded.
+    /// As [`acquire`](SpinLock::acquire), for a lock that is held, waited for or recorded.
     #[cold]
     fn acquire_slow(&self, site: Site) -> u32 {
         if self.locked.load(Relaxed) & RECORD == 0 {
             let free = self.queue();
             if free != FREE {
-                // Recording began meanwhile, and so does the wait.
+                // Recording began meanwhile: count the wait from then.
                 self.note(|record| record.acquired(site, A::cpu(), A::now(), Some(0)));
             }
             return free;
@@ -205,56 +210,55 @@ impl<A: Arch, T> SpinLock<A, T> {
         self.note(|record| record.released(A::now()));
     }
 
-    /// The caller holds the lock.
+    /// Calls `f` with the record, if there is one. The caller holds the lock.
     fn note(&self, f: impl FnOnce(&mut Record)) {
-        // SAFETY: only the holder calls this, and only with closures that do not come back here.
+        // SAFETY: only the holder calls this, and only with closures that do not call it again.
         self.record.with_mut(|record| unsafe { (*record).as_deref_mut() }.map(f));
     }
 
-    /// Waits for the lock behind all who wait already. Returns what its word was before it was taken.
+    /// Waits for the lock behind all other waiters. Returns the free lock's word: [`FREE`] or [`RECORD`].
     #[cold]
     fn queue(&self) -> u32 {
         let node = Node::<A> { next: A::AtomicPtr::new(ptr::null_mut()), wait: A::AtomicU32::new(1) };
         let me = ptr::from_ref(&node).cast_mut();
-        // Release: `wait` and `next` as initialised, to the waiter that will queue behind us. Acquire: the same of the
-        // one in front.
+        // Release: this node's initial `wait` and `next`, to the waiter that queues behind. Acquire: those of the node in front.
         let before = self.tail.swap(me, AcqRel);
         if !before.is_null() {
-            // SAFETY: the waiter in front stays in this function, and so its node on its stack, until it has told the
-            // node behind it, which it finds only through this store.
+            // SAFETY: the waiter in front stays in this function, and its node on its stack, until it has stored to the node
+            // behind it, which it finds only through this store.
             unsafe { (*before).next.store(me, Release) };
-            // Acquire: so that the waiter in front has left before we touch the lock word.
+            // Acquire: the waiter in front has left the queue before this one accesses the lock word.
             node.wait.wait_until(Acquire, |w| w == 0);
         }
         let mut free = FREE;
         while self.try_lock(free).is_err() {
             free = self.locked.wait_to_write(Relaxed, |word| word & HELD == 0);
         }
-        // The lock is ours. Leave the queue: the next one comes to the front.
+        // This thread has the lock. It leaves the queue and moves the next waiter to the front.
         let mut next = node.next.load(Acquire);
         if next.is_null() {
-            // Relaxed: the thread that finds null reads no node, and the lock word orders what is guarded.
+            // Relaxed: a thread that finds null reads no node, and the lock word orders the data.
             if self.tail.compare_exchange(me, ptr::null_mut(), Relaxed, Relaxed).is_ok() {
                 return free;
             }
-            // Somebody has queued behind us and is about to tell us where.
+            // A waiter has queued behind this one and is about to store its node in `next`.
             next = node.next.wait_until(Acquire, |n| !n.is_null());
         }
-        // SAFETY: the waiter behind us stays in this function until this store.
+        // SAFETY: the waiter behind stays in this function until this store.
         unsafe { (*next).wait.store(0, Release) };
         free
     }
 
     /// Switches recording on, from zero, or off, which keeps what was recorded.
     pub fn set_recording(&self, on: bool) {
-        // Allocated here and freed here: neither under the lock.
+        // Allocated and freed here, with the lock released.
         let mut record = on.then(|| Box::new(Record::new(A::cpu(), A::now())));
         self.with(|held| held.set_recording(&mut record));
     }
 
-    /// What was recorded so far, if recording was ever switched on. Takes the lock, as [`Site::Control`].
+    /// Returns a copy of the record; `None` if recording was never switched on. Takes the lock, as [`Site::Control`].
     pub fn recorded(&self) -> Option<Record> {
-        // SAFETY: the holder is the one to touch it.
+        // SAFETY: only the holder accesses the record.
         self.with(|held| held.lock.record.with(|record| unsafe { (*record).as_deref() }.copied()))
     }
 }
@@ -272,19 +276,19 @@ impl<A: Arch, T> Recorded for SpinLock<A, T> {
     }
 }
 
-/// The lock, held. Dropping it releases.
+/// Holds the lock until it is dropped.
 pub struct Held<'a, A: Arch, T> {
     lock: &'a SpinLock<A, T>,
-    /// What the lock word shall be on release: [`FREE`] or [`RECORD`].
+    /// The word that the release stores: [`FREE`] or [`RECORD`].
     free: u32,
 }
 
 impl<A: Arch, T> Held<'_, A, T> {
-    /// The data.
+    /// Returns the data.
     #[inline]
     pub fn data(&mut self) -> &mut T {
-        // SAFETY: a `Held` exists only while `HELD` is set by its own doing. The borrow ends with the borrow of
-        // `self`, so none is alive when `unlocked` or `drop` releases.
+        // SAFETY: this `Held` has set `HELD`, and exists only while it is set. The borrow ends with the borrow of `self`, so
+        // none is alive when `unlocked_at` or `drop` releases the lock.
         self.lock.data.with_mut(|d| unsafe { &mut *d })
     }
 
@@ -302,11 +306,12 @@ impl<A: Arch, T> Held<'_, A, T> {
         f()
     }
 
-    /// Switches recording on with `record`, unless it is on, or off. What is no longer needed comes back in `record`.
+    /// Switches recording on if `record` holds one, else off. A recording that is already on continues. The record that is not
+    /// needed is in `record` afterwards.
     fn set_recording(&mut self, record: &mut Option<Box<Record>>) {
         let (was, on) = (self.free != FREE, record.is_some());
         if on && !was {
-            // SAFETY: the holder is the one to touch it.
+            // SAFETY: only the holder accesses the record.
             self.lock.record.with_mut(|old| std::mem::swap(unsafe { &mut *old }, record));
             self.free = RECORD;
         } else if was && !on {
