@@ -1,9 +1,9 @@
-//! A set of small numbers that any thread adds to and one takes whole: what waits for a worker.
+//! A set of small numbers that any thread adds to and one thread takes: the queues and txqs scheduled for a worker.
 //!
-//! Adding is also the test whether somebody must be told: who makes a word non-zero tells the taker, and the others know that
-//! it has been told. The taker takes a word with one exchange, so an addition comes before it and is taken, or after it
-//! and tells anew. There is no list, and so no link that could be read after its node may be used again
-//! (the kernel's run queue is a list, and must read `next_sched` before it clears `SCHED`).
+//! An addition also says whether the taker must be notified: the thread that makes a word non-zero notifies it, and later
+//! threads know that it has been notified. The taker takes a word with one exchange. An addition before the exchange is
+//! taken by it; an addition after it finds an empty word and notifies again. There is no list, so no link is read after its
+//! node may be reused (the kernel's run queue is a list, and must read `next_sched` before it clears `SCHED`).
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -11,11 +11,12 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::arch::{Arch, Atomic};
 use crate::sync::words::Words;
 
-/// The numbers.
+/// The set: a bit for each number, 64 a word. Any thread sets bits (`fetch_or`, AcqRel); the taker swaps a word for 0 (AcqRel).
+/// The taker thereby acquires the writes made before each number was added.
 pub struct Bits<A: Arch>(Words<A>);
 
 impl<A: Arch> Bits<A> {
-    /// An empty set of numbers below `n`.
+    /// Creates an empty set for numbers below `n`.
     pub fn new(n: usize) -> Self {
         Self(Words::new(n.div_ceil(64), 0))
     }
@@ -25,12 +26,13 @@ impl<A: Arch> Bits<A> {
         self.0.name_lines(what);
     }
 
-    /// Adds `i`, and tells whether its word was empty. Release: what makes `i` worth a visit comes before.
+    /// Adds `i`; returns whether its word was empty, so that the caller must notify the taker. Release: the caller's earlier
+    /// writes, to the thread that takes `i`.
     pub fn set(&self, i: usize) -> bool {
         self.0.at(i / 64).fetch_or(1 << (i % 64), AcqRel) == 0
     }
 
-    /// Takes all, and calls `f` with each. Acquire: what made them worth a visit.
+    /// Takes all numbers, and calls `f` with each. Acquire: the writes made before each was added.
     pub fn take(&self, mut f: impl FnMut(usize)) {
         for (w, word) in self.0.iter().enumerate() {
             if word.load(Relaxed) == 0 {

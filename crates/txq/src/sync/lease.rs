@@ -1,25 +1,25 @@
-//! A lease: which of many threads uses something next, and for how long the others leave it alone. It is advice and excludes
-//! nobody; what it is about has its own protocol (`enqueue/lease.rs`).
+//! A lease: which of many threads uses a resource next, and for how long the others leave it alone. It is advice and
+//! excludes no thread; the resource has its own protocol (`enqueue/lease.rs`).
 //!
-//! A lease has an end, so that nobody has to give it back: the first thread that finds it over takes it. All is in one word,
-//! so of all threads that find it over one takes it, and none takes one that was ended or granted meanwhile.
-//!
-//! | bits | |
-//! |---|---|
-//! | 63..16 | the end of the lease, in units of 1024 ns |
-//! | 15..0 | the holder's tag, never 0 |
-//!
-//! The word is 0 where there is no lease.
+//! A lease has an end, so that no thread has to return it: the first thread that finds it over takes it. Holder and end are
+//! in one word. So of all threads that find a lease over one takes it, and none takes a lease that was ended or granted
+//! meanwhile.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::{Arch, Atomic, Nanos};
 
+/// The bits of the holder's tag.
 const HOLDER: u64 = 0xffff;
-/// Of the time, bits that are not kept.
+/// Low bits of the time that the word does not keep.
 const UNIT: u32 = 10;
 
-/// The word as it was at some moment.
+/// The word of a lease as it was at some moment; 0 if there is no lease.
+///
+/// | bits | |
+/// |---|---|
+/// | 63..16 | the end of the lease, in units of 1024 ns |
+/// | 15..0 | the holder's tag, never 0 |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held(u64);
 
@@ -35,50 +35,50 @@ impl Held {
         self.0 == 0
     }
 
-    /// Whether another than `holder` has the lease, or had it last.
+    /// Whether another thread than `holder` has the lease, or had it last.
     #[inline]
     pub fn is_anothers(self, holder: u16) -> bool {
         self.0 != 0 && self.0 & HOLDER != u64::from(holder)
     }
 
-    /// When it ends, up to 1023 ns early.
+    /// Returns the end of the lease, up to 1023 ns early.
     pub fn end(self) -> Nanos {
         self.0 >> 16 << UNIT
     }
 }
 
-/// The lease of something.
+/// The lease of a resource.
 pub struct Lease<A: Arch> {
-    /// A [`Held`]. Written by the thread that takes the lease and by the one that grants or ends it, read by all. Every access
-    /// is relaxed: nothing is read because of it that another thread wrote.
+    /// A [`Held`]. Written by threads that take the lease ([`take`](Lease::take)) and by the resource's owner, which grants
+    /// and ends it; read by all. Relaxed: the word publishes no other memory.
     word: A::AtomicU64,
 }
 
 impl<A: Arch> Lease<A> {
-    /// No lease.
+    /// Creates a word without a lease.
     pub fn new() -> Self {
         Self { word: A::AtomicU64::new(0) }
     }
 
-    /// Reads who has it.
+    /// Returns the word.
     #[inline]
     pub fn held(&self) -> Held {
         Held(self.word.load(Relaxed))
     }
 
-    /// Gives it to `holder` until `end`, whoever has it.
+    /// Grants the lease to `holder` until `end`, whichever thread has it.
     pub fn grant(&self, holder: u16, end: Nanos) {
         self.word.store(Held::new(holder, end).0, Relaxed);
     }
 
-    /// Ends it. Nobody has it until it is granted again: a thread that took it just now loses it, too.
+    /// Ends the lease. There is none until the next grant: a thread that took it just now loses it, too.
     pub fn end(&self) {
-        // An exchange, and no store, for loom alone, which orders two exchanges of a word and not a store and an exchange.
-        // This is rare enough to pay for it.
+        // An exchange rather than a store for loom's sake, which orders two exchanges of a word but not a store and an
+        // exchange. This is rare enough for its cost.
         self.word.swap(0, Relaxed);
     }
 
-    /// Gives it to `holder` until `end` if it is still as it `was`; returns whether it did.
+    /// Gives the lease to `holder` until `end` if the word is still `was`; returns whether it did.
     pub fn take(&self, was: Held, holder: u16, end: Nanos) -> bool {
         let new = Held::new(holder, end);
         self.word.compare_exchange(was.0, new.0, Relaxed, Relaxed).is_ok()

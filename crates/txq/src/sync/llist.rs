@@ -1,42 +1,43 @@
-//! A lock-free list that any thread pushes to and one takes whole: the kernel's `llist_head`.
+//! A lock-free list that any thread pushes to and one thread takes whole: the kernel's `llist_head`.
 //!
-//! There is no pop, only [`LList::take_all`], so a node cannot leave and come back between another thread's read of
-//! the head and its exchange: no ABA, no tags, no hazard pointers. A push tells whether the list was empty; that
-//! answer is what `enqueue/llist.rs` builds ownership from.
-//!
-//! Ordering: a push releases the node's content, `take_all` acquires it. Pushes between the two are read-modify-writes
-//! of the same word, so they continue the release sequence and one acquire sees all of them.
+//! There is no pop, only [`LList::take_all`], so a node cannot leave and return between another thread's load of the head
+//! and its exchange: no ABA, no tags, no hazard pointers. A push returns whether the list was empty; `enqueue/llist.rs`
+//! builds ownership on that.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, AtomicPtr, CellApi};
 
-/// What can stand in an [`LList`].
+/// A node of an [`LList`].
 ///
 /// # Safety
 /// `link` must return the same cell for the node's whole life, and nothing else may use that cell while the node is
 /// on a list.
 pub unsafe trait Linked<A: Arch>: Sized + 'static {
-    /// The link to the node pushed before this one.
+    /// Returns the link to the node pushed before this one.
     fn link(&self) -> &A::Cell<*mut Self>;
 }
 
-/// The head of the list.
+/// A lock-free list.
 pub struct LList<A: Arch, T: Linked<A>> {
+    /// The newest node; null if the list is empty. A push replaces it (Release: the node's content); `take_all` swaps it for
+    /// null (Acquire). Pushes between the two are read-modify-writes of the same word, so they continue the release
+    /// sequence, and one acquire sees the content of all nodes.
     head: A::AtomicPtr<T>,
 }
 
 impl<A: Arch, T: Linked<A>> LList<A, T> {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self { head: A::AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Pushes one node and tells whether the list was empty (`llist_add`).
+    /// Pushes one node; returns whether the list was empty (`llist_add`).
     ///
     /// # Safety
-    /// `node` is valid until it is taken, and the caller gives it up: it is on no other list and nobody else touches it.
+    /// `node` is valid until it is taken, and the caller gives it up: it is on no other list, and no other thread accesses
+    /// it.
     #[inline]
     pub unsafe fn push(&self, node: *mut T) -> bool {
         // SAFETY: the caller's promise.
@@ -63,19 +64,19 @@ impl<A: Arch, T: Linked<A>> LList<A, T> {
         }
     }
 
-    /// Takes the whole list, newest first (`llist_del_all`). Null when there was nothing.
+    /// Takes the whole list and returns its newest node (`llist_del_all`); null if the list was empty.
     #[inline]
     pub fn take_all(&self) -> *mut T {
         self.head.swap(ptr::null_mut(), Acquire)
     }
 
-    /// As [`is_empty`](LList::is_empty), by who is about to push.
+    /// As [`is_empty`](LList::is_empty), for a thread that is about to push: takes the line for writing.
     #[inline]
     pub fn is_empty_to_push(&self) -> bool {
         self.head.load_to_write(Relaxed).is_null()
     }
 
-    /// Whether there is nothing at this moment.
+    /// Whether the list is empty at this moment.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.load(Relaxed).is_null()
@@ -88,7 +89,7 @@ impl<A: Arch, T: Linked<A>> Default for LList<A, T> {
     }
 }
 
-/// Turns a taken list around, oldest first (`llist_reverse_order`).
+/// Reverses a taken list and returns its oldest node (`llist_reverse_order`).
 ///
 /// # Safety
 /// `head` came from [`LList::take_all`] and its nodes are still the caller's.

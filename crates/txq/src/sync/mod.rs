@@ -1,5 +1,5 @@
-//! The building blocks that threads meet in, each generic over [`Arch`](crate::arch::Arch) and one a file. Their
-//! model tests are in the `txq-check` crate.
+//! Synchronisation primitives, one a file, each generic over [`Arch`](crate::arch::Arch). Their model tests are in the
+//! `txq-check` crate.
 
 pub mod bits;
 pub mod contention;

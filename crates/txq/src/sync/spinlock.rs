@@ -287,8 +287,8 @@ impl<A: Arch, T> Held<'_, A, T> {
     /// Returns the data.
     #[inline]
     pub fn data(&mut self) -> &mut T {
-        // SAFETY: this `Held` has set `HELD`, and exists only while it is set. The borrow ends with the borrow of `self`, so
-        // none is alive when `unlocked_at` or `drop` releases the lock.
+        // SAFETY: this `Held` has set `HELD`. The borrow ends with the borrow of `self`, so none is alive when `unlocked_at` or
+        // `drop` releases the lock.
         self.lock.data.with_mut(|d| unsafe { &mut *d })
     }
 

@@ -1,10 +1,10 @@
-//! Times at which queues are run, one a queue: any thread sets them, one takes those that are due (`qdisc_watchdog`).
+//! Times at which queues are run, one a queue: any thread sets them, one thread takes those that are due (`qdisc_watchdog`).
 //!
-//! A timer is set to an earlier time only, until it is taken. The taker takes a time with one exchange, so a set comes before
-//! it and is taken, or after it and finds `NEVER`. A set that finds an earlier time changes nothing, and publishes nothing:
-//! its caller owns the queue, and the run that the earlier time brings is by a later owner, which sets the next time itself.
-//! The caller may even find a time that is taken already, for its load is relaxed. The queue is then still to be run: a run
-//! in the past would have been by an earlier owner, whose exchange the caller sees.
+//! Until it is taken, a timer only changes to an earlier time. The taker takes a time with one exchange: a set before it is
+//! taken, and a set after it finds `NEVER`. A set that finds an earlier time changes and publishes nothing. That is enough:
+//! its caller owns the queue, and at the earlier time a later owner runs the queue and sets the next time itself. Since its
+//! load is relaxed, the caller may even find a time that is already taken. The queue's run for that time is then still to
+//! come: if it were over, an earlier owner would have made it, and the caller would see its exchange.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,11 +15,12 @@ use crate::sync::words::Words;
 /// No time is set.
 const NEVER: Nanos = Nanos::MAX;
 
-/// The times, each `NEVER` or nanoseconds on the clock of the [`Arch`].
+/// The times, each `NEVER` or nanoseconds on the clock of the [`Arch`]. A queue's owner lowers its time (Release); the taker
+/// swaps it for `NEVER` (Acquire).
 pub struct Timers<A: Arch>(Words<A>);
 
 impl<A: Arch> Timers<A> {
-    /// `n` timers that are not set.
+    /// Creates `n` timers that are not set.
     pub fn new(n: usize) -> Self {
         Self(Words::new(n, NEVER))
     }
@@ -35,7 +36,7 @@ impl<A: Arch> Timers<A> {
         let timer = self.0.at(i);
         let mut set = timer.load(Relaxed);
         while at < set {
-            // Release: what the caller has written before; pairs with the swap in `take_due`.
+            // Release: the caller's earlier writes; pairs with the swap in `take_due`.
             match timer.compare_exchange_weak(set, at, Release, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => set = now,
@@ -46,11 +47,11 @@ impl<A: Arch> Timers<A> {
 
     /// Returns the earliest time that is set.
     pub fn earliest(&self) -> Option<Nanos> {
-        // Relaxed: it tells how long to sleep, and `take_due` acquires.
+        // Relaxed: the result only bounds a sleep; `take_due` acquires.
         self.0.iter().map(|timer| timer.load(Relaxed)).min().filter(|&at| at != NEVER)
     }
 
-    /// Takes the timers that are due and calls `f` with each. Asks for the time only if one is set.
+    /// Takes the timers that are due and calls `f` with each. Reads the clock only if a timer is set.
     pub fn take_due(&self, now: impl FnOnce() -> Nanos, mut f: impl FnMut(usize)) {
         let Some(earliest) = self.earliest() else { return };
         let now = now();
@@ -59,8 +60,8 @@ impl<A: Arch> Timers<A> {
         }
         for (i, timer) in self.0.iter().enumerate() {
             if timer.load(Relaxed) <= now {
-                // Since the load only an earlier time can have been set: it is due, too. Acquire: what the thread that set it
-                // had written; pairs with the exchange in `set`.
+                // Since the load only an earlier time can have been set, which is due too. Acquire: the writes of the thread
+                // that set it; pairs with the exchange in `set`.
                 timer.swap(NEVER, Acquire);
                 f(i);
             }

@@ -1,5 +1,5 @@
-//! A row of 64-bit words on cache lines of their own: what lies beside it in memory does not disturb it, and which words share
-//! a line does not depend on where the row lies.
+//! A row of 64-bit words on cache lines of their own: no other data shares its lines, and which words share a line does not
+//! depend on the row's address.
 
 use std::fmt::Display;
 
@@ -28,13 +28,13 @@ impl<A: Arch> Words<A> {
         A::name(&*self.blocks, what);
     }
 
-    /// The word with a number.
+    /// Returns word `i`.
     #[inline]
     pub(crate) fn at(&self, i: usize) -> &A::AtomicU64 {
         &self.blocks[i / BLOCK][i % BLOCK]
     }
 
-    /// All of them, in order.
+    /// Returns all words, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &A::AtomicU64> {
         self.blocks.iter().flat_map(|block| block.iter()).take(self.len)
     }
