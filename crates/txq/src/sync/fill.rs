@@ -1,17 +1,20 @@
-//! Whether a queue has room, and the senders that wait until it has (`sock_def_write_space`, for a qdisc).
+//! The fill word of a queue: whether the queue has room, and the senders that wait for room (`sock_def_write_space`, for a
+//! qdisc).
 //!
-//! One word holds what is known of the queue and whether anybody waits. The owner of the queue sets [`FULL`] when the queue
-//! reaches its high mark and clears it at the low mark that the word carries. A sender that finds the queue full joins the list
-//! and sets [`WAITERS`] in one critical section, and looks at the word again before it sleeps. So the sender either sees the
-//! queue open again, or its bit comes before the owner's exchange, and the owner sees the bit. No fence is needed, because both
-//! write the same word, and the owner takes the lock of the list after its exchange.
+//! One word holds the state of the queue and whether senders wait. The owner of the queue sets [`FULL`] when the queue
+//! reaches its high mark, and clears it at the low mark that the word carries. A sender that finds the queue full joins the
+//! list and sets [`WAITERS`] in one critical section, and loads the word again before it sleeps. So either the sender sees
+//! the queue open again, or its bit comes before the owner's exchange, and the owner sees the bit. No fence is needed,
+//! because both write the same word, and the owner takes the lock of the list after its exchange.
 //!
-//! Clearing and waking are two steps: the owner clears [`FULL`] while it has the queue, and wakes when it has left it.
-//! [`WAITERS`] stays set between them. An owner that panics in between loses no wake: the next owner finds the bit.
+//! Clearing and waking are two steps: the owner clears [`FULL`] while it has the queue, and wakes after it has left the
+//! queue. [`WAITERS`] stays set between the steps. If the owner panics in between, no wake is lost: the next owner finds the
+//! bit.
 //!
-//! A wake is for one thread. That thread wakes the next one when it has left the list, if the queue is still open. So an owner
-//! pays for one wake; if the queue fills up again meanwhile, those that still wait stay asleep until the next low mark. A [`Waker`] belongs to a task that may never ask again, so it passes nothing
-//! on, and a wake goes on to the next waiter behind it.
+//! A wake is for one thread. That thread leaves the list and then wakes the next one, if the queue is still open. So an
+//! owner pays for one wake; if the queue fills up again meanwhile, the other waiters stay asleep until the next low mark. A
+//! [`Waker`] belongs to a task that may never ask again and so may pass no wake on: after it, the owner also wakes the next
+//! waiter.
 
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
@@ -23,7 +26,7 @@ use crate::arch::{Arch, Atomic, Event, Nanos};
 use crate::sync::contention::Site;
 use crate::sync::spinlock::SpinLock;
 
-/// The queue is above its high mark: what comes may find no room.
+/// The queue has reached its high mark: arriving packets may find no room.
 const FULL: u64 = 1;
 /// A part of the queue (a band, a class, a flow, the list in front of it) has refused packets for want of room.
 const PARTIAL: u64 = 2;
@@ -33,16 +36,17 @@ const WAITERS: u64 = 4;
 const DOWN: u64 = 8;
 /// The device is gone. Never cleared.
 const GONE: u64 = 16;
-/// Where the low mark begins, in packets, and its bits.
+/// The lowest bit of the low mark, which is in packets.
 const LOW: u32 = 32;
+/// The bits of the low mark.
 const LOW_MASK: u64 = u64::MAX << LOW;
 
-/// What is known of a queue at one moment.
+/// The state of a queue at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(u64);
 
 impl Word {
-    /// Whether the queue is open and nobody waits.
+    /// Whether the queue is open and no sender waits.
     #[inline]
     pub fn is_quiet(self) -> bool {
         self.0 == 0
@@ -82,18 +86,18 @@ impl Word {
     }
 }
 
-/// A low mark at its place in the word.
+/// Returns a low mark shifted to its place in the word.
 fn mark(packets: usize) -> u64 {
     (packets as u64).min(u32::MAX.into()) << LOW
 }
 
-/// A sender's place to sleep, kept for its next wait.
+/// A place where a sender sleeps, kept for its next wait.
 pub struct Waiter<A: Arch> {
     event: A::Event,
 }
 
 impl<A: Arch> Waiter<A> {
-    /// A place where nobody sleeps.
+    /// Creates a place where no sender sleeps.
     pub fn new() -> Arc<Self> {
         Arc::new(Self { event: A::Event::new() })
     }
@@ -102,9 +106,9 @@ impl<A: Arch> Waiter<A> {
 /// An entry of the list.
 struct Entry<A: Arch> {
     waiter: Arc<Waiter<A>>,
-    /// The queue has refused packets of this sender, so [`PARTIAL`] holds it up as well.
+    /// Whether the queue has refused packets of this sender, so that it waits also while [`PARTIAL`] is set.
     refused: bool,
-    /// What to wake; the thread that sleeps at `waiter` if there is none.
+    /// The waker of a task; `None` for a thread that sleeps at `waiter`.
     waker: Option<Waker>,
 }
 
@@ -112,7 +116,7 @@ impl<A: Arch> Entry<A> {
     fn wake(self) {
         match self.waker {
             None => self.waiter.event.notify(),
-            // A panic of a waker is not the owner's: the task has been told as far as it can be.
+            // Drops the panic of a waker: it is not the owner's, and nothing more can be done for the task.
             Some(waker) => drop(panic::catch_unwind(AssertUnwindSafe(|| waker.wake()))),
         }
     }
@@ -120,29 +124,30 @@ impl<A: Arch> Entry<A> {
 
 /// How full a queue is, as senders see it.
 pub struct Fill<A: Arch> {
-    /// The low mark in packets, above `FULL`, `PARTIAL`, `WAITERS`, `DOWN` and `GONE`. Owners, refused senders, waiters and the
-    /// control path write it by read-modify-writes; owners and waiting senders read it. All accesses are relaxed: the protocol
-    /// relies on the order of changes of this one word, and the list has a lock.
+    /// The low mark in packets (bits 32 to 63), and the flags [`FULL`], [`PARTIAL`], [`WAITERS`], [`DOWN`] and [`GONE`]. 0:
+    /// the queue is open and no sender waits. Owners, refused senders, waiters and the control path write it by
+    /// read-modify-writes; owners and waiting senders read it. All accesses are relaxed: the protocol relies on the
+    /// modification order of this one word, and the list has a lock.
     word: A::AtomicU64,
-    /// The senders that wait, the one that has waited longest first. Boxed: the word shares its line with what every sender
-    /// reads.
+    /// The waiting senders, the one that has waited longest first. Boxed: the word shares its line with data that every
+    /// sender reads.
     waiting: Box<SpinLock<A, VecDeque<Entry<A>>>>,
 }
 
 impl<A: Arch> Fill<A> {
-    /// An open queue.
+    /// Creates the word of an open queue.
     #[expect(clippy::new_without_default, reason = "made by its queue alone")]
     pub fn new() -> Self {
         Self { word: A::AtomicU64::new(0), waiting: Box::new(SpinLock::new(VecDeque::new())) }
     }
 
-    /// Returns what is known now.
+    /// Returns the word.
     #[inline]
     pub fn word(&self) -> Word {
         Word(self.word.load(Relaxed))
     }
 
-    /// Exchanges the word for what `f` makes of it, unless that is the same; returns the new one.
+    /// Replaces the word by `f` of it, unless both are equal; returns the new word.
     fn update(&self, f: impl Fn(Word) -> u64) -> Word {
         let mut word = self.word();
         loop {
@@ -157,25 +162,25 @@ impl<A: Arch> Fill<A> {
         }
     }
 
-    /// The queue is full until `low` packets are left. By its owner.
+    /// Marks the queue as full until at most `low` packets are left. The caller is its owner.
     #[cold]
     pub fn note_full(&self, low: usize) {
         self.update(|word| word.flags() | FULL | mark(low));
     }
 
-    /// A part of the queue has refused packets; it may have room when `low` packets are left in the whole. The caller is the
-    /// owner, or makes sure that there is one after this.
+    /// Notes that a part of the queue has refused packets; it may have room again when at most `low` packets are left in the
+    /// whole queue. The caller is the owner, or ensures that the queue has an owner after this.
     #[cold]
     pub fn note_partial(&self, low: usize) {
-        // The mark of a full queue stays; of several parts the one that may have room first counts.
+        // The mark of a full queue stays. Of several parts, the mark that is reached first counts.
         self.update(|word| match word.0 & FULL {
             0 => word.flags() | PARTIAL | mark(low).max(word.0 & LOW_MASK),
             _ => word.0 | PARTIAL,
         });
     }
 
-    /// The owner's turn ends with `packets` in the queue: reopens it at the low mark. The owner calls [`wake`](Fill::wake) when
-    /// it has left the queue.
+    /// Reopens the queue if it is at the low mark. The caller is its owner, which ends a turn with `packets` in the queue,
+    /// and calls [`wake`](Fill::wake) after it has left the queue.
     #[cold]
     pub fn note_backlog(&self, packets: usize) {
         self.update(|word| match packets as u64 <= word.low() {
@@ -184,7 +189,8 @@ impl<A: Arch> Fill<A> {
         });
     }
 
-    /// Wakes a sender, if one waits and the queue is open. That one wakes others.
+    /// Wakes the waiting senders for which the queue is open, in order, up to the first that is a thread: that thread wakes the
+    /// next ones. Does nothing if the queue is full.
     #[cold]
     pub fn wake(&self) {
         let word = self.word();
@@ -208,22 +214,22 @@ impl<A: Arch> Fill<A> {
             self.note_emptied(list);
             woken
         });
-        // With no lock held. The thread comes last on the list and first here: it wakes others meanwhile.
+        // With no lock held. The thread is last on the list and is woken first: it wakes others meanwhile.
         woken.into_iter().rev().for_each(Entry::wake);
     }
 
-    /// Reopens the queue and wakes all that wait: what the queue was full of is gone, or the queue has changed. `down` says
-    /// whether the device is down.
+    /// Reopens the queue and wakes all waiting senders, after a purge or a change of the queue. `down` says whether the
+    /// device is down.
     pub fn reset(&self, down: bool) {
         self.wake_all(|word| word.0 & GONE | if down { DOWN } else { 0 });
     }
 
-    /// The device is gone: wakes all that wait, and nobody waits from now on.
+    /// Marks the device as gone and wakes all waiting senders; none waits from now on.
     pub fn end(&self) {
         self.wake_all(|_| GONE);
     }
 
-    /// Wakes all that wait: their packets may go to another queue now.
+    /// Wakes all waiting senders: their packets may go to another queue now.
     pub fn wake_to_look(&self) {
         self.wake_all(|word| word.0 & !WAITERS);
     }
@@ -236,8 +242,8 @@ impl<A: Arch> Fill<A> {
         woken.into_iter().for_each(Entry::wake);
     }
 
-    /// Sleeps until the queue has room, until something else has become of it, or until `until`. May return earlier; the caller
-    /// looks at [`word`](Fill::word). `look` makes an owner look at the queue once more, as the caller has registered by then,
+    /// Sleeps until the queue has room, is reset or ends, or until the time `until`. May return earlier; the caller then
+    /// checks [`word`](Fill::word). Calls `look` once the sender is on the list: it makes an owner check the queue again,
     /// and returns whether the sender has another reason to sleep that ends with an owner's turn.
     pub fn wait(&self, waiter: &Arc<Waiter<A>>, refused: bool, until: Nanos, look: impl FnOnce() -> bool) {
         let _registered = Registered { fill: self, waiter };
@@ -247,12 +253,13 @@ impl<A: Arch> Fill<A> {
         }
     }
 
-    /// Has `waker` woken when the queue has room, or something else has become of it. The caller looks at the word after this:
-    /// if the queue is not full then, no wake need come.
+    /// Registers `waker` to be woken when the queue has room, is reset or ends. The caller checks the word after this: if
+    /// the queue is not full then, no wake may come.
     pub fn watch(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: &Waker) {
         self.register(waiter, refused, Some(waker.clone()));
     }
 
+    /// Puts a sender on the list and sets [`WAITERS`], under the list's lock.
     fn register(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: Option<Waker>) {
         self.with_list(|list| {
             list.push_back(Entry { waiter: waiter.clone(), refused, waker });
@@ -260,7 +267,7 @@ impl<A: Arch> Fill<A> {
         });
     }
 
-    /// Takes a sender off the list, if it is there still, and passes a wake on that it may have had.
+    /// Removes a sender from the list, if it is still there, and passes on a wake that it may have had.
     pub fn leave(&self, waiter: &Arc<Waiter<A>>) {
         self.with_list(|list| {
             list.retain(|entry| !Arc::ptr_eq(&entry.waiter, waiter));
@@ -269,8 +276,8 @@ impl<A: Arch> Fill<A> {
         self.wake();
     }
 
-    /// Calls `f` with the list, under its lock. Many threads come here at a time and none is in a hurry: one that finds the lock
-    /// held sleeps for a moment, where a fair lock would have all of them yield to each other.
+    /// Calls `f` with the list, under its lock. Many threads may want the lock at a time, and none is in a hurry: a thread that
+    /// finds it held sleeps for a moment. With a fair lock they would all yield to each other.
     fn with_list<R>(&self, f: impl FnOnce(&mut VecDeque<Entry<A>>) -> R) -> R {
         loop {
             if let Some(mut held) = self.waiting.try_lock_soon_at(Site::Control) {
@@ -280,7 +287,7 @@ impl<A: Arch> Fill<A> {
         }
     }
 
-    /// Under the lock of the list.
+    /// Clears [`WAITERS`] if the list is empty. The caller holds the list's lock.
     fn note_emptied(&self, list: &VecDeque<Entry<A>>) {
         if list.is_empty() {
             self.word.fetch_and(!WAITERS, Relaxed);
@@ -288,7 +295,7 @@ impl<A: Arch> Fill<A> {
     }
 }
 
-/// A sender on the list, until it wakes, also by a panic.
+/// Removes a sender from the list when dropped: after its sleep, or by a panic.
 struct Registered<'f, A: Arch> {
     fill: &'f Fill<A>,
     waiter: &'f Arc<Waiter<A>>,
