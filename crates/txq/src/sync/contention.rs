@@ -1,15 +1,15 @@
-//! Who takes which lock, how often, and how long that takes: what `perf lock contention` and `/proc/lock_stat` tell of the
-//! kernel's locks, for those of a device.
+//! Records of lock contention: for each lock of a device and each site, the acquisitions, holds and waits that `perf lock
+//! contention` and `/proc/lock_stat` report of the kernel's locks.
 //!
-//! Recording is switched on and off while the device works ([`NetDev::set_contention`](crate::NetDev::set_contention)).
-//! A lock's record lies under that lock: only its holder writes it, in plain memory, so the counts are exact and
-//! nobody fights for them. A waiter reads the clock before it queues and writes down its wait when it has the lock.
+//! Recording can be switched on and off while the device works ([`NetDev::set_contention`](crate::NetDev::set_contention)).
+//! A lock's record lies under that lock. Only its holder writes it, in plain memory, so the counts are exact and no thread
+//! competes for them. A waiter reads the clock before it queues, and records its wait when it has the lock.
 //!
-//! Off is free, because a lock says by its word whether it is recorded: the word of a free lock is then another one than
-//! the fast path expects, so the fast path fails and the slow path does the writing. There is nothing to test on the fast
-//! path but that the lock is free, which it tests anyway.
+//! Recording costs nothing while it is off, because the lock word says whether the lock is recorded: a free recorded lock
+//! holds another word than the fast path expects, so the fast path fails and the slow path records. The fast path only tests
+//! that the lock is free, which it does anyway.
 //!
-//! Attempts that failed on a lock-free word ([`Retries`]) are counted where they fail, beside the word.
+//! Failed attempts at a lock-free word are counted where they fail ([`Retries`]).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -60,58 +60,58 @@ named! {
 named! {
     /// A place in the code that takes a lock. A new one is a line here.
     Site, name: "What it does with the lock.", caller: "The kernel's function that does the same, as perf names callers.";
-    /// A sender enqueues: the root lock, or where there is no qdisc the lock in place of it.
+    /// A sender enqueues: takes the root lock, or the lock in its place if there is no qdisc.
     Enqueue => "enqueue", "__dev_queue_xmit";
-    /// The owner of a queue takes the root lock again after the driver.
+    /// The owner of a queue retakes the root lock after the driver.
     Retake => "retake after the driver", "dev_hard_start_xmit";
     /// A worker runs a queue.
     Worker => "worker", "net_tx_action";
-    /// A batch is handed to the driver.
+    /// A thread gives a batch to the driver.
     Driver => "driver", "sch_direct_xmit";
-    /// Completions are reaped.
+    /// A thread reaps completions.
     Reap => "reap", "napi_poll";
-    /// Counters are read, parameters changed, or somebody asks whether a queue is idle.
+    /// A thread reads counters, changes parameters, or asks whether a queue is idle.
     Control => "control", "dev_get_stats";
 }
 
 named! {
-    /// A lock-free word on which an exchange can fail, so that it is tried again. A new one is a line here.
+    /// A lock-free word whose exchange can fail and is then retried. A new one is a line here.
     Retry, name: "What the word is.";
-    /// The defer list, when packets are left on it.
+    /// The defer list, when a sender pushes packets.
     DeferList => "push to the defer list";
-    /// The inbox of a sender's home, when buffers are freed into it.
+    /// The inbox of a sender's home, when another thread frees buffers into it.
     Inbox => "push to a home's inbox";
-    /// The pool's depot, when a batch of buffers is put there.
+    /// The pool's depot, when a thread puts a batch of buffers there.
     DepotPush => "push to the pool's depot";
-    /// The pool's depot, when a batch of buffers is taken.
+    /// The pool's depot, when a thread takes a batch of buffers.
     DepotPop => "pop from the pool's depot";
 }
 
-/// To whom an owner leaves a queue that is not empty.
+/// The thread to which an owner leaves a queue that is not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandOff {
-    /// The worker goes on.
+    /// The worker runs the queue.
     Worker,
-    /// Another sender does.
+    /// Another sender runs it.
     Sender,
 }
 
-/// What has happened at one lock. Lies under it.
+/// The record of one lock. Lies under that lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Record {
     sites: [LockStats; Site::ALL.len()],
-    /// Who has the lock now, or had it last.
+    /// The site of the holder, or of the last one.
     site: Site,
-    /// On which CPU that was.
+    /// The CPU of that holder.
     cpu: CpuId,
-    /// Since when.
+    /// When that holder took the lock.
     since: Nanos,
     /// When recording began.
     started: Nanos,
 }
 
 impl Record {
-    /// A record of which the caller, who has the lock, is the first entry.
+    /// Creates a record whose first acquisition is the caller's, which holds the lock.
     pub(super) fn new(cpu: CpuId, now: Nanos) -> Self {
         let mut record = Self {
             sites: [LockStats::default(); Site::ALL.len()],
@@ -124,19 +124,19 @@ impl Record {
         record
     }
 
-    /// What has happened at `site`. A hold counts when it ends.
+    /// Returns the counts of `site`. A hold counts when it ends.
     pub fn at(&self, site: Site) -> &LockStats {
         &self.sites[site as usize]
     }
 
-    /// The lock has been taken, after a wait that began at `began` if there was one.
+    /// Records that the lock has been taken, after a wait that began at `began` if there was one.
     pub(super) fn acquired(&mut self, site: Site, cpu: CpuId, now: Nanos, began: Option<Nanos>) {
         let moved = u64::from(cpu != self.cpu);
         let stats = &mut self.sites[site as usize];
         stats.acquisitions += 1;
         stats.acquisition_bounces += moved;
         if let Some(began) = began {
-            // A wait that began before recording did counts from there on.
+            // A wait that began before recording counts from the beginning of recording.
             let wait = now.saturating_sub(began.max(self.started));
             stats.contended += 1;
             stats.contention_bounces += moved;
@@ -147,7 +147,7 @@ impl Record {
         (self.site, self.cpu, self.since) = (site, cpu, now);
     }
 
-    /// The lock is about to be let go.
+    /// Records the end of the hold. The lock is about to be released.
     pub(super) fn released(&mut self, now: Nanos) {
         self.sites[self.site as usize].hold.add(now.saturating_sub(self.since));
     }
@@ -157,15 +157,15 @@ impl Record {
 pub(crate) trait Recorded {
     /// Switches recording on, from zero, or off, which keeps what was recorded.
     fn set_recording(&self, on: bool);
-    /// Adds what was recorded to the report. Tells whether it ever was switched on.
+    /// Adds the record to the report. Returns whether recording was ever switched on.
     fn report(&self, lock: Lock, report: &mut ContentionReport) -> bool;
 }
 
-/// What only a queue's owner can count: lies in the queue's core.
+/// The record of a queue's owners, kept in the queue's core.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerRecord {
     pub(crate) on: bool,
-    /// Packets taken from those who left them, at a time.
+    /// Packets that an owner took at a time from those that senders had queued.
     pub(crate) drained: Log2,
     pub(crate) hand_offs: HandOffs,
 }
@@ -173,14 +173,18 @@ pub(crate) struct OwnerRecord {
 /// Failed attempts at lock-free words, for all words of a kind together.
 pub struct Retries<A: Arch>(CachePadded<Counts<A>>);
 
-/// On a line of its own: who fails reads `on`, and while it is off nobody writes here.
+/// On a line of its own: a thread whose attempt fails reads `on`, and while it is off no thread writes here. All accesses
+/// are relaxed: the counts order nothing.
 struct Counts<A: Arch> {
+    /// 1 while failed attempts are counted, else 0. Written by the control path, read by threads whose attempt has failed.
     on: A::AtomicU32,
+    /// Failed attempts by [`Retry`]. Incremented by the threads that fail; read, and cleared when counting begins, by the
+    /// control path.
     counts: [A::AtomicU64; Retry::ALL.len()],
 }
 
 impl<A: Arch> Retries<A> {
-    /// Nothing is counted yet.
+    /// Creates counters at zero, switched off.
     pub fn new() -> Self {
         let counts = std::array::from_fn(|_| A::AtomicU64::new(0));
         Self(CachePadded::new(Counts { on: A::AtomicU32::new(0), counts }))
@@ -191,7 +195,8 @@ impl<A: Arch> Retries<A> {
         A::name(&self.0, what);
     }
 
-    /// An attempt has failed. Who calls this has just missed its word's cache line, which dwarfs the look at the switch.
+    /// Counts a failed attempt if counting is on. The caller has just missed the cache line of its word, which costs far
+    /// more than the load of the switch.
     #[cold]
     pub fn note(&self, retry: Retry) {
         if self.0.on.load(Relaxed) != 0 {
@@ -207,7 +212,7 @@ impl<A: Arch> Retries<A> {
         self.0.on.store(on.into(), Relaxed);
     }
 
-    /// How many were counted.
+    /// Returns the number of failed attempts counted.
     pub fn count(&self, retry: Retry) -> u64 {
         self.0.counts[retry as usize].load(Relaxed)
     }

@@ -1,8 +1,8 @@
-//! A bounded ring from one thread to another: what a driver's transmit half hands to its completion half.
+//! A bounded ring from one thread to another, by which a driver's transmitting half hands values to its completing half.
 //!
-//! Two cursors on two cache lines, each written by one side. Both sides keep a copy of the other's cursor and read the
-//! shared one only when the copy says full or empty, and publish their own once per batch ([`Producer::publish`],
-//! [`Consumer::publish`]), so a batch costs one transfer of each line.
+//! The ring has two cursors on two cache lines, each written by one side. Each side keeps a copy of the other's cursor, and
+//! reads the shared one only when the copy says full or empty. It publishes its own cursor once per batch
+//! ([`Producer::publish`], [`Consumer::publish`]), so a batch costs one transfer of each line.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CellApi};
 
-/// Slots that lie together, on lines of their own.
+/// Adjacent slots, on lines of their own.
 #[repr(align(128))]
 struct Block<A: Arch, T>([A::Cell<MaybeUninit<T>>; BLOCK]);
 /// Slots of a block, a power of two.
@@ -21,14 +21,16 @@ const BLOCK: usize = 16;
 struct Ring<A: Arch, T> {
     blocks: Box<[Block<A, T>]>,
     mask: u32,
-    /// Next slot to fill. Written by the producer; everything before it is filled.
+    /// The next slot to fill, wrapping; the slots before it are filled. Written by the producer (Release: the slots'
+    /// content), read by the consumer (Acquire).
     head: CachePadded<A::AtomicU32>,
-    /// Next slot to empty. Written by the consumer; everything before it is empty.
+    /// The next slot to empty, wrapping; the slots before it are empty. Written by the consumer (Release: its reads of the
+    /// slots), read by the producer (Acquire).
     tail: CachePadded<A::AtomicU32>,
 }
 
-// SAFETY: a slot is touched by the producer from `tail`'s publication until `head`'s, and by the consumer from
-// `head`'s until `tail`'s, so values only move from thread to thread.
+// SAFETY: the producer accesses a slot from the publication of `tail` until that of `head`, and the consumer from the
+// publication of `head` until that of `tail`, so values only move from thread to thread.
 unsafe impl<A: Arch, T: Send> Send for Ring<A, T> {}
 // SAFETY: as above.
 unsafe impl<A: Arch, T: Send> Sync for Ring<A, T> {}
@@ -40,7 +42,7 @@ impl<A: Arch, T> Block<A, T> {
 }
 
 impl<A: Arch, T> Ring<A, T> {
-    /// The slot at a cursor.
+    /// Returns the slot at a cursor.
     #[inline]
     fn slot(&self, at: u32) -> &A::Cell<MaybeUninit<T>> {
         let i = (at & self.mask) as usize;
@@ -48,7 +50,7 @@ impl<A: Arch, T> Ring<A, T> {
     }
 }
 
-/// A ring for `capacity` values, rounded up to a power of two.
+/// Creates a ring for `capacity` values, rounded up to a power of two; returns its two sides.
 ///
 /// # Panics
 /// When `capacity` is 0 or greater than 2^30.
@@ -64,7 +66,7 @@ pub fn ring<A: Arch, T: Send>(capacity: u32) -> (Producer<A, T>, Consumer<A, T>)
     (Producer { ring: ring.clone(), head: 0, tail: 0 }, Consumer { ring, head: 0, tail: 0 })
 }
 
-/// The filling side.
+/// The side that fills the ring.
 pub struct Producer<A: Arch, T: Send> {
     ring: Arc<Ring<A, T>>,
     head: u32,
@@ -72,7 +74,7 @@ pub struct Producer<A: Arch, T: Send> {
     tail: u32,
 }
 
-/// The emptying side.
+/// The side that empties the ring.
 pub struct Consumer<A: Arch, T: Send> {
     ring: Arc<Ring<A, T>>,
     /// The producer's cursor as last read: never ahead of the real one.
@@ -81,11 +83,12 @@ pub struct Consumer<A: Arch, T: Send> {
 }
 
 impl<A: Arch, T: Send> Producer<A, T> {
-    /// Fills the next slot, unseen until [`publish`](Producer::publish). A full ring gives the value back.
+    /// Fills the next slot; the consumer sees the value after [`publish`](Producer::publish). Returns the value as the error
+    /// if the ring is full.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), T> {
         if self.head.wrapping_sub(self.tail) > self.ring.mask {
-            // Acquire: the consumer's reads of the slot come before our write.
+            // Acquire: orders the consumer's reads of the slot before this side's write.
             self.tail = self.ring.tail.load(Acquire);
             if self.head.wrapping_sub(self.tail) > self.ring.mask {
                 return Err(value);
@@ -98,7 +101,7 @@ impl<A: Arch, T: Send> Producer<A, T> {
         Ok(())
     }
 
-    /// Shows the consumer everything pushed so far.
+    /// Publishes all values pushed so far.
     #[inline]
     pub fn publish(&mut self) {
         self.ring.head.store(self.head, Release);
@@ -112,7 +115,7 @@ impl<A: Arch, T: Send> Drop for Producer<A, T> {
 }
 
 impl<A: Arch, T: Send> Consumer<A, T> {
-    /// The next value, if one is there, without taking it.
+    /// Returns the next value without taking it; `None` if the ring is empty.
     #[inline]
     pub fn peek(&mut self) -> Option<&T> {
         if !self.refresh() {
@@ -123,7 +126,7 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         Some(slot.with(|s| unsafe { (*s).assume_init_ref() }))
     }
 
-    /// The next value, if one is there, to change or to empty without taking it.
+    /// Returns the next value, to change or empty it without taking it; `None` if the ring is empty.
     #[inline]
     pub fn peek_mut(&mut self) -> Option<&mut T> {
         if !self.refresh() {
@@ -134,7 +137,8 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         Some(slot.with_mut(|s| unsafe { (*s).assume_init_mut() }))
     }
 
-    /// Takes the next value. Its slot returns to the producer at [`publish`](Consumer::publish).
+    /// Takes the next value; `None` if the ring is empty. Its slot returns to the producer at
+    /// [`publish`](Consumer::publish).
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if !self.refresh() {
@@ -146,15 +150,16 @@ impl<A: Arch, T: Send> Consumer<A, T> {
         Some(slot.with(|s| unsafe { (*s).assume_init_read() }))
     }
 
-    /// Gives the producer back every slot taken so far.
+    /// Returns to the producer all slots emptied so far.
     #[inline]
     pub fn publish(&mut self) {
         self.ring.tail.store(self.tail, Release);
     }
 
+    /// Whether a value is there; reads the producer's cursor if the copy says that the ring is empty.
     fn refresh(&mut self) -> bool {
         if self.head == self.tail {
-            // Acquire: pairs with the producer's publication of the slots' content.
+            // Acquire: the slots' content; pairs with the store in `Producer::publish`.
             self.head = self.ring.head.load(Acquire);
         }
         self.head != self.tail
@@ -171,7 +176,7 @@ impl<A: Arch, T> Drop for Ring<A, T> {
     fn drop(&mut self) {
         let (head, mut tail) = (self.head.load(Relaxed), self.tail.load(Relaxed));
         while tail != head {
-            // SAFETY: both sides are gone and have published, so exactly these slots are filled.
+            // SAFETY: both sides are dropped and have published their cursors, so exactly these slots are filled.
             self.slot(tail).with_mut(|s| unsafe { (*s).assume_init_drop() });
             tail = tail.wrapping_add(1);
         }
