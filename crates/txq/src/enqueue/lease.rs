@@ -141,8 +141,7 @@ impl Trial {
 mod tests {
     use super::*;
 
-    /// Runs phases in which the queue sends at these rates, in packets a millisecond, and returns the part of the time in
-    /// which there were leases.
+    /// Runs phases in which the queue sends at these rates, in packets a millisecond; returns the part of the time with leases.
     fn run(without: u64, with: u64) -> f64 {
         let mut trial = Trial::new();
         let (mut now, mut sent, mut leases, mut leased) = (1_000_000_000, 0, false, 0);
@@ -169,7 +168,7 @@ mod tests {
     fn a_phase_in_which_nobody_met_says_nothing() {
         let mut trial = Trial::new();
         assert_eq!(trial.look(1 << 40, 0), None);
-        // Much was sent, and nobody looked for long after the phase was over.
+        // Much was sent, and no owner looked for long after the phase was over.
         assert_eq!(trial.look((1 << 40) + 10 * KEEP, 1 << 30), None);
         assert!(trial.rates == [0; 2] && !trial.leases);
     }

@@ -95,7 +95,7 @@ struct Defer<A: Arch> {
     count: A::AtomicU32,
 }
 
-/// What the root lock guards.
+/// The state that the root lock guards.
 struct Owned<A: Arch> {
     core: Core<A>,
     intake: Intake<A>,

@@ -15,7 +15,7 @@ use crate::run::gate::Gate;
 use crate::run::{Core, Driven, QUOTA};
 use crate::txqueue::{Transmitted, TxQueue};
 
-/// What [`bypass`] did.
+/// The result of [`bypass`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bypass {
     /// Nothing: the batch needs a turn.

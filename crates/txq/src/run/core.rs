@@ -51,8 +51,8 @@ pub(crate) struct Core<A: Arch> {
     pub(super) permit: Permit,
 }
 
-/// Counts the packets that reached a [`Core`], by what happened to them. At any time, the owner finds `taken + created =
-/// sent + drops + in_driver + held`.
+/// Counts the packets that reached a [`Core`], by what happened to them. At any time, the owner finds
+/// `taken + created = sent + drops + in_driver + held`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CoreCounters {
     pub(crate) taken: u64,

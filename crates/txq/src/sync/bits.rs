@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::arch::{Arch, Atomic};
 use crate::sync::words::Words;
 
-/// The set: a bit for each number, 64 a word. Any thread sets bits (`fetch_or`, AcqRel); the taker swaps a word for 0 (AcqRel).
-/// The taker thereby acquires the writes made before each number was added.
+/// The set: a bit for each number, 64 a word. Any thread sets bits (`fetch_or`, AcqRel); the taker swaps a word for 0
+/// (AcqRel). The taker thereby acquires the writes made before each number was added.
 pub struct Bits<A: Arch>(Words<A>);
 
 impl<A: Arch> Bits<A> {

@@ -155,7 +155,7 @@ impl Record {
 
 /// A lock that can be recorded.
 pub(crate) trait Recorded {
-    /// Switches recording on, from zero, or off, which keeps what was recorded.
+    /// Switches recording on, from zero, or off, which keeps the record.
     fn set_recording(&self, on: bool);
     /// Adds the record to the report. Returns whether recording was ever switched on.
     fn report(&self, lock: Lock, report: &mut ContentionReport) -> bool;

@@ -189,8 +189,8 @@ impl<A: Arch> Fill<A> {
         });
     }
 
-    /// Wakes the waiting senders for which the queue is open, in order, up to the first that is a thread: that thread wakes the
-    /// next ones. Does nothing if the queue is full.
+    /// Wakes the waiting senders for which the queue is open, in order, up to the first that is a thread: that thread wakes
+    /// the next ones. Does nothing if the queue is full.
     #[cold]
     pub fn wake(&self) {
         let word = self.word();
@@ -276,8 +276,8 @@ impl<A: Arch> Fill<A> {
         self.wake();
     }
 
-    /// Calls `f` with the list, under its lock. Many threads may want the lock at a time, and none is in a hurry: a thread that
-    /// finds it held sleeps for a moment. With a fair lock they would all yield to each other.
+    /// Calls `f` with the list, under its lock. Many threads may want the lock at a time, and none is in a hurry: a thread
+    /// that finds it held sleeps for a moment. With a fair lock they would all yield to each other.
     fn with_list<R>(&self, f: impl FnOnce(&mut VecDeque<Entry<A>>) -> R) -> R {
         loop {
             if let Some(mut held) = self.waiting.try_lock_soon_at(Site::Control) {

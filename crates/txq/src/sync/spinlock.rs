@@ -221,7 +221,8 @@ impl<A: Arch, T> SpinLock<A, T> {
     fn queue(&self) -> u32 {
         let node = Node::<A> { next: A::AtomicPtr::new(ptr::null_mut()), wait: A::AtomicU32::new(1) };
         let me = ptr::from_ref(&node).cast_mut();
-        // Release: this node's initial `wait` and `next`, to the waiter that queues behind. Acquire: those of the node in front.
+        // Release: this node's initial `wait` and `next`, to the waiter that queues behind. Acquire: those of the node in
+        // front.
         let before = self.tail.swap(me, AcqRel);
         if !before.is_null() {
             // SAFETY: the waiter in front stays in this function, and its node on its stack, until it has stored to the node
@@ -249,7 +250,7 @@ impl<A: Arch, T> SpinLock<A, T> {
         free
     }
 
-    /// Switches recording on, from zero, or off, which keeps what was recorded.
+    /// Switches recording on, from zero, or off, which keeps the record.
     pub fn set_recording(&self, on: bool) {
         // Allocated and freed here, with the lock released.
         let mut record = on.then(|| Box::new(Record::new(A::cpu(), A::now())));
@@ -287,7 +288,8 @@ impl<A: Arch, T> Held<'_, A, T> {
     /// Returns the data.
     #[inline]
     pub fn data(&mut self) -> &mut T {
-        // SAFETY: this `Held` has set `HELD`. The borrow ends with the borrow of `self`, so none is alive when `unlocked_at` or
+        // SAFETY: this `Held` has set `HELD`. The borrow ends with the borrow of `self`, so none is alive when `unlocked_at`
+        // or
         // `drop` releases the lock.
         self.lock.data.with_mut(|d| unsafe { &mut *d })
     }
@@ -306,8 +308,8 @@ impl<A: Arch, T> Held<'_, A, T> {
         f()
     }
 
-    /// Switches recording on if `record` holds one, else off. A recording that is already on continues. The record that is not
-    /// needed is in `record` afterwards.
+    /// Switches recording on if `record` holds one, else off. A recording that is already on continues. The record that is
+    /// not needed is in `record` afterwards.
     fn set_recording(&mut self, record: &mut Option<Box<Record>>) {
         let (was, on) = (self.free != FREE, record.is_some());
         if on && !was {

@@ -113,8 +113,8 @@ impl<A: Arch> TxQueue<A> {
         self.seat.root()
     }
 
-    /// Takes both locks and calls `f` with both halves, if the caller may access them: the seat is vacant, or `owns_seat` says
-    /// that the caller owns it. Otherwise returns `None`.
+    /// Takes both locks and calls `f` with both halves, if the caller may access them: the seat is vacant, or `owns_seat`
+    /// says that the caller owns it. Otherwise returns `None`.
     pub(crate) fn with_locks<R>(
         &self,
         owns_seat: bool,

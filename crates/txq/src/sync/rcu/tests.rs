@@ -22,7 +22,7 @@ impl Drop for Halves {
     }
 }
 
-/// Readers move on, hold on, come and go while versions are published: each sees whole ones, and all are freed.
+/// Readers update, keep a version, begin and end while versions are published: each sees whole versions, and all are freed.
 #[test]
 fn readers_see_whole_versions_and_old_ones_are_freed() {
     let versions = if cfg!(miri) { 30 } else { 20_000 };
@@ -75,8 +75,7 @@ impl Drop for Awkward {
     }
 }
 
-/// Drops of several versions panic: each version is dropped once, the caller gets a panic, and the value is as good as
-/// ever.
+/// Drops of several versions panic: each version is dropped once, the caller gets a panic, and the value stays usable.
 #[test]
 fn a_version_whose_drop_panics_is_dropped_once() {
     let dropped = Arc::new(AtomicUsize::new(0));
@@ -85,7 +84,7 @@ fn a_version_whose_drop_panics_is_dropped_once() {
     let rcu = Arc::new(Rcu::<Native, _>::new(new()));
     panics(&mut || rcu.publish(new()));
     assert_eq!((rcu.versions(), dropped.load(Relaxed)), (1, 1));
-    // A reader keeps two versions; both go when it goes.
+    // A reader keeps two versions; both are freed when it is dropped.
     let mut reader = Some(rcu.reader());
     rcu.publish(new());
     rcu.publish(new());
@@ -97,7 +96,7 @@ fn a_version_whose_drop_panics_is_dropped_once() {
     assert_eq!(dropped.load(Relaxed), 4);
 }
 
-/// A thread that panics with versions in its hands ends with that panic, and does not abort.
+/// A thread that panics while it holds versions ends with that panic, and does not abort.
 #[test]
 fn versions_panic_while_the_thread_does() {
     let dropped = Arc::new(AtomicUsize::new(0));
@@ -118,7 +117,7 @@ fn a_drop_may_use_its_own_rcu() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let (done, ended) = std::sync::mpsc::channel();
     let count = dropped.clone();
-    // On a thread of its own, for what fails here is a thread that waits for itself.
+    // On a thread of its own: in a failure it would wait for itself.
     thread::spawn(move || {
         let rcu = Arc::new_cyclic(|looks| {
             Rcu::<Native, _>::new(Awkward {

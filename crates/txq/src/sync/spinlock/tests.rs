@@ -45,7 +45,7 @@ fn first_come_first_served() {
     assert_eq!(lock.with(|held| held.data().clone()), Vec::from_iter(0..waiters));
 }
 
-/// Every acquisition is in the record, each wait with who waited and who was waited for.
+/// The record has every acquisition, and each wait with its waiter's site and the holder's site.
 #[test]
 fn a_record_is_exact() {
     let (threads, rounds) = (4, if cfg!(miri) { 10 } else { 3000 });
@@ -82,7 +82,7 @@ fn a_record_is_exact() {
     assert_eq!(record.at(Site::Reap).contended, 0, "who only tries does not wait");
 }
 
-/// One waits while another sleeps in the lock: one wait, as long as that.
+/// One thread waits while another sleeps with the lock held: one wait, as long as the sleep.
 #[test]
 fn a_wait_is_as_long_as_the_hold() {
     let lock = SpinLock::<Native, _>::new(());
@@ -103,7 +103,7 @@ fn a_wait_is_as_long_as_the_hold() {
     assert!(record.at(Site::Retake).hold.total >= waiter.wait.total.min(nap.as_nanos() as u64));
 }
 
-/// Off there is no record at all; switched off, what was recorded stays as it is until it begins anew.
+/// Without recording there is no record; switched off, the record stays as it is until recording begins anew.
 #[test]
 fn recording_is_off_unless_it_is_on() {
     let lock = SpinLock::<Native, _>::new(());
