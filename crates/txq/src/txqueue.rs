@@ -105,16 +105,17 @@ pub(crate) struct TxQueue<A: Arch> {
 
 /// Counts the packets and bytes that the device has kept. Written by the owner of the transmitting half.
 struct Issued<A: Arch> {
-    /// Packets, wrapping. Written by the transmitter (Release), read by all (Acquire, or Relaxed by the writer).
+    /// Packets, wrapping. Written by the transmitter (Release), read by all (Acquire; Relaxed by the writer and the worker's
+    /// watch).
     packets: A::AtomicU32,
     bytes: bql::Producer<A>,
 }
 
 /// Counts the packets and bytes that the device has given back. Written by the owner of the completing half.
 struct Completed<A: Arch> {
-    /// Packets, wrapping. Written by the completer (Release), read by all (Acquire, or Relaxed by the writer). The device
-    /// keeps `issued` less `completed` packets; a completion may be counted before the transmitter has counted the packet,
-    /// so the difference may be negative for a moment.
+    /// Packets, wrapping. Written by the completer (Release), read by all (Acquire; Relaxed by the writer and the worker's
+    /// watch). The device keeps `issued` less `completed` packets; a completion may be counted before the transmitter has
+    /// counted the packet, so the difference may be negative for a moment.
     packets: A::AtomicU32,
     /// Bytes that the transmitter may issue in all, wrapping. Written by the completer, read by all. Relaxed.
     adj_limit: A::AtomicU32,

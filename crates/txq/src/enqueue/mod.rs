@@ -6,7 +6,7 @@
 //!
 //! | discipline | a sender that finds the queue owned | source |
 //! |---|---|---|
-//! | `combine` | puts its packets on a list and returns; no sender waits | our own |
+//! | `combine` | puts its packets on a list and returns; there is no lock | our own |
 //! | `llist` | puts its packets on a list and returns; one at a time waits for the lock, to enqueue all of them | Linux 6.19, 100dfa74ca74 |
 //! | `lockless` | puts its packets on their band's list and returns; the token holder runs the queue | Linux 4.16 |
 //! | `busylock` | waits, in front of a second lock, so that the owner competes with one sender and not with all | Linux 2.6.36 to 6.18 |

@@ -4,7 +4,7 @@
 //! taken, and a set after it finds `NEVER`. A set that finds an earlier time changes and publishes nothing. That is enough:
 //! its caller owns the queue, and at the earlier time a later owner runs the queue and sets the next time itself. Since its
 //! load is relaxed, the caller may even find a time that is already taken. The queue's run for that time is then still to
-//! come: if it were over, an earlier owner would have made it, and the caller would see its exchange.
+//! come: a run in the past was made by an earlier owner, and the caller sees the exchange before that run.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
