@@ -3,7 +3,7 @@
 //! A sender that finds the queue free takes it with one compare-and-swap and submits its own packets. A sender that finds it
 //! owned pushes its packets onto the list with one compare-and-swap and returns. Both change the same word, so no push can
 //! slip in after the owner's last check: the owner's last exchange, which frees the queue, fails if the list is not empty.
-//! A preempted owner delays the packets, which is inevitable, but blocks no thread. A sender waits, for a bounded time, only
+//! A preempted owner delays the packets, which is inevitable, but blocks no sender. A sender waits, for a bounded time, only
 //! while the list is full (`enqueue/room.rs`) or while another sender has the lease (`enqueue/lease.rs`).
 //!
 //! There are two ownerships, for two kinds of work. The [`QDISC`] owner enqueues and dequeues; the [`DRIVER`] owner sends
