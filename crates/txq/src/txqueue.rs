@@ -251,7 +251,8 @@ impl<A: Arch> TxQueue<A> {
         if self.bql { self.issued.bytes.avail(&self.completed.adj_limit) } else { i32::MAX }
     }
 
-    /// Returns how much of up to `quota` packets the txq takes now, in packets and bytes (`qdisc_avail_bulklimit`).
+    /// Returns how much of up to `quota` packets the txq takes now, in packets and bytes (`qdisc_avail_bulklimit`); at least one
+    /// packet.
     #[inline]
     pub(crate) fn budget(&self, quota: usize) -> Budget {
         let bytes = if self.bql { self.avail().max(0) as u64 } else { u64::MAX };
