@@ -34,3 +34,9 @@ pub const SCHEDULES: &str = "TXQ_CHECK_SCHEDULES";
 pub fn deep() -> bool {
     std::env::var_os("TXQ_CHECK_DEEP").is_some_and(|v| v == "1")
 }
+
+/// Returns whether to run the models that only repeat for one discipline what another's shows: in a deep search, and where
+/// [`SCHEDULES`] is set, as the mutants do.
+pub fn is_thorough() -> bool {
+    deep() || std::env::var_os(SCHEDULES).is_some()
+}

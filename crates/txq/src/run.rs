@@ -104,11 +104,6 @@ pub(crate) trait Owner<A: Arch> {
     fn leave(&mut self, _tired: bool) -> bool {
         true
     }
-
-    /// Returns the discipline's verdict on the owner's own packets, if they had to wait behind those of others.
-    fn said(&self) -> Option<Verdict> {
-        None
-    }
 }
 
 /// A batch given to the driver, and the result.
@@ -288,7 +283,7 @@ pub(crate) fn turn_here<A: Arch>(
         break;
     }
     mem::forget(unwound);
-    let verdict = owner.said().or(verdict).unwrap_or(Verdict::Success);
+    let verdict = verdict.unwrap_or(Verdict::Success);
     drop(owner);
     if !quiet {
         // After the owner has left the queue: a wake may take a lock, and calls code of the program's own.

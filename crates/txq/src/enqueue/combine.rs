@@ -227,7 +227,7 @@ impl<A: Arch> Combine<A> {
     /// As [`submit`](Discipline::submit), for a sender that has taken a free queue with an empty list.
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
+        let mut owner = Owns { way: self, has: true, came: false };
         let Owned { core, intake, crowded, .. } = owner.owned();
         // A bypass keeps the qdisc while it is in the driver: not while other senders push.
         let alone = core.has_permit() || (intake.is_empty() && !*crowded);
@@ -251,7 +251,7 @@ impl<A: Arch> Combine<A> {
     /// Calls `f` with the core, and with whether packets wait for an owner; then frees the queue. The caller owns the qdisc.
     /// Returns false if a worker must run the queue.
     fn visit_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
+        let mut owner = Owns { way: self, has: true, came: false };
         let waiting = owner.waits();
         f(owner.core(), waiting);
         owner.leave(true)
@@ -269,7 +269,7 @@ impl<A: Arch> Combine<A> {
     /// Runs a turn of the owner. The caller has just taken the lease and the qdisc.
     #[cold]
     fn own_leased(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Owns { way: self, has: true, came: false, dropped: false };
+        let mut owner = Owns { way: self, has: true, came: false };
         owner.look(cx);
         let share = own.len();
         let verdict = turn(owner, root, own, share, cx);
@@ -280,7 +280,7 @@ impl<A: Arch> Combine<A> {
     /// Runs a turn of the owner. The caller has just taken the qdisc.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let owner = Owns { way: self, has: true, came: false, dropped: false };
+        let owner = Owns { way: self, has: true, came: false };
         let share = own.len();
         let verdict = turn(owner, root, own, share, cx);
         cx.free_dropped();
@@ -364,8 +364,6 @@ struct Owns<'w, A: Arch> {
     has: bool,
     /// Whether this turn has taken packets that others pushed.
     came: bool,
-    /// Whether the owner's own packets were dropped because the list was full.
-    dropped: bool,
 }
 
 impl<A: Arch> Owns<'_, A> {
@@ -447,7 +445,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             return 1;
         } else if listed && !own.is_empty() {
             // This sender's earlier packets may be on the list: these go behind them.
-            self.dropped = way.put(root, own, cx, false) == Put::Dropped;
+            let _ = way.put(root, own, cx, false);
         } else {
             intake.append(own);
         }
@@ -510,10 +508,6 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             Err(_) => {}
         }
         !left
-    }
-
-    fn said(&self) -> Option<Verdict> {
-        self.dropped.then_some(Verdict::Drop)
     }
 }
 
