@@ -2,12 +2,12 @@
 //! three differences, and no more:
 //!
 //! - Usage: the texts of tc and of txq after an error differ, and tc may print a line that only says that there was an
-//! error.
+//!   error.
 //! - Handles that no command named: the kernel counts them over all devices.
 //! - The parked packet. In the kernel a packet that finds the queue empty bypasses it, and only then meets the busy device:
-//! the kernel has counted the packet as sent and as requeued, and keeps it in front of all others. txq checks the device
-//! first, and queues the packet. So `requeues` may be more in the kernel, and while packets are queued, `Sent` may be one
-//! packet more.
+//!   the kernel has counted the packet as sent and as requeued, and keeps it in front of all others. txq checks the device
+//!   first, and queues the packet. So `requeues` may be more in the kernel, and while packets are queued, `Sent` may be one
+//!   packet more.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
