@@ -172,9 +172,12 @@ fn tables_and_progress_are_for_people() {
 
 #[test]
 fn overload_measures_the_peak_and_then_multiples_of_it() {
-    let options =
-        "overload --duration 3ms --threads 1,2 --flows 1,32 --load 0.5,10 --work-ns 50 --json --quiet";
-    let rows = rows(&run(options));
+    let options = "overload --threads 1,2 --flows 1,32 --load 0.5,10 --work-ns 50 --json --quiet";
+    // A busy machine may not let a sender send in a short time.
+    let measure = |ms: u64| rows(&run(&format!("{options} --duration {ms}ms")));
+    let offered = |rows: &Vec<Value>| rows.iter().any(|row| row["offered_mpps"].as_f64() > Some(0.0));
+    let rows =
+        [3, 30, 300].into_iter().map(measure).find(offered).expect("a row in which packets are offered");
     let disciplines = txq::enqueue::names();
     assert_eq!(rows.len(), disciplines.len() * (1 + 2 * 2 * 2));
     for (rows, discipline) in rows.chunks(9).zip(disciplines) {
@@ -185,8 +188,6 @@ fn overload_measures_the_peak_and_then_multiples_of_it() {
         assert_eq!(key(&rows[0]), peak);
         assert_eq!((key(&rows[1]), key(&rows[8])), (at(1.0, 1.0, 0.5), at(32.0, 2.0, 10.0)));
     }
-    let offered = |row: &Value| row["offered_mpps"].as_f64() > Some(0.0);
-    assert!(rows.iter().any(offered), "nothing was offered: {rows:?}");
 }
 
 #[test]
