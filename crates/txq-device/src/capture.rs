@@ -62,7 +62,7 @@ pub enum CaptureError {
         name: String,
         /// The place of the damage.
         place: Place,
-        /// What is wrong there.
+        /// The problem there.
         what: String,
     },
 }

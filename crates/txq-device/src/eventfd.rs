@@ -16,7 +16,7 @@
 //! let mut sender = dev.sender("main");
 //! let packet = sender.packet(&[0; 60])?;
 //! let _ = sender.xmit(packet);
-//! The event loop: sleep until there is work, then do it.
+//! // The event loop: sleep until there is work, then do it.
 //! while !dev.is_idle() {
 //!     let next = worker.poll().map(|at| Duration::from_nanos(at.saturating_sub(sender.now())));
 //!     let timeout = next.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
@@ -48,7 +48,7 @@
 //!         }
 //!         Poll::Ready(_) => break,
 //!         Poll::Pending => {
-//! Sleep, with the loop's other descriptors, until there is room; in any case ask again after a second.
+//!             // Sleep, with the loop's other descriptors, until there is room; in any case ask again after a second.
 //!             let second = Timespec { tv_sec: 1, tv_nsec: 0 };
 //!             poll(&mut [PollFd::new(&room, PollFlags::IN)], Some(&second))?;
 //!             room.drain();

@@ -29,9 +29,9 @@ pub enum MaskError {
         input: String,
         /// Offset in the text, from 0.
         at: usize,
-        /// What is wrong there.
+        /// The problem there.
         problem: &'static str,
-        /// What to write instead.
+        /// The text to write instead.
         remedy: &'static str,
     },
     /// The kernel's EOVERFLOW: the text names an id that does not exist, or has room for one.
@@ -41,9 +41,9 @@ pub enum MaskError {
         input: String,
         /// How many ids exist.
         nr_ids: usize,
-        /// What is too large.
+        /// The number that is too large.
         problem: &'static str,
-        /// What to write instead.
+        /// The text to write instead.
         remedy: &'static str,
     },
 }

@@ -32,7 +32,7 @@ pub enum TopologyError {
     List {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its text.
+        /// The problem with its text.
         source: MaskError,
     },
     /// There is no CPU.

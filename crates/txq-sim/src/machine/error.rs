@@ -30,7 +30,7 @@ pub enum MachineError {
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// A number is out of its bounds.

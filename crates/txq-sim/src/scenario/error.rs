@@ -22,7 +22,7 @@ pub enum ScenarioError {
     Toml {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// The problem, and where.
         source: Box<toml::de::Error>,
     },
     /// A value is invalid.
@@ -30,7 +30,7 @@ pub enum ScenarioError {
     Wrong {
         /// The file, or the scenario's name.
         file: String,
-        /// What is wrong, and what to use instead.
+        /// The problem, and what to use instead.
         why: String,
     },
 }

@@ -14,7 +14,7 @@ pub enum MergeError {
         file: String,
         /// Its line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         source: serde_json::Error,
     },
     /// A line is a result of another sweep.

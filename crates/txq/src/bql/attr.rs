@@ -157,7 +157,7 @@ pub enum BqlError {
         attr: Attr,
         /// The text to write.
         text: String,
-        /// What is wrong with it.
+        /// The problem with it.
         kind: ErrorKind,
     },
     /// There is no such file (`ENOENT`).

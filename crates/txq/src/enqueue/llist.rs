@@ -63,7 +63,7 @@ struct Llist<A: Arch> {
     /// The result of a driver call that returned while the lock was taken. Belongs to the thread in the driver while
     /// `returned` is 0, and to the holder of the root lock while it is 1.
     driven: CachePadded<A::Cell<Driven<A>>>,
-    /// Who owns `driven`.
+    /// The owner of `driven`.
     ///
     /// - 0: `driven` holds no result.
     /// - 1: `driven` holds a result that the lock holder must absorb.

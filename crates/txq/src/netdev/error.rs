@@ -27,7 +27,7 @@ pub enum BuildError {
     Qdisc {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The problem with it.
         source: ParseError,
     },
     /// A qdisc was given for a txq that has none of its own.
@@ -37,7 +37,7 @@ pub enum BuildError {
         text: String,
         /// The txq.
         txq: u16,
-        /// What is wrong with it.
+        /// The problem with it.
         why: String,
     },
     /// There is no enqueue discipline of this name.

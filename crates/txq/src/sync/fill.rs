@@ -1,14 +1,14 @@
 //! The fill word of a queue: whether the queue has room, and the senders that wait for room (`sock_def_write_space`, for a
 //! qdisc).
 //!
-//! One word holds the state of the queue and whether senders wait. The owner of the queue sets [`FULL`] when the queue
+//! One word holds the state of the queue and whether senders wait. The owner of the queue sets `FULL` when the queue
 //! reaches its high mark, and clears it at the low mark that the word carries. A sender that finds the queue full joins the
-//! list and sets [`WAITERS`] in one critical section, and loads the word again before it sleeps. So either the sender sees
+//! list and sets `WAITERS` in one critical section, and loads the word again before it sleeps. So either the sender sees
 //! the queue open again, or its bit comes before the owner's exchange, and the owner sees the bit. No fence is needed,
 //! because both write the same word, and the owner takes the lock of the list after its exchange.
 //!
-//! Clearing and waking are two steps: the owner clears [`FULL`] while it has the queue, and wakes after it has left the
-//! queue. [`WAITERS`] stays set between the steps. If the owner panics in between, no wake is lost: the next owner finds the
+//! Clearing and waking are two steps: the owner clears `FULL` while it has the queue, and wakes after it has left the
+//! queue. `WAITERS` stays set between the steps. If the owner panics in between, no wake is lost: the next owner finds the
 //! bit.
 //!
 //! A wake is for one thread. That thread leaves the list and then wakes the next one, if the queue is still open. So an
