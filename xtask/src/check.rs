@@ -64,6 +64,8 @@ pub(crate) enum Checker {
     Busy,
     /// That no sentence has one of the worst patterns (CONTRIBUTING.md, "Words")
     Words,
+    /// That each crate that is published can be packaged: metadata, licences, readme, dependencies
+    Package,
     /// All of them but busy
     All,
 }
@@ -97,14 +99,25 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
         Checker::Words => words::check(),
+        Checker::Package => package(),
         Checker::Oracle => oracle(deep, false, None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
-            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Shuttle, Tsan, Words};
-            let all = [Words, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
+            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Package, Shuttle, Tsan, Words};
+            let all = [Words, Package, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
     }
+}
+
+/// The crates that are published, in the order in which they depend on one another.
+const PUBLISHED: [&str; 4] = ["txq", "txq-device", "txq-sim", "txq-cli"];
+
+/// Packages all of them as `cargo publish` would, without building them again.
+fn package() -> Result<()> {
+    let mut command = cargo(false, &["package", "--quiet", "--no-verify", "--allow-dirty", "--offline"]);
+    PUBLISHED.into_iter().for_each(|name| drop(command.args(["-p", name])));
+    crate::run(&mut command)
 }
 
 /// Runs the models whose names end in `suffix`; some protocols have one for each checker.
