@@ -148,7 +148,8 @@ pub(crate) fn pool() -> pool::PoolConfig {
 /// gone.
 pub(crate) fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats {
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
-    assert!(dev.is_idle(), "packets are still on their way: {stats:?}");
+    // A worker may just look at a queue that is empty.
+    assert!(dev.drain(5_000_000_000), "packets are still on their way: {stats:?}");
     assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home: {stats:?}");
     stats
 }
