@@ -39,31 +39,31 @@ Exit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system ref
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Send made-up traffic as a TOML file describes, and report what became of it.
+    /// Send generated traffic that a TOML file describes, and report rates, drops and latency
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Send the frames of a capture, each flow in order, and report what became of them.
+    /// Send the frames of a capture, each flow in order, and report rates, drops and latency
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
-    /// Have devices without senders, for `txq dev` and `txq tc`, until a signal comes.
+    /// Serve `txq dev` and `txq tc` on devices without senders, until SIGINT or SIGTERM
     #[command(after_help = DAEMON_EXAMPLES)]
     Daemon(DaemonArgs),
-    /// Show and change the qdiscs of a running txq, in tc's words.
+    /// Show and change the qdiscs, classes and filters of a running txq, in tc's syntax
     #[command(after_help = TC_HELP, disable_help_flag = true)]
     Tc(TcArgs),
-    /// Make, remove and list devices without a wire, in a running txq.
+    /// Add, remove and list devices without a wire in a running txq
     #[command(after_help = DEV_EXAMPLES)]
     Dev(DevArgs),
-    /// Send what a file describes, and tell who waited for whom: perf's lock contention table, and more.
+    /// Send the traffic of a file, and print how long threads waited for locks, as perf lock contention does
     #[command(after_help = CONTENTION_EXAMPLES)]
     Contention(ContentionArgs),
-    /// Send what a file describes, and print how long it took as a histogram, as bpftrace does.
+    /// Send the traffic of a file, and print a histogram of its latency, as bpftrace does
     #[command(after_help = HIST_EXAMPLES)]
     Hist(HistArgs),
-    /// Measure what the path costs on this machine, and what others cost beside it.
+    /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
-    /// The path on simulated machines of hundreds of CPUs.
+    /// Run the transmit path on simulated machines of hundreds of CPUs
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
 }
@@ -92,10 +92,10 @@ It ends on SIGINT and SIGTERM. Only its own user can talk to it.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaemonArgs {
-    /// Where to listen
+    /// Path of the socket to listen on [default: $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Do not say where it listens
+    /// Do not print the socket's path on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -117,7 +117,7 @@ Exit codes are tc's: 0 done; 255 a word is wrong; 1 an option of a qdisc, or a d
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TcArgs {
-    /// What to do: `OPTIONS` and `qdisc|class|filter add|change|replace|del|show ..`
+    /// A command in tc's syntax: `OPTIONS` and `qdisc|class|filter add|change|replace|del|show ..`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,
 }
@@ -131,7 +131,7 @@ Examples:
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DevArgs {
-    /// Where the txq listens
+    /// Path of the running txq's socket [default: $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// `add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N]`, `del NAME`, or `show [NAME]`
@@ -140,15 +140,15 @@ pub(crate) struct DevArgs {
 }
 
 impl Args {
-    /// Reads the command line.
+    /// Parses the command line; returns clap's error, which may also be a request for help.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let matches = hyphens(Self::command()).try_get_matches()?;
         Self::from_arg_matches(&matches)
     }
 }
 
-/// Passes values that begin with a hyphen to the parsers of times, rates and counts, whose errors say what is wrong with
-/// `-5s`. clap alone takes such a value for an option.
+/// Lets values that begin with a hyphen reach the parsers of times, rates and counts, in all subcommands. Their errors
+/// explain what is wrong with `-5s`; clap alone takes such a value for an option.
 fn hyphens(command: clap::Command) -> clap::Command {
     command.mut_subcommands(hyphens).mut_args(|arg| {
         let passed = is_parsed(&arg) || arg.is_allow_hyphen_values_set();
@@ -156,14 +156,14 @@ fn hyphens(command: clap::Command) -> clap::Command {
     })
 }
 
-/// Whether the argument is an option whose value is neither a name nor a path.
+/// Returns whether the argument is an option whose value is neither a string nor a path.
 fn is_parsed(arg: &Arg) -> bool {
     let of = arg.get_value_parser().type_id();
     let named = of == TypeId::of::<String>() || of == TypeId::of::<PathBuf>();
     !arg.is_positional() && arg.get_action().takes_values() && !named
 }
 
-/// Prints what `txq help COMMAND` does.
+/// Prints the same text as `txq help COMMAND`.
 pub(crate) fn help_of(command: &str) -> anyhow::Result<ExitCode> {
     let mut whole = Args::command();
     whole.build();
@@ -180,28 +180,28 @@ pub(crate) struct RunArgs {
     /// Print the built-in example and do nothing else
     #[arg(long, exclusive = true)]
     pub(crate) print_example: bool,
-    /// Serve `txq tc` and `txq dev` meanwhile, on the usual socket
+    /// Serve `txq tc` and `txq dev` during the run, on the default socket
     #[arg(long)]
     pub(crate) control: bool,
-    /// Serve them on this socket
+    /// Serve `txq tc` and `txq dev` during the run, on this socket
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// What is sent, for all commands that send what a file describes.
+/// The traffic to send, for all commands that read it from a file.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Workload {
-    /// What to run; a built-in example without it
+    /// A TOML file of devices and senders [default: the built-in example]
     pub(crate) file: Option<PathBuf>,
-    /// How long to send, in place of the file's duration: 5s, 300ms
+    /// How long to send, such as 5s or 300ms; replaces the file's duration
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// The enqueue discipline of all devices, in place of the file's
+    /// The enqueue discipline of all devices; replaces the file's
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<String>,
-    /// How many microseconds before a packet's time workers begin to look at the clock, in place of the file's spin_us
+    /// How long before a packet's time workers begin to poll the clock, in microseconds; replaces the file's spin_us
     #[arg(long, value_name = "N")]
     pub(crate) spin_us: Option<SpinUs>,
 }
@@ -222,7 +222,7 @@ rates of such a run are not those of `txq run`.";
 pub(crate) struct ContentionArgs {
     #[command(flatten)]
     pub(crate) workload: Workload,
-    /// Print the locks as /proc/lock_stat does
+    /// Print the locks in the layout of /proc/lock_stat
     #[arg(long, conflicts_with = "json")]
     pub(crate) lock_stat: bool,
     #[command(flatten)]
@@ -242,26 +242,26 @@ the clock.";
 pub(crate) struct HistArgs {
     #[command(flatten)]
     pub(crate) workload: Workload,
-    /// Which time
+    /// Which time to measure
     #[arg(long, value_enum, default_value_t = What::Xmit)]
     pub(crate) what: What,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// Times that `txq hist` knows.
+/// The times that `txq hist` can measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum What {
-    /// From the start of each call of xmit to its end, on the sender's thread
+    /// From the start to the end of each call of xmit, on the sender's thread
     Xmit,
-    /// From xmit until the driver has the packet
+    /// From xmit until the driver takes the packet
     Driver,
-    /// From xmit until the device is done with the packet
+    /// From xmit until the device completes the packet
     Completion,
 }
 
 impl What {
-    /// The word for it.
+    /// Returns the option's word, which is also the name of the histogram.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Xmit => "xmit",
@@ -284,43 +284,43 @@ max waits for buffers instead, and refuses nothing. What is not known is - in th
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// The capture: pcap or pcapng, Ethernet
+    /// The capture: a pcap or pcapng file of Ethernet frames
     pub(crate) file: PathBuf,
-    /// null, pcap:FILE, or a network interface
+    /// The device: null, pcap:FILE, or a network interface
     #[arg(long, default_value = "null")]
     pub(crate) dev: String,
-    /// Sending threads; each flow stays on one
+    /// Number of sending threads; each flow stays on one of them
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) threads: Threads,
-    /// Transmit queues of the device
+    /// Number of the device's transmit queues
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) txqs: Txqs,
-    /// auto: by the machine's caches, a txq for each CPU; none: by flow hash; or a CPU mask for each txq as in sysfs, a
-    /// colon between two
+    /// How a packet's txq is chosen; auto: by CPU, txqs dealt to CPUs by their caches; none: by flow hash; or a CPU mask for
+    /// each txq as in sysfs, separated by colons
     #[arg(long, value_name = "auto|none|MASK[:MASK..]", default_value = "auto")]
     pub(crate) xps: Xps,
-    /// The root qdisc in tc's words; mq over the default qdisc with several txqs
+    /// The root qdisc in tc's syntax [default: the default qdisc; with several txqs, mq over it]
     #[arg(long, value_name = "QDISC")]
     pub(crate) qdisc: Option<String>,
-    /// What mq gives each txq [default: pfifo_fast]
+    /// The default qdisc, which mq attaches to each txq [default: pfifo_fast]
     #[arg(long, value_name = "QDISC")]
     pub(crate) default_qdisc: Option<String>,
-    /// How threads reach a qdisc: combine, llist, lockless, busylock, spinlock
+    /// The enqueue discipline: combine, llist, lockless, busylock or spinlock
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<String>,
-    /// Of all threads together: 10kpps, 1mpps, 100mbit, 1gbit, recorded or max
+    /// The rate of all threads together: 10kpps, 1mpps, 100mbit, 1gbit, recorded or max
     #[arg(long, default_value = "max")]
     pub(crate) rate: Rate,
-    /// How many times to send the file; 0 is for ever
+    /// How many times to send the file; 0 repeats it without end
     #[arg(long = "loop", value_name = "N", default_value = "1")]
     pub(crate) passes: Within<0, { u64::MAX }>,
-    /// How long to send at most: 5s, 300ms
+    /// How long to send at most, such as 5s or 300ms
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Go through the interface's own qdisc as well, in the kernel
+    /// Send through the interface's own qdisc in the kernel too
     #[arg(long)]
     pub(crate) kernel_qdisc: bool,
-    /// Packets that the pool holds [default: as many as the queues]
+    /// Size of the pool, in packets [default: as many as the queues hold]
     #[arg(long, value_name = "N")]
     pub(crate) buffers: Option<Within<1, { i32::MAX as u64 }>>,
     #[command(flatten)]
@@ -329,10 +329,10 @@ pub(crate) struct ReplayArgs {
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Output {
-    /// Report as one JSON object, on the last line of stdout
+    /// Print the report as one JSON object, on the last line of stdout
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }

@@ -41,73 +41,75 @@ nothing; both are looked for every millisecond, so they last at least as long as
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure [default: crowd, pool, xps, work and path]
+    /// The suites to run [default: crowd, pool, xps, work and path]
     #[arg(value_name = "SUITE")]
     pub(crate) suites: Vec<Suite>,
-    /// Numbers of sending threads; path is always one, isolation has a probe beside them
+    /// Numbers of sending threads; path always uses one, isolation adds a probe
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) threads: Vec<Threads>,
-    /// Enqueue disciplines [default: all in crowd, work, overload, isolation and the queue of peers, the default one elsewhere]
+    /// Enqueue disciplines [default: all of them in crowd, work, overload, isolation and the queue of peers; the default one
+    /// elsewhere]
     #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
     pub(crate) discipline: Vec<String>,
-    /// A qdisc in tc's words, or slow, which works for --work-ns at both ends, or aqm, which also has a queue for each
-    /// flow; may be given several times; not for work and peers, which have their own
+    /// A qdisc in tc's syntax; or slow, which computes for --work-ns in enqueue and in dequeue; or aqm, which also has a
+    /// queue for each flow; may be given several times; not for work and peers, which have their own
     #[arg(long, value_name = "QDISC")]
     pub(crate) qdisc: Vec<String>,
-    /// Packets handed in at a time
+    /// Numbers of packets that a sender hands in at a time
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) batch: Vec<Within<1, 512>>,
-    /// How long to measure each configuration: 1s, 300ms [default: so that all take a minute]
+    /// How long to measure each configuration, such as 1s or 300ms [default: so that all take a minute]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Flows of all senders together in overload [default: 1,32,1024], or queued in qdisc
+    /// Number of flows: of all senders together in overload [default: 1,32,1024], or queued in qdisc
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) flows: Vec<Within<1, 1_000_000>>,
-    /// What is offered in overload, in multiples of the peak of one sender [default: 0.5,1,2,5,10,40]
+    /// Offered loads in overload, in multiples of the peak rate of one sender [default: 0.5,1,2,5,10,40]
     #[arg(long, value_name = "X[,X..]", value_delimiter = ',')]
     pub(crate) load: Vec<Load>,
-    /// Makes the devices of overload finite: the rate of each txq's link, such as 10gbit. Senders at max with a credit
-    /// of packets fill it; tells the share of it that is sent. "--qdisc tbf" is a shaper of four fifths of it here
+    /// Rate of each txq's link, such as 10gbit; makes the devices of overload finite. Senders at max with a credit of
+    /// packets fill the links, and the suite reports the share of the rate that is sent. "--qdisc tbf" shapes to four
+    /// fifths of the rate here
     #[arg(long, value_name = "RATE[,RATE..]", value_delimiter = ',')]
     pub(crate) rate: Vec<LinkRate>,
     /// Numbers of txqs of a finite device [default: 1, 2 and 8]
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',', requires = "rate")]
     pub(crate) txqs: Vec<Txqs>,
-    /// What is above the txqs of a finite device: one qdisc for all, or mq with a qdisc for each [default: both]
+    /// Root qdisc of a finite device: one qdisc for all txqs, or mq with a qdisc for each [default: both]
     #[arg(long, value_name = "one|mq[,..]", value_delimiter = ',', requires = "rate")]
     pub(crate) root: Vec<Root>,
-    /// Who reaps the completions of a finite device: inline, worker, per-queue, or worker-only, by a driver that lets no
-    /// other thread [default: all]
+    /// Which threads reap the completions of a finite device: inline, worker, per-queue, or worker-only, where the driver
+    /// allows no thread but the worker [default: all]
     #[arg(long, value_name = "WHO[,WHO..]", value_delimiter = ',', requires = "rate")]
     pub(crate) completions: Vec<Reapers>,
-    /// Packets that each ring of a finite device holds [default: 256]
+    /// Size of each ring of a finite device, in packets [default: 256]
     #[arg(long, value_name = "N", requires = "rate")]
     pub(crate) ring: Option<Within<1, 65536>>,
-    /// Packets that each sender of a finite device may have on their way [default: 400]
+    /// Limit of outstanding packets of each sender of a finite device [default: 400]
     #[arg(long, value_name = "N", requires = "rate")]
     pub(crate) limit: Option<Within<1, 65536>>,
-    /// Senders of a finite device wait for room in the queue before each call, instead of losing packets
+    /// Let senders of a finite device wait for room in the queue before each call, instead of losing packets
     #[arg(long, requires = "rate")]
     pub(crate) wait_room: bool,
-    /// How long workers look at the clock in timing, in microseconds [default: 0,100]
+    /// How long before a packet's time workers begin to poll the clock in timing, in microseconds [default: 0,100]
     #[arg(long, value_name = "N[,N..]", value_delimiter = ',')]
     pub(crate) spin_us: Vec<SpinUs>,
-    /// What a packet costs in slow and aqm, and inside and outside the shaper of work, in nanoseconds
+    /// Cost of a packet in slow and aqm, and inside and outside the shaper of work, in nanoseconds
     #[arg(long, value_name = "N", default_value = "200")]
     pub(crate) work_ns: Within<1, 1_000_000>,
-    /// Keep senders on a CPU each, round robin
+    /// Pin each sender to a CPU, round robin
     #[arg(long)]
     pub(crate) pin: bool,
-    /// How many times to measure everything: medians are told, and how far they spread
+    /// How many times to measure everything; the tables show medians and their spread
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) repeat: Within<1, 1000>,
-    /// Draw Mpps over threads, or batch sizes, into a file
+    /// Draw Mpps over threads, or over batch sizes, into an SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// One JSON object for each result, a line each, instead of tables
+    /// Print each result as a JSON object on a line of its own, instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }
