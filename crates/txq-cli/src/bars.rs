@@ -1,4 +1,4 @@
-//! Histograms as bpftrace prints its `hist()` maps, and as its JSON has them.
+//! Histograms in the layout of bpftrace's `hist()` maps, and in that of its JSON.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use txq::stats::log2::Log2;
 /// Columns of the longest bar.
 const WIDTH: u64 = 52;
 
-/// The map `@name`: a row for each power of two, with a bar as long as its share of the largest.
+/// Returns the map `@name`: a row for each power of two, with a bar in proportion to the largest count.
 pub(crate) fn text(name: &str, log2: &Log2) -> String {
     let mut text = format!("@{name}:\n");
     let largest = log2.buckets().map(|bucket| bucket.count).max().unwrap_or(1).max(1);
@@ -23,14 +23,14 @@ pub(crate) fn text(name: &str, log2: &Log2) -> String {
     text
 }
 
-/// A power of two in the largest unit that divides it.
+/// Returns a power of two as text, in the largest unit that divides it.
 pub(crate) fn bound(value: u128) -> String {
     let unit = (value.trailing_zeros() / 10) as usize;
     let suffix = ["", "K", "M", "G", "T", "P", "E"][unit];
     format!("{}{suffix}", value >> (10 * unit))
 }
 
-/// The buckets with the smallest and the largest value in each.
+/// Returns the buckets, each with its smallest and largest value and its count.
 pub(crate) fn json(log2: &Log2) -> Value {
     log2.buckets()
         .map(|bucket| json!({ "min": bucket.min, "max": bucket.max, "count": bucket.count }))
@@ -47,7 +47,7 @@ mod tests {
         log2
     }
 
-    /// As `bpftrace -e 'BEGIN { @x = hist(0); @x = hist(1); @x = hist(3); @x = hist(5000); @x = hist(5000) }'` prints it.
+    /// The output of `bpftrace -e 'BEGIN { @x = hist(0); @x = hist(1); @x = hist(3); @x = hist(5000); @x = hist(5000) }'`.
     #[test]
     fn rows_are_bpftraces() {
         let printed = "\

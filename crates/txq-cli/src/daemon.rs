@@ -1,4 +1,4 @@
-//! `txq daemon`: devices without senders, for commands.
+//! `txq daemon`: serves commands about devices without senders.
 
 use std::thread;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::args::DaemonArgs;
 use crate::control::{Devices, Listener};
 use crate::stop::{Signals, Stop};
 
-/// How often signals are looked at.
+/// How often the daemon checks for signals.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Serves until a signal.
+/// Serves commands until SIGINT or SIGTERM.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
     let listener = Listener::open(args.socket.as_deref())?;

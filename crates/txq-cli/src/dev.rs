@@ -1,4 +1,4 @@
-//! `txq dev`: devices without a wire, made and removed by command, in the words of `ip link`.
+//! `txq dev`: adds, removes and lists devices without a wire, in the syntax of `ip link`.
 
 use std::process::ExitCode;
 
@@ -11,12 +11,12 @@ use crate::tc::{Answer, nearest};
 
 const INPUT: u8 = 1;
 const REFUSED: u8 = 2;
-/// The longest name (`IFNAMSIZ`).
+/// The longest name, in bytes (`IFNAMSIZ` without its final zero).
 const NAME: usize = 15;
 const USAGE: &str =
     "use add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N], del NAME, or show [NAME]";
 
-/// What a command line asks for.
+/// Checks the command line and sends it to a running txq; prints the answer and returns its exit code.
 pub(crate) fn dev(args: &DevArgs) -> anyhow::Result<ExitCode> {
     if args.words.first().is_some_and(|word| word == "help") {
         return args::help_of("dev");
@@ -28,7 +28,7 @@ pub(crate) fn dev(args: &DevArgs) -> anyhow::Result<ExitCode> {
     client.ask(&Request::Dev { words: args.words.clone() })?.tell()
 }
 
-/// What a device is to be.
+/// The properties of a device to add.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Dummy {
     pub(crate) name: String,
@@ -44,7 +44,7 @@ enum Command {
     Show(Option<String>),
 }
 
-/// Does a command on the devices that are here.
+/// Executes a command on `devices`; returns its output, or its error with an exit code.
 pub(crate) fn run(devices: &Devices<'_>, words: &[String]) -> Answer {
     match Command::read(words) {
         Ok(Command::Add(dummy)) => add(devices, &dummy),

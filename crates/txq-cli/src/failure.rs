@@ -1,7 +1,7 @@
-//! How the command fails: one line that says what, where and what to do, and tc's exit codes.
+//! Failures of the command: one line with the problem, the place and the remedy, and tc's exit codes.
 //!
 //! 1 means that the input is wrong (an option, a file), 2 that the system refused (a device does not open, no memory).
-//! An error is taken for the user's unless something on its way was marked with [`Refused`].
+//! An error counts as wrong input unless a [`Refused`] is among its causes.
 
 use std::fmt;
 use std::io::Write;
@@ -24,14 +24,14 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Prints an error and chooses the exit code.
+/// Prints an error and returns its exit code.
 pub(crate) fn tell(error: &anyhow::Error) -> ExitCode {
     let refused = error.chain().any(|cause| cause.is::<Refused>());
     eprintln!("txq: {}", line(error));
     ExitCode::from(if refused { REFUSED } else { BAD_INPUT })
 }
 
-/// What went wrong, from the outside in. Many errors quote their cause, which is not said twice then.
+/// Returns an error and its causes as one line, the outermost first. A cause that the line already quotes is left out.
 fn line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -42,7 +42,8 @@ fn line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Prints what clap says about a command line: help to stdout, errors as one line and the usage.
+/// Prints clap's answer to a command line, help to stdout, an error as one line and the usage to stderr; returns the exit
+/// code.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe (`txq --help | head -1`) is no failure.

@@ -1,10 +1,10 @@
 //! `txq`: Linux's transmit path from the command line.
 //!
-//! `txq run` sends made-up traffic as a TOML file describes, `txq replay` sends a capture. Both end in the same report:
-//! what became of every packet, how long it took and what it cost. `txq contention` and `txq hist` look into such a run,
-//! `txq bench` measures the path itself, `txq sim` has it on machines that are simulated.
+//! `txq run` sends the generated traffic that a TOML file describes; `txq replay` sends a capture. Both end in the same
+//! report: counts of sent, dropped and queued packets, their latency and their cost. `txq contention` and `txq hist` print
+//! the waits and the latency of such a run, `txq bench` measures the path itself, `txq sim` runs it on simulated machines.
 //!
-//! `txq tc` and `txq dev` speak to the devices of a running `txq daemon` or `txq run`.
+//! `txq tc` and `txq dev` show and change the devices of a running `txq daemon` or `txq run`.
 
 #![forbid(unsafe_code)]
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The end of a command that chooses its own exit code.
+/// Returns the exit code that the command chose, or prints its error and returns the error's exit code.
 fn end(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| failure::tell(&error))
 }

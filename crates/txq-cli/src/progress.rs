@@ -1,4 +1,4 @@
-//! The line that tells that something is happening: once a second, on stderr.
+//! The progress of a run: one line a second, on stderr.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use crate::rate::metric;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Prints the line when it is time.
+/// Prints the progress line once a second.
 pub(crate) struct Progress {
-    /// Whether each line replaces the one before.
+    /// Whether stderr is a terminal, where each line replaces the previous one.
     terminal: bool,
     quiet: bool,
     start: Instant,
@@ -26,7 +26,7 @@ impl Progress {
         Self { terminal, quiet, start, last: start, sent: (0, 0), printed: false }
     }
 
-    /// Prints if a second has gone by since the last line.
+    /// Prints a line with the counters of `devices` if a second has passed since the last line; nothing if quiet.
     pub(crate) fn tell<'a>(&mut self, devices: impl Iterator<Item = &'a NetDev>) {
         let since = self.last.elapsed();
         if self.quiet || since < EVERY {
@@ -48,14 +48,14 @@ impl Progress {
         );
         self.sent = sent;
         self.printed = true;
-        // Progress that nobody reads any more is no failure.
+        // A closed stderr is no failure.
         let _ = match self.terminal {
             true => write!(io::stderr(), "\r\x1b[K{line}"),
             false => writeln!(io::stderr(), "{line}"),
         };
     }
 
-    /// Leaves the line behind.
+    /// Ends the last line on a terminal, so that it stays visible.
     pub(crate) fn end(self) {
         if self.terminal && self.printed {
             let _ = writeln!(io::stderr());

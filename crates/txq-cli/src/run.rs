@@ -1,4 +1,4 @@
-//! `txq run`: made-up traffic, as a file describes it.
+//! `txq run`: sends the generated traffic that a file describes.
 
 use std::io::Write;
 
@@ -12,10 +12,10 @@ use crate::rate::Rate;
 use crate::report::{self, Asked, Report};
 use crate::session::{self, Device, Job};
 
-/// What a sender at max may have on its way if nothing is said: it is held by its own packets then and not by drops.
+/// The default limit of outstanding packets of a sender at max: its own packets hold it back, and not drops.
 const LIMIT: u64 = 128;
 
-/// Runs a file, or the example.
+/// Runs a file, or the example, and prints the report; or prints the example.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if args.print_example {
         std::io::stdout().write_all(config::EXAMPLE.as_bytes())?;
@@ -26,7 +26,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     closed
 }
 
-/// Runs a file, or the example, and serves commands meanwhile if that is asked for.
+/// Runs a file, or the example; serves commands during the run if `args` has `--control` or `--socket`. Returns the report,
+/// and the first error of a sender or of closing a device.
 fn serve(args: &RunArgs) -> anyhow::Result<(Report, anyhow::Result<()>)> {
     let asked = args.control || args.socket.is_some();
     let config = config_of(&args.workload)?;
@@ -34,7 +35,8 @@ fn serve(args: &RunArgs) -> anyhow::Result<(Report, anyhow::Result<()>)> {
     send(&args.workload, &config, args.output.quiet, listener.as_ref())
 }
 
-/// Runs a file, or the example, on devices that `adjust` has seen to.
+/// Runs a file, or the example, after `adjust` has changed each device's configuration. Returns the report, and the first
+/// error of a sender or of closing a device.
 pub(crate) fn workload(
     load: &Workload,
     quiet: bool,
@@ -71,7 +73,7 @@ fn limit(sender: &config::Sender) -> Option<u64> {
     sender.limit.map(|limit| limit.get()).or((sender.rate == Rate::Max).then_some(LIMIT))
 }
 
-/// Starts a device for those who will use it.
+/// Starts a device for its senders in `config`, whose number, limits and packets determine the defaults.
 fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
     let users = || config.sender.iter().filter(|sender| sender.device == device.name);
     let limits = users().map(|sender| limit(sender).map(|limit| limit.saturating_mul(sender.threads.get())));
