@@ -1,7 +1,7 @@
-//! What `txq run` reads: devices and senders, as TOML.
+//! The configuration file of `txq run`: devices and senders, as TOML.
 //!
-//! Every key has a bound or a set of words, and is refused with its line when it is wrong; a key that nobody knows is
-//! wrong too. Two keys that contradict each other are found in [`check`].
+//! Every key has a range or a set of words. A wrong value is an error that names its line, and so is an unknown key.
+//! [`check`] finds keys that contradict each other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,14 +21,14 @@ mod check;
 mod locate;
 mod words;
 
-/// What runs when nothing else is asked for.
+/// The built-in example, which runs if no file is given.
 pub(crate) const EXAMPLE: &str = include_str!("../examples/default.toml");
 
 /// A whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// How long senders send; until a signal if it is not said.
+    /// How long senders send; `None` for until SIGINT or SIGTERM.
     pub(crate) duration: Option<Span>,
     pub(crate) device: Vec<Device>,
     pub(crate) sender: Vec<Sender>,
@@ -40,7 +40,7 @@ pub(crate) struct Config {
 pub(crate) struct Device {
     pub(crate) name: Option<String>,
     pub(crate) txqs: Option<Txqs>,
-    /// What is told of it where there is no interface; of those that `txq dev` makes.
+    /// The MTU of a device without an interface, in bytes; set only for devices that `txq dev` adds.
     #[serde(skip)]
     pub(crate) mtu: Option<u32>,
     pub(crate) null: Option<Null>,
@@ -49,28 +49,28 @@ pub(crate) struct Device {
     pub(crate) xps: Xps,
     pub(crate) qdisc: Option<String>,
     pub(crate) default_qdisc: Option<String>,
-    /// Qdiscs of single txqs under mq.
+    /// The qdiscs of single txqs under mq, by the number of the txq.
     pub(crate) txq_qdiscs: BTreeMap<words::TxqIndex, String>,
     pub(crate) discipline: Option<String>,
     pub(crate) workers: Option<Within<1, 1024>>,
-    /// The worker that looks after each txq.
+    /// The number of each txq's worker.
     pub(crate) affinity: Option<Vec<Within<0, 1023>>>,
     pub(crate) completions: words::Reapers,
     pub(crate) bql: words::Bql,
     pub(crate) tx_queue_len: Option<Within<0, { u32::MAX as u64 }>>,
     pub(crate) max_burst: Option<Within<0, { u32::MAX as u64 }>>,
-    /// Milliseconds after which a thread that never finds its txqs idle may leave them; 0 for never.
-    /// How many microseconds before a packet's time workers begin to look at the clock.
+    /// How long before a packet's time workers begin to poll the clock, in microseconds.
     pub(crate) spin_us: Option<SpinUs>,
+    /// Milliseconds after which a thread may leave txqs that it never finds idle; 0 for never.
     pub(crate) txq_reselection_ms: Option<Within<0, { u32::MAX as u64 }>>,
     #[serde(deserialize_with = "words::sampling")]
     pub(crate) sampling: Option<Sampling>,
     pub(crate) pool: Pool,
     pub(crate) faults: Option<Faults>,
-    /// Whether waits are recorded; for `txq contention`.
+    /// Whether the device records waits for locks, for `txq contention`.
     #[serde(skip)]
     pub(crate) contention: bool,
-    /// Whether calls of xmit are timed; for `txq hist`.
+    /// Whether the device times calls of xmit, for `txq hist`.
     #[serde(skip)]
     pub(crate) xmit_times: bool,
 }
@@ -98,22 +98,22 @@ pub(crate) struct Pcap {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfPacket {
     pub(crate) interface: String,
-    /// Whether frames go through the kernel's own qdisc.
+    /// Whether frames pass through the kernel's qdisc of the interface.
     #[serde(default)]
     pub(crate) kernel_qdisc: bool,
 }
 
-/// What a device does wrong, for tests of what is above it. Each key without a time is a probability.
+/// Injected faults of a device. Each is a probability, except the seed and the times.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Faults {
     pub(crate) seed: u64,
-    /// A batch is refused in part.
+    /// The device refuses a part of a batch.
     pub(crate) busy: words::Probability,
-    /// Everything is refused for `stall_time`.
+    /// The device refuses everything for `stall_time`.
     pub(crate) stall: words::Probability,
     pub(crate) stall_time: Option<Span>,
-    /// A packet is dropped.
+    /// The device drops a packet.
     pub(crate) drop: words::Probability,
     /// A completion is late by up to `delay_time`.
     pub(crate) delay: words::Probability,
@@ -130,14 +130,14 @@ pub(crate) struct Pool {
     pub(crate) room: Option<Within<1, { 1 << 20 }>>,
     #[serde(deserialize_with = "words::backing")]
     pub(crate) backing: Backing,
-    /// Where memory goes that another thread frees than the one that allocated it.
+    /// Where a buffer goes if its packet is freed on another thread than the allocating one.
     #[serde(deserialize_with = "words::free")]
     pub(crate) free: FreeMode,
-    /// Buffers that may wait for each sender to take them; 0 is for none.
+    /// The most buffers, freed elsewhere, that wait in each sender's inbox; 0 for none.
     pub(crate) defer_max: Option<Within<0, { i32::MAX as u64 }>>,
 }
 
-/// A `[[sender]]`: threads that do the same.
+/// A `[[sender]]`: one or several threads with the same traffic.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Sender {
@@ -145,14 +145,14 @@ pub(crate) struct Sender {
     pub(crate) threads: Threads,
     pub(crate) packet: Within<42, 9014>,
     pub(crate) batch: Within<1, 1024>,
-    /// Of all threads together.
+    /// The rate of all threads together.
     pub(crate) rate: Rate,
-    /// Of each thread.
+    /// The number of flows of each thread.
     pub(crate) flows: Within<1, 1_000_000>,
     pub(crate) priority: Within<0, { u32::MAX as u64 }>,
-    /// The n-th thread runs on the n-th of these, and from the start again.
+    /// The CPUs of the threads: the n-th thread runs on the n-th CPU, round robin. Empty for any CPU.
     pub(crate) cpus: Vec<Within<0, 65535>>,
-    /// Packets of a thread that may be on their way, its `SO_SNDBUF`.
+    /// The limit of a thread's outstanding packets, like `SO_SNDBUF`.
     pub(crate) limit: Option<Within<1, { u32::MAX as u64 }>>,
 }
 
@@ -172,7 +172,7 @@ impl Default for Sender {
     }
 }
 
-/// Reads a file, or the example.
+/// Reads and checks a file, or the example; the error names the file, and the line where it is known.
 pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = file else { return parse("the example", EXAMPLE) };
     let bytes =

@@ -1,6 +1,6 @@
-//! What a run did: every packet accounted for, how long packets took, what was asked and what was achieved, and the cost.
+//! The report of a run: the account of every packet, latency, the requested and the achieved rates, and the cost.
 //!
-//! All of it is one [`Report`], told as text for people and as one line of JSON for tools.
+//! One [`Report`] holds all of it. It is printed as text for people, or as one line of JSON for tools.
 
 mod json;
 mod quantile;
@@ -22,10 +22,10 @@ use crate::args::Output;
 use crate::pump::{Account, Count};
 use crate::stop::Cause;
 
-/// What was asked for, by one sender or several.
+/// The requested rate of one sender or several.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// In the user's words.
+    /// The rate as the user wrote it.
     pub(crate) text: String,
     /// Packets per second; `None` for as many as possible.
     pub(crate) pps: Option<f64>,
@@ -34,7 +34,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// All of them together.
+    /// Returns the sum of the rates; `None` for a rate if any sender sends at max.
     pub(crate) fn sum(all: impl Iterator<Item = Asked>) -> Self {
         let add = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
         all.reduce(|a, b| Self {
@@ -54,9 +54,9 @@ impl Asked {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) cause: Cause,
-    /// From the start until the last packet had left the last device.
+    /// The time from the start until the last packet left the last device.
     pub(crate) seconds: f64,
-    /// CPU time of all threads meanwhile.
+    /// The CPU time of the whole process during the run.
     pub(crate) cpu_seconds: f64,
 }
 
@@ -67,16 +67,16 @@ pub(crate) struct Device {
     pub(crate) discipline: String,
     pub(crate) asked: Asked,
     pub(crate) account: Account,
-    /// From the start until the device's own last packet had left; other devices may take longer.
+    /// The time from the start until this device's last packet left; other devices may take longer.
     pub(crate) seconds: f64,
     pub(crate) stats: DeviceStats,
-    /// To the driver, and to the completion.
+    /// The latency from xmit to the driver, and from xmit to the completion.
     pub(crate) latency: (Latency, Latency),
-    /// Who waited for whom, where that was recorded.
+    /// The recorded waits for locks; `None` without a recording.
     pub(crate) contention: Option<ContentionReport>,
-    /// How long calls of xmit took, where that was measured.
+    /// The durations of calls of xmit, in nanoseconds; empty if they were not measured.
     pub(crate) xmit_times: Log2,
-    /// Whether packets find their txq by flow hash alone.
+    /// Whether packets choose their txq by flow hash alone.
     pub(crate) by_hash: bool,
     pub(crate) qdiscs: Vec<QdiscInfo>,
     /// The bands and classes of the qdiscs.
@@ -87,14 +87,14 @@ pub(crate) struct Device {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) ended: Ended,
-    /// At least one.
+    /// The devices of the run; never empty.
     pub(crate) devices: Vec<Device>,
 }
 
 /// Sums over all devices.
 pub(crate) struct Totals {
     pub(crate) accepted: u64,
-    /// Copies that qdiscs made.
+    /// Copies of packets that qdiscs made.
     pub(crate) created: u64,
     pub(crate) sent: u64,
     pub(crate) bytes_sent: u64,
@@ -102,12 +102,12 @@ pub(crate) struct Totals {
     pub(crate) queued: u64,
     pub(crate) asked: Asked,
     pub(crate) account: Account,
-    /// The sum of what each device sent in its own time.
+    /// The sum of the rates of all devices, each over its own time.
     pub(crate) achieved: Rates,
     pub(crate) latency: (Latency, Latency),
 }
 
-/// Packets of which the cost of one can be told: threads have started and caches are warm for most of them.
+/// The fewest sent packets from which the cost of one is computed: by then threads run and caches are warm for most.
 const COSTED: u64 = 1000;
 
 /// Packets and bits in a second.
@@ -118,12 +118,12 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// The rates of packets and their bytes over a time; zero over no time.
+    /// Returns the rates of packets and their bytes over `seconds`; zero if `seconds` is zero.
     fn over(count: Count, seconds: f64) -> Self {
         Self { pps: per_second(count.packets, seconds), bps: per_second(count.bytes, seconds) * 8.0 }
     }
 
-    /// What all devices sent, each in its own time.
+    /// Returns the sum of the rates that devices achieved, each over its own time.
     pub(crate) fn achieved(devices: &[Device]) -> Self {
         devices
             .iter()
@@ -131,14 +131,14 @@ impl Rates {
             .fold(Self::default(), |a, b| Self { pps: a.pps + b.pps, bps: a.bps + b.bps })
     }
 
-    /// Millions of packets per second.
+    /// Returns the rate in millions of packets per second.
     pub(crate) fn mpps(self) -> f64 {
         self.pps / 1e6
     }
 }
 
 impl Device {
-    /// What the device sent, over its own time.
+    /// Returns the rate of sent packets over the device's own time.
     pub(crate) fn achieved(&self) -> Rates {
         let sent = Count { packets: self.stats.sent, bytes: self.stats.bytes_sent };
         Rates::over(sent, self.seconds)
@@ -146,7 +146,7 @@ impl Device {
 }
 
 impl Totals {
-    /// Of some devices, at least one.
+    /// Returns the sums over `devices`, of which there must be at least one.
     fn of(devices: &[Device]) -> Self {
         let sum = |f: fn(&DeviceStats) -> u64| devices.iter().map(|device| f(&device.stats)).sum();
         let (mut account, mut dropped) = (Account::default(), DropCounts::default());
@@ -185,12 +185,13 @@ impl Totals {
         }
     }
 
-    /// The rate of some of the packets that were offered, over the time in which they were.
+    /// Returns the rate of `count`, a part of the offered packets, over the time in which packets were offered.
     fn offering(&self, count: Count) -> Rates {
         Rates::over(count, self.account.until as f64 / 1e9)
     }
 
-    /// What is handed in or copied and in none of the other counts: always 0, or the path has lost or made packets.
+    /// Returns the accepted and copied packets that are neither sent, dropped nor queued: 0 unless the path lost or invented
+    /// packets.
     fn astray(&self) -> i128 {
         i128::from(self.accepted) + i128::from(self.created)
             - i128::from(self.sent)
@@ -199,12 +200,12 @@ impl Totals {
     }
 }
 
-/// A count for each second; 0 where there was no time.
+/// Returns `count` divided by `seconds`; 0 if `seconds` is 0.
 fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// The name of a device's discipline, if `given` does not say another.
+/// Returns the name of a device's discipline: `given`, or the default.
 pub(crate) fn discipline(given: Option<&str>) -> String {
     given.unwrap_or(txq::enqueue::names()[0]).to_owned()
 }

@@ -1,4 +1,4 @@
-//! What no single key tells: names that must differ or exist, keys that exclude each other.
+//! Checks across keys: names that must differ or exist, keys that exclude each other.
 
 use anyhow::{bail, ensure};
 
@@ -7,7 +7,7 @@ use txq::pool::FreeMode;
 use super::{Config, Device};
 use crate::rate::Rate;
 
-/// Completes the names and finds contradictions.
+/// Fills in missing names of devices; returns an error for the first contradiction.
 pub(super) fn check(config: &mut Config) -> anyhow::Result<()> {
     ensure!(!config.device.is_empty(), "there is no device: write a [[device]]");
     ensure!(!config.sender.is_empty(), "there is no sender: write a [[sender]]");
@@ -43,7 +43,7 @@ pub(super) fn check(config: &mut Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A bound on what waits for senders is of no use where nothing does.
+/// Refuses `pool.defer_max` where the mode of freeing has no inbox to bound.
 fn bound_of_use(device: &Device) -> anyhow::Result<()> {
     if device.pool.defer_max.is_some() && device.pool.free != FreeMode::Defer {
         bail!("pool.defer_max is for pool.free = \"defer\": leave out one of the two");

@@ -1,8 +1,8 @@
-//! Where in a file something is wrong, in one line: `FILE:LINE: key "KEY": what, and what to do`.
+//! Errors of a file with their place, in one line: `FILE:LINE: key "KEY": problem and remedy`.
 
 use anyhow::anyhow;
 
-/// An error of the TOML reader in our words.
+/// Returns an error of the TOML parser as one line with its place.
 pub(super) fn describe(name: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let at = error.span().map(|span| span.start.min(text.len()));
     let line = at.map(|at| text[..at].matches('\n').count() + 1);
@@ -21,14 +21,14 @@ pub(super) fn describe(name: &str, text: &str, error: &toml::de::Error) -> anyho
     }
 }
 
-/// A key that nobody knows, and those that could have been meant.
+/// An unknown key, and the keys that are known in its place.
 struct Unknown<'a> {
     key: &'a str,
     known: Vec<&'a str>,
 }
 
 impl<'a> Unknown<'a> {
-    /// Reads serde's message: the key and the known ones, each in backticks.
+    /// Parses serde's message, in which the key and the known keys stand in backticks; `None` for another message.
     fn read(message: &'a str) -> Option<Self> {
         let rest = message.strip_prefix("unknown field `")?;
         let mut quoted = rest.split('`').step_by(2);

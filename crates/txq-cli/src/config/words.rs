@@ -1,4 +1,4 @@
-//! Keys whose values are words.
+//! Values that are words, and their parsers.
 
 use std::str::FromStr;
 
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for LinkRate {
     }
 }
 
-/// A share of 1.
+/// A probability from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Probability(pub(crate) f64);
 
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for Probability {
     }
 }
 
-/// Byte queue limits: `"off"`, or a table with the names that sysfs has for them, each a number or a word of its file.
+/// Byte queue limits: `"off"`, or a table of sysfs's file names, each with a number or a word that its file accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bql(pub(crate) Option<BqlConfig>);
 
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for Bql {
     }
 }
 
-/// Who reaps completions: `"inline"`, `"worker"` or `"per-queue"`.
+/// Which threads reap completions: `"inline"`, `"worker"` or `"per-queue"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reapers(pub(crate) Completions);
 
@@ -99,7 +99,7 @@ impl<'de> Deserialize<'de> for Reapers {
     }
 }
 
-/// `"all"`, `"off"`, or n for each n-th call of a sender.
+/// Parses which calls of a sender are sampled: `"all"`, `"off"`, or n for each n-th call.
 pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Sampling>, D::Error> {
     let value = toml::Value::deserialize(from)?;
     match &value {
@@ -114,7 +114,7 @@ pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Samp
     }
 }
 
-/// Where the memory of a pool comes from.
+/// Parses the source of a pool's memory: `"auto"`, `"heap"`, `"mmap"` or `"huge"`.
 pub(super) fn backing<'de, D: Deserializer<'de>>(from: D) -> Result<Backing, D::Error> {
     match String::deserialize(from)?.as_str() {
         "auto" => Ok(Backing::Auto),
@@ -127,7 +127,7 @@ pub(super) fn backing<'de, D: Deserializer<'de>>(from: D) -> Result<Backing, D::
     }
 }
 
-/// Where memory goes that another thread frees than the one that allocated it.
+/// Parses where a buffer goes if its packet is freed on another thread: `"defer"`, `"shared"` or `"keep"`.
 pub(super) fn free<'de, D: Deserializer<'de>>(from: D) -> Result<FreeMode, D::Error> {
     match String::deserialize(from)?.as_str() {
         "defer" => Ok(FreeMode::Defer),

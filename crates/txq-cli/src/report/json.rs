@@ -1,4 +1,4 @@
-//! The report as one JSON object: totals at the top, each device in `devices`.
+//! The report as one JSON object: totals at the top level, each device in `devices`.
 
 use serde_json::{Map, Value, json};
 use txq::bql::Attr;
@@ -9,7 +9,7 @@ use txq::tc;
 use super::quantile::{P50, P90, P99, P999};
 use super::{Device, Ended, Rates, Report, Totals, rows};
 
-/// The object.
+/// Returns the whole report as an object.
 pub(super) fn line(report: &Report) -> Value {
     let Ended { cause, seconds, cpu_seconds } = report.ended;
     let all = Totals::of(&report.devices);
@@ -41,7 +41,7 @@ pub(super) fn line(report: &Report) -> Value {
     Value::Object(object)
 }
 
-/// The rows of a device, which name it if there are `several`.
+/// Returns the rows of a device; each row names the device if the run has `several`.
 fn of<T>(
     device: &Device,
     several: bool,
@@ -95,7 +95,7 @@ fn rates(rates: Rates) -> Value {
     json!({ "pps": rates.pps, "bps": rates.bps })
 }
 
-/// Null for a quantile of too few samples, and for the maximum of none.
+/// Returns samples, quantiles and the maximum; null for a quantile of too few samples, and for the maximum of none.
 fn latency(latency: &Latency) -> Value {
     let mut object = json!({ "samples": latency.count() });
     for quantile in [P50, P90, P99, P999] {

@@ -1,14 +1,13 @@
-//! Quantiles of times, known only where there are enough samples: of three samples every quantile above the median is the
-//! maximum.
+//! Quantiles of times, reported only for enough samples: of three samples, every quantile above the median is the maximum.
 
 use txq::stats::latency::Latency;
 
 /// A quantile and the fewest samples of which one lies at or above it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantile {
-    /// In the table.
+    /// The name in tables.
     pub(super) name: &'static str,
-    /// In JSON.
+    /// The key in JSON.
     pub(super) key: &'static str,
     share: f64,
     samples: u64,
@@ -20,12 +19,12 @@ pub(super) const P99: Quantile = Quantile { name: "p99", key: "p99", share: 0.99
 pub(super) const P999: Quantile = Quantile { name: "p99.9", key: "p999", share: 0.999, samples: 1000 };
 
 impl Quantile {
-    /// Returns the quantile in nanoseconds, `None` of too few samples.
+    /// Returns the quantile in nanoseconds; `None` for too few samples.
     pub(super) fn of(self, latency: &Latency) -> Option<u64> {
         self.known(latency.count(), latency.quantile(self.share)?)
     }
 
-    /// Returns `nanos`, the quantile of so many samples; `None` where those are too few.
+    /// Returns `nanos`, the quantile of so many `samples`; `None` if those are too few.
     pub(super) fn known(self, samples: u64, nanos: u64) -> Option<u64> {
         (samples >= self.samples).then_some(nanos)
     }

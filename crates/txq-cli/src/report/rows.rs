@@ -1,4 +1,4 @@
-//! The rows of senders, and those of bands and classes: as tables for people, and as objects of the JSON.
+//! The rows of senders, of bands and of classes: as tables for people, and as objects of the JSON.
 
 use serde_json::{Value, json};
 use txq::netdev::BandStats;
@@ -11,7 +11,7 @@ use super::quantile::{P50, P99};
 use crate::bench::align;
 use crate::span::Human;
 
-/// The device's senders: a line each.
+/// Appends a table of the device's senders, one line each.
 pub(super) fn senders(text: &mut String, device: &Device) {
     let rows = &device.stats.senders;
     if rows.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn senders(text: &mut String, device: &Device) {
     align(text, heads.into_iter().map(str::to_owned).collect(), cells.collect());
 }
 
-/// The bands and classes of the device's qdiscs: a line each.
+/// Appends a table of the bands and classes of the device's qdiscs, one line each.
 pub(super) fn bands(text: &mut String, device: &Device) {
     if device.bands.is_empty() {
         return;
@@ -60,7 +60,7 @@ pub(super) fn bands(text: &mut String, device: &Device) {
     align(text, heads.into_iter().map(str::to_owned).collect(), cells.collect());
 }
 
-/// `pfifo_fast band 0`, `pfifo_fast 8002: band 0`, `htb 1:10`.
+/// Returns a band's name: `pfifo_fast band 0`, `pfifo_fast 8002: band 0`, or a class's: `htb 1:10`.
 fn name(band: &BandStats) -> String {
     match band.name.contains(':') || band.qdisc == Handle::UNSPEC {
         true => format!("{} {}", band.kind, band.name),
@@ -112,7 +112,7 @@ pub(super) fn band_json(band: &BandStats, device: Option<&Device>) -> Value {
     object
 }
 
-/// Tells the device in rows of several.
+/// Puts the device's name into a row, if `device` is given.
 fn put_device(object: &mut Value, device: Option<&Device>) {
     if let Some(device) = device {
         object["device"] = json!(device.name);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A device that sent some packets of 100 bytes in a time.
+/// Returns a device that sent `sent` packets of 100 bytes in `seconds`.
 fn device(name: &str, sent: u64, seconds: f64) -> Device {
     Device {
         name: name.to_owned(),
@@ -25,7 +25,7 @@ fn device(name: &str, sent: u64, seconds: f64) -> Device {
     }
 }
 
-/// A run of these devices that ended with the last of them.
+/// Returns the report of a run that ended with the last of `devices`.
 fn run(devices: Vec<Device>) -> Report {
     let seconds = devices.iter().map(|device| device.seconds).fold(0.0, f64::max);
     Report { ended: Ended { cause: Cause::Duration, seconds, cpu_seconds: 1.0 }, devices }
@@ -50,7 +50,7 @@ fn a_device_sends_in_its_own_time() {
 fn a_cost_is_told_of_many_packets_at_max() {
     let mut rated = device("rated", 5000, 1.0);
     rated.asked = Asked { text: "5kpps".to_owned(), pps: Some(5000.0), bps: Some(4e6) };
-    // A device that nobody sends through.
+    // A device without senders.
     let idle = Device { asked: Asked::default(), ..device("idle", 0, 0.0) };
     for (devices, cost) in [
         (

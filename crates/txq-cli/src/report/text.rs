@@ -1,4 +1,4 @@
-//! The report for people: each device's qdiscs as tc shows them, its txqs, and a few lines of sums.
+//! The report for people: each device's qdiscs in tc's layout, its txqs, and a few lines of sums.
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
@@ -12,7 +12,7 @@ use super::{Device, Ended, Rates, Report, Totals, rows};
 use crate::rate::metric;
 use crate::span::Human;
 
-/// All lines.
+/// Returns the whole report as text.
 pub(super) fn lines(report: &Report) -> String {
     let mut text = String::new();
     for device in &report.devices {
@@ -39,7 +39,7 @@ pub(super) fn lines(report: &Report) -> String {
     text
 }
 
-/// One line for each txq, right-aligned columns; those of byte queue limits where there are some.
+/// Appends a line for each txq, in right-aligned columns; with two columns more if any txq has byte queue limits.
 fn queues(text: &mut String, device: &Device) {
     let mut heads = vec!["txq", "packets", "bytes", "batches", "dropped", "stops"];
     let limited = device.stats.queues.iter().any(|queue| queue.bql.is_some());
@@ -67,7 +67,8 @@ fn queues(text: &mut String, device: &Device) {
     }
 }
 
-/// A line for each txq that byte queue limits would hold below what it can send, had no higher limit been tried out.
+/// Appends a line for each txq whose byte queue limit needed a trial with a higher one: the algorithm alone would have
+/// kept the txq below the rate that it can send.
 fn starved(text: &mut String, queues: &[QueueStats]) {
     for (txq, bql) in queues.iter().filter_map(|queue| Some((queue.txq, queue.bql?))) {
         if bql.needed > 0 {
@@ -84,7 +85,7 @@ fn starved(text: &mut String, queues: &[QueueStats]) {
     }
 }
 
-/// A line where senders meet on txqs although so many CPUs could have one each.
+/// Appends a line if senders share txqs although there are enough txqs and CPUs for each to have its own.
 fn shared(text: &mut String, stats: &DeviceStats, by_hash: bool, cpus: usize) {
     let senders = stats.senders.iter().filter(|sender| sender.accepted > 0).count();
     let used = stats.queues.iter().filter(|queue| queue.counters.packets > 0).count();
@@ -199,7 +200,7 @@ mod tests {
         }
     }
 
-    /// The line about a device whose senders have sent through the first `used` of `txqs` txqs.
+    /// Returns the line about a device whose senders have sent through the first `used` of `txqs` txqs.
     fn line(senders: usize, txqs: u16, used: u16, by_hash: bool) -> String {
         let queue = |txq| {
             let mut queue = QueueStats { txq, ..QueueStats::default() };
@@ -220,7 +221,7 @@ mod tests {
     fn senders_that_share_a_txq_and_need_not_are_told() {
         assert!(line(8, 4, 4, true).contains("8 senders share 4 of 4 txqs by flow hash"));
         assert!(line(8, 64, 2, false).contains("8 senders share 2 of 64 txqs, though 4 could have one each"));
-        // Each CPU has one, one sender shares with nobody, or there is one txq.
+        // Each CPU has a txq, one sender shares with no other, or there is only one txq.
         for text in [line(64, 64, 4, false), line(1, 8, 8, true), line(8, 1, 1, true)] {
             assert_eq!(text, "");
         }
