@@ -1,6 +1,7 @@
-//! How commands reach the devices of a running txq: over a Unix stream socket, which only its owner may open.
+//! The control socket, through which commands reach the devices of a running txq: a Unix stream socket that only its owner
+//! may open.
 //!
-//! A request is one line of JSON, and so is its answer ([`Request`], [`crate::tc::Answer`]):
+//! A request is one line of JSON, and its answer too ([`Request`], [`crate::tc::Answer`]):
 //!
 //! ```text
 //! {"tc":{"words":["qdisc","show","dev","null0"],"show":{"stats":true,"json":true}}}
@@ -9,9 +10,10 @@
 //! {"out":"qdisc mq 8001: root \n","err":"","rc":0}
 //! ```
 //!
-//! `words` are the command line's without its options. `show` may have `stats`, `details`, `raw`, `json`, `pretty` and `iec`.
-//! `out` and `err` are for the two output streams, and `rc` is the exit code. A connection may be used for any number of requests, one
-//! after the other. Requests of several connections are done at the same time, and each change of a device by itself.
+//! `words` are the words of the command line without its options. `show` may have `stats`, `details`, `raw`, `json`,
+//! `pretty` and `iec`. `out` and `err` are texts for the two output streams, and `rc` is the exit code. A connection carries
+//! any number of requests, one after the other. Requests of several connections run concurrently; changes of one device
+//! run one at a time.
 
 mod client;
 mod devices;

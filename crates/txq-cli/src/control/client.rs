@@ -1,4 +1,4 @@
-//! The side that asks.
+//! The client's side of the control socket.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects to `socket`, or to where it is usual.
+    /// Connects to `socket`, or to the default path; an error, [`Refused`], names the remedy.
     pub(crate) fn connect(socket: Option<&Path>) -> anyhow::Result<Self> {
         let path = socket.map_or_else(path::default, Path::to_path_buf);
         match UnixStream::connect(&path) {
@@ -38,7 +38,7 @@ impl Client {
         }
     }
 
-    /// Has something done.
+    /// Sends a request and returns its answer; an error if the connection is lost or the answer cannot be parsed.
     pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
         let lost =
             |what: String| Refused(format!("{}: {what}: is that txq still there?", self.path.display()));

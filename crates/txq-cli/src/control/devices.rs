@@ -1,4 +1,4 @@
-//! The devices that commands are about: those that something sends through, and those made by a command.
+//! The devices that commands can reach: the devices of a run, and devices that a command made.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,29 +6,29 @@ use txq::NetDev;
 
 use crate::device::Dummies;
 
-/// All devices, by their names.
+/// All devices that commands can reach; each has a name of its own.
 #[derive(Default)]
 pub(crate) struct Devices<'a> {
     lent: Vec<&'a NetDev>,
     made: Mutex<Made>,
 }
 
-/// Those made by a command.
+/// The devices that a command made.
 #[derive(Default)]
 struct Made {
     devices: Vec<Arc<NetDev>>,
-    /// What they share, from the first of them on.
+    /// The threads and the pool that these devices share; `None` until the first device is made.
     shared: Option<Dummies>,
 }
 
-/// Why a device does not go.
+/// Why a device is not removed.
 pub(crate) enum NotRemoved {
     Absent,
     InUse,
 }
 
 impl<'a> Devices<'a> {
-    /// Those that belong to somebody else.
+    /// Makes a set of the devices of a run, which commands cannot remove.
     pub(crate) fn lent(lent: impl Iterator<Item = &'a NetDev>) -> Self {
         Self { lent: lent.collect(), made: Mutex::default() }
     }
@@ -37,7 +37,8 @@ impl<'a> Devices<'a> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `f` with a device. Others may be made and removed meanwhile.
+    /// Calls `f` with the device called `name` and returns its result; `None` if there is no such device. Other commands may
+    /// add and remove devices during the call.
     pub(crate) fn with<R>(&self, name: &str, f: impl FnOnce(&NetDev) -> R) -> Option<R> {
         if let Some(dev) = self.lent.iter().find(|dev| dev.info().name == name) {
             return Some(f(dev));
@@ -46,7 +47,7 @@ impl<'a> Devices<'a> {
         Some(f(&dev))
     }
 
-    /// Calls `f` with each, in the order in which they came.
+    /// Calls `f` with each device and returns the results: the run's devices first, then those made, in order of creation.
     pub(crate) fn all<R>(&self, f: impl FnMut(&NetDev) -> R) -> Vec<R> {
         let made = self.made().devices.clone();
         let made = made.iter().map(|dev| &**dev);
@@ -57,7 +58,7 @@ impl<'a> Devices<'a> {
         self.all(|dev| dev.info().name.clone())
     }
 
-    /// Adds a device that `make` makes, unless there is one of its name.
+    /// Adds the device that `make` returns; returns false, without a call, if the name is taken.
     pub(crate) fn add(
         &self,
         name: &str,
@@ -77,13 +78,13 @@ impl<'a> Devices<'a> {
         Ok(true)
     }
 
-    /// Removes a device that was added. What it has queued is dropped.
+    /// Removes a device that a command made. Its queued packets are dropped.
     pub(crate) fn remove(&self, name: &str) -> Result<(), NotRemoved> {
         let mut made = self.made();
         match made.devices.iter().position(|dev| dev.info().name == name) {
             Some(index) => {
                 let gone = made.devices.remove(index);
-                // It need not be waited for by those who want another device.
+                // The lock is released first, so that commands for other devices do not wait while this one is freed.
                 drop(made);
                 drop(gone);
                 Ok(())

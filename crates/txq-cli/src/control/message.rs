@@ -1,19 +1,19 @@
-//! What is asked.
+//! Requests of the control socket.
 
 use serde::{Deserialize, Serialize};
 
 use crate::tc::Show;
 
-/// A line to whoever has the devices. The answer is a [`crate::tc::Answer`].
+/// A request to the process that has the devices. Its answer is a [`crate::tc::Answer`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// A command of tc's.
+    /// A command in tc's syntax.
     Tc {
         words: Vec<String>,
         #[serde(default)]
         show: Show,
     },
-    /// A command about devices.
+    /// A command in the syntax of `txq dev`.
     Dev { words: Vec<String> },
 }

@@ -1,8 +1,8 @@
-//! Where the socket is.
+//! The default path of the control socket.
 
 use std::path::PathBuf;
 
-/// Where a txq listens and commands look for it if nothing is said.
+/// Returns the socket's path without `--socket`: `txq/control.sock` in `$XDG_RUNTIME_DIR`, or in `/run`.
 pub(super) fn default() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     own.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join("txq/control.sock")

@@ -1,4 +1,4 @@
-//! The side that has the devices.
+//! The server's side of the control socket, in the process that has the devices.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,24 +17,28 @@ use crate::failure::Refused;
 use crate::stop::Stop;
 use crate::tc::{self, Answer};
 
-/// How often it is looked whether to end.
+/// How often the server checks for a stop.
 const TICK: Duration = Duration::from_millis(50);
-/// How long an answer may wait for its reader.
+/// The longest time that an answer waits for its reader.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest request, in bytes, and how many may ask at a time.
+/// The longest request, in bytes, and the most connections at a time.
 const LONGEST: usize = 1 << 20;
 const CLIENTS: usize = 64;
 
-/// A socket that nobody else listens on. It goes away with this value.
+/// A socket on which no other process listens. Dropping the listener removes the socket.
 pub(crate) struct Listener {
     path: PathBuf,
     socket: UnixListener,
-    /// Held for as long as the socket is in use. A process that dies lets go of it, and leaves a socket that is of no use.
+    /// The lock file, held while the socket is in use. The kernel releases the lock of a process that dies; its socket stays,
+    /// and the next listener removes it.
     _lock: File,
 }
 
 impl Listener {
-    /// Listens on `socket`, or where it is usual.
+    /// Listens on `socket`, or on the default path. Creates the folder and removes the socket of a dead process.
+    ///
+    /// # Errors
+    /// [`Refused`] if another process listens there, if a file that is not a socket is there, or if the system refuses.
     pub(crate) fn open(socket: Option<&Path>) -> anyhow::Result<Self> {
         let path = socket.map_or_else(path::default, Path::to_path_buf);
         let failed = |what: &str, error: io::Error| {
@@ -62,7 +66,7 @@ impl Listener {
             }
             Err(TryLockError::Error(error)) => return Err(failed("cannot be locked", error).into()),
         }
-        // Whose lock this was is gone, so its socket is nobody's. Anything but a socket stays.
+        // The lock was free, so no process listens on an old socket. Anything but a socket stays.
         match fs::symlink_metadata(&path) {
             Ok(found) if found.file_type().is_socket() => {
                 fs::remove_file(&path).map_err(|error| failed("the old one cannot be removed", error))?;
@@ -73,7 +77,7 @@ impl Listener {
             }
             Err(_) => {}
         }
-        // So that there is no moment at which others may open it.
+        // The socket has its permissions from the start, so other users can never open it.
         let before = rustix::process::umask(Mode::from_raw_mode(0o177));
         let socket = UnixListener::bind(&path);
         rustix::process::umask(before);
@@ -86,7 +90,7 @@ impl Listener {
         &self.path
     }
 
-    /// Answers until it is asked to stop.
+    /// Answers requests until `stop` is requested, each connection on a thread of its own.
     pub(crate) fn serve(&self, devices: &Devices<'_>, stop: &Stop) {
         let clients = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -97,7 +101,7 @@ impl Listener {
                     continue;
                 }
                 let Ok((stream, _)) = self.socket.accept() else {
-                    // Out of descriptors, which may pass.
+                    // Out of descriptors, perhaps for a while only.
                     thread::sleep(TICK);
                     continue;
                 };
@@ -121,12 +125,12 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Nothing to do about a failure: the next to listen here removes it.
+        // A failure has no remedy here: the next listener on this path removes the socket.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Answers one client until it goes.
+/// Answers the requests of one client until it closes the connection, or until `stop` is requested.
 fn talk(stream: &UnixStream, devices: &Devices<'_>, stop: &Stop) {
     let times = stream.set_read_timeout(Some(TICK)).and(stream.set_write_timeout(Some(PATIENCE)));
     if times.is_err() {
@@ -137,7 +141,7 @@ fn talk(stream: &UnixStream, devices: &Devices<'_>, stop: &Stop) {
     while !stop.asked() {
         let room = (LONGEST - line.len()) as u64;
         match reader.by_ref().take(room).read_until(b'\n', &mut line) {
-            // What has come of a line stays until the rest comes.
+            // The part of a line that has arrived stays in `line` until the rest arrives.
             Err(error)
                 if matches!(
                     error.kind(),
