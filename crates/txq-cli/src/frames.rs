@@ -1,16 +1,16 @@
-//! Made-up frames: Ethernet, IPv4 and UDP with right lengths and checksums.
+//! Generated frames: Ethernet, IPv4 and UDP with correct lengths and checksums.
 //!
-//! A flow is a header; the payload is zeros, which no checksum sees. Addresses are of the documentation's and the private
-//! ranges, so that nothing answers if a frame ever meets a network.
+//! A flow is a header; the payload is zeros, which do not change a checksum. Addresses are from the documentation's and
+//! the private ranges, so that no host answers if a frame reaches a network.
 
 use etherparse::PacketBuilder;
 
-/// Bytes of all three headers.
+/// The length of all three headers, in bytes.
 pub(crate) const HEADERS: usize = 42;
-/// Flows with the same source address: as many as there are unprivileged ports below the last ones.
+/// The number of flows with the same source address, each with a source port from 1024 on.
 const PORTS: u32 = 60_000;
 
-/// The headers of the frames of one flow of one thread, `len` bytes long.
+/// Returns the headers for frames of `len` bytes of one flow of one thread.
 pub(crate) fn header(thread: u16, flow: u32, len: usize) -> [u8; HEADERS] {
     let [high, low] = thread.to_be_bytes();
     let source = [10, high, low, 1 + (flow / PORTS) as u8];

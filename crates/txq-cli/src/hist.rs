@@ -1,4 +1,4 @@
-//! `txq hist`: how long things take, by powers of two, as the bpftrace script on `__dev_queue_xmit` prints it.
+//! `txq hist`: a histogram of latency by powers of two, in the layout of a bpftrace script on `__dev_queue_xmit`.
 
 use anyhow::bail;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::bars;
 use crate::report::{self, Device};
 use crate::run;
 
-/// Runs a workload and prints one histogram, of all devices together.
+/// Runs a workload and prints one histogram of all devices together; an error if nothing was measured.
 pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
     let what = args.what;
     let (report, closed) = run::workload(&args.workload, args.output.quiet, |device| match what {

@@ -1,4 +1,4 @@
-//! The traffic of a `[[sender]]`: its flows in turn, at its rate.
+//! The traffic of a `[[sender]]`: frames of its flows in turn, at its rate.
 
 use crate::config;
 use crate::frames::{self, HEADERS};
@@ -12,15 +12,15 @@ pub(crate) struct Load {
     len: usize,
     priority: u32,
     next_flow: usize,
-    /// Frames of a batch, which are due together.
+    /// The number of frames in a batch; they are due together.
     batch: u64,
-    /// Nanoseconds from one batch of this thread to the next, and before the first; `None` at max.
+    /// The time between two batches of this thread, and the time before its first, in nanoseconds; `None` at max.
     period: Option<(f64, f64)>,
     sent: u64,
 }
 
 impl Load {
-    /// The part of thread `index` of the sender's; `number` tells it from all threads of the run.
+    /// Makes the part of the sender's thread `index`; `number` is the thread's number among all threads of the run.
     pub(crate) fn new(sender: &config::Sender, index: u64, number: u16) -> Self {
         let (threads, batch) = (sender.threads.get(), sender.batch.get());
         let len = sender.packet.size();
@@ -40,7 +40,7 @@ impl Load {
     }
 }
 
-/// Packets per second of a rate; `None` for max.
+/// Returns the packets per second of a rate, for frames of `len` bytes; `None` for max.
 fn pps(rate: Rate, len: usize) -> Option<f64> {
     match rate {
         Rate::Max | Rate::Recorded => None,
@@ -49,7 +49,7 @@ fn pps(rate: Rate, len: usize) -> Option<f64> {
     }
 }
 
-/// What a `[[sender]]` asks for.
+/// Returns the rate that a `[[sender]]` requests.
 pub(crate) fn asked(sender: &config::Sender) -> Asked {
     let len = sender.packet.size();
     let pps = pps(sender.rate, len);
@@ -57,7 +57,7 @@ pub(crate) fn asked(sender: &config::Sender) -> Asked {
 }
 
 impl Load {
-    /// When a batch is due.
+    /// Returns the time of a batch, in nanoseconds since the start; 0 at max.
     #[inline]
     fn due(&self, batch: u64) -> u64 {
         self.period.map_or(0, |(period, first)| (first + batch as f64 * period) as u64)
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::within::Within;
 
-    /// Batches whose times are no whole nanoseconds: the count agrees with the frames to the nanosecond.
+    /// Batches whose times are not whole nanoseconds: the count agrees with the frames to the nanosecond.
     #[test]
     fn the_frames_that_are_due_are_counted() {
         for (rate, threads, batch) in

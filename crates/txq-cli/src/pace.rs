@@ -1,5 +1,5 @@
-//! Sending on time: one schedule for all threads, counted from one start, so that the pace neither drifts nor depends on
-//! which thread sends what.
+//! Sending on time: all threads share one schedule and one start, so the pace does not drift and does not depend on which
+//! thread sends which frame.
 
 use std::num::NonZeroU64;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::stop::Stop;
 
-/// How long a thread sleeps at most before it looks whether it shall stop.
+/// The longest sleep of a thread before it checks for a stop again.
 const NAP: Duration = Duration::from_millis(10);
-/// The last stretch, in which the thread offers its CPU to others instead of sleeping: about what a wake-up takes.
+/// The time before a frame is due in which the thread yields its CPU instead of sleeping: about the time of a wakeup.
 const CLOSE: Duration = Duration::from_micros(20);
-/// How much later than asked a sleep may end, in nanoseconds. The kernel's default, 50 us, is a packet's time at 20 kpps.
+/// The timer slack of a sleep, in nanoseconds. The kernel's default, 50 us, is a packet's time at 20 kpps.
 const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
 
 /// The common start. Threads wait for it when they are ready.
@@ -23,7 +23,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Lets everybody go, and says when that was.
+    /// Releases the waiting threads; returns the time of the start.
     pub(crate) fn open(&self) -> Instant {
         let now = Instant::now();
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
@@ -31,9 +31,9 @@ impl Gate {
         now
     }
 
-    /// Waits for the start.
+    /// Waits for the start; returns the time base of the run. It also reduces the calling thread's timer slack.
     pub(crate) fn pass(&self) -> Pace {
-        // A refusal costs punctuality, which the report tells.
+        // A refusal costs punctuality, which the report shows.
         let _ = rustix::thread::set_current_timer_slack(SLACK);
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -45,24 +45,25 @@ impl Gate {
     }
 }
 
-/// Time since the common start.
+/// The time base of a run: its common start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     start: Instant,
 }
 
 impl Pace {
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     pub(crate) fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Returns when all threads were asked to stop, in nanoseconds since the start; `None` before that.
+    /// Returns the time of the request to stop, in nanoseconds since the start; `None` before that request.
     pub(crate) fn end(&self, stop: &Stop) -> Option<u64> {
         stop.at().map(|at| at.saturating_duration_since(self.start).as_nanos() as u64)
     }
 
-    /// Waits until `due` and returns the time then; `None` when the thread was asked to stop before `due`.
+    /// Waits until `due`, and returns the time after the wait; `None` if a stop is requested before `due`. Both times are in
+    /// nanoseconds since the start.
     pub(crate) fn wait(&self, due: u64, stop: &Stop) -> Option<u64> {
         loop {
             if stop.asked() && self.end(stop).is_none_or(|end| end < due) {
@@ -82,28 +83,29 @@ impl Pace {
     }
 }
 
-/// When each of a sequence of frames is due, and again at each repetition.
+/// The times of a sequence of frames that repeats.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    /// Nanoseconds after the start of a pass.
+    /// Each frame's time, in nanoseconds after the start of a pass.
     due: Vec<f64>,
-    /// Nanoseconds from one pass to the next.
+    /// The time from one pass to the next, in nanoseconds.
     pass: f64,
 }
 
 impl Schedule {
-    /// From the time of each frame and the time of a whole pass. Fractions of a nanosecond count: they add up.
+    /// Makes a schedule from the time of each frame and the time of a whole pass, in nanoseconds. Fractions count, because
+    /// they add up.
     pub(crate) fn new(due: Vec<f64>, pass: f64) -> Self {
         Self { due, pass }
     }
 
-    /// When frame `index` of a pass is due, in nanoseconds since the start.
+    /// Returns the time of frame `index` of a pass, in nanoseconds since the start.
     #[inline]
     pub(crate) fn due(&self, pass: u64, index: usize) -> u64 {
         (pass as f64 * self.pass + self.due[index]) as u64
     }
 
-    /// Nanoseconds of one pass.
+    /// Returns the time of one pass, in nanoseconds.
     pub(crate) fn pass(&self) -> f64 {
         self.pass
     }
@@ -115,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_schedule_does_not_drift() {
-        // Three frames at 3 packets per second: a third of a nanosecond lost at each would be seen here.
+        // Three frames at 3 packets per second: a third of a nanosecond lost at each frame would be visible here.
         let third = 1e9 / 3.0;
         let schedule = Schedule::new(vec![0.0, third, 2.0 * third], 1e9);
         assert_eq!(schedule.due(0, 1), 333_333_333);

@@ -1,8 +1,8 @@
-//! The loop of a sending thread: takes frames from its source when they are due and hands them in, in batches.
+//! The loop of a sending thread: takes frames from its source when they are due, and hands them in in batches.
 //!
-//! Where there is no buffer, because the pool is used up or the sender has as many packets on their way as it may, the
-//! thread hands in its list. A thread at max then waits for a buffer. A thread whose frames have times does not, or the
-//! device would set its pace: the frame is refused and counted, and the next one is offered at its own time.
+//! If an allocation fails, because the pool is empty or the sender is at its limit of outstanding packets, the thread
+//! hands in its list. A thread at max then waits for a buffer. A thread at a rate does not wait, or the device would set
+//! its pace: it counts the frame as refused, and offers the next frame at that frame's own time.
 
 use std::thread;
 use std::time::Duration;
@@ -14,35 +14,35 @@ use txq::pool::AllocError;
 use crate::pace::Pace;
 use crate::stop::Stop;
 
-/// Attempts at a buffer between which the thread only gives its CPU away; after that it sleeps.
+/// Attempts to allocate between which the thread only yields its CPU; after them it sleeps for [`REST`].
 const POLITE: u32 = 64;
-/// That sleep.
+/// The sleep between two attempts to allocate.
 const REST: Duration = Duration::from_micros(50);
 
-/// How long a thread at its limit sleeps at most before it looks whether it shall stop, in nanoseconds.
+/// The longest sleep of a thread at its limit before it checks for a stop again, in nanoseconds.
 const NAP: u64 = 10_000_000;
 
-/// A frame to be sent.
+/// A frame to send.
 pub(crate) struct Frame<'a> {
-    /// When, in nanoseconds since the start; 0 for as soon as possible.
+    /// The time to send the frame, in nanoseconds since the start; 0 for as soon as possible.
     pub(crate) due: u64,
-    /// Its first bytes; the rest are zeros.
+    /// The frame's first bytes; the rest are zeros.
     pub(crate) head: &'a [u8],
-    /// How long it is.
+    /// The frame's length in bytes.
     pub(crate) len: usize,
-    /// Its `SO_PRIORITY`.
+    /// The frame's priority, as `SO_PRIORITY`.
     pub(crate) priority: u32,
 }
 
-/// Where a thread's frames come from. The times never fall.
+/// The source of a thread's frames. The frames' times never decrease.
 pub(crate) trait Source {
-    /// Whether each frame has a time of its own; otherwise all of them are due as soon as possible.
+    /// Returns whether each frame has a time of its own; otherwise all frames are due as soon as possible.
     fn is_rated(&self) -> bool;
 
-    /// Returns the next frame, if there is one.
+    /// Returns the next frame, or `None` at the end of the source.
     fn next(&mut self) -> Option<Frame<'_>>;
 
-    /// Counts the frames of a rated source that are due `now` or earlier, in nanoseconds since the start.
+    /// Returns the number of a rated source's frames that are due at `now` or earlier, in nanoseconds since the start.
     fn due_by(&self, now: u64) -> Count;
 }
 
@@ -54,18 +54,18 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Adds one packet.
+    /// Adds one packet of `len` bytes.
     pub(crate) fn add(&mut self, len: usize) {
         self.packets += 1;
         self.bytes += len as u64;
     }
 
-    /// Returns both together.
+    /// Returns the sum of both counts.
     pub(crate) fn and(self, other: Self) -> Self {
         Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
     }
 
-    /// Returns what is left without `other`, or nothing.
+    /// Returns the count minus `other`; each field saturates at zero.
     fn without(self, other: Self) -> Self {
         Self {
             packets: self.packets.saturating_sub(other.packets),
@@ -74,30 +74,30 @@ impl Count {
     }
 }
 
-/// What a thread did.
+/// The account of a thread's frames.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
     /// Packets handed in.
     pub(crate) accepted: Count,
-    /// Frames of a rated source that found no buffer at their time.
+    /// Frames of a rated source for which no buffer was free at their time.
     pub(crate) refused: Count,
-    /// Frames of a rated source that were due before the end and that the thread did not get to.
+    /// Frames of a rated source that were due before the end, but that the thread did not reach.
     pub(crate) missed: Count,
-    /// The longest that a frame was behind its time, in nanoseconds.
+    /// The largest delay of a frame behind its time, in nanoseconds.
     pub(crate) behind_max: u64,
-    /// How long the last one was.
+    /// The delay of the last frame behind its time, in nanoseconds.
     pub(crate) behind_last: u64,
-    /// Times that the thread had to wait for a buffer; always 0 for a rated source.
+    /// The number of waits for a buffer; always 0 for a rated source.
     pub(crate) held: u64,
-    /// The end of the time in which frames were offered, in nanoseconds since the start: when the source was empty or all
-    /// threads were asked to stop.
+    /// The end of the time in which the thread offered frames, in nanoseconds since the start: the end of the source, or the
+    /// request to stop.
     pub(crate) until: u64,
-    /// When the thread ended, in nanoseconds since the start.
+    /// The end of the thread, in nanoseconds since the start.
     pub(crate) ended: u64,
 }
 
 impl Account {
-    /// Adds what another thread did.
+    /// Adds the account of another thread.
     pub(crate) fn merge(&mut self, other: &Account) {
         self.accepted = self.accepted.and(other.accepted);
         self.refused = self.refused.and(other.refused);
@@ -109,13 +109,13 @@ impl Account {
         self.ended = self.ended.max(other.ended);
     }
 
-    /// Returns what the source had to send: of a rated source, all frames that its schedule holds until the end.
+    /// Returns the offered frames; for a rated source, all frames that its schedule holds until the end.
     pub(crate) fn offered(&self) -> Count {
         self.accepted.and(self.refused).and(self.missed)
     }
 }
 
-/// Sends everything that the source has, unless it shall stop before.
+/// Sends all frames of `source`, or those until `stop` is requested; returns the account.
 pub(crate) fn pump(
     sender: &mut Sender,
     source: &mut impl Source,
@@ -175,7 +175,8 @@ pub(crate) fn pump(
     Ok(account)
 }
 
-/// Returns a buffer for a frame that is due, `None` where there is none even after the list is handed in.
+/// Allocates a packet for a frame that is due. If no buffer is free, it hands in the list and tries again; returns `None`
+/// if that fails too.
 fn packet_now(sender: &mut Sender, list: &mut PacketList, len: usize) -> Result<Option<Packet>, AllocError> {
     loop {
         match sender.alloc(len) {
@@ -187,7 +188,7 @@ fn packet_now(sender: &mut Sender, list: &mut PacketList, len: usize) -> Result<
     }
 }
 
-/// Waits for a buffer and returns it, or `None` when the thread shall stop.
+/// Allocates a packet, and waits for a buffer if none is free; returns `None` when `stop` is requested.
 fn packet_in_time(
     sender: &mut Sender,
     list: &mut PacketList,
@@ -218,7 +219,7 @@ fn packet_in_time(
     }
 }
 
-/// Hands in what was collected. The device counts what becomes of it.
+/// Hands in the packets of `list`. The device counts whether they are sent or dropped.
 fn flush(sender: &mut Sender, list: &mut PacketList) {
     let _ = sender.xmit_batch(list);
 }

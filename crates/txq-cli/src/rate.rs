@@ -1,4 +1,4 @@
-//! How fast to send: packets or bits per second, as recorded, or as fast as possible.
+//! Sending rates: packets or bits per second, as recorded, or as fast as possible.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use txq::tc;
 
 use crate::within::is_negative;
 
-/// A rate as the user gives it.
+/// A rate as the user writes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Rate {
-    /// As fast as buffers come back.
+    /// As fast as buffers return.
     #[default]
     Max,
-    /// As the capture says.
+    /// At the times that the capture recorded.
     Recorded,
     /// Packets per second.
     Packets(f64),
@@ -23,7 +23,7 @@ pub(crate) enum Rate {
     Bits(f64),
 }
 
-/// The fastest that is taken for meant, in packets per second.
+/// The highest accepted rate, in packets per second; a higher one is a mistake.
 const FASTEST: f64 = 1e12;
 
 impl FromStr for Rate {
@@ -86,7 +86,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A number with k, M or G, and at most three digits behind the point.
+/// Returns a number with k, M or G, and at most three digits behind the point.
 pub(crate) fn metric(value: f64) -> String {
     let (scaled, prefix) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),

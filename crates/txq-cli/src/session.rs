@@ -1,5 +1,5 @@
-//! A run from start to end: threads send through devices until there is nothing left to send, the time is up or a signal
-//! comes; then the queues are drained, what does not leave is dropped with its reason, and everything is counted.
+//! A run from start to end. Threads send through devices until no frame is left, the time is up or a signal arrives. Then
+//! the queues are drained; packets that do not leave are dropped with their reason, and every packet is counted.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -17,16 +17,16 @@ use crate::pump::Account;
 use crate::report::{Asked, Ended, Report};
 use crate::stop::{Cause, Signals, Stop};
 
-/// How often signals and the time are looked at.
+/// How often a run checks for signals and the time.
 const TICK: Duration = Duration::from_millis(10);
-/// How often a drain looks whether it is done.
+/// How often a drain checks whether all devices are idle.
 const DRAIN_TICK: Duration = Duration::from_micros(200);
-/// How long queues may take to drain after a signal.
+/// The longest drain after a signal.
 const DRAIN_AFTER_SIGNAL: Duration = Duration::from_secs(1);
-/// How long a drain goes on without a packet leaving.
+/// The longest time that a drain continues although no packet leaves.
 const DRAIN_STALLED: Duration = Duration::from_secs(5);
 
-/// A device that takes part.
+/// A device of the run.
 pub(crate) struct Device {
     pub(crate) dev: NetDev,
     pub(crate) discipline: String,
@@ -35,15 +35,16 @@ pub(crate) struct Device {
 
 type Work<'a> = dyn FnOnce(&NetDev, &Gate, &Stop) -> anyhow::Result<Account> + Send + 'a;
 
-/// What a thread does.
+/// The work of one thread.
 pub(crate) struct Job<'a> {
-    /// The index of its device.
+    /// The index of the thread's device.
     pub(crate) device: usize,
     pub(crate) name: String,
     pub(crate) work: Box<Work<'a>>,
 }
 
-/// Does all jobs, each on a thread of its own, serves commands about the devices meanwhile, and reports.
+/// Runs each job on a thread of its own, and serves commands about the devices on `control` until the jobs end. Returns
+/// the report, and the first error of a job or of closing a device.
 pub(crate) fn run(
     mut devices: Vec<Device>,
     jobs: Vec<Job<'_>>,
@@ -128,7 +129,7 @@ pub(crate) fn run(
             closed = std::mem::replace(&mut closed, Ok(())).and(error);
         }
     };
-    // As tc shows them before they are shut down, with what is left in them.
+    // The qdiscs as tc shows them before the shutdown, with the packets still queued.
     let shown = |device: &Device| (device.dev.qdiscs(Default::default()), device.dev.bands());
     let qdiscs: Vec<_> = devices.iter().map(shown).collect();
     devices.iter_mut().for_each(&mut shut);
@@ -150,8 +151,9 @@ pub(crate) fn run(
     Ok((Report { ended: took, devices: parts.collect() }, closed))
 }
 
-/// Waits until all devices are idle, or no packet leaves any more. `ends` holds the time at which each device's senders
-/// ended; returns the time at which each device's last packet left.
+/// Waits until all devices are idle, or until no packet leaves for [`DRAIN_STALLED`]; after a signal, for
+/// [`DRAIN_AFTER_SIGNAL`] at most. `ends` holds the time at which each device's senders ended; returns the time at which
+/// each device's last packet left.
 fn drain(devices: &[Device], signals: &Signals, cause: Cause, mut ends: Vec<Instant>) -> Vec<Instant> {
     let gone = |device: &Device| {
         let stats = device.dev.stats();
@@ -179,13 +181,14 @@ fn drain(devices: &[Device], signals: &Signals, cause: Cause, mut ends: Vec<Inst
     ends
 }
 
-/// CPU time of the whole process, in seconds.
+/// Returns the CPU time of the whole process, in seconds.
 fn cpu_time() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Sends from a source as one thread of a device, on `cpu` if that is said.
+/// Makes a sender of `dev`, pinned to `cpu` if given, with a limit of outstanding packets if given; waits for the start, and
+/// runs `work` with the sender.
 pub(crate) fn send(
     dev: &NetDev,
     name: &str,

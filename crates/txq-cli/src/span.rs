@@ -26,7 +26,7 @@ impl FromStr for Span {
         if is_negative(text) {
             return Err(wrong("is negative"));
         }
-        // tc takes a number without a unit for the smallest one, which nobody means here.
+        // tc reads a number without a unit in the smallest unit, which is a mistake here.
         if text.ends_with(|c: char| c.is_ascii_digit()) {
             return Err(wrong("has no unit"));
         }
@@ -46,7 +46,7 @@ impl TryFrom<String> for Span {
     }
 }
 
-/// A time as people read it: three digits and a unit.
+/// A time in nanoseconds, printed for people: three digits and a unit.
 pub(crate) struct Human(pub(crate) u64);
 
 impl fmt::Display for Human {

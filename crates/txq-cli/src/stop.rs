@@ -1,4 +1,4 @@
-//! The end of all sending: who asked for it first, and everybody told.
+//! The end of all sending: its cause, the request to stop, and the signals that end a run.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -31,11 +31,13 @@ impl Cause {
     }
 }
 
-/// What senders look at between batches.
+/// A request to stop, which senders check between batches.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
+    /// Whether a stop is requested. Any thread sets it, and none clears it; senders and servers read it. It is relaxed: no
+    /// other data depends on it, and `at` publishes itself.
     asked: AtomicBool,
-    /// When that was; set before `asked` is, by the first caller.
+    /// The time of the first request. [`Stop::ask`] sets it before `asked`; later requests leave it.
     at: OnceLock<Instant>,
 }
 
@@ -50,20 +52,20 @@ impl Stop {
         self.asked.load(Relaxed)
     }
 
-    /// Returns when the end was asked for first, `None` if it has not been.
+    /// Returns the time of the first request to stop; `None` if there is none.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.at.get().copied()
     }
 }
 
-/// SIGINT and SIGTERM, remembered. A second one of a kind ends the program at once.
+/// Flags that the handlers of SIGINT and SIGTERM set. A second signal of the same kind ends the program at once.
 pub(crate) struct Signals([(&'static str, Arc<AtomicBool>); 2]);
 
 impl Signals {
     pub(crate) fn catch() -> anyhow::Result<Self> {
         let catch = |name, signal| {
             let seen = Arc::new(AtomicBool::new(false));
-            // In this order: the first signal finds the flag unset and only sets it.
+            // The order matters: the first signal finds the flag unset, and only sets it.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, seen.clone())
                 .and_then(|_| signal_hook::flag::register(signal, seen.clone()))
                 .with_context(|| format!("{name} cannot be caught"))?;

@@ -1,4 +1,4 @@
-//! Numbers with bounds, so that an absurd size is refused where it stands and not where it breaks something.
+//! Numbers with bounds: an absurd size is an error at the option or key that has it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 pub(crate) struct Within<const LOW: u64, const HIGH: u64>(u64);
 
 impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
-    /// A number known to be good.
+    /// Makes a number from a value within the bounds; panics on any other.
     pub(crate) const fn of(value: u64) -> Self {
         assert!(LOW <= value && value <= HIGH);
         Self(value)
@@ -48,7 +48,7 @@ impl<const LOW: u64, const HIGH: u64> fmt::Display for Within<LOW, HIGH> {
     }
 }
 
-/// Whether a text begins as a number below zero does.
+/// Returns whether a text begins like a negative number.
 pub(crate) fn is_negative(text: &str) -> bool {
     let digits = text.trim_start().strip_prefix('-');
     digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
@@ -82,9 +82,9 @@ impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH
     }
 }
 
-/// Microseconds for which a worker may look at the clock.
+/// Microseconds for which a worker may poll the clock.
 pub(crate) type SpinUs = Within<0, 1_000_000>;
-/// Threads of one kind. More are no test of anything but the scheduler.
+/// A number of sending threads. More of them would only test the machine's thread scheduler.
 pub(crate) type Threads = Within<1, 4096>;
-/// Txqs of a device. The path takes 65535, at a hundred kilobytes each; no machine has a CPU for as many as these.
+/// A number of txqs of a device. The path allows 65535, at a hundred kilobytes each; no machine has a CPU for each of 4096.
 pub(crate) type Txqs = Within<1, 4096>;
