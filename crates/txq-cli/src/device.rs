@@ -1,4 +1,4 @@
-//! Opens devices: from a `[[device]]` of a file, which is also what the options of `txq replay` are turned into.
+//! Opens devices from a `[[device]]` of a file; the options of `txq replay` are converted into one.
 
 use std::thread;
 
@@ -22,40 +22,40 @@ mod late;
 
 use late::Late;
 
-/// What a device is to be used for; its defaults follow from it.
+/// The expected use of a device, which determines its defaults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
-    /// Threads that send.
+    /// The number of sending threads.
     pub(crate) threads: u64,
-    /// Packets that all of them may have on their way; `None` for any number.
+    /// The limit of outstanding packets of all threads together; `None` for no limit.
     pub(crate) limit: Option<u64>,
-    /// The longest frame.
+    /// The longest frame, in bytes.
     pub(crate) longest: usize,
-    /// Whether senders keep to a rate, so that there is time to measure each packet.
+    /// Whether all senders keep to a rate, which leaves time to measure each packet.
     pub(crate) rated: bool,
 }
 
-/// What devices without an interface take (`ETH_DATA_LEN`).
+/// The MTU of devices without an interface, in bytes (`ETH_DATA_LEN`).
 const MTU: u32 = 1500;
-/// How long a stall and a late completion last if nothing is said, in nanoseconds.
+/// The default durations of an injected stall and of a late completion, in nanoseconds.
 const STALL: u64 = 1_000_000;
 const DELAY: u64 = 100_000;
-/// The qdiscs' default limit (`tx_queue_len`).
+/// The qdiscs' default limit, in packets (`tx_queue_len`).
 const TX_QUEUE_LEN: u64 = 1000;
-/// Packets that a device's ring is taken to hold, and those that may wait for a queue's owner.
+/// The assumed size of a device's ring, and of the list of packets that wait for a queue's owner.
 const RING: u64 = 1024;
 const BURST: u64 = 1000;
-/// Buffers that lie idle in a thread's stock.
+/// Idle buffers in a thread's stock.
 const STOCK: u64 = 128;
-/// Without being asked, a pool is not smaller and not larger than this.
+/// The bounds of a pool's default size, in buffers.
 const POOL: (u64, u64) = (1024, 65536);
-/// Threads and buffers that all devices without a sender share. Commands need a buffer for no longer than they take.
+/// The threads and buffers that all devices without senders share. A command uses a buffer only while it runs.
 const MAX_WORKERS: usize = 4;
 const DUMMY_BUFFERS: u32 = 256;
-/// At max, every n-th call is measured: reading the clock for each would be a good part of the cost.
+/// The default sampling at max: every 64th call, because reading the clock for each would be a large part of the cost.
 const SAMPLE: Sampling = Sampling::Every(64);
 
-/// What `--dev` names.
+/// Returns the configuration of the device that `--dev` names: null, pcap:FILE or an interface.
 pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result<config::Device> {
     let mut device =
         config::Device { txqs: Some(crate::within::Txqs::of(txqs.into())), ..Default::default() };
@@ -75,14 +75,14 @@ pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result
     Ok(device)
 }
 
-/// What devices share that nobody sends through: hundreds of them take a few threads and a few buffers.
+/// The threads and the pool that all devices without senders share: hundreds of devices need few of both.
 pub(crate) struct Dummies {
     workers: WorkerPool,
     pool: Pool,
 }
 
 impl Dummies {
-    /// Starts the threads.
+    /// Starts the threads and allocates the pool.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let workers = WorkerPool::new(cpus.min(MAX_WORKERS)).map_err(|error| {
@@ -94,7 +94,7 @@ impl Dummies {
     }
 }
 
-/// A device without a wire that nobody sends through.
+/// Makes a device without a wire and without senders, driven by the shared threads.
 pub(crate) fn dummy(dummy: &Dummy, shared: &Dummies) -> anyhow::Result<NetDev> {
     let config = config::Device {
         name: Some(dummy.name.clone()),
@@ -114,7 +114,7 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
     builder(config, used)?.start().map_err(refusal)
 }
 
-/// What a device is to be, but for who drives its workers.
+/// Returns a builder with everything but the threads that drive the device's workers.
 fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
     let name = config.name.clone().unwrap_or_default();
     let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
@@ -158,7 +158,7 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
     Ok(builder.contention(config.contention).xmit_times(config.xmit_times))
 }
 
-/// Whose fault it is that a device cannot be made.
+/// Converts a failure to make a device: into wrong input, or into the system's refusal.
 fn refusal(error: BuildError) -> anyhow::Error {
     let input = match &error {
         BuildError::Open { source, .. } => source.kind() == std::io::ErrorKind::InvalidInput,
@@ -168,7 +168,8 @@ fn refusal(error: BuildError) -> anyhow::Error {
     if input { error.into() } else { Refused(error.to_string()).into() }
 }
 
-/// The driver that a device names; it does not touch anything yet.
+/// Returns the driver that a device names. An interface is checked at once; sockets are bound and files created when the
+/// first txq is opened.
 fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<dyn Driver>> {
     let info = |mtu| DeviceInfo { name: name.to_owned(), txqs, mtu };
     let late = if let Some(pcap) = &config.pcap {
@@ -218,15 +219,15 @@ fn nanos(span: Span) -> u64 {
     span.0.as_nanos() as u64
 }
 
-/// A pool that holds what the queues can, so that it is they who decide what is dropped; or what the senders may have on
-/// their way, if that is less.
+/// Returns the configuration of a device's pool. Its default size is the sum of what the queues hold, so that the queues
+/// decide which packets are dropped; or the senders' limits together, if they are less.
 fn pool(config: &config::Device, name: &str, txqs: u16, used: Use) -> PoolConfig {
     let default = config.tx_queue_len.map_or(TX_QUEUE_LEN, |len| len.get());
     let texts = config.qdisc.iter().chain(&config.default_qdisc).chain(config.txq_qdiscs.values());
     let limit = texts.flat_map(|text| limits(text)).max().unwrap_or(0).max(default);
     let queues = u64::from(txqs).saturating_mul(limit.saturating_add(RING + BURST));
     let needed = queues.min(used.limit.unwrap_or(u64::MAX));
-    // A thread's stock, and a batch that it is filling.
+    // Each thread's stock, and the batch that the thread is filling.
     let needed = needed.saturating_add((used.threads + 1) * 2 * STOCK).clamp(POOL.0, POOL.1);
     let standard = PoolConfig::default();
     PoolConfig {
@@ -236,13 +237,13 @@ fn pool(config: &config::Device, name: &str, txqs: u16, used: Use) -> PoolConfig
         backing: config.pool.backing,
         free: config.pool.free,
         defer_max: config.pool.defer_max.map_or(standard.defer_max, |packets| packets.get() as u32),
-        // Where the machine does not tell, one node is right.
+        // One node, if the machine's nodes cannot be read.
         nodes: Topology::nodes("/sys").unwrap_or_default(),
         ..standard
     }
 }
 
-/// The numbers behind the word `limit` in a qdisc's text.
+/// Returns the numbers after each word `limit` in a qdisc's text.
 fn limits(qdisc: &str) -> impl Iterator<Item = u64> + '_ {
     let words = qdisc.split_whitespace();
     let pairs = words.clone().zip(words.skip(1));

@@ -1,8 +1,8 @@
-//! `txq replay`: the frames of a capture, from several threads, each flow in order.
+//! `txq replay`: sends the frames of a capture from several threads, each flow in order.
 //!
-//! A flow stays on the thread that its hash selects, so that its frames are handed in in order. All threads go by one
-//! schedule, in which each frame of the file has its time: the pace of the whole is that of the file or of the rate,
-//! however many threads share it.
+//! A flow's hash selects its thread, so one thread hands in all frames of the flow in order. All threads share one
+//! schedule with a time for each frame of the file. So the pace of the whole is that of the file or of the rate, for any
+//! number of threads.
 
 mod file;
 
@@ -22,12 +22,12 @@ use crate::session::{self, Device, Job};
 use crate::within::Within;
 use file::Recording;
 
-/// Frames handed in at a time at most.
+/// The most frames that a thread hands in at a time.
 const BATCH: usize = 32;
-/// What a thread at max may have on its way: it is held by its own packets then and not by drops.
+/// The limit of outstanding packets of a thread at max: its own packets hold it back, and not drops.
 const LIMIT: u64 = 128;
 
-/// Sends a capture.
+/// Sends a capture and prints the report.
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let capture = Capture::open(&args.file)?;
     let recording = Recording::of(&capture)?;
@@ -37,7 +37,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     refuse_own_output(args)?;
     let mut config = device::named(&args.dev, args.txqs.get() as u16, args.kernel_qdisc)?;
     config.xps = args.xps.clone();
-    // A replay keeps the order of its flows, whatever else.
+    // A replay always keeps the order of its flows.
     config.txq_reselection_ms = Some(Within::of(0));
     config.qdisc = args.qdisc.clone();
     config.default_qdisc = args.default_qdisc.clone();
@@ -82,7 +82,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     closed
 }
 
-/// A capture is not overwritten by its own replay.
+/// Refuses an output file that is the capture itself.
 fn refuse_own_output(args: &ReplayArgs) -> anyhow::Result<()> {
     let Some(output) = args.dev.strip_prefix("pcap:") else { return Ok(()) };
     let same =
@@ -91,7 +91,7 @@ fn refuse_own_output(args: &ReplayArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The frames of each thread.
+/// Returns the indices of each thread's frames.
 fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
     let mut dealt = vec![Vec::new(); threads as usize];
     for (index, frame) in (0..).zip(recording.frames()) {
@@ -100,7 +100,7 @@ fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
     dealt
 }
 
-/// When each frame is due; `None` at max.
+/// Returns the time of each frame; `None` at max.
 fn schedule(recording: &Recording<'_>, rate: Rate) -> Option<Schedule> {
     let mut sum = 0.0;
     let mut running = |cost: &dyn Fn(usize) -> f64| {
@@ -123,7 +123,7 @@ fn schedule(recording: &Recording<'_>, rate: Rate) -> Option<Schedule> {
 }
 
 fn asked(recording: &Recording<'_>, rate: Rate, schedule: Option<&Schedule>) -> Asked {
-    // A recording of frames of one moment has no rate.
+    // A recording whose frames all have the same time has no rate.
     let schedule = schedule.filter(|schedule| schedule.pass() > 0.0);
     let per_second = |amount: usize| schedule.map(|schedule| amount as f64 * 1e9 / schedule.pass());
     let bits = recording.frames().map(<[u8]>::len).sum::<usize>() * 8;
@@ -141,7 +141,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The schedule, unless all its frames are due at once.
+    /// Returns the schedule, unless all its frames are due at the same time.
     fn paced(&self) -> Option<&Schedule> {
         self.schedule.filter(|schedule| schedule.pass() > 0.0)
     }
@@ -156,7 +156,7 @@ impl Source for Part<'_> {
         let mut count = Count::default();
         let Some(schedule) = self.paced().filter(|_| !self.frames.is_empty()) else { return count };
         let len = |index: u32| self.recording.frame(index as usize).len();
-        // All frames of these passes are due; those of the next ones are looked at.
+        // All frames of these passes are due; the loop checks those of the next passes.
         let whole = ((now as f64 / schedule.pass()) as u64).saturating_sub(1).min(self.passes);
         let bytes: u64 = self.frames.iter().map(|&index| len(index) as u64).sum();
         count.packets = whole.saturating_mul(self.frames.len() as u64);

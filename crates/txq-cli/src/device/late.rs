@@ -1,5 +1,5 @@
-//! A driver that comes into being with its first txq: a file is created and an interface bound when everything else about
-//! the device is known to be good, so that bad input leaves no trace.
+//! A driver that is made with its first txq. So a file is created, and an interface bound, only after the rest of the
+//! device's configuration has been checked: bad input leaves no trace.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue};
 
 type Make = Box<dyn FnOnce() -> io::Result<Box<dyn Driver>> + Send>;
 
-/// A driver that is, or will be.
+/// A driver that is made when its first txq is opened.
 pub(super) struct Late {
     info: DeviceInfo,
     make: Option<Make>,
@@ -15,7 +15,7 @@ pub(super) struct Late {
 }
 
 impl Late {
-    /// A device that is described by `info` and made by `make`.
+    /// Makes a driver with the properties `info`; `make` is called when the first txq is opened.
     pub(super) fn new<D: Driver + 'static>(
         info: DeviceInfo,
         make: impl FnOnce() -> io::Result<D> + Send + 'static,

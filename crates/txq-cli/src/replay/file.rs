@@ -1,5 +1,5 @@
-//! The frames of a capture, found before the first is sent: no disk sets the pace, and a damaged file is refused before
-//! anything has happened.
+//! The frames of a capture, all read before the first is sent: the disk does not affect the pace, and a damaged file is
+//! refused before a device is opened.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ pub(super) struct Recording<'c> {
     frames: Vec<&'c [u8]>,
     /// Nanoseconds since the first frame.
     times: Vec<u64>,
-    /// Frames of which only the beginning was captured.
+    /// The number of frames that were captured only in part.
     cut: usize,
 }
 
 impl<'c> Recording<'c> {
-    /// Finds all frames; there is at least one.
+    /// Reads all frames of a capture; an error if it is damaged or has no frame.
     pub(super) fn of(capture: &'c Capture) -> anyhow::Result<Self> {
         let mut recording = Self { frames: Vec::new(), times: Vec::new(), cut: 0 };
         for frame in capture.frames() {
@@ -46,8 +46,8 @@ impl<'c> Recording<'c> {
         self.times.iter().copied()
     }
 
-    /// Nanoseconds after which the recording begins again: its length, and the mean gap from the last frame to the
-    /// first.
+    /// Returns the nanoseconds after which the recording repeats: its length plus the mean gap between two frames, which
+    /// stands for the gap from the last frame to the first.
     pub(super) fn pass(&self) -> f64 {
         let span = self.times.iter().max().copied().unwrap_or(0) as f64;
         let gaps = self.times.len().saturating_sub(1).max(1) as f64;
@@ -58,7 +58,7 @@ impl<'c> Recording<'c> {
         self.frames.iter().map(|frame| frame.len()).max().unwrap_or(0)
     }
 
-    /// What to tell about frames that were not captured whole.
+    /// Returns a warning if some frames were captured only in part.
     pub(super) fn warning(&self, file: &Path) -> Option<String> {
         (self.cut > 0).then(|| {
             let (cut, all) = (self.cut, self.frames.len());

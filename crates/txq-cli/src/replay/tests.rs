@@ -1,7 +1,7 @@
 use super::*;
 use txq_device::capture::Capture;
 
-/// A pcap of UDP frames of `flows` flows in turn, `gap` microseconds apart.
+/// Returns a pcap of UDP frames of `flows` flows in turn, `gap` microseconds apart.
 fn pcap(frames: u32, flows: u32, gap: u32) -> Capture {
     let mut bytes = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
@@ -44,7 +44,7 @@ fn schedules_keep_the_rate_over_passes() {
     assert_eq!((asked.pps, asked.bps), (Some(10_000.0), Some(3_360_000.0)));
 }
 
-/// Frames whose times are no whole nanoseconds: the count agrees with the frames to the nanosecond.
+/// Frames whose times are not whole nanoseconds: the count agrees with the frames to the nanosecond.
 #[test]
 fn the_frames_that_are_due_are_counted() {
     let capture = pcap(10, 3, 100);
@@ -73,7 +73,7 @@ fn the_frames_that_are_due_are_counted() {
     }
 }
 
-/// Frames of one moment have no pace that a sender could keep: they wait for buffers.
+/// Frames that all have the same time have no pace that a sender could keep: they wait for buffers.
 #[test]
 fn a_recording_of_one_moment_is_not_rated() {
     let capture = pcap(10, 3, 0);
