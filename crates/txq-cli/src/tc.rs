@@ -1,9 +1,9 @@
-//! `txq tc`: tc's own language, spoken to the devices of a running txq.
+//! `txq tc`: tc's language, for the devices of a running txq.
 //!
-//! Options, objects, commands, messages, output and exit codes are those of tc 6.1, as far as they are about qdiscs,
-//! classes and filters. What tc leaves out, which is what to do, follows its message on a line of its own that begins
-//! with `txq:`. The command reads the line and finds what needs no device (help, words that nobody knows); the rest is
-//! done where the devices are ([`run`]), or, with `--check`, on a device that is thrown away ([`check`]).
+//! Options, objects, commands, messages, output and exit codes are those of tc 6.1, as far as they concern qdiscs, classes
+//! and filters. After tc's message follows the remedy, on a line of its own that begins with `txq:`. The command itself
+//! answers lines that need no device (help, unknown words). The process with the devices executes all others ([`run`]);
+//! with `--check` they run on a temporary device ([`check`]).
 
 mod answer;
 mod batch;
@@ -26,7 +26,7 @@ pub(crate) use show::Show;
 use crate::args::{self, TcArgs};
 use crate::control::{Client, Devices, Request};
 
-/// What a command line asks for.
+/// Executes a command line or a batch file; prints the answers and returns the exit code.
 pub(crate) fn tc(args: &TcArgs) -> anyhow::Result<ExitCode> {
     let flags = match Flags::read(&args.words) {
         Ok(flags) => flags,
@@ -47,7 +47,7 @@ pub(crate) fn tc(args: &TcArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Does a command on the devices that are here.
+/// Executes a command on `devices`; returns its output, or its error with an exit code.
 pub(crate) fn run(devices: &Devices<'_>, words: &[String], show: &Show) -> Answer {
     let command = match Command::read(words) {
         Ok(command) => command,
@@ -64,7 +64,7 @@ pub(crate) fn run(devices: &Devices<'_>, words: &[String], show: &Show) -> Answe
     done.unwrap_or_else(|answer| answer)
 }
 
-/// Has commands done, by who has the devices or by nobody.
+/// Executes commands through a running txq, or only checks them.
 struct Speaker<'f> {
     flags: &'f Flags,
     client: Option<Client>,

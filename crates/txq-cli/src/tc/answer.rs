@@ -1,4 +1,4 @@
-//! What a command prints and how it ends.
+//! The answer to a command: its output, its errors and its exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 use txq::tc::ParseError;
 
-/// tc's exit codes: words whose value is wrong, or that no device is needed to refuse.
+/// tc's exit code for wrong words, which tc refuses without a device.
 pub(super) const WORDS: u8 = 255;
-/// Options of a kind, and devices that do not exist.
+/// tc's exit code for wrong options of a kind, and for devices that do not exist.
 pub(super) const INPUT: u8 = 1;
-/// What the kernel refuses, here the device.
+/// tc's exit code for a refusal of the kernel; here the device refuses.
 pub(super) const REFUSED: u8 = 2;
 
-/// Texts for both streams, and the exit code.
+/// The texts for both output streams, and the exit code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
@@ -23,17 +23,17 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Done, and this is to be read.
+    /// Makes a success with an output.
     pub(crate) fn good(out: String) -> Self {
         Self { out, ..Self::default() }
     }
 
-    /// Done, with a usage where tc prints it.
+    /// Makes a success with a usage on stderr, where tc prints it.
     pub(super) fn help(text: &str) -> Self {
         Self { err: text.to_owned(), ..Self::default() }
     }
 
-    /// tc's message, and what to do.
+    /// Makes an error of tc's message and a remedy.
     pub(crate) fn bad(rc: u8, message: &str, remedy: Option<&str>) -> Self {
         let mut err = format!("{message}\n");
         if let Some(remedy) = remedy {
@@ -42,7 +42,7 @@ impl Answer {
         Self { err, rc, ..Self::default() }
     }
 
-    /// A device that is not there.
+    /// Makes the error for a device that does not exist; the remedy names the nearest known device, or all.
     pub(crate) fn no_device(name: &str, known: &[String]) -> Self {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let remedy = match (nearest(name, &known), known.is_empty()) {
@@ -53,7 +53,7 @@ impl Answer {
         Self::bad(INPUT, &format!("Cannot find device \"{name}\""), Some(&remedy))
     }
 
-    /// Prints it.
+    /// Prints both texts; returns the exit code.
     pub(crate) fn tell(&self) -> anyhow::Result<ExitCode> {
         std::io::stderr().write_all(self.err.as_bytes())?;
         let mut out = std::io::stdout();
@@ -73,8 +73,9 @@ impl From<ParseError> for Answer {
     }
 }
 
-/// The exit code that goes with a message. tc's messages tell who speaks: `RTNETLINK answers` and `Error: ` with a sentence are the
-/// kernel's, `Error: ` with a word in quotes is about a word, and a kind's own name is before what its parser says.
+/// Returns the exit code for a message. The beginning of tc's message shows its source: `RTNETLINK answers`, or `Error: `
+/// with a sentence, is the kernel's; `Error: ` with a word in quotes is about that word; a message of a kind's parser begins
+/// with the kind's name.
 fn code(error: &ParseError) -> u8 {
     let message = error.message();
     let about_a_word =
@@ -91,7 +92,7 @@ fn code(error: &ParseError) -> u8 {
     }
 }
 
-/// The known word that could have been meant.
+/// Returns a question with the known word nearest to `word`, if one is near enough.
 pub(crate) fn nearest(word: &str, known: &[&str]) -> Option<String> {
     let like = |known: &&str| strsim::jaro_winkler(word, known);
     let best = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)))?;

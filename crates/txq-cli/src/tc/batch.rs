@@ -1,14 +1,14 @@
-//! `tc -batch FILE`: a command a line, up to the first that fails, or all of them with `-force`.
+//! `tc -batch FILE`: executes one command a line, up to the first failure, or all of them with `-force`.
 //!
-//! A `#` begins a comment, wherever it stands; a backslash at the end of a line goes on with the next; words may be
-//! quoted. A command is named by its last line.
+//! A `#` anywhere begins a comment; a backslash at the end of a line continues the command on the next line; words may be
+//! quoted. Errors name a command by the number of its last line.
 
 use std::io::{BufRead, BufReader};
 use std::process::ExitCode;
 
 use super::answer::{Answer, INPUT};
 
-/// Does all commands of a file, `-` for the standard input.
+/// Executes the commands of a file, `-` for the standard input; returns the exit code.
 pub(super) fn run(
     file: &str,
     force: bool,
@@ -51,7 +51,7 @@ pub(super) fn run(
     }
 }
 
-/// An error as C's `strerror` has it.
+/// Returns an error's text as C's `strerror` words it.
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
@@ -63,7 +63,7 @@ struct Commands<R> {
 }
 
 impl<R: BufRead> Commands<R> {
-    /// The next command, lines joined and comments cut off.
+    /// Returns the next command, with its lines joined and comments removed; `None` at the end of the file.
     fn next_command(&mut self) -> std::io::Result<Option<String>> {
         let mut command = String::new();
         let mut open = false;
@@ -91,7 +91,7 @@ impl<R: BufRead> Commands<R> {
     }
 }
 
-/// Words, which blanks separate unless they are in quotes.
+/// Splits a command into words at blanks outside quotes; an error if a quote is not closed.
 fn split(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();

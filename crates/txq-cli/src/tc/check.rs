@@ -1,7 +1,7 @@
-//! `--check`: whether a command's text holds, without the device that it is for.
+//! `--check`: checks a command's text without the device that it names.
 //!
-//! The words are read, and the qdisc is built for a device that is thrown away. What depends on the device that it is for,
-//! such as whether the parent is there, is not looked at.
+//! The words are parsed, and the qdisc is built on a temporary device. Conditions of the named device, such as whether the
+//! parent exists, are not checked.
 
 use txq::NetDev;
 use txq::pool::{Backing, PoolConfig};
@@ -12,12 +12,12 @@ use super::command::{Command, Object, Verb};
 use super::modify::Place;
 use super::{class, filter, show};
 
-/// Txqs of the device, which are enough for each map of them that somebody writes by hand.
+/// The txqs of the temporary device: enough for any map of txqs that a person writes by hand.
 const TXQS: u16 = 64;
 const BUFFERS: u32 = 64;
 const UNKNOWN: &str = "Error: Specified qdisc kind is unknown.";
 
-/// What is to be said of a command.
+/// Checks a command; returns an empty answer, or the error.
 pub(super) fn check(command: &Command<'_>) -> Answer {
     let done = match (command.object, command.verb) {
         (Object::Qdisc, Verb::Show) => show::Filter::read(command.rest).map(|_| Answer::default()),
@@ -42,7 +42,7 @@ fn qdisc(verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
     Ok(Answer::default())
 }
 
-/// What tc itself says about a kind's options, before it asks anybody else.
+/// Returns the error that tc itself reports for a kind's options, before it asks the kernel.
 pub(super) fn options(place: &Place<'_>) -> Result<(), Answer> {
     match build(place) {
         Err(answer) if answer.rc != REFUSED => Err(answer),
@@ -50,7 +50,7 @@ pub(super) fn options(place: &Place<'_>) -> Result<(), Answer> {
     }
 }
 
-/// What the kernel says about a kind that it does not have, before it looks where the qdisc shall be.
+/// Returns the error that the kernel reports for an unknown kind, before it looks up the qdisc's place.
 pub(super) fn kind(place: &Place<'_>) -> Result<(), Answer> {
     match place.header.kind {
         Some(kind) if place.options.is_empty() => match device()?.replace_qdisc(&format!("root {kind}")) {
@@ -67,7 +67,7 @@ fn build(place: &Place<'_>) -> Result<(), Answer> {
     Ok(device()?.replace_qdisc(&text)?)
 }
 
-/// A device that nobody starts.
+/// Makes the temporary device; its workers are never started.
 pub(super) fn device() -> Result<NetDev, Answer> {
     let pool = PoolConfig { buffers: BUFFERS, backing: Backing::Heap, ..PoolConfig::default() };
     let builder = NetDev::builder(Null::new(TXQS)).txqs(TXQS).qdisc("noqueue").pool_config(pool);
@@ -75,7 +75,7 @@ pub(super) fn device() -> Result<NetDev, Answer> {
     builder.build().map_err(refused)
 }
 
-/// A word after `show` that is none.
+/// Returns the error for an unknown word after `show`.
 pub(super) fn unknown_word(word: &str) -> Answer {
     let message = format!("What is \"{word}\"? Try \"tc qdisc help\".");
     Answer::bad(WORDS, &message, nearest(word, &["dev", "root", "parent", "handle"]).as_deref())

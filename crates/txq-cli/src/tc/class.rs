@@ -1,6 +1,6 @@
-//! `tc class`: read by the library as far as it is about classes; here is which device, and how to show them.
+//! `tc class`: finds the device and shows its classes. The library parses the words about a class.
 //!
-//! tc prints text also with `-j`; here that is JSON.
+//! With `-j`, tc prints text for classes; this command prints JSON.
 
 use txq::tc::{ClassHeader, ClassInfo, Handle, ParseError, Style, Words, class_json, class_text, set_once};
 
@@ -10,7 +10,7 @@ use super::command::{Object, Verb};
 use super::show::{Show, json, listed};
 use crate::control::Devices;
 
-/// Adds, changes or deletes. As with tc, what a kind says about its options comes before what a device says.
+/// Adds, changes or deletes a class. As in tc, an error in a kind's options takes precedence over an error of the device.
 pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
     let header = header(rest)?;
     let text = rest.join(" ");
@@ -48,7 +48,7 @@ pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Resu
     }
 }
 
-/// Reads the words, and what the kind says about its own. What depends on a device that is there is not looked at.
+/// Parses the words and the kind's options; returns the first error. Conditions of the named device are not checked.
 pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
     let mut words = Words::from_args(rest);
     header(rest)?;
@@ -57,7 +57,7 @@ pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
     };
     let options: Vec<_> = std::iter::from_fn(|| words.next_word()).collect();
     let device = check::device()?;
-    // Of a kind that has no classes, or is none, the device says so.
+    // `add_class` reports a kind without classes or an unknown kind, so a failure here needs no answer.
     let _ = device.replace_qdisc(&format!("root handle 1: {kind}"));
     let text = format!("parent 1: classid 1:1 {kind} {}", options.join(" "));
     match device.add_class(&text).map_err(Answer::from) {
@@ -92,7 +92,7 @@ impl<'a> Filter<'a> {
                 "dev" => filter.dev = Some(words.value("dev")?),
                 "root" if filter.parent.is_some() => return Err(ParseError::duplicate_root("").into()),
                 "root" => filter.parent = Some(Handle::ROOT),
-                // tc, too, names the word and not the second parent here.
+                // Like tc, this names the word and not the second parent.
                 "parent" => set_once(&mut filter.parent, "parent", "parent", || {
                     Handle::parse_parent(words.value("parent")?)
                 })?,
@@ -118,7 +118,7 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    /// A parent stands for its whole qdisc. No class is of the place above the root.
+    /// Returns whether a class is to be shown. A parent selects all classes of its qdisc; `root` selects none.
     fn passes(&self, info: &ClassInfo) -> bool {
         let of = |handle: Handle| handle.major() == info.handle.major();
         self.parent.is_none_or(|parent| parent != Handle::ROOT && of(parent))
@@ -127,7 +127,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Lists them; those of no device where none is named, as tc does.
+/// Lists the classes of the named device; none if no device is named, as tc does.
 pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw };
@@ -137,7 +137,7 @@ pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Resul
     };
     listed.retain(|info| filter.passes(info));
     if filter.qdisc.is_some() {
-        // Who names the qdisc need not be told.
+        // Like tc, leave out the major number of a qdisc that the command names.
         listed.iter_mut().for_each(without_major);
     }
     Ok(Answer::good(match show.json {

@@ -1,9 +1,9 @@
-//! The first two words of a command: an object, and what to do with it. Either may be abbreviated to any beginning, and
-//! where several words begin so, the first of tc's list is meant.
+//! The first two words of a command: an object and a verb. Either may be abbreviated to any beginning; if several words
+//! have that beginning, the first in tc's list is meant.
 
 use super::answer::{Answer, INPUT, WORDS, nearest};
 
-/// What commands are about.
+/// The object of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
     Qdisc,
@@ -11,7 +11,7 @@ pub(super) enum Object {
     Filter,
 }
 
-/// What commands do.
+/// The verb of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Add,
@@ -21,7 +21,7 @@ pub(super) enum Verb {
     Show,
 }
 
-/// A command whose words are known.
+/// A command whose object and verb are known; `rest` are the other words.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Command<'a> {
     pub(super) object: Object,

@@ -1,4 +1,4 @@
-//! `tc filter`: read by the library as far as it is about filters; here is which device, and how to show them.
+//! `tc filter`: finds the device and shows its filters. The library parses the words about a filter.
 
 use serde_json::Value;
 use txq::filter::{filters_json, filters_text};
@@ -10,10 +10,10 @@ use super::command::{Object, Verb};
 use super::show::{Show, json, listed};
 use crate::control::Devices;
 
-/// What tc says after what the kernel says.
+/// The line that tc prints after the kernel's message.
 const TALKING: &str = "We have an error talking to the kernel\n";
 
-/// Adds, changes or deletes.
+/// Adds, changes or deletes a filter.
 pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
     let Some(name) = device(rest)? else {
         parse(verb, rest)?;
@@ -32,7 +32,7 @@ pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Resu
         Some(Ok(())) => Ok(Answer::default()),
         Some(Err(error)) => Err(with_talking(error.into())),
         None => {
-            // Here tc looks for the device before it lets the kind read its options.
+            // For filters, tc looks up the device before it parses the kind's options.
             match parse(verb, rest) {
                 Err(answer) if answer.rc == WORDS => return Err(answer),
                 _ => {}
@@ -42,11 +42,11 @@ pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Resu
     }
 }
 
-/// Reads the words, and what the kind says about its own. What depends on a device that is there is not looked at.
+/// Parses the words and the kind's options; returns the first error. Conditions of the named device are not checked.
 pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
     let dev = device(rest)?;
     let words = rest.iter().map(String::as_str).collect::<Vec<_>>();
-    // The device that is thrown away has another name.
+    // The temporary device has another name.
     let at = words.windows(2).position(|pair| pair[0] == "dev" && Some(pair[1]) == dev);
     let text = match at {
         Some(at) => [&words[..at], &words[at + 2..]].concat().join(" "),
@@ -66,7 +66,7 @@ pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
     }
 }
 
-/// The name after the word `dev`, which stands before the kind.
+/// Returns the name after the word `dev`, which stands before the kind; `None` without a `dev`.
 fn device(rest: &[String]) -> Result<Option<&str>, Answer> {
     let mut words = Words::from_args(rest);
     while let Some(word) = words.next_word() {
@@ -87,7 +87,7 @@ fn with_talking(answer: Answer) -> Answer {
     if answer.rc != REFUSED {
         return answer;
     }
-    // Before the remedy, which is txq's.
+    // The line goes before the remedy, which is txq's own.
     let (message, remedy) = answer.err.split_once('\n').unwrap_or((&answer.err, ""));
     Answer { err: format!("{message}\n{TALKING}{remedy}"), ..answer }
 }
@@ -133,7 +133,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Lists them; those of no device where none is named, as tc does.
+/// Lists the filters of the named device; none if no device is named, as tc does.
 pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw };
@@ -161,7 +161,7 @@ pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Resul
     }))
 }
 
-/// Who names a pref need not be told.
+/// Removes a filter's pref, which tc leaves out if the command names it.
 fn without_pref(filter: &mut Value) {
     if let Some(fields) = filter.as_object_mut() {
         fields.shift_remove("pref");

@@ -1,11 +1,11 @@
-//! tc's options, which stand before the object and may be abbreviated to any beginning.
+//! tc's options, which precede the object and may be abbreviated to any beginning.
 
 use std::path::PathBuf;
 
 use super::answer::{Answer, WORDS, nearest};
 use super::show::Show;
 
-/// tc's, in the order in which it looks for one that begins like the word.
+/// tc's options, in the order in which tc searches for one that begins like the word.
 const NAMES: [&str; 12] = [
     "-statistics",
     "-stats",
@@ -21,7 +21,7 @@ const NAMES: [&str; 12] = [
     "-netns",
 ];
 
-/// What stands before the object, and what follows.
+/// The options before the object, and the words from the object on.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Flags {
     pub(super) show: Show,

@@ -8,7 +8,7 @@ use super::check;
 use super::command::{Object, Verb};
 use crate::control::Devices;
 
-/// What follows the verb, read as far as the kind, and the kind's options.
+/// The words after the verb: the header up to the kind, and the kind's options.
 pub(super) struct Place<'a> {
     pub(super) header: Header<'a>,
     pub(super) options: Vec<&'a str>,
@@ -25,7 +25,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Does it. As with tc, what a kind says about its options comes before what a device says about anything.
+/// Adds, changes, replaces or deletes a qdisc. As in tc, an error in a kind's options takes precedence over any error of the
+/// device.
 pub(super) fn qdisc(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
     let place = Place::read(rest)?;
     let Some(name) = place.header.dev else {
@@ -67,7 +68,7 @@ fn apply(dev: &NetDev, verb: Verb, header: &Header<'_>, rest: &[String]) -> Resu
     by_handle(dev, verb, header, &text)
 }
 
-/// A qdisc that is named by its handle alone, which is one that is there.
+/// Changes an existing qdisc that is named by its handle alone, for `change` and `replace`; an error for `add` and `del`.
 fn by_handle(dev: &NetDev, verb: Verb, header: &Header<'_>, text: &str) -> Result<(), ParseError> {
     let place = "say where: root, or parent MAJOR:MINOR";
     let asked = header.handle.filter(|&handle| handle != Handle::UNSPEC);

@@ -1,17 +1,17 @@
-//! JSON as `tc -j -p` lays it out: a line for each key of an object, arrays along the line.
+//! JSON in the layout of `tc -j -p`: a line for each key of an object, arrays on one line.
 
 use serde_json::Value;
 
 const INDENT: &str = "    ";
 
-/// The text, without a line break at its end.
+/// Returns the text, without a line break at its end.
 pub(super) fn pretty(value: &Value) -> String {
     let mut text = String::new();
     write(&mut text, value, 0);
     text
 }
 
-/// Arrays and objects both count as a level of indentation.
+/// Appends a value. Arrays and objects both add a level of indentation.
 fn write(text: &mut String, value: &Value, level: usize) {
     match value {
         Value::Array(values) => {

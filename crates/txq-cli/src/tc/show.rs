@@ -1,4 +1,4 @@
-//! `tc qdisc show`: which qdiscs, and how.
+//! `tc qdisc show`: selects qdiscs and prints them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::command::Object;
 use super::pretty::pretty;
 use crate::control::Devices;
 
-/// tc's options about output.
+/// tc's options for its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Show {
@@ -38,7 +38,7 @@ impl<'a> Filter<'a> {
         let mut filter = Self::default();
         while let Some(word) = words.next_word() {
             match word {
-                // Of several the last one is meant.
+                // Of several devices, the last one counts.
                 "dev" => filter.dev = Some(words.value("dev")?),
                 "root" => {
                     filter.free(word)?;
@@ -52,9 +52,9 @@ impl<'a> Filter<'a> {
                     filter.free(word)?;
                     filter.handle = Some(handle(words.value("handle")?)?);
                 }
-                // There are none of these.
+                // txq has no such qdiscs.
                 "ingress" | "clsact" => filter.nothing = true,
-                // All that there is is listed anyway.
+                // All qdiscs are listed anyway.
                 "invisible" => {}
                 help if "help".starts_with(help) => return Err(Answer::help(Object::Qdisc.usage())),
                 _ => return Err(unknown_word(word)),
@@ -63,7 +63,7 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    /// One of root, parent and handle is enough.
+    /// Refuses a second one of root, parent and handle.
     fn free(&self, word: &str) -> Result<(), ParseError> {
         let there = match (self.parent, self.handle) {
             (Some(_), _) => "parent",
@@ -81,20 +81,20 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// tc words this one differently here.
+/// Parses a handle; the error has the words that tc uses in `show`.
 fn handle(text: &str) -> Result<Handle, ParseError> {
     let wrong = |_| ParseError::argument(text, "invalid handle ID", "use 1: to ffff:, hexadecimal");
     Handle::parse_qdisc(text).map_err(wrong)
 }
 
-/// Lists them.
+/// Lists the selected qdiscs of the named device, or of all devices.
 pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw };
     let listed = match filter.dev {
         Some(name) => {
             let of = listed(devices, name, |dev| dev.qdiscs(style))?;
-            // Who names the device need not be told.
+            // Like tc, leave out a device that the command names.
             of.into_iter().map(|info| QdiscInfo { dev: None, ..info }).collect()
         }
         None => devices.all(|dev| dev.qdiscs(style)).concat(),
@@ -103,7 +103,7 @@ pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Res
     Ok(Answer::good(print(&listed, show)))
 }
 
-/// What a device lists.
+/// Returns the result of `f` on the named device; an error if there is no such device.
 pub(super) fn listed<T>(
     devices: &Devices<'_>,
     name: &str,
