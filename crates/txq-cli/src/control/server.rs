@@ -29,8 +29,8 @@ const CLIENTS: usize = 64;
 pub(crate) struct Listener {
     path: PathBuf,
     socket: UnixListener,
-    /// The lock file, held while the socket is in use. The kernel releases the lock of a process that dies; its socket stays,
-    /// and the next listener removes it.
+    /// The lock file, held while the socket is in use. The kernel releases the lock of a process that dies; its socket
+    /// stays, and the next listener removes it.
     _lock: File,
 }
 
