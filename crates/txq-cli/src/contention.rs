@@ -1,5 +1,4 @@
-//! `txq contention`: who waits for whom in a run, in the tables that people know from `perf lock contention` and
-//! `/proc/lock_stat`.
+//! `txq contention`: the waits for locks in a run, in the layouts of `perf lock contention` and `/proc/lock_stat`.
 
 pub(crate) mod json;
 pub(crate) mod lock_stat;
@@ -19,7 +18,7 @@ use crate::run;
 /// Disciplines under which senders wait for one another at the root lock.
 const WAITING: [&str; 2] = ["spinlock", "busylock"];
 
-/// Runs a workload with recording on and prints what was recorded.
+/// Runs a workload with recording on, and prints the recorded waits.
 pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
     let (report, closed) =
         run::workload(&args.workload, args.output.quiet, |device| device.contention = true)?;
@@ -44,7 +43,7 @@ pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
     closed
 }
 
-/// Says why no wait was recorded, and which command records some.
+/// Returns why no wait was recorded, and a command that records some.
 fn advice(file: Option<&Path>, disciplines: &[&str]) -> String {
     let mut command = "txq contention".to_owned();
     if let Some(file) = file {
@@ -62,7 +61,7 @@ fn advice(file: Option<&Path>, disciplines: &[&str]) -> String {
     )
 }
 
-/// What was recorded in all devices.
+/// Returns the sum of the records of all devices.
 fn sum(report: &Report) -> ContentionReport {
     let mut all = ContentionReport::default();
     report.devices.iter().flat_map(|device| &device.contention).for_each(|one| all.merge(one));

@@ -1,8 +1,8 @@
-//! Which CPU sends through which txq, in the words of the command line and of the configuration.
+//! The map from CPUs to txqs, as the command line and the configuration give it.
 //!
-//! `auto`, the default, deals the txqs to the CPUs by their caches where these can be read; `none` leaves the choice to the flow hash; or the txqs' CPU masks
-//! as sysfs has them. Such masks may hold commas, so on the command line a colon is between two txqs: `1:2`,
-//! `ff,00000000:ff`.
+//! `auto`, the default, assigns txqs to CPUs by the machine's caches, if these can be read. `none` leaves the choice to the
+//! flow hash. Otherwise there is a CPU mask for each txq, in sysfs's format. Such masks may contain commas, so on the
+//! command line colons separate the txqs: `1:2`, `ff,00000000:ff`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,20 +15,21 @@ use txq::xps::XpsMap;
 
 use crate::failure::Refused;
 
-/// What was asked for.
+/// The requested way to choose a txq.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Xps {
     /// By flow hash alone.
     None,
-    /// By the machine's caches; by flow hash where these cannot be read.
+    /// By CPU, assigned by the machine's caches; by flow hash if these cannot be read.
     #[default]
     Auto,
-    /// A mask for each txq.
+    /// By CPU, with a mask of CPUs for each txq.
     Masks(Vec<String>),
 }
 
 impl Xps {
-    /// The map for this machine.
+    /// Returns the map for this machine; `None` for flow hash. An error if a mask is wrong, or if masks are given and the
+    /// machine's topology cannot be read.
     pub(crate) fn map(&self, txqs: u16) -> anyhow::Result<Option<XpsMap>> {
         let topology = || Topology::read("/sys").map_err(|error| Refused(error.to_string()));
         let map = match self {

@@ -1,4 +1,4 @@
-//! What was recorded as one JSON object: all devices together at the top, each in `devices`.
+//! The recorded waits as one JSON object: all devices together at the top level, each device in `devices`.
 
 use serde_json::{Map, Value, json};
 use txq::stats::contention::{ContentionReport, SiteReport, Spread};
@@ -29,7 +29,7 @@ pub(super) fn line(report: &Report, all: &ContentionReport) -> Value {
     Value::Object(object)
 }
 
-/// What was recorded, into the fields of `object`.
+/// Puts the records of `report` into fields of `object`.
 pub(crate) fn recorded(object: &mut Map<String, Value>, report: &ContentionReport) {
     object.insert("sites".into(), report.sites.iter().map(site).collect());
     let retries = Retry::ALL.map(|retry| (retry.name().to_owned(), json!(report.retries[retry as usize])));

@@ -1,8 +1,8 @@
-//! The layout of `/proc/lock_stat`, version 0.4: a row for each class of locks, the most contended first, and under it who
-//! waited and who held the lock meanwhile.
+//! The layout of `/proc/lock_stat`, version 0.4: a row for each class of locks, the most contended first; under it the call
+//! sites that waited, and those that held the lock meanwhile.
 //!
-//! A class is a kind of lock of all devices. What stands where the kernel has the address of a call site is what the kernel
-//! itself prints where addresses are hidden.
+//! A class is a kind of lock, summed over all devices. The address of a call site is zeros, as the kernel prints it where
+//! addresses are hidden.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -56,7 +56,7 @@ fn row(stats: &LockStats) -> [String; 12] {
     [con, count(stats.contended), a, b, c, d, acq, count(stats.acquisitions), e, f, g, h]
 }
 
-/// Microseconds.
+/// Returns the minimum, maximum, total and mean in microseconds.
 fn spread(times: Spread) -> [String; 4] {
     [times.min, times.max, times.total, times.mean()].map(|nanos| {
         let hundredths = (nanos + 5) / 10;
@@ -68,7 +68,7 @@ fn cells(cells: &[String]) -> String {
     cells.iter().map(|cell| format!("{cell:>CELL$}")).collect::<Vec<_>>().join(" ")
 }
 
-/// A block of call sites, if there are any.
+/// Appends a block of the call sites whose count is above zero, if there are any.
 fn points<'a>(text: &mut String, class: &str, sites: impl Iterator<Item = (&'a SiteReport, u64)>) {
     let mut sites: Vec<_> = sites.filter(|(_, count)| *count > 0).collect();
     sites.sort_by_key(|(_, count)| Reverse(*count));

@@ -1,4 +1,4 @@
-//! Where threads meet, in words: each site of each lock, the words without a lock, and who takes over from whom.
+//! The contention of each device: a table of the sites of each lock, retries on words without a lock, and hand-offs.
 
 use std::fmt::Write;
 
@@ -44,7 +44,7 @@ pub(super) fn text(report: &Report, all: &ContentionReport) -> String {
     text
 }
 
-/// A row for each site, numbers to the right.
+/// Appends a row for each site, with right-aligned numbers.
 fn sites(text: &mut String, recorded: &ContentionReport) {
     let rows = recorded.sites.iter().map(|row| {
         let stats = &row.stats;

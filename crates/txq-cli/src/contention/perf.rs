@@ -1,4 +1,4 @@
-//! The table of `perf lock contention`: who waited, the longest in sum first.
+//! The table of `perf lock contention`: the call sites that waited, the longest total wait first.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub(crate) fn table(report: &ContentionReport) -> String {
     text
 }
 
-/// A time in the largest unit that leaves something before the point.
+/// Returns a time in the largest unit in which it is at least 1, as perf prints it.
 fn time(nanos: u64) -> String {
     let value = nanos as f64;
     match nanos {

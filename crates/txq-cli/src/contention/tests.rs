@@ -1,4 +1,4 @@
-//! The tables against what perf and the kernel print.
+//! Compares the tables with the output of perf and of the kernel.
 
 use txq::stats::contention::{LockStats, SiteReport, Spread};
 use txq::stats::log2::Log2;
@@ -27,7 +27,7 @@ fn spread(count: u64, total: u64, min: u64, max: u64) -> Spread {
     Spread { count, total, min, max }
 }
 
-/// The numbers are of the published comparison (a second on 8 CPUs), the widths and units perf's own.
+/// The numbers are those of the published comparison (a second on 8 CPUs); the widths and units are perf's.
 #[test]
 fn the_table_is_perfs() {
     let sites = vec![
@@ -52,7 +52,8 @@ fn the_table_is_perfs() {
     assert_eq!(perf::table(&report).lines().collect::<Vec<_>>(), printed);
 }
 
-/// The numbers of a published minute of lock_stat; the layout is that of the kernel's documentation (lockstat.rst).
+/// The numbers are those of a published minute of lock_stat; the layout is that of the kernel's documentation
+/// (lockstat.rst).
 #[test]
 fn the_layout_is_lock_stats() {
     let wait = |count| spread(count, count * 2_293, 710, 1_286_620);
