@@ -1,25 +1,25 @@
-//! `txq bench`: the laboratory. The path is measured on this machine's CPUs, suite by suite, and beside it what others cost.
+//! `txq bench`: measures the path on this machine's CPUs, suite by suite, and beside it the kernel and DPDK.
 //!
-//! Every configuration runs for the same time, not for the same number of packets, and what counts is what the device has
-//! sent in it. Repetitions are the outer loop, so that whatever else the machine does hits all configurations alike.
+//! Every configuration runs for the same time, not for the same number of packets; the result is the packets that the
+//! device sent in that time. Repetitions are the outer loop, so that noise of the machine affects all configurations alike.
 //!
-//! | number | what it is |
+//! | number | meaning |
 //! |---|---|
-//! | `mpps` | packets that the driver took, in a million a second |
-//! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, by those packets |
-//! | `p99_ns` | of the calls of xmit, each with a whole batch; one call in 61 is timed |
-//! | `worst_xmit_us` | the longest that one sender was inside one call: of the calls that were timed, and of all that were seen at two looks a millisecond apart |
-//! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 when there was none of a millisecond |
+//! | `mpps` | packets that the driver took, in millions a second |
+//! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, divided by those packets |
+//! | `p99_ns` | the 99th percentile of calls of xmit, each with a whole batch; one call in 61 is timed |
+//! | `worst_xmit_us` | the longest time that one sender spent in one call: of the timed calls, and of all calls seen at two looks a millisecond apart |
+//! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 if no span took a millisecond |
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
-//! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, how much a rate was missed, what CPU it took; only in `timing` |
+//! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, the error of the rate, and the share of CPU used; only in `timing` |
 //! | `worst_flood_us` | in `isolation` the longest call of a flooding sender; `p50_ns`, `p99_ns`, `max_ns` and `worst_xmit_us` are the probe's there |
-//! | `share` | packets sent by those that the links, or a tbf above them, can send; only where links are finite; in `bql` by those that are offered |
+//! | `share` | packets sent, divided by those that the links, or a tbf above them, can send; only with finite links; in `bql` divided by those offered |
 //! | `in_flight_bytes`, `limit_bytes`, `needed_bytes` | bytes in flight on average, their limit at the end, and the bytes that the link needs; only in `bql` |
-//! | `bytes_per_flow` | memory that a qdisc takes for one of its many flows, of the packets none |
+//! | `bytes_per_flow` | memory that a qdisc takes for each of its many flows, without the packets |
 //! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
 //!
-//! Both worst times are lower bounds: what begins and ends between two looks is not seen. What else runs on the machine counts
-//! as stall, too, as it does for the packets.
+//! Both worst times are lower bounds: a call or stall that begins and ends between two looks is not seen. Time that other
+//! programs take from the CPU counts as stall too, because packets wait for it as well.
 
 mod aqm;
 mod bql;
@@ -70,15 +70,15 @@ pub(crate) use tell::Tell;
 
 /// The suite of single qdiscs.
 const QDISC: &str = "qdisc";
-/// The suite of the works that others do as well.
+/// The suite of the same work done by DPDK and by the kernel.
 const PEERS: &str = "peers";
-/// What a run takes if nothing is said, without what is around each measurement.
+/// The default time of a whole run, without the time around each measurement.
 const RUN: Duration = Duration::from_secs(48);
-/// A measurement's time, if nothing is said.
+/// The bounds of a measurement's default time.
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Measures what the command line asks for, and prints it.
+/// Runs the suites of the command line, and prints the results.
 pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     check(args)?;
     let lab = Lab::new(args.pin)?;
@@ -97,13 +97,13 @@ pub(crate) fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     report::print(&rows, args, &lab, time)
 }
 
-/// Refuses what cannot be measured before anything is.
+/// Refuses unknown disciplines and wrong qdiscs before the first measurement.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
     let known = txq::enqueue::names();
     if let Some(name) = args.discipline.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(BuildError::Discipline { name: name.clone(), known: known.join(", ") }.into());
     }
-    // A tbf without words has those of its link.
+    // A tbf without options takes its options from the link's rate.
     let made = |qdisc: &str| plan::OWN.contains(&qdisc) || (!args.rate.is_empty() && qdisc == overload::TBF);
     for qdisc in args.qdisc.iter().filter(|qdisc| !made(qdisc)) {
         Rig::new(txq::enqueue::names()[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
@@ -111,7 +111,8 @@ fn check(args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All configurations in turn, again and again. A signal ends it; what was measured by then is what comes out.
+/// Measures all configurations in turn, once for each repetition; returns a row for each. A signal ends the measurement
+/// early, with rows of the samples taken by then.
 fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyhow::Result<Vec<Row>> {
     let repeat = args.repeat.size();
     let mut tell = Tell::new(args.quiet, cases.len() * repeat);

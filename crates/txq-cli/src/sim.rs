@@ -1,4 +1,4 @@
-//! `txq sim`: the data plane on simulated machines. A file for each of its commands.
+//! `txq sim`: runs the data plane on simulated machines. Each command has a file.
 
 mod args;
 mod calibrate;
@@ -21,7 +21,7 @@ pub(crate) use args::{COMMANDS, EXAMPLES, SimArgs};
 
 use args::SimCommand;
 
-/// Does what the command line asks for.
+/// Runs the command of `txq sim` that the command line names.
 pub(crate) fn sim(args: &SimArgs) -> anyhow::Result<()> {
     match &args.command {
         SimCommand::Run(args) => run::run(args),
