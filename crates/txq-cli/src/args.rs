@@ -17,7 +17,7 @@ use crate::xps::Xps;
 use bench::BENCH_EXAMPLES;
 pub(crate) use bench::BenchArgs;
 
-/// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space.
+/// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space
 #[derive(Debug, Parser)]
 #[command(name = "txq", version, after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -115,10 +115,10 @@ pub(crate) struct Faults {
     pub(crate) stall_time: Option<Span>,
     /// The device drops a packet.
     pub(crate) drop: words::Probability,
-    /// A completion is late by up to `delay_time`.
+    /// The device delays a completion by up to `delay_time`.
     pub(crate) delay: words::Probability,
     pub(crate) delay_time: Option<Span>,
-    /// A completion overtakes others.
+    /// The device lets a completion overtake others.
     pub(crate) reorder: words::Probability,
 }
 

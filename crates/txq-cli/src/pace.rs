@@ -15,7 +15,7 @@ const CLOSE: Duration = Duration::from_micros(20);
 /// The timer slack of a sleep, in nanoseconds. The kernel's default, 50 us, is a packet's time at 20 kpps.
 const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
 
-/// The common start. Threads wait for it when they are ready.
+/// The common start of all threads; a thread that is ready waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     opened: Mutex<Option<Instant>>,

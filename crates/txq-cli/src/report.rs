@@ -60,7 +60,7 @@ pub(crate) struct Ended {
     pub(crate) cpu_seconds: f64,
 }
 
-/// One device's part.
+/// The report of one device.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) name: String,

@@ -10,11 +10,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// There was nothing left to send.
+    /// No frame was left to send.
     Done,
     /// The time was up.
     Duration,
-    /// A signal.
+    /// A signal of this name arrived.
     Signal(&'static str),
     /// A sender failed.
     Failure,
@@ -34,8 +34,8 @@ impl Cause {
 /// A request to stop, which senders check between batches.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
-    /// Whether a stop is requested. Any thread sets it, and none clears it; senders and servers read it. It is relaxed: no
-    /// other data depends on it, and `at` publishes itself.
+    /// Whether a stop is requested. Any thread sets it, and none clears it; senders and servers read it. The accesses are
+    /// relaxed: a reader that finds it set may still find `at` empty, and then takes the present for the time of the request.
     asked: AtomicBool,
     /// The time of the first request. [`Stop::ask`] sets it before `asked`; later requests leave it.
     at: OnceLock<Instant>,

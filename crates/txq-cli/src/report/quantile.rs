@@ -2,7 +2,7 @@
 
 use txq::stats::latency::Latency;
 
-/// A quantile and the fewest samples of which one lies at or above it.
+/// A quantile, and the fewest samples of which one lies at or above the quantile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantile {
     /// The name in tables.
