@@ -35,7 +35,8 @@ impl Cause {
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     /// Whether a stop is requested. Any thread sets it, and none clears it; senders and servers read it. The accesses are
-    /// relaxed: a reader that finds it set may still find `at` empty, and then takes the present for the time of the request.
+    /// relaxed: a reader that finds it set may still find `at` empty, and then takes the current time for that of the
+    /// request.
     asked: AtomicBool,
     /// The time of the first request. [`Stop::ask`] sets it before `asked`; later requests leave it.
     at: OnceLock<Instant>,
