@@ -1,9 +1,10 @@
-//! A qdisc that costs more the more flows it has: what fq_codel and cake do under overload, with the work that it takes.
+//! A qdisc that costs more the more flows it has, like fq_codel and cake under overload, plus a configurable work for each
+//! packet.
 //!
-//! Each flow has a queue, and flows take turns. Beyond the limit the oldest packet of the fattest flow goes, which is
-//! looked for among all that have packets, once for each packet too many: as long a search as there are flows. At the
-//! other end CoDel drops from flows whose packets have waited for too long (RFC 8289). Beside that each packet costs the
-//! work of `--work-ns` at both ends. It is the qdisc under which a queue that only enqueues sends nothing any more.
+//! Each flow has a queue, and flows take turns. Beyond the limit the qdisc drops the oldest packet of the fattest flow. It
+//! searches all flows with packets for that flow, once for each excess packet, so the search grows with the number of
+//! flows. On dequeue CoDel drops from flows whose packets have waited too long (RFC 8289). In addition each packet costs
+//! the work of `--work-ns` at enqueue and at dequeue. Under this qdisc a queue that only enqueues sends nothing any more.
 
 use std::collections::VecDeque;
 
@@ -15,22 +16,22 @@ use txq::stats::QdiscStats;
 
 use super::work::Work;
 
-/// Its name.
+/// The qdisc's name.
 pub(super) const AQM: &str = "aqm";
-/// Flows it tells apart, by their hash (fq_codel's default).
+/// Flows that the qdisc tells apart, by their hash (fq_codel's default).
 const FLOWS: usize = 1024;
-/// Packets it holds. Four of each flow: senders without a bound fill it in milliseconds.
+/// The qdisc's limit in packets: four for each flow. Senders without a bound fill it in milliseconds.
 const LIMIT: usize = 4096;
-/// CoDel's target and interval, in nanoseconds: a fifth of RFC 8289's, as measurements are short.
+/// CoDel's target and interval, in nanoseconds: a fifth of RFC 8289's, because measurements are short.
 const TARGET: Nanos = 1_000_000;
 const INTERVAL: Nanos = 20_000_000;
-/// Bytes that may wait for any time.
+/// A backlog of this many bytes or less may wait for any time.
 const MTU: u64 = 1514;
 
-/// What CoDel knows of a flow.
+/// CoDel's state of a flow.
 #[derive(Default)]
 struct Codel {
-    /// When packets will have waited for too long all of an interval; 0 while they do not.
+    /// The time at which packets will have waited longer than the target for a whole interval; 0 while they wait less.
     above_until: Nanos,
     next_drop: Nanos,
     drops: u32,
@@ -38,7 +39,7 @@ struct Codel {
 }
 
 impl Codel {
-    /// Whether the packet that `waited` and leaves `backlog` bytes behind is to be dropped.
+    /// Returns whether to drop the packet that waited for `waited` and leaves `backlog` bytes behind.
     fn drops(&mut self, waited: Nanos, backlog: u64, now: Nanos) -> bool {
         if waited < TARGET || backlog <= MTU {
             (self.above_until, self.dropping) = (0, false);
@@ -60,14 +61,14 @@ impl Codel {
             return false;
         }
         self.dropping = true;
-        // Who was dropping a moment ago goes on at about the same pace.
+        // A flow that was dropping a moment ago resumes at about the same pace.
         let recent = now.saturating_sub(self.next_drop) < 16 * INTERVAL;
         self.drops = if recent { self.drops.saturating_sub(2).max(1) } else { 1 };
         self.next_drop = now + self.gap();
         true
     }
 
-    /// Time to the next drop: it shrinks with the root of their number.
+    /// Returns the time to the next drop: it shrinks with the square root of the number of drops.
     fn gap(&self) -> Nanos {
         (INTERVAL as f64 / f64::from(self.drops).sqrt()) as Nanos
     }
@@ -77,16 +78,16 @@ impl Codel {
 struct Flow {
     queue: PacketList,
     codel: Codel,
-    /// Whether it is among those that take turns. One whose last packet was dropped stays until its turn comes.
+    /// Whether the flow is in `turns`. A flow whose last packet was dropped stays there until its turn comes.
     listed: bool,
 }
 
-/// The qdisc.
+/// The qdisc `aqm`.
 pub(super) struct Aqm {
     work: Work,
     limit: usize,
     flows: Box<[Flow]>,
-    /// Bytes of each flow, close together for the search.
+    /// Backlog of each flow in bytes, in one array for the search.
     backlogs: Box<[u32]>,
     /// Flows that take turns, the next one in front.
     turns: VecDeque<u16>,
@@ -101,14 +102,14 @@ impl Aqm {
             limit: LIMIT,
             flows: (0..FLOWS).map(|_| Flow::default()).collect(),
             backlogs: vec![0; FLOWS].into(),
-            // Never grows: a flow is in it once.
+            // Never grows: a flow is in the queue once.
             turns: VecDeque::with_capacity(FLOWS),
             qlen: 0,
             stats: QdiscStats::default(),
         }
     }
 
-    /// Drops the oldest packet of the fattest flow, and returns which that was.
+    /// Drops the oldest packet of the fattest flow; returns that flow.
     fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) -> Option<usize> {
         let fattest = self.turns.iter().map(|&id| usize::from(id)).max_by_key(|&id| self.backlogs[id])?;
         let packet = self.take(fattest)?;
@@ -126,7 +127,7 @@ impl Aqm {
         Some(packet)
     }
 
-    /// The flow whose turn it is.
+    /// Returns the flow whose turn it is.
     fn next_flow(&mut self) -> Option<usize> {
         loop {
             let id = usize::from(*self.turns.front()?);

@@ -1,11 +1,11 @@
-//! Suite `bql`: what byte queue limits leave of a link whose completions come together, or late.
+//! Suite `bql`: goodput under byte queue limits on a link whose completions come together, or late.
 //!
-//! One sender offers nine tenths of a link of 1 Gbit/s, whatever becomes of the packets, through a `pfifo` and the null device,
-//! which completes packets together at multiples of a time, or a fixed time after the wire. The algorithm raises the limit when
-//! a completion leaves nothing in flight, and such devices never show that, so txq tries higher limits. The suite shows what
-//! is sent, and what is in flight beside what the link needs: its rate times that time, and a batch.
+//! One sender offers nine tenths of a link of 1 Gbit/s at a fixed rate through a `pfifo` and the null device. The device
+//! completes packets together at multiples of a time, or a fixed time after the wire. The algorithm raises the limit when
+//! a completion leaves nothing in flight. Such devices never show that, so txq tries higher limits. The suite reports the
+//! share that was sent, and the bytes in flight beside those that the link needs: its rate times that time, plus a batch.
 //!
-//! What is measured begins when half of the time is over: until then the limit is found.
+//! The measurement begins when half of the time is over. The algorithm finds the limit before.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,21 +24,21 @@ use crate::span::Human;
 
 /// The suite's name.
 pub(super) const BQL: &str = "bql";
-/// The link's rate, and what is offered of it, in bits per second.
+/// The link's rate in bits per second, and the offered part of it.
 const RATE: u64 = 1_000_000_000;
 const OFFERED: f64 = 0.9;
-/// What a packet takes on the wire beside its bytes (`txq_device::Null`).
+/// Bytes that a packet takes on the wire in addition to its own (`txq_device::Null`).
 const WIRE: usize = 24;
 /// Packets that the device's ring and the qdisc hold: more than the link needs at any of the times.
 const RING: u32 = 4096;
 /// Packets of a batch.
 const BATCH: f64 = 64.0;
-/// The sender sleeps so long after it has caught up, in nanoseconds.
+/// How long the sender sleeps after it has caught up, in nanoseconds.
 const NAP: Nanos = 100_000;
-/// Between two looks at the bytes in flight.
+/// Time between two samples of the bytes in flight.
 const LOOK: Duration = Duration::from_micros(700);
 
-/// Together every so many, and late by so many nanoseconds.
+/// The devices' completion times, in nanoseconds.
 const DEVICES: [Late; 5] = [
     Late { together: 0, by: 0 },
     Late { together: 1_000_000, by: 0 },
@@ -47,7 +47,7 @@ const DEVICES: [Late; 5] = [
     Late { together: 0, by: 5_000_000 },
 ];
 
-/// All configurations.
+/// Returns all configurations.
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let mut cases = Vec::new();
     for late in DEVICES {
@@ -80,12 +80,12 @@ struct Scene {
 }
 
 impl Scene {
-    /// Nanoseconds that a packet is on the wire.
+    /// Returns the nanoseconds that a packet is on the wire.
     fn wire(&self) -> f64 {
         ((self.len + WIRE) * 8) as f64 * 1e9 / RATE as f64
     }
 
-    /// Bytes in flight that keep the link busy.
+    /// Returns the bytes in flight that keep the link busy.
     fn needs(&self) -> f64 {
         ((self.late.together + self.late.by) as f64 / self.wire() + BATCH) * self.len as f64
     }
@@ -129,7 +129,7 @@ impl Scene {
         })
     }
 
-    /// Offers packets at their times until `end`; those that are late go at once.
+    /// Offers packets at their times until `end`; late packets go at once.
     fn offer(&self, dev: &NetDev, end: Instant) {
         let mut sender = dev.sender("sender");
         let gap = self.wire() / OFFERED;
@@ -148,7 +148,7 @@ impl Scene {
     }
 }
 
-/// The results of this suite.
+/// Returns the results of this suite.
 pub(super) fn table(rows: &[Row]) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.key.suite == BQL).collect();
     let mut text = String::new();
@@ -203,7 +203,7 @@ mod tests {
     fn a_link_needs_its_rate_times_the_delay_and_a_batch() {
         let late = Late { together: 0, by: 5_000_000 };
         let scene = Scene { discipline: "combine".into(), late, len: 1500, limited: true };
-        // 5 ms of 1 Gbit/s are 625 kB on the wire, 24 of 1524 of them no packet's.
+        // 5 ms of 1 Gbit/s are 625 kB on the wire; 24 of each 1524 bytes belong to no packet.
         assert!((scene.needs() - (615_157.0 + 96_000.0)).abs() < 1.0, "{}", scene.needs());
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured and what came out: the words that a result goes by, and its numbers.
+//! A configuration, its key in the reports, and its results.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use serde_json::{Value, json};
 use super::lab::Lab;
 use super::overload::{Load, Target};
 
-/// The words that a result goes by. What does not apply is `None`.
+/// Identifies a result. A field that does not apply is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Key {
     pub(super) suite: &'static str,
     /// Which of the works that are compared side by side; only in `peers`.
     pub(super) shape: Option<&'static str>,
-    /// How threads reach the queue.
+    /// The enqueue discipline.
     pub(super) discipline: Option<String>,
     pub(super) qdisc: Option<String>,
-    /// How buffers freed elsewhere come home.
+    /// How buffers freed elsewhere return to their home.
     pub(super) pool: Option<&'static str>,
     /// How packets find their txq.
     pub(super) steering: Option<&'static str>,
-    /// Who does the work, if not txq.
+    /// The program that does the work, if not txq.
     pub(super) peer: Option<String>,
     pub(super) threads: u64,
     pub(super) batch: u64,
-    /// What is offered; only in `overload`, and not where a peak is measured.
+    /// The offered load; only in `overload`, and not where a peak is measured.
     pub(super) load: Option<Load>,
     /// Flows of all senders together; only in `overload` and `qdisc`.
     pub(super) flows: Option<u64>,
-    /// How long a worker looks at the clock; only in `timing`.
+    /// How long a worker spins on the clock before a deadline, in microseconds; only in `timing`.
     pub(super) spin_us: Option<u64>,
     /// When completions come, bytes of a packet, and whether bytes in flight are limited; only in `bql`.
     pub(super) late: Option<Late>,
@@ -41,14 +41,14 @@ pub(super) struct Key {
 /// When a device completes packets after the wire has sent them, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Late {
-    /// Together, at multiples of this, if it is not 0.
+    /// Completes together at multiples of this time; 0: each packet by itself.
     pub(super) together: u64,
-    /// So long after the wire.
+    /// Completes this long after the wire.
     pub(super) by: u64,
 }
 
 impl Key {
-    /// What tells this result from the others of its table.
+    /// Returns the text that tells this result from the others of its table.
     pub(super) fn subject(&self) -> String {
         if let Some(peer) = &self.peer {
             return peer.clone();
@@ -64,23 +64,23 @@ impl Key {
         }
     }
 
-    /// The table that the result belongs to.
+    /// Returns the table that the result belongs to.
     pub(super) fn table(&self) -> Table {
-        // Where rows differ in their qdisc, or peers have none, it does not tell tables apart.
+        // The qdisc does not tell tables apart where rows differ in it, or where peers have none.
         let by_qdisc = self.suite != "path" && (self.suite != super::PEERS || self.shape == Some("kernel"));
         let qdisc = self.qdisc.clone().filter(|_| by_qdisc);
-        // Flows vary with the threads where links are finite, and tell nothing apart there.
+        // Where links are finite, flows vary with the threads and tell no tables apart.
         let flows = self.flows.filter(|_| self.target.is_none());
         Table { suite: self.suite, shape: self.shape, qdisc, flows, load: self.load, target: self.target }
     }
 
-    /// The offered load or the device in words; empty where neither varies.
+    /// Returns the offered load or the device in words; empty where neither varies.
     pub(super) fn demand(&self) -> String {
         demand(self.flows, self.load, self.target)
     }
 }
 
-/// Results that are compared with each other.
+/// The key of a table: results that are compared with each other.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
     pub(super) suite: &'static str,
@@ -108,11 +108,11 @@ fn demand(flows: Option<u64>, load: Option<Load>, target: Option<Target>) -> Str
     format!(", {flows} {unit}, {load}")
 }
 
-/// What one measurement says. Times are `None` where nothing was sent, or where they are not measured.
+/// The figures of one measurement. Times are `None` where nothing was sent, or where they are not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) mpps: f64,
-    /// Wall time by packets; for `free`, the time of the call that frees, by packets.
+    /// Wall time per packet; for `free`, the time of the call that frees, per packet.
     pub(super) ns_per_packet: Option<f64>,
     pub(super) cpu_ns_per_packet: Option<f64>,
     pub(super) worst_stall_us: Option<f64>,
@@ -120,24 +120,25 @@ pub(super) struct Sample {
     pub(super) p99_ns: Option<f64>,
     /// Share of the packets handed in that were dropped.
     pub(super) dropped: Option<f64>,
-    /// Share of what the links, or the shaper above them, can send; only where links are finite. In `bql` the share of what
-    /// is offered.
+    /// Packets sent, as a share of the capacity of the links or of the shaper above them; only where links are finite. In
+    /// `bql` the share of the offered packets.
     pub(super) share: Option<f64>,
-    /// Packets handed in, in a million a second, where senders do not wait for what becomes of them.
+    /// Packets handed in, in millions per second, where senders offer at a fixed rate.
     pub(super) offered_mpps: Option<f64>,
     /// The longest call of xmit of the flooding senders; only in `isolation`, where `worst_xmit_us` is the probe's.
     pub(super) worst_flood_us: Option<f64>,
-    /// How late packets left that had a time, in `timing`, and the probe's packets in `isolation`; `p99_ns` is of that, too.
+    /// How late packets left: in `timing` those with a departure time, in `isolation` the probe's. `p99_ns` is of the same
+    /// packets there.
     pub(super) p50_ns: Option<f64>,
     pub(super) max_ns: Option<f64>,
-    /// How much more was sent than the rate that was asked for, as a part of it; only in `timing`.
+    /// How far the sent rate exceeds the configured one, as a fraction of it; only in `timing`.
     pub(super) rate_error: Option<f64>,
-    /// CPU time of all threads by wall time; only in `timing`.
+    /// CPU time of all threads per wall time; only in `timing`.
     pub(super) cpu_share: Option<f64>,
-    /// Calls of xmit by the sender that made most, for each by the one that made fewest; infinite where one made none. `None`
-    /// with one sender, and where senders do not send what they can.
+    /// Most calls of xmit of a sender per fewest of a sender; infinite where one made none. `None` with one sender, and
+    /// where senders offer at a fixed rate.
     pub(super) unequal: Option<f64>,
-    /// Memory of the qdisc, by its flows; only in `qdisc`, where there are many.
+    /// Memory of the qdisc per flow; only in `qdisc`, where there are many flows.
     pub(super) bytes_per_flow: Option<f64>,
     /// Bytes in flight on average, their limit at the end, and the bytes that the link needs in flight; only in `bql`.
     pub(super) in_flight_bytes: Option<f64>,
@@ -146,7 +147,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// What `packets` that left in `wall` say, while the process used `cpu`.
+    /// Computes the figures of `packets` packets that left in `wall`, while the process used `cpu` of CPU time.
     pub(super) fn of(packets: u64, wall: Duration, cpu: Duration) -> Self {
         let by_packet = |time: Duration| (packets > 0).then(|| time.as_secs_f64() * 1e9 / packets as f64);
         Self {
@@ -158,7 +159,7 @@ impl Sample {
     }
 }
 
-/// Measures for so long.
+/// A function that measures for the given time.
 type Run = dyn Fn(&Lab, Duration) -> anyhow::Result<Sample>;
 
 /// One configuration.
@@ -179,7 +180,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `None` without samples.
+    /// Computes the row of all repetitions; `None` without samples.
     pub(super) fn of(key: Key, samples: &[Sample]) -> Option<Self> {
         let all = |number: fn(&Sample) -> Option<f64>| {
             let mut numbers: Vec<f64> = samples.iter().filter_map(number).collect();
@@ -204,7 +205,7 @@ impl Row {
             rate_error: median(&all(|s| s.rate_error)),
             cpu_share: median(&all(|s| s.cpu_share)),
             unequal: longest(|s| s.unequal),
-            // What a repetition finds free from the one before, it need not ask the system for.
+            // A repetition reuses memory that the one before freed, so the largest value counts.
             bytes_per_flow: longest(|s| s.bytes_per_flow),
             in_flight_bytes: median(&all(|s| s.in_flight_bytes)),
             limit_bytes: median(&all(|s| s.limit_bytes)),
@@ -213,7 +214,7 @@ impl Row {
         Some(Self { key, sample, spread: (mpps[0], mpps[mpps.len() - 1]), repeats: samples.len() })
     }
 
-    /// The row as one object, with the same keys in every suite.
+    /// Returns the row as one JSON object, with the same keys in every suite.
     pub(super) fn json(&self) -> Value {
         let (key, s) = (&self.key, &self.sample);
         let mut row = json!({
@@ -253,7 +254,7 @@ impl Row {
             "rate_error": s.rate_error,
             "cpu_share": s.cpu_share,
         });
-        // Apart: the macro's recursion ends before the last key.
+        // A second macro call: with all keys, `json!` would exceed the recursion limit.
         let bql = json!({
             "coalesce_ns": key.late.map(|late| late.together),
             "delay_ns": key.late.map(|late| late.by),
@@ -271,7 +272,7 @@ impl Row {
     }
 }
 
-/// The middle one of sorted numbers, or the mean of the two.
+/// Returns the middle one of sorted numbers, or the mean of the two.
 fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let above = *sorted.get(middle)?;

@@ -1,5 +1,4 @@
-//! Programs that do a peer's work: built from the C sources that are part of this command, run in turn, killed when a
-//! signal comes.
+//! Peers' programs: built from the C sources in this command, run one after the other, killed on a signal.
 
 use std::env;
 use std::fs;
@@ -20,7 +19,7 @@ use crate::failure::Refused;
 /// How much longer than asked a peer may take.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a peer prints.
+/// The line that a peer prints.
 #[derive(Debug, Deserialize)]
 struct Printed {
     packets: u64,
@@ -28,17 +27,17 @@ struct Printed {
     cpu_ns: u64,
     stall_ns: u64,
     xmit_ns: u64,
-    /// In the calls that free; only where they are timed.
+    /// Time in the calls that free; only where they are timed.
     #[serde(default)]
     free_ns: u64,
-    /// Memory, where that is told.
+    /// Memory per flow, where the peer reports it.
     bytes_per_flow: Option<f64>,
     /// -1 without samples.
     p99_ns: i64,
 }
 
-/// Builds `source` with the C compiler and returns the program, from an earlier run if it has not changed. An error is the
-/// reason to go on without it.
+/// Builds `source` with the C compiler and returns the program; reuses an earlier build if the source has not changed. The
+/// error says why the peer is skipped.
 pub(super) fn build(name: &str, source: &str, flags: &[String]) -> Result<PathBuf, String> {
     let compiler = env::var_os("CC").filter(|cc| !cc.is_empty()).unwrap_or_else(|| "cc".into());
     let mut hash = DefaultHasher::new();
@@ -48,7 +47,7 @@ pub(super) fn build(name: &str, source: &str, flags: &[String]) -> Result<PathBu
     if program.is_file() {
         return Ok(program);
     }
-    // Under another name until it is whole: a second run may be looking for it.
+    // Built under a temporary name: a second run may look for the finished program meanwhile.
     let stem = format!("{name}-{}", std::process::id());
     let (text, unfinished) = (cache.join(format!("{stem}.c")), cache.join(stem));
     let in_cache = |error| format!("{}: {error}", cache.display());
@@ -62,7 +61,7 @@ pub(super) fn build(name: &str, source: &str, flags: &[String]) -> Result<PathBu
     Ok(program)
 }
 
-/// Where built programs are kept: `$XDG_CACHE_HOME/txq`.
+/// Returns the folder of built programs, `$XDG_CACHE_HOME/txq` or `$HOME/.cache/txq`; creates it if need be.
 fn cache() -> Result<PathBuf, String> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -75,7 +74,7 @@ fn cache() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Runs a short command; its first complaint is the error.
+/// Runs a short command and returns its output; the error is the first line that it complains with.
 pub(super) fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let Output { status, stdout, stderr } =
@@ -88,12 +87,12 @@ pub(super) fn output(command: &mut Command) -> Result<String, String> {
     Err(format!("{name}: {status}: {complaint}"))
 }
 
-/// A time as peers take it.
+/// Returns a time in milliseconds, as peers take it.
 pub(super) fn millis(time: Duration) -> u64 {
     time.as_millis().clamp(1, i32::MAX as u128) as u64
 }
 
-/// A child that does not outlive its guard.
+/// A child process that is killed when its guard is dropped.
 struct Guard(Child);
 
 impl Drop for Guard {
@@ -103,7 +102,7 @@ impl Drop for Guard {
     }
 }
 
-/// Runs a peer that measures for `time`, and reads what it prints.
+/// Runs a peer that measures for `time`, and parses its output.
 pub(super) fn measure(lab: &Lab, command: &mut Command, time: Duration) -> anyhow::Result<Sample> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = || refused(format!("{name} cannot be run"));
@@ -115,7 +114,7 @@ pub(super) fn measure(lab: &Lab, command: &mut Command, time: Duration) -> anyho
             break status;
         }
         if !lab.sleep(Duration::from_millis(2)) {
-            // The caller looks for the signal before it looks at this.
+            // The caller checks for the signal before it uses this.
             return Ok(Sample::default());
         }
         if Instant::now() > end {

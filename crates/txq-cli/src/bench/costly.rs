@@ -1,7 +1,7 @@
-//! A qdisc that costs what one says: a FIFO that works for each packet, as a shaper or an AQM does.
+//! A FIFO with a configurable cost for each packet, like that of a shaper or an AQM.
 //!
-//! fq_codel and cake hash each packet, look at the clock, and under overload search for the longest queue to drop from.
-//! Here all of that is a number, so that what a queue costs inside its lock can be set against what it costs around it.
+//! fq_codel and cake hash each packet, read the clock, and under overload search for the longest queue to drop from. Here
+//! all of that is a number, so the cost of a queue inside its lock can be compared with the cost around it.
 
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -10,7 +10,7 @@ use txq::stats::QdiscStats;
 
 use super::work::Work;
 
-/// What each step of a packet costs.
+/// The cost of each step of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     pub(super) enqueue: Work,
@@ -22,7 +22,7 @@ pub(super) struct Cost {
 pub(super) struct Costly {
     kind: &'static str,
     cost: Cost,
-    /// Packets it holds.
+    /// Packets that the qdisc holds.
     limit: usize,
     queue: PacketList,
     stats: QdiscStats,

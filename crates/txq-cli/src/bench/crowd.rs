@@ -1,18 +1,18 @@
 //! Suite `crowd`: threads that send single packets through one queue, by enqueue discipline and qdisc.
 //!
-//! The qdisc `slow` stands for fq_codel and cake under overload: it works for each packet at both ends, drops at ten times
-//! that price, and holds fewer packets than the crowd may have on its way.
+//! The qdisc `slow` stands for fq_codel and cake under overload: it works for each packet at enqueue and at dequeue, pays
+//! ten times as much for a drop, and holds fewer packets than the crowd may have outstanding.
 
 use super::case::{Case, Key};
 use super::costly::Cost;
 use super::plan::{Plan, case};
 use super::rig::{Queue, Rig};
 
-/// The name of the qdisc that costs.
+/// The name of the costly qdisc.
 pub(super) const SLOW: &str = "slow";
-/// Packets it holds.
+/// Packets that it holds.
 const SLOW_LIMIT: usize = 512;
-/// What a drop costs, in units of an enqueue.
+/// The cost of a drop, in units of an enqueue.
 const DROP: u64 = 10;
 
 pub(super) fn slow(plan: &Plan<'_>) -> Queue {

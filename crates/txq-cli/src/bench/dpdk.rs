@@ -1,4 +1,4 @@
-//! The peer DPDK: its rings and mempools, and its scheduler, by small C programs (`peers/dpdk.c`, `peers/sched.c`) built
+//! The peer DPDK: its rings, mempools and scheduler, measured by small C programs (`peers/dpdk.c`, `peers/sched.c`) built
 //! against the installed libdpdk.
 
 use std::fmt::Write;
@@ -14,11 +14,11 @@ const RINGS_SOURCE: &str = include_str!("../../peers/dpdk.c");
 const SCHED_SOURCE: &str = include_str!("../../peers/sched.c");
 /// Lcores that DPDK has at most; one watches, and one drains.
 const LCORES: u64 = 128;
-/// Threads that may enqueue.
+/// Threads that may enqueue, at most.
 pub(super) const MOST: u64 = LCORES - 2;
 
-/// The ways in which threads may share a ring, in the program's words and in ours. Those that spin do so where the ring is
-/// full or empty, as polling programs do; the others give their CPU away, as txq's senders do.
+/// The synchronisation modes of a ring, in the program's words and in ours. The spinning modes spin while the ring is full
+/// or empty, as polling programs do. The others yield their CPU, as txq's senders do.
 pub(super) const RINGS: [(&str, &str); 6] = [
     ("mp", "mp ring"),
     ("rts", "rts ring"),
@@ -34,21 +34,21 @@ pub(super) struct Dpdk {
     program: PathBuf,
 }
 
-/// A work that it does; where packets are allocated, with the name of what they are.
+/// A work of the program. Works that allocate also name the kind of object.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
-    /// Threads that enqueue on a ring of a kind, and one that drains it.
+    /// Threads that enqueue on a ring of the named mode, and one that drains it.
     Queue(&'static str, u64),
     Core(&'static str),
     Cross(&'static str),
     Free(&'static str),
 }
 
-/// What is allocated and freed: a mempool's objects as they are, or packets.
+/// Objects to allocate and free: raw mempool objects, or mbufs.
 pub(super) const OBJECTS: [(&str, &str); 2] = [("raw", "mempool"), ("mbuf", "mbufs")];
 
 impl Dpdk {
-    /// Builds the program and tries it, or says why not.
+    /// Builds the program and tries it; the error says why it cannot be used.
     pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
         let dpdk = Self { program: build("dpdk", RINGS_SOURCE)? };
         let tried = dpdk.measure(lab, Duration::ZERO, Shape::Core(OBJECTS[0].0), 1);
@@ -81,14 +81,14 @@ pub(super) struct Sched {
 }
 
 impl Sched {
-    /// Builds the program and tries it, or says why not.
+    /// Builds the program and tries it; the error says why it cannot be used.
     pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
         let sched = Self { program: build("sched", SCHED_SOURCE)? };
         let tried = sched.measure(lab, Duration::ZERO, 1, 1);
         tried.map(|_| sched).map_err(|error| error.to_string())
     }
 
-    /// One thread, on the first CPU.
+    /// Measures with one thread, on the first CPU.
     pub(super) fn measure(
         &self,
         lab: &Lab,
@@ -107,12 +107,12 @@ fn build(name: &str, source: &str) -> Result<PathBuf, String> {
     let ask = |what: &[&str]| child::output(Command::new("pkg-config").args(what).arg("libdpdk"));
     let (flags, version) = (ask(&["--cflags", "--libs"])?, ask(&["--modversion"])?);
     let mut flags: Vec<String> = flags.split_whitespace().map(str::to_owned).collect();
-    // For no use but to build anew when another DPDK is installed.
+    // Defines an unused macro, so a program is built anew when another DPDK is installed.
     flags.push(format!("-DINSTALLED={}", version.trim()));
     child::build(name, source, &flags)
 }
 
-/// A program with no huge pages, no devices, and nothing shared with other DPDK programs: it needs no root.
+/// Prepares a program with no huge pages, no devices, and nothing shared with other DPDK programs: it needs no root.
 fn alone(program: &Path, megabytes: &str, lcores: &str) -> Command {
     let mut command = Command::new(program);
     command.args(["--no-huge", "--no-pci", "-m", megabytes, "--no-telemetry", "--no-shconf"]);
@@ -120,8 +120,8 @@ fn alone(program: &Path, megabytes: &str, lcores: &str) -> Command {
     command
 }
 
-/// Lcore 0 watches, from anywhere. The others are where the scheduler puts them, or on a CPU each where the shape says that
-/// CPUs differ, or the user.
+/// Returns DPDK's list of lcores and their CPUs. Lcore 0 watches and may run anywhere. The others are pinned to one CPU
+/// each if the shape is about different CPUs or the user asks for it; otherwise the operating system places them.
 fn lcores(lab: &Lab, shape: Shape) -> String {
     let all: Vec<String> = lab.cpus.iter().map(u32::to_string).collect();
     let all = all.join(",");

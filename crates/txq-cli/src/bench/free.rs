@@ -1,5 +1,5 @@
-//! What the free of a buffer costs on another CPU than it was allocated on: one thread allocates, another frees, and only the
-//! call that frees is timed.
+//! Cost of freeing a buffer on another CPU than the one that allocated it: one thread allocates, another frees, and only
+//! the call that frees is timed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use super::meter::{Counter, watch};
 use super::rig::{LEN, join};
 use crate::stop::Stop;
 
-/// Packets of the pool, and between the two threads: DPDK's mempool and ring here have as many.
+/// Packets of the pool, and of the queue between the two threads: as many as DPDK's mempool and ring have here.
 const POOL: u32 = 8191;
 const BETWEEN: usize = 1024;
 
-/// Frees for `time`, `batch` packets at a time, and tells the time of a packet's free.
+/// Frees for `time`, `batch` packets at a time, and returns the time of a packet's free.
 pub(super) fn measure(
     lab: &Lab,
     time: Duration,
@@ -99,7 +99,7 @@ fn free(
     }
 }
 
-/// What reading the clock takes.
+/// Returns the cost of a clock read.
 fn clock_cost() -> Duration {
     (0..10_000).map(|_| Instant::now().elapsed()).min().unwrap_or_default()
 }

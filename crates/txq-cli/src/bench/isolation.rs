@@ -1,9 +1,9 @@
-//! Suite `isolation`: what a sender of the best priority notices of others that flood the same qdisc.
+//! Suite `isolation`: how much a sender of the highest priority suffers from others that flood the same qdisc.
 //!
-//! A probe sends one packet of priority 6 every half millisecond through `pfifo_fast`. Flooding senders of priority 2, each
-//! with 256 packets on their way at most, send what they can, and go on at once when packets are dropped. The driver is the
-//! bottleneck: it works for a microsecond on each packet, in the thread that runs the queue. The probe's packets should wait
-//! for the packets in the driver's hands alone, and its calls of xmit should return at once.
+//! A probe sends one packet of priority 6 every half millisecond through `pfifo_fast`. Flooding senders of priority 2,
+//! each with at most 256 outstanding packets, send as fast as they can, and go on at once when packets are dropped. The
+//! driver is the bottleneck: it works for a microsecond on each packet, in the thread that runs the queue. The probe's
+//! packets should wait only for the packets in the driver's hands, and its calls of xmit should return at once.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -31,24 +31,24 @@ use crate::stop::Stop;
 
 /// The suite's name.
 pub(super) const ISOLATION: &str = "isolation";
-/// How long each configuration is measured if nothing is said: rare waits are what the suite looks for.
+/// Default time of each configuration. It is longer than in other suites because the suite looks for rare waits.
 pub(super) const TIME: Duration = Duration::from_secs(3);
 /// The driver's work for each packet, in nanoseconds.
 const DRIVER_NS: u64 = 1000;
-/// From one packet of the probe to the next, in nanoseconds.
+/// Time from one packet of the probe to the next, in nanoseconds.
 const GAP: Nanos = 500_000;
 /// Priorities of the probe and of the others: pfifo_fast's bands 0 and 2.
 const FIRST: u32 = 6;
 const LAST: u32 = 2;
-/// Packets of a flooding sender on their way, and bytes of every packet.
+/// Outstanding packets of a flooding sender, and bytes of every packet.
 const LIMIT: u64 = 256;
 const LEN: usize = 60;
-/// Packets that the queue and the ring hold beside.
+/// Packets that the queue and the ring hold in addition.
 const QUEUES: u64 = 8192;
 /// How long a flooding sender at its limit sleeps at most, in nanoseconds.
 const REST: Nanos = 5_000_000;
 
-/// All configurations.
+/// Returns all configurations.
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let mut cases = Vec::new();
     let work = plan.lab.calibration.work(DRIVER_NS);
@@ -73,7 +73,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     cases
 }
 
-/// The null device behind a driver that works for each packet, and notes how late packets of the probe come to it.
+/// The null device behind a driver that works for each packet, and records the lateness of the probe's packets.
 struct Busy {
     null: Null,
     work: Work,
@@ -117,7 +117,7 @@ impl Transmit for BusyTx {
     }
 }
 
-/// When the probe sent a packet; `None` for a packet that it sent before it was measured.
+/// Returns when the probe sent a packet; `None` for a packet sent before the measurement began.
 fn sent_at(bytes: &[u8]) -> Option<Nanos> {
     let at = Nanos::from_ne_bytes(*bytes.first_chunk()?);
     (at > 0).then_some(at)
@@ -188,7 +188,7 @@ impl Scene {
     }
 }
 
-/// Starts a thread with a sender of its own. The others stop where that is refused.
+/// Starts a thread with a sender of its own. If that fails, the other threads stop.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     dev: &'scope NetDev,
@@ -202,7 +202,7 @@ fn start<'scope>(
     started.inspect_err(|_| stop.ask())
 }
 
-/// A sender that sends what its limit allows, whatever becomes of it.
+/// Sends as fast as the limit allows and ignores the verdicts.
 fn flood(mut sender: Sender, limit: u64, batch: usize, mut log: Log<'_>, stop: &Stop) -> Histogram {
     sender.set_limit(limit);
     let mut list = PacketList::new();
@@ -221,9 +221,9 @@ fn flood(mut sender: Sender, limit: u64, batch: usize, mut log: Log<'_>, stop: &
     log.times()
 }
 
-/// The probe's life. Returns how long each of its calls took.
+/// Runs the probe. Returns the times of its calls.
 fn probe(mut sender: Sender, measuring: &Measuring, stop: &Stop) -> Histogram {
-    // A sleep may else end 50 us late; where that cannot be changed, packets are fewer.
+    // A sleep may otherwise end 50 us late. Where the slack cannot be changed, the probe sends fewer packets.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
     let mut times = Histogram::new(7, 40).expect("constants in range");
     let mut due = sender.now();
@@ -233,7 +233,7 @@ fn probe(mut sender: Sender, measuring: &Measuring, stop: &Stop) -> Histogram {
             thread::sleep(Duration::from_nanos(due - now));
             continue;
         }
-        // What was missed is not made up for: one packet at a time.
+        // The probe does not catch up on missed packets: it sends one at a time.
         due = now.max(due) + GAP;
         let Ok(mut packet) = sender.alloc(LEN) else { continue };
         packet.set_priority(FIRST);
@@ -250,7 +250,7 @@ fn probe(mut sender: Sender, measuring: &Measuring, stop: &Stop) -> Histogram {
     times
 }
 
-/// The results of this suite, a table for each qdisc, batch and number of senders.
+/// Returns the results of this suite, a table for each qdisc, batch and number of senders.
 pub(super) fn table(rows: &[Row]) -> String {
     let mut tables: Vec<Vec<&Row>> = Vec::new();
     let about = |row: &Row| (row.key.qdisc.clone(), row.key.batch, row.key.threads);

@@ -1,8 +1,8 @@
-//! The peer that is this machine's kernel: packet sockets into an `ifb` under a real qdisc, in a network namespace of its
-//! own that is gone when the run ends.
+//! The peer kernel: packet sockets into an `ifb` under a real qdisc, in a network namespace that is removed when the run
+//! ends.
 //!
-//! An ifb drops what is sent to it, after the whole of the transmit path: it is the kernel's null device. Threads call
-//! sendmmsg, which is faster than a packet ring here (`peers/packet.c`).
+//! An ifb drops every packet after the whole transmit path: it is the kernel's null device. Threads call sendmmsg, which
+//! is faster than a packet ring here (`peers/packet.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,12 +14,12 @@ use super::lab::Lab;
 use super::rig::LEN;
 
 const SOURCE: &str = include_str!("../../peers/packet.c");
-/// The statistic of an ifb that counts what its driver was given.
+/// The statistic of an ifb that counts the packets given to its driver.
 const COUNTER: &str = "rx_dropped";
-/// What namespaces are called, before the process id.
+/// Prefix of the namespaces' names, before the process id.
 const PREFIX: &str = "txq-bench-";
 
-/// The qdiscs, each on an interface of its own, and the commands of tc that make them. No rate is ever reached.
+/// The qdiscs, each on an interface of its own, and the tc commands that create them. No rate is ever reached.
 pub(super) const QDISCS: [(&str, &[&str]); 3] = [
     ("pfifo_fast", &["qdisc replace dev IF root pfifo_fast"]),
     ("tbf", &["qdisc replace dev IF root tbf rate 100gbit burst 10mb limit 100mb"]),
@@ -39,7 +39,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Builds the program and the namespace and tries them, or says why not.
+    /// Builds the program and the namespace and tries them; the error says why they cannot be used.
     pub(super) fn prepare(lab: &Lab) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("needs root".into());
@@ -84,7 +84,7 @@ fn interface(index: usize) -> String {
     format!("txq{index}")
 }
 
-/// A network namespace that goes with its guard.
+/// A network namespace that is removed when its guard is dropped.
 struct Namespace(String);
 
 impl Namespace {
@@ -95,7 +95,7 @@ impl Namespace {
         Ok(Self(name))
     }
 
-    /// A command of `ip` or `tc`, inside.
+    /// Runs a command of `ip` or `tc` inside the namespace.
     fn run(&self, tool: &str, words: &str) -> Result<String, String> {
         child::output(Command::new(tool).args(["-n", &self.0]).args(words.split_whitespace()))
             .map_err(|error| format!("{words}: {error}"))
@@ -112,7 +112,7 @@ fn ip(words: &str) -> Result<String, String> {
     child::output(Command::new("ip").args(words.split_whitespace()))
 }
 
-/// A run that was killed could not clean up; the next one does it for processes that are gone.
+/// Removes namespaces of processes that are gone: a killed run could not clean up.
 fn remove_orphans() -> Result<(), String> {
     for line in ip("netns list")?.lines() {
         let name = line.split_whitespace().next().unwrap_or_default();

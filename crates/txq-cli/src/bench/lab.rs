@@ -1,4 +1,4 @@
-//! What all measurements of a run share: the machine's CPUs, the speed of its loops, the signals.
+//! State that all measurements of a run share: the machine's CPUs, the speed of its loops, the signals.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::work::Calibration;
 use crate::failure::Refused;
 use crate::stop::Signals;
 
-/// How long the machine is left alone at most before signals are looked at.
+/// The longest sleep between two checks for signals.
 const NAP: Duration = Duration::from_millis(10);
 
 /// The laboratory.
@@ -18,7 +18,7 @@ pub(super) struct Lab {
     /// The CPUs that the process may use, at least one.
     pub(super) cpus: Vec<u32>,
     pub(super) calibration: Calibration,
-    /// Whether senders stay on a CPU each, round robin.
+    /// Whether each sender stays on one CPU, assigned round robin.
     pub(super) pin: bool,
     pub(super) signals: Signals,
 }
@@ -30,17 +30,17 @@ impl Lab {
         Ok(Self { cpus, calibration: Calibration::measure(), pin, signals: Signals::catch()? })
     }
 
-    /// The CPU of the thread number `index`, round robin.
+    /// Returns the CPU of the thread number `index`, round robin.
     pub(super) fn cpu(&self, index: usize) -> u32 {
         self.cpus[index % self.cpus.len()]
     }
 
-    /// The CPU that nobody else gets, as far as there is one.
+    /// Returns the last CPU, for work that needs a CPU apart from the senders.
     pub(super) fn last_cpu(&self) -> u32 {
         self.cpus[self.cpus.len() - 1]
     }
 
-    /// Sleeps; tells whether it did so for the whole time, or a signal ended it.
+    /// Sleeps; returns whether for the whole time, `false` if a signal ended the sleep.
     pub(super) fn sleep(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
@@ -53,19 +53,19 @@ impl Lab {
     }
 }
 
-/// Makes an error of the system's refusal.
+/// Maps a system error to [`Refused`].
 pub(super) fn refused<E: Display>(what: impl Display) -> impl FnOnce(E) -> anyhow::Error {
     move |error| Refused(format!("{what}: {error}")).into()
 }
 
-/// Keeps the calling thread on a CPU.
+/// Pins the calling thread to a CPU.
 pub(super) fn pin_to(cpu: u32) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
     sched_setaffinity(None, &set).map_err(refused(format!("CPU {cpu} cannot be used")))
 }
 
-/// CPU time of all threads of the process.
+/// Returns the CPU time of all threads of the process.
 pub(super) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

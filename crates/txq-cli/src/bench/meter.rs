@@ -1,5 +1,5 @@
-//! What is counted while threads send: packets that leave the driver, and calls of xmit, each on a line of its own, and the
-//! watch that looks at both now and then.
+//! Counters of a measurement: packets that leave the driver, and calls of xmit, each on a cache line of its own, and the
+//! watch that samples both.
 
 use std::io;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use txq_device::Null;
 
 use super::lab::Lab;
 
-/// How often the watch looks: a stall is told from about this length on.
+/// How often the watch looks. Stalls shorter than this are not reported.
 const LOOK: Duration = Duration::from_millis(1);
-/// One in so many calls is timed. A prime, so that it is not always the same call of a run's quota.
+/// One call in this many is timed. A prime, so that it is not always the same call of a run's quota.
 const SAMPLED: u32 = 61;
 
 /// A counter that one thread at a time writes.
@@ -35,8 +35,8 @@ impl Counter {
     }
 }
 
-/// The null device, with a count of what its driver has taken. The txq's own counters are under locks that senders fight
-/// for, so that reading them would wait for what is being measured.
+/// The null device, with a count of the packets that its driver has taken. The txq's own counters are under locks that
+/// senders contend for, so reading them would wait for the work being measured.
 pub(super) struct Counted {
     null: Null,
     sent: Vec<Counter>,
@@ -48,7 +48,7 @@ impl Counted {
         Self { null, sent }
     }
 
-    /// The counters, one for each txq.
+    /// Returns the counters, one for each txq.
     pub(super) fn counters(&self) -> Vec<Counter> {
         self.sent.clone()
     }
@@ -80,18 +80,18 @@ impl Transmit for CountedTx {
     }
 }
 
-/// One sender's calls of xmit: odd while it is inside of one.
+/// One sender's calls of xmit: odd while the sender is inside a call.
 #[derive(Clone, Default)]
 pub(super) struct Calls(Counter);
 
 impl Calls {
-    /// Calls that were begun so far.
+    /// Returns how many calls have begun so far.
     pub(super) fn begun(&self) -> u64 {
         self.0.get().div_ceil(2)
     }
 }
 
-/// Whether it is measured yet, and still: outside of that time no call is timed.
+/// Whether the measurement is under way: no call is timed before or after.
 #[derive(Default)]
 pub(super) struct Measuring(AtomicBool);
 
@@ -105,7 +105,7 @@ impl Measuring {
     }
 }
 
-/// Where a sender notes its calls, and the time of some.
+/// Records a sender's calls, and the times of some.
 pub(super) struct Log<'a> {
     calls: Counter,
     measuring: &'a Measuring,
@@ -139,25 +139,25 @@ impl<'a> Log<'a> {
         self.calls.add(1);
     }
 
-    /// The times of the calls that were timed, in nanoseconds.
+    /// Returns the times of the timed calls, in nanoseconds.
     pub(super) fn times(self) -> Histogram {
         self.times
     }
 }
 
-/// What the watch has seen.
+/// The result of a watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     /// Packets that left the driver, and the time in which they did.
     pub(super) packets: u64,
     pub(super) wall: Duration,
-    /// The longest time in which none left; zero when at each look some had.
+    /// The longest time in which no packet left; zero if some had left at each look.
     pub(super) stall: Duration,
     /// The longest time for which one sender was inside the same call.
     pub(super) xmit: Duration,
 }
 
-/// Something that was the same at each look since some time.
+/// A value, and since when it has been the same at each look.
 #[derive(Clone, Copy)]
 struct Same {
     value: u64,
@@ -165,7 +165,7 @@ struct Same {
 }
 
 impl Same {
-    /// How long it has been what it is.
+    /// Returns how long the value has been the same.
     fn look(&mut self, value: u64, now: Instant) -> Duration {
         if value != self.value {
             *self = Self { value, since: now };
@@ -174,8 +174,8 @@ impl Same {
     }
 }
 
-/// Looks at the counters until `time` is over or a signal comes. What lasts less than a look may go unseen, and what is seen
-/// lasted at least as long as is said.
+/// Samples the counters until `time` is over or a signal comes. Events shorter than the time between two looks may be
+/// missed; the reported times are lower bounds.
 pub(super) fn watch(lab: &Lab, sent: &[Counter], calls: &[Calls], time: Duration) -> Seen {
     let total = || sent.iter().map(Counter::get).sum::<u64>();
     let (first, start) = (total(), Instant::now());
@@ -197,7 +197,7 @@ pub(super) fn watch(lab: &Lab, sent: &[Counter], calls: &[Calls], time: Duration
             }
         }
         if !go_on {
-            // Less than a look apart are only the last two.
+            // Only the last two looks are less than `LOOK` apart.
             let whole = |time: Duration| if time < LOOK { Duration::ZERO } else { time };
             let (stall, xmit) = (whole(seen.stall), whole(seen.xmit));
             return Seen { packets: packets - first, wall: now - start, stall, xmit };

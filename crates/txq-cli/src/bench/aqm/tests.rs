@@ -1,4 +1,4 @@
-//! What the qdisc does with packets, through a device of its own.
+//! Enqueues and drops of the qdisc, observed through a device of its own.
 
 use std::sync::mpsc::{Receiver, Sender as Out, channel};
 
@@ -7,7 +7,7 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transm
 
 use super::*;
 
-/// A device that notes the hashes of what it sends.
+/// A device that records the hashes of the packets it sends.
 struct Noted(Out<u32>);
 
 impl Driver for Noted {
@@ -38,7 +38,7 @@ fn device(limit: usize) -> (NetDev, Receiver<u32>) {
     (dev.expect("a device that can be"), sent)
 }
 
-/// Hands in a packet of each flow, all at once.
+/// Hands in one packet of each flow, all in one batch.
 fn send(dev: &NetDev, flows: &[u32]) -> Verdict {
     let mut sender = dev.sender("test");
     let mut batch = PacketList::new();
@@ -60,7 +60,8 @@ fn flows_take_turns() {
 #[test]
 fn beyond_the_limit_the_fattest_flow_pays() {
     let (mut dev, sent) = device(4);
-    // The last of flow 1 finds four, and each of 2 and 3 one too many: all of flow 1.
+    // The last packet of flow 1 exceeds the limit of four, and so does each packet of flows 2 and 3. All dropped packets
+    // are flow 1's.
     assert_eq!(send(&dev, &[1, 1, 1, 1, 1, 2, 3]), Verdict::Congested);
     assert_eq!(sent.try_iter().collect::<Vec<_>>(), [1, 2, 3, 1]);
     let stats = dev.audit().unwrap();
@@ -79,7 +80,7 @@ fn codel_drops_after_an_interval_and_ever_faster() {
     let drops: Vec<Nanos> = (INTERVAL + 2..10 * INTERVAL).step_by(1000).filter(|&now| at(now)).collect();
     let gaps: Vec<Nanos> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.len() > 10 && gaps.is_sorted_by(|a, b| a + 2000 > *b) && gaps[0] > 2 * gaps[10], "{gaps:?}");
-    // As soon as one has not waited, or little is left behind it, that is over.
+    // Dropping ends as soon as a packet has not waited, or leaves little behind.
     assert!(!codel.drops(TARGET - 1, 2 * MTU, 11 * INTERVAL) && !codel.dropping);
     assert!(!codel.drops(2 * TARGET, MTU, 11 * INTERVAL) && codel.above_until == 0);
 }
