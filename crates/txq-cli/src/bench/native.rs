@@ -1,13 +1,14 @@
-//! What the simulator is compared with on this machine: the time of a packet, for each enqueue discipline, with one sender
-//! and with two.
+//! Native times to compare the simulator with: the time of a packet on this machine, for each enqueue discipline, with one
+//! sender and with two.
 //!
-//! It is the suite `crowd` with senders pinned to a CPU each: single packets of 120 bytes through one txq with a `pfifo`, a
-//! device without a wire that completes at once, 128 packets of a sender on their way at most. With one sender that is also
-//! the suite `path` with a batch of 1. `pfifo` is the qdisc that works least, so that what is left is the discipline itself.
+//! The work is the suite `crowd` with each sender pinned to a CPU: single packets of 120 bytes through one txq with a
+//! `pfifo`, a device without a wire that completes at once, at most 128 outstanding packets of a sender. With one sender
+//! that equals the suite `path` with a batch of 1. `pfifo` is the qdisc with the least work, so most of the time is the
+//! discipline's.
 //!
-//! With two senders the time of a packet is above all that of cache lines on their way, which differs fourfold on a virtual
-//! machine whose CPUs the hypervisor moves. So the way of a line is measured before and after each measurement, and goes with
-//! it: a simulation takes it for its own.
+//! With two senders the time of a packet is mostly the transfer of cache lines. On a virtual machine whose CPUs the
+//! hypervisor moves that time varies fourfold. So the transfer time of a line is measured before and after each
+//! measurement and stored with it. A simulation uses it as its own.
 
 use std::time::Duration;
 
@@ -19,27 +20,27 @@ use super::plan::case;
 use super::rig::{self, Queue, Rig};
 use super::tell::Tell;
 
-/// The qdisc that is sent through.
+/// The qdisc that the senders use.
 const QDISC: &str = "pfifo";
-/// How long a line's way is measured each time.
+/// How long each measurement of a line's transfer takes.
 const WAY: Duration = Duration::from_millis(5);
 
-/// What a simulation needs to know of it, to do the same.
+/// The parameters that a simulation of the same work needs.
 pub(crate) struct Same {
     pub(crate) qdisc: &'static str,
     /// Bytes of a packet.
     pub(crate) bytes: u32,
-    /// Packets of a sender on their way, at most.
+    /// Outstanding packets of a sender, at most.
     pub(crate) limit: u64,
     /// Packets that the device's ring holds.
     pub(crate) ring: u32,
 }
 
-/// This is it.
+/// The native parameters.
 pub(crate) const NATIVE: Same =
     Same { qdisc: QDISC, bytes: rig::LEN as u32, limit: rig::SNDBUF, ring: rig::RING };
 
-/// What one discipline costs.
+/// The times of one discipline with one number of senders.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Native {
     pub(crate) discipline: String,
@@ -52,23 +53,23 @@ pub(crate) struct Native {
 /// One measurement, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
-    /// Wall time by packets.
+    /// Wall time per packet.
     pub(crate) ns_per_packet: f64,
-    /// CPU time of all threads by packets.
+    /// CPU time of all threads per packet.
     pub(crate) cpu_ns_per_packet: f64,
-    /// The way of a line between the senders' CPUs, the mean of before and after; `None` with one CPU.
+    /// Transfer time of a line between the senders' CPUs, the mean of before and after; `None` with one CPU.
     pub(crate) line_ns: Option<f64>,
 }
 
 impl Native {
-    /// The middle one by wall time.
+    /// Returns the middle one by wall time.
     pub(crate) fn median(&self) -> &Point {
         &self.points[self.points.len() / 2]
     }
 }
 
 /// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs. A
-/// signal ends it; what was measured by then is what comes out.
+/// signal ends the measurement early; the results until then are returned.
 pub(crate) fn native(time: Duration, repeat: usize, quiet: bool) -> anyhow::Result<Vec<Native>> {
     let lab = Lab::new(true)?;
     let threads = 1..=lab.cpus.len().min(2) as u64;
@@ -105,7 +106,7 @@ pub(crate) fn native(time: Duration, repeat: usize, quiet: bool) -> anyhow::Resu
     Ok(rows.filter(|row| !row.points.is_empty()).collect())
 }
 
-/// The way of a line between the CPUs of the first two senders.
+/// Measures the transfer time of a line between the CPUs of the first two senders.
 fn way(lab: &Lab) -> anyhow::Result<Option<f64>> {
     match lab.cpus[..] {
         [a, b, ..] => line_way(a, b, WAY).map_err(refused("a cache line cannot be watched")),
@@ -117,7 +118,7 @@ fn way(lab: &Lab) -> anyhow::Result<Option<f64>> {
 mod tests {
     use super::*;
 
-    /// A busy machine may not let the senders send in so short a time: what they do not send is no row and no point.
+    /// A busy machine may not let the senders send in so short a time; then a row or a point is missing.
     #[test]
     fn every_discipline_is_measured_with_one_sender_and_with_two() {
         let rows = native(Duration::from_millis(10), 3, true).unwrap();
@@ -132,7 +133,7 @@ mod tests {
             assert_eq!(row.median(), &row.points[row.points.len() / 2]);
             for point in &row.points {
                 assert!(point.ns_per_packet > 1.0 && point.cpu_ns_per_packet > 1.0, "{row:?}");
-                // A busy machine may not let it be watched.
+                // A busy machine may prevent the measurement of a line's transfer.
                 assert!(point.line_ns.is_none_or(|way| way > 1.0 && cpus > 1), "{row:?}");
             }
         }

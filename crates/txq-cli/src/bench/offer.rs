@@ -1,6 +1,5 @@
-//! Senders that offer packets at a rate, whatever becomes of them: no send buffer holds them back, and what is dropped is
-//! not sent again. Only a pool without buffers stops them, and a CPU that is too slow; and one that is told of many drops
-//! gives its CPU away for a moment.
+//! Senders that offer packets at a fixed rate: no send buffer holds them back, and dropped packets are not sent again.
+//! Only a pool without buffers or a slow CPU stops them. A sender that sees many drops yields its CPU for a moment.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -15,34 +14,34 @@ use super::meter::{Counter, Log};
 use super::rig::{LEN, hold, scatter};
 use crate::stop::Stop;
 
-/// What a sender sleeps at least when nothing is due, and at most.
+/// How long a sender sleeps at least and at most when no packet is due.
 const STEP: Duration = Duration::from_micros(100);
 const NAP: Duration = Duration::from_millis(10);
-/// How long a sender that was kept from sending may make up for, in nanoseconds: some slices of the scheduler.
+/// How long a sender that was kept from sending may catch up for, in nanoseconds: some slices of the scheduler.
 const KEPT: Nanos = 20_000_000;
-/// Packets that a sender may be told were dropped before it lets others have its CPU. Where there are more senders than
-/// CPUs, who has the queue waits for a CPU else, and what is measured is the scheduler.
+/// Packets of a sender that may be dropped before it yields its CPU. With more senders than CPUs, the owner of the queue
+/// would otherwise wait for a CPU, and the suite would measure the scheduler.
 const PATIENCE: usize = 64;
-/// How much later than asked a sleep may end, in nanoseconds. The kernel's default is half of a step.
+/// How much later than asked a sleep may end, in nanoseconds. The kernel's default is half of `STEP`.
 const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
 
-/// What all senders together offer.
+/// The load that all senders together offer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     /// Packets per second.
     pub(super) rate: f64,
-    /// Flows of all senders together, each sender's in turn.
+    /// Flows of all senders together; each sender takes its flows in turn.
     pub(super) flows: u32,
 }
 
-/// Which of how many senders one is, and the packets that it hands in at a time.
+/// A sender's part of the load: its index, the number of senders, and the packets that it hands in at a time.
 pub(super) struct Part {
     pub(super) index: usize,
     pub(super) threads: usize,
     pub(super) batch: usize,
 }
 
-/// What is due: tokens that come with time, a packet each.
+/// A token bucket: one token is one packet due, and tokens arrive with time.
 struct Tokens {
     per_nano: f64,
     left: f64,
@@ -54,21 +53,21 @@ impl Tokens {
         Self { per_nano: per_second / 1e9, left: 0.0, at: now }
     }
 
-    /// Adds what has come since the last time, and keeps no more than may be made up for.
+    /// Adds the tokens since the last call; keeps those of [`KEPT`] at most, but at least `least`.
     fn earn(&mut self, now: Nanos, least: f64) {
         let most = (self.per_nano * KEPT as f64).max(least);
         self.left = (self.left + now.saturating_sub(self.at) as f64 * self.per_nano).min(most);
         self.at = now;
     }
 
-    /// Time to the next `n`.
+    /// Returns the time until there are `n` tokens.
     fn until(&self, n: f64) -> Duration {
         let nanos = (n - self.left) / self.per_nano;
         Duration::from_nanos(nanos.clamp(0.0, NAP.as_nanos() as f64) as u64).clamp(STEP, NAP)
     }
 }
 
-/// A sender's life. `offered` counts what it has handed in.
+/// Runs a sender. `offered` counts the packets that it has handed in.
 pub(super) fn send(
     open: Open,
     part: &Part,
@@ -77,13 +76,13 @@ pub(super) fn send(
     offered: &Counter,
     stop: &Stop,
 ) -> Histogram {
-    // A refusal costs punctuality, and what was offered is told.
+    // If the kernel refuses, sleeps are less exact; the report shows the load that was really offered.
     let _ = rustix::thread::set_current_timer_slack(SLACK);
     let need = part.batch as f64;
     let mut tokens = Tokens::new(open.rate / part.threads as f64, sender.now());
     let (mut list, mut next, mut lost) = (PacketList::new(), part.index as u32, 0);
     while !stop.asked() {
-        // The clock is read only when what was due at the last look is sent.
+        // The clock is read only after all packets due at the last look are sent.
         if tokens.left < need {
             tokens.earn(sender.now(), need);
             if tokens.left < need {

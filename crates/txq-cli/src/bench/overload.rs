@@ -1,8 +1,8 @@
-//! Suite `overload`: what still leaves the driver when senders offer more than the queue can send.
+//! Suite `overload`: goodput when senders offer more than the queue can send.
 //!
-//! With a qdisc that is slow to enqueue, an owner that enqueued all that others leave would send nothing any more: the
-//! more is offered, the less is sent. So the peak is measured first, one sender that its own packets hold, and then
-//! senders x flows x multiples of the peak, offered without regard to what becomes of them.
+//! With a qdisc that is slow to enqueue, an owner that enqueued all packets of the other senders would send nothing any
+//! more: the higher the load, the lower the goodput. So the suite first measures the peak, with one sender that its send
+//! buffer holds back. Then it measures senders x flows x multiples of the peak, offered at a fixed rate.
 //!
 //! With `--rate` the device is finite, and senders at max fill its links (`link.rs`).
 
@@ -32,7 +32,7 @@ pub(super) const OVERLOAD: &str = "overload";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Load(pub(super) f64);
 
-/// The loads that are offered if nothing is said.
+/// The default loads.
 const LOADS: [Load; 6] = [Load(0.5), Load(1.0), Load(2.0), Load(5.0), Load(10.0), Load(40.0)];
 
 impl FromStr for Load {
@@ -65,12 +65,12 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A discipline's peak, with the fewest flows, and what comes of multiples of it.
+/// Adds a discipline's peak, with the fewest flows, and the cells with multiples of it.
 fn sweep(plan: &Plan<'_>, qdisc: &str, discipline: &str, batch: u64, cases: &mut Vec<Case>) {
     let rig = |threads| Rig::new(discipline, plan.queue(qdisc), threads, batch);
     let all_flows = plan.flows(&[1, 32, 1024]);
     let fewest = all_flows.iter().copied().min().unwrap_or(1);
-    // In Mpps. Each repetition has its own: it is the first of them.
+    // In Mpps. Each repetition measures its own peak first.
     let peak = Rc::new(Cell::new(0.0));
     let key =
         |flows| Key { suite: OVERLOAD, qdisc: Some(qdisc.into()), flows: Some(flows), ..Key::default() };

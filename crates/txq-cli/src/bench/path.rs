@@ -1,4 +1,4 @@
-//! Suite `path`: what one thread pays for a packet from its allocation to its free.
+//! Suite `path`: the cost of a packet on one thread, from its allocation to its free.
 
 use super::case::{Case, Key};
 use super::plan::{Plan, case};

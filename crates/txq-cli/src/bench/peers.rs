@@ -1,16 +1,16 @@
-//! Suite `peers`: the same work by txq and by others, one right after the other, and the ratios of what came out.
+//! Suite `peers`: the same work by txq and by others, one right after the other, and the ratios of the results.
 //!
 //! | shape | txq | the peer |
 //! |---|---|---|
-//! | `queue` | N senders hand in batches; whoever owns the queue sends them | DPDK: N threads enqueue bulks of pointers on an rte_ring (MP, RTS, HTS), one more thread drains it |
+//! | `queue` | N senders hand in batches; the owner of the queue sends them | DPDK: N threads enqueue bulks of pointers on an rte_ring (MP, RTS, HTS), one more thread drains it |
 //! | `core` | one thread, from allocation to free | DPDK: one thread: get, MP enqueue, dequeue, put |
 //! | `cross` | a sender on the first CPU, completions on the last | DPDK: get and enqueue on the first CPU, dequeue and put on the last |
-//! | `free` | `Cache::free` of what another CPU allocated | DPDK: the bulk put of what another lcore got |
+//! | `free` | `Cache::free` of buffers that another CPU allocated | DPDK: the bulk put of objects that another lcore got |
 //! | `kernel` | N senders through a qdisc | this kernel: N threads, sendmmsg on packet sockets into an ifb under the same qdisc |
 //!
 //! txq's rows do all that a packet needs: allocation, qdisc, driver, completion, free, and counters. A ring passes
-//! pointers. Where DPDK allocates, it does so twice: a mempool's objects as they are, whose memory nobody touches, and mbufs,
-//! which are made ready and freed as packets are.
+//! pointers. The shapes in which DPDK allocates have two rows: raw objects of a mempool, whose memory is never touched,
+//! and mbufs, which are initialised and freed like packets.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use super::report::{align, number};
 use super::rig::{Queue, Rig};
 use super::{free, pool};
 
-/// What a shape is, in a line.
+/// Returns the description of a shape, in a line.
 pub(super) fn about(shape: &str) -> &'static str {
     match shape {
         "queue" => "threads that hand batches to one queue",
@@ -46,7 +46,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// What is there, or a line on stderr that says why it is not.
+/// Returns the peer if it is available; otherwise prints the reason on stderr.
 pub(super) fn or_skip<T>(peer: &str, prepared: Result<T, String>) -> Option<T> {
     prepared.map_err(|why| skip(peer, &why)).ok()
 }
@@ -86,7 +86,7 @@ fn queue(plan: &Plan<'_>, dpdk: Option<&Dpdk>, cases: &mut Vec<Case>) {
     }
 }
 
-/// A work that allocates, for each kind of thing that DPDK can allocate.
+/// Adds the cases of an allocating shape, for each kind of object that DPDK can allocate.
 fn with_objects(
     dpdk: Option<&Dpdk>,
     key: &Key,
@@ -145,7 +145,7 @@ fn through_qdiscs(plan: &Plan<'_>, kernel: Option<&Rc<Kernel>>, cases: &mut Vec<
                 for discipline in plan.discipline() {
                     let rig =
                         own(name).map(|qdisc| Rig::new(&discipline, Queue::Text(qdisc), threads, batch));
-                    // A qdisc that txq does not have has nothing beside it.
+                    // A qdisc that txq does not have gets no row of txq's.
                     let rig = rig.filter(|rig| rig.check().is_ok());
                     cases.extend(rig.map(|rig| case(key.clone(), rig)));
                 }
@@ -158,7 +158,7 @@ fn through_qdiscs(plan: &Plan<'_>, kernel: Option<&Rc<Kernel>>, cases: &mut Vec<
     }
 }
 
-/// The kernel's qdisc in words that make a whole one here: a classful one needs more than words.
+/// Returns txq's text for one of the kernel's qdiscs; `None` for a classful one, which needs more commands.
 fn own(name: &str) -> Option<String> {
     match name {
         "pfifo_fast" => Some(name.to_owned()),
@@ -167,7 +167,7 @@ fn own(name: &str) -> Option<String> {
     }
 }
 
-/// What each of txq's rows is in terms of each peer's with as many threads and the same batch.
+/// Returns the ratios of each of txq's rows to each peer's row with as many threads and the same batch.
 pub(super) fn ratios(rows: &[&Row]) -> String {
     let free = rows.iter().any(|row| row.key.shape == Some("free"));
     let mut peers: Vec<&str> = rows.iter().filter_map(|row| row.key.peer.as_deref()).collect();

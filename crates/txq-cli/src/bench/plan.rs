@@ -1,4 +1,4 @@
-//! Which configurations a run measures: the suites, and what the command line says about them.
+//! The configurations that a run measures: the suites, with the command line's options and defaults.
 
 use std::str::FromStr;
 
@@ -29,7 +29,7 @@ pub(crate) enum Suite {
 
 /// The qdiscs that only the laboratory has.
 pub(super) const OWN: [&str; 2] = [crowd::SLOW, AQM];
-/// The suites that run when none is named.
+/// The default suites.
 pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
 const NAMES: [(&str, Suite); 12] = [
     ("crowd", Suite::Crowd),
@@ -66,14 +66,14 @@ impl FromStr for Suite {
     }
 }
 
-/// What the command line says, and the defaults of each suite where it says nothing.
+/// The command line's options, and the defaults of each suite.
 pub(super) struct Plan<'a> {
     pub(super) args: &'a BenchArgs,
     pub(super) lab: &'a Lab,
 }
 
 impl<'a> Plan<'a> {
-    /// The suites, each once, in the order of the command line.
+    /// Returns the suites, each once, in the order of the command line.
     pub(super) fn suites(&self) -> Vec<Suite> {
         let mut suites: Vec<Suite> = Vec::new();
         let asked = if self.args.suites.is_empty() { &USUAL[..] } else { &self.args.suites };
@@ -85,7 +85,7 @@ impl<'a> Plan<'a> {
         suites
     }
 
-    /// All configurations.
+    /// Returns all configurations.
     pub(super) fn cases(&self) -> anyhow::Result<Vec<Case>> {
         let mut cases = Vec::new();
         for suite in self.suites() {
@@ -114,17 +114,17 @@ impl<'a> Plan<'a> {
         or(&self.args.batch, |n| n.get(), default)
     }
 
-    /// The disciplines that were named, or all there are.
+    /// Returns the named disciplines, or all.
     pub(super) fn disciplines(&self) -> Vec<String> {
         or(&self.args.discipline, String::clone, &all_disciplines())
     }
 
-    /// The disciplines that were named, or the default one.
+    /// Returns the named disciplines, or the default one.
     pub(super) fn discipline(&self) -> Vec<String> {
         or(&self.args.discipline, String::clone, &all_disciplines()[..1])
     }
 
-    /// The qdiscs that were named, or `default`.
+    /// Returns the named qdiscs, or `default`.
     pub(super) fn qdiscs(&self, default: &[&str]) -> Vec<String> {
         or(&self.args.qdisc, String::clone, &default.iter().map(|&q| q.to_owned()).collect::<Vec<_>>())
     }
@@ -137,7 +137,7 @@ impl<'a> Plan<'a> {
         or(&self.args.load, |load| *load, default)
     }
 
-    /// The queue of a name: some are our own, all else is tc's.
+    /// Returns the queue of a name: one of the laboratory's own, or else tc's text.
     pub(super) fn queue(&self, qdisc: &str) -> Queue {
         match qdisc {
             crowd::SLOW => crowd::slow(self),
@@ -146,7 +146,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The work of `--work-ns`.
+    /// Returns the work of `--work-ns`.
     pub(super) fn work(&self) -> Work {
         self.lab.calibration.work(self.args.work_ns.get())
     }
@@ -160,7 +160,7 @@ fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> 
     if given.is_empty() { default.to_vec() } else { given.iter().map(get).collect() }
 }
 
-/// A configuration that a rig measures.
+/// Returns a configuration that a rig measures.
 pub(super) fn case(key: Key, rig: Rig) -> Case {
     let key = Key {
         discipline: Some(rig.discipline.clone()),

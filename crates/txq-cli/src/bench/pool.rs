@@ -1,7 +1,7 @@
-//! Suite `pool`: buffers that are freed on another CPU than they are allocated on, by the way they come home.
+//! Suite `pool`: buffers that are freed on another CPU than the one that allocated them, by the mode of freeing.
 //!
-//! Senders are on all CPUs but the last, completions on the last, which looks for them all the time, as DPDK's consumer does in
-//! `peers`; so the CPU time includes all of that CPU's. On one CPU they share it.
+//! Senders run on all CPUs but the last. Completions run on the last one, which polls all the time, as DPDK's consumer
+//! does in `peers`; so the CPU time includes all of that CPU's time. On a machine with one CPU they share it.
 
 use txq::pool::{FreeMode, PoolConfig};
 
@@ -9,13 +9,13 @@ use super::case::{Case, Key};
 use super::plan::{Plan, case};
 use super::rig::Rig;
 
-/// Packets that a sender may have on their way: twice what it may in a crowd, as they are longer on it.
+/// Outstanding packets of a sender: twice those of a crowd, because packets are outstanding for longer here.
 const LIMIT: u64 = 256;
 
-/// A way home: its name, and what makes a pool do it.
+/// A mode of freeing: its name, and a function that selects it in a pool's configuration.
 pub(super) type Mode = (&'static str, fn(PoolConfig) -> PoolConfig);
 
-/// All ways home, the default first.
+/// Returns all modes, the default first.
 pub(super) fn modes() -> Vec<Mode> {
     vec![
         ("defer", |config| PoolConfig { free: FreeMode::Defer, ..config }),
@@ -24,7 +24,7 @@ pub(super) fn modes() -> Vec<Mode> {
     ]
 }
 
-/// A rig whose completions are apart from its senders.
+/// Returns a rig whose completions run apart from its senders.
 pub(super) fn rig(
     plan: &Plan<'_>,
     discipline: &str,

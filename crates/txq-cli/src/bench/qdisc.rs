@@ -1,9 +1,9 @@
-//! Suite `qdisc`: what a qdisc costs by itself, and beside it DPDK's hierarchical scheduler.
+//! Suite `qdisc`: the cost of a qdisc by itself, and beside it DPDK's hierarchical scheduler.
 //!
-//! One thread takes a batch of 64-byte packets out and puts the same packets in again, so that each flow keeps what it has
-//! queued ([`EACH`] packets), and the cost is that of one dequeue and one enqueue. A flow is a hash where the qdisc goes by
-//! hashes, and a class where it has classes. What a flow takes is the memory that the process has more after the qdisc has
-//! been made and filled, the packets themselves apart, so it is told only where there are many flows.
+//! One thread dequeues a batch of 64-byte packets and enqueues the same packets again. So each flow keeps its queue of
+//! [`EACH`] packets, and the cost is that of one dequeue and one enqueue. A flow is a hash, a priority, or a class where
+//! the qdisc has classes. The memory of a flow is the growth of the process when the qdisc is created and filled, without
+//! the packets themselves. It is reported only where there are many flows.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ use super::lab::{Lab, cpu_time, pin_to, refused};
 use super::plan::Plan;
 use super::report::{align, number};
 
-/// Packets of each flow that are queued all the time.
+/// Packets of each flow that stay queued.
 const EACH: u64 = 2;
 /// Bytes of a packet.
 const LEN: usize = 64;
-/// Flows from which on the memory of one is told: below, pages that have nothing to do with it are more.
+/// The fewest flows with which memory per flow is reported: with fewer, unrelated pages outweigh it.
 const MANY: u64 = 1024;
 
-/// How packets say which flow they are of.
+/// The packet field that selects a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Hash,
@@ -36,7 +36,7 @@ enum By {
     Class,
 }
 
-/// A class: the minor number of the one above, 0 for the qdisc, its own, and its words.
+/// A class: the minor number of its parent (0 for the qdisc), its own minor number, and its parameters.
 type Class = (u16, u16, &'static str);
 
 /// A qdisc, and the flows that it is measured with.
@@ -74,8 +74,8 @@ fn subjects() -> Vec<Subject> {
     ]
 }
 
-/// Leaves that are over their own rate and borrow, from 32 classes that borrow from one: three levels, none of which holds
-/// anything back.
+/// Returns the classes of htb: leaves above their own rate, below 32 classes that borrow from one. Of the three levels
+/// none delays a packet.
 fn htb(leaves: u64) -> Vec<Class> {
     const ROOT: u16 = 0xffff;
     const INNER: u16 = 0xf000;
@@ -86,7 +86,7 @@ fn htb(leaves: u64) -> Vec<Class> {
     std::iter::once(root).chain(inner).chain(leaves).collect()
 }
 
-/// All configurations; with `--flows`, those numbers of flows for all.
+/// Returns all configurations; `--flows` replaces the numbers of flows for all qdiscs.
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let dpdk = super::peers::or_skip("dpdk", Sched::prepare(plan.lab));
     let mut cases = Vec::new();
@@ -122,7 +122,7 @@ fn key(flows: u64, batch: u64) -> Key {
     Key { suite: super::QDISC, flows: Some(flows), batch, threads: 1, ..Key::default() }
 }
 
-/// A qdisc, its classes, and what is queued there.
+/// A qdisc, its classes, and the packets queued there.
 struct Filled {
     text: String,
     classes: Vec<Class>,
@@ -132,7 +132,7 @@ struct Filled {
 }
 
 fn measure(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
-    // A thread of its own, as the main one must not stay on a CPU.
+    // A thread of its own, because the main thread must not stay pinned to a CPU.
     let seen = std::thread::scope(|scope| {
         let work = scope.spawn(|| {
             pin_to(lab.cpu(0))?;
@@ -161,7 +161,7 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
         packets.push_back(packet);
     }
     let before = resident();
-    // A device of the usual size, whose queues hold all that is to be queued.
+    // A device of the usual size, with room for all packets of the measurement.
     let env = Env { tx_queue_len: 1000 + buffers, mtu: 1514, txqs: 1, pacing_horizon: 0 };
     let mut qdisc: Alone = Alone::new(text, &env).map_err(refused(text))?;
     qdisc.with(&mut cache, |qdisc, cx| {
@@ -184,7 +184,7 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     Ok(sample)
 }
 
-/// Takes packets out and puts them in again until `end`; how many that were.
+/// Dequeues packets and enqueues them again until `end`; returns how many packets that were.
 fn turn(qdisc: &mut Alone, cache: &mut Cache, batch: u64, end: Instant) -> u64 {
     let (mut moved, mut packets) = (0, PacketList::new());
     while Instant::now() < end {
@@ -197,7 +197,7 @@ fn turn(qdisc: &mut Alone, cache: &mut Cache, batch: u64, end: Instant) -> u64 {
     moved
 }
 
-/// Bytes of memory that the process has now.
+/// Returns the resident memory of the process, in bytes.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -205,8 +205,8 @@ fn resident() -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// The results of this suite, each qdisc's cost also as a part of what DPDK's scheduler costs with as many pipes, or with the
-/// most that it has.
+/// Returns the results of this suite. Each qdisc's cost is also given as a ratio to that of DPDK's scheduler with as many
+/// pipes, or with its most pipes.
 pub(super) fn table(rows: &[Row]) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.key.suite == super::QDISC).collect();
     let mut text = String::new();

@@ -32,7 +32,7 @@ fn times(n: u64) -> String {
     if n == 1 { "once".into() } else { format!("{n} times") }
 }
 
-/// Each table's rows, tables in the order of their first rows.
+/// Groups rows by table; the tables are in the order of their first rows.
 pub(super) fn grouped(rows: &[Row]) -> Vec<(Table, Vec<&Row>)> {
     let mut groups: Vec<(Table, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -45,7 +45,7 @@ pub(super) fn grouped(rows: &[Row]) -> Vec<(Table, Vec<&Row>)> {
     groups
 }
 
-/// What a table is about, in a line.
+/// Returns a table's title, in a line.
 pub(super) fn title(table: &Table) -> String {
     let what = match (table.suite, table.shape) {
         ("crowd", _) => "threads through one queue",
@@ -63,13 +63,13 @@ pub(super) fn title(table: &Table) -> String {
     format!("{}{shape}{qdisc}{}: {what}", table.suite, table.demand())
 }
 
-/// Whether rows of a table differ in their batches rather than in their threads.
+/// Returns whether the rows of a table differ in their batches rather than in their threads.
 fn by_batch(rows: &[&Row]) -> bool {
     let threads = distinct(rows.iter().map(|row| row.key.threads));
     threads.len() == 1 && distinct(rows.iter().map(|row| row.key.batch)).len() > 1
 }
 
-/// The numbers there are, in order.
+/// Returns the distinct numbers, sorted.
 pub(super) fn distinct(numbers: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut numbers: Vec<u64> = numbers.collect();
     numbers.sort_unstable();
@@ -83,7 +83,7 @@ pub(super) struct Line<'a> {
     pub(super) at: Vec<(u64, &'a Row)>,
 }
 
-/// The lines of a table, and whether they are over batches.
+/// Returns the lines of a table, and whether they are over batches.
 pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
     let over_batches = by_batch(rows);
     let batches = distinct(rows.iter().map(|row| row.key.batch)).len();
@@ -132,7 +132,7 @@ fn tables(rows: &[Row]) -> String {
         + &super::isolation::table(rows)
 }
 
-/// Mpps by threads or batches; with 1 and 2 threads also what the second one brings.
+/// Writes Mpps by threads or batches; with 1 and 2 threads also the gain by the second one.
 fn overview(text: &mut String, rows: &[&Row]) {
     let (lines, over_batches) = lines(rows);
     let columns = distinct(lines.iter().flat_map(|line| line.at.iter().map(|(x, _)| *x)));
@@ -155,7 +155,7 @@ fn overview(text: &mut String, rows: &[&Row]) {
     align(text, heads, cells.collect());
 }
 
-/// Everything about each row.
+/// Writes all figures of each row.
 fn details(text: &mut String, rows: &[&Row]) {
     let repeated = rows.iter().any(|row| row.repeats > 1);
     let mut heads: Vec<String> = ["", "threads", "batch", "Mpps"].map(str::to_owned).to_vec();
@@ -187,13 +187,13 @@ fn details(text: &mut String, rows: &[&Row]) {
     align(text, heads, cells.collect());
 }
 
-/// Three digits, as far as they are behind the point.
+/// Formats a number with three significant digits, or all of its integer part.
 pub(crate) fn number(value: f64) -> String {
     let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     format!("{value:.digits$}")
 }
 
-/// Columns as wide as need be, the first to the left and the others to the right.
+/// Writes columns as wide as needed, the first left-aligned and the others right-aligned.
 pub(crate) fn align(text: &mut String, heads: Vec<String>, rows: Vec<Vec<String>>) {
     let width = |column: usize| {
         let cells = rows.iter().chain([&heads]).map(|row| row[column].chars().count());

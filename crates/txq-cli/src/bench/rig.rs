@@ -1,8 +1,10 @@
 //! A device with senders, measured for a fixed time.
 //!
-//! Senders send as fast as they can, or offer at a rate (`offer.rs`). Who sends as fast as it can is held by its own packets on their way, as a socket is by its send buffer, and
-//! gives its CPU away at that bound, and when all of a batch was dropped (not where the device is varied). They look between packets whether to stop, and what counts is what the device
-//! has sent within the time, so a discipline under which senders hardly move ends on time like any other.
+//! Senders send as fast as they can, or offer at a fixed rate (`offer.rs`). A sender of the first kind is bounded by its
+//! own outstanding packets, as a socket is by its send buffer. It yields its CPU at that bound, and when a whole batch was
+//! dropped (not where the device is varied). Senders check between batches whether to stop. The result counts the packets
+//! that the device has sent within the time, so a discipline under which senders hardly progress ends on time like any
+//! other.
 
 use std::sync::Arc;
 use std::thread;
@@ -28,32 +30,33 @@ use super::overload::{Reapers, Root, Target, hash_for};
 use super::work::Work;
 use crate::stop::Stop;
 
-/// Bytes of a packet: what the published measurements send.
+/// Bytes of a packet: those of the published measurements.
 pub(super) const LEN: usize = 120;
-/// Packets that a sender may have on their way: what a socket's default send buffer holds of small packets.
+/// Outstanding packets of a sender: as many small packets as a socket's default send buffer holds.
 pub(super) const SNDBUF: u64 = 128;
 /// Packets that the device's ring holds.
 pub(super) const RING: u32 = 1024;
-/// And where batches are so large that it must have more: less than a queue holds, so that one sender drops nothing.
+/// The largest outstanding number where batches are large: less than a queue holds, so that one sender drops nothing.
 const QUEUE: u64 = 900;
-/// Buffers that senders without a bound share: more than the queue, the ring and what waits for the owner hold together.
+/// Buffers that senders without a bound share: more than the queue, the ring and the packets waiting for the owner
+/// together.
 const OPEN_POOL: u64 = 16384;
-/// Before it is measured, a device runs for this part of the time, at most so long.
+/// Warm-up before the measurement: this part of the time, and at most this long.
 const WARM_UP: (u32, Duration) = (8, Duration::from_millis(50));
 
 /// How long a sender at its limit sleeps at most, in nanoseconds.
 const REST: Nanos = 5_000_000;
-/// And one that waits for room.
+/// How long a sender waits for room at most before it checks whether to stop, in nanoseconds.
 const PAUSE: Nanos = 100_000_000;
 
-/// The queue to be sent through.
+/// The queue that the senders use.
 #[derive(Clone)]
 pub(super) enum Queue {
-    /// In tc's words.
+    /// A qdisc in tc's words.
     Text(String),
-    /// A FIFO that costs what one says, and the packets it holds.
+    /// A FIFO with a cost, its name and its limit in packets.
     Costly(&'static str, Cost, usize),
-    /// One that also costs more with more flows, and works so long for each packet at both ends.
+    /// A qdisc whose cost grows with the flows, and its work for each packet at enqueue and at dequeue.
     Aqm(Work),
 }
 
@@ -68,27 +71,27 @@ pub(super) struct Rig {
     pub(super) xps: Option<XpsMap>,
     /// Flows that a sender's packets belong to in turn.
     pub(super) flows: u32,
-    /// What is to be changed about the pool.
+    /// Changes the pool's configuration.
     pub(super) pool: fn(PoolConfig) -> PoolConfig,
-    /// Whether completions come on a CPU of their own, which no sender is on, as far as there are two.
+    /// Whether completions run on a CPU of their own, without senders, if there are two CPUs.
     pub(super) apart: bool,
-    /// A sender's packets on their way, at most.
+    /// Outstanding packets of a sender, at most.
     pub(super) limit: u64,
-    /// What a sender does for each packet before it sends it.
+    /// A sender's work for each packet before it sends it.
     pub(super) outside: Work,
-    /// What is offered without regard to what becomes of it; `None` where senders send what they can.
+    /// The load offered at a fixed rate; `None` where senders send as fast as they can.
     pub(super) open: Option<Open>,
     /// Whether a sender waits for room in the queue before it sends.
     pub(super) wait_room: bool,
     /// Bytes of a packet.
     pub(super) len: usize,
-    /// The device, where a suite varies it. Its own workers run it then, as they run a program's, and a sender that is
-    /// told of a drop goes on at once.
+    /// The device, where a suite varies it. It then runs its own workers, as in a program, and a sender whose packets are
+    /// dropped goes on at once.
     pub(super) target: Option<Target>,
 }
 
 impl Rig {
-    /// Threads that send through one queue to one txq.
+    /// Returns a rig of threads that send through one queue to one txq.
     pub(super) fn new(discipline: &str, queue: Queue, threads: u64, batch: u64) -> Self {
         Self {
             discipline: discipline.to_owned(),
@@ -109,12 +112,12 @@ impl Rig {
         }
     }
 
-    /// The same senders through a device of another kind.
+    /// Returns the same senders with a device of another kind.
     pub(super) fn through(self, target: Target) -> Self {
         Self { txqs: target.txqs, target: Some(target), ..self }
     }
 
-    /// The device, with a worker for somebody to run.
+    /// Builds the device and its counters. The caller runs the worker, unless `target` is set.
     fn device(&self) -> anyhow::Result<(NetDev, Vec<Counter>)> {
         let null = Null { ring: RING, inline: !self.apart, ..Null::new(self.txqs) };
         let null = match self.target {
@@ -153,12 +156,12 @@ impl Rig {
         self.target.map_or(Root::Mq, |target| target.root)
     }
 
-    /// Tells whether such a device can be.
+    /// Checks that the device can be built.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.device().map(drop)
     }
 
-    /// The CPU of a sender, if it has one of its own.
+    /// Returns the CPU of a sender that is pinned.
     fn sender_cpu(&self, lab: &Lab, index: usize) -> Option<u32> {
         match (self.apart, lab.cpus.len()) {
             (true, cpus @ 2..) => Some(lab.cpus[index % (cpus - 1)]),
@@ -166,7 +169,7 @@ impl Rig {
         }
     }
 
-    /// Sends for `time`.
+    /// Sends for `time` and returns the figures.
     pub(super) fn measure(&self, lab: &Lab, time: Duration) -> anyhow::Result<Sample> {
         let (mut dev, counters) = self.device()?;
         let worker_cpu = self.apart.then(|| lab.last_cpu());
@@ -237,7 +240,7 @@ impl Rig {
         Ok(sample)
     }
 
-    /// Packets a second that the links can send, or the shaper above them; `None` where no link is finite.
+    /// Returns the packets that the links, or the shaper above them, can send in a second; `None` where no link is finite.
     fn capacity(&self) -> Option<f64> {
         match &self.queue {
             Queue::Text(qdisc) => self.target?.capacity(qdisc, self.len),
@@ -245,15 +248,15 @@ impl Rig {
         }
     }
 
-    /// The life of a sender that sends what it can.
+    /// Runs a sender that sends as fast as it can.
     fn send(&self, mut sender: Sender, index: u32, mut log: Log<'_>, stop: &Stop) -> Histogram {
         sender.set_limit(self.limit);
         let mut list = PacketList::new();
         let mut flow = 0;
         while !stop.asked() {
-            // Nothing but the limit and the pool can be in the way, and both end when packets are sent.
+            // Only the limit or the pool can prevent an allocation, and both recover when packets are sent.
             if sender.alloc_batch(self.batch, self.len, &mut list).is_err() {
-                // Not for ever: it must see that it shall stop. And the pool may be what has nothing.
+                // The wait is bounded, so that the sender sees the stop flag. If there is credit, the pool is empty.
                 if sender.wait_credit(Some(sender.now() + REST)) {
                     hold();
                 }
@@ -278,7 +281,7 @@ impl Rig {
             let mut verdict = Verdict::Success;
             log.call(|| verdict = sender.xmit_batch(&mut list));
             if verdict == Verdict::Drop && self.target.is_none() {
-                // What a program does on ENOBUFS: it lets those go on who can make room.
+                // As programs do on ENOBUFS: yield to threads that can make room.
                 hold();
             }
         }
@@ -286,7 +289,7 @@ impl Rig {
     }
 }
 
-/// The most of these by the least of them; `None` if there are fewer than two.
+/// Returns the largest number divided by the smallest; `None` if there are fewer than two.
 fn unequal(numbers: impl Iterator<Item = u64>) -> Option<f64> {
     let mut numbers: Vec<u64> = numbers.collect();
     numbers.sort_unstable();
@@ -294,17 +297,17 @@ fn unequal(numbers: impl Iterator<Item = u64>) -> Option<f64> {
     (numbers.len() > 1 && most > 0).then(|| most as f64 / least as f64)
 }
 
-/// What a sender does that may not go on: it lets those go on who send its packets.
+/// Yields the CPU of a sender that cannot go on to the threads that send its packets.
 pub(super) fn hold() {
     thread::yield_now();
 }
 
-/// A hash of a flow's number: never 0, which means none.
+/// Returns a hash of a flow's number: never 0, which means none.
 pub(super) fn scatter(flow: u32) -> u32 {
     (flow + 1).wrapping_mul(0x9e37_79b1) | 1
 }
 
-/// The worker's life. With a CPU of its own it never sleeps, as one does not that always has completions to reap.
+/// Runs the worker. With a CPU of its own it never sleeps, like a worker that always has completions to reap.
 fn run_worker(mut worker: Worker, cpu: Option<u32>, stop: &Stop) -> anyhow::Result<()> {
     let Some(cpu) = cpu else {
         worker.run();
@@ -319,7 +322,7 @@ fn run_worker(mut worker: Worker, cpu: Option<u32>, stop: &Stop) -> anyhow::Resu
     Ok(())
 }
 
-/// The 99th percentile, and the longest, in nanoseconds.
+/// Returns the 99th percentile and the maximum, in nanoseconds.
 fn summary(times: &[Histogram]) -> anyhow::Result<(Option<f64>, f64)> {
     let mut all = Histogram::new(7, 40).expect("constants in range");
     for times in times {
@@ -333,7 +336,7 @@ fn no_thread(error: &std::io::Error) -> anyhow::Error {
     refused("a thread does not start")(error)
 }
 
-/// A thread that is no sender.
+/// Starts a thread that is no sender.
 fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -341,7 +344,7 @@ fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name.into()).spawn(work).map_err(|error| no_thread(&error))
 }
 
-/// Waits for a thread; what it failed with is the error.
+/// Waits for a thread; returns its result or its error.
 pub(super) fn join<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
     thread.join().unwrap_or_else(|_| Err(anyhow!("a sending thread panicked")))
 }

@@ -1,7 +1,7 @@
-//! Suite `work`: how much two threads get through one shaper, compared with one.
+//! Suite `work`: the throughput of two threads through one shaper, compared with one thread.
 //!
-//! A packet is worked for twice, as long inside the queue as its sender does outside: two threads could send twice what one
-//! sends, if the one that is outside never waited for the one that is inside.
+//! Each packet costs two equal works: one of its sender outside the queue, and one inside. Two threads could send twice as
+//! much as one if the thread outside never waited for the thread inside.
 
 use super::case::{Case, Key};
 use super::costly::Cost;
@@ -9,10 +9,10 @@ use super::plan::{Plan, case};
 use super::rig::{Queue, Rig};
 use super::work::Work;
 
-/// Packets that the queue holds: more than senders may have on their way.
+/// Packets that the queue holds: more than senders may have outstanding.
 const LIMIT: usize = 1 << 20;
 
-/// A queue that works for `inside` at each packet's dequeue, with senders that work as long before.
+/// Returns a rig whose queue works for `--work-ns` at each packet's dequeue, and whose senders work as long before it.
 fn rig(plan: &Plan<'_>, discipline: &str, threads: u64, batch: u64) -> Rig {
     let none = Work::default();
     let queue = Queue::Costly("shaper", Cost { enqueue: none, dequeue: plan.work(), drop: none }, LIMIT);

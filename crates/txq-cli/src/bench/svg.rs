@@ -11,11 +11,12 @@ use super::case::{Key, Row, Sample, Table};
 use super::lab::refused;
 use super::report::{distinct, grouped, lines, title};
 
-/// A panel's size, in pixels, the part of its width that the names of its curves take, and how many stand side by side.
+/// A panel's width and height in pixels, the part of its width for the curves' names, and the number of panels side by
+/// side.
 const PANEL: (u32, u32) = (680, 360);
 const NAMES: u32 = 180;
 const COLUMNS: usize = 2;
-/// Colours that tell from each other without green and red.
+/// Colours that can be told apart without green and red.
 pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -27,20 +28,20 @@ pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(148, 103, 189),
 ];
 
-/// A file that will hold the curves, opened before anything is measured.
+/// The file of the curves, opened before the measurement begins.
 pub(super) struct Drawing {
     path: PathBuf,
     file: File,
 }
 
 impl Drawing {
-    /// For what `keys` will be the results of.
+    /// Opens the file for the results of `keys`; an error if there would be no curve.
     pub(super) fn open<'a>(path: &Path, keys: impl Iterator<Item = &'a Key>) -> anyhow::Result<Self> {
         let empty: Vec<Row> = keys.filter_map(|key| Row::of(key.clone(), &[Sample::default()])).collect();
         if drawable(&empty).is_empty() {
             bail!("--svg draws curves over threads or batch sizes: measure more than one of either");
         }
-        // What is in it stays until there is something to replace it with.
+        // The file keeps its contents until the new drawing is ready.
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = file.map_err(refused(format!("{} cannot be written", path.display())))?;
         Ok(Self { path: path.to_owned(), file })
@@ -72,21 +73,21 @@ fn svg(rows: &[Row]) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// The tables that make a curve.
+/// Returns the tables that make a curve.
 fn drawable(rows: &[Row]) -> Vec<(Table, Vec<&Row>)> {
     let mut tables = grouped(rows);
     tables.retain(|(_, rows)| lines(rows).0.iter().any(|line| line.at.len() > 1));
     tables
 }
 
-/// The panel of a table.
+/// Draws the panel of a table.
 fn draw(
     panel: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     table: &Table,
     rows: &[&Row],
 ) -> Result<(), Failed> {
     let (lines, over_batches) = lines(rows);
-    // Threads and batches are doubled from step to step, so steps and not numbers are what the axis counts.
+    // Threads and batches double from step to step, so the axis counts steps instead of numbers.
     let steps = distinct(lines.iter().flat_map(|line| line.at.iter().map(|(x, _)| *x)));
     let step = |x: u64| steps.iter().position(|&s| s == x).unwrap_or(0) as i32;
     let highest = rows.iter().map(|row| row.spread.1).fold(0.0, f64::max).max(1e-3);
@@ -109,7 +110,7 @@ fn draw(
         .map_err(failed)?;
     for (index, line) in lines.iter().enumerate() {
         let (colour, first) = (COLOURS[index % COLOURS.len()], index < COLOURS.len());
-        // When colours come again they are thin, with hollow dots.
+        // When colours repeat, curves are thin, with hollow dots.
         let style = colour.stroke_width(if first { 2 } else { 1 });
         let dot = if first { colour.filled() } else { style };
         let points: Vec<_> = line.at.iter().map(|(x, row)| (step(*x), row.sample.mpps)).collect();

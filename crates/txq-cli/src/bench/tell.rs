@@ -1,4 +1,4 @@
-//! Which measurement is running, on stderr: one line that changes on a terminal, a line a second elsewhere.
+//! Progress on stderr: one line that changes on a terminal, a line a second elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::case::Key;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The line, one of `all` that are to come.
+/// The progress line, for `all` measurements.
 pub(crate) struct Tell {
     quiet: bool,
     terminal: bool,
@@ -21,7 +21,7 @@ impl Tell {
         Self { quiet, terminal: io::stderr().is_terminal(), all, done: 0, last: None }
     }
 
-    /// Tells what is measured next.
+    /// Prints the measurement that runs next.
     pub(super) fn next(&mut self, key: &Key) {
         let threads = if key.threads == 1 { "thread" } else { "threads" };
         let qdisc = key.qdisc.as_deref().unwrap_or_default();
@@ -39,14 +39,14 @@ impl Tell {
         self.say(&line);
     }
 
-    /// Tells something, unless it told something just now.
+    /// Prints a line. Unless stderr is a terminal, skips lines within a second of the last one.
     pub(crate) fn say(&mut self, line: &str) {
         let recent = !self.terminal && self.last.is_some_and(|last| last.elapsed() < EVERY);
         if self.quiet || recent {
             return;
         }
         self.last = Some(Instant::now());
-        // Progress that nobody reads any more is no failure.
+        // A closed stderr is no failure: progress is optional.
         let _ = match self.terminal {
             true => write!(io::stderr(), "\r\x1b[K{line}"),
             false => writeln!(io::stderr(), "{line}"),

@@ -1,8 +1,8 @@
-//! Suite `timing`: how late packets leave whose time a qdisc waits for, and how exact a shaper's rate is.
+//! Suite `timing`: lateness of packets that a qdisc releases at a time, and exactness of a shaper's rate.
 //!
-//! The device's own worker wakes up when a packet is due, so it is late by what the machine takes for that, unless it looks at
-//! the clock for the last microseconds (`spin_us`). Lateness is the time from a packet's departure time to the driver's
-//! call; a rate is counted where the driver takes the packets, against the one that was asked for.
+//! The device's own worker wakes up when a packet is due, so the packet is late by the wakeup time of the machine, unless
+//! the worker spins on the clock for the last microseconds (`spin_us`). Lateness is the time from a packet's departure
+//! time to the driver's call. The rate is that at which the driver takes the packets, compared with the configured one.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,19 +26,19 @@ use crate::span::Human;
 
 /// The suite's name.
 pub(super) const TIMING: &str = "timing";
-/// For how long a worker looks at the clock, in microseconds, if nothing is said.
+/// How long a worker spins on the clock by default, in microseconds.
 const SPINS: [u64; 2] = [0, 100];
-/// From one packet with a time to the next, in nanoseconds.
+/// Time from one packet with a departure time to the next, in nanoseconds.
 const GAP: Nanos = 100_000;
-/// How far ahead of their times packets are handed in.
+/// How long before their departure times packets are handed in, in nanoseconds.
 const AHEAD: Nanos = 5_000_000;
 /// A shaper's rate, in bits per second, and the bytes of its packets.
 const RATE: f64 = 1e9;
 const LONG: usize = 1514;
-/// Packets on their way at most.
+/// Outstanding packets, at most.
 const LIMIT: u64 = 256;
 
-/// What is measured.
+/// The measured quantity.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Lateness,
@@ -51,7 +51,7 @@ const SUBJECTS: [(&str, Of); 3] = [
     ("fq maxrate 1gbit flow_limit 1000", Of::Rate),
 ];
 
-/// All configurations.
+/// Returns all configurations.
 pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let spins = if plan.args.spin_us.is_empty() {
         SPINS.to_vec()
@@ -76,7 +76,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     cases
 }
 
-/// The null device, with the bytes that its driver has taken and how late those were that had a time.
+/// The null device, with the bytes that its driver has taken and the lateness of packets with a departure time.
 struct Timed {
     null: Null,
     bytes: Counter,
@@ -138,7 +138,7 @@ fn measure(lab: &Lab, time: Duration, text: &str, of: Of, spin: u64) -> anyhow::
     Ok(sample)
 }
 
-/// Sends packets that have a time each, and waits until all have left.
+/// Sends packets with a departure time each, and waits until all have left.
 fn punctual(lab: &Lab, dev: &NetDev, time: Duration) -> anyhow::Result<u64> {
     let mut sender = dev.sender("sender");
     let (first, mut sent) = (sender.now() + AHEAD, 0);
@@ -162,11 +162,11 @@ fn punctual(lab: &Lab, dev: &NetDev, time: Duration) -> anyhow::Result<u64> {
     Ok(sent)
 }
 
-/// Sends what it can of one flow, held by its own packets, and measures at which rate they leave.
+/// Sends one flow as fast as its outstanding packets allow, and measures the rate at which they leave.
 fn greedy(lab: &Lab, dev: &NetDev, bytes: &Counter, time: Duration) -> anyhow::Result<Sample> {
     let mut sender = dev.sender("sender");
     sender.set_limit(LIMIT);
-    // The burst that a shaper lets through at first is no part of its rate.
+    // A shaper's initial burst is not part of its rate.
     let (from, warm) = (Instant::now(), time / 8);
     let mut begin = None;
     loop {
@@ -194,7 +194,7 @@ fn greedy(lab: &Lab, dev: &NetDev, bytes: &Counter, time: Duration) -> anyhow::R
     Ok(Sample { rate_error: Some(rate / RATE - 1.0), cpu_share: Some(share), ..sample })
 }
 
-/// The results of this suite.
+/// Returns the results of this suite.
 pub(super) fn table(rows: &[Row]) -> String {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.key.suite == TIMING).collect();
     let mut text = String::new();

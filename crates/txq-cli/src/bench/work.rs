@@ -1,11 +1,11 @@
-//! Work that takes a known time without asking for it: a loop whose length was measured once.
+//! Work that takes a known time without clock reads: a loop whose speed was measured once.
 //!
-//! A clock read takes as long as half of what is to be measured, and under a lock it would be measured with it.
+//! A clock read takes about half as long as the work to be measured, and under a lock it would be measured with it.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// How often the loop's speed is measured; the fastest counts, as whatever disturbs makes it slower.
+/// How often the loop's speed is measured; the fastest try counts, because any disturbance makes the loop slower.
 const TRIES: usize = 50;
 /// Turns of the loop in each try: about 80 us.
 const TURNS: u32 = 1 << 16;
@@ -17,7 +17,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Does it.
+    /// Does the work.
     #[inline]
     pub(super) fn spend(self) {
         if self.turns > 0 {
@@ -26,7 +26,7 @@ impl Work {
     }
 }
 
-/// How fast this machine is.
+/// The speed of this machine's loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calibration {
     turns_per_ns: f64,
@@ -43,13 +43,13 @@ impl Calibration {
         Self { turns_per_ns: f64::from(TURNS) / best.max(1.0) }
     }
 
-    /// The work of `ns` nanoseconds.
+    /// Returns the work of `ns` nanoseconds.
     pub(super) fn work(&self, ns: u64) -> Work {
         Work { turns: (ns as f64 * self.turns_per_ns).round().max(if ns > 0 { 1.0 } else { 0.0 }) as u32 }
     }
 }
 
-/// A chain of multiplications, each of which needs the one before; no memory is touched.
+/// Computes a chain of multiplications, each of which needs the one before; touches no memory.
 #[inline(never)]
 fn turn(turns: u32) {
     let mut x = black_box(1_u64);

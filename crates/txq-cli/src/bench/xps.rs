@@ -1,10 +1,10 @@
 //! Suite `xps`: a txq for each CPU, chosen by the CPU or by the flow, against one txq for all.
 //!
-//! With XPS a sender's packets stay on its CPU's txq. By hash its flows are spread over all txqs, so each txq is used by
-//! all CPUs. A flow's hash is given with the packet, as a socket gives it.
+//! With XPS a sender's packets stay on its CPU's txq. By hash its flows are spread over all txqs, so all CPUs use each
+//! txq. A flow's hash is given with the packet, as a socket gives it.
 //!
 //! The crowded rows have many more senders and txqs than CPUs: 64 threads, 64 txqs, mq with fq_codel, short rings that are
-//! never full, batches of 8. XPS leaves one txq for each CPU there, and nothing need be dropped with it or without.
+//! never full, batches of 8. XPS uses one txq for each CPU there, and nothing need be dropped with it or without.
 
 use anyhow::bail;
 use txq::topology::Topology;
@@ -62,7 +62,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Many senders and txqs, with XPS and without.
+/// Adds the rows with many senders and txqs, with XPS and without.
 fn crowded(plan: &Plan<'_>, topology: &Topology, cases: &mut Vec<Case>) -> anyhow::Result<()> {
     let map = XpsMap::auto(topology, CROWD_TARGET.txqs.into())?;
     for discipline in plan.discipline() {

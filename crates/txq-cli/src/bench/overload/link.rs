@@ -1,13 +1,12 @@
 //! Finite devices: the share of its links that a device sends while senders at max fill it.
 //!
-//! Each txq has a link of `--rate` and a ring of `--ring` packets. A sender hands in packets of 1500 bytes as long as its
-//! credit lasts, and goes on at once when they are dropped: it behaves no better than a program that ignores the verdict. With
-//! `--wait-room` it waits for room in the queue before each call (`Sender::wait_room`).
-//! The device runs its own workers. Each sender's flows are spread over all txqs alike, so a link is idle only when the
-//! path leaves it idle.
+//! Each txq has a link of `--rate` and a ring of `--ring` packets. A sender hands in packets of 1500 bytes while its
+//! credit lasts, and goes on at once when they are dropped, like a program that ignores the verdict. With `--wait-room` it
+//! waits for room in the queue before each call (`Sender::wait_room`). The device runs its own workers. Each sender's
+//! flows are spread evenly over all txqs, so a link is idle only if the path leaves it idle.
 //!
-//! Without further options the cells lie on a star: all numbers of threads through one `pfifo`, then each other dimension
-//! in turn with 8 and 64 threads. Options that name values of a dimension measure the product of what they name.
+//! By default the cells form a star: all numbers of threads through one `pfifo`, then each other dimension in turn with 8
+//! and 64 threads. Options that name values of a dimension select the product of the named values instead.
 
 use std::fmt::Write as _;
 
@@ -21,22 +20,22 @@ use crate::rate::metric;
 
 /// Bytes of a packet.
 const LEN: usize = 1500;
-/// Packets of a sender on their way if nothing is said.
+/// Default of outstanding packets of a sender.
 const CREDIT: u64 = 400;
-/// Packets that a ring holds if nothing is said.
+/// Default size of a ring in packets.
 const RING: u32 = 256;
 /// Flows of a sender for each txq.
 const FLOWS: u32 = 8;
-/// The qdiscs of the star. A tbf without words of its own sends four fifths of the links below it, and its bucket holds
-/// what it sends in 4 ms.
+/// The qdiscs of the star. A tbf without parameters sends four fifths of the links below it, and its bucket holds 4 ms of
+/// its rate.
 const PFIFO: &str = "pfifo limit 1000";
 const FQ_CODEL: &str = "fq_codel";
 const TBF_SHARE: f64 = 0.8;
 const TBF_BURST: f64 = 0.004;
-/// The share that every cell is to reach.
+/// The share that every cell should reach.
 const GOAL: f64 = 0.95;
 
-/// The words of the star's qdiscs.
+/// Returns the parameters of the star's qdiscs as text.
 fn text(qdisc: &str, rate: u64, txqs: u16, root: Root) -> String {
     if qdisc != TBF {
         return qdisc.to_owned();
@@ -47,13 +46,13 @@ fn text(qdisc: &str, rate: u64, txqs: u16, root: Root) -> String {
     format!("tbf rate {rate:.0}bit burst {burst:.0} limit {:.0}", burst + 1000.0 * LEN as f64)
 }
 
-/// A cell, apart from its discipline, its batch and its threads.
+/// A cell, without its discipline, batch and threads.
 struct Cell {
     qdisc: String,
     target: Target,
 }
 
-/// All configurations.
+/// Returns all configurations.
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     let args = plan.args;
     if let Some(own) = args.qdisc.iter().find(|qdisc| OWN.contains(&qdisc.as_str())) {
@@ -83,7 +82,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
 const THREADS: &[u64] = &[1, 2, 8, 64];
 const CROWDS: &[u64] = &[8, 64];
 
-/// One dimension after the other, and the numbers of threads for each cell.
+/// Returns the cells of the star, one dimension after the other, with the numbers of threads for each.
 fn star(plan: &Plan<'_>, rate: u64) -> Vec<(Cell, &'static [u64])> {
     let base =
         Target { rate: Some(rate), ring: ring(plan), txqs: 1, root: Root::One, completions: Reapers::Inline };
@@ -99,7 +98,7 @@ fn star(plan: &Plan<'_>, rate: u64) -> Vec<(Cell, &'static [u64])> {
     cells
 }
 
-/// All that the options name.
+/// Returns the product of all values that the options name.
 fn product(plan: &Plan<'_>, rate: u64) -> Vec<(Cell, &'static [u64])> {
     let args = plan.args;
     let txqs: Vec<u16> =
@@ -149,7 +148,7 @@ fn measured(
     Ok(case(key, rig))
 }
 
-/// The shares, a table for each rate, ring, batch and discipline, and the worst cell of all.
+/// Returns the shares, a table for each rate, ring, batch and discipline, and the worst cell of all.
 pub(super) fn tables(rows: &[Row]) -> String {
     let rows: Vec<&Row> =
         rows.iter().filter(|row| row.key.suite == OVERLOAD && row.sample.share.is_some()).collect();
@@ -196,16 +195,16 @@ fn share(row: &Row) -> f64 {
     row.sample.share.unwrap_or_default()
 }
 
-/// The name of a row's line.
+/// Returns the name of a row's line.
 fn line(key: &Key) -> String {
     let demand = key.target.map(|target| target.to_string()).unwrap_or_default();
     let qdisc = key.qdisc.as_deref().unwrap_or_default();
-    // A shaper's words are long; its rate is in the share.
+    // A shaper's parameters are long; its rate is already in the share.
     let qdisc = if shaped(qdisc).is_some() { TBF } else { qdisc };
     format!("{qdisc}, {demand}")
 }
 
-/// A line for each cell and a column for each number of threads; `*` marks the worst.
+/// Writes a line for each cell and a column for each number of threads; `*` marks the worst.
 fn shares(text: &mut String, rows: &[&Row], worst: f64) {
     let threads = crate::bench::report::distinct(rows.iter().map(|row| row.key.threads));
     let mut names: Vec<String> = Vec::new();
@@ -232,7 +231,7 @@ fn shares(text: &mut String, rows: &[&Row], worst: f64) {
     align(text, heads, cells);
 }
 
-/// How many cells miss the goal, and the worst cell.
+/// Writes how many cells miss the goal, and the worst cell.
 fn summary(text: &mut String, rows: &[&Row]) {
     let below = rows.iter().filter(|row| share(row) < GOAL).count();
     let Some(worst) = rows.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };

@@ -1,4 +1,4 @@
-//! The suite's tables: goodput by load, and how far each discipline falls below its peak at worst.
+//! The suite's tables: goodput by load, and how far the goodput of each discipline falls below its peak at worst.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,9 @@ use super::{Load, OVERLOAD};
 use crate::bench::case::{Key, Row};
 use crate::bench::report::{align, number};
 
-/// What is told as a cliff, as a share of the peak.
+/// Shares of the peak below this one are reported as a cliff.
 const CLIFF: f64 = 0.5;
-/// Whoever offered less than this share of what was to be offered could not.
+/// Below this share of the requested load a cell shows the load that was really offered.
 const SHORT: f64 = 0.95;
 
 /// The results of one discipline.
@@ -18,7 +18,7 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    /// All that have a peak, in the order in which they were measured.
+    /// Returns all sweeps with a peak, in the order of measurement.
     fn all(rows: &'a [Row]) -> Vec<Self> {
         let ours = |row: &&Row| row.key.suite == OVERLOAD && row.key.target.is_none();
         let of = |key: &Key| (key.qdisc.clone(), key.discipline.clone(), key.batch);
@@ -30,7 +30,7 @@ impl<'a> Sweep<'a> {
         peaks.map(sweep).collect()
     }
 
-    /// A cell's goodput as a share of what could have been sent: the peak, or what was offered if that is less.
+    /// Returns a cell's goodput as a share of the possible goodput: the peak, or the offered load if that is less.
     fn share(&self, row: &Row) -> f64 {
         let could = self.peak.sample.mpps * row.key.load.map_or(1.0, |load| load.0.min(1.0));
         if could > 0.0 { row.sample.mpps / could } else { 0.0 }
@@ -41,7 +41,7 @@ impl<'a> Sweep<'a> {
         shares.min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Goodput, and in brackets what was offered where that is less than it should be.
+    /// Returns the goodput, and in brackets the offered load where it is less than requested.
     fn cell(&self, row: &Row, load: Load) -> String {
         let offered = row.sample.offered_mpps.unwrap_or_default();
         let short = offered < SHORT * load.0 * self.peak.sample.mpps;
@@ -49,14 +49,14 @@ impl<'a> Sweep<'a> {
         number(row.sample.mpps) + &brackets
     }
 
-    /// What tells it from the others.
+    /// Returns the name that tells this sweep from the others.
     fn name(&self, batches: bool) -> String {
         let discipline = self.peak.key.discipline.clone().unwrap_or_default();
         if batches { format!("{discipline}, batch {}", self.peak.key.batch) } else { discipline }
     }
 }
 
-/// Goodput by load for each discipline, and all their worst cells.
+/// Returns goodput by load for each discipline, and all their worst cells.
 pub(in crate::bench) fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
     let sweeps = Sweep::all(rows);
@@ -78,7 +78,7 @@ pub(in crate::bench) fn tables(rows: &[Row]) -> String {
     text + &super::link::tables(rows)
 }
 
-/// Goodput in Mpps: a line for each number of flows and threads.
+/// Writes goodput in Mpps: a line for each number of flows and threads.
 fn goodput(text: &mut String, sweep: &Sweep<'_>) {
     let mut loads: Vec<Load> = Vec::new();
     let mut lines: Vec<(Option<u64>, u64)> = Vec::new();
@@ -103,7 +103,7 @@ fn goodput(text: &mut String, sweep: &Sweep<'_>) {
     align(text, heads, cells.collect());
 }
 
-/// Each discipline's worst cell, and who falls off a cliff.
+/// Writes each discipline's worst cell, and the disciplines with a cliff.
 fn worst(text: &mut String, sweeps: &[&Sweep<'_>], batches: bool) {
     let heads = ["worst cell", "peak", "Mpps", "share", "threads", "flows", "load"].map(str::to_owned);
     let worst = sweeps.iter().filter_map(|sweep| Some((sweep, sweep.worst()?)));
@@ -156,7 +156,7 @@ mod tests {
     fn a_cliff_is_told() {
         let text = tables(&[row(None, 2.0, 2.0), row(Some(1.0), 0.9, 2.0), row(Some(5.0), 1.9, 10.0)]);
         assert!(text.contains("45 %") && text.contains("is less: llist."), "{text}");
-        // What a signal cut off has no peak, or no cells.
+        // A run that a signal cut short has no peak, or no cells.
         assert_eq!(tables(&[row(Some(1.0), 1.0, 1.0)]), "");
         assert!(tables(&[row(None, 1.0, 1.0)]).contains("none."));
     }

@@ -1,4 +1,4 @@
-//! The device of a cell: its links, its ring, its txqs, and what is above them.
+//! The device of a cell: its links, its ring, its txqs, and the qdiscs above them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use txq::tc;
 use crate::bench::rig::scatter;
 use crate::within::is_negative;
 
-/// Bytes that a packet takes on the wire beside its own (`txq_device::Null`).
+/// Bytes that a packet takes on the wire in addition to its own (`txq_device::Null`).
 const WIRE: usize = 24;
 /// The kind of the shaper.
 pub(in crate::bench) const TBF: &str = "tbf";
@@ -67,13 +67,13 @@ impl FromStr for Root {
     }
 }
 
-/// Who reaps completions, in the words of files of `txq run`, and one word more.
+/// The threads that reap completions: the values of `txq run`'s files, and `worker-only`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reapers {
     Inline,
     Worker,
     PerQueue,
-    /// The worker, by a driver that lets no other thread reap.
+    /// The worker alone: the driver lets no other thread reap.
     WorkerOnly,
 }
 
@@ -119,13 +119,13 @@ pub(in crate::bench) struct Target {
 }
 
 impl Target {
-    /// Packets of `len` bytes that the links, or the shapers above them, can send in a second. `None` where no link is
-    /// finite.
+    /// Returns the packets of `len` bytes that the links, or the shapers above them, can send in a second; `None` where no
+    /// link is finite.
     pub(in crate::bench) fn capacity(&self, qdisc: &str, len: usize) -> Option<f64> {
         let bits = |rate: f64, len: usize| rate / (len as f64 * 8.0);
         let txqs = f64::from(self.txqs);
         let links = bits(self.rate? as f64, len + WIRE) * txqs;
-        // tbf counts a packet's bytes without what the wire adds.
+        // tbf counts a packet's bytes without the bytes that the wire adds.
         let shapers = if self.root == Root::Mq { txqs } else { 1.0 };
         Some(shaped(qdisc).map_or(links, |rate| links.min(bits(rate, len) * shapers)))
     }
@@ -146,7 +146,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The rate of a tbf in bits per second; `None` for a qdisc of another kind.
+/// Returns the rate of a tbf in bits per second; `None` for a qdisc of another kind.
 pub(super) fn shaped(qdisc: &str) -> Option<f64> {
     let mut words = qdisc.split_whitespace();
     words.next().filter(|kind| *kind == TBF)?;
@@ -154,8 +154,8 @@ pub(super) fn shaped(qdisc: &str) -> Option<f64> {
     rate.parse().ok().map(|rate: tc::Rate| rate.0 as f64 * 8.0)
 }
 
-/// The flow hash of a sender's `flow`th of `flows` flows: it leads to txq `flow % txqs`, and to other buckets of a qdisc
-/// than other flows.
+/// Returns the hash of a sender's `flow`th of `flows` flows. It leads to txq `flow % txqs`, and to other buckets of a
+/// qdisc than other flows.
 pub(in crate::bench) fn hash_for(flow: u32, sender: u32, flows: u32, txqs: u16) -> u32 {
     let width = (1_u64 << 32) / u64::from(txqs);
     let start = (u64::from(flow % u32::from(txqs)) << 32).div_ceil(u64::from(txqs));
