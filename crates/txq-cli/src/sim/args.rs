@@ -14,7 +14,7 @@ use crate::within::Within;
 pub(crate) use plan::PlanArgs;
 pub(crate) use sweeps::{MergeArgs, Results, SweepArgs};
 
-/// The commands, for who names none.
+/// The names of the commands, for the error of a command line without one.
 pub(crate) const COMMANDS: &str =
     "run, published, explain, fit, sweep, merge, plan, host, machines or calibrate";
 
@@ -38,57 +38,57 @@ pub(crate) struct SimArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
-    /// Run a scenario and report as its results were published.
+    /// Run a scenario and report as its results were published
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Run all scenarios that are built in and compare them with what was published.
+    /// Run all built-in scenarios and compare them with the published results
     #[command(after_help = PUBLISHED_EXAMPLES)]
     Published(PublishedArgs),
-    /// Tell where the time of a packet goes, and what holds a scenario up.
+    /// Show where the time of a packet goes, and the bottleneck of a scenario
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
-    /// Find the value of the one field of a scenario that was fitted.
+    /// Find the value of the one fitted field of a scenario
     #[command(after_help = FIT_EXAMPLES)]
     Fit(FitArgs),
-    /// List the machines that can be simulated, or print the file of one.
+    /// List the machines that can be simulated, or print the file of one
     #[command(after_help = MACHINES_EXAMPLES)]
     Machines(MachinesArgs),
-    /// Measure what this machine's cache lines, memory, clock and threads cost, and write its file.
+    /// Measure the costs of this machine's cache lines, memory, clock and threads, and write its file
     #[command(after_help = CALIBRATE_EXAMPLES)]
     Calibrate(CalibrateArgs),
-    /// Run a scenario at many points that differ in some fields.
+    /// Run a scenario at many points that differ in some fields
     #[command(after_help = sweeps::SWEEP_EXAMPLES)]
     Sweep(SweepArgs),
-    /// Put the parts of a sweep together.
+    /// Put the parts of a sweep together
     #[command(after_help = sweeps::MERGE_EXAMPLES)]
     Merge(MergeArgs),
-    /// Find how few txqs, and which discipline and steering, reach a rate.
+    /// Find how few txqs, and which discipline and steering, reach a rate
     #[command(after_help = plan::PLAN_EXAMPLES)]
     Plan(PlanArgs),
-    /// Compare the simulator with the machine that it runs on.
+    /// Compare the simulator with the machine that it runs on
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),
 }
 
-/// What is run.
+/// The scenario, its changes, and how it is run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ScenarioArgs {
-    /// A scenario that is built in, or a file
+    /// A built-in scenario, or a file
     pub(crate) scenario: String,
-    /// A field of the scenario and the value that it shall have instead, by its TOML path; any number of times
+    /// Set a field of the scenario by its TOML path to another value; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) set: Vec<Change>,
     #[command(flatten)]
     pub(crate) host: RunsArgs,
 }
 
-/// How it is run.
+/// How points are run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunsArgs {
-    /// Points that run side by side [default: as many as there are CPUs]
+    /// Points to run side by side [default: as many as there are CPUs]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<Within<1, 1024>>,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -107,13 +107,13 @@ builds, each time and on every machine.";
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) what: ScenarioArgs,
-    /// Only this point of the scenario; any number of times
+    /// Run only this point of the scenario; may be repeated
     #[arg(long = "point", value_name = "NAME")]
     pub(crate) points: Vec<String>,
-    /// Locks as /proc/lock_stat shows them, in place of perf's table
+    /// Print locks as /proc/lock_stat does, instead of perf's table
     #[arg(long, conflicts_with = "json")]
     pub(crate) lock_stat: bool,
-    /// One JSON object for each point, a line each
+    /// Print one JSON object for each point, a line each
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -130,13 +130,13 @@ to the same side of the scenario's first variant, bucket is the same power of tw
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PublishedArgs {
-    /// Only this scenario, by its name or its file; any number of times
+    /// Run only this scenario, by its name or its file; may be repeated
     #[arg(long = "scenario", value_name = "NAME")]
     pub(crate) scenarios: Vec<String>,
-    /// Where to put a drawing of each scenario: a folder, which is made if there is none
+    /// Draw each scenario into this folder, which is created if need be
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
-    /// One JSON object for each figure, a line each
+    /// Print one JSON object for each figure, a line each
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -157,10 +157,10 @@ queues on for senders, and of all interrupts.";
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) what: ScenarioArgs,
-    /// Only this point of the scenario; any number of times
+    /// Run only this point of the scenario; may be repeated
     #[arg(long = "point", value_name = "NAME")]
     pub(crate) points: Vec<String>,
-    /// One JSON object for each point, a line each
+    /// Print one JSON object for each point, a line each
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -177,7 +177,7 @@ Of each scenario at most one field is fitted, to one published figure; its [fit]
 pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) what: ScenarioArgs,
-    /// One JSON object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -194,9 +194,9 @@ cache, then within a die, within a socket, and to another socket.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct MachinesArgs {
-    /// The machine whose file to print: a name, or a path, which has a / in it or ends in .toml
+    /// The machine whose file to print: a name, or a path (with a / or ending in .toml)
     pub(crate) name: Option<String>,
-    /// One JSON object for each machine, a line each
+    /// Print one JSON object for each machine, a line each
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -214,22 +214,22 @@ the ratio of the two in another machine's file.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CalibrateArgs {
-    /// Where to write the file [default: stdout]
+    /// The file to write [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// How long to measure all together: 20s, 500ms
+    /// Time of all measurements together: 20s, 500ms
     #[arg(long, value_name = "TIME", default_value = "4s")]
     pub(crate) duration: Span,
-    /// In how many rounds
+    /// Rounds of the measurement
     #[arg(long, value_name = "N", default_value = "7")]
     pub(crate) rounds: Within<1, 1000>,
-    /// What the machine is called in reports [default: as its CPUs]
+    /// The machine's name in reports [default: that of its CPUs]
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
-    /// The machine that fills in what this one does not have: a name or a path [default: by the CPUs' maker]
+    /// The machine that supplies the values that this one lacks: a name or a path [default: by the CPUs' maker]
     #[arg(long, value_name = "NAME")]
     pub(crate) fill: Option<String>,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -252,19 +252,19 @@ A deviation is the middle of those of the repetitions.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {
-    /// This machine as txq sim calibrate wrote it: a name or a path [default: measured now]
+    /// This machine's file from txq sim calibrate: a name or a path [default: measured now]
     #[arg(long, value_name = "FILE")]
     pub(crate) machine: Option<String>,
-    /// How long to measure each configuration: 1s, 300ms
+    /// Time to measure each configuration: 1s, 300ms
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub(crate) duration: Span,
-    /// How many times to measure everything: medians are told, and how far they spread
+    /// Measurements of each configuration; the report shows medians and spread
     #[arg(long, value_name = "N", default_value = "5")]
     pub(crate) repeat: Within<1, 1000>,
-    /// One JSON object for each configuration, a line each
+    /// Print one JSON object for each configuration, a line each
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }

@@ -1,4 +1,4 @@
-//! `txq sim calibrate`: this machine's own file.
+//! `txq sim calibrate`: writes this machine's own file.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::bench::Tell;
 use crate::failure::Refused;
 use crate::report;
 
-/// Measures, and writes the file.
+/// Measures this machine and writes its file.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> anyhow::Result<()> {
     let fill = match &args.fill {
         Some(name) => Some((name.clone(), Machine::find(name)?)),
@@ -37,12 +37,12 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses before anything is measured what cannot be written afterwards. A file that is there stays what it is meanwhile.
+/// Checks that the file can be written, before the measurement. An existing file stays unchanged meanwhile.
 fn check(out: &Path) -> anyhow::Result<()> {
     let new = !out.exists();
     OpenOptions::new().append(true).create(true).open(out).map_err(|error| cannot(out, &error))?;
     if new {
-        // Nothing is left behind if the measurement fails.
+        // Leaves no file behind if the measurement fails.
         let _ = fs::remove_file(out);
     }
     Ok(())
@@ -52,7 +52,7 @@ fn cannot(out: &Path, error: &std::io::Error) -> anyhow::Error {
     anyhow::anyhow!("--out {}: {error}; name a file that can be written", out.display())
 }
 
-/// What the system refused is told apart from what the user got wrong.
+/// Converts an error: refusals by the system differ from errors of the user.
 pub(super) fn failure(error: CalibrateError) -> anyhow::Error {
     match error {
         CalibrateError::Refused { .. } | CalibrateError::Topology(_) => Refused(error.to_string()).into(),

@@ -1,4 +1,4 @@
-//! `txq sim explain`: where the time of a packet goes, and what holds it up.
+//! `txq sim explain`: where the time of a packet goes, and the bottleneck.
 
 mod bottleneck;
 mod budget;
@@ -18,14 +18,14 @@ use crate::bench::{align, number};
 use crate::report;
 use budget::Budget;
 
-/// Less than this of a packet's time is not told, in nanoseconds.
+/// Rows with less of a packet's time than this are not shown, in nanoseconds.
 const LITTLE: f64 = 0.05;
-/// Nor is in a comparison what is less than this part of the larger of both.
+/// A comparison does not show values below this part of the larger total.
 const DIFFERENCE: f64 = 0.005;
-/// What the time of a thread was that is told nowhere else.
+/// The name of the time that senders and softirqs spend in no phase.
 const AWAY: &str = "asleep, or without a CPU";
 
-/// Runs the points and tells where their time went.
+/// Runs the points and reports where their time went.
 pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     let scenario = Scenario::open(&args.what.scenario)?;
     let jobs = Job::all(&scenario, &args.points, &args.what.set)?;
@@ -54,7 +54,7 @@ fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String
     text
 }
 
-/// Who spends time: what each did, all of the time that each had, and what the rest of it was.
+/// Returns the senders, softirqs and interrupts: name, time by phase, all of their time, and the name of the rest.
 fn sides<'p>(point: &'p Point<'_>, budget: &Budget) -> [(&'static str, &'p Ledger, Picos, &'static str); 3] {
     let report = &point.report;
     [
@@ -64,7 +64,7 @@ fn sides<'p>(point: &'p Point<'_>, budget: &Budget) -> [(&'static str, &'p Ledge
     ]
 }
 
-/// The phases of the senders, of the softirqs that run queues on for them, and of the interrupts.
+/// Returns a table of the phases of the senders, of the softirqs that run queues for them, and of the interrupts.
 fn table(point: &Point<'_>, budget: &Budget) -> String {
     let mut rows = Vec::new();
     for (who, ledger, whole, rest) in sides(point, budget) {
@@ -89,7 +89,8 @@ fn table(point: &Point<'_>, budget: &Budget) -> String {
     text
 }
 
-/// What an interrupt or a softirq does on its own is not a sender's private work, and a softirq's way to a queue not xmit.
+/// Returns a phase's name. An interrupt's or softirq's private work is its own, not a sender's; a softirq's way to a queue
+/// is not xmit.
 fn name(who: &str, phase: Phase) -> &'static str {
     match (who, phase) {
         ("softirqs", Phase::Xmit) => "to the queue",
@@ -98,7 +99,7 @@ fn name(who: &str, phase: Phase) -> &'static str {
     }
 }
 
-/// What one of two has that the other has not.
+/// Compares the times of two points by phase.
 fn difference(first: &Point<'_>, second: &Point<'_>) -> String {
     let budgets = [first, second].map(Budget::of);
     let mut rows = Vec::new();
@@ -148,7 +149,7 @@ fn tenth(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// A point as one JSON object.
+/// Returns a point as one JSON object.
 fn line(point: &Point<'_>) -> Value {
     let budget = Budget::of(point);
     let report = &point.report;

@@ -1,4 +1,4 @@
-//! `txq sim fit`: the value of the one field of a scenario that is fitted, by bisection.
+//! `txq sim fit`: finds the value of a scenario's fitted field by bisection.
 
 use std::fmt::Write;
 
@@ -11,12 +11,12 @@ use super::points::{self, Job};
 use crate::bench::{Tell, number};
 use crate::report;
 
-/// A figure as near as this to the wanted one is as good as it.
+/// A figure this near to the wanted one, as a part of it, is good enough.
 const NEAR: f64 = 0.005;
-/// Digits of the values that are tried: more would say more than a simulation knows.
+/// Digits of the values that are tried: more would exceed the precision of a simulation.
 const DIGITS: i32 = 3;
 
-/// A value that was tried, and the figure that came of it.
+/// A tried value, and the resulting figure.
 #[derive(Debug, Clone, Copy)]
 struct Tried {
     value: f64,
@@ -49,7 +49,7 @@ pub(crate) fn fit(args: &FitArgs) -> anyhow::Result<()> {
     })
 }
 
-/// The published figure that is fitted to.
+/// Returns the published figure to fit to.
 fn wanted(scenario: &Scenario, fit: &Fit) -> anyhow::Result<f64> {
     let published = scenario.published.iter();
     let mut of = published.filter(|p| p.variant == fit.variant && p.figure == fit.figure && p.over.is_none());
@@ -83,12 +83,12 @@ fn run(scenario: &Scenario, fit: &Fit, args: &FitArgs, values: &[f64]) -> anyhow
     tried.collect()
 }
 
-/// A field of whole numbers takes no others.
+/// Returns a TOML integer for a whole number, so that integer fields accept it.
 fn toml_number(value: f64) -> toml::Value {
     if value.fract() == 0.0 { toml::Value::Integer(value as i64) } else { toml::Value::Float(value) }
 }
 
-/// Tries both ends, and then the middle of what is left until it is near enough or there is no middle.
+/// Tries both ends, and then the middle of the remaining range until the figure is near enough or there is no middle.
 fn search(
     (from, to): (f64, f64),
     wanted: f64,
@@ -114,12 +114,13 @@ fn search(
     Ok(tried)
 }
 
-/// Of what may be of several orders of magnitude the geometric mean, rounded.
+/// Returns the rounded middle: the geometric mean of positive values, because they may span orders of magnitude; else the
+/// mean.
 fn middle(low: f64, high: f64) -> f64 {
     let middle = if low > 0.0 { (low * high).sqrt() } else { (low + high) / 2.0 };
     let order = middle.abs().max(f64::MIN_POSITIVE).log10().floor() as i32;
     let unit = 10_f64.powi((order + 1 - DIGITS).abs());
-    // By a whole number, so that 1.23 is what its digits say.
+    // Divides by a whole number, so that the decimal digits are exact: 1.23.
     if order + 1 >= DIGITS { (middle / unit).round() * unit } else { (middle * unit).round() / unit }
 }
 
@@ -128,7 +129,7 @@ fn best(tried: &[Tried], wanted: f64) -> Option<Tried> {
     tried.iter().copied().min_by(|a, b| off(a).total_cmp(&off(b)))
 }
 
-/// A number with the digits that it has.
+/// Returns a number with all of its digits.
 fn plain(value: f64) -> String {
     value.to_string()
 }
@@ -203,7 +204,7 @@ mod tests {
     fn out_of_reach_is_the_nearer_end() {
         let (best, runs) = found((200.0, 20_000.0), 500.0, |v| 1e5 / v * 0.9);
         assert_eq!((best.value, runs), (200.0, 2));
-        // A step that jumps over what is wanted ends too.
+        // A step that jumps over the wanted figure ends the search too.
         let (best, runs) = found((200.0, 20_000.0), 5.0, |v| if v < 1234.5 { 9.0 } else { 2.0 });
         assert!(best.value > 1234.0 && runs < 40, "{best:?} in {runs}");
     }

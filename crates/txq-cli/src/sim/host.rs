@@ -1,4 +1,4 @@
-//! `txq sim host`: the simulator against the machine that it runs on.
+//! `txq sim host`: compares the simulator with the machine that it runs on.
 
 mod simulated;
 
@@ -16,27 +16,27 @@ use crate::report;
 use crate::span::Human;
 use simulated::Simulated;
 
-/// The discipline whose time with one sender the prices are from.
+/// The discipline whose time with one sender sets the prices.
 const PRICED: &str = "spinlock";
-/// How far a simulated time may be from the native one to be told near.
+/// How far a simulated time may be from the native one and still count as near, as a part of it.
 const NEAR: f64 = 0.25;
 
 /// A native configuration with its simulation.
 struct Row {
     native: Native,
-    /// Of each of its points, in their order.
+    /// The simulated times, one for each native point in order.
     simulated: Vec<f64>,
-    /// Whether the prices are from it.
+    /// Whether the prices are from this row.
     priced: bool,
 }
 
 impl Row {
-    /// That of the median point.
+    /// Returns the simulated time of the median point.
     fn simulated(&self) -> f64 {
         self.simulated[self.simulated.len() / 2]
     }
 
-    /// The middle of the deviations of all points.
+    /// Returns the median deviation of all points.
     fn deviation(&self) -> f64 {
         let of = self.native.points.iter().zip(&self.simulated);
         let mut all: Vec<f64> =
@@ -50,7 +50,7 @@ impl Row {
     }
 }
 
-/// Measures this machine's own times, simulates the same, and prints both.
+/// Measures this machine's own times, simulates the same work, and prints both.
 pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let machine = machine(args)?;
     let natives = native(args.duration.0, args.repeat.size(), args.quiet)?;
@@ -77,7 +77,7 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     report::write(&text)
 }
 
-/// The machine's file, or what is measured now.
+/// Reads the machine's file, or measures the machine now.
 fn machine(args: &HostArgs) -> anyhow::Result<Machine> {
     if let Some(file) = &args.machine {
         return Ok(Machine::find(file)?);

@@ -1,4 +1,4 @@
-//! `txq sim machines`: which machines can be simulated.
+//! `txq sim machines`: lists the machines that can be simulated.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn all() -> anyhow::Result<Vec<(&'static str, Machine)>> {
     Machine::names().map(|name| Ok((name, Machine::named(name)?))).collect()
 }
 
-/// The file of a machine, once it is known to be right.
+/// Returns the file of a machine after checking it.
 fn file(name: &str) -> anyhow::Result<String> {
     Machine::find(name)?;
     Ok(match Machine::text(name) {
@@ -33,7 +33,7 @@ fn file(name: &str) -> anyhow::Result<String> {
     })
 }
 
-/// One line of JSON: the fields of the file, before them the name to call it by and how many CPUs it has.
+/// Returns one line of JSON: the name to call the machine by, the number of CPUs, and the fields of the file.
 fn line(name: &str, machine: &Machine) -> String {
     let mut line = json!({ "machine": name, "cpus": machine.topology.cpus() });
     if let (Value::Object(line), Value::Object(fields)) = (&mut line, json!(machine)) {

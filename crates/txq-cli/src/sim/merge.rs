@@ -1,4 +1,4 @@
-//! `txq sim merge`: the parts of a sweep, put together.
+//! `txq sim merge`: puts the parts of a sweep together.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use txq_sim::sweep;
 use super::args::MergeArgs;
 use super::outcome::Outcome;
 
-/// Puts parts together, and prints what `txq sim sweep` would have printed of the whole.
+/// Puts parts together, and prints what `txq sim sweep` would have printed for the whole.
 pub(crate) fn merge(args: &MergeArgs) -> anyhow::Result<()> {
     let read = |file: &std::path::PathBuf| {
         let text = fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;

@@ -1,4 +1,4 @@
-//! What came of a sweep: JSON lines as they come, and tables and curves when all are there.
+//! Results of a sweep: JSON lines as points finish, then tables and curves.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::bench::{align, number};
 use crate::failure::Refused;
 use crate::report;
 
-/// The figures of a table, beside the one that was asked for.
+/// The figures of a table, in addition to the one that the user asked for.
 const FIGURES: [&str; 5] = ["mpps", "cpu_ns_per_packet", "spinning_percent", "drops_percent", "xmit_mode_ns"];
 
 impl Results {
@@ -38,7 +38,7 @@ pub(super) struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    /// Opens what is to be written before anything is run.
+    /// Opens the output files before any point is run.
     pub(super) fn open(args: &'a Results) -> anyhow::Result<Self> {
         let out = args.out.as_deref().map(open).transpose()?;
         let svg = args.svg.as_deref().map(open).transpose()?;
@@ -48,7 +48,7 @@ impl<'a> Outcome<'a> {
         Ok(Self { args, out, svg, lines: Vec::new() })
     }
 
-    /// Calls `run`, which gives every line to this, and then prints and draws, whatever became of `run`.
+    /// Calls `run`, which passes every line to this, and prints and draws the results if it succeeds.
     pub(super) fn take(mut self, run: impl FnOnce(&mut Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
         run(&mut self)?;
         self.lines.sort_by_key(|line| line.index);
@@ -58,7 +58,7 @@ impl<'a> Outcome<'a> {
         self.end()
     }
 
-    /// A result, when it is there.
+    /// Takes a result as soon as a point has finished.
     pub(super) fn line(&mut self, line: Line) -> anyhow::Result<()> {
         let text = serde_json::to_string(&line)? + "\n";
         if let Some(out) = &mut self.out {
@@ -92,7 +92,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// A file to be written; what is in it stays until there is something to replace it with.
+/// Opens a file for writing; the file keeps its contents until the new ones are ready.
 fn open(path: &Path) -> anyhow::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
     file.map_err(|error| cannot(Some(path), &error))
@@ -103,7 +103,7 @@ fn cannot(path: Option<&Path>, error: &std::io::Error) -> anyhow::Error {
     Refused(format!("{path} cannot be written: {error}")).into()
 }
 
-/// A value as it was given.
+/// Returns a value as the user gave it.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -111,12 +111,12 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// The values of a point but for the first, in one word for each.
+/// Returns all but the first of a point's values, as one text.
 fn others(line: &Line) -> String {
     line.at.0.iter().skip(1).map(|(_, value)| plain(value)).collect::<Vec<_>>().join(", ")
 }
 
-/// What is there, each once, in the order in which it comes.
+/// Returns the distinct values, in the order of their first occurrence.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     all.for_each(|one| {
@@ -127,7 +127,7 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     once
 }
 
-/// All points, and one figure of them side by side.
+/// Returns the table of all points, and one figure of them side by side.
 fn tables(lines: &[Line], figure: &str) -> String {
     let Some(first) = lines.first() else { return String::new() };
     let mut text = format!("{}, {}", first.scenario, first.variant);
@@ -145,7 +145,7 @@ fn tables(lines: &[Line], figure: &str) -> String {
     text
 }
 
-/// A row for each point. What could not be run says why.
+/// Writes a row for each point, with the reason where a point could not be run.
 fn points(text: &mut String, lines: &[Line], figure: &str) {
     let more = (!FIGURES.contains(&figure)).then_some(figure);
     let known = |name: &&str| lines.iter().any(|line| line.figures.contains_key(*name));
@@ -170,7 +170,7 @@ fn cell(line: &Line, figure: &str) -> String {
     line.figures.get(figure).map_or_else(|| "-".into(), |&value| number(value))
 }
 
-/// One figure: a row for each value of the first that is varied, a column for each combination of the others.
+/// Writes one figure: a row for each value of the first varied field, a column for each combination of the others.
 fn side_by_side(text: &mut String, lines: &[Line], figure: &str) {
     let path = lines[0].at.0[0].0.clone();
     let _ = writeln!(text, "\n{figure}\n");
@@ -196,7 +196,7 @@ fn side_by_side(text: &mut String, lines: &[Line], figure: &str) {
     align(text, heads, cells);
 }
 
-/// One figure over the first that is varied.
+/// Returns the curves of one figure over the first varied field.
 fn plot(lines: &[Line], figure: &str) -> Plot {
     let Some(first) = lines.first() else { return Plot::default() };
     let values = distinct(lines.iter().map(|line| &line.at.0[0].1));

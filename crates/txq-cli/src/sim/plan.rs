@@ -1,4 +1,4 @@
-//! `txq sim plan`: how few txqs, and which discipline and steering, reach a rate.
+//! `txq sim plan`: finds how few txqs, and which discipline and steering, reach a rate.
 //!
 //! Senders are the kernel's own, pinned to CPUs in turn, and completions come in interrupts that are spread over all CPUs.
 
@@ -24,16 +24,16 @@ use crate::span::Human;
 use scale::scaled;
 use ways::{Way, advice};
 
-/// Ways in the table if nothing is said.
+/// Ways in the table by default.
 const SHOWN: usize = 15;
-/// The part of the time that goes before, unmeasured.
+/// The warm-up before the measurement, as a part of the time.
 const WARM_UP: f64 = 0.5;
-/// What may be simulated for each way.
+/// Bounds of the time to simulate for each way.
 const SHORTEST: Duration = Duration::from_micros(10);
 const LONGEST: Duration = Duration::from_secs(10);
-/// For how long who waits for a lock keeps its CPU, in nanoseconds: the kernel does not take it away.
+/// How long a thread that waits for a lock keeps its CPU, in nanoseconds: the kernel does not preempt it.
 const SPIN: f64 = 1e8;
-/// How a txq may be chosen.
+/// The steering rules.
 const STEERING: [&str; 3] = ["near", "far", "hash"];
 
 /// Simulates all ways, and prints the best.
@@ -74,7 +74,7 @@ pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
     report::write(&table(args, &machine, &topology, &lines, &found, rate))
 }
 
-/// What all ways have in common.
+/// Returns the scenario that all ways share.
 fn scenario(args: &PlanArgs, topology: &Topology) -> String {
     let text = |text: &str| Value::String(text.to_owned()).to_string();
     let milliseconds = args.time.0.as_secs_f64() * 1e3;
@@ -93,7 +93,7 @@ fn scenario(args: &PlanArgs, topology: &Topology) -> String {
     )
 }
 
-/// The sweeps: where there is one txq, there is nothing to choose, and no mq.
+/// Returns the sweeps. With one txq there is no steering and no mq.
 fn grid(args: &PlanArgs, cpus: u32) -> Vec<(Vec<Change>, Vec<Axis>)> {
     let texts = |texts: &[&str]| texts.iter().map(|&text| Value::String(text.to_owned())).collect();
     let axis = |path: &str, values: Vec<Value>| Axis { path: path.to_owned(), values };

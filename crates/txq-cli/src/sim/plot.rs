@@ -1,7 +1,7 @@
 //! Curves of one figure, in an SVG file.
 //!
-//! Numbers that grow by factors stand as far from each other as those are large, other numbers by their differences, and
-//! what is no number one after the other.
+//! Steps that grow by factors have a logarithmic axis, other numbers a linear one, and values that are no numbers stand at
+//! equal distances.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use plotters::prelude::*;
 
 use crate::bench::COLOURS;
 
-/// The drawing's size in pixels, and the part of its width that the names of the curves take.
+/// The drawing's width and height in pixels, and the part of its width for the curves' names.
 const SIZE: (u32, u32) = (860, 480);
 const NAMES: u32 = 220;
 
@@ -18,16 +18,16 @@ const NAMES: u32 = 220;
 #[derive(Debug, Default)]
 pub(super) struct Plot {
     pub(super) title: String,
-    /// What it is drawn over.
+    /// The name of the x axis.
     pub(super) over: String,
-    /// What is drawn.
+    /// The name of the figure, on the y axis.
     pub(super) figure: String,
-    /// The values of what it is drawn over.
+    /// The values on the x axis.
     pub(super) steps: Vec<String>,
     pub(super) curves: Vec<Curve>,
 }
 
-/// A curve: the number of a step and the value there.
+/// A curve: its name, and pairs of a step's number and the value there.
 #[derive(Debug)]
 pub(super) struct Curve {
     pub(super) name: String,
@@ -37,7 +37,7 @@ pub(super) struct Curve {
 type Failed = Box<dyn std::error::Error>;
 
 impl Plot {
-    /// The drawing as SVG.
+    /// Returns the drawing as SVG.
     pub(super) fn draw(&self) -> Result<String, Failed> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -67,7 +67,7 @@ impl Plot {
             .draw()?;
         for (index, curve) in self.curves.iter().enumerate() {
             let (colour, first) = (COLOURS[index % COLOURS.len()], index < COLOURS.len());
-            // When colours come again they are thin, with hollow dots.
+            // When colours repeat, curves are thin, with hollow dots.
             let style = colour.stroke_width(if first { 2 } else { 1 });
             let dot = if first { colour.filled() } else { style };
             let points: Vec<(f64, f64)> = curve.at.iter().map(|&(step, y)| (places[step], y)).collect();
@@ -89,10 +89,10 @@ impl Plot {
     }
 }
 
-/// The axis on which the steps stand at their places.
+/// The x axis, with each step's place.
 struct Steps(Vec<f64>);
 
-/// Steps that have their names below the axis, at most.
+/// Steps with names below the axis, at most.
 const NAMED: usize = 24;
 
 impl Ranged for Steps {
@@ -118,14 +118,15 @@ impl Ranged for Steps {
     }
 }
 
-/// Where each step stands.
+/// Returns the place of each step.
 fn places(steps: &[String]) -> Vec<f64> {
     let numbers: Vec<f64> = steps.iter().filter_map(|step| step.parse().ok()).collect();
     let count = || (0..steps.len()).map(|step| step as f64).collect();
     if numbers.len() < steps.len() || numbers.iter().any(|n| !n.is_finite()) {
         return count();
     }
-    // They grow by factors if steps become longer, that to the last apart, which may be a bound.
+    // Steps grow by factors if each is longer than the one before. The last one does not count: it may be cut off by a
+    // bound.
     let sure = if numbers.len() > 3 { &numbers[..numbers.len() - 1] } else { &numbers[..] };
     let longer = sure.windows(3).all(|three| three[2] - three[1] > 1.2 * (three[1] - three[0]));
     let grow = sure.len() > 2 && longer && numbers[0] > 0.0;

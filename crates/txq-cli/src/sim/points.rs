@@ -1,4 +1,4 @@
-//! Points of scenarios, run side by side on the host's CPUs. A point is one thread's; they have nothing in common.
+//! Points of scenarios, run side by side on the host's CPUs. Each point runs on one thread; points share nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ use txq_sim::scenario::{Change, Rule, Scenario, Setup};
 use super::args::RunsArgs;
 use crate::bench::{Tell, number};
 
-/// A point that is to be run.
+/// A point to run.
 pub(super) struct Job<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) point: String,
@@ -22,18 +22,18 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A point, with `changes` made to it.
+    /// Returns the job of a point with `changes` applied.
     pub(super) fn new(scenario: &'a Scenario, point: &str, changes: &[Change]) -> anyhow::Result<Self> {
         let setup = scenario.setup(point, changes)?;
         Ok(Self { scenario, point: point.to_owned(), setup })
     }
 
-    /// What it is called in messages.
+    /// Returns the point's name in messages.
     fn name(&self) -> String {
         format!("{} \"{}\"", self.scenario.name, self.point)
     }
 
-    /// The points of a scenario that are asked for, or all of them.
+    /// Returns the jobs of the requested points of a scenario, or of all.
     pub(super) fn all(
         scenario: &'a Scenario,
         asked: &[String],
@@ -57,33 +57,33 @@ pub(super) struct Point<'a> {
 }
 
 impl Point<'_> {
-    /// A figure, if it was measured.
+    /// Returns a figure, if it was measured.
     pub(super) fn figure(&self, name: &str) -> Option<f64> {
         self.report.figures.get(name).copied()
     }
 
-    /// Who waited for whom, without whoever read the counters.
+    /// Returns the waits between threads, without the thread that read the counters.
     pub(super) fn contention(&self) -> ContentionReport {
         let mut report = self.report.contention.clone();
         report.sites.retain(|row| row.site != Site::Control);
         report
     }
 
-    /// The hash, as it is printed.
+    /// Returns the hash as text.
     pub(super) fn hash(&self) -> String {
         format!("{:016x}", self.report.hash)
     }
 }
 
-/// How a point is run.
+/// The function that runs a point.
 type How = fn(&Setup) -> Result<Report, RunError>;
 
-/// Runs all jobs; the points come in the same order. The first that fails ends it.
+/// Runs all jobs; returns the points in the jobs' order. The first failure stops the run.
 pub(super) fn run<'a>(jobs: Vec<Job<'a>>, args: &RunsArgs, how: How) -> anyhow::Result<Vec<Point<'a>>> {
     each(jobs, args, true, how).into_iter().collect()
 }
 
-/// Runs all jobs, those after one that fails too unless it `ends`.
+/// Runs all jobs. After a failure it goes on with the others, unless `ends` is set.
 pub(super) fn each<'a>(
     jobs: Vec<Job<'a>>,
     args: &RunsArgs,
@@ -106,7 +106,7 @@ pub(super) fn each<'a>(
                     let began = Instant::now();
                     let report = how(&job.setup);
                     if ends && report.is_err() {
-                        // Nobody begins another point.
+                        // No thread begins another point.
                         next.store(jobs.len(), Ordering::Relaxed);
                     }
                     if send.send((at, report, began.elapsed())).is_err() {
@@ -144,14 +144,14 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// What was published of a scenario beside what was simulated. Points that were not run have nothing to say.
+/// Returns the published figures of a scenario beside the simulated ones. Figures of points that were not run are empty.
 pub(super) fn all_rows(scenario: &Scenario, points: &[Point<'_>]) -> Vec<Row> {
     let own = points.iter().filter(|point| std::ptr::eq(point.scenario, scenario));
     let figures = own.map(|point| (point.name.clone(), point.report.figures.clone())).collect();
     compare::rows(scenario, &figures)
 }
 
-/// The same without what needs a point that was not run.
+/// Returns the same rows, without those that need a point that was not run.
 pub(super) fn rows(scenario: &Scenario, points: &[Point<'_>]) -> Vec<Row> {
     let was_run = |name: &str| points.iter().any(|point| point.name == name);
     let rows = all_rows(scenario, points).into_iter().zip(&scenario.published);

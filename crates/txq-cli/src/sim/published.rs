@@ -1,4 +1,4 @@
-//! `txq sim published`: all that was published beside what is simulated.
+//! `txq sim published`: all published figures beside the simulated ones.
 
 use anyhow::{anyhow, bail};
 use serde_json::json;

@@ -4,7 +4,7 @@ use txq_sim::compare::Row;
 
 use crate::bench::{align, number};
 
-/// A line for each figure, and one that counts those that hold. The scenario is a column if there may be several.
+/// Returns a line for each figure, and one that counts those that hold. `scenarios` adds a column with the scenario.
 pub(super) fn table(rows: &[Row], scenarios: bool) -> String {
     let mut heads: Vec<String> = ["variant", "figure", "published", "simulated", "deviation", "rule", "", ""]
         .map(str::to_owned)
@@ -35,12 +35,12 @@ pub(super) fn table(rows: &[Row], scenarios: bool) -> String {
     text + "\n" + &count(rows) + "\n"
 }
 
-/// In percent, or as a factor where that reads better.
+/// Returns a deviation in percent, or as a factor if it is large.
 fn deviation(part: f64) -> String {
     if part < 4.0 { format!("{:+.1} %", part * 100.0) } else { format!("x {}", number(part + 1.0)) }
 }
 
-/// How many predictions hold.
+/// Returns a sentence with the number of predictions that hold.
 fn count(rows: &[Row]) -> String {
     let (fitted, predicted): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.fitted);
     let hold = predicted.iter().filter(|row| row.holds).count();

@@ -1,4 +1,4 @@
-//! `txq sim run`: a scenario's points, reported as its results were published.
+//! `txq sim run`: runs a scenario's points and reports as its results were published.
 
 mod tables;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     report::write(&text)
 }
 
-/// What is simulated, in a few lines.
+/// Describes the simulation in a few lines.
 pub(super) fn head(scenario: &Scenario, points: &[Point<'_>], changes: &[Change]) -> String {
     let mut text = format!("{}: {}\n", scenario.name, scenario.title);
     if !scenario.source.is_empty() {
@@ -61,7 +61,7 @@ fn text(scenario: &Scenario, points: &[Point<'_>], args: &RunArgs) -> String {
     text
 }
 
-/// A point as one JSON object.
+/// Returns a point as one JSON object.
 fn line(point: &Point<'_>) -> Value {
     let report = &point.report;
     let mut object = Map::new();
@@ -82,7 +82,7 @@ fn line(point: &Point<'_>) -> Value {
     Value::Object(object)
 }
 
-/// Picoseconds by phase.
+/// Returns the picoseconds by phase.
 pub(super) fn ledger(ledger: &Ledger) -> Value {
     Phase::ALL.iter().map(|&phase| (phase.name().replace(' ', "_"), json!(ledger.of(phase)))).collect()
 }

@@ -1,4 +1,4 @@
-//! Drawings of what was published beside what was simulated: a panel for each figure, with two bars for each variant, and one
+//! Drawings of published figures beside simulated ones: a panel for each figure, with two bars for each variant, and one
 //! for each published distribution.
 
 use std::fs;
@@ -17,27 +17,27 @@ use crate::bars;
 use crate::bench::number;
 use crate::failure::Refused;
 
-/// A panel's least width and its height, in pixels, and how many stand side by side.
+/// A panel's least width and its height, in pixels, and the number of panels side by side.
 const PANEL: (u32, u32) = (320, 240);
 const COLUMNS: usize = 3;
 /// Pixels of the title and the key above all panels, of a panel's margins, and of a letter below a bar.
 const TOP: u32 = 48;
 const SIDES: u32 = 90;
 const LETTER: u32 = 6;
-/// Colours that tell from each other without green and red.
+/// Colours that can be told apart without green and red.
 const PUBLISHED: RGBColor = RGBColor(150, 150, 150);
 const SIMULATED: RGBColor = RGBColor(0, 114, 178);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failed = Box<dyn std::error::Error>;
 
-/// What a panel shows: a title, and for each place a name, the published value and the simulated one.
+/// A panel: its title, and for each place a name, the published value and the simulated one.
 struct Panel {
     title: String,
     places: Vec<(String, Option<f64>, Option<f64>)>,
 }
 
-/// Makes the folder before anything is run.
+/// Creates the folder before any point is run.
 pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).map_err(|error| cannot(folder, &error))
 }
@@ -57,7 +57,7 @@ pub(super) fn draw(
     }
     let text =
         svg(scenario, &panels).map_err(|error| anyhow!("{} cannot be drawn: {error}", scenario.name))?;
-    // A file's scenario may be called anything.
+    // The name of a scenario from a file may contain any character.
     let name: String = scenario.name.chars().map(|c| if c == '/' { '-' } else { c }).collect();
     let path = folder.join(format!("{name}.svg"));
     fs::write(&path, text).map_err(|error| cannot(&path, &error))
@@ -68,7 +68,7 @@ fn cannot(path: &Path, error: &std::io::Error) -> anyhow::Error {
     Refused(text).into()
 }
 
-/// A panel for each figure, ratios of it on one of their own.
+/// Returns a panel for each figure, with ratios of the figure on a panel of their own.
 fn figures(scenario: &Scenario, rows: &[Row]) -> Vec<Panel> {
     let mut panels: Vec<Panel> = Vec::new();
     for row in rows.iter().filter(|row| row.scenario == scenario.name) {
@@ -87,7 +87,7 @@ fn figures(scenario: &Scenario, rows: &[Row]) -> Vec<Panel> {
     panels
 }
 
-/// The shares of all calls that took so long, in percent.
+/// Returns the panel of a distribution: the share of all calls in each range of times, in percent.
 fn distribution(variant: &str, published: &Log2, simulated: &Log2) -> Panel {
     let share = |times: &Log2, min: u64| {
         let count = times.buckets().find(|bucket| bucket.min == min).map_or(0, |bucket| bucket.count);

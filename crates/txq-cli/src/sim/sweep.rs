@@ -1,4 +1,4 @@
-//! `txq sim sweep`: a scenario at many points.
+//! `txq sim sweep`: runs a scenario at many points.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::bench::Tell;
 use crate::span::Human;
 use crate::stop::Signals;
 
-/// Runs the points, and prints what came of them.
+/// Runs the points, and prints the results.
 pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     let scenario = Scenario::open(&args.scenario)?;
     let first = scenario.points()[0].to_owned();
@@ -28,15 +28,15 @@ pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Runs a point, for its figures.
+/// A function that runs a point and returns its figures.
 pub(super) type Run = fn(&Setup) -> Result<Figures, String>;
 
-/// All figures of a point.
+/// Runs a point with a record of the waits between threads; returns all figures.
 fn all(setup: &Setup) -> Result<Figures, String> {
     run::run(setup).map(|report| report.figures).map_err(|error| error.to_string())
 }
 
-/// Those of a point in which nobody records who waits for whom.
+/// Runs a point without a record of the waits between threads; returns its figures.
 pub(super) fn plain(setup: &Setup) -> Result<Figures, String> {
     run::measure(setup).map(|report| report.figures).map_err(|error| error.to_string())
 }
@@ -71,7 +71,7 @@ pub(super) fn points(
     failed.map_or(Ok(()), Err)
 }
 
-/// How far it is, and how long it takes if the other points take as long.
+/// Returns the progress: finished points, and an estimate of the remaining time.
 fn progress(done: usize, all: usize, took: Duration) -> String {
     let line = format!("{done}/{all} points");
     if done == 0 || done == all {

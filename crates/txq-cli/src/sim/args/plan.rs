@@ -30,7 +30,7 @@ pub(crate) struct PlanArgs {
     /// Threads that send, each as fast as it can
     #[arg(long, value_name = "N")]
     pub(crate) senders: Within<1, 16384>,
-    /// What they shall come to all together: 20mpps, 100gbit
+    /// The rate that the senders should reach together: 20mpps, 100gbit
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Rate,
     /// The qdisc of each txq, in tc's words
@@ -42,22 +42,22 @@ pub(crate) struct PlanArgs {
     /// A sender's own work on a packet, in nanoseconds: system call, socket, headers
     #[arg(long, value_name = "NS", default_value = "2000")]
     pub(crate) private: Within<0, 10_000_000>,
-    /// The machine that is scaled: a name or a path
+    /// The machine to scale: a name or a path
     #[arg(long, value_name = "NAME", default_value = "server-128")]
     pub(crate) machine: String,
-    /// How long is simulated for each way
+    /// Virtual time to simulate for each way
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     pub(crate) time: Span,
-    /// Ways that are simulated side by side [default: one for each CPU]
+    /// Ways to simulate side by side [default: one for each CPU]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<Within<1, 4096>>,
-    /// All ways in the table, not the first only
+    /// Show all ways in the table, not only the best
     #[arg(long)]
     pub(crate) all: bool,
-    /// One JSON object for each way, a line each, the best first
+    /// Print one JSON object for each way, a line each, the best first
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }

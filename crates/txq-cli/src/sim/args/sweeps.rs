@@ -1,4 +1,4 @@
-//! The command lines that are about many points: `txq sim sweep`, `merge`.
+//! The command lines about many points: `txq sim sweep`, `merge`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -32,59 +32,59 @@ Examples:
   txq sim merge one.jsonl two.jsonl              the table, once all points are there
   txq sim merge *.jsonl --out all.jsonl --svg all.svg --figure cpu_ns_per_packet";
 
-/// What becomes of results.
+/// Where results go, and in which form.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Results {
-    /// Where to write the results, a JSON object a line
+    /// The file to write the results to, one JSON object a line
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Draw curves into a file
+    /// The file to draw curves into
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// The figure that is drawn, and compared side by side
+    /// The figure to draw, and to compare side by side
     #[arg(long, value_name = "NAME", default_value = "mpps")]
     pub(crate) figure: String,
-    /// The results to stdout, a JSON object a line, in place of tables
+    /// Print the results as one JSON object a line, instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SweepArgs {
-    /// The scenario: a name that is built in, or a file
+    /// A built-in scenario, or a file
     pub(crate) scenario: String,
-    /// A field and its values, as workload.senders=1..480*2; the last that is given changes fastest
+    /// A field and its values, as workload.senders=1..480*2; the last one given changes fastest
     #[arg(long, value_name = "PATH=VALUES", required = true)]
     pub(crate) vary: Vec<Axis>,
-    /// The variant that is varied [default: the first]
+    /// The variant to vary [default: the first]
     #[arg(long, value_name = "NAME")]
     pub(crate) point: Option<String>,
-    /// Another value of a field, in all points
+    /// Set a field to another value, in all points; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<Change>,
-    /// Run the I-th of N parts only, from 1
+    /// Run only the I-th of N parts, from 1
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     pub(crate) shard: Shard,
-    /// Points that are run side by side [default: one for each CPU]
+    /// Points to run side by side [default: one for each CPU]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<Within<1, 4096>>,
     #[command(flatten)]
     pub(crate) results: Results,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct MergeArgs {
-    /// What the parts of the sweep wrote
+    /// The results that the parts of the sweep wrote
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) results: Results,
 }
 
-/// A part of a sweep: which, from 0, of how many.
+/// A part of a sweep: its index from 0, and the number of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard(pub(crate) usize, pub(crate) usize);
 

@@ -1,6 +1,6 @@
-//! What holds a point up, in a sentence: the first of these that is true. The link is full; senders wait for a lock, or
-//! CPUs spin for one; a cache line is on its way all of the time; the completion CPUs are busy, or the softirqs; no CPU is
-//! idle; senders sleep; none of it, and what takes a sender's time then.
+//! The bottleneck of a point, in a sentence: the first of these that is true. The link is full; senders wait for a lock,
+//! or CPUs spin for one; a cache line is in transfer all the time; the completion CPUs are busy, or the softirqs; no CPU
+//! is idle; senders sleep. Otherwise the sentence names the largest phase of a sender's time.
 
 use txq::sync::contention::Lock;
 use txq_sim::Picos;
@@ -12,7 +12,7 @@ use super::budget::{Budget, percent, share};
 use super::lines;
 use crate::span::Human;
 
-/// Shares of the time from which something is what holds the rest up.
+/// Shares of the time above which something counts as the bottleneck.
 const LINK: f64 = 0.97;
 const WAITS: f64 = 0.25;
 const SPINNING: f64 = 0.5;
@@ -21,10 +21,10 @@ const SOFTIRQS: f64 = 0.9;
 const CPUS: f64 = 0.97;
 const ASLEEP: f64 = 0.4;
 const LINE: f64 = 0.9;
-/// What an Ethernet frame takes on the wire beside itself, in bits.
+/// Bits that an Ethernet frame takes on the wire in addition to its own.
 const WIRE: f64 = 24.0 * 8.0;
 
-/// The sentence.
+/// Returns the sentence.
 pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     let report = &point.report;
     let (senders, interrupts) = (report.senders.total(), report.interrupts.total());
@@ -86,7 +86,7 @@ pub(super) fn sentence(point: &Point<'_>, budget: &Budget) -> String {
     )
 }
 
-/// `who` waits: for what, and what its holder does meanwhile.
+/// Says which lock or resource `who` waits for, and what its holder does meanwhile.
 fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     let report = &point.report;
     let most = Phase::ALL.into_iter().max_by_key(|&phase| report.senders.of(phase).waits);
@@ -123,7 +123,7 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
     format!("{who}, most of it for the {}{held}{under}.", lock.name())
 }
 
-/// What most of somebody's time is, all of which is taken.
+/// Says what takes most of the time of `who`, all of whose time is used.
 fn spent_all(who: &str, ledger: &Ledger, whole: Picos) -> String {
     let most = largest(ledger);
     let spent = ledger.of(most);
@@ -137,7 +137,7 @@ fn spent_all(who: &str, ledger: &Ledger, whole: Picos) -> String {
     )
 }
 
-/// The phase that takes most.
+/// Returns the phase with the most time.
 fn largest(ledger: &Ledger) -> Phase {
     Phase::ALL.into_iter().max_by_key(|&phase| ledger.of(phase).total()).unwrap_or(Phase::Private)
 }

@@ -1,4 +1,4 @@
-//! The time that there was, and what a packet's share of it is.
+//! The time that was available, and a packet's share of it.
 
 use txq_sim::Picos;
 use txq_sim::ledger::Spent;
@@ -9,11 +9,11 @@ use super::super::points::Point;
 pub(super) struct Budget {
     pub(super) mpps: f64,
     pub(super) packets: f64,
-    /// The time of all senders, whatever they did.
+    /// The time of all senders, used or not.
     pub(super) senders_whole: Picos,
-    /// The time of all softirqs, one for each txq, whatever they did.
+    /// The time of all softirqs, one for each txq, used or not.
     pub(super) softirqs_whole: Picos,
-    /// The time of all interrupts' CPUs.
+    /// The time of all CPUs that take interrupts.
     pub(super) interrupts_whole: Picos,
 }
 
@@ -31,17 +31,17 @@ impl Budget {
         }
     }
 
-    /// Nanoseconds a packet, if there were packets.
+    /// Returns the nanoseconds of a packet, if there were packets.
     pub(super) fn each(&self, time: Picos) -> Option<f64> {
         (self.packets > 0.0).then(|| time as f64 / 1e3 / self.packets)
     }
 
-    /// The same as it is printed.
+    /// Returns the nanoseconds of a packet as text.
     pub(super) fn time(&self, time: Picos) -> String {
         self.each(time).map_or_else(|| "-".into(), super::tenth)
     }
 
-    /// A line of a table: what took the time, all of it, and its share of `whole`.
+    /// Returns a table's line: what took the time, all of it, and its share of `whole`.
     pub(super) fn row(&self, name: &str, spent: &Spent, whole: Picos) -> Vec<String> {
         let times = [spent.work, spent.lines, spent.waits, spent.total()].map(|time| self.time(time));
         let mut row = vec![name.to_owned()];
@@ -51,12 +51,12 @@ impl Budget {
     }
 }
 
-/// A part of a whole, which may be nothing.
+/// Returns a part as a share of a whole; 0 if the whole is 0.
 pub(super) fn share(part: Picos, whole: Picos) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The same as it is printed.
+/// Returns the share as text, in percent.
 pub(super) fn percent(part: Picos, whole: Picos) -> String {
     format!("{:.1} %", 100.0 * share(part, whole))
 }

@@ -1,4 +1,4 @@
-//! Which cache lines cost the most, by what lies on them.
+//! The most expensive cache lines, by the data that lies on them.
 
 use txq_sim::lines::LineUse;
 
@@ -8,12 +8,12 @@ use crate::bench::align;
 
 /// Rows of the table, without the one of all others.
 const ROWS: usize = 12;
-/// What takes less than this part of all that lines cost is not told on its own.
+/// Lines below this part of the cost of all lines have no row of their own.
 const LITTLE: f64 = 0.005;
-/// The part of what all lines cost from which something is worth a word.
+/// A use of lines above this part of their total cost is mentioned.
 const WORTH: f64 = 0.3;
 
-/// The table.
+/// Returns the table.
 pub(super) fn table(point: &Point<'_>, budget: &Budget) -> String {
     let lines = &point.report.lines;
     let cost = |line: &LineUse| line.time + line.waits;
@@ -55,7 +55,7 @@ pub(super) fn table(point: &Point<'_>, budget: &Budget) -> String {
     text
 }
 
-/// What a row is called.
+/// Returns the name of a row.
 pub(super) fn name(line: &LineUse) -> String {
     match &line.name {
         Some(name) => name.clone(),
@@ -63,7 +63,7 @@ pub(super) fn name(line: &LineUse) -> String {
     }
 }
 
-/// The same in a sentence.
+/// Returns the name of a line for a sentence.
 fn phrase(line: &LineUse) -> String {
     let what = match &line.name {
         Some(name) => format!("\"{name}\""),
@@ -75,7 +75,7 @@ fn phrase(line: &LineUse) -> String {
     }
 }
 
-/// The line that is on its way for most of the time, if that is nearly all of it.
+/// Returns the line with the largest share of time in transfer, if the share reaches `nearly`.
 pub(super) fn saturated(lines: &[LineUse], nearly: f64) -> Option<(String, &LineUse)> {
     let busiest = lines.iter().max_by(|a, b| a.busiest.total_cmp(&b.busiest))?;
     let name = match (&busiest.name, busiest.lines) {
@@ -86,7 +86,7 @@ pub(super) fn saturated(lines: &[LineUse], nearly: f64) -> Option<(String, &Line
     (busiest.busiest >= nearly).then_some((name, busiest))
 }
 
-/// What most of the time that lines take is for, where that is one thing: the end of a sentence.
+/// Names the row with the most transfer time if its share is at least [`WORTH`]: the end of a sentence.
 pub(super) fn mostly(lines: &[LineUse]) -> String {
     let all = lines.iter().map(|line| line.time).sum();
     let most = lines.iter().max_by_key(|line| line.time).filter(|line| share(line.time, all) >= WORTH);
@@ -95,7 +95,7 @@ pub(super) fn mostly(lines: &[LineUse]) -> String {
     })
 }
 
-/// What most of the waits are for.
+/// Names the row with the longest waits.
 pub(super) fn waited(lines: &[LineUse]) -> Option<String> {
     let most = lines.iter().max_by_key(|line| line.waits).filter(|line| line.waits > 0)?;
     Some(phrase(most))

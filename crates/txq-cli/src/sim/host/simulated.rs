@@ -1,9 +1,9 @@
-//! The same work as the native one, on a machine of one or two simulated CPUs.
+//! The native work, on a machine of one or two simulated CPUs.
 //!
-//! Nothing is fitted to what is compared. A line's way is that which was measured beside the native point, and the time that a
-//! line is held goes with it in proportion, for both are the same transfer. What the plain code costs comes from one native
-//! measurement, one sender through `spinlock`: the simulated atomics' part of it is taken off, and the rest is the same for each
-//! of a packet's steps. Two senders, and the other disciplines, are predicted.
+//! Nothing is fitted to the compared times. A line's transfer time is the one measured beside the native point. The time
+//! that a line is held scales with it, because both are the same transfer. The cost of plain code comes from one native
+//! measurement, one sender through `spinlock`: the part of the simulated atomics is subtracted, and the rest is the same
+//! for each of a packet's steps. Two senders, and the other disciplines, are predicted.
 
 use toml::{Table, Value};
 use txq_sim::Prices;
@@ -15,32 +15,33 @@ use crate::sim::sweep::plain;
 
 /// The machine whose fields are all replaced.
 const BASE: &str = "vm-2";
-/// Steps of a packet with a price: each of [`Prices`], but for the doorbell, which the null device does not have.
+/// Steps of a packet with a price: each of [`Prices`], except the doorbell, which the null device does not have.
 const STEPS: f64 = 7.0;
 /// How often prices are corrected.
 const CORRECTIONS: u32 = 8;
-/// The cheapest hit, in nanoseconds, and how often the way to the one that is right is halved.
+/// The cheapest hit, in nanoseconds, and the number of halvings in the search for the right hit.
 const LEAST_HIT: f64 = 0.01;
 const HALVINGS: u32 = 12;
-/// Virtual time that is measured, and what goes before, in milliseconds.
+/// Virtual time of the measurement, and of the warm-up before, in milliseconds.
 const TIME: (f64, f64) = (2.0, 0.5);
 
-/// The machine, and what its plain code costs.
+/// The machine, and the cost of its plain code.
 pub(super) struct Simulated {
     machine: Machine,
     prices: Prices,
 }
 
 impl Simulated {
-    /// Prices such that one sender through `discipline` takes `ns` for a packet. Where its atomics alone take longer, which a
-    /// core that does several things at a time hides natively, prices are 0 and a hit is made as cheap as need be.
+    /// Finds prices with which one sender through `discipline` takes `ns` for a packet. A native core overlaps operations
+    /// and may hide the time of atomics. If the simulated atomics alone take longer than `ns`, prices are 0 and a hit is
+    /// made cheaper.
     pub(super) fn priced(machine: &Machine, discipline: &str, ns: f64) -> anyhow::Result<Self> {
         let mut simulated = Self { machine: machine.clone(), prices: each(0.0) };
         let free = simulated.ns_per_packet(discipline, 1, None)?;
         if free <= ns {
             let mut price = 0.0;
             let mut is = free;
-            // Not quite every packet takes every step by itself, so that the rest becomes smaller each time.
+            // Not every packet takes every step by itself, so the remaining error shrinks each time.
             for _ in 0..CORRECTIONS {
                 price += (ns - is) / STEPS;
                 simulated.prices = each(price.max(0.0));
@@ -61,17 +62,17 @@ impl Simulated {
         Ok(simulated)
     }
 
-    /// A hit, in nanoseconds.
+    /// Returns the time of a hit, in nanoseconds.
     pub(super) fn hit(&self) -> f64 {
         self.machine.access.hit
     }
 
-    /// A step's price, in nanoseconds.
+    /// Returns a step's price, in nanoseconds.
     pub(super) fn price(&self) -> f64 {
         self.prices.alloc
     }
 
-    /// What a packet takes, with a line's way between the CPUs.
+    /// Simulates the time of a packet, with the given transfer time of a line between the CPUs.
     pub(super) fn ns_per_packet(
         &self,
         discipline: &str,
@@ -116,7 +117,7 @@ fn each(ns: f64) -> Prices {
     Prices { alloc: ns, free: ns, xmit: ns, enqueue: ns, dequeue: ns, doorbell, drive: ns, reap: ns }
 }
 
-/// As many cores of one complex, with that way of a line between any two.
+/// Returns `cpus` cores of one complex, with that transfer time of a line between any two.
 fn near(machine: &Machine, cpus: u32, line_ns: Option<f64>) -> Machine {
     let mut near = machine.clone();
     let (t, a) = (&mut near.topology, &mut near.access);

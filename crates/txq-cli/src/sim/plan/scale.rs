@@ -1,9 +1,10 @@
-//! A machine with another number of CPUs than one that is known.
+//! Scales a known machine to another number of CPUs.
 
 use txq_sim::machine::Topology;
 
-/// The same kind of machine with so many CPUs, or the next number that comes out even. Complexes keep their cores if they
-/// can, and have at least half of them if not; sockets and dies are as many as divide the complexes, at most those there were.
+/// Returns the same kind of machine with `cpus` CPUs, or with the next possible number. Complexes keep their cores if
+/// possible, and at least half of them otherwise. Sockets and dies are as many as divide the complexes, at most those of
+/// the original.
 pub(super) fn scaled(of: &Topology, cpus: u32) -> Topology {
     if of.cpus() == cpus {
         return of.clone();
@@ -24,7 +25,7 @@ pub(super) fn scaled(of: &Topology, cpus: u32) -> Topology {
     Topology { sockets, dies, complexes: complexes / sockets / dies, cores, threads: of.threads }
 }
 
-/// What was made of the machine, in a line.
+/// Returns a line that describes the scaled machine.
 pub(super) fn told(name: &str, of: &Topology, is: &Topology, asked: u32) -> String {
     let Topology { sockets, dies, complexes, cores, threads } = is;
     let shape = format!("{sockets} x {dies} x {complexes} x {cores} x {threads}");

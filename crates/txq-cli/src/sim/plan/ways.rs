@@ -1,4 +1,4 @@
-//! The ways that were simulated, in their order, and which to take.
+//! The simulated ways, in order, and the advice which to take.
 
 use std::cmp::Ordering;
 
@@ -7,10 +7,10 @@ use txq_sim::sweep::Line;
 use crate::bench::number;
 use crate::sim::outcome::plain;
 
-/// The margin that is told to be enough: as far as simulated throughput may be from the published one.
+/// The margin that counts as enough: simulated throughput may deviate this far from the published one.
 const ENOUGH: f64 = 0.25;
 
-/// A way to reach a rate, or not.
+/// A way to reach a rate; it may miss the rate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Way {
     pub(super) txqs: u32,
@@ -18,14 +18,14 @@ pub(super) struct Way {
     /// `-` where there is one txq.
     pub(super) steering: String,
     pub(super) mpps: f64,
-    /// `mpps` over what was asked for, less 1.
+    /// `mpps` divided by the requested rate, less 1.
     pub(super) margin: f64,
     pub(super) cpu_ns: Option<f64>,
     pub(super) spinning: f64,
 }
 
 impl Way {
-    /// Of a point that could be run.
+    /// Returns the way of a point; `None` if the point could not be run.
     pub(super) fn of(line: &Line, rate: f64) -> Option<Self> {
         let mpps = *line.figures.get("mpps")?;
         let text = |path: &str| line.at.get(path).map(plain);
@@ -44,7 +44,7 @@ impl Way {
         self.margin >= 0.0
     }
 
-    /// Those that meet the rate come first, the cheapest before others; then the others, the fastest first.
+    /// Orders ways: those that meet the rate first, the cheapest before others; then the rest, the fastest first.
     pub(super) fn by_cost(a: &Self, b: &Self) -> Ordering {
         let ns = |way: &Self| way.cpu_ns.unwrap_or(f64::MAX);
         let cost = |a: &Self, b: &Self| a.txqs.cmp(&b.txqs).then(ns(a).total_cmp(&ns(b)));
@@ -68,7 +68,7 @@ impl Way {
     }
 }
 
-/// What to do, in a sentence. `most` is what the senders' own work allows, if it takes any time.
+/// Returns the advice, in a sentence. `most` is the rate that the senders' own work allows, if it takes any time.
 pub(super) fn advice(ways: &[Way], rate: f64, most: Option<f64>) -> String {
     let percent = |way: &Way| format!("{:.0} %", way.margin.abs() * 100.0);
     let own = most.filter(|&most| most < rate).map_or(String::new(), |most| {

@@ -12,11 +12,11 @@ use super::super::points::Point;
 use crate::bars;
 use crate::bench::{align, number};
 
-/// A share of the interrupts' time that is too small to be told, in percent.
+/// Smaller shares of the interrupts' time are not shown, in percent.
 const LITTLE: f64 = 0.05;
 
-/// A line for each point: what came through, and what vmstat would have shown. All that is simulated is done in the kernel
-/// where it was measured, so no time is a user's.
+/// Returns a line for each point: the throughput, and the CPU time as vmstat would show it. All simulated work was done in
+/// the kernel on the measured machine, so there is no user time.
 pub(super) fn sums(points: &[Point<'_>]) -> String {
     let transactions = points.iter().any(|point| point.figure("ktps").is_some_and(|k| k > 0.0));
     let mut heads = vec!["", "Mpps", "Mbit/s"];
@@ -48,7 +48,7 @@ pub(super) fn sums(points: &[Point<'_>]) -> String {
     text
 }
 
-/// How many calls of xmit took how long, and the same where it was published.
+/// Returns the distribution of the times of xmit, beside the published one.
 pub(super) fn xmit_times(scenario: &Scenario, points: &[Point<'_>]) -> String {
     let mut columns: Vec<(String, Log2)> =
         points.iter().map(|point| (point.name.clone(), point.report.xmit)).collect();
@@ -73,7 +73,8 @@ pub(super) fn xmit_times(scenario: &Scenario, points: &[Point<'_>]) -> String {
     text
 }
 
-/// What the CPUs of interrupts do, in percent of such a CPU's time: a phase, and what of it are lines on their way and waits.
+/// Returns the time of the CPUs that take interrupts, by phase, in percent: all of a phase, and its line transfers and
+/// waits.
 pub(super) fn interrupts(points: &[Point<'_>]) -> String {
     let percent = |point: &Point<'_>, time: u64| {
         let whole = point.report.seconds * 1e12 * f64::from(point.report.interrupted);
@@ -90,7 +91,7 @@ pub(super) fn interrupts(points: &[Point<'_>]) -> String {
     row("in interrupts".into(), true, &|point| point.report.interrupts.total().total());
     for phase in Phase::ALL {
         let of = |point: &Point<'_>| *point.report.interrupts.of(phase);
-        // What an interrupt does before it begins with anything: it is woken, and looks around.
+        // An interrupt's work before its first task: waking up and looking for work.
         let name = if phase == Phase::Private { "its own" } else { phase.name() };
         row(format!("  {name}"), false, &|point| of(point).total());
         row("    lines that come".into(), false, &|point| of(point).lines);
