@@ -31,7 +31,7 @@ fn batches_are_those_of_tc() {
             let words = [options, &["-batch", &file]].concat();
             let (ours, theirs) = (daemon.tc(&words.join(" ")), Said::of(netns.run("tc", &words)));
             let about = format!("{options:?} {batch:?}: {ours:?}");
-            // How to use a kind is told in other words, or not at all.
+            // txq's usage lines differ from tc's, or are missing.
             let told = |said: &Said| -> Vec<String> {
                 let usage = |line: &&str| !line.starts_with("Usage: ");
                 said.tc_words().lines().filter(usage).map(str::to_owned).collect()

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::netns::{DEV, Netns};
 use crate::served::{Said, Served};
 
-/// About classes, one after the other.
+/// Commands about classes, one after the other.
 const CLASSES: [&str; 38] = [
     "class add dev X parent 1: classid 1:1 htb rate 1mbit",
     "c a dev X parent 1:1 classid 1:2 htb rate 500kbit ceil 1mbit",

@@ -1,4 +1,4 @@
-//! Devices, the socket, and what is said on it.
+//! Devices, the socket, and the messages on it.
 
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ fn devices_come_and_go() {
     daemon.end();
 }
 
-/// Hundreds of devices that do nothing take a few threads, and little more memory than what they are.
+/// A hundred idle devices cost a few threads, and little memory each.
 #[test]
 fn idle_devices_cost_little() {
     const DEVICES: u64 = 100;
@@ -41,7 +41,7 @@ fn idle_devices_cost_little() {
     assert!(each < 200, "{each} KiB for each device");
     let threads = daemon.status("Threads:");
     assert!(threads <= 8, "{threads} threads");
-    // They are driven all the same, and removed.
+    // They are driven all the same, and can be removed.
     daemon.tc("qdisc replace dev d7 root tbf rate 1mbit burst 10kb limit 10kb").good();
     (0..=DEVICES).for_each(|n| drop(daemon.dev(&format!("del d{n}")).good()));
     assert_eq!(daemon.dev("show").good(), "");
@@ -56,7 +56,7 @@ fn a_socket_has_one_listener_and_one_user() {
     let second = txq(&["daemon", "--socket", &daemon.socket]);
     assert!(second.rc == 2 && second.err.contains("another txq listens there"), "{second:?}");
     daemon.tc("qdisc show").good();
-    // One that died leaves its socket, which is of no use to anybody.
+    // A daemon that died leaves its socket behind; nobody listens there.
     let stale = daemon.folder.file("stale.sock");
     drop(UnixListener::bind(&stale).expect("a socket"));
     let nobody = txq(&["tc", "--socket", &stale, "qdisc"]);
@@ -65,7 +65,7 @@ fn a_socket_has_one_listener_and_one_user() {
     let mut heir = start(&["daemon", "--socket", &stale]);
     heir.wait_for_text("listening on", LONG);
     assert_eq!(txq(&["tc", "--socket", &stale, "qdisc"]).good(), "");
-    // What is no socket is somebody's.
+    // The daemon does not replace a file that is no socket.
     let file = daemon.folder.file("file");
     fs::write(&file, "mine").expect("a file");
     let refused = txq(&["daemon", "--socket", &file]);

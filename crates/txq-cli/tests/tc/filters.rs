@@ -3,7 +3,7 @@
 use crate::netns::{DEV, Netns};
 use crate::served::{Said, Served};
 
-/// About filters, one after the other. A kernel without prio has htb for a parent, with the same filters.
+/// Commands about filters, one after the other. On a kernel without prio the parent is htb, with the same filters.
 const FILTERS: [&str; 29] = [
     "filter add dev X parent 1: protocol ip pref 1 u32 match ip src 1.2.3.0/24 match ip dport 80 0xffff flowid 1:1",
     "f a dev X protocol all pref 5 u32 match u32 0x1 0xff at 20 flowid 1:3",

@@ -1,4 +1,4 @@
-//! `txq tc`, `txq dev` and `txq daemon` from outside: what they say is what the real tc says.
+//! `txq tc`, `txq dev` and `txq daemon` from outside: commands of tc have the real tc's output.
 
 #[path = "../../../txq/tests/netns/mod.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -3,7 +3,7 @@
 use crate::netns::{DEV, Netns};
 use crate::served::{Said, Served};
 
-/// The same to both: after each command the same words, the same exit code and the same qdiscs.
+/// Commands for both: after each one the output, the exit code and the qdiscs must be equal.
 const COMMANDS: [&str; 64] = [
     "qdisc replace dev X root handle 1: tbf rate 8kbit burst 200 limit 400",
     "qdisc add dev X root handle 1: tbf rate 8kbit burst 200 limit 400",
@@ -79,7 +79,7 @@ fn commands_are_those_of_tc() {
     for command in COMMANDS {
         let words: Vec<_> = command.split(' ').collect();
         let (ours, theirs) = (daemon.tc(command), Said::of(netns.run("tc", &words)));
-        // How to use a kind is told in other words.
+        // txq's usage text of a kind differs from tc's.
         let first = |text: String| text.lines().next().map(str::to_owned);
         assert_eq!(
             (first(ours.tc_words()), ours.rc),
@@ -103,7 +103,7 @@ fn commands_are_those_of_tc() {
     daemon.end();
 }
 
-/// What is said of each qdisc, in any order: that of the kernel is by a hash of handles.
+/// Returns the text of each qdisc, sorted: the kernel's order is by a hash of handles.
 fn parts(text: &str) -> Vec<&str> {
     let mut parts: Vec<_> = text.split("qdisc ").collect();
     parts.sort_unstable();

@@ -1,4 +1,4 @@
-//! A txq that listens, and what commands to it end with.
+//! A listening txq, and the results of commands to it.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::process::Running;
 
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// A folder of a test's own.
+/// A folder of one test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -31,14 +31,14 @@ impl Drop for Folder {
     }
 }
 
-/// A txq that listens, and commands to it.
+/// A listening txq, and commands to it.
 pub(crate) struct Served {
     running: Running,
     pub(crate) socket: String,
     pub(crate) folder: Folder,
 }
 
-/// What a command ended with.
+/// The output and exit code of a command.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) out: String,
@@ -52,7 +52,7 @@ impl Said {
         Self { out: text(output.stdout), err: text(output.stderr), rc: output.status.code().expect("a code") }
     }
 
-    /// Without what txq adds to tc's words.
+    /// Returns stderr without the lines that txq adds to tc's text.
     pub(crate) fn tc_words(&self) -> String {
         let lines = self.err.lines().filter(|line| !line.starts_with("txq: "));
         lines.map(|line| format!("{line}\n")).collect()
@@ -97,7 +97,7 @@ impl Served {
         fed(Command::new(env!("CARGO_BIN_EXE_txq")).args(words), text)
     }
 
-    /// A number that `/proc/PID/status` tells.
+    /// Returns a number from `/proc/PID/status`.
     pub(crate) fn status(&self, field: &str) -> u64 {
         self.running.status(field)
     }
@@ -114,7 +114,7 @@ impl Served {
 pub(crate) fn fed(command: &mut Command, text: &str) -> Said {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("a child");
-    // Who stops early does not read all.
+    // The write fails if the command stops before it has read everything.
     let _ = child.stdin.take().expect("piped").write_all(text.as_bytes());
     Said::of(child.wait_with_output().expect("an end"))
 }

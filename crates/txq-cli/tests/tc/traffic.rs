@@ -38,7 +38,7 @@ fn traffic_goes_on_while_qdiscs_change() {
     ];
     for (round, qdisc) in qdiscs.iter().cycle().take(12).enumerate() {
         tc(&format!("qdisc replace dev d0 root {qdisc}")).good();
-        // Its counters begin at 0, so what it counts has come after it was put there.
+        // The new qdisc's counters begin at 0, so they count only packets that it has sent itself.
         let since = Instant::now();
         while sent() == 0 {
             assert!(since.elapsed() < LONG, "nothing goes through {qdisc} in round {round}");
