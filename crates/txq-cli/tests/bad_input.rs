@@ -1,4 +1,4 @@
-//! Whatever a user gets wrong is told in one line, with what to do about it, and nothing has happened.
+//! Each user error is reported in one line with its remedy, and changes nothing.
 
 #[path = "../../../tests/support/process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -16,7 +16,7 @@ use std::time::Duration;
 use process::{Finished, Running};
 use tempdir::TempDir;
 
-/// Bad input, and a refusal of the system.
+/// Exit codes: bad input, and a refusal by the system.
 const INPUT: i32 = 1;
 const SYSTEM: i32 = 2;
 
@@ -28,7 +28,7 @@ fn txq(arguments: &[&str]) -> Finished {
     run(Command::new(env!("CARGO_BIN_EXE_txq")).args(arguments))
 }
 
-/// One line that says `parts`, perhaps one of usage, and the right code.
+/// Checks the exit code and the error: one line that contains `parts`, and at most one more of usage.
 #[track_caller]
 fn refused(ended: &Finished, code: i32, parts: &[&str]) {
     let (stdout, stderr) = (&ended.stdout, &ended.stderr);
@@ -62,7 +62,7 @@ impl Folder {
     }
 }
 
-/// A capture of one frame of 60 bytes.
+/// Returns a capture of one frame of 60 bytes.
 fn pcap() -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1, 0, 0, 60, 60] {
@@ -197,13 +197,13 @@ fn options_of_bench() {
         arguments.extend(options.split_whitespace());
         refused(&txq(&arguments), INPUT, parts);
     }
-    // Before the minute of work.
+    // Refused before the measurement of 100 s.
     let unwritable = ["bench", "--svg", "/nonexistent/curves.svg", "--duration", "100s"];
     refused(&txq(&unwritable), SYSTEM, &["/nonexistent/curves.svg cannot be written"]);
     assert!(!PathBuf::from("curves.svg").exists());
 }
 
-/// The options of a command whose values are times, rates or counts, each with a negative one, as its help lists them.
+/// Returns the options of a command whose values are times, rates or counts, from its help, each with a negative value.
 fn negatives(command: &[&str]) -> Vec<(String, &'static str)> {
     let help = txq(&[command, &["--help"]].concat()).stdout;
     let option = |line: &str| {
@@ -307,7 +307,7 @@ fn machines_of_sim() {
     refused(&txq(&["sim", "host", "--duration", "5"]), INPUT, &["has no unit"]);
 }
 
-/// A machine that is built in, and its file.
+/// Returns the name of a built-in machine, and its file.
 fn txq_machine() -> (&'static str, String) {
     let name = "epyc-9b45";
     (name, txq(&["sim", "machines", name]).stdout)

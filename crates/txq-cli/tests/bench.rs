@@ -64,7 +64,7 @@ const KEYS: [&str; 43] = [
 
 fn bench(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
-    // Programs built here are found again by the next run.
+    // A later run reuses the programs built here.
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command.arg("bench").args(arguments.split_whitespace());
     command
@@ -80,7 +80,7 @@ fn run(arguments: &str) -> Finished {
     good(Running::start(&mut bench(arguments)).finish(LONG))
 }
 
-/// One object a line, each with all keys and numbers that can be.
+/// Parses one object a line; each must have all keys, and figures where they are possible.
 #[track_caller]
 fn rows(ended: &Finished) -> Vec<Value> {
     let row = |line: &str| {
@@ -94,21 +94,21 @@ fn rows(ended: &Finished) -> Vec<Value> {
         assert!(0.0 <= low && low <= middle && middle <= high, "{row}");
         let sweep = row["suite"] == "overload";
         assert!(row["flows"].is_null() != (sweep || row["suite"] == "qdisc"), "{row}");
-        // Offered is what has a load; senders that send what they can have none.
+        // Only rows with a load have an offered rate; senders that send as fast as they can have none.
         assert!(row["offered_mpps"].is_null() == row["load"].is_null(), "{row}");
         assert!(sweep || row["load"].is_null(), "{row}");
-        // A share is one of a link, and belongs to a device that is told, or to the one link of bql.
+        // A share is one of a link: of a device in the row, or of the one link of bql.
         let linked = !row["link_bps"].is_null() || row["suite"] == "bql";
         assert!(row["share"].is_null() != linked, "{row}");
         assert!(row["link_bps"].is_null() || row["txqs"].is_number() && row["root"].is_string(), "{row}");
-        // A row without packets has no time of a packet; any other has.
+        // A row has a time of a packet exactly if packets were sent.
         assert!(row["ns_per_packet"].is_null() == (high == 0.0), "{row}");
         row
     };
     ended.stdout.lines().map(row).collect()
 }
 
-/// The values of `key` in the rows of a suite.
+/// Returns the values of `key` in the rows of a suite.
 fn values(rows: &[Value], suite: &str, key: &str) -> BTreeSet<String> {
     let of_suite = rows.iter().filter(|row| row["suite"] == suite);
     of_suite.map(|row| row[key].to_string().replace('"', "")).collect()
@@ -227,8 +227,8 @@ fn overload_fills_finite_links() {
     assert_eq!(rows.len(), 2 * 2 * (1 + 2) * 2 * 2);
     for row in &rows {
         let share = row["share"].as_f64().expect("a share");
-        // A ring's worth may be counted that the link has not sent yet, and a preempted measurement counts for longer than it
-        // tells.
+        // The share may exceed 1: packets on the ring may be counted before the link has sent them, and a preempted
+        // measurement may count for longer than the time it reports.
         assert!(share >= 0.0, "{row}");
         assert_eq!((&row["link_bps"], &row["ring"]), (&100_000_000.into(), &64.into()), "{row}");
     }
@@ -236,7 +236,7 @@ fn overload_fills_finite_links() {
     let expected = [["one", "mq"], ["inline", "per-queue"], ["1", "2"], ["1", "4"]];
     assert_eq!(all, expected.map(|words| set(&words)));
     assert!(rows.iter().any(|row| row["share"].as_f64() > Some(0.0)), "no link has sent: {rows:?}");
-    // The grid without further options, in short.
+    // The grid without further options, shortened.
     let ended = run("overload --rate 100mbit --discipline combine --threads 2 --duration 10ms");
     for part in [
         "overload: share of the links",
@@ -263,7 +263,7 @@ fn options_of_finite_links_need_a_rate() {
     }
 }
 
-/// Small enough for a test, and with flows enough for their memory to be told.
+/// Small enough for a test, with enough flows for a report of their memory.
 #[test]
 fn single_qdiscs_keep_their_backlog() {
     let ended = run("qdisc --qdisc pfifo --qdisc fq --flows 64,2048 --duration 20ms --json --quiet");
@@ -287,7 +287,7 @@ fn lateness_and_rates_are_told() {
         // A busy machine may not let a packet leave in so short a time.
         let times = late && number("mpps") > Some(0.0);
         assert_eq!((number("p50_ns").is_some(), number("rate_error").is_some()), (times, !late), "{row}");
-        // Rates and times are for a benchmark to judge: here, that no packet leaves before its time.
+        // A benchmark judges rates and times; this test checks that no packet leaves before its time.
         assert!(!times || number("max_ns") >= number("p50_ns"), "{row}");
         assert!(number("cpu_share") > Some(0.0), "{row}");
     }
@@ -295,8 +295,8 @@ fn lateness_and_rates_are_told() {
     assert!(table.contains("rate error") && table.contains("\ntbf rate 1gbit"), "{table}");
 }
 
-/// Shares are for a benchmark to judge: here, that each row tells what is in flight beside what the link needs, and that no
-/// link sends more than it is offered.
+/// A benchmark judges shares; this test checks that each row has the bytes in flight beside those that the link needs, and
+/// that no link sends more than its offered load.
 #[test]
 fn byte_queue_limits_are_told_beside_what_the_link_needs() {
     let ended = run("bql --duration 40ms --json --quiet");
@@ -344,7 +344,7 @@ fn curves_are_drawn() {
     let svg = std::fs::read_to_string(&file).expect("the drawing");
     let elements = well_formed(&svg);
     assert!(elements.contains(&"polyline".to_owned()), "{elements:?}");
-    // The first two colours: each is a curve and the stroke beside its name.
+    // The first two colours: each has a curve and the stroke beside its name.
     for colour in ["#0072B2", "#D55E00"] {
         let strokes = svg.split("<polyline").filter(|rest| rest.contains(&format!("stroke=\"{colour}\"")));
         assert_eq!(strokes.count(), 2, "{svg}");
@@ -354,7 +354,7 @@ fn curves_are_drawn() {
     }
 }
 
-/// The names of the elements of an XML text, each of which ends where it must.
+/// Returns the names of the elements of an XML text; checks that each element is closed.
 #[track_caller]
 fn well_formed(xml: &str) -> Vec<String> {
     let (mut open, mut all) = (Vec::new(), Vec::new());
@@ -425,7 +425,7 @@ fn a_signal_leaves_no_namespace_behind() {
     assert!(namespace.is_none_or(|path| !path.exists()));
 }
 
-/// The namespace of the process that has `word` on its command line: its name ends with the process's number.
+/// Returns the namespace of the process with `word` on its command line: its name ends with the process id.
 fn namespace_of(word: &str) -> Option<PathBuf> {
     let namespaces = std::fs::read_dir("/run/netns").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     namespaces.into_iter().find(|path| {

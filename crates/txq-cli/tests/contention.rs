@@ -44,7 +44,7 @@ fn samples(buckets: &Value) -> u64 {
     sum(buckets.as_array().expect("buckets"), "count")
 }
 
-/// A file with one txq for all threads.
+/// Writes a file with one txq for all threads; returns its path.
 fn crowd(folder: &TempDir, more: &str) -> String {
     let path = folder.path().join("crowd.toml");
     let text = "[[device]]\nqdisc = \"pfifo\"\n[[sender]]\nthreads = 4\nbatch = 1\n";
@@ -77,15 +77,15 @@ fn a_crowd_at_one_lock_is_recorded_and_everything_adds_up() {
         let drained = samples(&line["drained_packets"]);
         match discipline {
             "spinlock" => assert_eq!((taken("__dev_queue_xmit"), drained), (sent, 0), "{line}"),
-            // Who found the list empty, or took the place of an owner whose turn was over.
+            // Acquired by a sender that found the list empty, or that replaced an owner whose turn was over.
             _ => assert!((1..=sent).contains(&taken("__dev_queue_xmit")) && drained > 0, "{line}"),
         }
         let driver = at("tx lock", "sch_direct_xmit", "acquisitions");
         let again = taken("dev_hard_start_xmit");
         match discipline {
             "spinlock" => assert_eq!(again, driver, "the root lock is taken again after each batch: {line}"),
-            // The owner needs no tx lock where its queue alone feeds the txq, and takes the root lock again at most once after
-            // each batch: an owner that finds the lock held leaves the driver's answer to the holder.
+            // The owner needs no tx lock where its queue alone feeds the txq. It retakes the root lock at most once after
+            // each batch: an owner that finds the lock held leaves the driver's result to the holder.
             _ => assert!(driver == 0 && (1..=sent).contains(&again), "at most once after each batch: {line}"),
         }
         let device = &line["devices"][0];
@@ -118,7 +118,7 @@ fn the_text_has_both_tables() {
     assert_eq!(row.split_whitespace().count(), 13, "{row:?}");
 }
 
-/// The first table has rows, or says which command records some. Waits depend on the machine, so either may come.
+/// The first table has rows, or names the command that records some. Waits depend on the machine, so either may occur.
 #[test]
 fn a_table_without_rows_says_what_to_do() {
     const NONE: &str = "no thread waited for a lock";
@@ -176,7 +176,7 @@ fn a_histogram_has_every_call_and_every_packet() {
         let arguments = ["hist", &file, "--what", what, "--duration", "200ms", "--json"];
         let line = json(&txq(&arguments));
         let count = line["samples"].as_u64().expect("a count");
-        // A thousand and one for each thread at the start, fewer or more if the machine had better things to do.
+        // About a thousand samples, plus one for each thread at the start; a busy machine changes the number.
         assert!(count >= 4, "{line}");
         assert_eq!((samples(&line["buckets"]), &line["what"]), (count, &what.into()));
         assert_eq!(line["devices"][0]["buckets"], line["buckets"]);
@@ -200,7 +200,7 @@ fn a_histogram_of_nothing_is_an_error_that_says_why() {
     assert!(ended.stderr.starts_with("txq: --what driver: nothing was measured"), "{}", ended.stderr);
 }
 
-/// perf itself, on the locks of this kernel: the header, and where the columns end.
+/// Compares with perf itself on the locks of this kernel: the header, and the columns' ends.
 #[test]
 fn perf_prints_the_same_table() {
     let name = "perf_prints_the_same_table";
@@ -220,11 +220,12 @@ fn perf_prints_the_same_table() {
     assert_eq!(lines.next(), Some(HEADER));
     assert_eq!(lines.next(), Some(""));
     let ours = txq(&["contention", "--duration", "100ms", "--discipline", "spinlock"]).stdout;
-    // A busy machine may not let two threads meet at a lock; the table has advice in place of rows then.
+    // A busy machine may not let two threads meet at a lock; then the table has advice instead of rows.
     let advice = ours.contains("no thread waited for a lock");
     let ours = ours.lines().skip(2).take_while(|line| !advice && !line.is_empty());
     for row in lines.filter(|line| !line.is_empty()).chain(ours) {
-        // A count in 10 columns, three times in 13 whose units end there, a type in 13, and the caller after 3 more.
+        // A count in 10 columns, three times in 13 columns that end with the unit, a type in 13, and the caller after 3
+        // more.
         let (numbers, caller) = row.split_at(62);
         assert!(numbers[..10].trim().parse::<u64>().is_ok(), "{row:?}");
         for time in [&numbers[10..23], &numbers[23..36], &numbers[36..49]] {
@@ -236,7 +237,8 @@ fn perf_prints_the_same_table() {
     }
 }
 
-/// bpftrace itself: the same values in, the same rows out. (It pads the map's name, which its newer versions do not.)
+/// Compares with bpftrace itself: equal values produce equal rows. (bpftrace pads the map's name; its newer versions do
+/// not.)
 #[test]
 fn bpftrace_prints_the_same() {
     let name = "bpftrace_prints_the_same";

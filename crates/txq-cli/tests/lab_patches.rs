@@ -1,4 +1,4 @@
-//! The errors that `docs/lab.md` has one plant still apply to the code: `git apply --check` of each patch.
+//! The errors that `docs/lab.md` asks the reader to plant still apply to the code: `git apply --check` of each patch.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 #[test]
 fn the_patches_of_the_tutorial_apply() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
-    // In a worktree it is a file.
+    // In a worktree `.git` is a file.
     if !root.join(".git").exists() {
         return println!("SKIP lab_patches: needs the repository (.git)");
     }
@@ -24,7 +24,7 @@ fn the_patches_of_the_tutorial_apply() {
         let ended = git.arg("apply").arg("--check").arg(&patch).current_dir(root).output().expect("git");
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success(), "{} does not apply: {said}", patch.display());
-        // The tutorial shows each as it is.
+        // The tutorial shows each patch unchanged.
         let text = fs::read_to_string(&patch).expect("a patch");
         assert!(tutorial.contains(text.trim_end()), "docs/lab.md shows {} otherwise", patch.display());
     }

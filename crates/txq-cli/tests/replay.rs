@@ -1,4 +1,4 @@
-//! `txq replay` from file to file: nothing is lost, nothing changes, flows keep their order, and time is kept.
+//! `txq replay` from file to file: no frame is lost or changed, flows keep their order, and times are kept.
 
 #[path = "../../../tests/support/check.rs"]
 mod check;
@@ -24,10 +24,10 @@ use txq_device::Capture;
 const LONG: Duration = Duration::from_secs(120);
 const FRAMES: u32 = 3000;
 const FLOWS: u32 = 40;
-/// Between two frames of the file, in microseconds.
+/// Time between two frames of the file, in microseconds.
 const GAP: u32 = 200;
 
-/// UDP frames of several flows in turn, each with a number of its own.
+/// Returns UDP frames of several flows in turn, each with a number of its own.
 fn frames() -> Vec<Vec<u8>> {
     let frame = |n: u32| {
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
@@ -56,7 +56,7 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Replays the frames with some options, and returns the report and what was written.
+/// Replays the frames with some options; returns the report and the written frames.
 fn replay(frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
     let folder = TempDir::new();
     let (file, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
@@ -93,7 +93,7 @@ fn every_frame_is_written_and_flows_keep_their_order() {
     }
 }
 
-/// At a rate the qdisc drops what a busy machine hands in too late, and nothing else goes astray.
+/// At a rate the qdisc drops frames that a busy machine hands in too late; all other frames are written.
 #[test]
 fn frames_at_a_rate_are_written_in_order_or_dropped() {
     let frames = frames();
@@ -139,7 +139,7 @@ fn time_is_kept() {
     }
 }
 
-/// As many samples as frames, and no quantile of fewer than it takes.
+/// There are as many samples as frames, and a quantile that needs more samples is absent.
 #[test]
 fn quantiles_need_samples() {
     let frames = frames();
@@ -163,13 +163,13 @@ fn what_a_qdisc_refuses_is_counted() {
     command.arg("replay").arg(&file).args(["--json", "--threads", "2", "--qdisc", "pfifo limit 5"]);
     let report = Report::of_output(&Running::start(&mut command).finish(LONG).stdout);
     assert_conserved(&report);
-    // Batches of 32 meet room for 5, of which the first is empty.
+    // Batches of 32 meet a limit of 5 packets; the first batch finds the qdisc empty.
     assert_eq!(report.accepted, u64::from(FRAMES), "{report:?}");
     assert!(report.dropped["QDISC_OVERLIMIT"] > 0 && report.sent >= 5, "{report:?}");
 }
 
-/// A shaper keeps the few buffers that there are for longer than the frames' times are apart: the frames are offered at their
-/// times all the same.
+/// A shaper keeps the few buffers for longer than the time between two frames. The frames are offered at their times all
+/// the same.
 #[test]
 fn frames_at_a_rate_do_not_wait_for_buffers() {
     let folder = TempDir::new();

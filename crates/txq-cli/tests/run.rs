@@ -36,7 +36,7 @@ fn the_example_runs_and_every_packet_is_accounted_for() {
     let ended = good(txq(&["run", "--duration", "300ms", "--json"]).finish(LONG));
     let report = Report::of_output(&ended.stdout);
     assert_conserved(&report);
-    // Each thread hands in a batch before it looks whether it shall stop.
+    // Each thread hands in a batch before it checks whether to stop.
     assert!(report.sent >= 4 * 32, "{report:?}");
     assert_eq!((report.all_dropped(), report.queued, report.queues.len()), (0, 0, 2), "{report:?}");
     assert!(report.seconds >= 0.3, "{report:?}");
@@ -51,9 +51,9 @@ fn the_example_runs_and_every_packet_is_accounted_for() {
     assert_eq!(json["qdiscs"][0]["packets"], report.sent, "the qdisc counts what the device counts");
 }
 
-/// A sender of the first band and one of the last: the report tells whose packets wait and are dropped. A packet of the
-/// first takes 12 ms on the link, so the queue fills however slowly it is filled; those of the second are fewer than
-/// its queue holds, however many of them are late together.
+/// A sender of the first band and one of the last: the report shows whose packets wait and are dropped. A packet of the
+/// first sender takes 12 ms on the link, so the queue fills however slowly the sender runs. The second sender has fewer
+/// packets than its queue holds, however many of them are late together.
 #[test]
 fn senders_and_bands_have_a_row_each() {
     let folder = std::env::temp_dir().join(format!("txq-rows-{}.toml", std::process::id()));
@@ -101,7 +101,7 @@ fn the_text_says_the_same_in_words() {
         assert!(ended.stdout.contains(part), "no {part:?} in {}", ended.stdout);
     }
     assert!(!ended.stdout.contains("ASTRAY"), "{}", ended.stdout);
-    // Not a terminal: plain lines, one a second, each of the second that it tells.
+    // On a file or pipe progress is in plain lines, one for each second.
     let seconds =
         |line: &str| line.trim().split_once(" s  ").and_then(|(seconds, _)| seconds.parse::<u64>().ok());
     let told: Vec<_> = ended.stderr.lines().map(seconds).collect();
@@ -138,7 +138,7 @@ fn every_example_runs() {
     }
 }
 
-/// A device's part as a report of its own; only the time is common to all.
+/// Returns a device's part as a report of its own; only the time is common to all.
 fn device_line(device: &Value, ended: &Finished) -> String {
     let mut device = device.clone();
     device["seconds"] = last_line(ended)["seconds"].clone();
@@ -154,7 +154,7 @@ fn a_rate_is_kept() {
     let ended = good(txq(&["run", &file, "--duration", "1s", "--json"]).finish(LONG));
     let report = Report::of_output(&ended.stdout);
     assert_conserved(&report);
-    // What a thread does not get to in time is missed, and offered all the same.
+    // Packets that a thread sends too late are counted as missed, and as offered all the same.
     assert!(report.offered >= 5000 && report.refused == 0, "{report:?}");
     let json = last_line(&ended);
     assert_eq!(json["asked"]["pps"], 5000.0);
@@ -193,7 +193,7 @@ fn each_device_has_its_own_time() {
     }
 }
 
-/// What is offered is the schedule's, whether the device keeps the buffers or the machine is too slow.
+/// The schedule determines the offered packets, even if the device keeps the buffers or the machine is too slow.
 #[test]
 fn what_is_offered_does_not_depend_on_the_device() {
     let path = std::env::temp_dir().join(format!("txq-offered-{}.toml", std::process::id()));
@@ -225,10 +225,10 @@ fn what_is_offered_does_not_depend_on_the_device() {
     fs::remove_file(&path).expect("the file");
 }
 
-/// A run that ends by a signal: in time, with a report of everything.
+/// Checks a run that a signal ends: in time, with a report of everything.
 fn stopped_by(signal: libc::c_int, name: &str) {
     let mut running = txq(&["run", "--duration", "600s", "--json"]);
-    // The first line of progress: signals are caught by then.
+    // Wait for the first line of progress: signal handlers are installed by then.
     running.wait_for_text("queued", LONG);
     running.signal(signal);
     let ended = good(running.finish(LONG));
@@ -251,7 +251,7 @@ fn sigint_ends_a_run_in_order() {
 #[test]
 fn what_cannot_leave_in_time_is_dropped_and_told() {
     let file = std::env::temp_dir().join(format!("txq-slow-{}.toml", std::process::id()));
-    // One packet takes a tenth of a second, and one comes each millisecond.
+    // One packet takes a tenth of a second, and a packet arrives each millisecond.
     let text =
         "[[device]]\nnull = { rate = \"10kbit\", ring = 1 }\n[[sender]]\nrate = \"1kpps\"\npacket = 100\n";
     fs::write(&file, text).expect("a file");
@@ -264,6 +264,6 @@ fn what_cannot_leave_in_time_is_dropped_and_told() {
     assert_conserved(&report);
     assert!(report.dropped["QUEUE_PURGE"] > 0, "{report:?}");
     assert_eq!(report.queued, 0, "{report:?}");
-    // Those that the link had time for, and one on its ring.
+    // The packets that the link had time for, and one on its ring.
     assert!(report.sent as f64 <= 2.0 + report.seconds / 0.08, "{report:?}");
 }

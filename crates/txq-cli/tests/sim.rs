@@ -1,4 +1,5 @@
-//! `txq sim` from outside: a small scenario in each of its reports, the same each time, and what is wrong with others.
+//! `txq sim` from outside: a small scenario in each of its reports, with equal results each time, and the errors of wrong
+//! scenarios.
 
 #[path = "../../../tests/support/process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -122,7 +123,7 @@ fn refused(arguments: &[&str], parts: &[&str]) {
     }
 }
 
-/// The cells of the line that begins with `first`.
+/// Returns the cells of the line that begins with `first`.
 #[track_caller]
 fn cells<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(first));
@@ -246,7 +247,7 @@ fn published_figures_stand_beside_simulated_ones() {
 #[test]
 fn explain_accounts_for_all_of_the_time() {
     let tiny = Tiny::new();
-    // With so little work of their own that they wait for each other.
+    // With so little work of their own, senders wait for each other.
     let text = good(&["explain", &tiny.file, "--set", "workload.private=100"]).stdout;
     for part in [
         "\nbefore: ",
@@ -274,7 +275,7 @@ fn explain_accounts_for_all_of_the_time() {
         let times = phases.values().flat_map(|phase| ["work", "lines", "waits"].map(|part| &phase[part]));
         let spent: u64 = times.map(|time| time.as_u64().expect("a time")).sum();
         let all = spent + line["senders_away_ps"].as_u64().expect("a time");
-        // Six senders; what was begun before the time that is measured, or ends after it, counts where it ends.
+        // Six senders. Work that crosses the start or the end of the measured time counts where it ends.
         assert!((1_100_000_000..=1_300_000_000).contains(&all), "{all} ps in {line}");
         assert!(line["bottleneck"].as_str().is_some_and(|sentence| sentence.ends_with('.')), "{line}");
         for side in ["senders_ps", "softirqs_ps", "interrupts_ps"] {
@@ -312,8 +313,8 @@ fn to_explain_changes_nothing() {
     assert_eq!(hashes("run"), hashes("explain"));
 }
 
-/// A capture in the folder of `tiny`, whose frames of 1000 bytes are 2 us from each other, of ten flows; the first 60 of each
-/// were captured.
+/// Writes a capture into the folder of `tiny`: ten flows, one frame of 1000 bytes each 2 us, with the first 60 bytes of
+/// each captured.
 fn capture(tiny: &Tiny, name: &str, frames: u32) {
     let mut bytes = Vec::new();
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
@@ -340,7 +341,7 @@ fn a_capture_is_sent_at_its_times_or_faster() {
     fs::write(&path, format!("{before}{trace}")).expect("a file");
     let file = path.display().to_string();
     let figures = |set: &str| lines(&["run", &file, "--json", "--set", set])[0]["figures"].clone();
-    // A packet in 2 us; the capture is over and begins again twice in the time that is measured.
+    // A packet each 2 us; the capture repeats twice within the measured time.
     for (speed, mpps) in [("1", 0.5), ("2", 1.0), ("0.5", 0.25)] {
         let figures = figures(&format!("workload.speed={speed}"));
         assert!((figures["mpps"].as_f64().unwrap() / mpps - 1.0).abs() < 0.05, "{speed}: {figures}");

@@ -1,4 +1,4 @@
-//! `txq sim sweep`, `merge` and `plan` from outside: parts that are the whole, tables, curves, and what is refused.
+//! `txq sim sweep`, `merge` and `plan` from outside: parts that add up to the whole, tables, curves, and refusals.
 
 #[path = "../../../tests/support/process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -22,7 +22,7 @@ const SMALL: &str =
     "p0-pinned --set machine=desktop-16 --set milliseconds=0.2 --set warmup=0.05 --set device.txqs=4";
 const SENDERS: &str = "--vary workload.senders=1..8*2";
 
-/// `txq sim` with these words, in a folder.
+/// Runs `txq sim` with these words, in a folder.
 fn sim(folder: &TempDir, words: &str) -> Finished {
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("sim").args(words.split_whitespace()).current_dir(folder.path());
@@ -35,7 +35,7 @@ fn good(ended: Finished) -> Finished {
     ended
 }
 
-/// A line that says `parts`, perhaps one of usage, and the right code.
+/// Checks the exit code, that a line of the error contains all of `parts`, and that stdout is empty.
 #[track_caller]
 fn refused(ended: &Finished, code: i32, parts: &[&str]) {
     assert_eq!(ended.status.code(), Some(code), "{}: {}{}", ended.status, ended.stdout, ended.stderr);
@@ -76,7 +76,7 @@ fn the_parts_of_a_sweep_are_the_whole() {
     lines.sort_by_key(|line| line["index"].as_u64());
     assert_eq!(rows(&read(&folder, "merged")), lines);
     assert_eq!(rows(&good(sim(&folder, "merge one two three --json")).stdout), lines);
-    // And it is a result: eight senders send more than one.
+    // The result is plausible: eight senders send more than one.
     let mpps = |index: usize| lines[index]["figures"]["mpps"].as_f64().expect("a figure");
     assert!(mpps(7) > 2.0 * mpps(1) && mpps(1) > 0.0, "{} {}", mpps(7), mpps(1));
     assert_eq!(lines[7]["at"].to_string(), r#"{"workload.senders":8,"path.discipline":"combine"}"#);
@@ -111,7 +111,7 @@ fn tables_and_curves_show_one_beside_the_other() {
     {
         assert!(svg.contains(&format!("\n{part}\n")), "no {part:?} in {svg}");
     }
-    // The first three colours: each is a curve and the stroke beside its name.
+    // The first three colours: each has a curve and the stroke beside its name.
     for colour in ["#0072B2", "#D55E00", "#009E73"] {
         let strokes = svg.split("<polyline").filter(|rest| rest.contains(&format!("stroke=\"{colour}\"")));
         assert_eq!(strokes.count(), 2, "{svg}");
@@ -133,7 +133,7 @@ fn a_point_that_cannot_be_says_so_in_its_row() {
         row("nonesuch")
     );
     assert!(!row("pfifo").contains("-  "), "{}", row("pfifo"));
-    // Lines come as points are done.
+    // Lines are in the order in which points finish.
     for line in rows(&read(&folder, "all")) {
         assert_eq!(line["error"].is_null(), line["at"]["path.default_qdisc"] != "nonesuch", "{line}");
     }
@@ -178,7 +178,7 @@ const PLAN: &str = "plan --cpus 4 --senders 4 --machine desktop-16 --time 200us 
 fn a_plan_has_the_cheapest_first() {
     let folder = TempDir::new();
     let all = rows(&good(sim(&folder, &format!("{PLAN} --rate 0.2mpps --json"))).stdout);
-    // One txq and each discipline; 2 and 4 txqs, and with each of three ways to choose one.
+    // One txq and each discipline; 2 and 4 txqs with each discipline and each of three steering rules.
     assert_eq!(all.len(), 5 + 2 * 5 * 3);
     let meets = |row: &Value| row["meets"].as_bool().expect("a truth");
     assert!(all.is_sorted_by_key(|row| !meets(row)) && meets(&all[0]), "{all:?}");
