@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut sender = dev.sender(&format!("sender {thread}"));
             threads.spawn(move || {
                 for _ in 0..1000 {
-                    // No free packet means that enough are on their way.
+                    // No free packet means that enough packets are outstanding.
                     let Ok(packet) = sender.packet(b"a frame, from its Ethernet header on") else { continue };
                     let _ = sender.xmit(packet);
                 }

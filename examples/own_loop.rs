@@ -1,4 +1,4 @@
-//! A program with an event loop of its own drives the device's worker from it: no thread is started.
+//! A program drives the device's worker from its own event loop: no thread is started.
 
 use std::error::Error;
 use std::sync::mpsc;

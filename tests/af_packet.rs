@@ -1,5 +1,5 @@
-//! The AF_PACKET driver on a veth pair: what the kernel counts, what arrives and what the library counts must agree, also
-//! while interfaces go down, come back and disappear.
+//! The AF_PACKET driver on a veth pair: the kernel's counters, the frames that arrive and the library's counters must
+//! agree, also while interfaces go down, come back and disappear.
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support {
@@ -25,7 +25,7 @@ use txq_device::AfPacket;
 
 const SECONDS_5: u64 = 5_000_000_000;
 
-/// tx0 here and rx0 there.
+/// A veth pair: tx0 here and rx0 there.
 struct Bench {
     near: Netns,
     far: Netns,
@@ -33,7 +33,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None` when the machine cannot run the test.
+    /// Returns `None` if the machine cannot run the test.
     fn new(test: &str) -> Option<Self> {
         if !(require_root(test) && require_tools(test, &["ip", "tc"])) {
             return None;
@@ -48,7 +48,7 @@ impl Bench {
         self.near.call(move || set(AfPacket::open("tx0", txqs).unwrap()).start().unwrap())
     }
 
-    /// The counters add up, and what is called sent is what left the interface.
+    /// Checks that the counters add up, and that the sent packets and bytes equal those that left the interface.
     #[track_caller]
     fn check(&self, dev: &NetDev) -> DeviceStats {
         let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -57,7 +57,7 @@ impl Bench {
         stats
     }
 
-    /// The same, at the end: nothing is on its way and every buffer is home.
+    /// Checks the same at the end, and that no packet is outstanding and every buffer is home.
     #[track_caller]
     fn check_idle(&self, dev: &NetDev) -> DeviceStats {
         assert!(dev.drain(SECONDS_5), "packets do not leave: {:?}", dev.stats());
@@ -66,7 +66,7 @@ impl Bench {
     }
 }
 
-/// A frame of an experimental protocol that carries who sent it and its number.
+/// Returns a frame of an experimental protocol that carries its sender and its number.
 fn frame(sender: u8, number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![0; len];
     let head =
@@ -83,7 +83,7 @@ fn send(sender: &mut Sender, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// The numbers of the frames of `sender`, in order of arrival.
+/// Returns the numbers of the frames of `sender`, in order of arrival.
 fn numbers(frames: &[Vec<u8>], sender: u8) -> Vec<u32> {
     let number = |frame: &&Vec<u8>| u32::from_be_bytes(frame[15..19].try_into().unwrap());
     frames.iter().filter(|frame| frame[14] == sender).map(|frame| number(&frame)).collect()
@@ -152,7 +152,7 @@ fn while_the_peer_is_down_packets_wait() {
     std::thread::sleep(Duration::from_millis(20));
     let stats = bench.check(&dev);
     assert_eq!(stats.sent, 0);
-    // The limit is the qdisc's; what the driver refused waits beside it.
+    // The limit is the qdisc's; packets that the driver refused wait beside it.
     let dropped = stats.dropped.get(DropReason::QdiscOverlimit);
     assert!((49..=50).contains(&dropped), "{stats:?}");
     bench.far.ip("link set rx0 up");
@@ -202,7 +202,7 @@ fn frames_that_cannot_be_are_dropped_and_the_others_go() {
     assert_eq!(numbers(&receiver.finish(), 0), [0, 2, 5, 8]);
 }
 
-/// A kernel qdisc that is full refuses, and what it refuses waits in ours.
+/// A full kernel qdisc refuses packets; txq's qdisc keeps them.
 #[test]
 fn through_a_full_qdisc_of_the_kernel_nothing_is_lost() {
     let Some(bench) = Bench::new("through_a_full_qdisc_of_the_kernel_nothing_is_lost") else { return };
@@ -211,7 +211,7 @@ fn through_a_full_qdisc_of_the_kernel_nothing_is_lost() {
     let mut sender = dev.sender("s");
     send(&mut sender, 0..500);
     assert!(dev.drain(SECONDS_5));
-    // The last ones are still in the kernel's qdisc.
+    // The last packets are still in the kernel's qdisc.
     let gone = || bench.near.counters("tx0").since(bench.before).tx_packets;
     assert!(wait_until(Duration::from_secs(5), || gone() == 500));
     let stats = bench.check_idle(&dev);
@@ -245,7 +245,7 @@ fn without_permission_the_remedy_is_told() {
     if !require_root("without_permission_the_remedy_is_told") {
         return;
     }
-    // Capabilities are a thread's own.
+    // Capabilities belong to a thread.
     let thread = std::thread::spawn(|| {
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::NET_RAW);

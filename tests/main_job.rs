@@ -1,5 +1,5 @@
-//! txq's main job, from outside: real captured traffic is replayed by several threads through the transmit path into an
-//! interface, and what arrives, what the kernel counted and what the command reports must agree to the packet.
+//! txq's main job, from outside: several threads replay real captured traffic through the transmit path into an interface.
+//! The frames that arrive, the kernel's counters and the command's report must agree to the packet.
 
 mod support;
 
@@ -15,13 +15,13 @@ use support::report::{Report, assert_conserved};
 use support::skip::{require_root, require_tools};
 use support::tempdir::TempDir;
 
-/// Four senders share two queues: none has one to itself, which is the case that needs a discipline.
+/// Four senders share two queues: none has a queue to itself, so a discipline is needed.
 const PATH: &str = "--threads 4 --txqs 2 --xps none --qdisc mq";
 /// Queues for the whole file: nothing is dropped however late a busy machine hands frames in.
 const ROOMY: &str = "--default-qdisc pfifo~limit~10000";
 /// Traffic that lasts until it is stopped; the duration only ends a test that went wrong.
 const ENDLESS: &str = "--loop 1000000 --duration 300s";
-/// How long a busy machine may take for what takes a quiet one a second.
+/// How long a busy machine may need for work of a second on a quiet one.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Two namespaces joined by a veth pair, tx0 in one and rx0 in the other.
@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None` when the machine cannot run the test.
+    /// Returns `None` if the machine cannot run the test.
     fn new(test: &str) -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         if !(require_root(test) && require_tools(test, &capture::TOOLS) && require_tools(test, &["tc"])) {
@@ -53,7 +53,7 @@ impl Bench {
         Replay::start(&self.near, &file, "tx0", &format!("{PATH} {options}"))
     }
 
-    /// What the command calls sent is what left the interface, in packets and in bytes.
+    /// Checks that the packets and bytes reported as sent equal those that left the interface.
     #[track_caller]
     fn assert_sent_is_true(&self, report: &Report) {
         let counted = self.near.counters("tx0").since(self.before);
@@ -80,7 +80,7 @@ fn the_capture_is_real() {
     assert!(flows(&capture.frames) >= 20, "{} flows", flows(&capture.frames));
 }
 
-/// One pass over the file, through queues with room for all of it.
+/// Replays the file once, through queues with room for all of it.
 fn replay_whole(bench: &Bench, replay: impl FnOnce() -> Replay) -> Report {
     let capture = Capture::get();
     let receiver = Receiver::start(&bench.far, "rx0");
@@ -122,12 +122,12 @@ fn every_frame_of_a_pcapng_arrives_as_recorded() {
 fn ten_times_too_much_is_dropped_and_accounted_for() {
     let Some(bench) = Bench::new("ten_times_too_much_is_dropped_and_accounted_for") else { return };
     let capture = Capture::get();
-    // A limit below the socket's send buffer: tbf refuses, and the socket does not hold the sender back before that.
+    // A limit below the socket's send buffer: tbf refuses before the socket holds the sender back.
     bench.near.tc("qdisc add dev tx0 root tbf rate 10mbit burst 10kb limit 30kb");
     let receiver = Receiver::start(&bench.far, "rx0");
     let replay = bench.replay("--kernel-qdisc --discipline llist --rate 100mbit --loop 1");
     let report = replay.finish(LONG);
-    // What tbf accepted belongs to the kernel; it leaves at tbf's rate after the command has ended.
+    // Packets that tbf accepted belong to the kernel; they leave at tbf's rate after the command has ended.
     let drained = wait_until(LONG, || bench.near.root_qdisc("tx0")["backlog"] == 0);
     assert!(drained, "{}", bench.near.root_qdisc("tx0"));
     let arrived = receiver.finish();
@@ -137,7 +137,7 @@ fn ten_times_too_much_is_dropped_and_accounted_for() {
     assert_eq!(report.offered, capture.frames.len() as u64, "{report:?}");
     assert!(report.all_dropped() > 0, "nothing was dropped: {report:?}");
     assert_eq!(report.sent, arrived.len() as u64, "{report:?}");
-    // tbf counts each refusal as a drop, but a refused frame was never the kernel's: it is tried again or dropped here.
+    // tbf counts each refusal as a drop, but the kernel never owned a refused frame: it is tried again or dropped here.
     let tbf = bench.near.root_qdisc("tx0");
     assert_eq!(tbf["packets"], report.sent, "{tbf}");
     assert!(tbf["drops"].as_u64() > Some(0), "tbf never refused: {tbf}");
@@ -164,7 +164,7 @@ fn the_far_end_may_go_away_and_come_back() {
     assert_conserved(&report);
     bench.assert_sent_is_true(&report);
     assert!(arrived.len() as u64 <= report.sent, "{} arrived: {report:?}", arrived.len());
-    // Only what waited in the far CPU's backlog (net.core.netdev_max_backlog) at the moment of the cut can be gone.
+    // Only packets in the far CPU's backlog (net.core.netdev_max_backlog) at the moment of the cut can be lost.
     assert!(report.sent - arrived.len() as u64 <= 1000, "{} arrived: {report:?}", arrived.len());
 }
 

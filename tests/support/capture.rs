@@ -1,4 +1,4 @@
-//! Real traffic, captured as it would be on a wire: TCP, UDP, ping and DNS between two hosts.
+//! Real traffic, captured as on a wire: TCP, UDP, ping and DNS between two hosts.
 
 use super::dns::DnsServer;
 use super::netns::Netns;
@@ -28,12 +28,12 @@ pub(crate) struct Capture {
     /// The file as tcpdump wrote it.
     file: Vec<u8>,
     pub(crate) frames: Vec<Vec<u8>>,
-    /// When each frame was seen, since 1970.
+    /// The capture time of each frame, since 1970.
     times: Vec<Duration>,
 }
 
 impl Capture {
-    /// Made once per process: the tests differ in what they do with it.
+    /// Returns the capture, recorded once per process: all tests use the same frames.
     pub(crate) fn get() -> &'static Self {
         static CAPTURE: OnceLock<Capture> = OnceLock::new();
         CAPTURE.get_or_init(Self::make)
@@ -67,7 +67,7 @@ impl Capture {
         Self { file, frames, times }
     }
 
-    /// How long the recorded traffic took.
+    /// Returns how long the recorded traffic took.
     pub(crate) fn span(&self) -> Duration {
         *self.times.last().expect("frames") - self.times[0]
     }
@@ -78,7 +78,7 @@ impl Capture {
         path
     }
 
-    /// The same frames in the newer format, with its default time resolution of a microsecond.
+    /// Writes the same frames in the newer format, with its default time resolution of a microsecond.
     pub(crate) fn write_pcapng(&self, folder: &Path) -> PathBuf {
         let mut writer = PcapNgWriter::new(Vec::new()).expect("section header");
         let interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
@@ -101,7 +101,7 @@ impl Capture {
     }
 }
 
-/// Captures what `traffic` sends and receives on cap0.
+/// Captures the frames that `traffic` sends and receives on cap0.
 fn record(client: &Netns, path: &Path, traffic: impl FnOnce()) {
     let mut command = client.command("tcpdump");
     command.args([
@@ -121,7 +121,8 @@ fn record(client: &Netns, path: &Path, traffic: impl FnOnce()) {
     let mut tcpdump = Running::start(command.arg(path));
     tcpdump.wait_for_text("listening on", SHORT);
     traffic();
-    // The frames are in the ring by now; tcpdump needs a moment to write them, and throws them away when interrupted.
+    // The frames are in the ring by now. tcpdump needs a moment to write them, and discards unwritten ones when
+    // interrupted.
     std::thread::sleep(Duration::from_millis(200));
     tcpdump.signal(libc::SIGINT);
     let ended = tcpdump.finish(SHORT);

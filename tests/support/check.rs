@@ -1,10 +1,10 @@
-//! What must hold between the frames of a file and the frames that arrived, judged without any code of the library.
+//! Checks between the frames of a file and the frames that arrived, without any code of the library.
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// The sender's intent of "these belong together": direction matters, so a connection is two flows.
+/// The flow of a frame, by its addresses and ports. Direction matters, so a connection is two flows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Flow {
     Ip { source: IpAddr, destination: IpAddr, protocol: u8, ports: Option<(u16, u16)> },
@@ -34,7 +34,7 @@ impl Flow {
     }
 }
 
-/// Every frame arrived as often as it was sent, byte for byte, and nothing else did.
+/// Checks that every frame arrived as often as it was sent, byte for byte, and that no other frame did.
 pub(crate) fn same_frames(sent: &[Vec<u8>], arrived: &[Vec<u8>]) -> Result<(), String> {
     let missing = surplus(sent, arrived);
     let unexpected = surplus(arrived, sent);
@@ -51,7 +51,7 @@ pub(crate) fn same_frames(sent: &[Vec<u8>], arrived: &[Vec<u8>]) -> Result<(), S
     ))
 }
 
-/// What arrived is part of what was sent, and no frame overtook an earlier one of its flow. Frames may be missing.
+/// Checks that all arrived frames were sent, and that no frame overtook an earlier one of its flow. Frames may be missing.
 pub(crate) fn in_order(sent: &[Vec<u8>], arrived: &[Vec<u8>]) -> Result<(), String> {
     let (sent, arrived) = (by_flow(sent), by_flow(arrived));
     for (flow, arrived) in arrived {
@@ -71,7 +71,7 @@ pub(crate) fn flows(frames: &[Vec<u8>]) -> usize {
     by_flow(frames).len()
 }
 
-/// The frames that `some` holds more often than `others`.
+/// Returns the frames that `some` holds more often than `others`.
 fn surplus<'a>(some: &'a [Vec<u8>], others: &[Vec<u8>]) -> Vec<&'a [u8]> {
     let mut left: HashMap<&[u8], usize> = HashMap::new();
     for frame in others {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use etherparse::PacketBuilder;
 
-    /// Four frames each of a TCP flow, its reverse and a UDP flow, and one that is no IP, all different.
+    /// Returns four frames each of a TCP flow, its reverse and a UDP flow, and one that is no IP, all different.
     fn frames() -> Vec<Vec<u8>> {
         let mut frames = vec![[[0xff; 6], [2; 6]].concat()];
         frames[0].extend([0x88, 0xb5, 1, 2, 3]);

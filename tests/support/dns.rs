@@ -1,4 +1,4 @@
-//! A DNS server of one answer, so that a capture can hold a real client's queries.
+//! A DNS server with one answer, so that a capture can hold a real client's queries.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl DnsServer {
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("timeout");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        // The socket belongs to the namespace it was made in, whoever serves it.
+        // The socket stays in the namespace where it was made, also when a thread of another namespace serves it.
         let thread = std::thread::spawn(move || {
             let mut query = [0; 512];
             while !stopped.load(Ordering::Relaxed) {
@@ -45,7 +45,7 @@ impl Drop for DnsServer {
     }
 }
 
-/// The question again with one A record; the client's EDNS option is left out, as an old server would.
+/// Returns the question with one A record, without the client's EDNS option, as an old server would answer.
 fn answer(query: &[u8]) -> Option<Vec<u8>> {
     let name_end = HEADER + query.get(HEADER..)?.iter().position(|&byte| byte == 0)?;
     let question = query.get(HEADER..name_end + 5)?;

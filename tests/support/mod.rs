@@ -1,5 +1,5 @@
-//! What the integration tests share: network namespaces, a capture of real traffic, a receiver that forgets nothing,
-//! and the checks that compare the two.
+//! Shared parts of the integration tests: network namespaces, a capture of real traffic, a receiver that keeps every
+//! frame, and the checks that compare both.
 
 pub(crate) mod capture;
 pub(crate) mod check;

@@ -1,4 +1,4 @@
-//! Network namespaces that disappear with their guard, and veth pairs between them.
+//! Network namespaces that are removed when their guard is dropped, and veth pairs between them.
 
 use super::offload;
 use super::process::{run, wait_until};
@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Silent on its own: no IPv6 means no router solicitations and no MLD, so every counted frame is the test's.
+/// A network namespace that sends nothing by itself: without IPv6 there are no router solicitations and no MLD, so every
+/// counted frame is the test's.
 pub(crate) struct Netns {
     name: String,
 }
 
-/// What the kernel counted on one interface.
+/// The kernel's counters of one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) tx_packets: u64,
@@ -41,14 +42,14 @@ impl Netns {
         namespace
     }
 
-    /// A command that will run inside.
+    /// Returns a command that will run inside.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
     }
 
-    /// `ip` or `tc` with the namespace given, arguments split at blanks.
+    /// Runs `ip` in the namespace, with arguments split at blanks; returns its output.
     pub(crate) fn ip(&self, arguments: &str) -> String {
         run(Command::new("ip").args(["-n", &self.name]).args(arguments.split_whitespace()))
     }
@@ -57,7 +58,7 @@ impl Netns {
         run(Command::new("tc").args(["-n", &self.name]).args(arguments.split_whitespace()))
     }
 
-    /// Runs `work` on a thread of its own that lives inside.
+    /// Runs `work` on a thread of its own inside the namespace.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -93,15 +94,17 @@ impl Netns {
         peer.wait_carrier(peer_interface);
     }
 
-    /// A veth hands each frame to the CPU that sent it, and two CPUs' backlogs are no queue: when a sender moves, or tbf's
-    /// timer fires on the other CPU, the far end sees a change of order that the sender did not make.
+    /// Lets one CPU receive all frames of an interface. A veth hands each frame to the CPU that sent it, and the backlogs
+    /// of two CPUs are no queue: when a sender moves, or tbf's timer fires on the other CPU, frames arrive in another
+    /// order than they were sent.
     fn receive_on_one_cpu(&self, interface: &str) {
         let write =
             format!("for file in /sys/class/net/{interface}/queues/rx-*/rps_cpus; do echo 1 > $file; done");
         run(self.command("sh").args(["-ec", &write]));
     }
 
-    /// The kernel attaches the interface's qdisc only some time after its carrier came; until then it discards silently.
+    /// Waits until the interface is up. The kernel attaches the qdisc some time after the carrier; until then it discards
+    /// silently.
     pub(crate) fn wait_carrier(&self, interface: &str) {
         let up = wait_until(Duration::from_secs(5), || self.link(interface)["operstate"] == "UP");
         assert!(up, "{interface} has no carrier");
@@ -118,7 +121,7 @@ impl Netns {
         first(&self.ip(&format!("-s -j link show dev {interface}")))
     }
 
-    /// The statistics of the interface's root qdisc, as tc prints them.
+    /// Returns the statistics of the interface's root qdisc, as tc prints them.
     pub(crate) fn root_qdisc(&self, interface: &str) -> Value {
         first(&self.tc(&format!("-s -j qdisc show dev {interface} root")))
     }
@@ -141,7 +144,7 @@ fn first(json: &str) -> Value {
     list[0].clone()
 }
 
-/// A killed test run cannot clean up; the next one does it for processes that are gone.
+/// Removes namespaces of processes that are gone: a killed test run cannot clean up.
 fn remove_orphans() {
     for line in run(Command::new("ip").args(["netns", "list"])).lines() {
         let name = line.split_whitespace().next().unwrap_or_default();

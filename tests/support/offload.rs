@@ -1,4 +1,4 @@
-//! Switches an interface's offloads off, so that frames are cut and checksummed before anybody captures them.
+//! Switches an interface's offloads off, so that frames are segmented and checksummed before they are captured.
 
 use std::mem::MaybeUninit;
 use std::net::UdpSocket;
@@ -19,7 +19,7 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Must run in the interface's own namespace.
+/// Switches all offloads of `interface` off. Must run in the interface's own namespace.
 pub(crate) fn switch_off(interface: &str) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket to name the namespace");
     for (offload, command) in SET {

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What an ended process left behind.
+/// The exit status and output of an ended process.
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Dies with its guard, and with the thread that started it.
+/// A running process; it is killed when its guard is dropped, or when the thread that started it ends.
 pub(crate) struct Running {
     what: String,
     child: Child,
@@ -45,7 +45,7 @@ impl Running {
         assert!(said, "{} did not say {text:?}: {}{}", self.what, self.stdout.copy(), self.stderr.copy());
     }
 
-    /// A number that `/proc/PID/status` tells of the process, as `VmRSS:` in KiB.
+    /// Returns a number from the process's `/proc/PID/status`, for example `VmRSS:` in KiB.
     #[allow(dead_code, reason = "few tests ask")]
     pub(crate) fn status(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a process");
@@ -109,7 +109,7 @@ impl Output {
     }
 }
 
-/// A test run that is killed drops no guards; its children are told by the kernel.
+/// Asks the kernel to kill the child when its parent ends: a killed test run drops no guards.
 fn die_with_parent() -> std::io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes a signal number and touches no memory.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
@@ -118,7 +118,7 @@ fn die_with_parent() -> std::io::Result<()> {
     }
 }
 
-/// Runs a short command to its end and returns what it printed; a failure fails the test.
+/// Runs a short command to its end and returns its output; a failure fails the test.
 pub(crate) fn run(command: &mut Command) -> String {
     let what = format!("{command:?}");
     let ended = Running::start(command).finish(Duration::from_secs(60));
@@ -126,7 +126,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     ended.stdout
 }
 
-/// Polls until `done` or until the time is up, and returns whether it came true.
+/// Polls `done` until it is true or the time is up; returns whether it became true.
 pub(crate) fn wait_until(within: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
     while !done() {

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The receiver may lose the CPU for seconds to the senders it watches: what arrives meanwhile waits here.
+/// Frames wait here while the receiver has no CPU: the senders may occupy it for seconds.
 const SOCKET_BUFFER: libc::c_int = 512 << 20;
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -44,14 +44,14 @@ impl Receiver {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Waits for `more` frames than have come so far.
+    /// Waits for `more` frames beyond those that have arrived so far.
     pub(crate) fn wait_for_more(&self, more: u64, within: Duration) {
         let goal = self.count() + more;
         let came = wait_until(within, || self.count() >= goal);
         assert!(came, "{} frames arrived where {goal} were due", self.count());
     }
 
-    /// Every frame that has arrived, once nothing more comes.
+    /// Returns every frame that has arrived, once no more arrive.
     pub(crate) fn finish(mut self) -> Vec<Vec<u8>> {
         self.end().expect("finished once").expect("receiver")
     }
@@ -62,7 +62,7 @@ impl Receiver {
     }
 }
 
-/// A thread inside a namespace keeps the namespace alive: it may not outlive a test that failed.
+/// A thread inside a namespace keeps the namespace alive, so it must not outlive a failed test.
 impl Drop for Receiver {
     fn drop(&mut self) {
         let _ = self.end();
@@ -83,14 +83,15 @@ fn receive(mut socket: &File, stop: &AtomicBool, count: &AtomicU64) -> Vec<Vec<u
                     return frames;
                 }
             }
-            // Reported once when the interface goes down; the socket goes on by itself when it comes back.
+            // Reported once when the interface goes down; the socket works again when the interface comes back.
             Err(error) if error.kind() == ErrorKind::NetworkDown => {}
             Err(error) => panic!("receiving: {error}"),
         }
     }
 }
 
-/// A socket that sees every frame arriving on one interface. Nothing reaches it before `bind` names that interface.
+/// Returns a socket that sees every frame arriving on one interface. Nothing reaches it before `bind` names that
+/// interface.
 fn packet_socket(interface: &str) -> File {
     // SAFETY: socket takes integers; a negative result is refused before it becomes a file.
     let descriptor = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -133,7 +134,7 @@ fn set_option<T>(socket: &File, level: libc::c_int, option: libc::c_int, value: 
     assert_eq!(set, 0, "option {level}/{option}: {}", std::io::Error::last_os_error());
 }
 
-/// Frames the kernel threw away because the socket's buffer was full.
+/// Returns the frames that the kernel dropped because the socket's buffer was full.
 fn lost(socket: &File) -> u32 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut size = size_of::<libc::tpacket_stats>() as libc::socklen_t;

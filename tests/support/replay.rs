@@ -9,7 +9,8 @@ use std::time::Duration;
 pub(crate) struct Replay(Running);
 
 impl Replay {
-    /// `options` are split at blanks, and a `~` in one of them is a blank; the file, the device and `--json` are given.
+    /// Starts the command with `options`, split at blanks; a `~` in an option stands for a blank. The file, the device and
+    /// `--json` are added.
     pub(crate) fn start(namespace: &Netns, file: &Path, device: &str, options: &str) -> Self {
         let mut command = namespace.command(env!("CARGO_BIN_EXE_txq"));
         command
@@ -24,7 +25,7 @@ impl Replay {
         self.0.signal(signal);
     }
 
-    /// Waits for an orderly end and returns what the command says it did.
+    /// Waits for an orderly end and returns the command's report.
     pub(crate) fn finish(self, within: Duration) -> Report {
         let ended = self.0.finish(within);
         assert_eq!(ended.status.code(), Some(0), "{}: {}{}", ended.status, ended.stdout, ended.stderr);

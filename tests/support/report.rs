@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// What the senders had to send: accepted, refused for want of a buffer, or missed for want of time.
+    /// Packets that the senders had to send: accepted, refused for want of a buffer, or missed for want of time.
     pub(crate) offered: u64,
     pub(crate) refused: u64,
     pub(crate) missed: u64,
@@ -57,7 +57,8 @@ impl Report {
     }
 }
 
-/// Every packet offered is handed in, refused or missed; every packet handed in is sent, dropped for a reason, or still queued; and the queues' counters add up to the device's.
+/// Checks the sums: every packet offered is handed in, refused or missed; every packet handed in is sent, dropped for a
+/// reason, or still queued; and the queues' counters add up to the device's.
 #[track_caller]
 pub(crate) fn assert_conserved(report: &Report) {
     assert_eq!(report.offered, report.accepted + report.refused + report.missed, "{report:?}");
@@ -74,7 +75,7 @@ fn number(json: &Value, key: &str) -> f64 {
     json[key].as_f64().unwrap_or_else(|| panic!("no number {key:?} in {json}"))
 }
 
-/// Asserts that the key is there; its value is null where too little was measured.
+/// Asserts that the key exists; its value is null where too little was measured.
 fn number_or_null(json: &Value, key: &str) {
     assert!(
         json.get(key).is_some_and(|value| value.is_null() || value.is_number()),

@@ -1,9 +1,9 @@
-//! Why a test cannot run here, said where it is seen.
+//! Skips of tests that cannot run here, with the reason on stderr.
 
 use std::io::Write;
 use std::path::Path;
 
-/// Whether the process may make network namespaces; says so when not.
+/// Returns whether the process may create network namespaces; prints the skip if not.
 #[must_use]
 pub(crate) fn require_root(test: &str) -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
@@ -11,7 +11,7 @@ pub(crate) fn require_root(test: &str) -> bool {
     root || skip(test, "needs root")
 }
 
-/// Whether every tool is on the PATH; names the missing ones when not.
+/// Returns whether every tool is on the PATH; prints the missing ones if not.
 #[must_use]
 pub(crate) fn require_tools(test: &str, tools: &[&str]) -> bool {
     let missing: Vec<&str> = tools.iter().filter(|tool| !on_path(tool)).copied().collect();
@@ -24,7 +24,8 @@ fn on_path(tool: &str) -> bool {
     })
 }
 
-/// With `TXQ_NO_SKIP` set a missing tool is a failure: a build server must not pass because nothing ran.
+/// Prints a skip and returns `false`. With `TXQ_NO_SKIP` set a skip is a failure: a build server must not pass because
+/// nothing ran.
 fn skip(test: &str, why: &str) -> bool {
     assert!(std::env::var_os("TXQ_NO_SKIP").is_none(), "{test} may not be skipped but {why}");
     // Not `eprintln!`: the harness hides its output when the test passes.

@@ -1,4 +1,4 @@
-//! A folder that goes away with its guard.
+//! A folder that is removed when its guard is dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
