@@ -44,7 +44,7 @@ impl Way {
         self.margin >= 0.0
     }
 
-    /// Orders ways: those that meet the rate first, the cheapest before others; then the rest, the fastest first.
+    /// Orders ways: those that meet the rate first, by txqs and then by CPU time; then the rest, the fastest first.
     pub(super) fn by_cost(a: &Self, b: &Self) -> Ordering {
         let ns = |way: &Self| way.cpu_ns.unwrap_or(f64::MAX);
         let cost = |a: &Self, b: &Self| a.txqs.cmp(&b.txqs).then(ns(a).total_cmp(&ns(b)));
