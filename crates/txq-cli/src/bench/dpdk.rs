@@ -121,7 +121,7 @@ fn alone(program: &Path, megabytes: &str, lcores: &str) -> Command {
 }
 
 /// Returns DPDK's list of lcores and their CPUs. Lcore 0 watches and may run anywhere. The others are pinned to one CPU
-/// each if the shape is about different CPUs or the user asks for it; otherwise the operating system places them.
+/// each in the shapes between two CPUs, and if senders are pinned (`lab.pin`); otherwise the kernel places them.
 fn lcores(lab: &Lab, shape: Shape) -> String {
     let all: Vec<String> = lab.cpus.iter().map(u32::to_string).collect();
     let all = all.join(",");

@@ -161,7 +161,7 @@ impl Rig {
         self.device().map(drop)
     }
 
-    /// Returns the CPU of a sender that is pinned.
+    /// Returns the CPU that a sender is pinned to; `None` if it is not pinned.
     fn sender_cpu(&self, lab: &Lab, index: usize) -> Option<u32> {
         match (self.apart, lab.cpus.len()) {
             (true, cpus @ 2..) => Some(lab.cpus[index % (cpus - 1)]),

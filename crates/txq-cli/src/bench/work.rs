@@ -1,6 +1,6 @@
 //! Work that takes a known time without clock reads: a loop whose speed was measured once.
 //!
-//! A clock read takes about half as long as the work to be measured, and under a lock it would be measured with it.
+//! A clock read takes about half as long as the measured work, and under a lock it would be measured with it.
 
 use std::hint::black_box;
 use std::time::Instant;
