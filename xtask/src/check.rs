@@ -116,8 +116,7 @@ const PUBLISHED: [&str; 4] = ["txq", "txq-device", "txq-sim", "txq-cli"];
 /// Packages all of them as `cargo publish` would, without building them again.
 fn package() -> Result<()> {
     let mut command = cargo(false, &["package", "--quiet", "--no-verify", "--allow-dirty", "--offline"]);
-    PUBLISHED.into_iter().for_each(|name| drop(command.args(["-p", name])));
-    crate::run(&mut command)
+    crate::run(command.args(PUBLISHED.into_iter().flat_map(|name| ["-p", name])))
 }
 
 /// Runs the models whose names end in `suffix`; some protocols have one for each checker.
