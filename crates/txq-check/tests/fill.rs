@@ -27,6 +27,19 @@ fn wait<A: Model>(fill: &Fill<A>, refused: bool) -> bool {
     fill.word().is_gone()
 }
 
+/// Starts `senders` threads that wait for room; each returns as [`wait`] does.
+fn waiters<A: Model>(
+    fill: &Arc<Fill<A>>,
+    senders: usize,
+    refused: bool,
+) -> Vec<impl FnOnce() -> bool + use<A>> {
+    let waiter = |who| {
+        let fill = fill.clone();
+        A::spawn(who as u32 + 1, move || wait(&fill, refused))
+    };
+    (0..senders).map(waiter).collect()
+}
+
 /// Ends an owner's turn (`run::turn`) with `left` packets in the queue.
 fn end_of_turn<A: Model>(fill: &Fill<A>, left: usize) {
     if !fill.word().is_quiet() {
@@ -43,12 +56,7 @@ fn drains<A: Model>(senders: usize, refused: bool) {
     } else {
         fill.note_full(LOW);
     }
-    let senders: Vec<_> = (0..senders)
-        .map(|who| {
-            let fill = fill.clone();
-            A::spawn(who as u32 + 1, move || wait(&fill, refused))
-        })
-        .collect();
+    let senders = waiters(&fill, senders, refused);
     end_of_turn(&fill, LOW + 1);
     assert!(fill.word().is_full(refused), "it has room above its low mark");
     end_of_turn(&fill, LOW);
@@ -80,12 +88,7 @@ fn four_senders_wait_under_shuttle() {
 fn fills_up_again<A: Model>(senders: usize) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
-    let senders: Vec<_> = (0..senders)
-        .map(|who| {
-            let fill = fill.clone();
-            A::spawn(who as u32 + 1, move || wait(&fill, false))
-        })
-        .collect();
+    let senders = waiters(&fill, senders, false);
     end_of_turn(&fill, LOW);
     fill.note_full(LOW);
     fill.note_partial(LOW);
@@ -108,12 +111,7 @@ fn it_fills_up_again_under_shuttle() {
 fn owner_dies<A: Model>(senders: usize) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
-    let senders: Vec<_> = (0..senders)
-        .map(|who| {
-            let fill = fill.clone();
-            A::spawn(who as u32 + 1, move || wait(&fill, false))
-        })
-        .collect();
+    let senders = waiters(&fill, senders, false);
     fill.note_backlog(0);
     end_of_turn(&fill, LOW + 1);
     senders.into_iter().for_each(|join| assert!(!join()));
@@ -133,12 +131,7 @@ fn an_owner_dies_under_shuttle() {
 fn device_changes<A: Model>(senders: usize, gone: bool) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
-    let senders: Vec<_> = (0..senders)
-        .map(|who| {
-            let fill = fill.clone();
-            A::spawn(who as u32 + 1, move || wait(&fill, false))
-        })
-        .collect();
+    let senders = waiters(&fill, senders, false);
     if gone {
         fill.end();
         // A full mark that an owner sets afterwards blocks no sender.

@@ -14,6 +14,7 @@
 
 use crate::arch::{Arch, Nanos};
 use crate::ctx::Ctx;
+use crate::enqueue::room::is_nested;
 use crate::sync::lease::Lease;
 
 /// Outstanding packets from which a sender without a recent lease waits for one.
@@ -38,10 +39,8 @@ pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
 #[cold]
 pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
     let start = A::now();
-    // The caller's own entry is one.
-    let nested = A::inside(|inside| inside.depth()) > 1;
     let busy = || start < cx.cache.leased + BUSY || cx.cache.on_the_way() - packets as i64 >= LIGHT;
-    let light = nested || !busy();
+    let light = is_nested::<A>() || !busy();
     let grace = if light { STALE } else { 0 };
     let mut now = start;
     loop {

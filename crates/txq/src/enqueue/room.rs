@@ -39,12 +39,11 @@ impl<A: Arch> Drop for InHand<'_, A> {
     }
 }
 
-/// Reaps the queue's stopped txqs that any thread may reap. Senders call this before they wait or drop.
-pub(super) fn reap_stopped<A: Arch>(root: &Root<A>, cx: &mut Ctx<'_, A>) {
-    match root.txq {
-        Some(txq) => cx.dev.txqs[usize::from(txq)].reap_if_stopped(cx),
-        None => cx.dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(cx)),
-    }
+/// Whether a sender is inside another call, from a driver or a qdisc. Then it does not wait for an owner: the owner may wait for
+/// that call.
+pub(super) fn is_nested<A: Arch>() -> bool {
+    // The caller's own entry is one.
+    A::inside(|inside| inside.depth()) > 1
 }
 
 /// Counts one sender's waits in one call.
@@ -58,16 +57,12 @@ impl Patience {
     }
 
     /// Waits once more for the owner of `root` and returns true; returns false at once when the sender must drop.
-    ///
-    /// A sender inside another call, from a driver or a qdisc, does not wait: the owner may wait for that call.
     #[cold]
     pub(super) fn wait<A: Arch>(&mut self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
-        // The caller's own entry is one.
-        let nested = A::inside(|inside| inside.depth()) > 1;
-        if self.waits == A::WAITS_FOR_ROOM || nested || cx.dev.is_stopping() {
+        if self.waits == A::WAITS_FOR_ROOM || is_nested::<A>() || cx.dev.is_stopping() {
             return false;
         }
-        reap_stopped(root, cx);
+        root.reap_stopped(cx);
         if self.waits < YIELDS {
             A::yield_cpu()
         } else {

@@ -59,6 +59,14 @@ impl<A: Arch> Root<A> {
         self.discipline.run(self, cx);
     }
 
+    /// Reaps the queue's stopped txqs that any thread may reap. Senders call this before they wait or drop.
+    pub(crate) fn reap_stopped(&self, cx: &mut Ctx<'_, A>) {
+        match self.txq {
+            Some(txq) => cx.dev.txqs[usize::from(txq)].reap_if_stopped(cx),
+            None => cx.dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(cx)),
+        }
+    }
+
     /// Waits until the core has no owner, and calls `f` with it.
     pub(crate) fn with_core(&self, dev: &Shared<A>, mut f: impl FnMut(&mut Core<A>)) {
         self.visit(dev, &mut |core, _| {

@@ -231,10 +231,7 @@ impl<A: Arch> Sender<A> {
         let dev = &*self.dev;
         let root = &dev.roots[root];
         let mut cx = Ctx::new(dev, &mut self.cache);
-        dev.inside(|| match root.txq {
-            Some(txq) => dev.txqs[usize::from(txq)].reap_if_stopped(&mut cx),
-            None => dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(&mut cx)),
-        });
+        dev.inside(|| root.reap_stopped(&mut cx));
         root.run(dev, &mut cx);
         self.counters.settle(&self.cache);
         root.discipline.is_behind()

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Defer, Llist, Owned, Owns};
 use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
-use crate::enqueue::room::{Patience, reap_stopped};
+use crate::enqueue::room::Patience;
 use crate::netdev::Root;
 use crate::sync::contention::Site;
 
@@ -80,11 +80,17 @@ impl<A: Arch> Llist<A> {
     /// no packets of its own, or counts them with [`InHand`](crate::enqueue::room::InHand).
     #[inline]
     pub(super) fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        // The lock decides the ownership; this word only hints that an attempt is worthwhile.
-        if self.entrance.open.load(Relaxed) != 0
+        self.run_if(&self.entrance.open, root, cx);
+    }
+
+    /// Clears `hint` and runs the queue, if `hint` is set and the lock is free.
+    #[inline]
+    fn run_if(&self, hint: &A::AtomicU32, root: &Root<A>, cx: &mut Ctx<'_, A>) {
+        // The lock decides the ownership; the word only hints that an attempt is worthwhile.
+        if hint.load(Relaxed) != 0
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
-            self.entrance.open.store(0, Relaxed);
+            hint.store(0, Relaxed);
             let _ = self.turn(held, root, 0, cx);
         }
     }
@@ -125,16 +131,11 @@ impl<A: Arch> Llist<A> {
     /// free. Returns whether the entrance is open now.
     #[cold]
     pub(super) fn wait_at_entrance(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
-        reap_stopped(root, cx);
+        root.reap_stopped(cx);
         self.take_over(root, cx);
         A::yield_cpu();
-        let Entrance { closed, .. } = &*self.entrance;
-        if closed.load(Relaxed) != 0
-            && let Some(held) = self.root.try_lock_at(Site::Enqueue)
-        {
-            closed.store(0, Relaxed);
-            let _ = self.turn(held, root, 0, cx);
-        }
+        let closed = &self.entrance.closed;
+        self.run_if(closed, root, cx);
         closed.load(Relaxed) == 0
     }
 }
