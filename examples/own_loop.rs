@@ -5,7 +5,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use txq::NetDev;
-use txq::arch::{Arch, Native};
 use txq_device::Null;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -29,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if dev.is_idle() {
             break;
         }
-        let wait = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.saturating_sub(Native::now())));
+        let wait = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.saturating_sub(txq::now())));
         let _ = events.recv_timeout(wait);
     }
     let stats = dev.audit()?;

@@ -111,7 +111,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 4] = ["txq", "txq-device", "txq-sim", "txq-cli"];
+const PUBLISHED: [&str; 6] = ["txq-core", "txq-sched", "txq", "txq-device", "txq-sim", "txq-cli"];
 
 /// Packages all of them as `cargo publish` would, without building them again.
 fn package() -> Result<()> {
@@ -138,7 +138,7 @@ fn miri(deep: bool) -> Result<()> {
     let seeds =
         if deep { "-Zmiri-strict-provenance -Zmiri-many-seeds=0..32" } else { "-Zmiri-strict-provenance" };
     let filters = ["sync::", "pool::", "packet::"];
-    let mut command = cargo(true, &["miri", "test", "-p", "txq", "--lib", "--"]);
+    let mut command = cargo(true, &["miri", "test", "-p", "txq-core", "--lib", "--"]);
     if !deep {
         // Many rounds over many buffers: they take minutes each.
         command.args(["--skip", "pool::tests::modes::", "--skip", "pool::tests::resize::"]);
@@ -154,7 +154,7 @@ fn tsan(deep: bool) -> Result<()> {
         return Ok(());
     }
     let target = "x86_64-unknown-linux-gnu";
-    let mut command = cargo(true, &["test", "-p", "txq"]);
+    let mut command = cargo(true, &["test", "-p", "txq-core", "-p", "txq"]);
     let mut tests = vec!["--lib", "--test", "path", "--test", "disciplines"];
     if deep {
         tests.extend(["--test", "lifecycle", "--test", "chaos"]);

@@ -9,7 +9,7 @@ macro_rules! facade {
     ($checker:ident) => {
         use std::sync::atomic::Ordering;
 
-        use txq::arch::{Atomic, AtomicPtr, CpuId, Event, Nanos};
+        use txq_core::arch::{Atomic, AtomicPtr, CpuId, Event, Nanos};
 
         ::$checker::thread_local! {
             static CPU: std::cell::Cell<CpuId> = std::cell::Cell::new(0);

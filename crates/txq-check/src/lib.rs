@@ -13,7 +13,7 @@ mod shuttle;
 pub use loom::Loom;
 pub use shuttle::Shuttle;
 
-use txq::arch::{Arch, CpuId};
+use txq_core::arch::{Arch, CpuId};
 
 /// A model checker.
 pub trait Model: Arch {

@@ -4,7 +4,7 @@
 //! (`fence(SeqCst)` is modelled), and stores to one atomic take effect in the order of execution. It needs no `cfg`: the
 //! data plane names no atomic except through its `Arch`.
 
-use txq::arch::{Arch, CellApi};
+use txq_core::arch::{Arch, CellApi};
 
 use crate::Model;
 use crate::facade::facade;

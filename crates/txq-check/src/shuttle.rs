@@ -5,7 +5,7 @@
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler};
 use ::shuttle::thread::yield_now as pause;
-use txq::arch::{Arch, NativeCell};
+use txq_core::arch::{Arch, NativeCell};
 
 use crate::Model;
 use crate::facade::facade;

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use txq::arch::{CellApi, Event};
-use txq::sync::bits::Bits;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::{CellApi, Event};
+use txq_core::sync::bits::Bits;
 
 struct Shared<A: Model> {
     bits: Bits<A>,

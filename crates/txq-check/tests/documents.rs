@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// Returns the files that may hold a test named `FOLDER/NAME`, or `NAME` in a document about `kind`, and the test's name.
 fn places(name: &str, kind: &str) -> (Vec<PathBuf>, String) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../txq/src");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let qdiscs = source.join("txq-sched/src/qdisc");
     let (folder, name) = name.split_once('/').unwrap_or((kind, name));
     let mut places = match folder {
-        "flow" => vec![source.join("flow/tests.rs")],
-        "tests" => vec![source.join("qdisc/tests.rs")],
-        kind => vec![source.join(format!("qdisc/{kind}/tests.rs"))],
+        "flow" => vec![source.join("txq-core/src/flow/tests.rs")],
+        "tests" => vec![qdiscs.join("tests.rs")],
+        kind => vec![qdiscs.join(format!("{kind}/tests.rs"))],
     };
-    let more = source.join("qdisc").join(if folder == "tests" { "tests" } else { "none" });
+    let more = qdiscs.join(if folder == "tests" { "tests" } else { "none" });
     places.extend(fs::read_dir(more).into_iter().flatten().flatten().map(|entry| entry.path()));
     (places, name.to_owned())
 }
@@ -65,7 +66,7 @@ fn lines_that_mutants_break_exist() {
     let mut list: HashMap<String, Vec<Mutant>> = toml::from_str(&list).expect("mutants.toml");
     let mutants = list.remove("mutant").expect("mutants.toml has no mutants");
     let wrong = mutants.iter().filter_map(|Mutant { file, how, old, new }| {
-        let source = fs::read_to_string(here.join("../txq/src").join(file));
+        let source = fs::read_to_string(here.join("..").join(file));
         let times = source.map(|source| source.matches(old).count());
         match times {
             Err(error) => Some(format!("{file}: {how}: {error}")),

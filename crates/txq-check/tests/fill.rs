@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Wake, Waker};
 
-use txq::arch::Nanos;
-use txq::sync::fill::{Fill, Waiter};
+use txq::Nanos;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::sync::fill::{Fill, Waiter};
 
 /// A time that is never reached under the checkers.
 const NEVER: Nanos = Nanos::MAX;
@@ -25,19 +25,6 @@ fn wait<A: Model>(fill: &Fill<A>, refused: bool) -> bool {
         fill.wait(&waiter, refused, NEVER, || false);
     }
     fill.word().is_gone()
-}
-
-/// Starts `senders` threads that wait for room; each returns as [`wait`] does.
-fn waiters<A: Model>(
-    fill: &Arc<Fill<A>>,
-    senders: usize,
-    refused: bool,
-) -> Vec<impl FnOnce() -> bool + use<A>> {
-    let waiter = |who| {
-        let fill = fill.clone();
-        A::spawn(who as u32 + 1, move || wait(&fill, refused))
-    };
-    (0..senders).map(waiter).collect()
 }
 
 /// Ends an owner's turn (`run::turn`) with `left` packets in the queue.
@@ -56,7 +43,12 @@ fn drains<A: Model>(senders: usize, refused: bool) {
     } else {
         fill.note_full(LOW);
     }
-    let senders = waiters(&fill, senders, refused);
+    let senders: Vec<_> = (0..senders)
+        .map(|who| {
+            let fill = fill.clone();
+            A::spawn(who as u32 + 1, move || wait(&fill, refused))
+        })
+        .collect();
     end_of_turn(&fill, LOW + 1);
     assert!(fill.word().is_full(refused), "it has room above its low mark");
     end_of_turn(&fill, LOW);
@@ -88,7 +80,12 @@ fn four_senders_wait_under_shuttle() {
 fn fills_up_again<A: Model>(senders: usize) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
-    let senders = waiters(&fill, senders, false);
+    let senders: Vec<_> = (0..senders)
+        .map(|who| {
+            let fill = fill.clone();
+            A::spawn(who as u32 + 1, move || wait(&fill, false))
+        })
+        .collect();
     end_of_turn(&fill, LOW);
     fill.note_full(LOW);
     fill.note_partial(LOW);
@@ -111,7 +108,12 @@ fn it_fills_up_again_under_shuttle() {
 fn owner_dies<A: Model>(senders: usize) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
-    let senders = waiters(&fill, senders, false);
+    let senders: Vec<_> = (0..senders)
+        .map(|who| {
+            let fill = fill.clone();
+            A::spawn(who as u32 + 1, move || wait(&fill, false))
+        })
+        .collect();
     fill.note_backlog(0);
     end_of_turn(&fill, LOW + 1);
     senders.into_iter().for_each(|join| assert!(!join()));
@@ -131,7 +133,12 @@ fn an_owner_dies_under_shuttle() {
 fn device_changes<A: Model>(senders: usize, gone: bool) {
     let fill = Arc::new(Fill::<A>::new());
     fill.note_full(LOW);
-    let senders = waiters(&fill, senders, false);
+    let senders: Vec<_> = (0..senders)
+        .map(|who| {
+            let fill = fill.clone();
+            A::spawn(who as u32 + 1, move || wait(&fill, false))
+        })
+        .collect();
     if gone {
         fill.end();
         // A full mark that an owner sets afterwards blocks no sender.

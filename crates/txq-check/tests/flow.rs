@@ -11,7 +11,6 @@
 use std::io;
 use std::sync::Arc;
 
-use txq::arch::CellApi;
 use txq::cpumask::CpuMask;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::enqueue;
@@ -21,6 +20,7 @@ use txq::pool::{Backing, PoolConfig};
 use txq::xps::XpsMap;
 use txq::{Flow, NetDev, Sender};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::CellApi;
 
 /// The cookie of packets of other senders.
 const OTHER: u64 = u64::MAX;

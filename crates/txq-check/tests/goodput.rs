@@ -12,7 +12,6 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use txq::Sender;
-use txq::arch::{Arch, CpuId, Inside, Nanos, Native, NativeCell, NativeEvent};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::netdev::{Builder, Completions, NetDev};
@@ -20,7 +19,8 @@ use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::sync::spsc::{Consumer, Producer, ring};
+use txq_core::arch::{Arch, CpuId, Inside, Nanos, Native, NativeCell, NativeEvent};
+use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 thread_local! {
     static ON_YIELD: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };

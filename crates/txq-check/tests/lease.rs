@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use txq::sync::lease::Lease;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::sync::lease::Lease;
 
 /// The first end of the lease, and the end that each taker sets.
 const FIRST: u64 = 1 << 20;

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use txq::arch::{Arch, CellApi};
-use txq::sync::llist::{LList, Linked, reverse};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::{Arch, CellApi};
+use txq_core::sync::llist::{LList, Linked, reverse};
 
 struct Node<A: Arch> {
     link: A::Cell<*mut Node<A>>,

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use txq::arch::{Arch, CellApi};
-use txq::sync::rcu::{Rcu, Reader};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::{Arch, CellApi};
+use txq_core::sync::rcu::{Rcu, Reader};
 
 /// The content of a freed version.
 const FREED: u32 = u32::MAX;

@@ -9,11 +9,11 @@
 
 use std::sync::Arc;
 
-use txq::arch::{Arch, Atomic};
 use txq::stats::contention::LockStats;
-use txq::sync::contention::Site;
-use txq::sync::spinlock::{Held, SpinLock};
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::{Arch, Atomic};
+use txq_core::sync::contention::Site;
+use txq_core::sync::spinlock::{Held, SpinLock};
 
 use std::sync::atomic::Ordering::Relaxed;
 

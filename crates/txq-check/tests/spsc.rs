@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use txq::sync::spsc::ring;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::sync::spsc::ring;
 
 /// A value that is counted while it lives. The count is std's, because it is not part of the model.
 struct Value(usize, Arc<AtomicUsize>);

@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use txq::arch::{Arch, Atomic, CellApi, Event, Nanos, Native};
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::enqueue;
 use txq::netdev::{Builder, NetDev};
 use txq::packet::PacketList;
-use txq::sync::timers::Timers;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::{Arch, Atomic, CellApi, Event, Nanos, Native};
+use txq_core::sync::timers::Timers;
 
 /// The time in the scenarios: a timer set for later is never due.
 const NOW: Nanos = 100;

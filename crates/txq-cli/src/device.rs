@@ -3,13 +3,13 @@
 use std::thread;
 
 use anyhow::{Context, anyhow};
-use txq::arch::Native;
 use txq::driver::{DeviceInfo, Driver};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{Pool, PoolConfig, PoolError};
 use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
+use txq_core::arch::Native;
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, Null, Pcap};
 

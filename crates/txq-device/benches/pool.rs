@@ -10,10 +10,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use txq::arch::Native;
 use txq::packet::PacketList;
 use txq::pool::{Cache, FreeMode, Pool, PoolConfig};
-use txq::sync::spsc;
+use txq_core::arch::Native;
+use txq_core::sync::spsc;
 
 /// Bytes of a packet, as in the published measurements.
 const LEN: usize = 120;

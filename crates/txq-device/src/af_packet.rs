@@ -22,10 +22,10 @@
 
 use std::io::{self, ErrorKind};
 
-use txq::arch::{Arch, Nanos};
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
+use txq_core::arch::{Arch, Nanos};
 
 mod sys;
 

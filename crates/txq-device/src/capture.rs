@@ -11,7 +11,7 @@ use std::path::Path;
 
 use pcap_file::{DataLink, PcapError};
 use thiserror::Error;
-use txq::arch::Nanos;
+use txq_core::arch::Nanos;
 
 mod classic;
 mod pcapng;

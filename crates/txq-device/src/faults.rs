@@ -9,10 +9,10 @@
 use std::collections::VecDeque;
 use std::io;
 
-use txq::arch::{Arch, Nanos, Native};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
+use txq_core::arch::{Arch, Nanos, Native};
 
 /// Rates of the faults: probabilities from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

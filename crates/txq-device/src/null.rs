@@ -7,10 +7,10 @@
 
 use std::io;
 
-use txq::arch::{Arch, Nanos, Native};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::{Packet, PacketList};
-use txq::sync::spsc::{Consumer, Producer, ring};
+use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 mod untimed;
 

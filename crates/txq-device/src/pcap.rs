@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pcap_file::pcap::PcapHeader;
 use pcap_file::{DataLink, Endianness, TsResolution};
 use rustix::time::{ClockId, clock_gettime};
-use txq::arch::{Arch, Nanos};
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
+use txq_core::arch::{Arch, Nanos};
 
 /// The longest Ethernet frame that Wireshark reads (`WTAP_MAX_PACKET_SIZE_STANDARD`), which a GSO packet may reach.
 const LONGEST: usize = 262_144;

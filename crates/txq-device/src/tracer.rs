@@ -14,10 +14,10 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use txq::arch::{Arch, Nanos};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::PacketList;
+use txq_core::arch::{Arch, Nanos};
 
 /// An event of a txq's packets. Its text is one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

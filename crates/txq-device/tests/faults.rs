@@ -29,7 +29,7 @@ struct Tx {
 
 impl Driver for Recorder {
     fn info(&self) -> DeviceInfo {
-        Driver::<txq::arch::Native>::info(&self.null)
+        Driver::<txq_core::arch::Native>::info(&self.null)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {

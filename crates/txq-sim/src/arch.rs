@@ -10,7 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::fmt::Display;
 use std::sync::atomic::{self as atomics, Ordering, Ordering::SeqCst};
 
-use txq::arch::{Arch, CellApi, CpuId, Event, Inside, Memory, Nanos, Work};
+use txq_core::arch::{Arch, CellApi, CpuId, Event, Inside, Memory, Nanos, Work};
 
 use crate::cache::Kind;
 use crate::engine::{self, Engine, engine, from_nanos};

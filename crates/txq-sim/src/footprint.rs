@@ -1,7 +1,7 @@
 //! Number of lines of the data plane's plain state: the state that a lock guards and that moves with it from CPU to CPU.
 
 use serde::Deserialize;
-use txq::arch::Memory;
+use txq_core::arch::Memory;
 
 use crate::keys;
 

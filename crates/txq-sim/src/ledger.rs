@@ -1,10 +1,10 @@
 //! Where a task's time goes: by phase, and by cause.
 //!
-//! The data plane announces each phase ([`txq::arch::Arch::spend`]). All time until the next announcement belongs to that
+//! The data plane announces each phase ([`txq_core::arch::Arch::spend`]). All time until the next announcement belongs to that
 //! phase: work, transfers of lines, and waits for other tasks.
 
 use serde::Serialize;
-use txq::arch::Work;
+use txq_core::arch::Work;
 
 use crate::machine::Picos;
 

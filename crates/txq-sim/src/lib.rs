@@ -1,7 +1,7 @@
 //! txq's data plane on a simulated machine of hundreds of CPUs.
 //!
 //! Few people have 480 hardware threads to try a queue on. This crate simulates them. It runs the code of the crate `txq`,
-//! not a model of it: the data plane is generic over an [`Arch`](txq::arch::Arch), and [`Sim`] is an `Arch` whose atomics,
+//! not a model of it: the data plane is generic over an [`Arch`](txq_core::arch::Arch), and [`Sim`] is an `Arch` whose atomics,
 //! cells and packets take virtual time as cache coherence does. The same seed gives the same result, bit for bit, on every
 //! machine; [`Outcome::hash`] shows it.
 //!
@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use std::sync::{Arc, atomic::Ordering::Relaxed};
-//! use txq::arch::{Arch, Atomic};
+//! use txq_core::arch::{Arch, Atomic};
 //! use txq_sim::{Machine, Picos, Sim, Task, World, sim};
 //!
 //! # let text = r#"
@@ -66,8 +66,8 @@
 //! | an atomic, a cell: where the line is, and in which state | `cache.rs`, by [`machine::Access`] and [`machine::Line`] |
 //! | a wait: only time, for the CPU spins | `engine.rs`, `os.rs` |
 //! | a sleep, a wake-up, a time slice, a move to another CPU | `os.rs`, by [`machine::Os`] |
-//! | plain code: its price by kind of work | [`Prices`], where `txq` calls [`Arch::spend`](txq::arch::Arch::spend) |
-//! | plain memory: the lines of a queue, a qdisc, a ring: [`Footprint`](footprint::Footprint) | where `txq` calls [`Arch::touch`](txq::arch::Arch::touch) |
+//! | plain code: its price by kind of work | [`Prices`], where `txq` calls [`Arch::spend`](txq_core::arch::Arch::spend) |
+//! | plain memory: the lines of a queue, a qdisc, a ring: [`Footprint`](footprint::Footprint) | where `txq` calls [`Arch::touch`](txq_core::arch::Arch::touch) |
 //! | a task's own work | [`sim::work`] |
 //!
 //! # What it is not

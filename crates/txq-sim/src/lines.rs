@@ -1,6 +1,6 @@
 //! The cost of each cache line, by the object on it.
 //!
-//! The data plane names its parts once their addresses are final ([`txq::arch::Arch::name`]); objects as numerous as packets
+//! The data plane names its parts once their addresses are final ([`txq_core::arch::Arch::name`]); objects as numerous as packets
 //! share one name. Counting is off by default; an access then costs one pointer check. A line without a name is reported by
 //! the phase that uses it first.
 //!

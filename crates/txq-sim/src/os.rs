@@ -14,7 +14,7 @@
 //! Simplifications: there are no priorities; a task that wakes up preempts no other task before the end of its slice; a tick
 //! costs nothing; and waking an idle CPU always takes the same time.
 
-use txq::arch::Inside;
+use txq_core::arch::Inside;
 
 use corosensei::Yielder;
 

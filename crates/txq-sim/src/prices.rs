@@ -2,7 +2,7 @@
 //! `Arch`.
 
 use serde::Deserialize;
-use txq::arch::Work;
+use txq_core::arch::Work;
 
 use crate::machine::{Picos, picos};
 

@@ -1,4 +1,4 @@
-//! Functions for tasks beyond the [`Arch`](txq::arch::Arch) interface. All of them except [`on_cpu`] panic outside of tasks.
+//! Functions for tasks beyond the [`Arch`](txq_core::arch::Arch) interface. All of them except [`on_cpu`] panic outside of tasks.
 
 use crate::engine::{Engine, end_here, engine, random as next_random, sleep, sync};
 use crate::ledger::Phase;
@@ -21,7 +21,7 @@ pub fn on_cpu<R>(cpu: u32, f: impl FnOnce() -> R) -> R {
 }
 
 /// Works for `time` without touching shared memory. The world may end the task here when its time is over, so the task must
-/// hold no lock; where it may hold one, use [`Arch::work`](txq::arch::Arch::work).
+/// hold no lock; where it may hold one, use [`Arch::work`](txq_core::arch::Arch::work).
 pub fn work(time: Picos) {
     let e = here();
     // SAFETY: the engine of the task that calls; no reference to it is alive.

@@ -177,7 +177,7 @@ impl World {
 
     /// Runs until `until`, or until no task has anything left to do; returns the times and counts of CPUs and tasks. Then it
     /// ends the tasks that still run: each continues until it calls a function of [`sim`](crate::sim) or waits for an
-    /// [`Event`](txq::arch::Event), and is unwound there.
+    /// [`Event`](txq_core::arch::Event), and is unwound there.
     ///
     /// # Panics
     /// With the payload of a task's panic.

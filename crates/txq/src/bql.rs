@@ -28,12 +28,13 @@ pub use attr::{Attr, BqlError, ErrorKind};
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::clock::Clock;
+
 use self::dql::{Dql, MAX_LIMIT, Queued};
 use self::jiffies::Jiffies;
 use self::probe::Probe;
 use self::stall::{History, Stalls};
-use crate::arch::{Arch, Atomic, Nanos};
-use crate::driver::Clock;
 
 /// The initial settings of a txq's byte queue limits; the defaults are the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! The context of a thread in the data path: the device, the thread's own buffers, and one clock reading.
 
-use crate::arch::{Arch, Nanos};
-use crate::driver::Clock;
+use txq_core::arch::{Arch, Nanos};
+use txq_core::clock::Clock;
+use txq_core::packet::PacketList;
+use txq_core::pool::Cache;
+use txq_sched::qdisc::Cx;
+use txq_sched::qdisc::copying::Copying;
+
 use crate::netdev::Shared;
-use crate::packet::PacketList;
-use crate::pool::Cache;
-use crate::qdisc::Cx;
-use crate::qdisc::copying::Copying;
 use crate::run::CoreCounters;
 
 /// Work that a worker needs from the owner of a queue, because only the owner may do it.
@@ -52,12 +53,8 @@ impl<'a, A: Arch> Ctx<'a, A> {
     /// Returns the part of the context that a call of a qdisc needs; the call counts its drops and copies in `counters`.
     #[inline]
     pub(crate) fn for_qdisc<'c>(&'c mut self, counters: &'c mut CoreCounters) -> Cx<'c, A> {
-        Cx {
-            clock: &mut self.clock,
-            to_free: &mut self.to_free,
-            drops: &mut counters.drops,
-            copying: Copying::new(self.cache, &mut self.copies, &mut counters.created),
-        }
+        let copying = Copying::new(self.cache, &mut self.copies, &mut counters.created);
+        Cx::new(&mut self.clock, &mut self.to_free, &mut counters.drops, copying)
     }
 
     /// Frees the dropped packets. The caller holds no lock. If packets were dropped and only another thread can make room,

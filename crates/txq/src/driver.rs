@@ -6,7 +6,6 @@
 //!
 //! ```
 //! use std::io;
-//! use txq::arch::Native;
 //! use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 //! use txq::packet::PacketList;
 //!
@@ -60,9 +59,11 @@
 
 use std::io;
 
-use crate::arch::{Arch, Nanos, Native};
-use crate::drop::DropReason;
-use crate::packet::{Packet, PacketList};
+pub use txq_core::clock::Clock;
+
+use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::drop::DropReason;
+use txq_core::packet::{Packet, PacketList};
 
 /// Properties of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +80,7 @@ pub struct DeviceInfo {
 pub trait Driver<A: Arch = Native>: Send {
     /// Returns the device's properties.
     fn info(&self) -> DeviceInfo;
-    /// Returns how long before its departure time ([`Packet::departure`](crate::packet::Packet::departure)) the device
+    /// Returns how long before its departure time ([`Packet::departure`](txq_core::packet::Packet::departure)) the device
     /// accepts a packet and keeps it, in nanoseconds; 0 for a device that sends each packet at once
     /// (`max_pacing_offload_horizon`). fq's `offload_horizon` uses it.
     fn pacing_horizon(&self) -> Nanos {
@@ -153,44 +154,6 @@ pub struct NoCompletions;
 impl<A: Arch> Complete<A> for NoCompletions {
     fn poll(&mut self, _: usize, _: &mut PacketList<A>, _: &mut Clock<A>) -> Option<Nanos> {
         None
-    }
-}
-
-/// The time of a batch: read on first use, and at most once per batch.
-#[derive(Debug, Clone)]
-pub struct Clock<A: Arch = Native> {
-    now: Option<Nanos>,
-    arch: std::marker::PhantomData<A>,
-}
-
-impl<A: Arch> Clock<A> {
-    /// Creates a clock that has not been read.
-    pub fn new() -> Self {
-        Self { now: None, arch: std::marker::PhantomData }
-    }
-
-    /// Creates a clock that stands at `now`.
-    #[cfg(test)]
-    pub(crate) fn at(now: Nanos) -> Self {
-        Self { now: Some(now), arch: std::marker::PhantomData }
-    }
-
-    /// Returns the time of this batch; reads it on the first call.
-    #[inline]
-    pub fn now(&mut self) -> Nanos {
-        *self.now.get_or_insert_with(A::now)
-    }
-
-    /// Makes the next call of [`now`](Self::now) read the time again.
-    #[inline]
-    pub fn advance(&mut self) {
-        self.now = None;
-    }
-}
-
-impl<A: Arch> Default for Clock<A> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

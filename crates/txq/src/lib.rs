@@ -55,29 +55,19 @@
 //! Counters are exact: every accepted packet is sent, dropped with a reason, or queued ([`NetDev::audit`]). Their text and
 //! JSON forms are tc's ([`tc`]).
 //!
-//! All of it is generic over an [`Arch`](arch::Arch), so model checkers explore the same code that sends packets. Programs
-//! use the default and never name it.
+//! All of it is generic over an [`Arch`](txq_core::arch::Arch), so model checkers explore the same code that sends packets.
+//! Programs use the default and never name it.
 
-pub mod arch;
 pub mod bql;
-pub mod cpumask;
 mod ctx;
 pub mod driver;
-pub mod drop;
 pub mod enqueue;
-pub mod filter;
-pub mod flow;
 pub mod netdev;
-pub mod packet;
-pub mod pool;
-pub mod qdisc;
 mod run;
 mod schedule;
 mod sender;
 pub mod stats;
 mod steering;
-pub mod sync;
-pub mod tc;
 pub mod topology;
 mod txqset;
 mod txqueue;
@@ -86,5 +76,31 @@ pub mod xps;
 
 pub use netdev::NetDev;
 pub use sender::{Flow, Room, Sender};
+pub use txq_core::arch::Nanos;
+pub use txq_core::{cpumask, drop, flow};
+pub use txq_sched::{filter, qdisc, tc};
 pub use txqueue::TxCounters;
 pub use worker::{Worker, WorkerPool};
+
+/// Returns the time on the clock of departure times, deadlines and counters: `CLOCK_MONOTONIC`, in nanoseconds.
+pub fn now() -> Nanos {
+    <txq_core::arch::Native as txq_core::arch::Arch>::now()
+}
+
+pub mod packet {
+    //! A packet, a move-only handle to one buffer, and lists of packets.
+
+    pub use txq_core::packet::{Packet, PacketList};
+}
+
+pub mod pool {
+    //! Buffers: one contiguous region, a cache for each sender, and a lock-free way back for buffers freed on another thread.
+    //!
+    //! A sender allocates from its own cache without an atomic operation. A buffer freed elsewhere returns to the sender
+    //! that allocated it, and so to the CPU in whose caches it lies (Linux e20dfbad8aab). [`PoolConfig`] has the sizes and
+    //! bounds; [`Pool::resize`] changes the size under traffic.
+
+    pub use txq_core::pool::{
+        AllocError, Backing, CACHE_SIZE, Cache, DEFER_MAX, FreeMode, Pool, PoolConfig, PoolError,
+    };
+}

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
-use crate::arch::{Arch, Atomic, CpuId, Nanos, Native};
+use txq_core::arch::{Arch, Atomic, CpuId, Nanos, Native};
+use txq_core::pool::Pool;
+use txq_core::stats::contention::ContentionReport;
+use txq_core::stats::latency::Latency;
+use txq_core::stats::log2::Log2;
+use txq_sched::tc::{Handle, Options, QdiscInfo, Style};
+
 use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
-use crate::pool::Pool;
 use crate::sender::Sender;
-use crate::stats::contention::ContentionReport;
 use crate::stats::device::DeviceStats;
-use crate::stats::latency::Latency;
-use crate::stats::log2::Log2;
-use crate::tc::{Handle, Options, QdiscInfo, Style};
 use crate::txqueue::TxQueue;
 use crate::worker::Worker;
 
@@ -203,7 +204,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the contention recorded so far; `None` if recording was never switched on. The call takes each lock once, as
-    /// [`Site::Control`](crate::sync::contention::Site::Control).
+    /// [`Site::Control`](txq_core::sync::contention::Site::Control).
     pub fn contention(&self) -> Option<ContentionReport> {
         self.shared.assert_outside("NetDev::contention");
         self.shared.contention()

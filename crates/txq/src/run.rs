@@ -38,19 +38,21 @@
 
 use std::mem;
 
-use crate::arch::{Arch, Memory, Nanos, Work};
+use txq_core::arch::{Arch, Memory, Nanos, Work};
+use txq_core::drop::{DropCounts, DropReason};
+use txq_core::packet::{Packet, PacketList};
+use txq_core::sync::contention::HandOff;
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::{Ctx, Errand};
-use crate::drop::{DropCounts, DropReason};
 use crate::netdev::{Root, Shared};
-use crate::packet::{Packet, PacketList};
-use crate::qdisc::Verdict;
-use crate::sync::contention::HandOff;
 use crate::txqueue::{Transmitted, TxQueue};
 
 mod bypass;
 mod core;
 mod gate;
 mod marks;
+pub(crate) mod owners;
 mod permit;
 mod relay;
 mod unwind;
@@ -188,9 +190,9 @@ fn admit<A: Arch>(
     } else {
         let mut dropped = 0;
         while !batch.is_empty() {
-            let before = qcx.to_free.len();
+            let before = qcx.to_free();
             qdisc.enqueue_batch(batch, &mut qcx);
-            dropped += (qcx.to_free.len() - before) as u64;
+            dropped += (qcx.to_free() - before) as u64;
             qcx.enqueue_copies(qdisc);
         }
         match dropped {

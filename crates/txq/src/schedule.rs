@@ -8,10 +8,10 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use crate::arch::{Arch, Atomic, Event, Nanos};
-use crate::sync::bits::Bits;
-use crate::sync::spinlock::SpinLock;
-use crate::sync::timers::Timers;
+use txq_core::arch::{Arch, Atomic, Event, Nanos};
+use txq_core::sync::bits::Bits;
+use txq_core::sync::spinlock::SpinLock;
+use txq_core::sync::timers::Timers;
 
 /// One worker's inbox, on lines of its own.
 #[repr(align(128))]

@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::arch::{Arch, CpuId, Nanos, Native, Work};
+use txq_core::arch::{Arch, CpuId, Nanos, Native, Work};
+use txq_core::drop::DropReason;
+use txq_core::packet::{Packet, PacketList};
+use txq_core::pool::{AllocError, Cache};
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::Ctx;
-use crate::drop::DropReason;
 use crate::netdev::{Rule, Sampling, Shared};
-use crate::packet::{Packet, PacketList};
-use crate::pool::{AllocError, Cache};
-use crate::qdisc::Verdict;
 use crate::steering::{Here, Steer};
 
 mod counters;

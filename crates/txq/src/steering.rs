@@ -11,11 +11,12 @@
 
 use std::sync::Arc;
 
-use crate::arch::{Arch, CpuId, Nanos};
-use crate::flow::{FlowHasher, dissect};
+use txq_core::arch::{Arch, CpuId, Nanos};
+use txq_core::flow::{FlowHasher, dissect};
+use txq_core::packet::Packet;
+use txq_core::sync::rcu::{Rcu, Reader};
+
 use crate::netdev::Shared;
-use crate::packet::Packet;
-use crate::sync::rcu::{Rcu, Reader};
 use crate::txqset::TxqSet;
 use crate::xps::{TrafficClasses, XpsMap, hash_to_txq};
 
@@ -231,8 +232,9 @@ impl<A: Arch> Here<A> {
 
 #[cfg(test)]
 mod tests {
+    use txq_core::cpumask::CpuMask;
+
     use super::*;
-    use crate::cpumask::CpuMask;
 
     fn map(
         make: fn(&[CpuMask], usize, usize) -> Result<XpsMap, crate::xps::XpsError>,

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cpumask::{CpuMask, MaskError};
+use txq_core::cpumask::{CpuMask, MaskError};
 
 /// A bound on CPU ids, above that of any kernel. It limits the memory that a damaged file can make the program allocate.
 const MAX_CPUS: usize = 1 << 16;
@@ -112,7 +112,7 @@ impl Topology {
     }
 
     /// Returns the CPUs of each NUMA node that has any, from the sysfs mounted at `root` (`/sys`), as
-    /// [`PoolConfig::nodes`](crate::pool::PoolConfig::nodes) takes them. Empty if the kernel knows of no nodes.
+    /// [`PoolConfig::nodes`](txq_core::pool::PoolConfig::nodes) takes them. Empty if the kernel knows of no nodes.
     ///
     /// # Errors
     /// When a list in these files is malformed.

@@ -12,13 +12,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, Nanos};
+use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::stats::latency::Latency;
+use txq_core::sync::contention::{Lock, Recorded};
+use txq_core::sync::spinlock::SpinLock;
+use txq_sched::qdisc::Budget;
+
 use crate::bql::{self, Attr, BqlConfig, BqlError, BqlState};
 use crate::driver::{Complete, DriverQueue, Transmit};
-use crate::qdisc::Budget;
-use crate::stats::latency::Latency;
-use crate::sync::contention::{Lock, Recorded};
-use crate::sync::spinlock::SpinLock;
 
 mod border;
 mod completions;

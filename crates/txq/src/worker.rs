@@ -18,10 +18,11 @@ mod pool;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
-use crate::arch::{Arch, Event, Nanos, Native, Work};
+use txq_core::arch::{Arch, Event, Nanos, Native, Work};
+use txq_core::pool::Cache;
+
 use crate::ctx::Ctx;
 use crate::netdev::Shared;
-use crate::pool::Cache;
 use crate::txqset::TxqSet;
 
 pub use pool::WorkerPool;

@@ -11,13 +11,14 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpumask::CpuMask;
+pub use txq_core::flow::{hash_to_txq, reciprocal_scale};
+pub use txq_sched::qdisc::{ClassError, MAX_CLASSES, PRIORITIES, TrafficClasses};
+
+use txq_core::cpumask::CpuMask;
+
 use crate::topology::Topology;
 
 mod auto;
-mod classes;
-
-pub use classes::{ClassError, MAX_CLASSES, PRIORITIES, TrafficClasses};
 
 /// The maximum number of txqs of a device. The highest queue index stays free, because the kernel's sockets use it for
 /// "none".
@@ -321,19 +322,6 @@ impl XpsMap {
         let nr_ids = entries.len() / classes.len().max(1);
         Self { of, nr_ids, entries, lists: flat.into(), txqs, classes }
     }
-}
-
-/// Returns the txq below `txqs` for a packet that no map steers (kernel: `skb_tx_hash`); 0 if there are no txqs.
-#[inline]
-pub fn hash_to_txq(hash: u32, txqs: u16) -> u16 {
-    reciprocal_scale(hash, u32::from(txqs)) as u16
-}
-
-/// Scales a uniform 32-bit `hash` to `0..bound` by a multiplication instead of a division (kernel:
-/// `reciprocal_scale`). The high bits of the hash decide.
-#[inline]
-pub fn reciprocal_scale(hash: u32, bound: u32) -> u32 {
-    ((u64::from(hash) * u64::from(bound)) >> 32) as u32
 }
 
 fn check_txqs(txqs: usize) -> Result<(), XpsError> {

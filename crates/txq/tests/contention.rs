@@ -13,7 +13,7 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transm
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::stats::contention::{ContentionReport, LockStats};
-use txq::sync::contention::{Lock, Site};
+use txq::stats::contention::{Lock, Site};
 
 /// The system's allocator, with a count of allocations for each thread.
 struct Counting;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use txq::arch::Nanos;
+use txq::Nanos;
 use txq::cpumask::CpuMask;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::netdev::Builder;

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use txq::Nanos;
 use txq::NetDev;
-use txq::arch::Nanos;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
-use txq::sync::spsc::{Consumer, Producer, ring};
+use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 const RING: u32 = 64;
 /// Number of packets that the first call takes: the remaining room is too small to wake the txq.
@@ -17,10 +17,10 @@ const TAKEN: usize = 56;
 
 struct Refusing;
 struct Tx {
-    ring: Producer<txq::arch::Native, txq::packet::Packet>,
+    ring: Producer<txq_core::arch::Native, txq::packet::Packet>,
     calls: usize,
 }
-struct Done(Consumer<txq::arch::Native, txq::packet::Packet>);
+struct Done(Consumer<txq_core::arch::Native, txq::packet::Packet>);
 
 impl Driver for Refusing {
     fn info(&self) -> DeviceInfo {

@@ -358,7 +358,7 @@ fn a_full_device_is_not_asked_again_and_again() {
                 builder(&wires).qdisc(qdisc).discipline(discipline).watchdog_timeo(None).build().unwrap();
             let mut sender = dev.sender("s");
             let mut worker = dev.worker(0);
-            let start = <txq::arch::Native as txq::arch::Arch>::now();
+            let start = txq::now();
             let mut batch = packets(&mut sender, 0..3);
             batch.for_each_mut(|packet| packet.set_departure(start + 1_000_000));
             let _ = sender.xmit_batch(&mut batch);

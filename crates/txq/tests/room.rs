@@ -314,7 +314,7 @@ fn a_qdisc_that_lies_about_its_backlog_holds_a_sender_for_a_bounded_time() {
     assert_eq!(send(&mut sender, 1), Verdict::Drop);
     let began = sender.now();
     assert_eq!(sender.wait_room(None), Room::Full);
-    assert!(sender.now() - began >= Sender::<txq::arch::Native>::LONGEST_WAIT, "it did not sleep");
+    assert!(sender.now() - began >= <Sender>::LONGEST_WAIT, "it did not sleep");
     assert_eq!(sender.poll_room(Waker::noop()), Poll::Pending);
     dev.replace_qdisc("root pfifo").unwrap();
     assert_eq!(sender.wait_room(None), Room::Free, "the liar is gone");

@@ -14,10 +14,10 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 
-use txq::arch::{Arch, CellApi, Native};
-use txq::sync::contention::Site;
-use txq::sync::llist::{LList, Linked};
-use txq::sync::spinlock::SpinLock;
+use txq_core::arch::{Arch, CellApi, Native};
+use txq_core::sync::contention::Site;
+use txq_core::sync::llist::{LList, Linked};
+use txq_core::sync::spinlock::SpinLock;
 
 struct Generic {
     link: <Native as Arch>::Cell<*mut Generic>,

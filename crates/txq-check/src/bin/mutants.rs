@@ -32,7 +32,7 @@ struct Mutants {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mutant {
-    /// The file, below `crates/txq/src`.
+    /// The file, below `crates`.
     file: String,
     /// The mutation, in words.
     how: String,
@@ -157,7 +157,7 @@ impl Lab {
 
     /// Makes a mutant, runs its test and restores the file. Returns the mutated line's number and the result.
     fn try_mutant(&self, mutant: &Mutant, patience: Duration) -> Result<(usize, Fate)> {
-        let path = self.tree.join("crates/txq/src").join(&mutant.file);
+        let path = self.tree.join("crates").join(&mutant.file);
         let sound = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", mutant.file))?;
         let found: Vec<_> = sound.match_indices(&mutant.old).map(|(at, _)| at).collect();
         let &[at] = found.as_slice() else {

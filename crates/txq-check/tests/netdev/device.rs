@@ -5,15 +5,15 @@ use std::io;
 use std::sync::Arc;
 
 use txq::Sender;
-use txq::arch::{CellApi, Nanos};
 use txq::cpumask::CpuMask;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::netdev::{Builder, NetDev};
 use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
-use txq::sync::spsc::{Consumer, Producer, ring};
 use txq::xps::XpsMap;
 use txq_check::Model;
+use txq_core::arch::{CellApi, Nanos};
+use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 /// The cookies of the sent packets, in order, by txq.
 pub(crate) struct Record<A: Model>(Box<[A::Cell<Vec<u64>>]>);

@@ -7,13 +7,13 @@
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use txq::arch::{Atomic, Event, Nanos};
 use txq::drop::DropReason;
 use txq::enqueue;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::{Atomic, Event, Nanos};
 
 /// Holds packets until an urgent one is among them. Even then the first dequeue returns none: the packets' time is now, and
 /// the queue must be dequeued again. Without an urgent packet the time is later, which is never.

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use txq::arch::Nanos;
+use txq::Nanos;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};

@@ -10,8 +10,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use txq::Nanos;
 use txq::NetDev;
-use txq::arch::Nanos;
 use txq::bql::BqlConfig;
 use txq::pool::PoolConfig;
 use txq_device::Null;

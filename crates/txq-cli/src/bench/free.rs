@@ -4,10 +4,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use txq::arch::Native;
 use txq::packet::PacketList;
 use txq::pool::{Cache, Pool, PoolConfig};
-use txq::sync::spsc::{Consumer, Producer, ring};
+use txq_core::arch::Native;
+use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 use super::case::Sample;
 use super::lab::{Lab, cpu_time, pin_to};

@@ -12,7 +12,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use histogram::Histogram;
-use txq::arch::{Arch, Nanos, Native};
+use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
@@ -83,7 +83,7 @@ struct Busy {
 
 impl Driver for Busy {
     fn info(&self) -> DeviceInfo {
-        Driver::<Native>::info(&self.null)
+        <Null as Driver>::info(&self.null)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
@@ -104,7 +104,7 @@ impl Transmit for BusyTx {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         for packet in batch.iter() {
             if let Some(at) = sent_at(packet.data()).filter(|_| packet.priority() == FIRST) {
-                let late = Native::now().saturating_sub(at).min((1 << 40) - 1);
+                let late = txq::now().saturating_sub(at).min((1 << 40) - 1);
                 let mut times = self.late.lock().unwrap_or_else(PoisonError::into_inner);
                 times.increment(late).expect("within the histogram's range");
             }

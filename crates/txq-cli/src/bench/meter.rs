@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use histogram::Histogram;
-use txq::arch::Native;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
 use txq_device::Null;
@@ -56,7 +55,7 @@ impl Counted {
 
 impl Driver for Counted {
     fn info(&self) -> DeviceInfo {
-        Driver::<Native>::info(&self.null)
+        <Null as Driver>::info(&self.null)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use histogram::Histogram;
+use txq::Nanos;
 use txq::Sender;
-use txq::arch::Nanos;
 use txq::packet::PacketList;
 use txq::qdisc::Verdict;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use histogram::Histogram;
-use txq::arch::{Arch, Nanos, Native};
+use txq::Nanos;
 use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
 use txq::qdisc::Verdict;
@@ -315,7 +315,7 @@ fn run_worker(mut worker: Worker, cpu: Option<u32>, stop: &Stop) -> anyhow::Resu
     };
     pin_to(cpu)?;
     while !stop.asked() {
-        if worker.poll().is_none_or(|next| next > Native::now()) {
+        if worker.poll().is_none_or(|next| next > txq::now()) {
             thread::yield_now();
         }
     }

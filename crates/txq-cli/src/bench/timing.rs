@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use histogram::Histogram;
+use txq::Nanos;
 use txq::NetDev;
-use txq::arch::{Arch, Nanos, Native};
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
 use txq::pool::PoolConfig;
@@ -85,7 +85,7 @@ struct Timed {
 
 impl Driver for Timed {
     fn info(&self) -> DeviceInfo {
-        Driver::<Native>::info(&self.null)
+        <Null as Driver>::info(&self.null)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
@@ -105,7 +105,7 @@ impl Transmit for TimedTx {
     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         for packet in batch.iter().filter(|packet| packet.departure() > 0) {
-            let _ = late.increment(Native::now().saturating_sub(packet.departure()));
+            let _ = late.increment(txq::now().saturating_sub(packet.departure()));
         }
         let before = batch.bytes();
         let status = self.tx.start_xmit(batch, cx);

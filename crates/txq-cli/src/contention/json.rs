@@ -1,8 +1,8 @@
 //! The recorded waits as one JSON object: all devices together at the top level, each device in `devices`.
 
 use serde_json::{Map, Value, json};
+use txq::stats::contention::Retry;
 use txq::stats::contention::{ContentionReport, SiteReport, Spread};
-use txq::sync::contention::Retry;
 
 use crate::bars;
 use crate::report::{Rates, Report};

@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
+use txq::stats::contention::Lock;
 use txq::stats::contention::{ContentionReport, LockStats, SiteReport, Spread};
-use txq::sync::contention::Lock;
 
 const NAME: usize = 40;
 const CELL: usize = 14;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use txq::stats::contention::ContentionReport;
-use txq::sync::contention::Retry;
+use txq::stats::contention::Retry;
 
 use crate::bars;
 use crate::report::Report;

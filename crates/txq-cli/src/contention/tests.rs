@@ -1,8 +1,8 @@
 //! Compares the tables with the output of perf and of the kernel.
 
+use txq::stats::contention::{Lock, Site};
 use txq::stats::contention::{LockStats, SiteReport, Spread};
 use txq::stats::log2::Log2;
-use txq::sync::contention::{Lock, Site};
 
 use super::*;
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{anyhow, bail};
 use txq::stats::contention::ContentionReport;
-use txq::sync::contention::Site;
+use txq::stats::contention::Site;
 use txq_sim::compare::{self, Row};
 use txq_sim::run::{Report, RunError};
 use txq_sim::scenario::{Change, Rule, Scenario, Setup};

@@ -5,10 +5,10 @@
 
 use std::mem;
 
-use txq::arch::{Arch, Nanos, Native};
 use txq::driver::{Clock, Complete, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
-use txq::sync::spsc::{Consumer, Producer, ring};
+use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 /// Creates a txq whose ring holds `packets`.
 pub(super) fn queue<A: Arch>(packets: u32, inline: bool) -> DriverQueue<A> {

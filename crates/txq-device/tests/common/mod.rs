@@ -1,9 +1,9 @@
 //! Helpers of the tests of whole devices.
 
 use txq::NetDev;
-use txq::arch::Nanos;
 use txq::pool::{Backing, PoolConfig};
 use txq::stats::device::DeviceStats;
+use txq_core::arch::Nanos;
 
 /// Longer than any test takes on a busy machine, in nanoseconds.
 const PATIENCE: Nanos = 20_000_000_000;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{self, Ordering, Ordering::SeqCst};
 
-use txq::arch::{Atomic, AtomicPtr};
+use txq_core::arch::{Atomic, AtomicPtr};
 
 use super::charge;
 use crate::cache::Kind;

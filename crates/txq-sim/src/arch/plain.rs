@@ -1,7 +1,7 @@
 //! Plain memory of the data plane: the lines that it reads and writes of queues, flows, senders and packets without an
 //! atomic. Each task pays for as many lines as the [`Footprint`] says.
 
-use txq::arch::Memory;
+use txq_core::arch::Memory;
 
 use super::charge;
 use crate::engine;

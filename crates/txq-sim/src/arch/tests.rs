@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use txq::arch::Atomic;
+use txq_core::arch::Atomic;
 
 use super::AtomicU32;
 use crate::machine::Line;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use txq::arch::{Arch, Atomic, Native};
+use txq_core::arch::{Arch, Atomic, Native};
 
 use super::sample::{Samples, middle_of};
 use super::{CalibrateError, pin};

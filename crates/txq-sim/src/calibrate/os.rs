@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use txq::arch::{Arch, Event, Native};
+use txq_core::arch::{Arch, Event, Native};
 
 use super::sample::{Samples, middle_of, middle_one};
 use super::{CalibrateError, pin};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use txq::arch::{Arch, Atomic, Memory, Work};
-use txq::sync::spinlock::SpinLock;
+use txq_core::arch::{Arch, Atomic, Memory, Work};
+use txq_core::sync::spinlock::SpinLock;
 
 use super::*;
 use crate::arch::Sim;

@@ -3,7 +3,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use txq::arch::{Arch, Atomic, CellApi, Event};
+use txq_core::arch::{Arch, Atomic, CellApi, Event};
 
 use crate::arch::{AtomicU32, Sleep};
 use crate::testing::machine;

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use txq::arch::{Arch, Event, Nanos};
+use txq_core::arch::{Arch, Event, Nanos};
 
 use super::flow_of;
 use crate::arch::{Sim, Sleep};

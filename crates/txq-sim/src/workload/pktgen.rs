@@ -1,7 +1,7 @@
 //! Packets into the queue layer from threads that do nothing else: `pktgen` with `xmit_mode queue_xmit`.
 
 use txq::Sender;
-use txq::arch::Arch;
+use txq_core::arch::Arch;
 
 use super::{send, work};
 use crate::arch::Sim;

@@ -4,7 +4,7 @@
 //! private work. Requests wait for each other as in the kernel: for CPUs, and in the egress layer.
 
 use txq::Sender;
-use txq::arch::Arch;
+use txq_core::arch::Arch;
 
 use super::{Done, send, work};
 use crate::arch::Sim;

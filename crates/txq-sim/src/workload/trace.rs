@@ -10,9 +10,9 @@ use std::rc::Rc;
 
 use thiserror::Error;
 use txq::Sender;
-use txq::arch::Arch;
 use txq::flow::flow_hash;
 use txq::xps::reciprocal_scale;
+use txq_core::arch::Arch;
 use txq_device::capture::{Capture, CaptureError};
 
 use super::{BEGINNING, Done, HEAD, send_frame, work};

@@ -1,7 +1,7 @@
 //! Datagrams as fast as the send buffer allows: `netperf -t UDP_STREAM`.
 
 use txq::Sender;
-use txq::arch::Arch;
+use txq_core::arch::Arch;
 
 use super::{send, send_batch, work};
 use crate::arch::Sim;

@@ -1,6 +1,6 @@
 //! The kernel's ticks. Times that sysfs shows in milliseconds are kept in jiffies, and rounded as the kernel rounds them.
 
-use crate::arch::Nanos;
+use txq_core::arch::Nanos;
 
 /// Ticks since the clock's start. A jiffy is 4 ms (`CONFIG_HZ=250`).
 pub(super) type Jiffies = u64;

@@ -15,8 +15,9 @@
 //! A device that needs no more than the algorithm finds sees one trial of a quarter more, for two windows, at growing
 //! intervals. A txq that its limit never stops sees none.
 
+use txq_core::arch::Nanos;
+
 use super::dql::Dql;
-use crate::arch::Nanos;
 
 /// The shortest window, in nanoseconds.
 const WINDOW: Nanos = 4_000_000;

@@ -12,8 +12,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use txq_core::arch::{Arch, Atomic};
+
 use super::jiffies::Jiffies;
-use crate::arch::{Arch, Atomic};
 
 /// Words of the history, each of 32 jiffies.
 const WORDS: usize = 8;
@@ -91,8 +92,9 @@ impl Stalls {
 
 #[cfg(test)]
 mod tests {
+    use txq_core::arch::Native;
+
     use super::*;
-    use crate::arch::Native;
 
     const THRS: u32 = 10;
 

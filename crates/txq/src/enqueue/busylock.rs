@@ -12,16 +12,17 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::inside::Lent;
-use crate::arch::{Arch, Atomic};
+use txq_core::arch::inside::Lent;
+use txq_core::arch::{Arch, Atomic};
+use txq_core::packet::PacketList;
+use txq_core::sync::contention::{Lock, Recorded, Site};
+use txq_core::sync::spinlock::{Held, SpinLock};
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::Ctx;
 use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK, owns_queue};
 use crate::netdev::Root;
-use crate::packet::PacketList;
-use crate::qdisc::Verdict;
 use crate::run::{Core, Driven, Owner, turn};
-use crate::sync::contention::{Lock, Recorded, Site};
-use crate::sync::spinlock::{Held, SpinLock};
 
 struct Busylock<A: Arch> {
     busy: CachePadded<SpinLock<A, ()>>,
@@ -75,7 +76,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         self.busy = None;
         let way = self.way;
         self.root.unlocked_at(Site::Retake, || {
-            let _lent = Lent::<A>::new();
+            let _lent = Lent::<A>::begin();
             f(driven);
         });
         way.running.store(0, Relaxed);

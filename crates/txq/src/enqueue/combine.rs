@@ -36,20 +36,21 @@ use std::{mem, ptr};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
+use txq_core::arch::{Arch, Atomic, AtomicPtr, CellApi};
+use txq_core::packet::PacketList;
+use txq_core::pool::slot::Slot;
+use txq_core::sync::contention::{Lock, Recorded, Retry};
+use txq_core::sync::lease::Lease;
+use txq_core::sync::llist::Linked;
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::room::{InHand, Patience};
 use crate::enqueue::{DRIVEN, Discipline, LONG, QUEUE};
 use crate::netdev::Root;
-use crate::packet::PacketList;
-use crate::pool::slot::Slot;
-use crate::qdisc::Verdict;
 use crate::run::{Bypass, Core, Driven, Owner, bypass, turn};
-use crate::sync::contention::{Lock, Recorded, Retry};
-use crate::sync::lease::Lease;
-use crate::sync::llist::Linked;
 
 /// A thread owns the qdisc: it enqueues and dequeues, or is in the driver and has kept the qdisc.
 const QDISC: usize = 1;

@@ -5,10 +5,10 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::arch::{Arch, CellApi};
-use crate::packet::PacketList;
-use crate::pool::slot::Slot;
-use crate::sync::llist::{self, Linked};
+use txq_core::arch::{Arch, CellApi};
+use txq_core::packet::PacketList;
+use txq_core::pool::slot::Slot;
+use txq_core::sync::llist::{self, Linked};
 
 /// Batches in the order in which they were pushed.
 pub(super) struct Intake<A: Arch> {

@@ -12,10 +12,10 @@
 //! Measurement decides whether senders wait or hand over ([`Trial`]): the owners of a contended queue compare what it sends
 //! under each rule, and try the worse one again now and then.
 
-use crate::arch::{Arch, Nanos};
+use txq_core::arch::{Arch, Nanos};
+use txq_core::sync::lease::Lease;
+
 use crate::ctx::Ctx;
-use crate::enqueue::room::is_nested;
-use crate::sync::lease::Lease;
 
 /// Outstanding packets from which a sender without a recent lease waits for one.
 const LIGHT: i64 = 32;
@@ -39,8 +39,10 @@ pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
 #[cold]
 pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A>) -> bool {
     let start = A::now();
-    let busy = || start < cx.cache.leased + BUSY || cx.cache.on_the_way() - packets as i64 >= LIGHT;
-    let light = is_nested::<A>() || !busy();
+    // The caller's own entry is one.
+    let nested = A::inside(|inside| inside.depth()) > 1;
+    let busy = || start < cx.cache.leased() + BUSY || cx.cache.on_the_way() - packets as i64 >= LIGHT;
+    let light = nested || !busy();
     let grace = if light { STALE } else { 0 };
     let mut now = start;
     loop {
@@ -49,7 +51,7 @@ pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A
             return false;
         }
         if now >= held.end() + grace && lease.take(held, cx.cache.tag(), now + A::LEASE) {
-            cx.cache.leased = if light { 0 } else { now };
+            cx.cache.set_leased(if light { 0 } else { now });
             return true;
         }
         if light || now >= start + WAIT || cx.dev.is_stopping() {

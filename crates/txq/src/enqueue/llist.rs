@@ -41,7 +41,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, CellApi};
+use txq_core::arch::{Arch, Atomic, CellApi};
+use txq_core::packet::PacketList;
+use txq_core::pool::slot::Slot;
+use txq_core::sync::contention::{Lock, Recorded, Retry, Site};
+use txq_core::sync::llist::LList;
+use txq_core::sync::spinlock::{Held, SpinLock};
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::llist::entrance::{Entrance, Room};
@@ -49,13 +56,7 @@ use crate::enqueue::refused::Refused;
 use crate::enqueue::room::InHand;
 use crate::enqueue::{DRIVEN, Discipline, LONG, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
-use crate::packet::PacketList;
-use crate::pool::slot::Slot;
-use crate::qdisc::Verdict;
 use crate::run::{Bypass, Core, Driven, Owner, bypass, turn};
-use crate::sync::contention::{Lock, Recorded, Retry, Site};
-use crate::sync::llist::LList;
-use crate::sync::spinlock::{Held, SpinLock};
 
 struct Llist<A: Arch> {
     defer: CachePadded<Defer<A>>,

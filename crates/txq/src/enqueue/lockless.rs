@@ -22,17 +22,18 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, CellApi};
+use txq_core::arch::{Arch, Atomic, CellApi};
+use txq_core::packet::PacketList;
+use txq_core::sync::contention::{Lock, Recorded};
+use txq_sched::qdisc::{BANDS, Verdict};
+
 use crate::ctx::Ctx;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::{InHand, Patience};
 use crate::enqueue::{Discipline, LONG, QUEUE};
 use crate::netdev::Root;
-use crate::packet::PacketList;
-use crate::qdisc::{BANDS, Verdict};
 use crate::run::{Bypass, Core, Driven, Owner, bypass, turn_here};
-use crate::sync::contention::{Lock, Recorded};
 
 mod lists;
 

@@ -23,14 +23,15 @@ mod refused;
 mod room;
 mod spinlock;
 
-use crate::arch::Arch;
+use txq_core::arch::Arch;
+use txq_core::drop::DropReason;
+use txq_core::packet::PacketList;
+use txq_core::sync::contention::{Lock, Recorded};
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::Ctx;
-use crate::drop::DropReason;
 use crate::netdev::Root;
-use crate::packet::PacketList;
-use crate::qdisc::Verdict;
 use crate::run::Core;
-use crate::sync::contention::{Lock, Recorded};
 
 pub(crate) use noqueue::NoQueue;
 
@@ -133,5 +134,5 @@ pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 5] {
 
 /// Returns the names of the disciplines, the default first.
 pub fn names() -> Vec<&'static str> {
-    kinds::<crate::arch::Native>().iter().map(|k| k.name).collect()
+    kinds::<txq_core::arch::Native>().iter().map(|k| k.name).collect()
 }

@@ -4,16 +4,17 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, Nanos};
+use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::drop::DropReason;
+use txq_core::packet::PacketList;
+use txq_core::sync::contention::{Lock, Recorded, Site};
+use txq_core::sync::spinlock::{Held, SpinLock};
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::{Ctx, Errand};
-use crate::drop::DropReason;
 use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
 use crate::netdev::Root;
-use crate::packet::PacketList;
-use crate::qdisc::Verdict;
 use crate::run::{Core, Gate, forward, run_noqueue};
-use crate::sync::contention::{Lock, Recorded, Site};
-use crate::sync::spinlock::{Held, SpinLock};
 
 /// One txq without a queue.
 pub(crate) struct NoQueue<A: Arch> {

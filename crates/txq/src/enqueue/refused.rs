@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic};
+use txq_core::arch::{Arch, Atomic};
+use txq_core::drop::DropReason;
+use txq_core::packet::PacketList;
+
 use crate::ctx::Ctx;
-use crate::drop::DropReason;
-use crate::packet::PacketList;
 
 /// Number of counters, a power of two.
 const SHARDS: usize = 8;

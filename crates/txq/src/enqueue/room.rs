@@ -8,7 +8,8 @@
 
 use std::mem;
 
-use crate::arch::Arch;
+use txq_core::arch::Arch;
+
 use crate::ctx::Ctx;
 use crate::netdev::{Root, Shared};
 
@@ -39,11 +40,12 @@ impl<A: Arch> Drop for InHand<'_, A> {
     }
 }
 
-/// Whether a sender is inside another call, from a driver or a qdisc. Then it does not wait for an owner: the owner may wait for
-/// that call.
-pub(super) fn is_nested<A: Arch>() -> bool {
-    // The caller's own entry is one.
-    A::inside(|inside| inside.depth()) > 1
+/// Reaps the queue's stopped txqs that any thread may reap. Senders call this before they wait or drop.
+pub(super) fn reap_stopped<A: Arch>(root: &Root<A>, cx: &mut Ctx<'_, A>) {
+    match root.txq {
+        Some(txq) => cx.dev.txqs[usize::from(txq)].reap_if_stopped(cx),
+        None => cx.dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(cx)),
+    }
 }
 
 /// Counts one sender's waits in one call.
@@ -57,12 +59,16 @@ impl Patience {
     }
 
     /// Waits once more for the owner of `root` and returns true; returns false at once when the sender must drop.
+    ///
+    /// A sender inside another call, from a driver or a qdisc, does not wait: the owner may wait for that call.
     #[cold]
     pub(super) fn wait<A: Arch>(&mut self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
-        if self.waits == A::WAITS_FOR_ROOM || is_nested::<A>() || cx.dev.is_stopping() {
+        // The caller's own entry is one.
+        let nested = A::inside(|inside| inside.depth()) > 1;
+        if self.waits == A::WAITS_FOR_ROOM || nested || cx.dev.is_stopping() {
             return false;
         }
-        root.reap_stopped(cx);
+        reap_stopped(root, cx);
         if self.waits < YIELDS {
             A::yield_cpu()
         } else {

@@ -7,16 +7,17 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::Arch;
-use crate::arch::inside::Lent;
+use txq_core::arch::Arch;
+use txq_core::arch::inside::Lent;
+use txq_core::packet::PacketList;
+use txq_core::sync::contention::{Lock, Recorded, Site};
+use txq_core::sync::spinlock::{Held, SpinLock};
+use txq_sched::qdisc::Verdict;
+
 use crate::ctx::Ctx;
 use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK, owns_queue};
 use crate::netdev::Root;
-use crate::packet::PacketList;
-use crate::qdisc::Verdict;
 use crate::run::{Core, Driven, Owner, turn};
-use crate::sync::contention::{Lock, Recorded, Site};
-use crate::sync::spinlock::{Held, SpinLock};
 
 struct Spinlock<A: Arch> {
     root: CachePadded<SpinLock<A, Core<A>>>,
@@ -36,7 +37,7 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
         self.unlocked_at(Site::Retake, || {
-            let _lent = Lent::<A>::new();
+            let _lent = Lent::<A>::begin();
             f(driven);
         });
         true

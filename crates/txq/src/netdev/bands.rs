@@ -1,11 +1,12 @@
 //! Counters of the bands and classes of a device's qdiscs.
 
+use txq_core::arch::Arch;
+use txq_core::stats::QdiscStats;
+use txq_core::stats::latency::Latency;
+use txq_sched::qdisc::Qdisc;
+use txq_sched::tc::{Handle, Style};
+
 use super::NetDev;
-use crate::arch::Arch;
-use crate::qdisc::Qdisc;
-use crate::stats::QdiscStats;
-use crate::stats::latency::Latency;
-use crate::tc::{Handle, Style};
 
 /// A band or a class of a qdisc.
 #[derive(Debug, Clone)]

@@ -1,13 +1,14 @@
 //! Finds, replaces, changes and lists qdiscs below the classes of other qdiscs. The calling thread owns their queue
 //! meanwhile.
 
+use txq_core::arch::Arch;
+use txq_sched::qdisc::copying::Others;
+use txq_sched::qdisc::{Cx, Qdisc, child};
+use txq_sched::tc::{Handle, ParseError, QdiscInfo, Style, Words};
+
 use super::tree::Tree;
 use super::{Root, Shared};
-use crate::arch::Arch;
 use crate::ctx::Ctx;
-use crate::qdisc::copying::Others;
-use crate::qdisc::{Cx, Qdisc, child};
-use crate::tc::{Handle, ParseError, QdiscInfo, Style, Words};
 
 /// The maximum number of qdiscs from the root of a device down to the deepest one that has a handle, so that a walk through
 /// the tree has a bounded stack. The kernel looks for loops to the same depth (`check_loop`).
@@ -193,7 +194,7 @@ impl<A: Arch> Shared<A> {
         let others = self.others(tree, class, cx);
         let change = |leaf: &mut dyn Qdisc<A>, cx: &mut Cx<'_, A>| {
             // The qdiscs below the leaf stay, so they count.
-            cx.copying.others = others.and(Others::below(leaf, Handle::UNSPEC));
+            cx.set_others(others.and(Others::below(leaf, Handle::UNSPEC)));
             leaf.change(&mut words.clone(), &tree.env, cx)
         };
         self.with_leaf(tree, class, cx, change).unwrap_or(Ok(()))

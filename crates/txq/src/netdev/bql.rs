@@ -1,7 +1,8 @@
 //! A device's byte queue limits, in the form of sysfs files.
 
+use txq_core::arch::Arch;
+
 use super::{NetDev, Shared};
-use crate::arch::Arch;
 use crate::bql::{Attr, BqlError, BqlState};
 use crate::ctx::Ctx;
 use crate::txqueue::TxQueue;

@@ -6,25 +6,26 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
+use txq_core::arch::{Arch, Atomic, Nanos, Native};
+use txq_core::flow::FlowHasher;
+use txq_core::pool::{Pool, PoolConfig};
+use txq_core::sync::contention::Retries;
+use txq_core::sync::fill::Fill;
+use txq_core::sync::rcu::Rcu;
+use txq_core::sync::spinlock::SpinLock;
+use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
+
 use super::rule::{Rule, Shape};
 use super::senders::Senders;
 use super::steer::check;
 use super::tree::{Plan, Tree, child};
 use super::{BuildError, NetDev, Root, Sampling, Shared};
-use crate::arch::{Arch, Atomic, Nanos, Native};
 use crate::bql::BqlConfig;
 use crate::driver::Driver;
 use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
-use crate::flow::FlowHasher;
-use crate::pool::{Pool, PoolConfig};
-use crate::qdisc::{self, Built, Env, Parent, Qdisc};
 use crate::run::{Core, Gate};
 use crate::schedule::Schedule;
 use crate::steering::Steering;
-use crate::sync::contention::Retries;
-use crate::sync::fill::Fill;
-use crate::sync::rcu::Rcu;
-use crate::sync::spinlock::SpinLock;
 use crate::txqueue::{
     Completions, DriverBugEvent, DriverBugHook, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog,
 };

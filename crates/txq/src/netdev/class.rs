@@ -1,12 +1,13 @@
 //! Adding, changing, deleting and listing classes (`tc class`, `tc_ctl_tclass`).
 
+use txq_core::arch::Arch;
+use txq_core::stats::QdiscStats;
+use txq_sched::qdisc::{Cx, Env, Parent, Qdisc, classful_kinds};
+use txq_sched::tc::{ClassHeader, ClassInfo, Handle, Options, ParseError, Style, Words};
+
 use super::NetDev;
 use super::tree::Tree;
-use crate::arch::Arch;
 use crate::ctx::Ctx;
-use crate::qdisc::{Cx, Env, Parent, Qdisc, classful_kinds};
-use crate::stats::QdiscStats;
-use crate::tc::{ClassHeader, ClassInfo, Handle, Options, ParseError, Style, Words};
 use crate::xps::TrafficClasses;
 
 /// The command.

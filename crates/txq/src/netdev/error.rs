@@ -4,9 +4,10 @@ use std::io;
 
 use thiserror::Error;
 
+use txq_core::pool::PoolError;
+use txq_sched::tc::ParseError;
+
 use crate::bql::BqlError;
-use crate::pool::PoolError;
-use crate::tc::ParseError;
 use crate::xps::XpsError;
 
 /// Why a device cannot be built.

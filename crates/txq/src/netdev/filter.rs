@@ -1,13 +1,14 @@
 //! Adding, changing, deleting and listing filters under traffic (`tc filter`). The calling thread owns the qdisc's queue
 //! meanwhile.
 
+use txq_core::arch::Arch;
+use txq_core::packet::Packet;
+use txq_sched::filter::{FilterInfo, Filters, Mode, Request};
+use txq_sched::tc::{Handle, ParseError, Style};
+
 use super::tree::Tree;
 use super::{NetDev, Shared};
-use crate::arch::Arch;
 use crate::ctx::Ctx;
-use crate::filter::{FilterInfo, Filters, Mode, Request};
-use crate::packet::Packet;
-use crate::tc::{Handle, ParseError, Style};
 
 impl<A: Arch> NetDev<A> {
     /// Adds a filter (`tc filter add`): `"parent 1: protocol ip pref 1 flower dst_port 53 ip_proto udp classid 1:1"`.

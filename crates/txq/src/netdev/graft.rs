@@ -10,16 +10,17 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use txq_core::arch::{Arch, Atomic};
+use txq_sched::qdisc::copying::Others;
+use txq_sched::qdisc::{self, Built, Parent, Qdisc};
+use txq_sched::tc::{Handle, Header, ParseError, Words};
+
 use super::below::Class;
 use super::rule::Shape;
 use super::tree::{Plan, Tree, child};
 use super::{NetDev, Shared};
-use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
-use crate::qdisc::copying::Others;
-use crate::qdisc::{self, Built, Parent, Qdisc};
 use crate::run::Gate;
-use crate::tc::{Handle, Header, ParseError, Words};
 
 /// The place of a qdisc that a text names.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -313,7 +314,7 @@ impl<A: Arch> NetDev<A> {
         let mut changed = Ok(());
         self.shared.roots[root].with_core(&self.shared, |core| {
             let done = core.with_qdisc(cx, |qdisc, cx| {
-                cx.copying.others = Others::below(qdisc, found.handle);
+                cx.set_others(Others::below(qdisc, found.handle));
                 qdisc.change(&mut words.clone(), &tree.env, cx)
             });
             changed = done.unwrap_or(Ok(()));

@@ -11,9 +11,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::{io, process, thread};
 
+use txq_core::arch::{Arch, Atomic, Native};
+
 use super::tree::Tree;
 use super::{BuildError, NetDev};
-use crate::arch::{Arch, Atomic, Native};
 use crate::ctx::Ctx;
 use crate::driver::Driver;
 use crate::run::Gate;
@@ -29,7 +30,7 @@ impl Tree {
 impl<A: Arch> NetDev<A> {
     /// Takes the device down, under traffic (`ip link set DEV down`, `dev_deactivate`). Queued packets are dropped
     /// (`QUEUE_PURGE`), and so are packets handed in until [`activate`](NetDev::activate) (`QDISC_DROP`; the sender gets the
-    /// verdict of `noop_qdisc`, [`Verdict::Congested`](crate::qdisc::Verdict::Congested)). Packets that the device keeps
+    /// verdict of `noop_qdisc`, [`Verdict::Congested`](txq_sched::qdisc::Verdict::Congested)). Packets that the device keeps
     /// complete. When this returns, no thread is in the driver for a packet that was queued before.
     pub fn deactivate(&self) {
         self.reconfigure(|tree, cx| {

@@ -6,12 +6,13 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use txq_core::arch::inside::Entered;
+use txq_core::arch::{Arch, Atomic};
+use txq_core::packet::PacketList;
+use txq_sched::qdisc::Verdict;
+
 use super::{Root, Shared};
-use crate::arch::inside::Entered;
-use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
-use crate::packet::PacketList;
-use crate::qdisc::Verdict;
 
 /// Which txqs share a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use txq_core::arch::{Arch, Atomic, Nanos};
+
 use super::{Root, Shared};
-use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::{Ctx, Errand};
 use crate::netdev::rule::Rule;
 use crate::txqueue::{DoneSide, TxQueue, TxSide};

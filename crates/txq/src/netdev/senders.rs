@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use txq_core::arch::Arch;
+use txq_core::stats::log2::Log2;
+
 use super::Shared;
-use crate::arch::Arch;
 use crate::sender::SenderCounters;
 use crate::stats::device::SenderStats;
-use crate::stats::log2::Log2;
 
 /// The maximum number of rows kept of senders that are gone. Older rows are added up in one.
 const GONE: usize = 256;

@@ -5,27 +5,29 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crossbeam_utils::CachePadded;
 
+use txq_core::arch::inside::Entered;
+use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::drop::DropReason;
+use txq_core::flow::FlowHasher;
+use txq_core::packet::PacketList;
+use txq_core::pool::Pool;
+use txq_core::stats::contention::ContentionReport;
+use txq_core::sync::contention::{Lock, Recorded, Retries, Retry};
+use txq_core::sync::fill::Fill;
+use txq_core::sync::rcu::Rcu;
+use txq_core::sync::spinlock::SpinLock;
+
 use super::Sampling;
 use super::senders::Senders;
 use super::tree::Tree;
-use crate::arch::inside::Entered;
-use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
-use crate::drop::DropReason;
 use crate::enqueue::Discipline;
-use crate::flow::FlowHasher;
-use crate::packet::PacketList;
-use crate::pool::Pool;
 use crate::run::Core;
+use crate::run::owners::OwnerRecord;
 use crate::schedule::Schedule;
-use crate::stats::contention::ContentionReport;
 use crate::stats::device::{DeviceStats, QueueStats};
 use crate::steering::Steering;
-use crate::sync::contention::{Lock, OwnerRecord, Recorded, Retries, Retry};
-use crate::sync::fill::Fill;
-use crate::sync::rcu::Rcu;
-use crate::sync::spinlock::SpinLock;
 use crate::txqueue::{DriverBugHook, TxQueue, Watchdog};
 
 /// One queue: a qdisc and the discipline through which senders enter it (`struct Qdisc` at the root of a `netdev_queue`). On
@@ -57,14 +59,6 @@ impl<A: Arch> Root<A> {
     pub(crate) fn run(&self, dev: &Shared<A>, cx: &mut Ctx<'_, A>) {
         let _inside = Entered::<A>::new(dev);
         self.discipline.run(self, cx);
-    }
-
-    /// Reaps the queue's stopped txqs that any thread may reap. Senders call this before they wait or drop.
-    pub(crate) fn reap_stopped(&self, cx: &mut Ctx<'_, A>) {
-        match self.txq {
-            Some(txq) => cx.dev.txqs[usize::from(txq)].reap_if_stopped(cx),
-            None => cx.dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(cx)),
-        }
     }
 
     /// Waits until the core has no owner, and calls `f` with it.

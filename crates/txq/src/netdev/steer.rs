@@ -1,7 +1,8 @@
 //! Changes how a device steers, under traffic: its maps, its traffic classes, the number of txqs in use.
 
+use txq_core::arch::Arch;
+
 use super::NetDev;
-use crate::arch::Arch;
 use crate::netdev::Shared;
 use crate::steering::Steering;
 use crate::xps::{ClassError, MaskOf, TrafficClasses, XpsError, XpsMap};
@@ -46,7 +47,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Replaces the map from rx queues to txqs, as [`set_xps`](Self::set_xps) does for CPUs. It steers packets that carry
-    /// their rx queue ([`Packet::set_rx_queue`](crate::packet::Packet::set_rx_queue)). If it has no txq for such a packet,
+    /// their rx queue ([`Packet::set_rx_queue`](txq_core::packet::Packet::set_rx_queue)). If it has no txq for such a packet,
     /// the map from CPUs decides.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! The qdiscs attached to a device: the root, the children of mq, their handles, and the default qdiscs
 //! (`attach_default_qdiscs`).
 
+use txq_core::arch::Arch;
+use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
+use txq_sched::tc::{Handle, ParseError};
+
 use super::rule::Shape;
-use crate::arch::Arch;
-use crate::qdisc::{self, Built, Env, Parent, Qdisc};
-use crate::tc::{Handle, ParseError};
 
 /// The first handle for a qdisc that asks for none (`qdisc_alloc_handle`).
 const FIRST_HANDLE: u16 = 0x8001;

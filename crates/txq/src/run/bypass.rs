@@ -7,10 +7,11 @@
 
 use std::mem;
 
-use crate::arch::{Arch, Memory};
+use txq_core::arch::{Arch, Memory};
+use txq_core::packet::{Packet, PacketList};
+
 use crate::ctx::Ctx;
 use crate::netdev::Root;
-use crate::packet::{Packet, PacketList};
 use crate::run::gate::Gate;
 use crate::run::{Core, Driven, QUOTA};
 use crate::txqueue::{Transmitted, TxQueue};

@@ -2,19 +2,21 @@
 
 use std::mem;
 
-use crate::arch::{Arch, Memory, Work};
+use txq_core::arch::{Arch, Memory, Work};
+use txq_core::drop::{DropCounts, DropReason};
+use txq_core::packet::{Packet, PacketList};
+use txq_core::stats::QdiscStats;
+use txq_core::sync::contention::HandOff;
+use txq_sched::qdisc::{Budget, Qdisc};
+
 use crate::ctx::Ctx;
-use crate::drop::{DropCounts, DropReason};
 use crate::netdev::Root;
-use crate::packet::{Packet, PacketList};
-use crate::qdisc::{Budget, Qdisc};
 use crate::run::gate::Gate;
 use crate::run::marks::Marks;
+use crate::run::owners::OwnerRecord;
 use crate::run::permit::Permit;
 use crate::run::unwind::{Back, InQdisc};
 use crate::run::{Driven, Going};
-use crate::stats::QdiscStats;
-use crate::sync::contention::{HandOff, OwnerRecord};
 use crate::txqueue::TxQueue;
 
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).

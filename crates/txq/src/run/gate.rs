@@ -1,11 +1,12 @@
 //! The gate of a queue: whether it is in force, relays to another queue, or is closed because the device is down
 //! (`dev_activate`, `dev_deactivate`, `qdisc_reset`, `qdisc_graft`).
 
-use crate::arch::Arch;
+use txq_core::arch::Arch;
+use txq_core::drop::DropReason;
+use txq_core::packet::PacketList;
+use txq_sched::qdisc::{Cx, Qdisc, Verdict};
+
 use crate::ctx::Ctx;
-use crate::drop::DropReason;
-use crate::packet::PacketList;
-use crate::qdisc::{Cx, Qdisc, Verdict};
 use crate::run::Core;
 
 /// What a queue does with packets that arrive.

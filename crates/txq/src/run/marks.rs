@@ -1,15 +1,16 @@
 //! The marks of a queue: the backlogs at which it counts as full, and as having room again, for senders that wait
-//! ([`crate::sync::fill`]).
+//! ([`txq_core::sync::fill`]).
 //!
 //! A queue whose qdisc has a limit in packets is full at three quarters of the limit: the last quarter is for the packets of
 //! senders that checked before. It has room again at half of the limit, as a socket's send buffer has. A queue without such
 //! a limit (bytes, bands, classes) never counts as full; a part of it that refuses packets has room again when the backlog
 //! has halved.
 
-use crate::arch::Arch;
-use crate::drop::DropReason;
+use txq_core::arch::Arch;
+use txq_core::drop::DropReason;
+use txq_sched::qdisc::Qdisc;
+
 use crate::netdev::Root;
-use crate::qdisc::Qdisc;
 use crate::run::Core;
 
 /// Reasons of drops at enqueue that more room would avoid.

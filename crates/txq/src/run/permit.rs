@@ -10,9 +10,10 @@
 
 use std::mem;
 
-use crate::arch::Arch;
+use txq_core::arch::Arch;
+use txq_core::packet::PacketList;
+
 use crate::ctx::Ctx;
-use crate::packet::PacketList;
 use crate::run::Core;
 
 /// Plain data of the core's owner.
@@ -22,7 +23,7 @@ pub(super) struct Permit {
     left: u32,
     /// Their priority.
     priority: u32,
-    /// Their sender ([`Cache::id`](crate::pool::Cache::id)).
+    /// Their sender ([`Cache::id`](txq_core::pool::Cache::id)).
     sender: usize,
     /// Segments and bytes that have bypassed the qdisc and that it has not counted.
     passed: (u64, u64),

@@ -9,10 +9,11 @@
 //! A relay runs as a turn does, with the other queue in place of the driver. Meanwhile the queue is running, so it is not
 //! idle and no other thread hands packets on.
 
-use crate::arch::Arch;
+use txq_core::arch::Arch;
+use txq_core::packet::PacketList;
+
 use crate::ctx::Ctx;
 use crate::netdev::{Root, Shared};
-use crate::packet::PacketList;
 use crate::run::gate::Gate;
 use crate::run::unwind::InDriver;
 use crate::run::{Driven, Going, Owner};

@@ -6,9 +6,10 @@ use std::marker::PhantomData;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 
-use crate::arch::Arch;
-use crate::drop::DropReason;
-use crate::packet::PacketList;
+use txq_core::arch::Arch;
+use txq_core::drop::DropReason;
+use txq_core::packet::PacketList;
+
 use crate::run::{Core, Driven, Owner};
 
 /// Guards a core while its qdisc is called with a batch. Forgotten when the call returns; dropped when it panics.

@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic, Nanos};
-use crate::pool::fate::Tally;
-use crate::pool::{AllocError, Cache};
+use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::pool::fate::Tally;
+use txq_core::pool::{AllocError, Cache};
+use txq_core::stats::log2::Log2;
+use txq_core::sync::words::Words;
+
 use crate::stats::device::{SampledTimes, SenderStats};
-use crate::stats::log2::Log2;
-use crate::sync::words::Words;
 
 /// A sender's counters. Only the sender stores them. All accesses are relaxed: other threads only display them, except
 /// `submitted`.

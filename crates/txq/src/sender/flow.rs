@@ -16,12 +16,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::packet::outstanding::Outstanding;
+use txq_core::packet::{Packet, PacketList};
+use txq_sched::qdisc::Verdict;
+
 use super::Sender;
-use crate::arch::{Arch, Nanos, Native};
 use crate::netdev::Shared;
-use crate::packet::outstanding::Outstanding;
-use crate::packet::{Packet, PacketList};
-use crate::qdisc::Verdict;
 use crate::steering::Here;
 
 /// One flow, usable by any sender, one at a time. Its packets stay in order whichever thread sends them, as long as

@@ -1,16 +1,17 @@
 //! Waiting for room: a sender sleeps until its queue has room, instead of losing packets or trying again and again.
 //!
-//! [`Fill`](crate::sync::fill::Fill) is the protocol. This file decides which queues a sender waits for, and how long.
+//! [`Fill`](txq_core::sync::fill::Fill) is the protocol. This file decides which queues a sender waits for, and how long.
 //! Before a sender sleeps, it runs the queue itself or makes the owner look again. So the owner looks after the sender has
 //! registered, and the thread that has the CPU does the work that is due.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use txq_core::arch::{Arch, Nanos};
+use txq_core::sync::fill::Waiter;
+
 use super::{Flow, Sender};
-use crate::arch::{Arch, Nanos};
 use crate::ctx::Ctx;
-use crate::sync::fill::Waiter;
 
 /// The first sleep of a sender whose device has no threads of its own: there may be no thread to wake it. Each further sleep
 /// is twice as long, up to [`LONGEST_NAP`].
@@ -231,7 +232,10 @@ impl<A: Arch> Sender<A> {
         let dev = &*self.dev;
         let root = &dev.roots[root];
         let mut cx = Ctx::new(dev, &mut self.cache);
-        dev.inside(|| root.reap_stopped(&mut cx));
+        dev.inside(|| match root.txq {
+            Some(txq) => dev.txqs[usize::from(txq)].reap_if_stopped(&mut cx),
+            None => dev.txqs.iter().for_each(|txq| txq.reap_if_stopped(&mut cx)),
+        });
         root.run(dev, &mut cx);
         self.counters.settle(&self.cache);
         root.discipline.is_behind()

@@ -1,8 +1,9 @@
 //! The counters of a device.
 
-use crate::arch::Nanos;
+use txq_core::arch::Nanos;
+use txq_core::drop::DropCounts;
+
 use crate::bql::BqlState;
-use crate::drop::DropCounts;
 use crate::txqueue::TxCounters;
 
 /// The counters of a device's packets. At any time `accepted + created = sent + dropped.total() + queued`.

@@ -10,11 +10,12 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::{fmt, mem};
 
+use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::packet::{Packet, PacketList};
+
 use super::{DoneSide, TxQueue, TxSide};
-use crate::arch::{Arch, Atomic, Nanos};
 use crate::driver::{Clock, Status, Transmit, TxCx};
 use crate::netdev::Shared;
-use crate::packet::{Packet, PacketList};
 
 /// Time to the worker's next poll of a device that does not say when its packets will complete, in nanoseconds.
 const POLL: Nanos = 20_000;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::arch::{Arch, Atomic};
+use txq_core::arch::{Arch, Atomic};
 
 /// A txq's counters (`netdev_queue`'s share of `rtnl_link_stats64`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -18,11 +18,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::packet::PacketList;
+
 use super::{DoneSide, TxQueue};
-use crate::arch::{Arch, Atomic, Nanos};
 use crate::ctx::Ctx;
 use crate::netdev::Shared;
-use crate::packet::PacketList;
 
 /// Packets that the device keeps until the owner reaps.
 const DEFERRED: u32 = 32;

@@ -4,14 +4,15 @@
 use std::mem;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use txq_core::arch::{Arch, Atomic, Memory, Work};
+use txq_core::drop::DropCounts;
+use txq_core::packet::PacketList;
+
 use super::border::Call;
 use super::transmit::Ended;
 use super::{Access, DRV_XOFF, Transmitted, TxQueue};
-use crate::arch::{Arch, Atomic, Memory, Work};
 use crate::ctx::Ctx;
 use crate::driver::{Status, TxCx};
-use crate::drop::DropCounts;
-use crate::packet::PacketList;
 
 impl<A: Arch> TxQueue<A> {
     /// Whether the owner of `root` needs no lock and the device takes the whole batch now.

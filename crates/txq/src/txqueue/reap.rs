@@ -4,15 +4,16 @@
 use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use txq_core::arch::{Arch, Atomic, Memory, Nanos, Work};
+use txq_core::clock::Clock;
+use txq_core::packet::PacketList;
+use txq_core::sync::contention::Site;
+
 use super::watchdog::Standstill;
 use super::{Access, DoneSide, DriverBug, NOBODY, REAP, SENDERS, TxQueue, TxTimeout, Watchdog};
-use crate::arch::{Arch, Atomic, Memory, Nanos, Work};
 use crate::bql;
 use crate::ctx::Ctx;
-use crate::driver::Clock;
 use crate::netdev::{Root, Shared};
-use crate::packet::PacketList;
-use crate::sync::contention::Site;
 
 /// Counts the packets that a driver returned from its ring. If the driver panics, they are counted on drop, and the worker
 /// polls again.

@@ -9,11 +9,12 @@ use std::io;
 use std::mem;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use txq_core::arch::{Arch, Atomic};
+use txq_core::packet::PacketList;
+
 use super::{DRV_XOFF, DoneSide, DriverBug, REAP, STACK_XOFF, TxQueue, TxSide, reapers};
-use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
 use crate::driver::{Clock, Complete, DriverQueue, Transmit};
-use crate::packet::PacketList;
 
 /// The two halves of a driver that has been replaced.
 pub(crate) struct Replaced<A: Arch> {

@@ -22,8 +22,9 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use txq_core::arch::{Arch, Atomic};
+
 use super::{DoneSide, TxQueue, TxSide};
-use crate::arch::{Arch, Atomic};
 
 /// No queue has the seat.
 const LOCKS: u32 = 0;
@@ -154,8 +155,9 @@ impl<A: Arch> TxQueue<A> {
 
 #[cfg(test)]
 mod tests {
+    use txq_core::arch::Native;
+
     use super::*;
-    use crate::arch::Native;
 
     #[test]
     fn only_the_root_that_has_the_seat_is_suspended() {

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use txq_core::arch::{Arch, Atomic, Memory, Nanos, Work};
+use txq_core::drop::DropCounts;
+use txq_core::packet::PacketList;
+use txq_core::stats::latency::Latency;
+use txq_core::sync::contention::Site;
+
 use super::border::Call;
 use super::{Access, DRV_XOFF, LONGEST_RETRY, RETRY, STACK_XOFF, TxQueue, TxSide};
-use crate::arch::{Arch, Atomic, Memory, Nanos, Work};
 use crate::ctx::Ctx;
 use crate::driver::{Status, TxCx};
-use crate::drop::DropCounts;
-use crate::packet::PacketList;
-use crate::stats::latency::Latency;
-use crate::sync::contention::Site;
 
 /// The result of a transmission, beside the packets left in the batch.
 #[derive(Clone, Copy)]

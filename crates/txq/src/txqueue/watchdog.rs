@@ -5,7 +5,7 @@
 //! nothing: the kernel notes the time when a packet is sent (`trans_start`); here the worker notes it when it first finds
 //! the txq stopped at the current counts of issued and completed packets.
 
-use crate::arch::Nanos;
+use txq_core::arch::Nanos;
 
 /// Reports a txq that has been stopped, with packets in the device, without progress (`NETDEV WATCHDOG: transmit queue timed
 /// out`).

@@ -16,8 +16,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use txq_core::arch::{Arch, Nanos, Native};
+
 use super::{PAUSE, Worker};
-use crate::arch::{Arch, Nanos, Native};
 use crate::netdev::NetDev;
 
 /// Threads that drive workers. Dropping the pool ends them; the workers of remaining devices are then not driven any more.

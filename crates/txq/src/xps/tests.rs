@@ -116,11 +116,11 @@ fn flows_spread_evenly_over_a_cpus_txqs() {
     // The value that chi-square of so many degrees of freedom exceeds once in 10 000 times.
     for (txqs, bound) in [(2, 15.1), (3, 18.4), (7, 27.9), (64, 111.0)] {
         let map = XpsMap::from_masks(&vec![masks(&["0"])[0].clone(); txqs], txqs, 1).unwrap();
-        let hasher = crate::flow::FlowHasher::new([1, 2], false);
+        let hasher = txq_core::flow::FlowHasher::new([1, 2], false);
         let mut counts = vec![0u32; txqs];
         for flow in 0u32..flows {
-            let hosts = crate::flow::Hosts::Ipv4 { src: [10, 0, 0, 1], dst: flow.to_be_bytes() };
-            let keys = crate::flow::FlowKeys { hosts, ..Default::default() };
+            let hosts = txq_core::flow::Hosts::Ipv4 { src: [10, 0, 0, 1], dst: flow.to_be_bytes() };
+            let keys = txq_core::flow::FlowKeys { hosts, ..Default::default() };
             counts[usize::from(map.pick(0, 0, || hasher.hash(&keys)).unwrap())] += 1;
         }
         let expected = f64::from(flows) / txqs as f64;

@@ -6,7 +6,6 @@ use std::sync::atomic::{self, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use txq::arch::{Arch, CpuId, Nanos, Native};
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::filter::filters_text;
 use txq::netdev::Builder;
@@ -15,6 +14,7 @@ use txq::pool::{Backing, PoolConfig};
 use txq::qdisc::Verdict;
 use txq::tc::{Handle, ParseError, Style, class_text, show_json, show_text};
 use txq::{NetDev, Sender, Worker};
+use txq_core::arch::{Arch, CpuId, Nanos, Native};
 
 use crate::frame;
 use crate::guest::DEVICE;

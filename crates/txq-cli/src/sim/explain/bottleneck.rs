@@ -2,7 +2,7 @@
 //! or CPUs spin for one; a cache line is in transfer all the time; the completion CPUs are busy, or the softirqs; no CPU
 //! is idle; senders sleep. Otherwise the sentence names the largest phase of a sender's time.
 
-use txq::sync::contention::Lock;
+use txq::stats::contention::Lock;
 use txq_sim::Picos;
 use txq_sim::ledger::{Ledger, Phase};
 use txq_sim::scenario::setup::Workload;

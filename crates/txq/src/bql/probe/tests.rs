@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use crate::arch::{Nanos, Native};
-use crate::bql::{BqlConfig, Consumer, Producer};
-use crate::driver::Clock;
+use txq_core::arch::{Nanos, Native};
+use txq_core::clock::Clock;
 
-type Word = <Native as crate::arch::Arch>::AtomicU32;
+use crate::bql::{BqlConfig, Consumer, Producer};
+
+type Word = <Native as txq_core::arch::Arch>::AtomicU32;
 
 const MS: Nanos = 1_000_000;
 /// The machine's clock when the link comes up: an hour after its start.

@@ -2,18 +2,19 @@
 //!
 //! The owner drops packets listed beyond the room of a full qdisc, one by one, on another CPU than their sender's. Senders
 //! that return at once keep the list's line from the owner, which then sends one packet for hundreds of their attempts. So
-//! where the qdisc reports its room ([`Qdisc::room`](crate::qdisc::Qdisc::room): pfifo), the list may hold no more packets
+//! where the qdisc reports its room ([`Qdisc::room`](txq_sched::qdisc::Qdisc::room): pfifo), the list may hold no more packets
 //! than that room, plus those that the owner sends before it takes the list. A sender that finds the list full drops its
 //! packets itself, as the qdisc would, and closes the entrance: later senders need not read the list's line.
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use txq_core::arch::{Arch, Atomic};
+use txq_core::sync::contention::Site;
+
 use super::{Defer, Llist, Owned, Owns};
-use crate::arch::{Arch, Atomic};
 use crate::ctx::Ctx;
-use crate::enqueue::room::Patience;
+use crate::enqueue::room::{Patience, reap_stopped};
 use crate::netdev::Root;
-use crate::sync::contention::Site;
 
 /// Packets beyond the qdisc's room that the list may hold: about as many are sent until the owner enqueues them.
 const SLACK: u32 = 8;
@@ -80,17 +81,11 @@ impl<A: Arch> Llist<A> {
     /// no packets of its own, or counts them with [`InHand`](crate::enqueue::room::InHand).
     #[inline]
     pub(super) fn take_over(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        self.run_if(&self.entrance.open, root, cx);
-    }
-
-    /// Clears `hint` and runs the queue, if `hint` is set and the lock is free.
-    #[inline]
-    fn run_if(&self, hint: &A::AtomicU32, root: &Root<A>, cx: &mut Ctx<'_, A>) {
-        // The lock decides the ownership; the word only hints that an attempt is worthwhile.
-        if hint.load(Relaxed) != 0
+        // The lock decides the ownership; this word only hints that an attempt is worthwhile.
+        if self.entrance.open.load(Relaxed) != 0
             && let Some(held) = self.root.try_lock_at(Site::Enqueue)
         {
-            hint.store(0, Relaxed);
+            self.entrance.open.store(0, Relaxed);
             let _ = self.turn(held, root, 0, cx);
         }
     }
@@ -131,11 +126,16 @@ impl<A: Arch> Llist<A> {
     /// free. Returns whether the entrance is open now.
     #[cold]
     pub(super) fn wait_at_entrance(&self, root: &Root<A>, cx: &mut Ctx<'_, A>) -> bool {
-        root.reap_stopped(cx);
+        reap_stopped(root, cx);
         self.take_over(root, cx);
         A::yield_cpu();
-        let closed = &self.entrance.closed;
-        self.run_if(closed, root, cx);
+        let Entrance { closed, .. } = &*self.entrance;
+        if closed.load(Relaxed) != 0
+            && let Some(held) = self.root.try_lock_at(Site::Enqueue)
+        {
+            closed.store(0, Relaxed);
+            let _ = self.turn(held, root, 0, cx);
+        }
         closed.load(Relaxed) == 0
     }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_utils::CachePadded;
 
-use crate::arch::{Arch, Atomic};
-use crate::packet::PacketList;
-use crate::pool::slot::Slot;
-use crate::qdisc::BANDS;
+use txq_core::arch::{Arch, Atomic};
+use txq_core::packet::PacketList;
+use txq_core::pool::slot::Slot;
+use txq_core::sync::contention::{Retries, Retry};
+use txq_core::sync::llist::LList;
+use txq_sched::qdisc::BANDS;
+
 use crate::run::Core;
-use crate::sync::contention::{Retries, Retry};
-use crate::sync::llist::LList;
 
 /// The lists of a queue.
 pub(super) struct Lists<A: Arch> {

@@ -1,0 +1,17 @@
+//! What txq's crates stand on: packets and their buffers, hand-over between threads, flow hashes and counters.
+//!
+//! This crate is internal. Programs depend on `txq`, the data plane, or on `txq-sched`, the qdiscs without threads or
+//! devices; both re-export what their users need. Items hidden from the documentation may change in any release.
+//!
+//! All code that another CPU can observe is generic over an [`Arch`](arch::Arch), so model checkers and the simulator run
+//! the code that sends packets.
+
+pub mod arch;
+pub mod clock;
+pub mod cpumask;
+pub mod drop;
+pub mod flow;
+pub mod packet;
+pub mod pool;
+pub mod stats;
+pub mod sync;

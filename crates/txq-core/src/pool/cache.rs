@@ -1,0 +1,530 @@
+//! A sender's own stock of buffers. The sender allocates from it and frees to it without an atomic operation
+//! (`napi_skb_cache`, and DPDK's mempool cache).
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use thiserror::Error;
+
+use crate::arch::{Arch, Atomic, CellApi, CpuId, Nanos, Native, Work};
+use crate::drop::DropReason;
+use crate::packet::{Packet, PacketList};
+use crate::pool::Shared;
+use crate::pool::account::{Word, since};
+use crate::pool::fate::Tally;
+use crate::pool::home::Home;
+use crate::pool::retired::{Run, Sorted, retire};
+use crate::pool::slot::Slot;
+use crate::pool::store::FreeMode;
+
+/// The most buffers that a cache holds (`NAPI_SKB_CACHE_SIZE`). In a small pool a cache holds a 32nd of the pool's buffers.
+pub const CACHE_SIZE: usize = 128;
+
+/// Why an allocation failed. An allocation never waits for a buffer: the caller decides what to do with its packet.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum AllocError {
+    /// Every buffer of the pool is in use or in other senders' caches.
+    #[error(
+        "pool \"{pool}\" has no free buffer of its {buffers}: send less at a time, or give the pool more buffers"
+    )]
+    Exhausted {
+        /// The pool's name.
+        pool: String,
+        /// How many buffers it has ([`Pool::buffers`](super::Pool::buffers)).
+        buffers: u32,
+    },
+    /// The sender has as many packets in use as its limit allows (`SO_SNDBUF`).
+    #[error("sender \"{sender}\" has all of its {limit} packets on their way: try again when some are sent")]
+    Limit {
+        /// The sender's name.
+        sender: String,
+        /// The sender's limit, in packets.
+        limit: u64,
+    },
+    /// The packet is longer than a buffer.
+    #[error("a packet of {len} bytes is longer than the {room} that a buffer of pool \"{pool}\" holds")]
+    TooLong {
+        /// The pool's name.
+        pool: String,
+        /// Length requested, in bytes.
+        len: usize,
+        /// Longest packet that fits, in bytes.
+        room: usize,
+    },
+}
+
+/// One sender's stock of buffers. Dropping it returns its buffers to the pool.
+pub struct Cache<A: Arch = Native> {
+    pub(super) shared: Arc<Shared<A>>,
+    home: NonNull<Home<A>>,
+    /// Free buffers, the one freed last at the end.
+    pub(super) stack: Vec<NonNull<Slot<A>>>,
+    mode: FreeMode,
+    /// The most buffers that the stack may hold.
+    size: usize,
+    /// Whether the pool shrinks: then the stack keeps no buffer beyond a call.
+    shrinking: bool,
+    /// Whether the sender has left packets in a device, to reap them in a later call.
+    deferred: bool,
+    /// The node of the CPU that the sender runs on.
+    node: usize,
+    /// Buffers allocated here and not yet freed, including those freed elsewhere since `seen`.
+    pub(super) out: i64,
+    pub(super) limit: i64,
+    /// [`Word::freed`] when `out` was last reduced by it.
+    pub(super) seen: u32,
+    /// When the sender last took the lease of a queue (`enqueue/lease.rs`); 0 for never.
+    leased: Nanos,
+}
+
+// SAFETY: the pointers are into the pool that `shared` keeps alive, and the buffers on the stack belong to this cache.
+unsafe impl<A: Arch> Send for Cache<A> {}
+
+impl<A: Arch> Cache<A> {
+    pub(super) fn new(shared: Arc<Shared<A>>, name: &str, cpu: CpuId) -> Self {
+        let store = &shared.memory.store;
+        let (mode, node) = (store.mode(), store.node_of(cpu));
+        let home = shared.memory.homes.occupy(name, cpu, store);
+        let (size, shrinking) = store.size.join();
+        let stack = Vec::with_capacity(store.size.cache_max());
+        let seen = home.account().read().freed();
+        let home = NonNull::from(home);
+        Self {
+            shared,
+            home,
+            stack,
+            mode,
+            size,
+            shrinking,
+            deferred: false,
+            node,
+            out: 0,
+            limit: i64::MAX,
+            seen,
+            leased: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn home(&self) -> &Home<A> {
+        // SAFETY: homes live as long as the pool, which `shared` keeps alive.
+        unsafe { self.home.as_ref() }
+    }
+
+    /// Limits the buffers that the sender may have in use at a time (the kernel's `SO_SNDBUF`, counted in packets).
+    pub fn set_limit(&mut self, packets: u64) {
+        self.limit = i64::try_from(packets).unwrap_or(i64::MAX);
+    }
+
+    /// Sets the CPU on which this sender allocates ([`Packet::alloc_cpu`]).
+    pub fn set_cpu(&mut self, cpu: CpuId) {
+        self.home().cpu.store(cpu, Relaxed);
+        self.node = self.shared.memory.store.node_of(cpu);
+    }
+
+    /// Allocates a packet of `len` bytes behind the pool's headroom. The bytes are those that the buffer held before.
+    #[inline]
+    pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
+        if len > self.shared.room {
+            return Err(self.too_long(len));
+        }
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
+        if self.stack.is_empty() || self.out >= self.limit {
+            self.refill()?;
+        }
+        let slot = self.stack.pop().expect("refilled");
+        A::spend(|| Work::Alloc(1));
+        self.out += 1;
+        Ok(self.hand_out(slot, len as u32))
+    }
+
+    /// Allocates up to `n` packets of `len` bytes, appends them to `list` and returns their number. The number is lower if
+    /// the pool has no more buffers or the limit allows no more. Returns an error instead of 0.
+    #[inline]
+    pub fn alloc_batch(
+        &mut self,
+        n: usize,
+        len: usize,
+        list: &mut PacketList<A>,
+    ) -> Result<usize, AllocError> {
+        if n <= self.stack.len()
+            && n as i64 <= self.limit.saturating_sub(self.out)
+            && len <= self.shared.room
+            && !self.home().is_kicked()
+        {
+            self.take(n, len, list);
+            A::spend(move || Work::Alloc(n));
+            return Ok(n);
+        }
+        self.alloc_slow(n, len, list)
+    }
+
+    /// Moves `n` buffers from the stack to `list`. The stack must have them, and the limit allow them.
+    #[inline(always)]
+    fn take(&mut self, n: usize, len: usize, list: &mut PacketList<A>) {
+        let rest = self.stack.len() - n;
+        for &slot in self.stack[rest..].iter().rev() {
+            list.push_fresh(self.hand_out(slot, len as u32), self.home.as_ptr());
+        }
+        list.add_fresh(n, len);
+        self.stack.truncate(rest);
+        self.out += n as i64;
+    }
+
+    /// As [`alloc_batch`](Cache::alloc_batch), where the stack may have fewer than `n` buffers, or the limit allow fewer.
+    #[inline(never)]
+    fn alloc_slow(&mut self, n: usize, len: usize, list: &mut PacketList<A>) -> Result<usize, AllocError> {
+        if len > self.shared.room {
+            return Err(self.too_long(len));
+        }
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
+        let mut got = 0;
+        while got < n {
+            if self.stack.is_empty() || self.out >= self.limit {
+                match self.refill() {
+                    Err(e) if got == 0 => return Err(e),
+                    Err(_) => break,
+                    Ok(()) => {}
+                }
+            }
+            let left = usize::try_from(self.limit - self.out).unwrap_or(usize::MAX);
+            let take = (n - got).min(self.stack.len()).min(left);
+            self.take(take, len, list);
+            got += take;
+        }
+        A::spend(move || Work::Alloc(got));
+        Ok(got)
+    }
+
+    /// Makes a packet of `len` bytes of a buffer that the caller has taken off the stack.
+    #[inline]
+    fn hand_out(&self, slot: NonNull<Slot<A>>, len: u32) -> Packet<A> {
+        let home = self.home.as_ptr().cast_const();
+        // SAFETY: a buffer on the stack is ours alone.
+        let s = unsafe { slot.as_ref() };
+        s.check.out(home);
+        s.body.with_mut(|b| {
+            // SAFETY: as above. Only the first line is written; the second is valid by flags.
+            let b = unsafe { &mut *b };
+            b.home = home;
+            b.tstamp = 0;
+            b.stamp = 0;
+            b.hash = 0;
+            b.mark = 0;
+            b.priority = 0;
+            b.len = len;
+            b.off = self.shared.headroom;
+            b.txq = 0;
+            b.gso_segs = 1;
+            b.reason = DropReason::NotSpecified;
+            b.flags = 0;
+        });
+        // SAFETY: the one handle to this buffer.
+        unsafe { Packet::from_slot(slot) }
+    }
+
+    /// Returns a number that differs from those of nearly all other senders; never 0.
+    #[doc(hidden)]
+    #[inline]
+    pub fn tag(&self) -> u16 {
+        // Homes are at least 128 bytes apart.
+        ((self.home.as_ptr().addr() >> 7) as u16).max(1)
+    }
+
+    /// Returns the number of buffers allocated here that no thread has freed.
+    #[doc(hidden)]
+    pub fn on_the_way(&self) -> i64 {
+        self.out - i64::from(since(self.home().account().read().freed(), self.seen))
+    }
+
+    /// Returns a view of the counters that this sender's home keeps of it.
+    #[doc(hidden)]
+    pub fn tally(&self) -> Tally<A> {
+        Tally::new(self.shared.clone(), self.home)
+    }
+
+    /// Returns the number of buffers out and the [`Word::freed`] that it accounts for, both for [`Tally::pending`].
+    #[doc(hidden)]
+    #[inline]
+    pub fn credit(&self) -> (u32, u32) {
+        // Never negative: each buffer is counted once out and once back. Never above 2^31, as a pool is smaller.
+        (self.out as u32, self.seen)
+    }
+
+    /// Returns a number that differs from those of all other senders alive.
+    #[doc(hidden)]
+    #[inline]
+    pub fn id(&self) -> usize {
+        self.home.addr().get()
+    }
+
+    /// Notes that the sender has left packets in a device, to reap them in a later call.
+    #[doc(hidden)]
+    #[inline]
+    pub fn note_deferred(&mut self) {
+        self.deferred = true;
+    }
+
+    /// Returns when the sender last took the lease of a queue, as [`set_leased`](Cache::set_leased) noted; 0 for never.
+    #[doc(hidden)]
+    #[inline]
+    pub fn leased(&self) -> Nanos {
+        self.leased
+    }
+
+    /// Notes when the sender took the lease of a queue; 0 forgets it.
+    #[doc(hidden)]
+    #[inline]
+    pub fn set_leased(&mut self, at: Nanos) {
+        self.leased = at;
+    }
+
+    /// Returns whether [`note_deferred`](Cache::note_deferred) was called since the last call of this, and clears the note.
+    #[doc(hidden)]
+    pub fn take_deferred(&mut self) -> bool {
+        std::mem::take(&mut self.deferred)
+    }
+
+    /// Whether all packets of a list are this sender's own, and no flow counts them.
+    #[doc(hidden)]
+    #[inline]
+    pub fn is_home_of(&self, list: &PacketList<A>) -> bool {
+        list.is_of(self.home.as_ptr())
+    }
+
+    /// Frees dropped packets, and counts them as drops of the senders that allocated them.
+    #[doc(hidden)]
+    pub fn free_dropped(&mut self, list: &mut PacketList<A>) {
+        list.for_each_home(|home, n| home.note_dropped(n));
+        self.free(list);
+    }
+
+    /// Frees a list: the sender's own buffers to the stack, others as the pool's [`FreeMode`] says. Credit returns to the
+    /// senders that allocated them in every mode.
+    #[inline]
+    pub fn free(&mut self, list: &mut PacketList<A>) {
+        A::spend(|| Work::Free(list.len()));
+        let fits =
+            self.stack.len() + list.len() <= self.size && !self.shrinking && self.mode != FreeMode::Shared;
+        if fits && list.is_of(self.home.as_ptr()) && !self.home().is_kicked() {
+            // All buffers are this sender's: they go on the stack in the list's order.
+            self.out -= list.len() as i64;
+            while let Some(slot) = list.take_front() {
+                self.stack.push(slot);
+            }
+            return;
+        }
+        self.free_slow(list);
+    }
+
+    /// As [`free`](Cache::free), for buffers of any sender.
+    #[inline(never)]
+    fn free_slow(&mut self, list: &mut PacketList<A>) {
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
+        match self.mode {
+            FreeMode::Defer => self.free_home(list),
+            FreeMode::Keep => self.free_here(list, |cache, run| run.for_each(|slot| cache.keep(slot))),
+            FreeMode::Shared => {
+                let mut all = Run::new();
+                self.free_here(list, |_, run| all.append(run));
+                if all.len() > 0 {
+                    self.shared.memory.store.put(&mut all);
+                }
+            }
+        }
+        if self.shrinking {
+            self.give_up();
+        }
+    }
+
+    /// Frees under [`FreeMode::Defer`]: the sender's own buffers to the stack, others to the inboxes of their homes.
+    fn free_home(&mut self, list: &mut PacketList<A>) {
+        // Built at the first foreign packet: a sender that frees only its own does not pay for it.
+        let mut sorted = None;
+        retire(list, |home, run| {
+            if ptr::eq(home, self.home.as_ptr()) {
+                self.out -= i64::from(run.len());
+                run.for_each(|slot| self.keep(slot));
+            } else {
+                sorted.get_or_insert_with(|| Sorted::new(self.node)).of(home).append(run);
+            }
+        });
+        if let Some(sorted) = sorted {
+            sorted.send_home();
+        }
+    }
+
+    /// Frees under the other modes: hands buffers of this pool to `keep` and returns only their credit. Buffers of other
+    /// pools go home.
+    fn free_here(&mut self, list: &mut PacketList<A>, mut keep: impl FnMut(&mut Self, Run<A>)) {
+        let mut sorted = Sorted::new(self.node);
+        retire(list, |home, run| {
+            if ptr::eq(home, self.home.as_ptr()) {
+                self.out -= i64::from(run.len());
+                return keep(self, run);
+            }
+            let retired = sorted.of(home);
+            if retired.keep(run.len(), &self.shared.memory.store) {
+                keep(self, run);
+            } else {
+                retired.append(run);
+            }
+        });
+        sorted.send_home();
+    }
+
+    /// Puts a buffer on the stack, after a spill if the stack is full.
+    #[inline]
+    fn keep(&mut self, slot: NonNull<Slot<A>>) {
+        if self.stack.len() >= self.size {
+            self.spill();
+        }
+        self.stack.push(slot);
+    }
+
+    /// Gives the coldest buffers to the stock.
+    fn spill(&mut self) {
+        let store = &self.shared.memory.store;
+        let bulk = store.size.bulk().min(self.stack.len());
+        store.stock(self.stack.drain(..bulk));
+    }
+
+    /// Gives all buffers to the stock, then reads whether the pool still shrinks.
+    #[cold]
+    fn give_up(&mut self) {
+        let store = &self.shared.memory.store;
+        store.stock(self.stack.drain(..));
+        self.shrinking = store.size.is_shrinking();
+    }
+
+    /// Reads the pool's size, which may have changed, and gives surplus buffers to the stock.
+    #[cold]
+    fn resized(&mut self) {
+        let size = &self.shared.memory.store.size;
+        (self.size, self.shrinking) = (size.cache(), size.is_shrinking());
+        while self.stack.len() > self.size {
+            self.spill();
+        }
+    }
+
+    /// Puts buffers on the stack if it is empty. Returns an error if there are none, or if the limit allows no allocation.
+    #[cold]
+    fn refill(&mut self) -> Result<(), AllocError> {
+        let mut word = self.home().account().read();
+        if self.stack.is_empty() && word.backlog() > 0 {
+            word = self.empty_inbox();
+        }
+        self.note_credit(word);
+        if self.out >= self.limit {
+            return Err(AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 });
+        }
+        if self.stack.is_empty() { self.restock(word) } else { Ok(()) }
+    }
+
+    /// Refills the empty stack: from the inbox if `word`, read just now, has a backlog; else from the stock; else from the
+    /// inboxes of other senders.
+    #[cold]
+    pub(super) fn restock(&mut self, word: Word) -> Result<(), AllocError> {
+        if word.backlog() > 0 {
+            self.empty_inbox();
+        }
+        if self.stack.is_empty() {
+            let memory = &self.shared.memory;
+            memory.store.take(&memory.slots, |slot| self.stack.push(slot));
+        }
+        if self.stack.is_empty() {
+            self.scavenge();
+        }
+        if self.stack.is_empty() {
+            return Err(AllocError::Exhausted {
+                pool: self.shared.name.clone(),
+                buffers: self.shared.memory.store.size.get(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Subtracts from `out` the packets freed elsewhere since the last time.
+    pub(super) fn note_credit(&mut self, word: Word) {
+        self.out -= i64::from(since(word.freed(), self.seen));
+        self.seen = word.freed();
+    }
+
+    /// Takes the buffers that other threads freed to this sender's home, and answers a kick. Returns the account's word
+    /// after that.
+    #[cold]
+    pub(super) fn empty_inbox(&mut self) -> Word {
+        // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
+        let home = unsafe { self.home.as_ref() };
+        if home.answer_kick() {
+            self.resized();
+        }
+        let word = self.take_from(home);
+        if self.shrinking {
+            self.give_up();
+        }
+        if word.backlog() > home.store.defer_max() / 2 {
+            // These were counted but not yet pushed when we took: kick ourselves, so that the next call takes them.
+            home.kick();
+        }
+        word
+    }
+
+    /// Empties the inbox of `home` into the stack; what does not fit goes to the stock. Returns the account's word after
+    /// that.
+    fn take_from(&mut self, home: &Home<A>) -> Word {
+        let mut taken = 0;
+        let mut surplus = Run::new();
+        for mut slot in home.take_all() {
+            while let Some(s) = NonNull::new(slot) {
+                // SAFETY: buffers taken from an inbox are ours, linked up to a null.
+                slot = unsafe { s.as_ref().next.with(|n| *n) };
+                taken += 1;
+                if self.stack.len() < self.size {
+                    self.stack.push(s);
+                } else {
+                    surplus.push(s);
+                }
+            }
+        }
+        if surplus.len() > 0 {
+            self.shared.memory.store.put(&mut surplus);
+        }
+        home.account().taken(taken)
+    }
+
+    /// Takes buffers from the inboxes of all senders, idle or gone: the last resort before an error.
+    fn scavenge(&mut self) {
+        let shared = self.shared.clone();
+        for home in shared.memory.homes.iter().filter(|h| h.account().read().backlog() > 0) {
+            self.take_from(home);
+        }
+    }
+
+    #[cold]
+    pub(super) fn too_long(&self, len: usize) -> AllocError {
+        AllocError::TooLong { pool: self.shared.name.clone(), len, room: self.shared.room }
+    }
+}
+
+impl<A: Arch> Drop for Cache<A> {
+    fn drop(&mut self) {
+        // SAFETY: as in `empty_inbox`.
+        let home = unsafe { self.home.as_ref() };
+        self.note_credit(home.account().read());
+        // First, so that from now on buffers freed to this home go to the stock. A run counted before still goes to the
+        // inbox, where a sender without buffers finds it.
+        home.vacate(self.seen, self.out as u32);
+        if home.account().read().backlog() > 0 {
+            self.take_from(home);
+        }
+        self.shared.memory.store.stock(self.stack.drain(..));
+    }
+}

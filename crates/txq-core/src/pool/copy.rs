@@ -1,0 +1,63 @@
+//! Copies of packets. A copy counts for no sender (`qdisc/copying.rs`).
+
+use std::ops::Range;
+use std::ptr;
+
+use crate::arch::{Arch, CellApi};
+use crate::drop::DropReason;
+use crate::packet::Packet;
+use crate::pool::slot::Body;
+use crate::pool::{AllocError, Cache};
+
+impl<A: Arch> Cache<A> {
+    /// Copies a packet of this pool or another: its first `head` bytes, then the bytes of `part`, behind as much of its
+    /// headroom as fits. The buffer comes from this cache, but the copy counts for no sender: no limit applies to it, and
+    /// freeing it returns credit to no sender.
+    ///
+    /// # Panics
+    /// The packet does not have these bytes.
+    #[doc(hidden)]
+    pub fn copy(&mut self, of: &Packet<A>, head: usize, part: Range<usize>) -> Result<Packet<A>, AllocError> {
+        let (head, part) = (&of.data()[..head], &of.data()[part]);
+        let len = head.len() + part.len();
+        let space = self.shared.room + usize::from(self.shared.headroom);
+        if len > space {
+            return Err(self.too_long(len));
+        }
+        if self.home().is_kicked() {
+            self.empty_inbox();
+        }
+        if self.stack.is_empty() {
+            self.restock(self.home().account().read())?;
+        }
+        let home = ptr::from_ref(self.shared.memory.homes.nobody(&self.shared.memory.store));
+        let slot = self.stack.pop().expect("restocked");
+        // SAFETY: a buffer on the stack is ours alone.
+        let s = unsafe { slot.as_ref() };
+        s.check.out(home);
+        of.body(|from| {
+            s.body.with_mut(|b| {
+                // SAFETY: as above.
+                let b = unsafe { &mut *b };
+                *b = Body {
+                    data: b.data,
+                    home,
+                    stamp: 0,
+                    off: from.off.min(u16::try_from(space - len).unwrap_or(u16::MAX)),
+                    reason: DropReason::NotSpecified,
+                    flags: from.flags & !Body::<A>::COUNTED,
+                    ..*from
+                };
+                b.len = len as u32;
+                // SAFETY: `off + len` is within this buffer, which is not the packet's.
+                unsafe {
+                    let data = b.data.add(b.off.into());
+                    ptr::copy_nonoverlapping(head.as_ptr(), data, head.len());
+                    ptr::copy_nonoverlapping(part.as_ptr(), data.add(head.len()), part.len());
+                }
+            });
+        });
+        // SAFETY: the one handle to this buffer.
+        Ok(unsafe { Packet::from_slot(slot) })
+    }
+}

@@ -1,0 +1,395 @@
+//! Buffers: one contiguous region, a cache per sender, and a lock-free return path for buffers freed on another thread.
+//!
+//! ```text
+//!   Cache (a sender)  --alloc-->  Packet  --xmit, completion on any CPU-->  freed
+//!     ^   ^                                                                   |
+//!     |   +------- inbox of the sender's home (push / take all) <-------------+
+//!     +--------- depots (batches of 32, lock-free stacks) <--- spills, surplus, senders that ended
+//! ```
+//!
+//! A sender allocates from its own cache without an atomic operation. When another thread frees a packet, the sender's
+//! credit ([`Cache::set_limit`]) returns at once, and wakes a sender that sleeps for credit ([`Cache::wait_credit`]). Only
+//! the memory travels. It goes to the inbox of the sender that allocated it, and so returns to the CPU in whose caches it
+//! lies (Linux e20dfbad8aab, "fix napi_consume_skb() with alien skbs"). A run of packets of any length costs one addition
+//! and one compare-and-swap on one cache line.
+//!
+//! An inbox is bounded ([`PoolConfig::defer_max`]). Buffers freed beyond the bound go to the depot, for all senders. Buffers
+//! of a sender that is gone go there, too. Above half of the bound the sender is kicked: its next call of alloc or free
+//! empties the inbox although it has buffers left. A sender without buffers tries its inbox, then the depot, then the
+//! inboxes of all other senders. If all are empty, it returns [`AllocError::Exhausted`]. No buffer is out of reach because a
+//! sender is idle or gone.
+//!
+//! A pool can be resized under traffic, up to [`PoolConfig::max_buffers`] (`pool/size.rs`).
+//!
+//! Two other modes ([`FreeMode`]) exist for comparison: as the kernel did before that commit, and one list under one lock.
+//! Both may wait for that lock; the default never waits for another thread.
+//!
+//! The pool's memory lives until its last handle is dropped. If packets are still alive then, the memory is leaked rather
+//! than freed under them, and debug builds print the senders that allocated them.
+
+mod account;
+mod cache;
+pub(crate) mod check;
+mod copy;
+mod credit;
+mod depot;
+#[doc(hidden)]
+pub mod fate;
+pub(crate) mod home;
+mod inbox;
+mod offset;
+mod region;
+pub(crate) mod retired;
+mod size;
+#[doc(hidden)]
+pub mod slot;
+pub(crate) mod store;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::arch::{Arch, CellApi, CpuId, Native};
+use crate::cpumask::CpuMask;
+use crate::sync::contention::Retries;
+use home::Homes;
+use region::Region;
+use retired::Run;
+use slot::Slot;
+use store::Store;
+
+pub use cache::{AllocError, CACHE_SIZE, Cache};
+pub use region::Backing;
+pub use store::FreeMode;
+
+/// Default number of buffers that may wait for a sender to take them (`net.core.skb_defer_max`).
+pub const DEFER_MAX: u32 = 128;
+
+/// Configuration of a pool.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// The pool's name, for messages.
+    pub name: String,
+    /// Number of buffers, 1 to 2^31 - 1: as many packets can exist at a time.
+    pub buffers: u32,
+    /// Largest number of buffers that [`Pool::resize`] accepts; a value below `buffers` counts as `buffers`. Each buffer
+    /// beyond `buffers` costs a descriptor of 128 bytes and address space in the region, which takes memory at first use
+    /// (huge pages are reserved at once).
+    pub max_buffers: u32,
+    /// Length of the longest packet, in bytes, without the headroom.
+    pub room: usize,
+    /// Bytes that stay free in front of a new packet, for headers; at most 16384.
+    pub headroom: u16,
+    /// Where the memory comes from.
+    pub backing: Backing,
+    /// Where a buffer goes when a thread other than the one that allocated it frees it.
+    pub free: FreeMode,
+    /// Under [`FreeMode::Defer`], how many buffers may wait for each sender to take them (`net.core.skb_defer_max`). Buffers
+    /// freed beyond that number go to the depot, for all senders. Above half of it the sender takes them at its next call. 0
+    /// turns deferring off.
+    pub defer_max: u32,
+    /// The CPUs of each NUMA node (`Topology::nodes`): each node frees to an inbox of
+    /// its own, so that two nodes do not pass one cache line back and forth. Every eight CPUs have a depot of their own,
+    /// because one word is not enough where many threads allocate at once. Empty means one node and one depot. A CPU that no
+    /// node lists counts as one of the first node.
+    pub nodes: Vec<CpuMask>,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            name: "pool".into(),
+            buffers: 4096,
+            max_buffers: 0,
+            room: 1920,
+            headroom: 128,
+            backing: Backing::Auto,
+            free: FreeMode::Defer,
+            defer_max: DEFER_MAX,
+            nodes: Vec::new(),
+        }
+    }
+}
+
+/// Why a pool cannot be created or resized.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// A size out of range.
+    #[error("pool \"{name}\": {what} {value} is out of range: use {range}")]
+    Size {
+        /// The pool's name.
+        name: String,
+        /// The name of the size.
+        what: &'static str,
+        /// The value requested.
+        value: usize,
+        /// The values allowed.
+        range: String,
+    },
+    /// The system has no memory for the pool.
+    #[error("pool \"{name}\": no memory for {bytes} bytes of {what} ({source}): {remedy}")]
+    Memory {
+        /// The pool's name.
+        name: String,
+        /// The part that needs the memory: `buffers` or `descriptors`.
+        what: &'static str,
+        /// The value requested.
+        bytes: usize,
+        /// How to need less.
+        remedy: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// A pool of buffers. Clones are the same pool.
+pub struct Pool<A: Arch = Native>(Arc<Shared<A>>);
+
+impl<A: Arch> Clone for Pool<A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+struct Shared<A: Arch> {
+    name: String,
+    room: usize,
+    headroom: u16,
+    stride: usize,
+    memory: ManuallyDrop<Memory<A>>,
+}
+
+/// The memory that packets point into.
+struct Memory<A: Arch> {
+    slots: Box<[Slot<A>]>,
+    store: Arc<Store<A>>,
+    homes: Homes<A>,
+    region: Region,
+}
+
+impl<A: Arch> Memory<A> {
+    /// Moves the buffers of all inboxes to the stock, because their senders may not make a call for a long time.
+    fn empty_inboxes(&self) {
+        for home in self.homes.iter().filter(|h| h.account().read().backlog() > 0) {
+            for first in home.take_all() {
+                // SAFETY: buffers taken from an inbox are ours, linked up to a null.
+                let mut run = unsafe { Run::of(first) };
+                let n = run.len();
+                if n > 0 {
+                    self.store.put(&mut run);
+                    home.account().taken(n);
+                }
+            }
+        }
+    }
+
+    /// Counts the free buffers in the stock and the inboxes. Takes them off their lists.
+    fn count_home(&self) -> usize {
+        let mut home = 0;
+        // Opens the stock, and moves the parked buffers into it.
+        self.store.resize(self.slots.len() as u32, &self.slots);
+        loop {
+            let before = home;
+            self.store.take(&self.slots, |_| home += 1);
+            if home == before {
+                break;
+            }
+        }
+        for mut slot in self.homes.iter().flat_map(|h| h.take_all()) {
+            while !slot.is_null() {
+                home += 1;
+                // SAFETY: buffers in an inbox, taken by us.
+                slot = unsafe { (*slot).next.with(|n| *n) };
+            }
+        }
+        home
+    }
+}
+
+impl<A: Arch> Pool<A> {
+    /// Creates a pool whose buffers are all free. Returns an error for a size out of range, or without memory.
+    pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
+        let PoolConfig { name, buffers, max_buffers, room, headroom, backing, free, defer_max, nodes } =
+            config.clone();
+        let size = |what, value, range: &str| PoolError::Size {
+            name: name.clone(),
+            what,
+            value,
+            range: range.into(),
+        };
+        if buffers == 0 || buffers > i32::MAX as u32 {
+            return Err(size("buffers", buffers as usize, "1 to 2147483647"));
+        }
+        let max = max_buffers.max(buffers);
+        if max > i32::MAX as u32 {
+            return Err(size("max_buffers", max as usize, "1 to 2147483647"));
+        }
+        if room == 0 || room > 1 << 20 {
+            return Err(size("room", room, "1 to 1048576 bytes"));
+        }
+        if headroom > 16384 {
+            return Err(size("headroom", headroom.into(), "0 to 16384 bytes"));
+        }
+        // An odd number of cache lines, so that the first lines of successive buffers fall into different cache sets.
+        let stride = ((room + usize::from(headroom)).div_ceil(64) | 1) * 64;
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(max as usize).map_err(|_| PoolError::Memory {
+            name: name.clone(),
+            what: "descriptors",
+            bytes: size_of::<Slot<A>>().saturating_mul(max as usize),
+            remedy: format!("max_buffers {max} takes one for each buffer, used or not: ask for fewer"),
+            source: io::ErrorKind::OutOfMemory.into(),
+        })?;
+        let bytes = stride.saturating_mul(max as usize);
+        let region =
+            Region::new(bytes, stride.saturating_mul(buffers as usize), backing).map_err(|source| {
+                let remedy = "use fewer or smaller buffers, or backing \"auto\"".to_owned();
+                PoolError::Memory { name: name.clone(), what: "buffers", bytes, remedy, source }
+            })?;
+        // SAFETY: within the region, which has `max` times `stride` bytes.
+        let slot = |i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) });
+        slots.extend((0..max).map(slot));
+        let slots = slots.into_boxed_slice();
+        let store = Arc::new(Store::new(free, &slots, defer_max, &nodes));
+        let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
+        let shared = Arc::new(Shared { name, room, headroom, stride, memory });
+        if buffers < max {
+            shared.memory.store.resize(buffers, &[]);
+        }
+        // From here on the box of descriptors does not move: a move would invalidate pointers into it. Stocked from the last
+        // to the first, so that the last ones are parked, and the stock hands out the lowest addresses first.
+        shared.memory.store.stock(shared.memory.slots.iter().rev().map(NonNull::from));
+        A::name(&*shared.memory.slots, "packet: descriptor");
+        A::name(shared.memory.region.bytes(), "packet: data");
+        shared.memory.store.name_lines();
+        Ok(Self(shared))
+    }
+
+    /// Creates the stock of buffers of a sender that runs on `cpu`.
+    pub fn cache(&self, name: &str, cpu: CpuId) -> Cache<A> {
+        Cache::new(self.0.clone(), name, cpu)
+    }
+
+    /// Returns the number of buffers that the pool was last set to ([`Pool::resize`]).
+    pub fn buffers(&self) -> u32 {
+        self.0.memory.store.size.get()
+    }
+
+    /// Returns the largest number that [`Pool::resize`] accepts.
+    pub fn max_buffers(&self) -> u32 {
+        self.0.memory.slots.len() as u32
+    }
+
+    /// Returns the number of buffers out of circulation: [`Pool::max_buffers`] less [`Pool::buffers`], or fewer while
+    /// surplus buffers are still in use.
+    pub fn parked(&self) -> u32 {
+        self.0.memory.store.size.parked()
+    }
+
+    /// Changes the number of buffers under traffic, to a number from 1 to [`Pool::max_buffers`].
+    ///
+    /// Additional buffers are available at once. If the pool shrinks, free buffers leave circulation now, buffers in use
+    /// when they are freed, and those in a sender's cache at that sender's next call. A sender that makes no call keeps up
+    /// to [`CACHE_SIZE`]. The region stays as it is.
+    pub fn resize(&self, buffers: u32) -> Result<(), PoolError> {
+        let (memory, max) = (&self.0.memory, self.max_buffers());
+        if buffers == 0 || buffers > max {
+            return Err(PoolError::Size {
+                name: self.0.name.clone(),
+                what: "buffers",
+                value: buffers as usize,
+                range: format!("1 to {max} (max_buffers)"),
+            });
+        }
+        memory.region.populate(self.0.stride * buffers as usize);
+        memory.store.resize(buffers, &memory.slots);
+        if memory.store.size.is_shrinking() {
+            memory.empty_inboxes();
+        }
+        memory.homes.iter().for_each(|h| h.tell_size());
+        Ok(())
+    }
+
+    /// Returns the length of the longest packet, in bytes.
+    pub fn room(&self) -> usize {
+        self.0.room
+    }
+
+    /// Returns the kind of memory that the buffers lie in: never [`Backing::Auto`].
+    pub fn backing(&self) -> Backing {
+        self.0.memory.region.backing()
+    }
+
+    /// Returns the region's start and the distance between buffers in bytes, as a UMEM's registration needs them.
+    pub fn region(&self) -> (NonNull<u8>, usize) {
+        (self.0.memory.region.base(), self.0.stride)
+    }
+
+    /// Returns the counters of failed exchanges on this pool's lock-free words.
+    #[doc(hidden)]
+    pub fn retries(&self) -> &Retries<A> {
+        &self.0.memory.store.retries
+    }
+
+    /// Returns the number of buffers in use by the name of the sender that allocated them. Exact while no thread allocates
+    /// or frees; empty in release builds.
+    pub fn in_use(&self) -> BTreeMap<String, usize> {
+        self.0.in_use()
+    }
+
+    /// Where a buffer goes when a thread other than the one that allocated it frees it.
+    pub fn free_mode(&self) -> FreeMode {
+        self.0.memory.store.mode()
+    }
+
+    /// Returns the current [`PoolConfig::defer_max`].
+    pub fn defer_max(&self) -> u32 {
+        self.0.memory.store.defer_max()
+    }
+
+    /// Changes [`PoolConfig::defer_max`] under traffic. A sender for which more than half of the new value waits empties its
+    /// inbox at its next call.
+    pub fn set_defer_max(&self, packets: u32) {
+        let memory = &self.0.memory;
+        memory.store.set_defer_max(packets);
+        memory.homes.iter().filter(|h| h.account().read().backlog() > packets / 2).for_each(|h| h.kick());
+    }
+
+    /// Returns the number of buffers that other threads freed and that wait for their senders to take them.
+    pub fn backlog(&self) -> u64 {
+        self.0.memory.homes.iter().map(|h| u64::from(h.account().read().backlog())).sum()
+    }
+}
+
+impl<A: Arch> Shared<A> {
+    fn in_use(&self) -> BTreeMap<String, usize> {
+        let mut names = BTreeMap::new();
+        for home in self.memory.slots.iter().filter_map(|s| s.check.holder()) {
+            *names.entry(home.name()).or_default() += 1;
+        }
+        names
+    }
+}
+
+impl<A: Arch> Drop for Shared<A> {
+    fn drop(&mut self) {
+        let missing = self.memory.slots.len() - self.memory.count_home();
+        if missing == 0 {
+            // SAFETY: the memory is not used again, and no packet points into it any more.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        } else if cfg!(debug_assertions) {
+            eprintln!(
+                "txq: pool \"{}\" ended with {missing} packets alive; allocated by: {:?}",
+                self.name,
+                self.in_use()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The report of a device's contention records: where threads wait for each other (`sync/contention.rs`).
+
+use crate::arch::Nanos;
+use crate::stats::log2::Log2;
+use crate::sync::contention::{HandOff, Lock, Retry, Site};
+
+/// Contention in a device since recording was switched on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContentionReport {
+    /// A row for each lock kind and site with acquisitions, sorted by lock and site. Sums over all locks of the kind.
+    pub sites: Vec<SiteReport>,
+    /// Failed exchanges on lock-free words, in the order of [`Retry::ALL`]. Devices that share a pool share the pool's
+    /// counters; they count while the device switched last is on.
+    pub retries: [u64; Retry::ALL.len()],
+    /// Packets that an owner took at a time from the senders' lists.
+    pub drained: Log2,
+    /// Non-empty queues that their owner handed off.
+    pub hand_offs: HandOffs,
+}
+
+/// The acquisitions of one lock kind by one site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SiteReport {
+    /// The kind of lock.
+    pub lock: Lock,
+    /// The place in the code that takes the lock.
+    pub site: Site,
+    /// The counters.
+    pub stats: LockStats,
+}
+
+/// Counters of a lock's acquisitions. Times are in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockStats {
+    /// Acquisitions of the lock.
+    pub acquisitions: u64,
+    /// Acquisitions that found the lock taken and waited.
+    pub contended: u64,
+    /// Acquisitions on another CPU than the last one (lock_stat's `acq-bounces`).
+    pub acquisition_bounces: u64,
+    /// Those of them that waited (`con-bounces`).
+    pub contention_bounces: u64,
+    /// The times waited.
+    pub wait: Spread,
+    /// The times waited, by powers of two.
+    pub waits: Log2,
+    /// The times that the lock was held. A hold counts when it ends.
+    pub hold: Spread,
+    /// Acquisitions by any site that waited until this site released the lock (lock_stat's holding points).
+    pub held_up: u64,
+}
+
+impl LockStats {
+    /// Adds the counters of another lock.
+    pub fn merge(&mut self, other: &LockStats) {
+        self.acquisitions += other.acquisitions;
+        self.contended += other.contended;
+        self.acquisition_bounces += other.acquisition_bounces;
+        self.contention_bounces += other.contention_bounces;
+        self.wait.merge(&other.wait);
+        self.waits.merge(&other.waits);
+        self.hold.merge(&other.hold);
+        self.held_up += other.held_up;
+    }
+}
+
+/// A summary of times: count, sum and extremes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// The number of times.
+    pub count: u64,
+    /// Their sum.
+    pub total: Nanos,
+    /// The shortest; 0 if there is none.
+    pub min: Nanos,
+    /// The longest.
+    pub max: Nanos,
+}
+
+impl Spread {
+    pub(crate) fn add(&mut self, time: Nanos) {
+        self.merge(&Spread { count: 1, total: time, min: time, max: time });
+    }
+
+    fn merge(&mut self, other: &Spread) {
+        if other.count > 0 {
+            self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+            self.max = self.max.max(other.max);
+            self.total += other.total;
+            self.count += other.count;
+        }
+    }
+
+    /// Returns the mean; 0 if there is none.
+    pub fn mean(&self) -> Nanos {
+        self.total.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// Non-empty queues that their owner handed off, by receiver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HandOffs {
+    /// To a worker.
+    pub to_worker: u64,
+    /// To another sender.
+    pub to_sender: u64,
+}
+
+impl HandOffs {
+    /// Counts a queue that was handed off.
+    pub fn note(&mut self, to: HandOff) {
+        match to {
+            HandOff::Worker => self.to_worker += 1,
+            HandOff::Sender => self.to_sender += 1,
+        }
+    }
+
+    /// Adds another queue's counts.
+    pub fn merge(&mut self, other: HandOffs) {
+        self.to_worker += other.to_worker;
+        self.to_sender += other.to_sender;
+    }
+}
+
+impl ContentionReport {
+    /// Adds another device's report.
+    pub fn merge(&mut self, other: &ContentionReport) {
+        other.sites.iter().for_each(|row| self.add(row.lock, row.site, &row.stats));
+        self.retries.iter_mut().zip(other.retries).for_each(|(mine, theirs)| *mine += theirs);
+        self.drained.merge(&other.drained);
+        self.hand_offs.merge(other.hand_offs);
+    }
+
+    /// Adds the counters of a lock at one site, if it was taken there.
+    pub(crate) fn add(&mut self, lock: Lock, site: Site, stats: &LockStats) {
+        if stats.acquisitions == 0 {
+            return;
+        }
+        match self.sites.binary_search_by_key(&(lock, site), |row| (row.lock, row.site)) {
+            Ok(at) => self.sites[at].stats.merge(stats),
+            Err(at) => self.sites.insert(at, SiteReport { lock, site, stats: *stats }),
+        }
+    }
+
+    /// Returns the sum over all locks of a kind and all sites.
+    pub fn of_lock(&self, lock: Lock) -> LockStats {
+        let mut sum = LockStats::default();
+        self.sites.iter().filter(|row| row.lock == lock).for_each(|row| sum.merge(&row.stats));
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_add_up_site_by_site() {
+        let stats = |waits: &[Nanos]| {
+            let mut stats =
+                LockStats { acquisitions: 10, contended: waits.len() as u64, ..Default::default() };
+            waits.iter().for_each(|&wait| stats.wait.add(wait));
+            stats
+        };
+        let (mut one, mut other) = (ContentionReport::default(), ContentionReport::default());
+        one.add(Lock::Tx, Site::Driver, &stats(&[]));
+        one.add(Lock::Root, Site::Worker, &stats(&[5, 9]));
+        other.add(Lock::Root, Site::Enqueue, &stats(&[3]));
+        other.add(Lock::Root, Site::Worker, &stats(&[4]));
+        other.add(Lock::Root, Site::Retake, &LockStats::default());
+        one.merge(&other);
+        let rows: Vec<_> = one.sites.iter().map(|r| (r.lock, r.site, r.stats.acquisitions)).collect();
+        let expected =
+            [(Lock::Root, Site::Enqueue, 10), (Lock::Root, Site::Worker, 20), (Lock::Tx, Site::Driver, 10)];
+        assert_eq!(rows, expected);
+        let root = one.of_lock(Lock::Root);
+        assert_eq!((root.acquisitions, root.contended, root.wait.count), (30, 4, 4));
+        assert_eq!((root.wait.min, root.wait.max, root.wait.total, root.wait.mean()), (3, 9, 21, 5));
+    }
+}

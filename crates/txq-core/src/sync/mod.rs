@@ -1,0 +1,13 @@
+//! Synchronisation primitives, one a file, each generic over [`Arch`](crate::arch::Arch). Their model tests are in the
+//! `txq-check` crate.
+
+pub mod bits;
+pub mod contention;
+pub mod fill;
+pub mod lease;
+pub mod llist;
+pub mod rcu;
+pub mod spinlock;
+pub mod spsc;
+pub mod timers;
+pub mod words;

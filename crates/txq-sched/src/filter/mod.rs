@@ -1,0 +1,405 @@
+//! Filters: the choice of a packet's class.
+//!
+//! A qdisc with classes looks a packet up in its [`Filters`]. They are tables in the order of their `pref`, the lowest
+//! first. Each table has one kind and one protocol; the first table that matches the packet chooses the class. The kinds are
+//! tc's: [`flower`](mod@flower) for header fields, [`fw`] for marks, [`u32`](mod@u32) for words at offsets, and
+//! [`matchall`]. [`closure`] is a function of the program. Texts, errors and output are those of `tc filter`.
+//!
+//! The owner of the qdisc owns its filters, so a lookup takes no lock and no atomic operation. The kernel's counterpart is
+//! `tcf_classify` with `struct tcf_proto`. Differences: chain 0 is the only one, and there are no actions, no hardware, no
+//! ingress and no shared blocks. Only matchall counts its hits, as in kernels without `CONFIG_CLS_U32_PERF`.
+
+#![forbid(unsafe_code)]
+
+pub mod closure;
+pub mod flower;
+mod frame;
+pub mod fw;
+mod handles;
+mod header;
+pub mod matchall;
+mod proto;
+mod show;
+pub mod u32;
+
+use txq_core::arch::{Arch, Native};
+use txq_core::packet::Packet;
+
+use crate::tc::{Handle, Options, ParseError, Style, Words};
+
+use closure::Closure;
+use flower::Flower;
+use frame::Frame;
+use fw::Fw;
+use matchall::Matchall;
+use u32::U32;
+
+use header::{wrong_kind, wrong_protocol};
+
+pub use header::Header;
+pub use show::{FilterInfo, filters_json, filters_text};
+
+/// The protocol that matches every packet (`ETH_P_ALL`).
+const ALL: u16 = 3;
+/// The pref of the first filter added without one. Later ones get one less than the lowest pref from [`AUTO_FROM`] up.
+const AUTO: u16 = 0xc000;
+const AUTO_FROM: u16 = 0x8000;
+
+/// Which rules a command may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Only rules that do not exist (`tc filter add`).
+    Add,
+    /// Only rules that exist (`tc filter change`).
+    Change,
+    /// Both (`tc filter replace`).
+    Replace,
+}
+
+impl Mode {
+    /// Returns an error if the command may not write a rule that `exists`, or does not.
+    fn admit(self, exists: bool) -> Result<(), ParseError> {
+        match self {
+            Self::Add if exists => Err(ParseError::new("Error: Filter already exists.")
+                .with_remedy("change or replace it, or give another handle")),
+            Self::Change if !exists => {
+                let error = "Error: Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter.";
+                Err(ParseError::new(error).with_remedy("there is none to change: add it"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A rule as a text describes it, with its handle.
+#[derive(Debug, Clone)]
+pub(crate) enum Rule {
+    Fw(fw::Rule),
+    Matchall(matchall::Rule),
+    Flower(Box<flower::Rule>),
+    U32(u32::Rule),
+}
+
+/// The kinds that texts can name.
+const KINDS: [&str; 4] = ["flower", "fw", "matchall", "u32"];
+
+/// A parsed command: header and rule.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// The header.
+    pub header: Header<'a>,
+    rule: Option<Rule>,
+}
+
+impl<'a> Request<'a> {
+    /// Parses a whole text, such as `parent 1: protocol ip pref 1 flower dst_port 53 classid 1:1`.
+    pub fn parse(text: &'a str) -> Result<Self, ParseError> {
+        let mut words = Words::split(text);
+        let header = Header::parse(&mut words)?;
+        let handle = header.handle;
+        let rule = match header.kind {
+            None if handle.is_some() => {
+                let error = ParseError::new("Must specify filter type when using \"handle\"");
+                return Err(error.with_remedy(format!("add one of {}", KINDS.join(", "))));
+            }
+            None => None,
+            Some("fw") => Some(Rule::Fw(fw::parse(handle, &mut words)?)),
+            Some("matchall") => Some(Rule::Matchall(matchall::parse(handle, &mut words)?)),
+            Some("flower") => {
+                let protocol = header.protocol.unwrap_or(ALL);
+                Some(Rule::Flower(Box::new(flower::parse(handle, protocol, &mut words)?)))
+            }
+            Some("u32") => Some(Rule::U32(u32::parse(handle, &mut words)?)),
+            // A program's closure is deleted by this name.
+            Some("closure") => None,
+            Some(kind) => return Err(header::unknown_kind(kind, words.peek(), &KINDS)),
+        };
+        Ok(Self { header, rule })
+    }
+}
+
+/// The rules of a pref.
+enum Table<A: Arch> {
+    Fw(Fw),
+    Matchall(Matchall),
+    Flower(Flower),
+    U32(U32),
+    Closure(Closure<A>),
+}
+
+impl<A: Arch> Table<A> {
+    /// Returns the name of the kind.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Fw(_) => "fw",
+            Self::Matchall(_) => "matchall",
+            Self::Flower(_) => "flower",
+            Self::U32(_) => "u32",
+            Self::Closure(_) => "closure",
+        }
+    }
+
+    /// Returns the class that the first matching rule chooses, or `None` if no rule matches. A rule without a class chooses
+    /// [`Handle::UNSPEC`], except in u32, which skips it.
+    #[inline]
+    fn classify(&self, frame: &Frame<'_, A>) -> Option<Handle> {
+        match self {
+            Self::Fw(table) => table.classify(frame.packet.mark()),
+            Self::Matchall(table) => table.classify(frame.packet.segs()),
+            Self::Flower(table) => table.classify(frame.key()),
+            Self::U32(table) => table.classify(frame.packet.data(), frame.network_offset()),
+            Self::Closure(closure) => closure(frame.packet),
+        }
+    }
+
+    /// Adds, changes or replaces a rule of the table's kind.
+    fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
+        match (self, rule) {
+            (Self::Fw(table), Rule::Fw(rule)) => table.set(rule, mode),
+            (Self::Matchall(table), Rule::Matchall(rule)) => table.set(rule, mode),
+            (Self::Flower(table), Rule::Flower(rule)) => table.set(*rule, mode),
+            (Self::U32(table), Rule::U32(rule)) => table.set(rule, mode),
+            (table, _) => Err(wrong_kind(table.kind())),
+        }
+    }
+
+    /// Deletes the rule with the handle of `rule`; returns whether it existed and whether it was the last.
+    fn delete(&mut self, rule: &Rule) -> Deleted {
+        match (self, rule) {
+            (Self::Fw(table), Rule::Fw(rule)) => table.delete(rule),
+            (Self::Matchall(table), Rule::Matchall(rule)) => table.delete(rule),
+            (Self::Flower(table), Rule::Flower(rule)) => table.delete(rule),
+            (Self::U32(table), Rule::U32(rule)) => table.delete(rule),
+            _ => Deleted::NotThere,
+        }
+    }
+
+    /// Returns the parameters of each rule, and its hits if they are counted.
+    fn rules(&self, style: Style) -> Vec<(Options, Option<u64>)> {
+        let plain = |rules: Vec<Options>| rules.into_iter().map(|options| (options, None)).collect();
+        match self {
+            Self::Fw(table) => plain(table.rules(style)),
+            Self::Matchall(table) => table.rules(style),
+            Self::Flower(table) => plain(table.rules(style)),
+            Self::U32(table) => plain(table.rules(style)),
+            Self::Closure(_) => Vec::new(),
+        }
+    }
+}
+
+/// The result of deleting a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deleted {
+    /// Nothing deleted yet: the text names no rule, so it means the whole table.
+    Table,
+    NotThere,
+    Done {
+        last: bool,
+    },
+}
+
+/// A pref: its protocol and its rules (the kernel's `tcf_proto`).
+struct Proto<A: Arch> {
+    pref: u16,
+    protocol: u16,
+    table: Table<A>,
+}
+
+/// The filters of a qdisc or of a class.
+pub struct Filters<A: Arch = Native> {
+    /// Sorted by pref; no two have the same.
+    protos: Vec<Proto<A>>,
+    /// The hash table number of the next u32 table.
+    next_u32: u16,
+}
+
+impl<A: Arch> Default for Filters<A> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<A: Arch> Filters<A> {
+    /// Returns an empty set of filters.
+    pub fn new() -> Self {
+        Self { protos: Vec::new(), next_u32: 0 }
+    }
+
+    /// Whether there are no filters.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.protos.is_empty()
+    }
+
+    /// Returns the class that the first matching filter chooses, or `None` if no filter matches. The class need not exist,
+    /// nor belong to this qdisc.
+    #[inline]
+    pub fn classify(&self, packet: &Packet<A>) -> Option<Handle> {
+        if self.is_empty() {
+            return None;
+        }
+        let frame = Frame::new(packet);
+        let protocol = frame.protocol();
+        let mine = |proto: &&Proto<A>| proto.protocol == protocol || proto.protocol == ALL;
+        self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(&frame))
+    }
+
+    /// Whether a rule chooses this class (`tcf_bind_filter`). Closures do not count: their choices are unknown.
+    pub(crate) fn names(&self, class: Handle) -> bool {
+        let is_it = |named: Handle| named == class;
+        self.protos.iter().any(|proto| match &proto.table {
+            Table::Fw(table) => table.classids().any(is_it),
+            Table::Matchall(table) => table.classids().any(is_it),
+            Table::Flower(table) => table.classids().any(is_it),
+            Table::U32(table) => table.classids().any(is_it),
+            Table::Closure(_) => false,
+        })
+    }
+
+    /// Adds, changes or replaces a rule; the filters belong to `parent`.
+    pub fn set(&mut self, request: &Request<'_>, parent: Handle, mode: Mode) -> Result<(), ParseError> {
+        let Header { pref, protocol, kind, .. } = request.header;
+        // Without a protocol, tc takes that of the existing filter.
+        let protocol = protocol.or((mode != Mode::Change).then_some(ALL));
+        let pref = match pref.filter(|&pref| pref != 0) {
+            Some(pref) => pref,
+            None if mode == Mode::Change => {
+                let error = ParseError::new("Error: Invalid filter command with priority of zero.");
+                return Err(error.with_remedy("give the pref of the filter to change"));
+            }
+            None => self.free_pref()?,
+        };
+        let place = self.protos.binary_search_by_key(&pref, |proto| proto.pref);
+        let rule = request.rule.clone();
+        let (Some(kind), true) = (kind, protocol.is_some() || place.is_ok()) else {
+            let error = ParseError::new("Error: Filter kind and protocol must be specified.");
+            return Err(error.with_remedy(format!("protocol ip|ipv6|all and one of {}", KINDS.join(", "))));
+        };
+        match place {
+            Ok(at) => {
+                let proto = &mut self.protos[at];
+                if protocol.is_some_and(|protocol| protocol != proto.protocol) {
+                    return Err(wrong_protocol(pref, proto.protocol));
+                }
+                match rule.filter(|_| proto.table.kind() == kind) {
+                    Some(rule) => proto.table.set(rule, mode),
+                    None => Err(wrong_kind(proto.table.kind())),
+                }
+            }
+            Err(at) => {
+                Mode::admit(mode, false)?;
+                let mut table = match rule {
+                    Some(Rule::Fw(_)) => Table::Fw(Fw::new(parent)),
+                    Some(Rule::Matchall(_)) => Table::Matchall(Matchall::new()),
+                    Some(Rule::Flower(_)) => Table::Flower(Flower::new()),
+                    Some(Rule::U32(_)) => Table::U32(U32::new(self.free_u32())),
+                    None => {
+                        let error = ParseError::new("Error: TC classifier not found.");
+                        return Err(error.with_remedy("a closure is added by NetDev::add_classifier"));
+                    }
+                };
+                // The number is used up even if the rule is refused.
+                if let Table::U32(table) = &table {
+                    self.next_u32 = table.table() % u32::LAST_TABLE + 1;
+                }
+                if let Some(rule) = rule {
+                    table.set(rule, mode)?;
+                }
+                self.protos.insert(at, Proto { pref, protocol: protocol.unwrap_or(ALL), table });
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds a closure, for all protocols. A `pref` of 0 means a free one.
+    pub fn add_closure(&mut self, pref: u16, closure: Closure<A>) -> Result<(), ParseError> {
+        let pref = if pref == 0 { self.free_pref()? } else { pref };
+        match self.protos.binary_search_by_key(&pref, |proto| proto.pref) {
+            Ok(_) => Mode::Add.admit(true),
+            Err(at) => {
+                let table = Table::Closure(closure);
+                self.protos.insert(at, Proto { pref, protocol: ALL, table });
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes one rule, all rules of a pref, or all filters.
+    pub fn delete(&mut self, request: &Request<'_>) -> Result<(), ParseError> {
+        let Header { pref, protocol, kind, handle, .. } = request.header;
+        let Some(pref) = pref.filter(|&pref| pref != 0) else {
+            if protocol.is_some() || kind.is_some() || handle.is_some() {
+                let error = "Error: Cannot flush filters with protocol, handle or kind set.";
+                return Err(ParseError::new(error).with_remedy("give the pref, or the parent alone for all"));
+            }
+            self.protos.clear();
+            return Ok(());
+        };
+        if self.is_empty() {
+            let error = ParseError::new("Error: Cannot find specified filter chain.");
+            return Err(error.with_remedy("there are no filters here"));
+        }
+        let place = self.protos.iter().position(|proto| proto.pref == pref);
+        let Some(at) = place else {
+            let error = ParseError::new("Error: Filter with specified priority/protocol not found.");
+            let prefs: Vec<_> = self.protos.iter().map(|proto| proto.pref.to_string()).collect();
+            return Err(error.with_remedy(format!("there are prefs {}", prefs.join(", "))));
+        };
+        let Proto { protocol: of, table, .. } = &mut self.protos[at];
+        if protocol.is_some_and(|protocol| protocol != *of) {
+            return Err(wrong_protocol(pref, *of));
+        }
+        if kind.is_some_and(|kind| kind != table.kind()) {
+            return Err(wrong_kind(table.kind()));
+        }
+        let done = request.rule.as_ref().map_or(Deleted::Table, |rule| table.delete(rule));
+        match done {
+            Deleted::NotThere => {
+                let error = ParseError::new("Error: Specified filter handle not found.");
+                return Err(error.with_remedy("`filter show` lists the handles"));
+            }
+            Deleted::Table | Deleted::Done { last: true } => drop(self.protos.remove(at)),
+            Deleted::Done { last: false } => {}
+        }
+        Ok(())
+    }
+
+    /// Returns all filters, as `tc filter show` presents them.
+    pub fn info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
+        let mut list = Vec::new();
+        for Proto { pref, protocol, table } in &self.protos {
+            let (kind, pref, protocol) = (table.kind(), *pref, *protocol);
+            let info = |options, hits| FilterInfo { kind, parent, protocol, pref, options, hits };
+            list.push(info(None, None));
+            list.extend(table.rules(style).into_iter().map(|(options, hits)| info(Some(options), hits)));
+        }
+        list
+    }
+
+    /// Returns the pref for a filter added without one: one less than the lowest pref from [`AUTO_FROM`] up, or [`AUTO`] if
+    /// there is none.
+    fn free_pref(&self) -> Result<u16, ParseError> {
+        match self.protos.iter().map(|proto| proto.pref).find(|&pref| pref >= AUTO_FROM) {
+            None => Ok(AUTO),
+            Some(AUTO_FROM) => Err(ParseError::new("RTNETLINK answers: No space left on device")
+                .with_remedy(format!("pref {AUTO_FROM} is in use: name a pref"))),
+            Some(pref) => Ok(pref - 1),
+        }
+    }
+
+    /// Returns the hash table number of a new u32 table: 0 (printed 800) for the first, then the next free number.
+    fn free_u32(&self) -> u16 {
+        let used = |number| {
+            self.protos.iter().any(|p| matches!(&p.table, Table::U32(table) if table.table() == number))
+        };
+        if !self.protos.iter().any(|p| matches!(&p.table, Table::U32(_))) {
+            return 0;
+        }
+        let from = self.next_u32.max(1);
+        let mut numbers = (from..=u32::LAST_TABLE).chain(1..from);
+        numbers.find(|&number| !used(number)).unwrap_or(u32::LAST_TABLE)
+    }
+}
+
+#[cfg(test)]
+mod tests;

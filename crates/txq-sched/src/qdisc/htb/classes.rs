@@ -1,0 +1,210 @@
+//! Adds, changes, deletes and shows classes.
+
+use txq_core::arch::{Arch, Nanos};
+use txq_core::stats::QdiscStats;
+
+use super::class::{Class, Mode};
+use super::lists::NIL;
+use super::params::ClassParams;
+use super::{Htb, params};
+use crate::filter::Filters;
+use crate::qdisc::child::{Child, Classes, Total};
+use crate::qdisc::noop::Noop;
+use crate::qdisc::{Cx, Env, Qdisc, default_leaf};
+use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
+
+impl<A: Arch> Htb<A> {
+    /// Returns the quantum of a leaf, and adds a warning where the rate divided by `r2q` is out of range.
+    fn quantum(&mut self, minor: u16, params: &ClassParams) -> u32 {
+        let (quantum, wrong) = params.quantum(self.params.r2q);
+        if let Some(wrong) = wrong {
+            let class = Handle::new(self.handle.major(), minor).0;
+            let warning =
+                format!("Warning: sch_htb: quantum of class {class:X} is {wrong}. Consider r2q change.");
+            self.warnings.push(warning);
+        }
+        quantum
+    }
+
+    /// Returns the level that a class has once there are classes below it.
+    fn inner_level(&self, id: u32) -> u8 {
+        match self.classes[id].parent {
+            NIL => super::class::LEVELS as u8 - 1,
+            parent => self.classes[parent].level.saturating_sub(1),
+        }
+    }
+
+    /// Returns the filters of the classes that have any.
+    fn filters_of_classes(&mut self) -> impl Iterator<Item = &Filters<A>> {
+        let classes = &self.classes;
+        let filters = |minor| classes.get(minor).map(|id| &classes[id].filters);
+        self.filtered.retain(|&minor| filters(minor).is_some_and(|filters| !filters.is_empty()));
+        self.filtered.iter().filter_map(move |&minor| filters(minor))
+    }
+
+    /// Cancels a class's events.
+    fn forget(&mut self, id: u32) {
+        let class = &mut self.classes[id];
+        let tickets = [class.due.take().map(|(_, ticket)| ticket), class.nap.take()];
+        for ticket in tickets.into_iter().flatten() {
+            self.wheel.remove(ticket);
+        }
+    }
+
+    /// Removes a class's leaf. Its packets are dropped, and the qdisc counts them.
+    fn remove_leaf(&mut self, id: u32, cx: &mut Cx<'_, A>) {
+        self.with_leaf(id, |leaf, total| leaf.replace(Box::new(Noop), Handle::UNSPEC, total, cx));
+        self.forget(id);
+        self.classes[id].leaf = None;
+    }
+
+    /// Gives a class that has no classes below it any more an empty leaf and full buckets.
+    fn make_leaf(&mut self, id: u32, now: Nanos) {
+        let leaf = Child::fifo(&self.env);
+        self.forget(id);
+        let class = &mut self.classes[id];
+        class.leaf = Some(leaf);
+        class.level = 0;
+        class.mode = Mode::Send;
+        class.fill(now);
+    }
+}
+
+impl<A: Arch> Classes<A> for Htb<A> {
+    fn minors(&self) -> Vec<u16> {
+        self.classes.list()
+    }
+
+    fn find(&self, minor: u16) -> Option<u16> {
+        self.classes.get(minor).map(|_| minor)
+    }
+
+    fn leaf(&mut self, minor: u16) -> Option<(&mut Child<A>, &mut Total)> {
+        let id = self.classes.get(minor).expect("the class exists");
+        Some((self.classes[id].leaf.as_mut()?, &mut self.total))
+    }
+
+    fn default_leaf(&self, _: u16) -> Box<dyn Qdisc<A>> {
+        default_leaf(&self.env)
+    }
+
+    fn leaf_changed(&mut self, minor: u16) {
+        if let Some(id) = self.classes.get(minor) {
+            self.look_at_leaf(id);
+        }
+    }
+
+    fn add(
+        &mut self,
+        parent: u16,
+        minor: u16,
+        words: &mut Words<'_>,
+        _: &Env,
+        cx: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let class_params = ClassParams::parse(words)?;
+        self.classes.admit(minor)?;
+        // As in the kernel, a parent that does not exist makes it a root class.
+        let parent = self.classes.get(parent).unwrap_or(NIL);
+        if parent != NIL {
+            let above = self.classes[parent].parent;
+            if above != NIL && self.classes[above].level < 2 {
+                let error = ParseError::new("Error: sch_htb: tree is too deep.");
+                return Err(error.with_remedy("a class may have seven above it"));
+            }
+            if self.classes[parent].leaf.is_some() {
+                self.remove_leaf(parent, cx);
+                let level = self.inner_level(parent);
+                let class = &mut self.classes[parent];
+                class.level = level;
+                self.look_at_mode(parent, cx.clock.now());
+            }
+            self.classes[parent].children += 1;
+        }
+        let quantum = self.quantum(minor, &class_params);
+        let leaf = Child::fifo(&self.env);
+        let mut class = Class::new(minor, class_params, quantum, parent, leaf);
+        class.fill(cx.clock.now());
+        self.classes.insert(minor, class);
+        Ok(())
+    }
+
+    fn change_class(
+        &mut self,
+        minor: u16,
+        words: &mut Words<'_>,
+        cx: &mut Cx<'_, A>,
+    ) -> Result<(), ParseError> {
+        let mut new = ClassParams::parse(words)?;
+        let id = self.classes.find(minor)?;
+        if self.classes[id].leaf.is_some() {
+            let quantum = self.quantum(minor, &new);
+            // The class is in the lists of its priority, which may change.
+            self.deactivate(id);
+            self.classes[id].quantum = quantum;
+        } else {
+            // `prio` and `quantum` belong to a leaf: they stay as they are until the class is one again.
+            let old = &self.classes[id].params;
+            (new.prio, new.quantum) = (old.prio, old.quantum);
+        }
+        self.classes[id].params = new;
+        self.look_at_leaf(id);
+        self.look_at_mode(id, cx.clock.now());
+        Ok(())
+    }
+
+    fn delete(&mut self, minor: u16, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        let id = self.classes.find(minor)?;
+        if self.classes[id].children > 0 {
+            let error = ParseError::new("Error: HTB class in use.");
+            return Err(error.with_remedy("delete the classes below it first"));
+        }
+        let class = Handle::new(self.handle.major(), minor);
+        if self.filters.names(class) || self.filters_of_classes().any(|filters| filters.names(class)) {
+            let error = ParseError::new("Error: HTB class in use.");
+            return Err(error.with_remedy("delete the filters that choose it first"));
+        }
+        self.remove_leaf(id, cx);
+        let parent = self.classes[id].parent;
+        self.classes.remove(minor);
+        if parent != NIL {
+            self.classes[parent].children -= 1;
+            if self.classes[parent].children == 0 {
+                self.make_leaf(parent, cx.clock.now());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
+        let id = self.classes.get(minor).expect("the class exists");
+        let class = &self.classes[id];
+        let parent = match class.parent {
+            NIL => Handle::ROOT,
+            parent => Handle::new(0, self.classes[parent].minor),
+        };
+        let quantum = class.leaf.is_some().then_some(class.quantum);
+        let queued = class.leaf.as_ref().map(|leaf| (leaf.qlen() as u64, leaf.backlog()));
+        let (qlen, backlog) = queued.unwrap_or_default();
+        let (tokens, ctokens) = class.shown_tokens();
+        let mut xstats = Options::new(style);
+        xstats.put("lended", class.lent, format_args!(" lended: {}", class.lent));
+        xstats.put("borrowed", class.borrowed, format_args!("borrowed: {}", class.borrowed));
+        xstats.put("giants", 0, "giants: 0");
+        xstats.put("tokens", tokens, format_args!("\n tokens: {tokens}"));
+        xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}\n"));
+        ClassInfo {
+            kind: params::SYNTAX.kind.to_owned(),
+            handle: Handle::new(0, minor),
+            parent,
+            leaf: class.leaf.as_ref().map_or(Handle::UNSPEC, Child::handle),
+            options: class.params.options(quantum, class.level, style),
+            stats: Some(QdiscStats { qlen, backlog, ..class.stats }),
+            xstats: Some(xstats),
+        }
+    }
+}

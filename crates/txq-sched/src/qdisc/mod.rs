@@ -1,0 +1,449 @@
+//! Queueing disciplines: which packet is sent next, and which packets are dropped.
+//!
+//! A qdisc is plain data with one owner at a time, so it needs no lock, no atomic and no `Arch` of its own. The thread that
+//! owns it (`enqueue/`) calls it with batches, one virtual call for each. The qdisc queues packets or drops them with a
+//! reason. Dropped packets go on a list, and are freed when the owner has released every lock.
+//!
+//! Each kind is one file: its algorithm, its parameters, their parsing and printing. `kinds` lists all kinds.
+//!
+//! The kernel's counterpart is `struct Qdisc_ops`.
+
+mod alone;
+mod bfifo;
+mod blackhole;
+mod cake;
+#[doc(hidden)]
+pub mod child;
+mod codel;
+#[doc(hidden)]
+pub mod copying;
+mod drr;
+mod ecn;
+mod etf;
+mod fifo;
+mod fq;
+mod fq_codel;
+mod htb;
+mod limited;
+mod minors;
+mod mq;
+mod mqprio;
+mod netem;
+mod noop;
+mod noqueue;
+mod pfifo;
+mod pfifo_fast;
+mod prio;
+mod random;
+mod rate;
+mod runs;
+mod segment;
+mod tbf;
+mod timed;
+mod wheel;
+
+use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::clock::Clock;
+use txq_core::drop::{DropCounts, DropReason};
+use txq_core::packet::{Packet, PacketList};
+use txq_core::stats::QdiscStats;
+use txq_core::stats::latency::Latency;
+
+use crate::filter::Filters;
+use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
+use copying::{Copying, Others};
+
+pub use alone::Alone;
+pub use child::{Child, Classes, Total};
+#[doc(hidden)]
+pub use mq::Parent;
+pub use mqprio::{ClassError, MAX_CLASSES, PRIORITIES, TrafficClasses};
+
+/// The verdict on a packet, from a qdisc or from the whole transmit path (`NET_XMIT_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a packet may have been dropped"]
+pub enum Verdict {
+    /// Accepted by the queue layer. Only the counters show a later drop (`NET_XMIT_SUCCESS`).
+    Success,
+    /// Accepted, but another packet was dropped to make room, or some packets of a batch were (`NET_XMIT_CN`).
+    Congested,
+    /// Dropped (`NET_XMIT_DROP`).
+    Drop,
+}
+
+/// The context of a call: the owner of the queue passes it to the qdisc.
+pub struct Cx<'a, A: Arch = Native> {
+    /// The clock.
+    pub clock: &'a mut Clock<A>,
+    pub(crate) to_free: &'a mut PacketList<A>,
+    pub(crate) drops: &'a mut DropCounts,
+    pub(crate) copying: Copying<'a, A>,
+}
+
+impl<'a, A: Arch> Cx<'a, A> {
+    /// Creates a context that collects dropped packets in `to_free` and counts them in `drops`.
+    #[doc(hidden)]
+    #[inline]
+    pub fn new(
+        clock: &'a mut Clock<A>,
+        to_free: &'a mut PacketList<A>,
+        drops: &'a mut DropCounts,
+        copying: Copying<'a, A>,
+    ) -> Self {
+        Self { clock, to_free, drops, copying }
+    }
+
+    /// Returns the number of dropped packets that wait to be freed.
+    #[doc(hidden)]
+    #[inline]
+    pub fn to_free(&self) -> usize {
+        self.to_free.len()
+    }
+
+    /// Says which other qdiscs of the tree make copies of packets.
+    #[doc(hidden)]
+    pub fn set_others(&mut self, others: Others) {
+        self.copying.others = others;
+    }
+
+    /// Drops a packet: counts `reason` at once, and frees the packet after the owner has released every lock.
+    pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
+        packet.set_drop_reason(reason);
+        self.drops.add(reason, 1);
+        self.to_free.push_back(packet);
+    }
+}
+
+/// How much a call may dequeue. Packets are dequeued while both numbers are above 0, so at least one is, and the last one
+/// may be longer than the bytes that were left (`try_bulk_dequeue_skb`).
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Packets.
+    pub packets: usize,
+    /// Bytes; `u64::MAX` when nothing limits them.
+    pub bytes: u64,
+}
+
+impl Budget {
+    /// Returns a budget of so many packets and bytes, or of 1 where a number is 0.
+    #[inline]
+    pub fn new(packets: usize, bytes: u64) -> Self {
+        Self { packets: packets.max(1), bytes: bytes.max(1) }
+    }
+
+    /// Returns a budget of so many packets, but at least one, of any length.
+    #[inline]
+    pub fn packets(packets: usize) -> Self {
+        Self::new(packets, u64::MAX)
+    }
+
+    /// Returns whether another packet may be dequeued.
+    #[inline]
+    pub fn is_left(&self) -> bool {
+        self.packets > 0 && self.bytes > 0
+    }
+
+    /// Subtracts packets that were dequeued, and their bytes.
+    #[inline]
+    pub fn spend(&mut self, packets: usize, bytes: u64) {
+        self.packets -= packets;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Appends a packet to `out`, subtracts it from the budget and counts it as sent.
+    #[inline]
+    pub(crate) fn send<A: Arch>(
+        &mut self,
+        packet: Packet<A>,
+        out: &mut PacketList<A>,
+        stats: &mut QdiscStats,
+    ) {
+        let bytes = packet.len() as u64;
+        self.spend(1, bytes);
+        stats.count_sent(packet.segs().into(), bytes);
+        out.push_back(packet);
+    }
+}
+
+/// A queueing discipline.
+///
+/// The contract that every caller relies on, and every kind's tests check: a packet handed in is queued or dropped
+/// through [`Cx::drop`]; `qlen` and `backlog` are exact after each call; a `dequeue` that returns nothing while `qlen` is
+/// not 0 has an event pending ([`Qdisc::next_event`]).
+pub trait Qdisc<A: Arch = Native>: Send {
+    /// Returns the kind's name.
+    fn kind(&self) -> &'static str;
+
+    /// Sets the qdisc's handle, before its first packet. Packets' priorities may name its classes.
+    fn set_handle(&mut self, _handle: Handle) {}
+
+    /// Returns its classes, if it has any.
+    fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
+        None
+    }
+
+    /// Returns the filters that choose among its classes, if the kind uses filters: those of the class `class`, or with 0
+    /// the qdisc's own (`tcf_block`).
+    fn filters(&mut self, _class: u16) -> Option<&mut Filters<A>> {
+        None
+    }
+
+    /// Queues or drops one packet.
+    fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict;
+
+    /// Queues or drops each packet of `batch`, in order. It leaves the batch empty, or stops behind a packet that it has
+    /// copied ([`Cx::duplicate`]), so that the copy is queued next.
+    fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
+        while !cx.has_copies()
+            && let Some(packet) = batch.pop_front()
+        {
+            let _ = self.enqueue(packet, cx);
+        }
+    }
+
+    /// Returns whether it copies packets ([`Cx::duplicate`]) with its present parameters; `None` for a kind that never does.
+    /// A qdisc that copies packets must be the only one of its tree whose kind can.
+    fn copies(&self) -> Option<bool> {
+        None
+    }
+
+    /// Appends the next packets to `out` while [`Budget::is_left`].
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>);
+
+    /// Takes back the first packets of `batch`, which this qdisc gave up just now and the driver refused: as many as it can
+    /// put back where they came from. The rest stays in `batch`, and is sent before everything else. A qdisc whose order
+    /// depends only on its packets takes all, so that a later packet of a higher priority still goes first (the kernel's
+    /// `gso_skb` cannot). A qdisc that has charged for the packets takes none.
+    fn requeue(&mut self, _batch: &mut PacketList<A>) {}
+
+    /// Returns the packet that the next dequeue returns first, where the qdisc can tell without dequeuing it. A parent that
+    /// must know the next packet of a qdisc that cannot tell dequeues it (`qdisc/child.rs`).
+    fn front(&self) -> Option<&Packet<A>> {
+        None
+    }
+
+    /// Drops all queued packets as `QUEUE_PURGE`. Counters stay.
+    fn reset(&mut self, cx: &mut Cx<'_, A>);
+
+    /// Changes parameters (`tc qdisc change`). On an error nothing has changed. A kind without parameters accepts only a
+    /// change that names none.
+    fn change(&mut self, words: &mut Words<'_>, _env: &Env, _cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
+        match words.peek() {
+            None => Ok(()),
+            Some(_) => Err(ParseError::new("Error: Change operation not supported by specified qdisc.")),
+        }
+    }
+
+    /// Tells the qdisc the device's new `tx_queue_len`, in packets (`change_tx_queue_len`). A qdisc whose limit this is
+    /// adopts it, and drops the packets beyond it; others keep their limit.
+    fn set_tx_queue_len(&mut self, _packets: u32, _cx: &mut Cx<'_, A>) {}
+
+    /// Returns how many packets are queued.
+    fn qlen(&self) -> usize;
+
+    /// Returns how many packets it holds at most, if that is one number for all packets alike. Senders that wait for room
+    /// are held from three quarters of it on (`Sender::wait_room`). The queue reads it when the
+    /// qdisc is attached, and after each control call. A qdisc without such a number (bytes, bands, flows) returns `None`;
+    /// its senders are held when their packets are dropped as `QDISC_OVERLIMIT`, `FQ_FLOW_LIMIT` or `FQ_BAND_LIMIT`.
+    fn limit(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns the counters, with `backlog` and `qlen`.
+    fn stats(&self) -> QdiscStats;
+
+    /// Returns the sums that its ancestors count. A parent asks a class's leaf for them at each packet.
+    fn total(&self) -> Total {
+        let QdiscStats { backlog, drops, .. } = self.stats();
+        Total { qlen: self.qlen(), backlog, drops }
+    }
+
+    /// Returns the parameters, as `tc qdisc show` prints them.
+    fn options(&self, style: Style) -> Options {
+        Options::new(style)
+    }
+
+    /// Returns the kind's own counters, as `tc -s qdisc show` prints them after the common ones, if it has any.
+    fn xstats(&self, _style: Style) -> Option<Options> {
+        None
+    }
+
+    /// Returns whether a packet that finds the queue empty may go to the driver directly (`TCQ_F_CAN_BYPASS`).
+    fn can_bypass(&self) -> bool {
+        false
+    }
+
+    /// Counts packets that bypassed the queue, as if they had been dequeued. Called only where
+    /// [`can_bypass`](Qdisc::can_bypass) returns true.
+    fn bypassed(&mut self, _packets: u64, _bytes: u64) {}
+
+    /// Lets a batch bypass the queue if enqueuing it and dequeuing it at once would have the same result: counts it and
+    /// returns true. By default only a single packet may bypass the queue, and only while it is empty.
+    fn bypass(&mut self, batch: &PacketList<A>) -> bool {
+        let may = batch.len() == 1 && self.qlen() == 0 && self.can_bypass();
+        if may {
+            let priority = batch.front().map_or(0, Packet::priority);
+            self.bypassed_by(priority, batch.segs(), batch.bytes());
+        }
+        may
+    }
+
+    /// The same as [`bypassed`](Qdisc::bypassed), for a kind that counts by priority.
+    fn bypassed_by(&mut self, _priority: u32, packets: u64, bytes: u64) {
+        self.bypassed(packets, bytes);
+    }
+
+    /// Returns its bands and their counters, if it has bands that are not classes.
+    fn bands(&self) -> Vec<Band> {
+        Vec::new()
+    }
+
+    /// Returns how senders may sort packets without owning the qdisc, if they may (`TCQ_F_NOLOCK`).
+    fn nolock(&self) -> Option<NoLock> {
+        None
+    }
+
+    /// Returns how many more packets it queues until it drops each further one, if that does not depend on the packet: a
+    /// sender may then drop its packets without owning the qdisc. `None` where the qdisc must see the packet.
+    fn room(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns the time of the next event at which a queued packet may leave, on the clock of the `Arch` (`qdisc_watchdog`).
+    /// Called after a dequeue that returned nothing while packets are queued.
+    fn next_event(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+/// A band of a qdisc, as [`Qdisc::bands`] returns it.
+#[derive(Debug, Clone, Default)]
+pub struct Band {
+    /// Its name: `band 0`.
+    pub name: String,
+    /// Its counters.
+    pub stats: QdiscStats,
+    /// The time from xmit to the dequeue, of packets that were sampled and queued.
+    pub latency: Latency,
+}
+
+/// Number of bands into which senders sort packets for a qdisc (`PFIFO_FAST_BANDS`).
+pub const BANDS: usize = 3;
+
+/// What a sender needs to know to sort packets for a qdisc that it does not own ([`Qdisc::nolock`]).
+#[derive(Debug, Clone, Copy)]
+pub struct NoLock {
+    /// The band of each priority modulo 16.
+    pub priomap: &'static [u8; 16],
+    /// Packets that each band holds at most.
+    pub limit: u32,
+    /// Packets that each band holds now.
+    pub len: [u32; BANDS],
+}
+
+/// Properties of the device on which a qdisc's defaults depend.
+#[derive(Debug, Clone, Copy)]
+pub struct Env {
+    /// `tx_queue_len`, in packets.
+    pub tx_queue_len: u32,
+    /// The longest packet with its link-layer header, in bytes (`psched_mtu`).
+    pub mtu: u32,
+    /// Number of txqs.
+    pub txqs: u16,
+    /// How long before a packet's time the device takes the packet, in nanoseconds
+    /// (`Driver::pacing_horizon`).
+    pub pacing_horizon: Nanos,
+}
+
+/// What a kind builds for a device.
+pub enum Built<A: Arch> {
+    /// A qdisc.
+    Qdisc(Box<dyn Qdisc<A>>),
+    /// No qdisc: packets go to the driver, or are dropped.
+    NoQueue,
+    /// A qdisc for each txq, of the default kind.
+    PerTxq(Parent),
+}
+
+/// A kind of qdisc.
+pub(crate) struct Kind<A: Arch> {
+    pub(crate) name: &'static str,
+    pub(crate) build: fn(&mut Words<'_>, &Env) -> Result<Built<A>, ParseError>,
+    /// Whether the user adds its classes and gives them parameters.
+    pub(crate) describes_classes: bool,
+}
+
+impl<A: Arch> Kind<A> {
+    const fn new(
+        name: &'static str,
+        build: fn(&mut Words<'_>, &Env) -> Result<Built<A>, ParseError>,
+    ) -> Self {
+        Self { name, build, describes_classes: false }
+    }
+
+    const fn with_described_classes(self) -> Self {
+        Self { describes_classes: true, ..self }
+    }
+}
+
+/// Returns all kinds. A new kind needs a file and a line here.
+fn kinds<A: Arch>() -> [Kind<A>; 17] {
+    [
+        Kind::new("noqueue", noqueue::build),
+        Kind::new("pfifo_fast", pfifo_fast::build),
+        Kind::new("pfifo", limited::build::<A, pfifo::Packets>),
+        Kind::new("bfifo", limited::build::<A, bfifo::Bytes>),
+        Kind::new("codel", codel::build),
+        Kind::new("fq_codel", fq_codel::build),
+        Kind::new("mq", mq::build),
+        Kind::new("mqprio", mqprio::build),
+        Kind::new("prio", prio::build),
+        Kind::new("tbf", tbf::build),
+        Kind::new("blackhole", blackhole::build),
+        Kind::new("netem", netem::build),
+        Kind::new("etf", etf::build),
+        Kind::new("fq", fq::build),
+        Kind::new("cake", cake::build),
+        Kind::new("htb", htb::build).with_described_classes(),
+        Kind::new("drr", drr::build).with_described_classes(),
+    ]
+}
+
+/// Returns the names of the kinds whose classes the user adds.
+pub fn classful_kinds<A: Arch>() -> Vec<&'static str> {
+    kinds::<A>().iter().filter(|kind| kind.describes_classes).map(|kind| kind.name).collect()
+}
+
+/// Builds what a text such as `handle 1: root pfifo limit 1000` describes. Returns it, and the words before the kind's
+/// options.
+pub fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built<A>), ParseError> {
+    let mut words = Words::split(text);
+    let header = Header::parse(&mut words)?;
+    let name = header.kind.unwrap_or_default();
+    let Some(kind) = kinds::<A>().into_iter().find(|k| k.name == name) else {
+        let names: Vec<_> = kinds::<A>().iter().map(|k| k.name).collect();
+        return Err(ParseError::unknown_kind(name, words.peek(), &names));
+    };
+    Ok((header, (kind.build)(&mut words, env)?))
+}
+
+/// Builds a qdisc that holds packets from a text that is known to be right.
+///
+/// # Panics
+/// The text is wrong, or its kind holds no packets.
+fn build_qdisc<A: Arch>(text: &str, env: &Env) -> Box<dyn Qdisc<A>> {
+    match build(text, env) {
+        Ok((_, Built::Qdisc(qdisc))) => qdisc,
+        Ok(_) | Err(_) => panic!("{text} is no qdisc that holds packets"),
+    }
+}
+
+/// Returns the qdisc of a class for which the user names none: a pfifo.
+fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
+    build_qdisc("pfifo", env)
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

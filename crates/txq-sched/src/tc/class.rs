@@ -1,0 +1,147 @@
+//! `tc class`: the words before a class's options, and the output of classes.
+//!
+//! The text is byte for byte that of tc 6.1. tc 6.1 prints text even with `-j`; the JSON here has the keys of the qdiscs'
+//! JSON, with `class` for the kind. The counterparts are iproute2's `tc_class_modify` and `print_class`.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use txq_core::stats::QdiscStats;
+
+use super::error::{ParseError, set_once};
+use super::handle::Handle;
+use super::lex::Words;
+use super::options::Options;
+use super::show::{stats_json, write_stats};
+
+/// One class as `tc class show` presents it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassInfo {
+    /// The kind of the qdisc that the class belongs to, such as `htb`.
+    pub kind: String,
+    /// The class, such as `1:10`.
+    pub handle: Handle,
+    /// The parent; [`Handle::ROOT`] is printed as `root`.
+    pub parent: Handle,
+    /// The qdisc below the class, or [`Handle::UNSPEC`] if it has no handle.
+    pub leaf: Handle,
+    /// The class's parameters.
+    pub options: Options,
+    /// The counters, if classes of the kind have any.
+    pub stats: Option<QdiscStats>,
+    /// The kind's own counters. A line break follows their text even if it is empty, as tbf's.
+    pub xstats: Option<Options>,
+}
+
+/// A class's place, name and kind; each is `None` if the text does not give it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassHeader<'a> {
+    /// The device.
+    pub dev: Option<&'a str>,
+    /// The class.
+    pub class: Option<Handle>,
+    /// The parent; [`Handle::ROOT`] for `root`.
+    pub parent: Option<Handle>,
+    /// The kind: the first word that begins none of the others. The class's options follow.
+    pub kind: Option<&'a str>,
+}
+
+impl<'a> ClassHeader<'a> {
+    /// Parses the words up to and including the kind: `[dev NAME] [classid X:Y] [root | parent X:Y] KIND`.
+    ///
+    /// # Errors
+    /// An invalid class or parent, a word without its value, or a word given twice.
+    pub fn parse(words: &mut Words<'a>) -> Result<ClassHeader<'a>, ParseError> {
+        let mut header = ClassHeader::default();
+        while let Some(word) = words.next_word() {
+            match word {
+                "dev" => {
+                    let dev = words.value("dev")?;
+                    set_once(&mut header.dev, "dev", dev, || Ok(dev))?;
+                }
+                "classid" => {
+                    let text = words.value("classid")?;
+                    let wrong = |_| ParseError::argument(text, "invalid class ID", "use a class as 1:2");
+                    let parse = || Handle::parse_parent(text).map_err(wrong);
+                    set_once(&mut header.class, "classid", text, parse)?;
+                }
+                "root" if header.parent.is_some() => return Err(ParseError::duplicate_root(".")),
+                "root" => header.parent = Some(Handle::ROOT),
+                "parent" => {
+                    let text = words.value("parent")?;
+                    set_once(&mut header.parent, "parent", text, || Handle::parse_parent(text))?;
+                }
+                kind => {
+                    header.kind = Some(kind);
+                    break;
+                }
+            }
+        }
+        Ok(header)
+    }
+}
+
+/// Returns the classes as lines of text, with counters if `stats`. The text is empty without classes, and else ends with a
+/// line break.
+pub fn class_text(classes: &[ClassInfo], stats: bool) -> String {
+    let mut text = String::new();
+    for class in classes {
+        write_class(&mut text, class, stats).expect("writing to a String does not fail");
+    }
+    text
+}
+
+/// Returns the classes as an array of objects, with counters if `stats`.
+pub fn class_json(classes: &[ClassInfo], stats: bool) -> Value {
+    classes.iter().map(|class| json_of(class, stats)).collect()
+}
+
+fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result {
+    write!(text, "class {} {} ", class.kind, class.handle)?;
+    match class.parent {
+        Handle::ROOT => write!(text, "root ")?,
+        parent => write!(text, "parent {} ", name(parent))?,
+    }
+    if class.leaf != Handle::UNSPEC {
+        write!(text, "leaf {} ", class.leaf)?;
+    }
+    writeln!(text, "{}", class.options.text())?;
+    if !stats {
+        return Ok(());
+    }
+    if let Some(stats) = &class.stats {
+        write_stats(text, stats)?;
+    }
+    if let Some(xstats) = &class.xstats {
+        writeln!(text, "{}", xstats.text())?;
+    }
+    Ok(())
+}
+
+/// Returns the name of a class's parent; `none` for [`Handle::UNSPEC`].
+fn name(parent: Handle) -> String {
+    if parent == Handle::UNSPEC { "none".to_owned() } else { parent.to_string() }
+}
+
+fn json_of(class: &ClassInfo, stats: bool) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("class", json!(class.kind));
+    put("handle", json!(class.handle.to_string()));
+    match class.parent {
+        Handle::ROOT => put("root", json!(true)),
+        parent => put("parent", json!(name(parent))),
+    };
+    if class.leaf != Handle::UNSPEC {
+        put("leaf", json!(class.leaf.to_string()));
+    }
+    put("options", class.options.json());
+    if stats {
+        class.stats.iter().for_each(|stats| stats_json(stats, &mut object));
+        for (key, value) in class.xstats.iter().flat_map(Options::fields) {
+            object.insert(key.clone(), value.clone());
+        }
+    }
+    Value::Object(object)
+}

@@ -1,0 +1,122 @@
+//! `tc qdisc show`: qdiscs with their place, parameters and counters, as text and as JSON.
+//!
+//! The output is byte for byte that of tc 6.1 for the same qdisc, blanks at line ends included, so that scripts written for
+//! tc can read it. `show_text` is `tc qdisc show`, or `tc -s qdisc show` with counters; `show_json` is the same with `-j`.
+//! The counterpart is iproute2's `print_qdisc` and `print_tcstats2_attr`.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use txq_core::stats::QdiscStats;
+
+use super::handle::Handle;
+use super::options::Options;
+use super::units::Backlog;
+
+/// One qdisc as `tc qdisc show` presents it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QdiscInfo {
+    /// The kind, such as `pfifo`.
+    pub kind: String,
+    /// The handle; [`Handle::UNSPEC`] for a default qdisc.
+    pub handle: Handle,
+    /// The device; `None` if the reader asked for one device.
+    pub dev: Option<String>,
+    /// The parent; [`Handle::ROOT`] is printed as `root`.
+    pub parent: Handle,
+    /// References to the qdisc: one, and one more per txq that it serves. A count of 1 is not printed.
+    pub refcnt: u32,
+    /// The kind's parameters.
+    pub options: Options,
+    /// The counters that every kind has.
+    pub stats: QdiscStats,
+    /// The kind's own counters: lines of text and keys of JSON after the common ones.
+    pub xstats: Option<Options>,
+}
+
+/// Returns the qdiscs as lines of text, with counters if `stats`. The text is empty without qdiscs, and else ends with a
+/// line break.
+pub fn show_text(qdiscs: &[QdiscInfo], stats: bool) -> String {
+    let mut text = String::new();
+    for qdisc in qdiscs {
+        write_qdisc(&mut text, qdisc, stats).expect("writing to a String does not fail");
+    }
+    text
+}
+
+/// Returns the qdiscs as an array of objects, with counters if `stats`. Its `to_string` is tc's line without the line break.
+pub fn show_json(qdiscs: &[QdiscInfo], stats: bool) -> Value {
+    qdiscs.iter().map(|qdisc| qdisc_json(qdisc, stats)).collect()
+}
+
+fn write_qdisc(text: &mut String, qdisc: &QdiscInfo, stats: bool) -> fmt::Result {
+    write!(text, "qdisc {} {:x}: ", qdisc.kind, qdisc.handle.major())?;
+    if let Some(dev) = &qdisc.dev {
+        write!(text, "dev {dev} ")?;
+    }
+    match qdisc.parent {
+        Handle::ROOT => write!(text, "root ")?,
+        parent => write!(text, "parent {parent} ")?,
+    }
+    if qdisc.refcnt != 1 {
+        write!(text, "refcnt {} ", qdisc.refcnt)?;
+    }
+    writeln!(text, "{}", qdisc.options.text())?;
+    if stats {
+        write_stats(text, &qdisc.stats)?;
+        if let Some(xstats) = &qdisc.xstats {
+            writeln!(text, "{}", xstats.text())?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn write_stats(text: &mut String, stats: &QdiscStats) -> fmt::Result {
+    let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
+    write!(text, " Sent {bytes} bytes {packets} pkt (dropped {drops}, overlimits {overlimits} ")?;
+    writeln!(text, "requeues {requeues}) ")?;
+    writeln!(text, " backlog {} {qlen}p requeues {requeues}", Backlog(backlog))
+}
+
+fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
+    put("kind", json!(qdisc.kind));
+    put("handle", json!(format!("{:x}:", qdisc.handle.major())));
+    if let Some(dev) = &qdisc.dev {
+        put("dev", json!(dev));
+    }
+    match qdisc.parent {
+        Handle::ROOT => put("root", json!(true)),
+        parent => put("parent", json!(parent.to_string())),
+    };
+    if qdisc.refcnt != 1 {
+        put("refcnt", json!(qdisc.refcnt));
+    }
+    put("options", qdisc.options.json());
+    if stats {
+        stats_json(&qdisc.stats, &mut object);
+        for (key, value) in qdisc.xstats.iter().flat_map(Options::fields) {
+            object.insert(key.clone(), value.clone());
+        }
+    }
+    Value::Object(object)
+}
+
+pub(super) fn stats_json(stats: &QdiscStats, object: &mut Map<String, Value>) {
+    let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
+    let counters = [
+        ("bytes", bytes),
+        ("packets", packets),
+        ("drops", drops),
+        ("overlimits", overlimits),
+        ("requeues", requeues),
+        ("backlog", backlog),
+        ("qlen", qlen),
+    ];
+    object.extend(counters.map(|(key, value)| (key.to_owned(), json!(value))));
+}
+
+#[cfg(test)]
+mod tests;
