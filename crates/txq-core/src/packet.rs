@@ -91,9 +91,9 @@ impl<A: Arch> Packet<A> {
     /// Returns the packet's bytes, from its link-layer header on.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        // SAFETY: every method that changes `off` or `len` keeps `off + len` within the buffer, and a buffer's bytes are
+        // SAFETY: every method that changes `off`, `len` or `gso_size` keeps `off + held` within the buffer, and a buffer's bytes are
         // always initialised.
-        self.body(|b| unsafe { slice::from_raw_parts(b.data.add(b.off.into()), b.len as usize) })
+        self.body(|b| unsafe { slice::from_raw_parts(b.data.add(b.off.into()), b.held()) })
     }
 
     /// Returns the packet's bytes for writing. Clears the flow hash and the protocol offsets, because they may no longer
@@ -104,7 +104,7 @@ impl<A: Arch> Packet<A> {
             b.hash = 0;
             b.flags &= !Body::<A>::DISSECTED;
             // SAFETY: as in `data`.
-            unsafe { slice::from_raw_parts_mut(b.data.add(b.off.into()), b.len as usize) }
+            unsafe { slice::from_raw_parts_mut(b.data.add(b.off.into()), b.held()) }
         })
     }
 
@@ -125,6 +125,9 @@ impl<A: Arch> Packet<A> {
     pub fn push(&mut self, n: usize) -> Option<&mut [u8]> {
         self.body_mut(|b| {
             let off = usize::from(b.off).checked_sub(n)?;
+            if b.is_beyond() {
+                b.gso_size = u16::try_from(b.held() + n).ok()?;
+            }
             b.off = off as u16;
             b.len += n as u32;
             Some(())
@@ -137,7 +140,11 @@ impl<A: Arch> Packet<A> {
     pub fn pull(&mut self, n: usize) -> Option<()> {
         self.body_mut(|b| {
             let off = u16::try_from(usize::from(b.off) + n).ok()?;
-            b.len = b.len.checked_sub(n as u32)?;
+            let held = b.held().checked_sub(n)?;
+            if b.is_beyond() {
+                b.gso_size = held as u16;
+            }
+            b.len -= n as u32;
             b.off = off;
             b.hash = 0;
             b.flags &= !Body::<A>::DISSECTED;
@@ -147,7 +154,29 @@ impl<A: Arch> Packet<A> {
 
     /// Shortens the packet to `len` bytes (`skb_trim`). A longer `len` changes nothing.
     pub fn truncate(&mut self, len: usize) {
-        self.body_mut(|b| b.len = b.len.min(u32::try_from(len).unwrap_or(u32::MAX)));
+        self.body_mut(|b| {
+            let held = b.held().min(len);
+            b.len = b.len.min(u32::try_from(len).unwrap_or(u32::MAX));
+            if b.is_beyond() {
+                b.gso_size = held as u16;
+            }
+        });
+    }
+
+    /// Makes the packet `len` bytes long, of which the buffer holds only those of now (`skb->data_len`), for a program that
+    /// keeps the data itself. [`data`](Packet::data) returns the bytes in the buffer. No driver may get the packet.
+    ///
+    /// # Panics
+    /// The buffer holds more than 65,535 bytes of the packet, or more than `len`.
+    #[doc(hidden)]
+    #[inline]
+    pub fn set_len_beyond(&mut self, len: u32) {
+        self.body_mut(|b| {
+            let held = u16::try_from(b.held()).expect("a header has at most 65,535 bytes");
+            assert!(u32::from(held) <= len, "the buffer holds more than {len} bytes");
+            (b.len, b.gso_size) = (len, held);
+            b.flags |= Body::<A>::BEYOND;
+        });
     }
 
     /// Returns the scheduling priority, which `SO_PRIORITY` sets in the kernel (`skb->priority`).
@@ -198,12 +227,21 @@ impl<A: Arch> Packet<A> {
     /// Returns the bytes of payload per segment and the number of segments that the device cuts the packet into (`gso_size`,
     /// `gso_segs`); (0, 1) for a packet that is not cut.
     pub fn gso(&self) -> (u16, u16) {
-        self.body(|b| if b.gso_segs > 1 { (b.gso_size, b.gso_segs) } else { (0, 1) })
+        self.body(|b| match b.gso_segs {
+            0 | 1 => (0, 1),
+            segs if b.is_beyond() => (0, segs),
+            segs => (b.gso_size, segs),
+        })
     }
 
     /// Asks the device to cut the packet into `segs` segments of `size` bytes of payload. Counters count the segments.
     pub fn set_gso(&mut self, size: u16, segs: u16) {
-        self.body_mut(|b| (b.gso_size, b.gso_segs) = (size, segs.max(1)));
+        self.body_mut(|b| {
+            b.gso_segs = segs.max(1);
+            if !b.is_beyond() {
+                b.gso_size = size;
+            }
+        });
     }
 
     /// Returns the number of segments, as which counters count the packet (`qdisc_pkt_segs`).
@@ -311,11 +349,13 @@ impl<A: Arch> Packet<A> {
         })
     }
 
-    /// Counts that a driver sends the packet on through another device; returns how often that has happened, at most 15.
+    /// Counts that a driver sends the packet on through another device; returns how often that has happened, at most 14.
     #[doc(hidden)]
     pub fn hop(&mut self) -> u32 {
         self.body_mut(|b| {
-            b.flags = b.flags.checked_add(Body::<A>::HOP).unwrap_or(b.flags);
+            if b.flags / Body::<A>::HOP < 14 {
+                b.flags += Body::<A>::HOP;
+            }
             u32::from(b.flags / Body::<A>::HOP)
         })
     }

@@ -77,8 +77,8 @@ pub mod xps;
 pub use netdev::NetDev;
 pub use sender::{Flow, Room, Sender};
 pub use txq_core::arch::Nanos;
-pub use txq_core::{cpumask, drop, flow};
-pub use txq_sched::{filter, qdisc, tc};
+pub use txq_core::{clock, cpumask, drop, flow};
+pub use txq_sched::{Scheduler, filter, qdisc, scheduler, tc};
 pub use txqueue::TxCounters;
 pub use worker::{Worker, WorkerPool};
 

@@ -10,6 +10,7 @@ use txq_core::stats::contention::ContentionReport;
 use txq_core::stats::latency::Latency;
 use txq_core::stats::log2::Log2;
 use txq_sched::tc::{Handle, Options, QdiscInfo, Style};
+use txq_sched::tree::list_below;
 
 use crate::ctx::Ctx;
 use crate::driver::DeviceInfo;
@@ -242,7 +243,7 @@ impl<A: Arch> NetDev<A> {
                     list[0].kind = qdisc.kind().to_owned();
                     list[0].options = qdisc.options(style);
                     list[0].xstats = qdisc.xstats(style);
-                    below::list(&mut **qdisc, handle, style, &mut list);
+                    list_below(&mut **qdisc, handle, style, &mut list);
                 }
             });
             list.iter_mut().for_each(|info| info.dev = Some(shared.info.name.clone()));

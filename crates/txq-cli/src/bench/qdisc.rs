@@ -8,9 +8,11 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use txq::clock::Clock;
 use txq::packet::PacketList;
 use txq::pool::{Cache, Pool, PoolConfig};
-use txq::qdisc::{Alone, Budget, Env};
+use txq::qdisc::{Budget, Env};
+use txq::scheduler::PacketScheduler;
 use txq::tc::{Handle, Words};
 
 use super::case::{Case, Key, Row, Sample};
@@ -163,15 +165,15 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     let before = resident();
     // A device of the usual size, with room for all packets of the measurement.
     let env = Env { tx_queue_len: 1000 + buffers, mtu: 1514, txqs: 1, pacing_horizon: 0 };
-    let mut qdisc: Alone = Alone::new(text, &env).map_err(refused(text))?;
-    qdisc.with(&mut cache, |qdisc, cx| {
+    let mut qdisc: PacketScheduler = PacketScheduler::new(text, env).map_err(refused(text))?;
+    qdisc.with(&mut Clock::new(), &mut cache, |qdisc, cx| {
         let mut add = |&(parent, minor, words): &Class| match qdisc.classes() {
             Some(all) => all.add(parent, minor, &mut Words::split(words), &env, cx),
             None => Ok(()),
         };
         classes.iter().try_for_each(&mut add).map_err(refused(text))
     })?;
-    qdisc.enqueue(&mut packets, &mut cache);
+    qdisc.enqueue(&mut packets, &mut Clock::new(), &mut cache);
     let memory = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
     turn(&mut qdisc, &mut cache, batch, Instant::now() + time / 8);
     let (start, cpu) = (Instant::now(), cpu_time());
@@ -180,18 +182,18 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
     let drops = qdisc.drops().total();
     sample.dropped = Some(drops as f64 / (moved + queued) as f64);
     sample.bytes_per_flow = memory.filter(|_| flows >= MANY).map(|bytes| bytes as f64 / flows as f64);
-    qdisc.with(&mut cache, |qdisc, cx| qdisc.reset(cx));
+    qdisc.with(&mut Clock::new(), &mut cache, |qdisc, cx| qdisc.reset(cx));
     Ok(sample)
 }
 
 /// Dequeues packets and enqueues them again until `end`; returns how many packets that were.
-fn turn(qdisc: &mut Alone, cache: &mut Cache, batch: u64, end: Instant) -> u64 {
+fn turn(qdisc: &mut PacketScheduler, cache: &mut Cache, batch: u64, end: Instant) -> u64 {
     let (mut moved, mut packets) = (0, PacketList::new());
     while Instant::now() < end {
         for _ in 0..64 {
-            qdisc.dequeue(Budget::packets(batch as usize), &mut packets, cache);
+            qdisc.dequeue(Budget::packets(batch as usize), &mut packets, &mut Clock::new(), cache);
             moved += packets.len() as u64;
-            qdisc.enqueue(&mut packets, cache);
+            qdisc.enqueue(&mut packets, &mut Clock::new(), cache);
         }
     }
     moved

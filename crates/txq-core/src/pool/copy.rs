@@ -48,7 +48,13 @@ impl<A: Arch> Cache<A> {
                     flags: from.flags & !Body::<A>::COUNTED,
                     ..*from
                 };
-                b.len = len as u32;
+                if from.is_beyond() {
+                    // The rest of the packet is beyond the copy's buffer, too.
+                    b.gso_size = len.min(from.gso_size.into()) as u16;
+                    b.len = from.len;
+                } else {
+                    b.len = len as u32;
+                }
                 // SAFETY: `off + len` is within this buffer, which is not the packet's.
                 unsafe {
                     let data = b.data.add(b.off.into());

@@ -71,6 +71,7 @@ pub(crate) struct Body<A: Arch> {
     pub(crate) reason: DropReason,
     pub(crate) flags: u8,
     // Second cache line.
+    /// Bytes of payload per segment; bytes in the buffer under [`Body::BEYOND`].
     pub(crate) gso_size: u16,
     pub(crate) network: u16,
     pub(crate) transport: u16,
@@ -90,8 +91,23 @@ impl<A: Arch> Body<A> {
     /// `flow` is set.
     pub(crate) const COUNTED: u8 = 8;
     /// The unit of the hop count in the upper half of `flags`: how often a driver has sent the packet on through another
-    /// device.
+    /// device, at most 14.
     pub(crate) const HOP: u8 = 16;
+    /// The upper half of `flags` of a packet of which the buffer holds only the first `gso_size` bytes (`skb_headlen`). No
+    /// driver gets such a packet, so it has no hop count.
+    pub(crate) const BEYOND: u8 = 15 * Self::HOP;
+
+    /// Returns whether the buffer holds only the first `gso_size` bytes.
+    #[inline]
+    pub(crate) fn is_beyond(&self) -> bool {
+        self.flags & Self::BEYOND == Self::BEYOND
+    }
+
+    /// Returns how many bytes of the packet the buffer holds.
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        if self.is_beyond() { self.gso_size.into() } else { self.len as usize }
+    }
 }
 
 /// The summary of a list of packets, in 28 bytes, so that a descriptor fits into its two lines. Packed for its size only: in

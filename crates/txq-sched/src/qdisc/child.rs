@@ -7,7 +7,7 @@
 //! are exact as well. In the kernel each child updates its ancestors instead (`qdisc_tree_reduce_backlog`), each kind in
 //! its own way, and sometimes twice.
 
-use txq_core::arch::Arch;
+use txq_core::arch::{Arch, Native};
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::latency::Latency;
 
@@ -45,7 +45,7 @@ macro_rules! call {
 }
 
 /// The qdisc of a class that has no classes below it: the class's leaf.
-pub struct Child<A: Arch> {
+pub struct Child<A: Arch = Native> {
     leaf: Leaf<A>,
     /// The qdisc's handle; [`Handle::UNSPEC`] if no user named it.
     handle: Handle,
@@ -64,7 +64,7 @@ impl<A: Arch> Child<A> {
     }
 
     /// Returns a pfifo without a handle: the leaf of a class for which no user named a qdisc.
-    pub(crate) fn fifo(env: &Env) -> Self {
+    pub fn fifo(env: &Env) -> Self {
         Self::of(Leaf::Fifo(Limited::new(env)))
     }
 
@@ -207,7 +207,7 @@ impl<A: Arch> Child<A> {
 }
 
 /// The classes of a qdisc (`struct Qdisc_class_ops`). A class without classes below it has a qdisc, its leaf.
-pub trait Classes<A: Arch> {
+pub trait Classes<A: Arch = Native> {
     /// Returns the minor numbers of all classes, in ascending order.
     fn minors(&self) -> Vec<u16>;
 

@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use txq_core::arch::Arch;
-use txq_core::drop::DropReason;
+use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::{Packet, PacketList};
 use txq_core::pool::Cache;
 
@@ -50,7 +50,7 @@ impl<A: Arch> Cx<'_, A> {
             return false;
         }
         **created += 1;
-        match cache.copy(packet, packet.len(), 0..0) {
+        match cache.copy(packet, packet.data().len(), 0..0) {
             Ok(copy) => copies.push_back(copy),
             Err(_) => {
                 self.drops.add(DropReason::NoMem, 1);
@@ -86,6 +86,11 @@ impl<A: Arch> Cx<'_, A> {
     /// Returns whether the packet enqueued now is a copy, which is not copied again.
     pub(crate) fn is_copy(&self) -> bool {
         self.copying.at_root
+    }
+
+    /// Calls `f` with the copies not yet enqueued at the root, and the counts of drops.
+    pub(crate) fn with_copies(&mut self, f: impl FnOnce(&mut PacketList<A>, &mut DropCounts)) {
+        f(self.copying.copies, self.drops);
     }
 
     /// Returns whether there are copies not yet enqueued at the root.

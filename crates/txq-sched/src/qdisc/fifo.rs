@@ -1,6 +1,6 @@
-//! The FIFO inside pfifo, bfifo and pfifo_fast, with its counters (`qdisc_enqueue_tail`, `qdisc_dequeue_head`).
+//! [`Fifo`]: the queue inside pfifo, bfifo and pfifo_fast, with its counters (`qdisc_enqueue_tail`, `qdisc_dequeue_head`).
 
-use txq_core::arch::Arch;
+use txq_core::arch::{Arch, Native};
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
@@ -8,43 +8,55 @@ use txq_core::stats::QdiscStats;
 use crate::qdisc::child::Total;
 use crate::qdisc::{Budget, Cx, Verdict};
 
-/// A first-in first-out queue and its counters. A dequeued packet counts as sent, a refused one as dropped.
-pub(super) struct Fifo<A: Arch> {
+/// A first-in first-out queue and its counters. A dequeued packet counts as sent, a refused one as dropped. Most qdiscs hold
+/// their packets in such queues.
+pub struct Fifo<A: Arch = Native> {
     queue: PacketList<A>,
     stats: QdiscStats,
 }
 
 impl<A: Arch> Fifo<A> {
-    pub(super) fn new() -> Self {
+    /// Creates an empty queue.
+    pub fn new() -> Self {
         Self { queue: PacketList::new(), stats: QdiscStats::default() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Returns the number of packets queued.
+    pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    /// Returns whether no packet is queued.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns the number of bytes queued.
+    pub fn bytes(&self) -> u64 {
         self.queue.bytes()
     }
 
-    pub(super) fn front(&self) -> Option<&Packet<A>> {
+    /// Returns the first packet.
+    pub fn front(&self) -> Option<&Packet<A>> {
         self.queue.front()
     }
 
+    /// Queues a packet, and returns [`Verdict::Success`].
     #[inline]
-    pub(super) fn push(&mut self, packet: Packet<A>) -> Verdict {
+    pub fn push(&mut self, packet: Packet<A>) -> Verdict {
         self.queue.push_back(packet);
         Verdict::Success
     }
 
+    /// Queues all of `packets`, and leaves it empty.
     #[inline]
-    pub(super) fn push_all(&mut self, packets: &mut PacketList<A>) {
+    pub fn push_all(&mut self, packets: &mut PacketList<A>) {
         self.queue.append(packets);
     }
 
     /// Dequeues packets within the budget, appends them to `out`, counts them as sent and spends the budget.
     #[inline]
-    pub(super) fn pop(&mut self, budget: &mut Budget, out: &mut PacketList<A>) {
+    pub fn pop(&mut self, budget: &mut Budget, out: &mut PacketList<A>) {
         let (packets, segs, bytes) = (out.len(), out.segs(), out.bytes());
         self.queue.move_within(budget.packets, budget.bytes, out);
         let moved = out.bytes() - bytes;
@@ -54,21 +66,21 @@ impl<A: Arch> Fifo<A> {
 
     /// Requeues dequeued packets at the front, in their order, and takes them back from the sent counters. Leaves `packets`
     /// empty.
-    pub(super) fn put_back(&mut self, packets: &mut PacketList<A>) {
+    pub fn put_back(&mut self, packets: &mut PacketList<A>) {
         self.stats.count_sent(packets.segs().wrapping_neg(), packets.bytes().wrapping_neg());
         packets.append(&mut self.queue);
         self.queue.append(packets);
     }
 
     /// Drops a packet that was not queued as `QDISC_OVERLIMIT`, counts the drop and returns [`Verdict::Drop`].
-    pub(super) fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
+    pub fn refuse(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.stats.drops += 1;
         cx.drop(packet, DropReason::QdiscOverlimit);
         Verdict::Drop
     }
 
     /// Drops all queued packets as `QUEUE_PURGE`. The counters stay, and none of them counts the purge (`qdisc_reset`).
-    pub(super) fn purge(&mut self, cx: &mut Cx<'_, A>) {
+    pub fn purge(&mut self, cx: &mut Cx<'_, A>) {
         while let Some(packet) = self.queue.pop_front() {
             cx.drop(packet, DropReason::QueuePurge);
         }
@@ -86,7 +98,8 @@ impl<A: Arch> Fifo<A> {
         }
     }
 
-    pub(super) fn stats(&self) -> QdiscStats {
+    /// Returns the counters, with `backlog` and `qlen`.
+    pub fn stats(&self) -> QdiscStats {
         QdiscStats { backlog: self.queue.bytes(), qlen: self.queue.len() as u64, ..self.stats }
     }
 
@@ -97,7 +110,13 @@ impl<A: Arch> Fifo<A> {
 
     /// Counts packets that bypassed the queue as sent (`TCQ_F_CAN_BYPASS`).
     #[inline]
-    pub(super) fn bypassed(&mut self, packets: u64, bytes: u64) {
+    pub fn bypassed(&mut self, packets: u64, bytes: u64) {
         self.stats.count_sent(packets, bytes);
+    }
+}
+
+impl<A: Arch> Default for Fifo<A> {
+    fn default() -> Self {
+        Self::new()
     }
 }

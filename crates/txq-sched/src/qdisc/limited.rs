@@ -149,7 +149,7 @@ impl<A: Arch, L: Limit> Qdisc<A> for Limited<A, L> {
 
     /// Lets a batch bypass an empty queue that would take all of it: a FIFO returns the same packets in the same order.
     fn bypass(&mut self, batch: &PacketList<A>) -> bool {
-        let may = self.queue.len() == 0
+        let may = self.queue.is_empty()
             && L::within(self.limit, batch.len(), batch.bytes())
             && (batch.len() > 1 || self.can_bypass());
         if may {

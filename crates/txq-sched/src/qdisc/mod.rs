@@ -8,7 +8,6 @@
 //!
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
-mod alone;
 mod bfifo;
 mod blackhole;
 mod cake;
@@ -36,6 +35,7 @@ mod pfifo_fast;
 mod prio;
 mod random;
 mod rate;
+mod registry;
 mod runs;
 mod segment;
 mod tbf;
@@ -53,11 +53,12 @@ use crate::filter::Filters;
 use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
 use copying::{Copying, Others};
 
-pub use alone::Alone;
 pub use child::{Child, Classes, Total};
+pub use fifo::Fifo;
 #[doc(hidden)]
 pub use mq::Parent;
 pub use mqprio::{ClassError, MAX_CLASSES, PRIORITIES, TrafficClasses};
+pub use registry::{BuildFn, RegisterError, register};
 
 /// The verdict on a packet, from a qdisc or from the whole transmit path (`NET_XMIT_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,6 +356,13 @@ pub struct Env {
     pub pacing_horizon: Nanos,
 }
 
+impl Default for Env {
+    /// An Ethernet device with one txq and a length of 1000 packets.
+    fn default() -> Self {
+        Self { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: 0 }
+    }
+}
+
 /// What a kind builds for a device.
 pub enum Built<A: Arch> {
     /// A qdisc.
@@ -420,11 +428,15 @@ pub fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built
     let mut words = Words::split(text);
     let header = Header::parse(&mut words)?;
     let name = header.kind.unwrap_or_default();
-    let Some(kind) = kinds::<A>().into_iter().find(|k| k.name == name) else {
-        let names: Vec<_> = kinds::<A>().iter().map(|k| k.name).collect();
-        return Err(ParseError::unknown_kind(name, words.peek(), &names));
-    };
-    Ok((header, (kind.build)(&mut words, env)?))
+    if let Some(kind) = kinds::<A>().into_iter().find(|k| k.name == name) {
+        return Ok((header, (kind.build)(&mut words, env)?));
+    }
+    if let Some(built) = registry::build(name, &mut words, env) {
+        return Ok((header, Built::Qdisc(built?)));
+    }
+    let mut names: Vec<_> = kinds::<A>().iter().map(|k| k.name).collect();
+    names.extend(registry::names::<A>());
+    Err(ParseError::unknown_kind(name, words.peek(), &names))
 }
 
 /// Builds a qdisc that holds packets from a text that is known to be right.
@@ -438,8 +450,8 @@ fn build_qdisc<A: Arch>(text: &str, env: &Env) -> Box<dyn Qdisc<A>> {
     }
 }
 
-/// Returns the qdisc of a class for which the user names none: a pfifo.
-fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
+/// Returns the qdisc of a class for which the user names none: a pfifo of the device's length.
+pub fn default_leaf<A: Arch>(env: &Env) -> Box<dyn Qdisc<A>> {
     build_qdisc("pfifo", env)
 }
 

@@ -185,8 +185,9 @@ impl<A: Arch> Netem<A> {
 
 /// Changes one bit of a packet, at random.
 fn corrupt<A: Arch>(packet: &mut Packet<A>, rng: &mut Rng) {
-    if packet.len() > 0 {
-        let bit = rng.below(packet.len() as u64 * 8) as usize;
+    let bits = packet.data().len() as u64 * 8;
+    if bits > 0 {
+        let bit = rng.below(bits) as usize;
         packet.data_mut()[bit / 8] ^= 1 << (bit % 8);
     }
 }

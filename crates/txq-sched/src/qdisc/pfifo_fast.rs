@@ -85,7 +85,7 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, _: &mut Cx<'_, A>) {
-        for (index, band) in self.bands.iter_mut().enumerate().filter(|(_, b)| b.len() > 0) {
+        for (index, band) in self.bands.iter_mut().enumerate().filter(|(_, b)| !b.is_empty()) {
             let before = out.len();
             band.pop(&mut budget, out);
             if out.stamped() {

@@ -6,9 +6,7 @@ use txq_core::packet::Packet;
 use txq_sched::filter::{FilterInfo, Filters, Mode, Request};
 use txq_sched::tc::{Handle, ParseError, Style};
 
-use super::tree::Tree;
-use super::{NetDev, Shared};
-use crate::ctx::Ctx;
+use super::NetDev;
 
 impl<A: Arch> NetDev<A> {
     /// Adds a filter (`tc filter add`): `"parent 1: protocol ip pref 1 flower dst_port 53 ip_proto udp classid 1:1"`.
@@ -73,13 +71,8 @@ impl<A: Arch> NetDev<A> {
 
     fn request<'t>(&self, text: &'t str) -> Result<Request<'t>, ParseError> {
         let request = Request::parse(text)?;
-        match request.header.dev {
-            Some(dev) if dev != self.shared.info.name => {
-                let error = ParseError::new(format!("Cannot find device \"{dev}\""));
-                Err(error.with_remedy(format!("this one is \"{}\"", self.shared.info.name)))
-            }
-            _ => Ok(request),
-        }
+        self.check_dev(request.header.dev)?;
+        Ok(request)
     }
 
     fn set_filter(&self, text: &str, mode: Mode) -> Result<(), ParseError> {
@@ -93,54 +86,6 @@ impl<A: Arch> NetDev<A> {
         parent: Option<Handle>,
         mut f: impl FnMut(&mut Filters<A>, Handle) -> R,
     ) -> Result<R, ParseError> {
-        self.control(|tree, cx| {
-            let parent = parent.filter(|&parent| parent != Handle::ROOT).unwrap_or(tree.root);
-            self.shared.with_filters(tree, parent, cx, |filters| f(filters, parent))
-        })
+        self.control(|tree, cx| self.shared.trees(tree, cx, |trees| trees.with_filters(parent, &mut f)))
     }
-}
-
-impl<A: Arch> Shared<A> {
-    fn with_filters<R>(
-        &self,
-        tree: &Tree,
-        parent: Handle,
-        cx: &mut Ctx<'_, A>,
-        mut f: impl FnMut(&mut Filters<A>) -> R,
-    ) -> Result<R, ParseError> {
-        let (major, minor) = (Handle::new(parent.major(), 0), parent.minor());
-        if tree.children.is_some() && major == tree.root && major != Handle::UNSPEC {
-            return Err(no_blocks(major));
-        }
-        let done = self.with_qdisc(tree, major, cx, |qdisc, _| {
-            if let Some(filters) = qdisc.filters(minor) {
-                return Ok(f(filters));
-            }
-            let takes_filters = qdisc.filters(0).is_some();
-            let known = qdisc.classes().map(|classes| minor == 0 || classes.find(minor).is_some());
-            Err(match known {
-                None if !takes_filters => {
-                    let error = ParseError::new("Error: Qdisc not classful.");
-                    error.with_remedy(format!("{} {major} has no classes to choose from", qdisc.kind()))
-                }
-                Some(true) if !takes_filters => no_blocks(major),
-                Some(true) => ParseError::new("RTNETLINK answers: Invalid argument")
-                    .with_remedy(format!("add it to {major}: its classes have no filters of their own")),
-                _ => ParseError::new("Error: Specified class doesn't exist.")
-                    .with_remedy(format!("{major} has no class {parent}")),
-            })
-        });
-        match done {
-            Some((_, done)) => done,
-            None => {
-                let error = ParseError::new("Error: Parent Qdisc doesn't exists.");
-                Err(error.with_remedy(format!("there is no qdisc {major} (the root is {})", tree.root)))
-            }
-        }
-    }
-}
-
-fn no_blocks(major: Handle) -> ParseError {
-    let error = ParseError::new("Error: Class doesn't support blocks.");
-    error.with_remedy(format!("qdisc {major} chooses the class without filters"))
 }

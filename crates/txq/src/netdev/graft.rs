@@ -14,8 +14,8 @@ use txq_core::arch::{Arch, Atomic};
 use txq_sched::qdisc::copying::Others;
 use txq_sched::qdisc::{self, Built, Parent, Qdisc};
 use txq_sched::tc::{Handle, Header, ParseError, Words};
+use txq_sched::tree::{Attach, Class, Found, taken};
 
-use super::below::Class;
 use super::rule::Shape;
 use super::tree::{Plan, Tree, child};
 use super::{NetDev, Shared};
@@ -29,13 +29,6 @@ enum Place {
     Txq(u16),
     /// A class of a qdisc that a queue has, or of a qdisc below that one.
     Class(Class),
-}
-
-/// A place, and the qdisc attached there.
-struct Found {
-    place: Place,
-    handle: Handle,
-    kind: &'static str,
 }
 
 impl<A: Arch> NetDev<A> {
@@ -66,8 +59,8 @@ impl<A: Arch> NetDev<A> {
     pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            let found = self.find(tree, &header, cx)?;
-            self.change(tree, &found, &header, &mut words, cx)
+            let (place, found) = self.find(tree, &header, cx)?;
+            self.change(tree, place, &found, &header, &mut words, cx)
         })
     }
 
@@ -78,26 +71,15 @@ impl<A: Arch> NetDev<A> {
     pub fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, _) = self.header(text)?;
-            let found = self.find(tree, &header, cx)?;
-            if found.handle == Handle::UNSPEC {
-                let error = ParseError::new("Error: Cannot delete qdisc with handle of zero.");
-                return Err(error.with_remedy("it is the default one: replace it instead"));
-            }
-            if header.handle.is_some_and(|h| h != found.handle) {
-                return Err(ParseError::new("Error: Invalid handle.")
-                    .with_remedy(format!("the qdisc there is {}", found.handle)));
-            }
-            if header.kind.is_some_and(|kind| kind != found.kind) {
-                return Err(ParseError::new("Error: Invalid qdisc name.")
-                    .with_remedy(format!("the qdisc there is {}", found.kind)));
-            }
-            match found.place {
+            let (place, found) = self.find(tree, &header, cx)?;
+            found.delete(&header)?;
+            match place {
                 Place::Root => {
                     let plan = tree.default_root()?;
                     self.graft(tree, plan, cx);
                 }
                 Place::Txq(txq) => self.graft_child(tree, txq, tree.default_child()?, Handle::UNSPEC, cx),
-                Place::Class(class) => self.shared.graft_leaf(tree, class, None, Handle::UNSPEC, cx),
+                Place::Class(class) => self.graft_leaf(tree, class, None, Handle::UNSPEC, cx),
             }
             Ok(())
         })
@@ -111,11 +93,13 @@ impl<A: Arch> NetDev<A> {
     pub fn reset_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, _) = self.header(text)?;
-            let found = self.find(tree, &header, cx)?;
-            if let Place::Class(class) = found.place {
-                return self.shared.reset_leaf(tree, class, cx);
+            let (place, _) = self.find(tree, &header, cx)?;
+            if let Place::Class(class) = place {
+                if let Some(root) = self.shared.trees(tree, cx, |trees| trees.reset_leaf(class)) {
+                    self.shared.hand_over(root);
+                }
+                return Ok(());
             }
-            let place = found.place;
             let mine = |txq| place == Place::Root || txq == Some(place);
             for root in self.shared.roots_in_force().iter().filter(|r| mine(r.txq.map(Place::Txq))) {
                 root.with_core(&self.shared, |core| core.purge(cx));
@@ -170,34 +154,47 @@ impl<A: Arch> NetDev<A> {
     fn header<'t>(&self, text: &'t str) -> Result<(Header<'t>, Words<'t>), ParseError> {
         let mut words = Words::split(text);
         let header = Header::parse(&mut words)?;
-        match header.dev {
-            Some(dev) if dev != self.shared.info.name => {
+        self.check_dev(header.dev)?;
+        Ok((header, words))
+    }
+
+    /// Checks that a command names this device, if any.
+    pub(super) fn check_dev(&self, dev: Option<&str>) -> Result<(), ParseError> {
+        let name = &self.shared.info.name;
+        match dev.filter(|dev| dev != name) {
+            None => Ok(()),
+            Some(dev) => {
                 let error = ParseError::new(format!("Cannot find device \"{dev}\""));
-                Err(error.with_remedy(format!("this one is \"{}\"", self.shared.info.name)))
+                Err(error.with_remedy(format!("this one is \"{name}\"")))
             }
-            _ => Ok((header, words)),
         }
     }
 
-    /// Returns the qdisc at the place that a header names.
-    fn find(&self, tree: &Tree, header: &Header<'_>, cx: &mut Ctx<'_, A>) -> Result<Found, ParseError> {
+    /// Returns the place that a header names, and the qdisc attached there.
+    fn find(
+        &self,
+        tree: &Tree,
+        header: &Header<'_>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Result<(Place, Found), ParseError> {
         let parent = header.parent.unwrap_or(Handle::ROOT);
         if parent == Handle::ROOT {
             let kind = match &tree.parent {
                 Some(parent) => parent.kind(),
                 None => self.shared.kind_of(0),
             };
-            return Ok(Found { place: Place::Root, handle: tree.root, kind });
+            return Ok((Place::Root, Found { handle: tree.root, kind }));
         }
         let (major, minor) = (Handle::new(parent.major(), 0), parent.minor());
         let of = if major == tree.root { tree.children.as_deref() } else { None };
         let Some(children) = of else {
-            let (class, handle, kind) = self.shared.find_class(tree, major, minor, cx)?;
-            return Ok(Found { place: Place::Class(class), handle, kind });
+            let (class, handle, kind) =
+                self.shared.trees(tree, cx, |trees| trees.find_class(major, minor))?;
+            return Ok((Place::Class(class), Found { handle, kind }));
         };
         match minor.checked_sub(1).map(|txq| (txq, children.get(usize::from(txq)))) {
             Some((txq, Some(&handle))) => {
-                Ok(Found { place: Place::Txq(txq), handle, kind: self.shared.kind_of(txq) })
+                Ok((Place::Txq(txq), Found { handle, kind: self.shared.kind_of(txq) }))
             }
             _ if tree.parent.as_ref().is_some_and(|parent| {
                 (0..self.traffic_classes(parent).len()).any(|class| Parent::minor_of(class) == minor)
@@ -214,35 +211,18 @@ impl<A: Arch> NetDev<A> {
     fn attach(&self, text: &str, add: bool) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
-            let found = self.find(tree, &header, cx)?;
-            let asked = header.handle.filter(|&h| h != Handle::UNSPEC);
-            if found.handle != Handle::UNSPEC {
-                match asked {
-                    Some(handle) if add && handle != found.handle => {
-                        return Err(ParseError::new("Error: NLM_F_REPLACE needed to override.")
-                            .with_remedy(format!("{} {} is there: replace it", found.kind, found.handle)));
-                    }
-                    _ if add => {
-                        return Err(ParseError::new("Error: Exclusivity flag on, cannot modify.")
-                            .with_remedy(format!("{} {} is there: replace it", found.kind, found.handle)));
-                    }
-                    Some(handle) if handle == found.handle => {
-                        return self.change(tree, &found, &header, &mut words, cx);
-                    }
-                    None if header.kind == Some(found.kind) => {
-                        return self.change(tree, &found, &header, &mut words, cx);
-                    }
-                    _ => {}
-                }
-            }
+            let (place, found) = self.find(tree, &header, cx)?;
+            let asked = match found.attach(&header, add)? {
+                Attach::Change => return self.change(tree, place, &found, &header, &mut words, cx),
+                Attach::Replace(asked) => asked,
+            };
             if let Some(handle) = asked.filter(|&h| h != found.handle && self.names(tree, h, cx)) {
-                return Err(ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
-                    .with_remedy(format!("{handle} is another qdisc of the device")));
+                return Err(taken(handle));
             }
             let before = tree.env.tx_queue_len;
             tree.named_qdisc();
             let done = qdisc::build::<A>(text, &tree.env)
-                .and_then(|(_, built)| self.graft_built(tree, found.place, built, asked, cx));
+                .and_then(|(_, built)| self.graft_built(tree, place, built, asked, cx));
             if done.is_err() {
                 tree.env.tx_queue_len = before;
             }
@@ -273,13 +253,10 @@ impl<A: Arch> NetDev<A> {
                 self.graft_child(tree, txq, qdisc, handle, cx);
             }
             Place::Class(class) => {
-                self.shared.admit_below(tree, class)?;
                 let qdisc = child(built)?;
-                if let Some(copies) = qdisc.copies() {
-                    self.shared.others(tree, class, cx).allow(copies)?;
-                }
+                self.shared.trees(tree, cx, |trees| trees.admit(class, &*qdisc))?;
                 let handle = tree.handle(asked, |tree, h| self.names(tree, h, cx));
-                self.shared.graft_leaf(tree, class, Some(qdisc), handle, cx);
+                self.graft_leaf(tree, class, Some(qdisc), handle, cx);
             }
         }
         Ok(())
@@ -288,25 +265,31 @@ impl<A: Arch> NetDev<A> {
     fn change(
         &self,
         tree: &Tree,
+        place: Place,
         found: &Found,
         header: &Header<'_>,
         words: &mut Words<'_>,
         cx: &mut Ctx<'_, A>,
     ) -> Result<(), ParseError> {
-        if header.kind != Some(found.kind) {
-            return Err(wrong_kind(found.kind));
-        }
+        found.change(header)?;
         match &tree.parent {
             // mq has no parameters; a change of it succeeds.
-            Some(Parent::Mq) if found.place == Place::Root => return Ok(()),
-            Some(Parent::Mqprio(_)) if found.place == Place::Root => {
+            Some(Parent::Mq) if place == Place::Root => return Ok(()),
+            Some(Parent::Mqprio(_)) if place == Place::Root => {
                 let error = "Error: Change operation not supported by specified qdisc.";
                 return Err(ParseError::new(error).with_remedy("replace it instead"));
             }
             _ => {}
         }
-        let txq = match found.place {
-            Place::Class(class) => return self.shared.change_leaf(tree, class, words, cx),
+        let txq = match place {
+            Place::Class(class) => {
+                let changed = self.shared.trees(tree, cx, |trees| trees.change_leaf(class, words));
+                // A packet may have become due by the change.
+                return changed.map_or(Ok(()), |(root, changed)| {
+                    self.shared.hand_over(root);
+                    changed
+                });
+            }
             Place::Txq(txq) => txq,
             Place::Root => 0,
         };
@@ -327,7 +310,21 @@ impl<A: Arch> NetDev<A> {
 
     /// Returns whether a qdisc of the device has this handle.
     fn names(&self, tree: &Tree, handle: Handle, cx: &mut Ctx<'_, A>) -> bool {
-        tree.names(handle) || self.shared.names_below(tree, handle, cx)
+        tree.names(handle) || self.shared.trees(tree, cx, |trees| trees.has(handle))
+    }
+
+    /// Replaces the leaf of a class by `new`; by the default leaf of the class if that is `None`.
+    fn graft_leaf(
+        &self,
+        tree: &Tree,
+        class: Class,
+        new: Option<Box<dyn Qdisc<A>>>,
+        handle: Handle,
+        cx: &mut Ctx<'_, A>,
+    ) {
+        if let Some(root) = self.shared.trees(tree, cx, |trees| trees.graft(class, new, handle)) {
+            self.shared.hand_over(root);
+        }
     }
 
     fn graft_child(
@@ -382,11 +379,6 @@ impl<A: Arch> NetDev<A> {
         // driver, because a driver may panic.
         roots(old).chain(roots(new)).for_each(|root| dev.hand_over(root));
     }
-}
-
-fn wrong_kind(kind: &str) -> ParseError {
-    let error = ParseError::new("Error: Invalid qdisc name: must match existing qdisc.");
-    error.with_remedy(format!("it is {kind}: replace it for another kind"))
 }
 
 impl<A: Arch> Shared<A> {

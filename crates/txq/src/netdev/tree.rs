@@ -4,11 +4,10 @@
 use txq_core::arch::Arch;
 use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
 use txq_sched::tc::{Handle, ParseError};
+use txq_sched::tree::Handles;
 
 use super::rule::Shape;
 
-/// The first handle for a qdisc that asks for none (`qdisc_alloc_handle`).
-const FIRST_HANDLE: u16 = 0x8001;
 /// The length that a device of length 0 gets when a qdisc is attached by name (`DEFAULT_TX_QUEUE_LEN`), in packets.
 const TX_QUEUE_LEN: u32 = 1000;
 
@@ -27,7 +26,7 @@ pub(super) struct Tree {
     pub(super) up: bool,
     /// Warnings for changes of classes that nobody has taken yet.
     pub(super) warnings: Vec<String>,
-    next: u16,
+    handles: Handles,
 }
 
 /// The qdiscs to attach in place of a device's root.
@@ -50,7 +49,7 @@ impl Tree {
             parent: None,
             up: true,
             warnings: Vec::new(),
-            next: FIRST_HANDLE,
+            handles: Handles::default(),
         }
     }
 
@@ -70,13 +69,12 @@ impl Tree {
     ) -> Handle {
         match asked {
             Some(handle) if handle != Handle::UNSPEC => handle,
-            _ => loop {
-                let handle = Handle::new(self.next, 0);
-                self.next = self.next.checked_add(1).unwrap_or(FIRST_HANDLE);
-                if !names(self, handle) {
-                    return handle;
-                }
-            },
+            _ => {
+                let mut handles = std::mem::take(&mut self.handles);
+                let handle = handles.next(|handle| names(self, handle));
+                self.handles = handles;
+                handle
+            }
         }
     }
 

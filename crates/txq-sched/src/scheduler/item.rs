@@ -1,0 +1,90 @@
+//! What a program hands to a [`Scheduler`](super::Scheduler), and what it gets back.
+
+use txq_core::arch::Nanos;
+use txq_core::drop::DropReason;
+
+/// A packet to enqueue: the program's own buffer, or a key of it, and what qdiscs and filters need to know of it.
+///
+/// ```
+/// use txq_sched::Item;
+///
+/// let buffer = vec![0_u8; 1200];
+/// let item = Item::new(buffer.len() as u32, buffer).priority(6).hash(0x5eed);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'h, T> {
+    pub(super) value: T,
+    pub(super) len: u32,
+    pub(super) priority: u32,
+    pub(super) mark: u32,
+    pub(super) hash: u32,
+    pub(super) departure: Nanos,
+    pub(super) segments: u16,
+    pub(super) header: &'h [u8],
+}
+
+impl<'h, T> Item<'h, T> {
+    /// Returns a packet of `len` bytes on the link, with its link-layer header. Rates, quanta and byte limits count them.
+    pub fn new(len: u32, value: T) -> Self {
+        Self { value, len, priority: 0, mark: 0, hash: 0, departure: 0, segments: 1, header: &[] }
+    }
+
+    /// Sets the priority (`SO_PRIORITY`, `skb->priority`): a band, or a class such as `0x1_0010` for `1:10`.
+    pub fn priority(self, priority: u32) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// Sets the mark that `fw` filters match (`SO_MARK`, `skb->mark`).
+    pub fn mark(self, mark: u32) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// Sets the flow's hash (`skb->hash`), for programs that know their flows, such as a number of a connection. 0 stands
+    /// for unknown: the qdisc then hashes the header. Packets with neither are one flow.
+    pub fn hash(self, hash: u32) -> Self {
+        Self { hash, ..self }
+    }
+
+    /// Sets the earliest departure time, on the program's clock; 0 means as soon as possible (`SCM_TXTIME`).
+    pub fn departure(self, at: Nanos) -> Self {
+        Self { departure: at, ..self }
+    }
+
+    /// Sets the number of segments that the packet is cut into after it has left (`gso_segs`). Counters count segments. No
+    /// qdisc cuts the packet.
+    pub fn segments(self, segments: u16) -> Self {
+        Self { segments: segments.max(1), ..self }
+    }
+
+    /// Sets the packet's first bytes, from its Ethernet header on: filters read them, qdiscs hash flows and mark congestion
+    /// (ECN) in them. They are copied, as many as [`Config::header`](super::Config::header) says.
+    pub fn header<'n>(self, header: &'n [u8]) -> Item<'n, T> {
+        let Self { value, len, priority, mark, hash, departure, segments, .. } = self;
+        Item { value, len, priority, mark, hash, departure, segments, header }
+    }
+}
+
+/// A packet that a dequeue returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Departed<T> {
+    /// The program's value.
+    pub value: T,
+    /// Its length in bytes.
+    pub len: u32,
+    /// The earliest departure time, which fq sets when it paces; 0 for at once.
+    pub departure: Nanos,
+    /// The byte that the IPv4 header's TOS or the IPv6 header's traffic class must have now, if a qdisc has changed it in the
+    /// header that was handed in: congestion experienced (RFC 3168), or cake's `wash`.
+    pub tos: Option<u8>,
+}
+
+/// A packet that was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dropped<T> {
+    /// The program's value.
+    pub value: T,
+    /// Why it was dropped.
+    pub reason: DropReason,
+}

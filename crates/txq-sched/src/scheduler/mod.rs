@@ -1,0 +1,326 @@
+//! [`Scheduler`]: a tree of qdiscs for a program that has its own event loop and its own buffers.
+//!
+//! It has no threads, sockets or clock. The program enqueues [`Item`]s, each with a value of its own such as a buffer or a
+//! key. It dequeues at a time that it names, sends what it gets, and sleeps until [`Scheduler::next_event`]. tc's commands
+//! build and change the tree ([`Scheduler::tc`]).
+//!
+//! ```
+//! use txq_sched::{Item, Scheduler};
+//!
+//! // 1 Mbit/s; packets with mark 7 go first.
+//! let mut link = Scheduler::new("handle 1: tbf rate 1mbit burst 1600 latency 1s")?;
+//! link.tc(0, "qdisc add parent 1:1 handle 10: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1")?;
+//! link.tc(0, "filter add parent 10: handle 7 fw classid 10:1")?;
+//! for (value, mark) in [("bulk", 0), ("voice", 7)] {
+//!     let _ = link.enqueue(0, Item::new(1500, value).mark(mark));
+//! }
+//! let mut now = 0;
+//! let mut sent = Vec::new();
+//! while !link.is_empty() {
+//!     match link.dequeue(now) {
+//!         Some(packet) => sent.push((packet.value, now)),
+//!         None => now = link.next_event().expect("a time, as the link is not empty"),
+//!     }
+//! }
+//! assert_eq!(sent, [("voice", 0), ("bulk", 11_200_000)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod item;
+mod packets;
+mod top;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use txq_core::arch::Nanos;
+use txq_core::clock::Clock;
+use txq_core::drop::{DropCounts, DropReason};
+use txq_core::packet::PacketList;
+use txq_core::pool::{Backing, Cache, Pool, PoolConfig, PoolError};
+use txq_core::stats::QdiscStats;
+
+use crate::filter::FilterInfo;
+use crate::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
+use crate::tc::{ClassInfo, Handle, ParseError, QdiscInfo, Style};
+use values::Values;
+
+pub use item::{Departed, Dropped, Item};
+pub use packets::PacketScheduler;
+
+/// The configuration of a [`Scheduler`].
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Properties of the link on which qdiscs' defaults depend.
+    pub env: Env,
+    /// The most packets that are queued at a time, whatever the limits of the qdiscs. Further ones are dropped as `NOMEM`.
+    pub packets: u32,
+    /// The most bytes of a packet's header that are kept, up to 65,535.
+    pub header: usize,
+}
+
+impl Default for Config {
+    /// A length of 1000 packets (`txqueuelen`), packets of 1514 bytes, 65,536 packets at a time, 128 bytes of header.
+    fn default() -> Self {
+        Self { env: Env::default(), packets: 65_536, header: 128 }
+    }
+}
+
+/// Why a scheduler cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum SchedulerError {
+    /// tc's error, with a remedy.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// No memory for the packets' descriptors, or a number that is out of range.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// A tree of qdiscs over the program's own buffers, of type `T`. See the [module](self).
+pub struct Scheduler<T> {
+    inner: PacketScheduler,
+    cache: Cache,
+    values: Values<T>,
+    /// Packets dropped by the last call.
+    dropped: Vec<Dropped<T>>,
+    /// Clones a value, for qdiscs that duplicate packets.
+    clone: Option<fn(&T) -> T>,
+    out: PacketList,
+    /// The last call was a dequeue that returned nothing.
+    waits: bool,
+    header: usize,
+}
+
+impl<T> Scheduler<T> {
+    /// Builds the qdisc that `text` describes in tc's words, such as `"fq_codel limit 1000"`, with the default [`Config`].
+    ///
+    /// # Errors
+    /// tc's error, with a remedy. mq, mqprio and noqueue are refused, because they hold no packets.
+    pub fn new(text: &str) -> Result<Self, SchedulerError> {
+        Self::with_config(text, &Config::default())
+    }
+
+    /// As [`new`](Scheduler::new), with another configuration.
+    ///
+    /// # Errors
+    /// As those of [`new`](Scheduler::new), and a number of packets or bytes that memory cannot hold.
+    pub fn with_config(text: &str, config: &Config) -> Result<Self, SchedulerError> {
+        Self::from_packets(PacketScheduler::new(text, config.env)?, config)
+    }
+
+    /// Schedules with `qdisc`, whose handle is `1:`, for tests of a qdisc of your own.
+    ///
+    /// # Errors
+    /// A number of packets or bytes that memory cannot hold.
+    pub fn of(qdisc: Box<dyn Qdisc>, config: &Config) -> Result<Self, SchedulerError> {
+        Self::from_packets(PacketScheduler::of(qdisc, config.env), config)
+    }
+
+    fn from_packets(inner: PacketScheduler, config: &Config) -> Result<Self, SchedulerError> {
+        let header = config.header.min(u16::MAX.into());
+        let pool = Pool::new(&PoolConfig {
+            name: "scheduler".into(),
+            buffers: config.packets,
+            room: header.max(1),
+            headroom: 0,
+            backing: Backing::Heap,
+            ..PoolConfig::default()
+        })?;
+        Ok(Self {
+            inner,
+            cache: pool.cache("scheduler", 0),
+            values: Values::new(),
+            dropped: Vec::new(),
+            clone: None,
+            out: PacketList::new(),
+            waits: false,
+            header,
+        })
+    }
+
+    /// Lets qdiscs duplicate packets (netem's `duplicate`) by cloning their values. Without this a duplicate is dropped as
+    /// `NOMEM`, and has no value.
+    pub fn cloning(mut self) -> Self
+    where
+        T: Clone,
+    {
+        self.clone = Some(T::clone);
+        self
+    }
+
+    /// Queues a packet at the time `now`, or drops it. Packets that were dropped, this one or another in its place, are in
+    /// [`dropped`](Scheduler::dropped) until the next call.
+    pub fn enqueue(&mut self, now: Nanos, item: Item<'_, T>) -> Verdict {
+        self.begin();
+        let header = &item.header[..item.header.len().min(self.header).min(item.len as usize)];
+        let mut packet = match self.cache.alloc(header.len()) {
+            Ok(packet) => packet,
+            Err(_) => {
+                self.inner.count_drop(DropReason::NoMem);
+                self.dropped.push(Dropped { value: item.value, reason: DropReason::NoMem });
+                return Verdict::Drop;
+            }
+        };
+        if !header.is_empty() {
+            packet.data_mut().copy_from_slice(header);
+            values::find_headers(&mut packet);
+        }
+        packet.set_len_beyond(item.len);
+        packet.set_priority(item.priority);
+        packet.set_mark(item.mark);
+        packet.set_hash(item.hash);
+        packet.set_departure(item.departure);
+        packet.set_gso(0, item.segments);
+        self.values.insert(item.value, &mut packet);
+        self.call(now, |qdisc, cx| qdisc.enqueue(packet, cx))
+    }
+
+    /// Returns the next packet that may leave at the time `now`, if there is one.
+    pub fn dequeue(&mut self, now: Nanos) -> Option<Departed<T>> {
+        let mut one = None;
+        self.each_departed(now, Budget::packets(1), |departed| one = Some(departed));
+        one
+    }
+
+    /// Appends the packets that may leave at the time `now`, within the budget, to `out`. Returns their number.
+    pub fn dequeue_batch(&mut self, now: Nanos, budget: Budget, out: &mut Vec<Departed<T>>) -> usize {
+        let before = out.len();
+        self.each_departed(now, budget, |departed| out.push(departed));
+        out.len() - before
+    }
+
+    fn each_departed(&mut self, now: Nanos, budget: Budget, mut f: impl FnMut(Departed<T>)) {
+        self.begin();
+        let mut out = std::mem::take(&mut self.out);
+        self.call(now, |qdisc, cx| qdisc.dequeue_batch(budget, &mut out, cx));
+        self.waits = out.is_empty();
+        for packet in out.iter() {
+            let (len, departure) = (packet.len() as u32, packet.departure());
+            if let Some((value, tos)) = self.values.remove(packet) {
+                f(Departed { value, len, departure, tos });
+            }
+        }
+        self.cache.free(&mut out);
+        self.out = out;
+    }
+
+    /// Returns when to dequeue next: `None` while nothing is queued, 0 for at once, or the time of the qdisc's next event
+    /// if the last call was a dequeue that returned nothing.
+    pub fn next_event(&self) -> Option<Nanos> {
+        match (self.is_empty(), self.waits) {
+            (true, _) => None,
+            (false, false) => Some(0),
+            (false, true) => self.inner.next_event(),
+        }
+    }
+
+    /// Returns the packets that the last call dropped, each with its reason. The next call discards those not taken.
+    pub fn dropped(&mut self) -> impl Iterator<Item = Dropped<T>> + '_ {
+        self.dropped.drain(..)
+    }
+
+    /// Executes a command in tc's words at the time `now`: `"class add parent 1: classid 1:10 htb rate 1mbit"`. Its object
+    /// is `qdisc`, `class` or `filter`; a leading `tc` and a `dev NAME` make no difference. Packets dropped by it are in
+    /// [`dropped`](Scheduler::dropped).
+    ///
+    /// # Errors
+    /// tc's errors, with a remedy. Nothing has changed then.
+    pub fn tc(&mut self, now: Nanos, command: &str) -> Result<(), ParseError> {
+        self.begin();
+        let Self { inner, cache, values, clone, .. } = self;
+        let copied = |copies: &mut PacketList, drops: &mut DropCounts| adopt(values, *clone, copies, drops);
+        let done = inner.call(&mut Clock::at(now), cache, copied, |top, cx| top.command(command, cx));
+        self.collect_dropped();
+        done
+    }
+
+    /// Returns the number of packets queued.
+    pub fn len(&self) -> usize {
+        self.inner.qdisc().qlen()
+    }
+
+    /// Returns whether no packet is queued.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the counters of the root.
+    pub fn stats(&self) -> QdiscStats {
+        self.inner.qdisc().stats()
+    }
+
+    /// Returns the number of packets dropped, by reason.
+    pub fn drops(&self) -> &DropCounts {
+        self.inner.drops()
+    }
+
+    /// Returns the qdiscs as `tc qdisc show` lists them ([`show_text`](crate::tc::show_text),
+    /// [`show_json`](crate::tc::show_json)).
+    pub fn qdiscs(&mut self, style: Style) -> Vec<QdiscInfo> {
+        self.inner.qdiscs(style)
+    }
+
+    /// Returns the classes as `tc class show` lists them ([`class_text`](crate::tc::class_text)).
+    pub fn classes(&mut self, style: Style) -> Vec<ClassInfo> {
+        self.inner.classes(style, &mut self.cache)
+    }
+
+    /// Returns the filters of a qdisc or class, or of the root, as `tc filter show` lists them.
+    pub fn filters(&mut self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
+        self.inner.filters(parent, style, &mut self.cache)
+    }
+
+    /// Returns tc's warnings about successful changes of classes since the last call: `Warning: ...`.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        self.inner.take_warnings()
+    }
+
+    /// Begins a call.
+    fn begin(&mut self) {
+        self.dropped.clear();
+        self.waits = false;
+    }
+
+    fn call<R>(&mut self, now: Nanos, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
+        let Self { inner, cache, values, clone, .. } = self;
+        let copied = |copies: &mut PacketList, drops: &mut DropCounts| adopt(values, *clone, copies, drops);
+        let result = inner.call(&mut Clock::at(now), cache, copied, |top, cx| f(&mut *top.qdisc, cx));
+        self.collect_dropped();
+        result
+    }
+
+    /// Moves the values of dropped packets to `dropped`, and frees the packets.
+    fn collect_dropped(&mut self) {
+        if self.inner.to_free.is_empty() {
+            return;
+        }
+        for packet in self.inner.to_free.iter() {
+            if let Some((value, _)) = self.values.remove(packet) {
+                self.dropped.push(Dropped { value, reason: packet.drop_reason() });
+            }
+        }
+        self.cache.free(&mut self.inner.to_free);
+    }
+}
+
+/// Gives each copy of a packet a clone of the packet's value. Without `clone`, frees the copies and counts them as drops.
+fn adopt<T>(
+    values: &mut Values<T>,
+    clone: Option<fn(&T) -> T>,
+    copies: &mut PacketList,
+    drops: &mut DropCounts,
+) {
+    let mut adopted = PacketList::new();
+    while let Some(mut copy) = copies.pop_front() {
+        match clone.and_then(|clone| values.get(&copy).map(clone)) {
+            Some(value) => {
+                values.insert(value, &mut copy);
+                adopted.push_back(copy);
+            }
+            None => drops.add(DropReason::NoMem, 1),
+        }
+    }
+    copies.append(&mut adopted);
+}

@@ -1,0 +1,157 @@
+//! The qdiscs below classes: found, replaced, changed and reset.
+
+use txq_core::arch::Arch;
+
+use super::{LEVELS, Trees};
+use crate::qdisc::copying::Others;
+use crate::qdisc::{Cx, Qdisc, child};
+use crate::tc::{Handle, ParseError, Words};
+
+/// A class that has a qdisc as its leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// The handle of the qdisc that the class belongs to.
+    parent: Handle,
+    minor: u16,
+}
+
+impl<A: Arch> Trees<'_, A> {
+    /// Returns the class `minor` of the qdisc `major`, and the handle and kind of its leaf.
+    ///
+    /// # Errors
+    /// tc's errors, if there is no such class or it takes no qdisc.
+    pub fn find_class(
+        &mut self,
+        major: Handle,
+        minor: u16,
+    ) -> Result<(Class, Handle, &'static str), ParseError> {
+        let found = self.with_qdisc(major, |qdisc, _| {
+            let classes = qdisc.classes().ok_or(())?;
+            let Some(minor) = classes.find(minor) else {
+                let mut minors = classes.minors();
+                minors.retain(|&minor| classes.find(minor).is_some());
+                return Ok(Err(minors));
+            };
+            let leaf = classes.leaf(minor).map(|(leaf, _)| (leaf.handle(), leaf.qdisc().kind()));
+            Ok(Ok((minor, leaf)))
+        });
+        match found {
+            None => Err(self.no_qdisc("Error: Failed to find specified qdisc.", major)),
+            Some((_, Err(()))) => {
+                let error = ParseError::new("Error: Parent qdisc is not classful.");
+                Err(error.with_remedy(format!("qdisc {major} has no classes")))
+            }
+            Some((_, Ok(Err(minors)))) => {
+                let names: Vec<_> = minors.iter().map(|minor| format!("{major}{minor:x}")).collect();
+                let error = ParseError::new("Error: Specified class not found.");
+                Err(error.with_remedy(match names.is_empty() {
+                    true => format!("qdisc {major} has no class that takes a qdisc"),
+                    false => format!("there are {}", names.join(", ")),
+                }))
+            }
+            Some((_, Ok(Ok((minor, None))))) => {
+                let error = ParseError::new("RTNETLINK answers: Invalid argument");
+                let class = Handle::new(major.major(), minor);
+                Err(error
+                    .with_remedy(format!("class {class} has classes below it: give them qdiscs instead")))
+            }
+            Some((_, Ok(Ok((minor, Some((handle, kind))))))) => {
+                Ok((Class { parent: major, minor }, handle, kind))
+            }
+        }
+    }
+
+    /// Checks that `new` may become the leaf of a class: at most 7 qdiscs are above it, and no other netem of the tree
+    /// copies packets if it does.
+    ///
+    /// # Errors
+    /// The kernel's errors.
+    pub fn admit(&mut self, class: Class, new: &dyn Qdisc<A>) -> Result<(), ParseError> {
+        let mut above = None;
+        self.roots.any(&mut |_, own, qdisc, _| {
+            above = child::levels(qdisc, own, class.parent);
+            above.is_some()
+        });
+        let above = above.unwrap_or(0) + self.above;
+        if above >= LEVELS {
+            let error = ParseError::new("RTNETLINK answers: Too many levels of symbolic links");
+            let class = Handle::new(class.parent.major(), class.minor);
+            return Err(error.with_remedy(format!(
+                "class {class} has {above} qdiscs above it, and a tree at most {LEVELS}"
+            )));
+        }
+        match new.copies() {
+            Some(copies) => self.others(class).allow(copies),
+            None => Ok(()),
+        }
+    }
+
+    /// Replaces the leaf of a class by `new`; by the default leaf of the class if that is `None`. Returns the number of the
+    /// tree.
+    pub fn graft(
+        &mut self,
+        class: Class,
+        mut new: Option<Box<dyn Qdisc<A>>>,
+        handle: Handle,
+    ) -> Option<usize> {
+        let done = self.with_qdisc(class.parent, |qdisc, cx| {
+            let classes = qdisc.classes().expect("the class was found");
+            let mut new = new.take().unwrap_or_else(|| classes.default_leaf(class.minor));
+            new.set_handle(handle);
+            let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
+            leaf.replace(new, handle, total, cx);
+            classes.leaf_changed(class.minor);
+        });
+        done.map(|(tree, ())| tree)
+    }
+
+    /// Changes the parameters of a class's leaf. Returns the number of the tree; `None` if the class is gone.
+    ///
+    /// # Errors
+    /// Those of the leaf. Nothing has changed then.
+    pub fn change_leaf(
+        &mut self,
+        class: Class,
+        words: &Words<'_>,
+    ) -> Option<(usize, Result<(), ParseError>)> {
+        let (others, env) = (self.others(class), self.env);
+        self.with_leaf(class, |leaf, cx| {
+            // The qdiscs below the leaf stay, so they count.
+            cx.set_others(others.and(Others::below(leaf, Handle::UNSPEC)));
+            leaf.change(&mut words.clone(), &env, cx)
+        })
+    }
+
+    /// Drops the packets queued in a class's leaf. Returns the number of the tree; `None` if the class is gone.
+    pub fn reset_leaf(&mut self, class: Class) -> Option<usize> {
+        self.with_leaf(class, |leaf, cx| leaf.reset(cx)).map(|(tree, ())| tree)
+    }
+
+    /// Returns the qdiscs in a class's tree that could copy packets, except the class's own leaf.
+    fn others(&mut self, class: Class) -> Others {
+        let mut others = None;
+        self.roots.any(&mut |_, own, qdisc, _| {
+            if child::levels(qdisc, own, class.parent).is_some() {
+                others = Some(Others::of(qdisc, own, Some((class.parent, class.minor))));
+            }
+            others.is_some()
+        });
+        others.unwrap_or_default()
+    }
+
+    /// Calls `f` with a class's leaf. Returns the number of the tree and the result; `None` if the class's qdisc is gone.
+    fn with_leaf<R>(
+        &mut self,
+        class: Class,
+        mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<(usize, R)> {
+        self.with_qdisc(class.parent, |qdisc, cx| {
+            let classes = qdisc.classes().expect("the class was found");
+            let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
+            let done = f(leaf.qdisc_mut(), cx);
+            leaf.settle(total);
+            classes.leaf_changed(class.minor);
+            done
+        })
+    }
+}

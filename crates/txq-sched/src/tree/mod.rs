@@ -1,0 +1,80 @@
+//! tc's commands on a tree of qdiscs: what is below its classes is found, replaced, changed and listed here.
+//!
+//! A device with mq has a tree for each txq, a [`Scheduler`](crate::Scheduler) has one. [`Roots`] is the way to their tops,
+//! and [`Trees`] has the commands.
+
+mod attach;
+mod class;
+mod filter;
+mod leaf;
+mod show;
+
+use txq_core::arch::Arch;
+
+use crate::qdisc::{Cx, Env, Qdisc, child};
+use crate::tc::{Handle, ParseError};
+
+pub use attach::{Attach, Found, Handles, taken};
+pub use class::{ClassCommand, Verb, exists_already, no_class};
+pub use leaf::Class;
+pub use show::{info, list_below};
+
+/// The maximum number of qdiscs from the root of a device down to the deepest one that has a handle, so that a walk through
+/// the tree has a bounded stack. The kernel looks for loops to the same depth (`check_loop`).
+const LEVELS: usize = 8;
+
+/// Takes the number, the handle and the qdisc of a tree's top, and the context of a call of it. Returns whether no further
+/// tree is needed.
+pub type Visit<'v, A> = dyn FnMut(usize, Handle, &mut dyn Qdisc<A>, &mut Cx<'_, A>) -> bool + 'v;
+
+/// The qdiscs at the tops of the trees.
+pub trait Roots<A: Arch> {
+    /// Calls `f` with each tree's top until `f` returns true. No other thread uses that tree meanwhile.
+    fn any(&mut self, f: &mut Visit<'_, A>);
+}
+
+/// The trees, and what commands on them need to know.
+pub struct Trees<'r, A: Arch> {
+    roots: &'r mut dyn Roots<A>,
+    /// The handle of the device's root: of mq, or of the only tree's top.
+    root: Handle,
+    /// Qdiscs above the trees' tops: 1 under mq.
+    above: usize,
+    env: Env,
+}
+
+impl<'r, A: Arch> Trees<'r, A> {
+    /// Returns the trees below `roots`. `root` is the handle of the device's root; with `is_mq` it is above the tops.
+    pub fn new(roots: &'r mut dyn Roots<A>, root: Handle, is_mq: bool, env: Env) -> Self {
+        Self { roots, root, above: is_mq.into(), env }
+    }
+
+    /// Calls `f` with the qdisc that has this handle, wherever it is. Returns the number of its tree and the result; `None`
+    /// if there is no such qdisc.
+    fn with_qdisc<R>(
+        &mut self,
+        handle: Handle,
+        mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<(usize, R)> {
+        if handle == Handle::UNSPEC {
+            return None;
+        }
+        let mut found = None;
+        self.roots.any(&mut |index, own, qdisc, cx| {
+            found = child::find(qdisc, own, handle, &mut |q| f(q, cx)).map(|done| (index, done));
+            found.is_some()
+        });
+        found
+    }
+
+    /// Returns whether a qdisc, at the top or below another, has this handle.
+    pub fn has(&mut self, handle: Handle) -> bool {
+        self.with_qdisc(handle, |_, _| ()).is_some()
+    }
+
+    /// Returns the error for a qdisc that does not exist.
+    fn no_qdisc(&self, message: &str, major: Handle) -> ParseError {
+        let error = ParseError::new(message);
+        error.with_remedy(format!("there is no qdisc {major} (the root is {})", self.root))
+    }
+}
