@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{busy, cargo, root, words};
+use crate::{busy, cargo, layers, root, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -64,6 +64,8 @@ pub(crate) enum Checker {
     Busy,
     /// That no sentence has one of the worst patterns (CONTRIBUTING.md, "Words")
     Words,
+    /// That crates and modules import only what stands before them (docs/architecture.md, "Layers")
+    Layers,
     /// That each crate that is published can be packaged: metadata, licences, readme, dependencies
     Package,
     /// All of them but busy
@@ -99,12 +101,15 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
         Checker::Words => words::check(),
+        Checker::Layers => layers::check(),
         Checker::Package => package(),
         Checker::Oracle => oracle(deep, false, None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
-            use Checker::{Asm, Chaos, Fuzz, Loom, Miri, Mutants, Oracle, Package, Shuttle, Tsan, Words};
-            let all = [Words, Package, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
+            use Checker::{
+                Asm, Chaos, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Shuttle, Tsan, Words,
+            };
+            let all = [Words, Layers, Package, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
     }

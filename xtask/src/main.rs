@@ -5,6 +5,7 @@
 mod bench;
 mod busy;
 mod check;
+mod layers;
 mod words;
 
 use std::process::{Command, ExitCode};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use txq::stats::contention::LockStats;
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::{Arch, Atomic};
-use txq_core::sync::contention::Site;
+use txq_core::stats::contention::Site;
 use txq_core::sync::spinlock::{Held, SpinLock};
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -16,6 +16,7 @@ mod list;
 #[doc(hidden)]
 pub mod outstanding;
 mod queue;
+mod times;
 pub use list::PacketList;
 #[doc(hidden)]
 pub use queue::PacketQueue;

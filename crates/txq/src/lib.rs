@@ -59,19 +59,23 @@
 //! Programs use the default and never name it.
 
 pub mod bql;
-mod ctx;
+mod datapath;
 pub mod driver;
 pub mod enqueue;
 pub mod netdev;
+mod registry;
 mod run;
 mod schedule;
 mod sender;
+mod shared;
 pub mod stats;
 mod steering;
 pub mod topology;
+mod transfer;
 mod txqset;
 mod txqueue;
 mod worker;
+mod workers;
 pub mod xps;
 
 pub use netdev::NetDev;
@@ -80,7 +84,8 @@ pub use txq_core::arch::Nanos;
 pub use txq_core::{clock, cpumask, drop, flow};
 pub use txq_sched::{Scheduler, filter, qdisc, scheduler, tc};
 pub use txqueue::TxCounters;
-pub use worker::{Worker, WorkerPool};
+pub use worker::Worker;
+pub use workers::WorkerPool;
 
 /// Returns the time on the clock of departure times, deadlines and counters: `CLOCK_MONOTONIC`, in nanoseconds.
 pub fn now() -> Nanos {

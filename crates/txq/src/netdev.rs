@@ -12,9 +12,11 @@ use txq_core::stats::log2::Log2;
 use txq_sched::tc::{Handle, Options, QdiscInfo, Style};
 use txq_sched::tree::list_below;
 
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
+use crate::datapath::{Root, Shape};
 use crate::driver::DeviceInfo;
 use crate::sender::Sender;
+use crate::shared::Shared;
 use crate::stats::device::DeviceStats;
 use crate::txqueue::TxQueue;
 use crate::worker::Worker;
@@ -24,36 +26,24 @@ mod below;
 mod bql;
 mod builder;
 mod class;
+mod contention;
+mod control;
 mod error;
 mod filter;
 mod graft;
 mod lifecycle;
-mod rule;
-mod seat;
-mod senders;
-mod shared;
 mod steer;
+mod totals;
 mod tree;
 
 pub use crate::txqueue::{Completions, DriverBug, DriverBugEvent, TxTimeout};
 pub use bands::BandStats;
 pub use builder::Builder;
+use control::Control;
 pub use error::BuildError;
-pub(crate) use rule::Rule;
-use rule::Shape;
-pub(crate) use shared::{Root, Shared};
 use tree::Tree;
 
-/// Latency sampling policy: which packets are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sampling {
-    /// No packet. The cost is one branch for each call of xmit.
-    Off,
-    /// The first packet of each sender's call 1, n + 1, 2n + 1 and so on. 0 counts as 1.
-    Every(u32),
-    /// Every packet.
-    All,
-}
+pub use crate::shared::Sampling;
 
 /// A device that threads send through.
 ///
@@ -69,6 +59,7 @@ pub enum Sampling {
 /// workers should not be used.
 pub struct NetDev<A: Arch = Native> {
     shared: Arc<Shared<A>>,
+    control: Arc<Control<A>>,
     threads: Vec<JoinHandle<()>>,
     /// Id of the process that built the device.
     process: u32,
@@ -129,7 +120,7 @@ impl<A: Arch> NetDev<A> {
     /// Returns the counters. At any time `accepted + created = sent + dropped + queued`.
     pub fn stats(&self) -> DeviceStats {
         self.shared.assert_outside("NetDev::stats");
-        DeviceStats { senders: self.shared.sender_rows(), ..self.shared.totals() }
+        DeviceStats { senders: self.shared.senders.rows(), ..self.shared.totals() }
     }
 
     /// Returns the counters, after checking that they add up: no packet is missing or counted twice, and on an idle device
@@ -143,12 +134,12 @@ impl<A: Arch> NetDev<A> {
         // differ. A real error stays through all tries.
         for _ in 0..1000 {
             match self.audit_once() {
-                Ok(stats) => return Ok(DeviceStats { senders: self.shared.sender_rows(), ..stats }),
+                Ok(stats) => return Ok(DeviceStats { senders: self.shared.senders.rows(), ..stats }),
                 Err(_) => A::relax(),
             }
         }
         let stats = self.audit_once()?;
-        Ok(DeviceStats { senders: self.shared.sender_rows(), ..stats })
+        Ok(DeviceStats { senders: self.shared.senders.rows(), ..stats })
     }
 
     fn audit_once(&self) -> Result<DeviceStats, String> {
@@ -214,7 +205,7 @@ impl<A: Arch> NetDev<A> {
     /// Returns how long calls of [`Sender::xmit`] and [`Sender::xmit_batch`] took, in nanoseconds. Empty unless the device
     /// was built with [`Builder::xmit_times`].
     pub fn xmit_times(&self) -> Log2 {
-        self.shared.xmit_times()
+        self.shared.senders.xmit_times()
     }
 
     /// Returns the qdiscs as `tc qdisc show` lists them.

@@ -41,25 +41,20 @@ use std::mem;
 use txq_core::arch::{Arch, Memory, Nanos, Work};
 use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::{Packet, PacketList};
-use txq_core::sync::contention::HandOff;
+use txq_core::stats::contention::HandOff;
 use txq_sched::qdisc::Verdict;
 
-use crate::ctx::{Ctx, Errand};
-use crate::netdev::{Root, Shared};
-use crate::txqueue::{Transmitted, TxQueue};
+use crate::datapath::{Core, Ctx, Errand, Gate};
+use crate::datapath::{Datapath, Root};
+use crate::transfer::Transmitted;
+use crate::txqueue::TxQueue;
 
 mod bypass;
-mod core;
-mod gate;
-mod marks;
-pub(crate) mod owners;
-mod permit;
+mod dequeue;
 mod relay;
 mod unwind;
 
-pub(crate) use self::core::{Core, CoreCounters};
 pub(crate) use bypass::{Bypass, bypass};
-pub(crate) use gate::Gate;
 pub(crate) use relay::forward;
 use unwind::{Back, Direct, InDriver, InQdisc};
 
@@ -296,7 +291,7 @@ pub(crate) fn turn_here<A: Arch>(
 
 /// Schedules the worker when a panic ends a turn.
 struct Unwound<'d, A: Arch> {
-    dev: &'d Shared<A>,
+    dev: &'d Datapath<A>,
     root: usize,
 }
 

@@ -10,15 +10,15 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::pool::{AllocError, Cache};
 use txq_sched::qdisc::Verdict;
 
-use crate::ctx::Ctx;
-use crate::netdev::{Rule, Sampling, Shared};
+use crate::datapath::Ctx;
+use crate::datapath::RootSelector;
+use crate::shared::{Sampling, Shared};
 use crate::steering::{Here, Steer};
 
-mod counters;
 mod flow;
 mod room;
 
-pub(crate) use counters::SenderCounters;
+use crate::registry::SenderCounters;
 pub use flow::Flow;
 pub use room::Room;
 use room::Waits;
@@ -39,7 +39,7 @@ pub struct Sender<A: Arch = Native> {
     /// The steering state of its flows; `None` until a flow sends.
     here: Option<Here<A>>,
     /// The rule that its packets follow: the device's, as of the last call that was not made inside a data path.
-    rule: Rule,
+    rule: RootSelector,
     turns: u32,
     /// Whether a new choice of txqs is due, but waits for packets that are still on their way.
     renewing: bool,
@@ -62,13 +62,13 @@ impl<A: Arch> Sender<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, name: &str, pinned: Option<CpuId>) -> Self {
         let cpu = pinned.unwrap_or_else(A::cpu);
         // First, because this sender may get the home of one that is gone.
-        dev.settle_gone();
+        dev.senders.settle_gone();
         let cache = dev.pool.cache(name, cpu);
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
         let counters = Arc::new(SenderCounters::new(name, dev.xmit_times, &cache));
         counters.name_lines();
-        dev.register(&counters);
+        dev.senders.register(&counters);
         let rule = dev.rule();
         let split = (0..txqs).map(|_| PacketList::new()).collect();
         Self {
@@ -255,13 +255,13 @@ impl<A: Arch> Sender<A> {
             self.reap_deferred();
             // If refused, wait for the next turn: the answer stays the same while packets are on their way, and asking takes
             // locks.
-            self.renewing = !self.steer.renew(cpu, &self.dev);
+            self.renewing = !self.steer.renew(cpu, self.dev.reselection, |txq| self.dev.is_idle(txq));
         } else {
             self.renewing = false;
             self.steer.is_right();
         }
         if let Some(here) = &mut self.here {
-            here.look(&self.dev, cpu);
+            here.look(self.dev.reselection, cpu);
         }
     }
 
@@ -362,6 +362,6 @@ impl<A: Arch> Drop for Sender<A> {
         self.dev.count_lost(left as u64);
         self.forget_waker();
         self.counters.settle(&self.cache);
-        self.dev.unregister(&self.counters);
+        self.dev.senders.unregister(&self.counters);
     }
 }

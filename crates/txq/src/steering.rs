@@ -16,7 +16,6 @@ use txq_core::flow::{FlowHasher, dissect};
 use txq_core::packet::Packet;
 use txq_core::sync::rcu::{Rcu, Reader};
 
-use crate::netdev::Shared;
 use crate::txqset::TxqSet;
 use crate::xps::{TrafficClasses, XpsMap, hash_to_txq};
 
@@ -148,8 +147,8 @@ impl<A: Arch> Steer<A> {
 
     /// Makes a new choice for `cpu` and the current map; returns whether it did. It does not if the new choice could put a
     /// packet in front of an older one, unless it has been due for the reselection interval.
-    pub(crate) fn renew(&mut self, cpu: CpuId, dev: &Shared<A>) -> bool {
-        if !self.used.iter().all(|txq| dev.is_idle(txq)) && !self.is_overdue(dev.reselection) {
+    pub(crate) fn renew(&mut self, cpu: CpuId, reselection: Nanos, is_idle: impl Fn(u16) -> bool) -> bool {
+        if !self.used.iter().all(is_idle) && !self.is_overdue(reselection) {
             return false;
         }
         self.used.retain(|_| false);
@@ -191,16 +190,21 @@ pub(crate) struct Here<A: Arch> {
 }
 
 impl<A: Arch> Here<A> {
-    pub(crate) fn new(dev: &Shared<A>, cpu: CpuId) -> Self {
-        let mut here = Self { reader: dev.steering.reader(), hasher: dev.hasher, cpu, now: 0 };
-        here.look(dev, cpu);
+    pub(crate) fn new(
+        rcu: &Arc<Rcu<A, Steering>>,
+        hasher: FlowHasher,
+        reselection: Nanos,
+        cpu: CpuId,
+    ) -> Self {
+        let mut here = Self { reader: rcu.reader(), hasher, cpu, now: 0 };
+        here.look(reselection, cpu);
         here
     }
 
-    /// Records the CPU and the time.
-    pub(crate) fn look(&mut self, dev: &Shared<A>, cpu: CpuId) {
+    /// Records the CPU, and the time if there is a reselection interval.
+    pub(crate) fn look(&mut self, reselection: Nanos, cpu: CpuId) {
         self.cpu = cpu;
-        if dev.reselection != 0 {
+        if reselection != 0 {
             self.now = A::now();
         }
     }

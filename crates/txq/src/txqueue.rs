@@ -13,72 +13,68 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crossbeam_utils::CachePadded;
 
 use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::stats::contention::Lock;
 use txq_core::stats::latency::Latency;
-use txq_core::sync::contention::{Lock, Recorded};
+use txq_core::sync::contention::Recorded;
 use txq_core::sync::spinlock::SpinLock;
 use txq_sched::qdisc::Budget;
 
 use crate::bql::{self, Attr, BqlConfig, BqlError, BqlState};
 use crate::driver::{Complete, DriverQueue, Transmit};
 
-mod border;
+mod bugs;
 mod completions;
 mod counters;
-mod defer;
-mod pass;
-mod reap;
-mod replace;
+mod deferred;
 mod seat;
-mod transmit;
-mod watchdog;
+pub(crate) mod watchdog;
 
-use border::Border;
-pub(crate) use border::DriverBugHook;
-pub use border::{DriverBug, DriverBugEvent};
+pub(crate) use bugs::{Border, DriverBugHook};
+pub use bugs::{DriverBug, DriverBugEvent};
 pub use completions::Completions;
 use counters::Counters;
 pub use counters::TxCounters;
-use defer::Deferred;
-use seat::{Access, Seat};
-pub(crate) use transmit::Transmitted;
+pub(crate) use deferred::{DEFERRING, Deferred, UNWATCHED, WATCHED};
+pub(crate) use seat::Access;
+use seat::Seat;
 pub use watchdog::TxTimeout;
 use watchdog::Watched;
 pub(crate) use watchdog::{TimeoutHook, Watchdog};
 
 /// The txq is stopped: the ring is full, or the driver waits for a completion (`__QUEUE_STATE_DRV_XOFF`).
-const DRV_XOFF: u32 = 1;
+pub(crate) const DRV_XOFF: u32 = 1;
 /// The txq is stopped: the bytes in flight exceed the limit (`__QUEUE_STATE_STACK_XOFF`).
-const STACK_XOFF: u32 = 2;
+pub(crate) const STACK_XOFF: u32 = 2;
 /// Completions reaped at a time (`NAPI_POLL_WEIGHT`).
-const REAP: usize = 64;
+pub(crate) const REAP: usize = 64;
 /// Only the worker reaps, as the driver requires.
-const NOBODY: u32 = 0;
+pub(crate) const NOBODY: u32 = 0;
 /// The worker reaps, and so does an owner that finds the txq stopped.
-const OWNERS: u32 = 1;
+pub(crate) const OWNERS: u32 = 1;
 /// As [`OWNERS`], and each sender reaps after a batch.
-const SENDERS: u32 = 2;
+pub(crate) const SENDERS: u32 = 2;
 /// Delay before a refused batch is tried again if neither the driver nor a wake says when, in nanoseconds.
-const RETRY: Nanos = 50_000;
+pub(crate) const RETRY: Nanos = 50_000;
 /// Bound on the delay that a driver asks for, in nanoseconds.
-const LONGEST_RETRY: Nanos = 1_000_000_000;
+pub(crate) const LONGEST_RETRY: Nanos = 1_000_000_000;
 
 pub(crate) struct TxQueue<A: Arch> {
     pub(crate) index: u16,
     /// Packets that the device can keep; `u32::MAX` if it keeps none and so never runs out of room. Written by the thread
     /// that replaces the driver, with both halves; read by all (Relaxed: the hand-over of the halves orders it).
-    ring: A::AtomicU32,
+    pub(crate) ring: A::AtomicU32,
     /// Which threads beside the worker may reap: [`NOBODY`], [`OWNERS`] or [`SENDERS`]. Written and read as `ring`.
-    inline: A::AtomicU32,
+    pub(crate) inline: A::AtomicU32,
     /// Whether senders reap where the driver lets them.
-    senders_reap: bool,
+    pub(crate) senders_reap: bool,
     /// Whether the txq has a byte queue limit.
-    bql: bool,
-    /// Whether a lone sender may leave completions to its next calls (`defer`).
-    defers: bool,
+    pub(crate) bql: bool,
+    /// Whether a lone sender may leave completions to its next calls (`transfer/defer.rs`).
+    pub(crate) defers: bool,
     /// The root whose ownership replaces the locks.
-    seat: Seat<A>,
+    pub(crate) seat: Seat<A>,
     /// Index of the schedule of the worker that reaps, among the device's.
-    reaper: usize,
+    pub(crate) reaper: usize,
     /// The reasons for which the txq is stopped: [`DRV_XOFF`], [`STACK_XOFF`], both, or 0 if it is open.
     ///
     /// The transmitter sets reasons ([`TxQueue::stop`], Release: the issued packets, to the thread that wakes the txq). The
@@ -91,35 +87,35 @@ pub(crate) struct TxQueue<A: Arch> {
     /// [`TxQueue::stop`] and `TxQueue::reap_with_lock`, pair, for the ring and for the bytes. Without either fence each side
     /// may miss the other's store, and the txq stays stopped for ever. If transmitter and completer are the same owner
     /// ([`seat`], inline completions), neither can miss the other, and there is no fence.
-    state: CachePadded<A::AtomicU32>,
-    issued: CachePadded<Issued<A>>,
-    completed: CachePadded<Completed<A>>,
-    tx: CachePadded<SpinLock<A, TxSide<A>>>,
-    done: CachePadded<SpinLock<A, DoneSide<A>>>,
-    border: Box<Border<A>>,
+    pub(crate) state: CachePadded<A::AtomicU32>,
+    pub(crate) issued: CachePadded<Issued<A>>,
+    pub(crate) completed: CachePadded<Completed<A>>,
+    pub(crate) tx: CachePadded<SpinLock<A, TxSide<A>>>,
+    pub(crate) done: CachePadded<SpinLock<A, DoneSide<A>>>,
+    pub(crate) border: Box<Border<A>>,
     /// Written by the transmitter alone, read by all.
-    counters: CachePadded<Counters<A>>,
+    pub(crate) counters: CachePadded<Counters<A>>,
     /// The watchdog's state, used by the worker that reaps.
-    watched: SpinLock<A, Watched>,
-    deferred: CachePadded<Deferred<A>>,
+    pub(crate) watched: SpinLock<A, Watched>,
+    pub(crate) deferred: CachePadded<Deferred<A>>,
 }
 
 /// Counts the packets and bytes that the device has kept. Written by the owner of the transmitting half.
-struct Issued<A: Arch> {
+pub(crate) struct Issued<A: Arch> {
     /// Packets, wrapping. Written by the transmitter (Release), read by all (Acquire; Relaxed by the writer and the worker's
     /// watch).
-    packets: A::AtomicU32,
-    bytes: bql::Producer<A>,
+    pub(crate) packets: A::AtomicU32,
+    pub(crate) bytes: bql::Producer<A>,
 }
 
 /// Counts the packets and bytes that the device has given back. Written by the owner of the completing half.
-struct Completed<A: Arch> {
+pub(crate) struct Completed<A: Arch> {
     /// Packets, wrapping. Written by the completer (Release), read by all (Acquire; Relaxed by the writer and the worker's
     /// watch). The device keeps `issued` less `completed` packets; a completion may be counted before the transmitter has
     /// counted the packet, so the difference may be negative for a moment.
-    packets: A::AtomicU32,
+    pub(crate) packets: A::AtomicU32,
     /// Bytes that the transmitter may issue in all, wrapping. Written by the completer, read by all. Relaxed.
-    adj_limit: A::AtomicU32,
+    pub(crate) adj_limit: A::AtomicU32,
 }
 
 /// The settings of a txq.
@@ -138,31 +134,31 @@ pub(crate) struct Setup {
 
 /// The transmitting half, guarded by the tx lock or the seat.
 pub(crate) struct TxSide<A: Arch> {
-    driver: Box<dyn Transmit<A>>,
+    pub(crate) driver: Box<dyn Transmit<A>>,
     /// Latency from xmit to the driver.
-    to_driver: Latency,
+    pub(crate) to_driver: Latency,
     /// Latency from xmit to completion, of packets that the driver does not keep.
-    to_completion: Latency,
+    pub(crate) to_completion: Latency,
     /// Position in the batch and xmit time of each packet whose latency is sampled.
-    stamps: Vec<(usize, Nanos)>,
+    pub(crate) stamps: Vec<(usize, Nanos)>,
     /// When the driver got the batch, if any of its packets is sampled.
-    given: Nanos,
+    pub(crate) given: Nanos,
     /// Packets taken by driver calls that panicked: they are on the device's ring and may complete, or are gone.
-    unsure: u32,
+    pub(crate) unsure: u32,
 }
 
 /// The completing half, guarded by the completion lock, or by the seat if completions are inline.
 pub(crate) struct DoneSide<A: Arch> {
-    driver: Box<dyn Complete<A>>,
-    to_completion: Latency,
+    pub(crate) driver: Box<dyn Complete<A>>,
+    pub(crate) to_completion: Latency,
     /// `None` if the txq has no byte queue limit.
-    bql: Option<bql::Consumer>,
-    /// Reaps in a row by the queue's owner that left no packet in the device (`defer`).
-    prompt: u32,
+    pub(crate) bql: Option<bql::Consumer>,
+    /// Reaps in a row by the queue's owner that left no packet in the device (`transfer/defer.rs`).
+    pub(crate) prompt: u32,
 }
 
 /// Returns which threads beside the worker may reap, by the builder's setting and the driver's permission.
-fn reapers(asked: bool, allowed: bool) -> u32 {
+pub(crate) fn reapers(asked: bool, allowed: bool) -> u32 {
     match (asked, allowed) {
         (_, false) => NOBODY,
         (false, true) => OWNERS,
@@ -248,7 +244,7 @@ impl<A: Arch> TxQueue<A> {
 
     /// Returns how many more bytes may be in flight; negative if the limit is exceeded.
     #[inline]
-    fn avail(&self) -> i32 {
+    pub(crate) fn avail(&self) -> i32 {
         if self.bql { self.issued.bytes.avail(&self.completed.adj_limit) } else { i32::MAX }
     }
 
@@ -261,13 +257,13 @@ impl<A: Arch> TxQueue<A> {
     }
 
     /// Returns the room that wakes a stopped txq, in packets: enough for a worthwhile batch.
-    fn wake_at(&self) -> u32 {
+    pub(crate) fn wake_at(&self) -> u32 {
         (self.ring.load(Relaxed) / 4).clamp(1, REAP as u32)
     }
 
     /// Stops the txq for these reasons, except for those that no longer hold. `root` is the queue for which the caller is in
     /// the driver.
-    fn stop(&self, root: usize, reasons: u32) {
+    pub(crate) fn stop(&self, root: usize, reasons: u32) {
         if self.reaped_by() == Some(root) {
             // The caller alone reaps and alone writes the state.
             return self.state.store(self.state.load(Relaxed) | reasons, Relaxed);
@@ -284,7 +280,7 @@ impl<A: Arch> TxQueue<A> {
     }
 
     /// Returns which of these reasons no longer hold.
-    fn gone(&self, reasons: u32) -> u32 {
+    pub(crate) fn gone(&self, reasons: u32) -> u32 {
         let mut gone = 0;
         if reasons & DRV_XOFF != 0 && self.room() >= self.wake_at() {
             gone |= DRV_XOFF;

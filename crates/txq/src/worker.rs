@@ -13,27 +13,23 @@
 //!   }
 //! ```
 
-mod pool;
-
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use txq_core::arch::{Arch, Event, Nanos, Native, Work};
 use txq_core::pool::Cache;
 
-use crate::ctx::Ctx;
-use crate::netdev::Shared;
+use crate::datapath::Ctx;
+use crate::shared::Shared;
 use crate::txqset::TxqSet;
 
-pub use pool::WorkerPool;
-
 /// How long a thread pauses after a panic, in nanoseconds.
-const PAUSE: Nanos = 1_000_000;
+pub(crate) const PAUSE: Nanos = 1_000_000;
 
 /// Does the deferred work of some of a device's queues.
 pub struct Worker<A: Arch = Native> {
-    dev: Arc<Shared<A>>,
-    index: usize,
+    pub(crate) dev: Arc<Shared<A>>,
+    pub(crate) index: usize,
     cache: Cache<A>,
     /// Txqs whose device keeps packets that no other thread is sure to reap.
     reaping: TxqSet,

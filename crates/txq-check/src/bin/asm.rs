@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use txq_core::arch::{Arch, CellApi, Native};
-use txq_core::sync::contention::Site;
+use txq_core::stats::contention::Site;
 use txq_core::sync::llist::{LList, Linked};
 use txq_core::sync::spinlock::SpinLock;
 

@@ -15,7 +15,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic};
 use crate::pool::slot::Slot;
-use crate::sync::contention::{Retries, Retry};
+use crate::stats::contention::Retry;
+use crate::sync::contention::Retries;
 
 /// A stack of batches of free buffers.
 pub(super) struct Depot<A: Arch> {

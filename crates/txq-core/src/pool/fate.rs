@@ -11,7 +11,7 @@ use crate::arch::{Arch, Atomic, Nanos};
 use crate::pool::Shared;
 use crate::pool::account::since;
 use crate::pool::home::Home;
-use crate::stats::times::Times;
+use crate::pool::times::Times;
 
 /// Counters of one home, on a line that only drops and samples touch.
 pub(super) struct Fate<A: Arch> {

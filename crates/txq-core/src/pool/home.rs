@@ -13,7 +13,7 @@ use crate::pool::inbox::Inbox;
 use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
 use crate::pool::store::{FreeMode, Store};
-use crate::sync::contention::Retry;
+use crate::stats::contention::Retry;
 
 /// More than half of `defer_max` waits in the inbox.
 const INBOX: u32 = 1;

@@ -44,6 +44,7 @@ mod size;
 #[doc(hidden)]
 pub mod slot;
 pub(crate) mod store;
+pub mod times;
 
 use std::collections::BTreeMap;
 use std::io;

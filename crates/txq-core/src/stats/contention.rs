@@ -2,7 +2,83 @@
 
 use crate::arch::Nanos;
 use crate::stats::log2::Log2;
-use crate::sync::contention::{HandOff, Lock, Retry, Site};
+
+/// A plain enumeration with a list of all its members and a text or two for each.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident, $($text:ident: $of:literal),+; $($(#[$vdoc:meta])* $variant:ident => $($value:literal),+;)+) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// All of them, in the order of reports.
+            pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
+            named!(@texts $($text: $of),+; $($variant => $($value),+;)+);
+        }
+    };
+    (@texts $text:ident: $of:literal; $($variant:ident => $value:literal;)+) => {
+        #[doc = $of]
+        pub fn $text(self) -> &'static str {
+            match self { $(Self::$variant => $value),+ }
+        }
+    };
+    (@texts $text:ident: $of:literal, $text2:ident: $of2:literal; $($variant:ident => $value:literal, $value2:literal;)+) => {
+        named!(@texts $text: $of; $($variant => $value;)+);
+        named!(@texts $text2: $of2; $($variant => $value2;)+);
+    };
+}
+
+named! {
+    /// A kind of lock that a device has, usually one of each for each txq.
+    Lock, name: "What it is called here.", class: "The kernel's name for its class, as lock_stat prints it.";
+    /// The root lock: guards a queue's qdisc.
+    Root => "root lock", "&sch->root_lock_key";
+    /// The busylock: contended senders queue there before they queue at the root lock.
+    Busy => "busylock", "&sch->busylock";
+    /// The tx lock: guards a txq's driver (`netif_tx_lock`).
+    Tx => "tx lock", "_xmit_ETHER";
+    /// The completion lock: guards the reaping of a txq, which in the kernel NAPI's state does.
+    Completion => "completion lock", "&napi->state";
+}
+
+named! {
+    /// A place in the code that takes a lock. A new one is a line here.
+    Site, name: "What it does with the lock.", caller: "The kernel's function that does the same, as perf names callers.";
+    /// A sender enqueues: takes the root lock, or the lock in its place if there is no qdisc.
+    Enqueue => "enqueue", "__dev_queue_xmit";
+    /// The owner of a queue retakes the root lock after the driver.
+    Retake => "retake after the driver", "dev_hard_start_xmit";
+    /// A worker runs a queue.
+    Worker => "worker", "net_tx_action";
+    /// A thread gives a batch to the driver.
+    Driver => "driver", "sch_direct_xmit";
+    /// A thread reaps completions.
+    Reap => "reap", "napi_poll";
+    /// A thread reads counters, changes parameters, or asks whether a queue is idle.
+    Control => "control", "dev_get_stats";
+}
+
+named! {
+    /// A lock-free word whose exchange can fail and is then retried. A new one is a line here.
+    Retry, name: "What the word is.";
+    /// The defer list, when a sender pushes packets.
+    DeferList => "push to the defer list";
+    /// The inbox of a sender's home, when another thread frees buffers into it.
+    Inbox => "push to a home's inbox";
+    /// The pool's depot, when a thread puts a batch of buffers there.
+    DepotPush => "push to the pool's depot";
+    /// The pool's depot, when a thread takes a batch of buffers.
+    DepotPop => "pop from the pool's depot";
+}
+
+/// The thread to which an owner leaves a queue that is not empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandOff {
+    /// The worker runs the queue.
+    Worker,
+    /// Another sender runs it.
+    Sender,
+}
 
 /// Contention in a device since recording was switched on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use histogram::Histogram;
 
-use crate::arch::{Arch, Nanos};
-use crate::packet::PacketList;
+use crate::arch::Nanos;
 use crate::stats::log2::Log2;
 
 /// 2^7 buckets for each power of two: a relative error of at most 1/128.
@@ -36,25 +35,6 @@ impl Latency {
         let time = time.min((1 << LONGEST) - 1);
         self.max = self.max.max(time);
         self.histogram().increment(time).expect("within the histogram's range");
-    }
-
-    /// Records the times until `now` of a list's sampled packets.
-    pub fn record_all<A: Arch>(&mut self, packets: &PacketList<A>, now: Nanos) {
-        for packet in packets.iter().filter(|p| p.stamp() != 0) {
-            self.record(now.saturating_sub(packet.stamp()));
-        }
-    }
-
-    /// Records the times until now of a list's sampled packets, without the first `skip` packets.
-    #[cold]
-    pub fn record_behind<A: Arch>(&mut self, skip: usize, packets: &PacketList<A>) {
-        let mut now = 0;
-        for packet in packets.iter().skip(skip).filter(|packet| packet.stamp() != 0) {
-            if now == 0 {
-                now = A::now();
-            }
-            self.record(now.saturating_sub(packet.stamp()));
-        }
     }
 
     /// Adds the samples of `other`.

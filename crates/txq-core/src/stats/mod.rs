@@ -3,7 +3,6 @@
 pub mod contention;
 pub mod latency;
 pub mod log2;
-pub mod times;
 
 /// The counters of one qdisc, with the kernel's meaning (`gnet_stats_basic`, `gnet_stats_queue`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

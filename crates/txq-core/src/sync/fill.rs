@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
 use crate::arch::{Arch, Atomic, Event, Nanos};
-use crate::sync::contention::Site;
+use crate::stats::contention::Site;
 use crate::sync::spinlock::SpinLock;
 
 /// The queue has reached its high mark: arriving packets may find no room.

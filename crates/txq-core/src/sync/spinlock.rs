@@ -21,7 +21,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use crate::stats::contention::ContentionReport;
-use crate::sync::contention::{Lock, Record, Recorded, Site};
+use crate::stats::contention::{Lock, Site};
+use crate::sync::contention::{Record, Recorded};
 
 /// The lock word of a free lock that is not recorded.
 const FREE: u32 = 0;

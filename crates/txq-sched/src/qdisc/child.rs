@@ -177,7 +177,7 @@ impl<A: Arch> Child<A> {
             budget.spend(out.len() - packets, out.bytes() - bytes);
         }
         if out.stamped() {
-            self.latency.get_or_insert_default().record_behind(before, out);
+            out.record_times_behind(before, self.latency.get_or_insert_default());
         }
         self.settle(total);
     }

@@ -89,7 +89,7 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
             let before = out.len();
             band.pop(&mut budget, out);
             if out.stamped() {
-                sampled(&mut self.latency)[index].record_behind(before, out);
+                out.record_times_behind(before, &mut sampled(&mut self.latency)[index]);
             }
             if !budget.is_left() {
                 return;

@@ -1,7 +1,7 @@
 //! The figures of a report, under the names that scenarios use.
 
 use txq::stats::contention::LockStats;
-use txq_core::sync::contention::{Lock, Site};
+use txq_core::stats::contention::{Lock, Site};
 
 use super::Report;
 use crate::compare::Figures;

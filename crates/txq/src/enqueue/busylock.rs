@@ -15,14 +15,17 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::inside::Lent;
 use txq_core::arch::{Arch, Atomic};
 use txq_core::packet::PacketList;
-use txq_core::sync::contention::{Lock, Recorded, Site};
+use txq_core::stats::contention::{Lock, Site};
+use txq_core::sync::contention::Recorded;
 use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
 
-use crate::ctx::Ctx;
-use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK, owns_queue};
-use crate::netdev::Root;
-use crate::run::{Core, Driven, Owner, turn};
+use crate::datapath::Core;
+use crate::datapath::Ctx;
+use crate::datapath::Discipline;
+use crate::datapath::Root;
+use crate::enqueue::{QUEUE, ROOT_LOCK, owns_queue};
+use crate::run::{Driven, Owner, turn};
 
 struct Busylock<A: Arch> {
     busy: CachePadded<SpinLock<A, ()>>,

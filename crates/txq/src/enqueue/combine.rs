@@ -39,18 +39,21 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic, AtomicPtr, CellApi};
 use txq_core::packet::PacketList;
 use txq_core::pool::slot::Slot;
-use txq_core::sync::contention::{Lock, Recorded, Retry};
+use txq_core::stats::contention::{Lock, Retry};
+use txq_core::sync::contention::Recorded;
 use txq_core::sync::lease::Lease;
 use txq_core::sync::llist::Linked;
 use txq_sched::qdisc::Verdict;
 
-use crate::ctx::Ctx;
+use crate::datapath::Core;
+use crate::datapath::Ctx;
+use crate::datapath::Discipline;
+use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::room::{InHand, Patience};
-use crate::enqueue::{DRIVEN, Discipline, LONG, QUEUE};
-use crate::netdev::Root;
-use crate::run::{Bypass, Core, Driven, Owner, bypass, turn};
+use crate::enqueue::{DRIVEN, LONG, QUEUE};
+use crate::run::{Bypass, Driven, Owner, bypass, turn};
 
 /// A thread owns the qdisc: it enqueues and dequeues, or is in the driver and has kept the qdisc.
 const QDISC: usize = 1;

@@ -15,7 +15,7 @@
 use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::lease::Lease;
 
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
 
 /// Outstanding packets from which a sender without a recent lease waits for one.
 const LIGHT: i64 = 32;

@@ -44,19 +44,22 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic, CellApi};
 use txq_core::packet::PacketList;
 use txq_core::pool::slot::Slot;
-use txq_core::sync::contention::{Lock, Recorded, Retry, Site};
+use txq_core::stats::contention::{Lock, Retry, Site};
+use txq_core::sync::contention::Recorded;
 use txq_core::sync::llist::LList;
 use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
 
-use crate::ctx::Ctx;
+use crate::datapath::Core;
+use crate::datapath::Ctx;
+use crate::datapath::Discipline;
+use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::llist::entrance::{Entrance, Room};
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::InHand;
-use crate::enqueue::{DRIVEN, Discipline, LONG, QUEUE, ROOT_LOCK};
-use crate::netdev::Root;
-use crate::run::{Bypass, Core, Driven, Owner, bypass, turn};
+use crate::enqueue::{DRIVEN, LONG, QUEUE, ROOT_LOCK};
+use crate::run::{Bypass, Driven, Owner, bypass, turn};
 
 struct Llist<A: Arch> {
     defer: CachePadded<Defer<A>>,

@@ -24,16 +24,19 @@ use crossbeam_utils::CachePadded;
 
 use txq_core::arch::{Arch, Atomic, CellApi};
 use txq_core::packet::PacketList;
-use txq_core::sync::contention::{Lock, Recorded};
+use txq_core::stats::contention::Lock;
+use txq_core::sync::contention::Recorded;
 use txq_sched::qdisc::{BANDS, Verdict};
 
-use crate::ctx::Ctx;
+use crate::datapath::Core;
+use crate::datapath::Ctx;
+use crate::datapath::Discipline;
+use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::{InHand, Patience};
-use crate::enqueue::{Discipline, LONG, QUEUE};
-use crate::netdev::Root;
-use crate::run::{Bypass, Core, Driven, Owner, bypass, turn_here};
+use crate::enqueue::{LONG, QUEUE};
+use crate::run::{Bypass, Driven, Owner, bypass, turn_here};
 
 mod lists;
 

@@ -26,12 +26,10 @@ mod spinlock;
 use txq_core::arch::Arch;
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
-use txq_core::sync::contention::{Lock, Recorded};
-use txq_sched::qdisc::Verdict;
 
-use crate::ctx::Ctx;
-use crate::netdev::Root;
-use crate::run::Core;
+use crate::datapath::Core;
+use crate::datapath::Ctx;
+use crate::datapath::Discipline;
 
 pub(crate) use noqueue::NoQueue;
 
@@ -41,53 +39,6 @@ pub const QDISC_MAX_BURST: u32 = 1000;
 /// A list counts as long from `qdisc_max_burst / LONG` packets ([`Discipline::is_behind`]). With as many packets again in
 /// the owner's hands, they fit in the last quarter of a qdisc whose limit is `qdisc_max_burst`.
 const LONG: u32 = 16;
-
-/// How threads reach one queue's core.
-pub(crate) trait Discipline<A: Arch>: Send + Sync {
-    /// Hands `batch` to the qdisc, or queues it for the current owner. The batch is empty afterwards.
-    fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict;
-
-    /// Runs the queue: the worker's turn.
-    fn run(&self, root: &Root<A>, cx: &mut Ctx<'_, A>);
-
-    /// Waits until the core has no owner, and calls `f` with the core and with whether packets wait for an owner. Returns
-    /// false if a worker must run the queue afterwards.
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
-
-    /// Whether an owner keeps the core while it is in the driver, so that a visit waits for the driver too.
-    fn visit_excludes_driver(&self) -> bool {
-        false
-    }
-
-    /// Whether the tx lock is taken although ownership of the queue already excludes others from the driver.
-    fn needs_tx_lock(&self) -> bool {
-        false
-    }
-
-    /// As [`visit`](Discipline::visit), but returns `None` without waiting if the core has an owner. For senders: a thread
-    /// that is preempted may never see a busy queue without an owner.
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool>;
-
-    /// Makes the current or next owner check again for packets to send. Returns whether one will, so that it sees what the
-    /// caller has stored before; if not, the caller schedules a worker.
-    fn look_again(&self) -> bool {
-        false
-    }
-
-    /// Whether the list in front of the qdisc is long. A sender that waits for room then does not add to the list: the owner
-    /// is behind, and may find no room for all packets. While this is true the queue has an owner, or its worker is
-    /// scheduled.
-    fn is_behind(&self) -> bool {
-        false
-    }
-
-    /// Calls `f` with each lock of the discipline, for its record. A thread that takes a lock through `f` is no owner and
-    /// does not see what others leave for one: [`visit`](Discipline::visit) the queue afterwards.
-    fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
-
-    /// Names its lines ([`Arch::name`]).
-    fn name_lines(&self);
-}
 
 /// Returns whether the calling thread already owns a queue of this device, because a qdisc or a filter of the device sends
 /// through it; if so, drops the batch as a loop (`RECURSION_LIMIT`). For disciplines in which a sender waits for the owner:

@@ -7,14 +7,17 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
-use txq_core::sync::contention::{Lock, Recorded, Site};
+use txq_core::stats::contention::{Lock, Site};
+use txq_core::sync::contention::Recorded;
 use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
 
-use crate::ctx::{Ctx, Errand};
-use crate::enqueue::{Discipline, QUEUE, ROOT_LOCK};
-use crate::netdev::Root;
-use crate::run::{Core, Gate, forward, run_noqueue};
+use crate::datapath::Discipline;
+use crate::datapath::Root;
+use crate::datapath::{Core, Gate};
+use crate::datapath::{Ctx, Errand};
+use crate::enqueue::{QUEUE, ROOT_LOCK};
+use crate::run::{forward, run_noqueue};
 
 /// One txq without a queue.
 pub(crate) struct NoQueue<A: Arch> {

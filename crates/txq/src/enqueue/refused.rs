@@ -8,7 +8,7 @@ use txq_core::arch::{Arch, Atomic};
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
 
 /// Number of counters, a power of two.
 const SHARDS: usize = 8;

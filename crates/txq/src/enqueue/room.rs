@@ -10,8 +10,8 @@ use std::mem;
 
 use txq_core::arch::Arch;
 
-use crate::ctx::Ctx;
-use crate::netdev::{Root, Shared};
+use crate::datapath::Ctx;
+use crate::datapath::{Datapath, Root};
 
 /// Times that a sender yields its CPU before it sleeps. Other waiting senders yield in between, so each ready thread gets a
 /// turn.
@@ -20,13 +20,13 @@ const YIELDS: u32 = 4;
 /// Packets that a sender still holds while it runs the queue or reaps for others. Counts them as lost if a driver or a qdisc
 /// panics meanwhile; the list that holds them frees them.
 pub(super) struct InHand<'d, A: Arch> {
-    dev: &'d Shared<A>,
+    dev: &'d Datapath<A>,
     packets: usize,
 }
 
 impl<'d, A: Arch> InHand<'d, A> {
     /// Calls `f`, in which a driver or a qdisc may panic, while the sender holds `packets` packets.
-    pub(super) fn during<R>(dev: &'d Shared<A>, packets: usize, f: impl FnOnce() -> R) -> R {
+    pub(super) fn during<R>(dev: &'d Datapath<A>, packets: usize, f: impl FnOnce() -> R) -> R {
         let in_hand = Self { dev, packets };
         let result = f();
         mem::forget(in_hand);

@@ -5,8 +5,9 @@ use txq_sched::tc::Handle;
 use txq_sched::tree::{Roots, Trees, Visit};
 
 use super::tree::Tree;
-use super::{Root, Shared};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
+use crate::datapath::Root;
+use crate::shared::Shared;
 
 /// The queues in force, for the duration of a command.
 struct InForce<'s, 'c, 'x, A: Arch> {

@@ -2,9 +2,10 @@
 
 use txq_core::arch::Arch;
 
-use super::{NetDev, Shared};
+use super::NetDev;
 use crate::bql::{Attr, BqlError, BqlState};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
+use crate::shared::Shared;
 use crate::txqueue::TxQueue;
 
 impl<A: Arch> NetDev<A> {

@@ -12,19 +12,19 @@ use txq_core::pool::{Pool, PoolConfig};
 use txq_core::sync::contention::Retries;
 use txq_core::sync::fill::Fill;
 use txq_core::sync::rcu::Rcu;
-use txq_core::sync::spinlock::SpinLock;
 use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
 
-use super::rule::{Rule, Shape};
-use super::senders::Senders;
+use super::control::Control;
 use super::steer::check;
 use super::tree::{Plan, Tree, child};
-use super::{BuildError, NetDev, Root, Sampling, Shared};
+use super::{BuildError, NetDev};
 use crate::bql::BqlConfig;
+use crate::datapath::{Core, Datapath, Gate, Root, RootSelector, Shape};
 use crate::driver::Driver;
 use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
-use crate::run::{Core, Gate};
+use crate::registry::Registry;
 use crate::schedule::Schedule;
+use crate::shared::{Sampling, Shared};
 use crate::steering::Steering;
 use crate::txqueue::{
     Completions, DriverBugEvent, DriverBugHook, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog,
@@ -244,7 +244,7 @@ impl<A: Arch> Builder<A> {
         };
         let mut tree = Tree::new(env, self.default_qdisc.clone());
         let plan = self.plan(&mut tree)?;
-        let rule = A::AtomicU32::new(Rule::first(plan.shape).word());
+        let rule = A::AtomicU32::new(RootSelector::first(plan.shape).word());
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
         let roots = self.roots(plan.shape, plan.qdiscs, asked)?;
         let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
@@ -283,13 +283,11 @@ impl<A: Arch> Builder<A> {
         let sched = (0..workers).map(|_| Schedule::new(roots.len(), txqs.len()));
         let sched = sched.chain((0..completers).map(|_| Schedule::new(0, txqs.len()))).collect();
         let hook = self.on_tx_timeout;
-        let shared = Shared {
+        let path = Datapath {
             info,
             txqs,
             roots,
             rule: CachePadded::new(rule),
-            tree: SpinLock::new(tree),
-            controller: A::AtomicU64::new(0),
             lost: CachePadded::new(A::AtomicU64::new(0)),
             looped: A::AtomicU64::new(0),
             worker_deaths: A::AtomicU64::new(0),
@@ -301,8 +299,12 @@ impl<A: Arch> Builder<A> {
             spin: self.spin,
             driver_bug_hook: self.on_driver_bug,
             watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo, hook }),
+            retries: Retries::new(),
+            stopping: A::AtomicU32::new(0),
+            pool,
+        };
+        let shared = Shared {
             steering: Arc::new(Rcu::new(steering)),
-            steer_lock: SpinLock::new(()),
             reselection: Nanos::from(self.reselection_ms) * 1_000_000,
             hasher: FlowHasher::new(self.flow_key, self.symmetric),
             sampling: match self.sampling {
@@ -310,13 +312,12 @@ impl<A: Arch> Builder<A> {
                 other => other,
             },
             xmit_times: self.xmit_times,
-            senders: SpinLock::new(Senders::new()),
-            retries: Retries::new(),
-            stopping: A::AtomicU32::new(0),
+            senders: Registry::new(),
             created,
-            pool,
+            path,
         };
-        let dev = NetDev { shared: Arc::new(shared), threads: Vec::new(), process: std::process::id() };
+        let (shared, control) = (Arc::new(shared), Arc::new(Control::new(tree)));
+        let dev = NetDev { shared, control, threads: Vec::new(), process: std::process::id() };
         dev.shared.name_lines();
         dev.shared.grant_first_seats();
         if self.contention {

@@ -5,22 +5,21 @@
 //! kernel and as users of `tc qdisc replace` expect. Packets that have not reached the old qdisc go to the new one.
 //!
 //! If the number of queues changes, as from mq to one qdisc for all txqs, the new queues are opened, the old ones are
-//! closed, and then the rule that senders follow is stored (`rule.rs`). An old queue relays packets that reach it after
+//! closed, and then the rule that senders follow is stored (`datapath/selector.rs`). An old queue relays packets that reach it after
 //! that, in order, so no packet is lost for coming late.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use txq_core::arch::{Arch, Atomic};
+use txq_core::arch::Arch;
 use txq_sched::qdisc::copying::Others;
 use txq_sched::qdisc::{self, Built, Parent, Qdisc};
 use txq_sched::tc::{Handle, Header, ParseError, Words};
 use txq_sched::tree::{Attach, Class, Found, taken};
 
-use super::rule::Shape;
+use super::NetDev;
 use super::tree::{Plan, Tree, child};
-use super::{NetDev, Shared};
-use crate::ctx::Ctx;
-use crate::run::Gate;
+use crate::datapath::Ctx;
+use crate::datapath::Gate;
+use crate::datapath::Shape;
+use crate::shared::Shared;
 
 /// The place of a qdisc that a text names.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,48 +105,6 @@ impl<A: Arch> NetDev<A> {
                 cx.free_dropped();
             }
             Ok(())
-        })
-    }
-
-    /// As [`control`](NetDev::control), for a change of the queues that senders wait for room in: waiting senders look
-    /// again.
-    pub(super) fn reconfigure<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
-        self.control(|tree, cx| {
-            let done = f(tree, cx);
-            self.shared.reset_fill(!tree.up);
-            done
-        })
-    }
-
-    /// Calls `f` while no other thread changes the device; returns its result.
-    ///
-    /// # Panics
-    /// When called inside the data path of the device, or inside another such call: it would wait for its own caller.
-    pub(super) fn control<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
-        /// Clears `controller` when dropped.
-        struct Controller<'c, T: Atomic<u64>>(&'c T);
-        impl<T: Atomic<u64>> Drop for Controller<'_, T> {
-            fn drop(&mut self) {
-                self.0.store(0, Relaxed);
-            }
-        }
-        let Shared { tree, controller, info, .. } = &*self.shared;
-        self.shared.assert_outside("A control call");
-        let me = A::thread();
-        assert!(
-            me == 0 || controller.load(Relaxed) != me,
-            "a control call of device \"{}\" would wait for its own caller: it is called from within another control call, by a \
-             driver or qdisc that is changed or dropped",
-            info.name
-        );
-        let mut cache = self.shared.pool.cache("control", 0);
-        let mut cx = Ctx::new(&self.shared, &mut cache);
-        tree.with(|held| {
-            let _controller = (me != 0).then(|| {
-                controller.store(me, Relaxed);
-                Controller::<A::AtomicU64>(controller)
-            });
-            f(held.data(), &mut cx)
         })
     }
 

@@ -15,9 +15,9 @@ use txq_core::arch::{Arch, Atomic, Native};
 
 use super::tree::Tree;
 use super::{BuildError, NetDev};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
+use crate::datapath::Gate;
 use crate::driver::Driver;
-use crate::run::Gate;
 use crate::txqueue::TxQueue;
 
 impl Tree {
@@ -222,9 +222,10 @@ impl<A: Arch> Drop for NetDev<A> {
         if self.is_forked() || !(elsewhere || thread::panicking()) {
             let _ = self.shutdown();
         } else if elsewhere && TypeId::of::<A>() == TypeId::of::<Native>() {
-            let (shared, threads) = (self.shared.clone(), mem::take(&mut self.threads));
+            let (shared, control) = (self.shared.clone(), self.control.clone());
+            let threads = mem::take(&mut self.threads);
             // If the thread does not start, the device is not shut down.
-            let dev = ManuallyDrop::new(Self { shared, threads, process: self.process });
+            let dev = ManuallyDrop::new(Self { shared, control, threads, process: self.process });
             let end = move || drop(ManuallyDrop::into_inner(dev));
             let _ = thread::Builder::new().name("txq-shutdown".into()).spawn(end);
         }

@@ -3,7 +3,6 @@
 use txq_core::arch::Arch;
 
 use super::NetDev;
-use crate::netdev::Shared;
 use crate::steering::Steering;
 use crate::xps::{ClassError, MaskOf, TrafficClasses, XpsError, XpsMap};
 
@@ -25,7 +24,7 @@ impl<A: Arch> NetDev<A> {
         if !(1..=built).contains(&txqs.into()) {
             return Err(XpsError::NotBuilt { txqs, built });
         }
-        self.shared.steer(|old| {
+        self.steer(|old| {
             let classes = old.classes.fitted(txqs);
             // Maps for other classes would not fit.
             let kept = classes.len() == old.classes.len();
@@ -40,7 +39,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// When the map is for another number of txqs, for other traffic classes, or of rx queues.
     pub fn set_xps(&self, xps: Option<XpsMap>) -> Result<(), XpsError> {
-        self.shared.steer(|old| {
+        self.steer(|old| {
             check(&xps, MaskOf::Cpus, self.shared.txqs.len(), &old.classes)?;
             Ok(Steering { cpus: xps, ..old.clone() })
         })
@@ -53,7 +52,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// When the map is for another number of txqs, for other traffic classes, or of CPUs.
     pub fn set_xps_rxqs(&self, xps: Option<XpsMap>) -> Result<(), XpsError> {
-        self.shared.steer(|old| {
+        self.steer(|old| {
             check(&xps, MaskOf::RxQueues, self.shared.txqs.len(), &old.classes)?;
             Ok(Steering { rxqs: xps, ..old.clone() })
         })
@@ -65,7 +64,7 @@ impl<A: Arch> NetDev<A> {
     /// # Errors
     /// When a class has a txq that is not in use.
     pub fn set_classes(&self, classes: &TrafficClasses) -> Result<(), ClassError> {
-        self.shared.steer(|old| {
+        self.steer(|old| {
             let beyond = |&class: &usize| classes.txqs(class).is_some_and(|txqs| txqs.end > old.real);
             if let Some((class, range)) =
                 (0..classes.len()).find(beyond).and_then(|c| Some((c, classes.txqs(c)?)))
@@ -93,16 +92,16 @@ impl<A: Arch> NetDev<A> {
     }
 }
 
-impl<A: Arch> Shared<A> {
+impl<A: Arch> NetDev<A> {
     /// Replaces the steering configuration by the one that `f` makes of it. One thread at a time does so, so that no change
     /// is lost.
     fn steer<E>(&self, f: impl FnOnce(&Steering) -> Result<Steering, E>) -> Result<(), E> {
-        self.steer_lock.with(|_| {
-            let new = f(self.steering.reader().get())?;
-            self.steering.publish(new);
+        self.control.steer.with(|_| {
+            let new = f(self.shared.steering.reader().get())?;
+            self.shared.steering.publish(new);
             Ok(())
         })?;
-        self.roots.iter().for_each(|root| root.fill.wake_to_look());
+        self.shared.roots.iter().for_each(|root| root.fill.wake_to_look());
         Ok(())
     }
 }

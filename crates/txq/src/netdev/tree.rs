@@ -6,7 +6,7 @@ use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
 use txq_sched::tc::{Handle, ParseError};
 use txq_sched::tree::Handles;
 
-use super::rule::Shape;
+use crate::datapath::Shape;
 
 /// The length that a device of length 0 gets when a qdisc is attached by name (`DEFAULT_TX_QUEUE_LEN`), in packets.
 const TX_QUEUE_LEN: u32 = 1000;

@@ -10,11 +10,13 @@ use std::mem;
 use txq_core::arch::{Arch, Memory};
 use txq_core::packet::{Packet, PacketList};
 
-use crate::ctx::Ctx;
-use crate::netdev::Root;
-use crate::run::gate::Gate;
-use crate::run::{Core, Driven, QUOTA};
-use crate::txqueue::{Transmitted, TxQueue};
+use crate::datapath::Core;
+use crate::datapath::Ctx;
+use crate::datapath::Gate;
+use crate::datapath::Root;
+use crate::run::{Driven, QUOTA};
+use crate::transfer::Transmitted;
+use crate::txqueue::TxQueue;
 
 /// The result of [`bypass`].
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,9 @@
 use txq_core::arch::Arch;
 use txq_core::packet::PacketList;
 
-use crate::ctx::Ctx;
-use crate::netdev::{Root, Shared};
-use crate::run::gate::Gate;
+use crate::datapath::Ctx;
+use crate::datapath::Gate;
+use crate::datapath::{Datapath, Root};
 use crate::run::unwind::InDriver;
 use crate::run::{Driven, Going, Owner};
 
@@ -47,7 +47,7 @@ pub(super) fn relay<A: Arch>(owner: &mut impl Owner<A>, root: &Root<A>, cx: &mut
 }
 
 /// Schedules the queues that are in force now: a wake or a timer of this queue was meant for them.
-fn pass_on<A: Arch>(root: &Root<A>, dev: &Shared<A>) {
+fn pass_on<A: Arch>(root: &Root<A>, dev: &Datapath<A>) {
     match root.txq {
         Some(txq) => dev.hand_over(dev.root_of(txq)),
         None => (0..dev.txqs.len() as u16).for_each(|txq| dev.hand_over(dev.root_of(txq))),
@@ -57,7 +57,7 @@ fn pass_on<A: Arch>(root: &Root<A>, dev: &Shared<A>) {
 /// Submits packets of one or several txqs to the queues that are in force for them.
 pub(crate) fn forward<A: Arch>(root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
     /// Counts the remaining packets as lost if the other queue's qdisc or driver panics.
-    struct Rest<'b, A: Arch>(&'b mut PacketList<A>, &'b Shared<A>);
+    struct Rest<'b, A: Arch>(&'b mut PacketList<A>, &'b Datapath<A>);
     impl<A: Arch> Drop for Rest<'_, A> {
         fn drop(&mut self) {
             self.1.count_lost(self.0.len() as u64);

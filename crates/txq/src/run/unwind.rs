@@ -10,7 +10,8 @@ use txq_core::arch::Arch;
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 
-use crate::run::{Core, Driven, Owner};
+use crate::datapath::Core;
+use crate::run::{Driven, Owner};
 
 /// Guards a core while its qdisc is called with a batch. Forgotten when the call returns; dropped when it panics.
 pub(super) struct InQdisc<'c, A: Arch> {

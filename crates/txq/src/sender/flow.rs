@@ -22,7 +22,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_sched::qdisc::Verdict;
 
 use super::Sender;
-use crate::netdev::Shared;
+use crate::shared::Shared;
 use crate::steering::Here;
 
 /// One flow, usable by any sender, one at a time. Its packets stay in order whichever thread sends them, as long as
@@ -111,7 +111,7 @@ impl<A: Arch> Sender<A> {
         let Some(first) = batch.front() else { return Verdict::Success };
         let here = self.here.get_or_insert_with(|| {
             let cpu = self.pinned.unwrap_or_else(A::cpu);
-            Here::new(&self.dev, cpu)
+            Here::new(&self.dev.steering, self.dev.hasher, self.dev.reselection, cpu)
         });
         let txq = flow.steer(first, here, &self.dev);
         flow.outstanding.add(batch);

@@ -11,7 +11,7 @@ use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::fill::Waiter;
 
 use super::{Flow, Sender};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
 
 /// The first sleep of a sender whose device has no threads of its own: there may be no thread to wake it. Each further sleep
 /// is twice as long, up to [`LONGEST_NAP`].

@@ -1,4 +1,3 @@
 //! Waits between threads: which locks, from where, how long, and how often lock-free words were retried.
 
 pub use txq_core::stats::contention::*;
-pub use txq_core::sync::contention::{HandOff, Lock, Retry, Site};

@@ -27,7 +27,7 @@ pub struct TxCounters {
 
 /// The same counters as written by the transmitter and read by all. One thread at a time writes them, so an addition is a
 /// load and a store. Relaxed: a reader needs the number alone.
-pub(super) struct Counters<A: Arch> {
+pub(crate) struct Counters<A: Arch> {
     packets: A::AtomicU64,
     bytes: A::AtomicU64,
     batches: A::AtomicU64,
@@ -42,14 +42,14 @@ fn add<A: Arch>(counter: &A::AtomicU64, n: u64) {
 }
 
 impl<A: Arch> Counters<A> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let [packets, bytes, batches, dropped, stops] = [(); 5].map(|()| A::AtomicU64::new(0));
         Self { packets, bytes, batches, dropped, stops }
     }
 
     /// Counts a call of the driver.
     #[inline]
-    pub(super) fn add(&self, packets: u64, bytes: u64, dropped: u64) {
+    pub(crate) fn add(&self, packets: u64, bytes: u64, dropped: u64) {
         add::<A>(&self.batches, 1);
         add::<A>(&self.packets, packets);
         add::<A>(&self.bytes, bytes);
@@ -59,11 +59,11 @@ impl<A: Arch> Counters<A> {
     }
 
     /// Counts that the txq was stopped.
-    pub(super) fn add_stop(&self) {
+    pub(crate) fn add_stop(&self) {
         add::<A>(&self.stops, 1);
     }
 
-    pub(super) fn get(&self) -> TxCounters {
+    pub(crate) fn get(&self) -> TxCounters {
         TxCounters {
             packets: self.packets.load(Relaxed),
             bytes: self.bytes.load(Relaxed),

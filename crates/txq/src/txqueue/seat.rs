@@ -5,7 +5,7 @@
 //! from its completing half too. Such a queue has the *seat* of the txq, and its owner takes neither the tx lock nor the
 //! completion lock. A worker that must reap the txq runs the queue, whose owner reaps ([`Errand`](crate::ctx::Errand)).
 //!
-//! Two queues feed a txq only while the rule changes by which senders choose queues (`netdev/rule.rs`). The thread that
+//! Two queues feed a txq only while the rule changes by which senders choose queues (`datapath/selector.rs`). The thread that
 //! changes the rule first revokes the seat; from then on all threads take the locks. Once the old queue only relays and no
 //! thread is in the driver for it, the new queue is granted the seat.
 //!
@@ -34,11 +34,11 @@ const SUSPENDED: u32 = 1 << 31;
 /// The root that has the seat: [`LOCKS`], or the root's number plus 1, with or without [`SUSPENDED`]. Written by control
 /// operations only (`grant`, `revoke`: Release; `suspend`, `resume`: Relaxed, a hint); read at each transmission and each
 /// reap (Acquire).
-pub(super) struct Seat<A: Arch>(A::AtomicU32);
+pub(crate) struct Seat<A: Arch>(A::AtomicU32);
 
 /// How a thread may use the driver for a root.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(crate) enum Access {
     /// Ownership of the root is enough.
     Owner,
     /// Only with the lock held, after loading the seat again.
@@ -50,13 +50,13 @@ pub(super) enum Access {
 }
 
 impl<A: Arch> Seat<A> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(A::AtomicU32::new(LOCKS))
     }
 
     /// Returns how a thread that is in the driver for `root` may use it.
     #[inline]
-    pub(super) fn access(&self, root: usize) -> Access {
+    pub(crate) fn access(&self, root: usize) -> Access {
         match self.0.load(Acquire) {
             seat if seat == root as u32 + 1 => Access::Owner,
             LOCKS => Access::Lock,
@@ -73,37 +73,37 @@ impl<A: Arch> Seat<A> {
 
     /// Whether no queue has the seat, so that the caller's lock gives access.
     #[inline]
-    pub(super) fn is_vacant(&self) -> bool {
+    pub(crate) fn is_vacant(&self) -> bool {
         // Acquire: the last owner's writes; pairs with `revoke`.
         self.0.load(Acquire) == LOCKS
     }
 
     /// Returns the root that has the seat.
     #[inline]
-    pub(super) fn root(&self) -> Option<usize> {
+    pub(crate) fn root(&self) -> Option<usize> {
         (self.0.load(Acquire) & !SUSPENDED).checked_sub(1).map(|root| root as usize)
     }
 
     /// Grants the vacant seat to a root. The caller holds both locks; no thread is in the driver for another root.
-    pub(super) fn grant(&self, root: usize) {
+    pub(crate) fn grant(&self, root: usize) {
         self.0.store(root as u32 + 1, Release);
     }
 
     /// Revokes the seat. The caller owns the core of the root that has it, and no thread is in the driver.
-    pub(super) fn revoke(&self) {
+    pub(crate) fn revoke(&self) {
         self.0.store(LOCKS, Release);
     }
 
     /// Suspends the seat if `root` still has it. A vacant seat is never suspended: a queue that uses the locks would be
     /// refused, and noqueue drops refused packets.
-    pub(super) fn suspend(&self, root: usize) {
+    pub(crate) fn suspend(&self, root: usize) {
         let seat = root as u32 + 1;
         // Relaxed: orders nothing. The owner may begin once more, and the caller waits for it.
         let _ = self.0.compare_exchange(seat, seat | SUSPENDED, Relaxed, Relaxed);
     }
 
     /// Ends [`suspend`](Seat::suspend), for all threads: another waiting thread suspends the seat again at its next check.
-    pub(super) fn resume(&self) {
+    pub(crate) fn resume(&self) {
         self.0.fetch_and(!SUSPENDED, Relaxed);
     }
 }

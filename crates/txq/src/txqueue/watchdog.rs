@@ -34,16 +34,16 @@ pub(crate) type TimeoutHook = Box<dyn Fn(&TxTimeout) + Send + Sync>;
 
 /// The watchdog's state of a txq.
 #[derive(Debug, Default)]
-pub(super) struct Watched {
+pub(crate) struct Watched {
     /// The last standstill; `None` if the txq was never found stopped.
-    pub(super) standstill: Option<Standstill>,
+    pub(crate) standstill: Option<Standstill>,
     /// Number of events so far.
-    pub(super) tx_timeout: u64,
+    pub(crate) tx_timeout: u64,
 }
 
 /// A txq that was found stopped.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Standstill {
+pub(crate) struct Standstill {
     /// The counts of issued and completed packets then.
     moved: (u32, u32),
     since: Nanos,
@@ -53,16 +53,16 @@ pub(super) struct Standstill {
 
 /// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// How long the txq has made no progress, if that is an event now.
-    pub(super) expired: Option<Nanos>,
+    pub(crate) expired: Option<Nanos>,
     /// When to check again.
-    pub(super) next: Nanos,
+    pub(crate) next: Nanos,
 }
 
 impl Standstill {
     /// Checks a stopped txq.
-    pub(super) fn look(seen: &mut Option<Self>, moved: (u32, u32), now: Nanos, timeo: Nanos) -> Look {
+    pub(crate) fn look(seen: &mut Option<Self>, moved: (u32, u32), now: Nanos, timeo: Nanos) -> Look {
         let fresh = Self { moved, since: now, due: now.saturating_add(timeo) };
         let seen = match seen {
             Some(seen) if seen.moved == moved => seen,

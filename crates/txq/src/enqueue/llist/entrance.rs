@@ -9,12 +9,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::{Arch, Atomic};
-use txq_core::sync::contention::Site;
+use txq_core::stats::contention::Site;
 
 use super::{Defer, Llist, Owned, Owns};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
+use crate::datapath::Root;
 use crate::enqueue::room::{Patience, reap_stopped};
-use crate::netdev::Root;
 
 /// Packets beyond the qdisc's room that the list may hold: about as many are sent until the owner enqueues them.
 const SLACK: u32 = 8;

@@ -8,11 +8,12 @@ use crossbeam_utils::CachePadded;
 use txq_core::arch::{Arch, Atomic};
 use txq_core::packet::PacketList;
 use txq_core::pool::slot::Slot;
-use txq_core::sync::contention::{Retries, Retry};
+use txq_core::stats::contention::Retry;
+use txq_core::sync::contention::Retries;
 use txq_core::sync::llist::LList;
 use txq_sched::qdisc::BANDS;
 
-use crate::run::Core;
+use crate::datapath::Core;
 
 /// The lists of a queue.
 pub(super) struct Lists<A: Arch> {

@@ -4,12 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::{Arch, Atomic, Nanos};
 
-use super::{Root, Shared};
-use crate::ctx::{Ctx, Errand};
-use crate::netdev::rule::Rule;
+use crate::datapath::{Ctx, Datapath, Errand, Root, RootSelector};
 use crate::txqueue::{DoneSide, TxQueue, TxSide};
 
-impl<A: Arch> Shared<A> {
+impl<A: Arch> Datapath<A> {
     /// Reaps a txq. If only the owner of a queue may reap it, that owner does: this thread, if the queue is free. Returns
     /// the time of the next poll, if the driver knows it.
     pub(crate) fn reap(&self, txq: &TxQueue<A>, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
@@ -74,7 +72,7 @@ impl<A: Arch> Shared<A> {
     }
 
     /// Takes all seats away: from now on the locks guard the drivers.
-    pub(super) fn revoke_seats(&self, cx: &mut Ctx<'_, A>) {
+    pub(crate) fn revoke_seats(&self, cx: &mut Ctx<'_, A>) {
         for txq in &self.txqs {
             self.with_driver(txq, cx, |_, _, _| txq.revoke());
         }
@@ -82,7 +80,7 @@ impl<A: Arch> Shared<A> {
 
     /// Gives the vacant seats to the queues of `rule`, which is in force, once no thread is in the driver for any other
     /// queue. The other queues only relay, so no thread enters the driver for them later.
-    pub(super) fn grant_seats(&self, rule: Rule, cx: &mut Ctx<'_, A>) {
+    pub(crate) fn grant_seats(&self, rule: RootSelector, cx: &mut Ctx<'_, A>) {
         if self.tx_lock {
             return;
         }
@@ -99,13 +97,13 @@ impl<A: Arch> Shared<A> {
     }
 
     /// Gives the seats of a new device, which no thread uses yet.
-    pub(super) fn grant_first_seats(&self) {
+    pub(crate) fn grant_first_seats(&self) {
         if !self.tx_lock {
             self.seat_roots(self.rule());
         }
     }
 
-    fn seat_roots(&self, rule: Rule) {
+    fn seat_roots(&self, rule: RootSelector) {
         for txq in &self.txqs {
             let root = &self.roots[self.root_at(rule, txq.index)];
             if !root.discipline.needs_tx_lock() {
@@ -117,13 +115,13 @@ impl<A: Arch> Shared<A> {
 
 /// A txq whose owner begins no transmission and no reap until this is dropped.
 struct Suspended<'t, A: Arch> {
-    dev: &'t Shared<A>,
+    dev: &'t Datapath<A>,
     txq: &'t TxQueue<A>,
     root: usize,
 }
 
 impl<'t, A: Arch> Suspended<'t, A> {
-    fn new(dev: &'t Shared<A>, txq: &'t TxQueue<A>, root: usize) -> Self {
+    fn new(dev: &'t Datapath<A>, txq: &'t TxQueue<A>, root: usize) -> Self {
         txq.suspend(root);
         Self { dev, txq, root }
     }

@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use txq_core::arch::Arch;
 use txq_core::stats::log2::Log2;
+use txq_core::sync::spinlock::SpinLock;
 
-use super::Shared;
-use crate::sender::SenderCounters;
 use crate::stats::device::SenderStats;
+
+mod counters;
+
+pub(crate) use counters::SenderCounters;
 
 /// The maximum number of rows kept of senders that are gone. Older rows are added up in one.
 const GONE: usize = 256;
 
 /// All senders that the device has had.
-pub(super) struct Senders<A: Arch> {
+struct Senders<A: Arch> {
     /// In the order of creation, with their serial numbers.
     alive: Vec<(u64, Arc<SenderCounters<A>>)>,
     gone: Vec<Gone<A>>,
@@ -49,7 +52,7 @@ impl<A: Arch> Gone<A> {
 }
 
 impl<A: Arch> Senders<A> {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             alive: Vec::new(),
             gone: Vec::new(),
@@ -85,35 +88,44 @@ impl<A: Arch> Senders<A> {
     }
 }
 
-impl<A: Arch> Shared<A> {
+/// The senders of a device, under their lock.
+pub(crate) struct Registry<A: Arch>(SpinLock<A, Senders<A>>);
+
+impl<A: Arch> Registry<A> {
+    pub(crate) fn new() -> Self {
+        Self(SpinLock::new(Senders::new()))
+    }
+
+    /// Adds a sender.
     pub(crate) fn register(&self, counters: &Arc<SenderCounters<A>>) {
-        self.senders.with(|held| {
+        self.0.with(|held| {
             let senders = held.data();
             senders.alive.push((senders.made, counters.clone()));
             senders.made += 1;
         });
     }
 
+    /// Removes a sender that ends; its row stays.
     pub(crate) fn unregister(&self, counters: &Arc<SenderCounters<A>>) {
-        self.senders.with(|held| held.data().leave(counters));
+        self.0.with(|held| held.data().leave(counters));
     }
 
     /// Updates the rows of gone senders, before another sender may get the home of one.
     pub(crate) fn settle_gone(&self) {
-        self.senders.with(|held| held.data().gone.iter_mut().for_each(Gone::settle));
+        self.0.with(|held| held.data().gone.iter_mut().for_each(Gone::settle));
     }
 
     /// Returns the number of packets handed in by all senders that the device has had.
-    pub(super) fn submitted(&self) -> u64 {
-        self.senders.with(|held| {
+    pub(crate) fn submitted(&self) -> u64 {
+        self.0.with(|held| {
             let senders = held.data();
             senders.gone_submitted + senders.alive.iter().map(|(_, c)| c.submitted()).sum::<u64>()
         })
     }
 
     /// Returns how long calls of xmit took, of all senders that the device has had.
-    pub(super) fn xmit_times(&self) -> Log2 {
-        self.senders.with(|held| {
+    pub(crate) fn xmit_times(&self) -> Log2 {
+        self.0.with(|held| {
             let mut times = held.data().gone_times;
             held.data().alive.iter().for_each(|(_, counters)| counters.add_times(&mut times));
             times
@@ -121,7 +133,7 @@ impl<A: Arch> Shared<A> {
     }
 
     /// Returns a row for each sender.
-    pub(super) fn sender_rows(&self) -> Vec<SenderStats> {
-        self.senders.with(|held| held.data().rows())
+    pub(crate) fn rows(&self) -> Vec<SenderStats> {
+        self.0.with(|held| held.data().rows())
     }
 }

@@ -7,8 +7,8 @@ use txq_core::pool::Cache;
 use txq_sched::qdisc::Cx;
 use txq_sched::qdisc::copying::Copying;
 
-use crate::netdev::Shared;
-use crate::run::CoreCounters;
+use crate::datapath::CoreCounters;
+use crate::datapath::Datapath;
 
 /// Work that a worker needs from the owner of a queue, because only the owner may do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Errand {
 
 /// State of a sender or a worker while it is in the data path.
 pub(crate) struct Ctx<'a, A: Arch> {
-    pub(crate) dev: &'a Shared<A>,
+    pub(crate) dev: &'a Datapath<A>,
     pub(crate) cache: &'a mut Cache<A>,
     pub(crate) clock: Clock<A>,
     /// Work for the owner of the queue that a worker runs.
@@ -38,7 +38,7 @@ pub(crate) struct Ctx<'a, A: Arch> {
 
 impl<'a, A: Arch> Ctx<'a, A> {
     #[inline]
-    pub(crate) fn new(dev: &'a Shared<A>, cache: &'a mut Cache<A>) -> Self {
+    pub(crate) fn new(dev: &'a Datapath<A>, cache: &'a mut Cache<A>) -> Self {
         Self {
             dev,
             cache,

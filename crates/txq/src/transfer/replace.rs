@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use txq_core::arch::{Arch, Atomic};
 use txq_core::packet::PacketList;
 
-use super::{DRV_XOFF, DoneSide, DriverBug, REAP, STACK_XOFF, TxQueue, TxSide, reapers};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
 use crate::driver::{Clock, Complete, DriverQueue, Transmit};
+use crate::txqueue::{DRV_XOFF, DoneSide, DriverBug, REAP, STACK_XOFF, TxQueue, TxSide, reapers};
 
 /// The two halves of a driver that has been replaced.
 pub(crate) struct Replaced<A: Arch> {
@@ -27,7 +27,7 @@ pub(crate) struct Replaced<A: Arch> {
 
 impl<A: Arch> TxQueue<A> {
     /// Replaces the driver and returns the old one. The caller owns both halves
-    /// ([`Shared::with_driver`](crate::netdev::Shared::with_driver)), and runs the queue afterwards.
+    /// ([`Datapath::with_driver`](crate::netdev::Shared::with_driver)), and runs the queue afterwards.
     pub(crate) fn replace(
         &self,
         tx_side: &mut TxSide<A>,

@@ -2,13 +2,13 @@
 //!
 //! With inline completions a sender reaps after each batch, which is a third of the cost of a single packet. If the device
 //! completes a packet at once, only the sender's own stock waits for the completion. So an owner that has the seat of the
-//! txq ([`seat`](super::seat)) and finds the queue empty at each call reaps only when [`DEFERRED`] packets are in the
+//! txq (`txqueue/seat.rs`) and finds the queue empty at each call reaps only when [`DEFERRED`] packets are in the
 //! device.
 //!
 //! A packet may stay in the device only if nothing else waits for it: no byte limit and no flow counts it, its latency is
 //! not sampled, and the txq is open. The device must also complete at once: [`Arch::PROMPT`] reaps in a row have left no
 //! packet in it. A sender reaps first if it finds no buffer, reaches its limit, chooses its txqs anew, or ends
-//! ([`Shared::reap_deferred`]).
+//! ([`Datapath::reap_deferred`]).
 //!
 //! When the sender stops sending, the worker reaps. The owner schedules the worker when it first defers. From then on the
 //! worker checks every [`LOOK`] whether packets have completed since its last check. If some have, the sender still sends
@@ -21,45 +21,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::packet::PacketList;
 
-use super::{DoneSide, TxQueue};
-use crate::ctx::Ctx;
-use crate::netdev::Shared;
+use crate::datapath::{Ctx, Datapath};
+use crate::txqueue::{DEFERRING, Deferred, DoneSide, TxQueue, UNWATCHED, WATCHED};
 
 /// Packets that the device keeps until the owner reaps.
 const DEFERRED: u32 = 32;
 /// Time from one check of the worker to the next, in nanoseconds.
 const LOOK: Nanos = 1_000_000;
-
-/// The owner leaves no completions to the worker.
-const UNWATCHED: u32 = 0;
-/// The worker watches the txq, or its schedule has the txq's bit. The owner reaps after each batch.
-const WATCHED: u32 = 1;
-/// As [`WATCHED`], and the owner defers.
-const DEFERRING: u32 = 2;
-
-/// The words by which the owner and the worker agree on deferred completions.
-pub(super) struct Deferred<A: Arch> {
-    /// [`UNWATCHED`], [`WATCHED`] or [`DEFERRING`]. Written by the owner of the completing half alone; set to `UNWATCHED`
-    /// only on the worker's errand, or when the driver is replaced. Read by the owner and by the worker. The worker reads it
-    /// after its errand, and after it has taken the txq's bit from the schedule; the bit orders the store made before it.
-    /// Relaxed: the queue's own hand-over orders one owner's accesses before the next owner's.
-    watch: A::AtomicU32,
-    /// The count of completed packets at the worker's last check. Accessed by that worker alone, relaxed.
-    seen: A::AtomicU32,
-}
-
-impl<A: Arch> Deferred<A> {
-    pub(super) fn new() -> Self {
-        Self { watch: A::AtomicU32::new(UNWATCHED), seen: A::AtomicU32::new(0) }
-    }
-
-    /// Changes `DEFERRING` to `WATCHED`: the owner reaps after each batch again.
-    fn suspend(&self) {
-        if self.watch.load(Relaxed) == DEFERRING {
-            self.watch.store(WATCHED, Relaxed);
-        }
-    }
-}
 
 impl<A: Arch> DoneSide<A> {
     /// Counts a reap by the owner. `left` says whether packets are left in the device.
@@ -152,7 +120,7 @@ impl<A: Arch> TxQueue<A> {
     }
 }
 
-impl<A: Arch> Shared<A> {
+impl<A: Arch> Datapath<A> {
     /// Reaps the deferred completions of a txq. The caller is not in the device's data path.
     pub(crate) fn reap_deferred(&self, txq: u16, cx: &mut Ctx<'_, A>) {
         let txq = &self.txqs[usize::from(txq)];

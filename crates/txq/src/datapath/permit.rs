@@ -2,7 +2,7 @@
 //!
 //! Before a packet bypasses the qdisc ([`bypass`](super::bypass)), its owner checks a dozen conditions: the gate, the
 //! waiting packets, the seat, the txq, its room, the qdisc. Only a thread that owns the core changes any of them. So after a
-//! bypass that leaves its completion for later ([`defer`](crate::txqueue)), they hold until the core is accessed for
+//! bypass that leaves its completion for later (`transfer/defer.rs`), they hold until the core is accessed for
 //! anything else, for as many packets as the device may keep until the owner reaps. A turn and a visit end the permit
 //! ([`Core::end_permit`]).
 //!
@@ -13,12 +13,12 @@ use std::mem;
 use txq_core::arch::Arch;
 use txq_core::packet::PacketList;
 
-use crate::ctx::Ctx;
-use crate::run::Core;
+use crate::datapath::Core;
+use crate::datapath::Ctx;
 
 /// Plain data of the core's owner.
 #[derive(Debug, Default)]
-pub(super) struct Permit {
+pub(crate) struct Permit {
     /// Packets that may still bypass the qdisc.
     left: u32,
     /// Their priority.
@@ -32,7 +32,7 @@ pub(super) struct Permit {
 impl Permit {
     /// Returns whether the permit covers `batch`; if so, takes one packet off it.
     #[inline(always)]
-    pub(super) fn covers<A: Arch>(&mut self, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> bool {
+    pub(crate) fn covers<A: Arch>(&mut self, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> bool {
         let Some(packet) = batch.front().filter(|_| self.left > 0 && batch.len() == 1) else { return false };
         let covers = packet.priority() == self.priority
             && cx.cache.id() == self.sender
@@ -47,7 +47,7 @@ impl Permit {
 
     /// Clears the permit; keeps the count of packets that have bypassed the qdisc.
     #[inline]
-    pub(super) fn withdraw(&mut self) {
+    pub(crate) fn withdraw(&mut self) {
         self.left = 0;
     }
 }
@@ -60,7 +60,7 @@ impl<A: Arch> Core<A> {
     }
 
     /// Permits `packets` more single packets of the caller with `priority`; one such packet has just bypassed the qdisc.
-    pub(super) fn grant_permit(&mut self, packets: u32, priority: u32, cx: &Ctx<'_, A>) {
+    pub(crate) fn grant_permit(&mut self, packets: u32, priority: u32, cx: &Ctx<'_, A>) {
         if packets > 0 && self.qdisc.as_ref().is_none_or(|qdisc| qdisc.can_bypass()) {
             (self.permit.left, self.permit.priority) = (packets, priority);
             self.permit.sender = cx.cache.id();

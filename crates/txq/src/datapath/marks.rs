@@ -10,8 +10,8 @@ use txq_core::arch::Arch;
 use txq_core::drop::DropReason;
 use txq_sched::qdisc::Qdisc;
 
-use crate::netdev::Root;
-use crate::run::Core;
+use crate::datapath::Core;
+use crate::datapath::Root;
 
 /// Reasons of drops at enqueue that more room would avoid.
 const WANT_OF_ROOM: [DropReason; 3] =
@@ -19,17 +19,17 @@ const WANT_OF_ROOM: [DropReason; 3] =
 
 /// The marks of a queue, in packets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Marks {
+pub(crate) struct Marks {
     /// The queue is full at this backlog or more; `usize::MAX` if that is not known.
-    pub(super) high: usize,
+    pub(crate) high: usize,
     /// The queue has room again at this backlog or less.
-    pub(super) low: usize,
+    pub(crate) low: usize,
     /// Packets dropped for want of room when a refusal was last noted.
     refused: u64,
 }
 
 impl Marks {
-    pub(super) fn of<A: Arch>(qdisc: Option<&dyn Qdisc<A>>) -> Self {
+    pub(crate) fn of<A: Arch>(qdisc: Option<&dyn Qdisc<A>>) -> Self {
         match qdisc.and_then(|qdisc| qdisc.limit()) {
             Some(limit @ 1..) => Self { high: limit - limit / 4, low: limit / 2, refused: 0 },
             _ => Self { high: usize::MAX, low: 0, refused: 0 },
@@ -45,7 +45,7 @@ impl<A: Arch> Core<A> {
 
     /// Publishes that the queue has refused packets, if drops of the last enqueue were for want of room.
     #[cold]
-    pub(super) fn note_refusal(&mut self, root: &Root<A>) {
+    pub(crate) fn note_refusal(&mut self, root: &Root<A>) {
         let refused = WANT_OF_ROOM.iter().map(|&reason| self.counters.drops.get(reason)).sum();
         if self.marks.refused == refused {
             return;

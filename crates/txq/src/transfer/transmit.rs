@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use txq_core::arch::{Arch, Atomic, Memory, Nanos, Work};
 use txq_core::drop::DropCounts;
 use txq_core::packet::PacketList;
+use txq_core::stats::contention::Site;
 use txq_core::stats::latency::Latency;
-use txq_core::sync::contention::Site;
 
 use super::border::Call;
-use super::{Access, DRV_XOFF, LONGEST_RETRY, RETRY, STACK_XOFF, TxQueue, TxSide};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
 use crate::driver::{Status, TxCx};
+use crate::txqueue::{Access, DRV_XOFF, LONGEST_RETRY, RETRY, STACK_XOFF, TxQueue, TxSide};
 
 /// The result of a transmission, beside the packets left in the batch.
 #[derive(Clone, Copy)]

@@ -48,7 +48,7 @@ fn add<T: Atomic<u64>>(word: &T, n: u64) {
 }
 
 impl<A: Arch> SenderCounters<A> {
-    pub(super) fn new(name: &str, times: bool, cache: &Cache<A>) -> Self {
+    pub(crate) fn new(name: &str, times: bool, cache: &Cache<A>) -> Self {
         let word = || A::AtomicU64::new(0);
         let line = Line {
             submitted: word(),
@@ -64,7 +64,7 @@ impl<A: Arch> SenderCounters<A> {
     }
 
     /// Names its lines ([`Arch::name`]).
-    pub(super) fn name_lines(&self) {
+    pub(crate) fn name_lines(&self) {
         A::name(&self.line, "sender: packets handed in");
         self.times.name_lines("sender: times of xmit");
     }
@@ -77,20 +77,20 @@ impl<A: Arch> SenderCounters<A> {
 
     /// Counts `n` packets as handed in.
     #[inline]
-    pub(super) fn submit(&self, n: u64) {
+    pub(crate) fn submit(&self, n: u64) {
         add(&self.line.submitted, n);
     }
 
     /// Publishes the sender's credit at the end of a call of xmit.
     #[inline]
-    pub(super) fn settle(&self, cache: &Cache<A>) {
+    pub(crate) fn settle(&self, cache: &Cache<A>) {
         let (out, seen) = cache.credit();
         self.line.credit.store(u64::from(out) << 32 | u64::from(seen), Relaxed);
     }
 
     /// Counts a refused call of alloc.
     #[cold]
-    pub(super) fn refused(&self, error: &AllocError) {
+    pub(crate) fn refused(&self, error: &AllocError) {
         match error {
             AllocError::Limit { .. } => add(&self.line.limited, 1),
             AllocError::Exhausted { .. } => add(&self.line.exhausted, 1),
@@ -99,7 +99,7 @@ impl<A: Arch> SenderCounters<A> {
     }
 
     /// Records that a call of xmit took `time`.
-    pub(super) fn took(&self, time: Nanos) {
+    pub(crate) fn took(&self, time: Nanos) {
         add(&self.line.measured, 1);
         if time > self.line.longest.load(Relaxed) {
             self.line.longest.store(time, Relaxed);
@@ -116,7 +116,7 @@ impl<A: Arch> SenderCounters<A> {
 
     /// Returns how many packets of the sender were dropped.
     #[inline]
-    pub(super) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.tally.dropped()
     }
 

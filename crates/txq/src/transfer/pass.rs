@@ -10,9 +10,10 @@ use txq_core::packet::PacketList;
 
 use super::border::Call;
 use super::transmit::Ended;
-use super::{Access, DRV_XOFF, Transmitted, TxQueue};
-use crate::ctx::Ctx;
+use crate::datapath::Ctx;
 use crate::driver::{Status, TxCx};
+use crate::transfer::Transmitted;
+use crate::txqueue::{Access, DRV_XOFF, TxQueue};
 
 impl<A: Arch> TxQueue<A> {
     /// Whether the owner of `root` needs no lock and the device takes the whole batch now.

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use txq_core::arch::{Arch, Nanos, Native};
 
-use super::{PAUSE, Worker};
 use crate::netdev::NetDev;
+use crate::worker::{PAUSE, Worker};
 
 /// Threads that drive workers. Dropping the pool ends them; the workers of remaining devices are then not driven any more.
 pub struct WorkerPool {

@@ -6,8 +6,8 @@ use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 use txq_sched::qdisc::{Cx, Qdisc, Verdict};
 
-use crate::ctx::Ctx;
-use crate::run::Core;
+use crate::datapath::Core;
+use crate::datapath::Ctx;
 
 /// What a queue does with packets that arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl<A: Arch> Core<A> {
 
     /// Whether packets wait to be admitted to the qdisc before all others.
     #[inline]
-    pub(super) fn has_unadmitted(&self) -> bool {
+    pub(crate) fn has_unadmitted(&self) -> bool {
         !self.unadmitted.is_empty()
     }
 
@@ -42,7 +42,7 @@ impl<A: Arch> Core<A> {
     /// Applies the gate to `batch`, and puts unadmitted packets in front of it. Returns the verdict if the batch is not to
     /// be enqueued; `None` if the caller enqueues it.
     #[cold]
-    pub(super) fn at_gate(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Option<Verdict> {
+    pub(crate) fn at_gate(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Option<Verdict> {
         match self.gate {
             _ if self.has_unadmitted() => {
                 self.unadmitted.append(batch);
@@ -67,7 +67,7 @@ impl<A: Arch> Core<A> {
 
     /// Whether the gate drops arriving packets.
     #[inline]
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         matches!(self.gate, Gate::Down | Gate::Gone)
     }
 

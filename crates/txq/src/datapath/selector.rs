@@ -11,8 +11,7 @@ use txq_core::arch::{Arch, Atomic};
 use txq_core::packet::PacketList;
 use txq_sched::qdisc::Verdict;
 
-use super::{Root, Shared};
-use crate::ctx::Ctx;
+use super::{Ctx, Datapath, Root};
 
 /// Which txqs share a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,22 +27,22 @@ pub(crate) enum Shape {
 /// A shape (the low 2 bits), and the number of changes so far (the other 30 bits, wrapping). The number distinguishes two
 /// rules of the same shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rule(u32);
+pub(crate) struct RootSelector(u32);
 
-impl Rule {
-    pub(super) fn first(shape: Shape) -> Self {
+impl RootSelector {
+    pub(crate) fn first(shape: Shape) -> Self {
         Self(shape as u32)
     }
 
-    pub(super) fn next(self, shape: Shape) -> Self {
+    pub(crate) fn next(self, shape: Shape) -> Self {
         Self((self.0 >> 2).wrapping_add(1) << 2 | shape as u32)
     }
 
-    pub(super) fn word(self) -> u32 {
+    pub(crate) fn word(self) -> u32 {
         self.0
     }
 
-    pub(super) fn shape(self) -> Shape {
+    pub(crate) fn shape(self) -> Shape {
         match self.0 & 3 {
             0 => Shape::PerTxq,
             1 => Shape::Shared,
@@ -57,23 +56,23 @@ impl Rule {
     }
 }
 
-impl<A: Arch> Shared<A> {
+impl<A: Arch> Datapath<A> {
     /// Returns the rule in force.
     #[inline]
-    pub(crate) fn rule(&self) -> Rule {
+    pub(crate) fn rule(&self) -> RootSelector {
         // Acquire: a thread that reads the rule finds its queues open. Pairs with the store in `put_in_force`.
-        Rule(self.rule.load(Acquire))
+        RootSelector(self.rule.load(Acquire))
     }
 
     /// Stores the rule in force. Release: the caller has opened the queues of the rule; pairs with the load in `rule`.
-    pub(super) fn put_in_force(&self, rule: Rule) {
+    pub(crate) fn put_in_force(&self, rule: RootSelector) {
         self.rule.store(rule.0, Release);
     }
 
     /// Returns the number of the root that a txq's packets enter under `rule`. First come the roots of the txqs, then the
     /// one for all txqs if there are several, and last the roots without a qdisc, one for each txq.
     #[inline]
-    pub(crate) fn root_at(&self, rule: Rule, txq: u16) -> usize {
+    pub(crate) fn root_at(&self, rule: RootSelector, txq: u16) -> usize {
         match rule.shape() {
             Shape::PerTxq => txq.into(),
             Shape::Shared => self.txqs.len(),
@@ -88,7 +87,7 @@ impl<A: Arch> Shared<A> {
     }
 
     /// Returns whether packets enter a root under `rule`.
-    pub(super) fn has(&self, rule: Rule, root: usize) -> bool {
+    pub(crate) fn has(&self, rule: RootSelector, root: usize) -> bool {
         let at = |txq| self.root_at(rule, txq);
         (at(0)..=at(self.txqs.len() as u16 - 1)).contains(&root)
     }
@@ -99,13 +98,13 @@ impl<A: Arch> Shared<A> {
     }
 
     /// Returns the roots that packets enter now.
-    pub(super) fn roots_in_force(&self) -> &[Root<A>] {
+    pub(crate) fn roots_in_force(&self) -> &[Root<A>] {
         let rule = self.rule();
         &self.roots[self.root_at(rule, 0)..=self.root_at(rule, self.txqs.len() as u16 - 1)]
     }
 
     /// Returns the roots that packets have entered, or may have.
-    pub(super) fn roots_used(&self) -> &[Root<A>] {
+    pub(crate) fn roots_used(&self) -> &[Root<A>] {
         if self.rule().is_first() { self.roots_in_force() } else { &self.roots }
     }
 
@@ -122,7 +121,7 @@ impl<A: Arch> Shared<A> {
         self.submit(root, txq, batch, cx)
     }
 
-    /// As [`enter`](Shared::enter), for a thread that is already inside the device's data path.
+    /// As [`enter`](Datapath::enter), for a thread that is already inside the device's data path.
     #[inline]
     pub(crate) fn submit(
         &self,
@@ -142,7 +141,7 @@ impl<A: Arch> Shared<A> {
     /// Waits until no packet is on its way through a root that is not in force; returns the rule in force. So packets that a
     /// sender then hands to a root of this rule overtake none of its own.
     #[cold]
-    pub(crate) fn follow(&self, cx: &mut Ctx<'_, A>) -> Rule {
+    pub(crate) fn follow(&self, cx: &mut Ctx<'_, A>) -> RootSelector {
         loop {
             let rule = self.rule();
             let busy = |root: &&Root<A>| !self.has(rule, root.index) && !root.is_idle(self);

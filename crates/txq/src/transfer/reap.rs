@@ -7,19 +7,19 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use txq_core::arch::{Arch, Atomic, Memory, Nanos, Work};
 use txq_core::clock::Clock;
 use txq_core::packet::PacketList;
-use txq_core::sync::contention::Site;
+use txq_core::stats::contention::Site;
 
-use super::watchdog::Standstill;
-use super::{Access, DoneSide, DriverBug, NOBODY, REAP, SENDERS, TxQueue, TxTimeout, Watchdog};
 use crate::bql;
-use crate::ctx::Ctx;
-use crate::netdev::{Root, Shared};
+use crate::datapath::Ctx;
+use crate::datapath::{Datapath, Root};
+use crate::txqueue::watchdog::Standstill;
+use crate::txqueue::{Access, DoneSide, DriverBug, NOBODY, REAP, SENDERS, TxQueue, TxTimeout, Watchdog};
 
 /// Counts the packets that a driver returned from its ring. If the driver panics, they are counted on drop, and the worker
 /// polls again.
 struct Polled<'d, A: Arch> {
     txq: &'d TxQueue<A>,
-    dev: &'d Shared<A>,
+    dev: &'d Datapath<A>,
     bql: Option<&'d mut bql::Consumer>,
     done: &'d mut PacketList<A>,
     /// Bound on the packets that the driver was asked for.
@@ -277,7 +277,7 @@ impl<A: Arch> TxQueue<A> {
         }
         A::spend(|| Work::Reap(polled.done.len()));
         if polled.done.stamped() {
-            to_completion.record_all(polled.done, A::now());
+            polled.done.record_times(A::now(), to_completion);
         }
         polled.count(&mut cx.clock);
         next

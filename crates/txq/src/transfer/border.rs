@@ -3,131 +3,30 @@
 //! Drivers are safe code of the program's own, and may be wrong. The sums of a txq depend on the packets that they hand
 //! back, so the counts of each call are checked: packets given against packets left in the batch, sent and dropped; packets
 //! and bytes kept against packets and bytes completed. A correct driver pays a few comparisons per call. Packets that a
-//! driver invents are freed and part of no sum but [`TxCounters::invented`](super::TxCounters::invented). Each broken rule
+//! driver invents are freed and part of no sum but [`TxCounters::invented`](crate::TxCounters::invented). Each broken rule
 //! is counted, and the worker that reaps the txq reports it once
 //! ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)).
 
+use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::{fmt, mem};
 
 use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::packet::{Packet, PacketList};
 
-use super::{DoneSide, TxQueue, TxSide};
+use crate::datapath::Datapath;
 use crate::driver::{Clock, Status, Transmit, TxCx};
-use crate::netdev::Shared;
+use crate::txqueue::{Border, DoneSide, DriverBug, DriverBugEvent, TxQueue, TxSide};
 
 /// Time to the worker's next poll of a device that does not say when its packets will complete, in nanoseconds.
 const POLL: Nanos = 20_000;
 /// How many times that doubles for a driver that keeps packets without a ring: up to 10 ms.
 const DOUBLINGS: u32 = 9;
 
-/// A rule that a driver has broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DriverBug {
-    /// A call of [`Transmit::start_xmit`] left, sent and dropped more packets than it was given.
-    Invented,
-    /// A call of [`Transmit::start_xmit`] returned [`Status::Ok`] and left packets in the batch.
-    LeftBehind,
-    /// The driver keeps packets, and [`DriverQueue::ring`](crate::driver::DriverQueue::ring) is `None`.
-    KeptWithoutRing,
-    /// [`Complete::poll`](crate::driver::Complete::poll) returned packets that the device did not keep.
-    NeverKept,
-    /// [`Complete::poll`](crate::driver::Complete::poll) returned more packets than its budget.
-    OverBudget,
-    /// [`Complete::poll`](crate::driver::Complete::poll) returned packets of other lengths than the device was given.
-    LengthChanged,
-}
-
-impl DriverBug {
-    /// All rules, in the order of their numbers.
-    pub const ALL: [DriverBug; 6] = [
-        Self::Invented,
-        Self::LeftBehind,
-        Self::KeptWithoutRing,
-        Self::NeverKept,
-        Self::OverBudget,
-        Self::LengthChanged,
-    ];
-}
-
-impl fmt::Display for DriverBug {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Invented => "start_xmit handed back more packets than it was given",
-            Self::LeftBehind => "start_xmit returned Ok and left packets in the batch",
-            Self::KeptWithoutRing => "start_xmit kept packets of a txq without a ring",
-            Self::NeverKept => "poll returned packets that the device did not keep",
-            Self::OverBudget => "poll returned more packets than its budget",
-            Self::LengthChanged => "poll returned packets of other lengths than the device was given",
-        })
-    }
-}
-
-/// Reports that a driver has broken a rule for the first time on a txq.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DriverBugEvent {
-    /// The device.
-    pub device: String,
-    /// The txq.
-    pub txq: u16,
-    /// The rule.
-    pub bug: DriverBug,
-}
-
-impl fmt::Display for DriverBugEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "device \"{}\", txq {}: driver bug: {}", self.device, self.txq, self.bug)
-    }
-}
-
-/// The hook that is called with each event.
-pub(crate) type DriverBugHook = Box<dyn Fn(&DriverBugEvent) + Send + Sync>;
-
-/// The record of a driver's bugs on a txq. While there is none, only `unreported` is accessed: the worker reads it at each
-/// reap. All accesses are relaxed: counters, and a report that the schedule's bit orders.
-pub(super) struct Border<A: Arch> {
-    /// Calls that broke each rule, by [`DriverBug`]. Incremented by the thread that finds the bug, read by all.
-    calls: [A::AtomicU64; DriverBug::ALL.len()],
-    /// Packets that were invented. Written and read as `calls`.
-    invented: A::AtomicU64,
-    /// A bit for each rule that was broken and is not yet reported. Set by the thread that finds the bug, taken by the
-    /// worker.
-    unreported: A::AtomicU32,
-    /// 1 once a panic has ended a call of `start_xmit`: the bytes in flight are no longer known. Set by the thread that
-    /// panics, read by the transmitter and the completer.
-    panicked: A::AtomicU32,
-    /// For a txq without a ring whose driver keeps packets: the count of completed packets at the worker's last poll. Only
-    /// that worker accesses this and `in_vain`.
-    completed: A::AtomicU32,
-    /// Polls in vain since then, up to [`DOUBLINGS`].
-    in_vain: A::AtomicU32,
-}
-
-impl<A: Arch> Border<A> {
-    pub(super) fn new() -> Self {
-        Self {
-            calls: std::array::from_fn(|_| A::AtomicU64::new(0)),
-            invented: A::AtomicU64::new(0),
-            unreported: A::AtomicU32::new(0),
-            panicked: A::AtomicU32::new(0),
-            completed: A::AtomicU32::new(0),
-            in_vain: A::AtomicU32::new(0),
-        }
-    }
-
-    /// Returns the number of calls that broke a rule, and of invented packets.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.calls.iter().map(|calls| calls.load(Relaxed)).sum(), self.invented.load(Relaxed))
-    }
-}
-
 /// A call of [`Transmit::start_xmit`], by the owner of the transmitting half. If it panics, the packets that the driver left
 /// in the batch stay there.
 pub(super) struct Call<'c, A: Arch> {
     pub(super) txq: &'c TxQueue<A>,
-    pub(super) dev: &'c Shared<A>,
+    pub(super) dev: &'c Datapath<A>,
     pub(super) batch: &'c mut PacketList<A>,
     pub(super) tx: TxCx<'c, A>,
     /// See `TxSide::unsure`.
@@ -230,7 +129,7 @@ impl<A: Arch> TxQueue<A> {
     /// Counts a call that broke a rule, with the packets that it invented. Schedules the worker to report the rule's first
     /// break.
     #[cold]
-    pub(super) fn note_bug(&self, bug: DriverBug, invented: usize, dev: &Shared<A>) {
+    pub(super) fn note_bug(&self, bug: DriverBug, invented: usize, dev: &Datapath<A>) {
         self.border.invented.fetch_add(invented as u64, Relaxed);
         if self.border.calls[bug as usize].fetch_add(1, Relaxed) == 0 {
             self.border.unreported.fetch_or(1 << bug as u32, Relaxed);
@@ -241,14 +140,14 @@ impl<A: Arch> TxQueue<A> {
 
     /// Reports rules that were broken for the first time. The caller is the worker, and holds no lock and owns no queue.
     #[inline]
-    pub(crate) fn report_bugs(&self, dev: &Shared<A>) {
+    pub(crate) fn report_bugs(&self, dev: &Datapath<A>) {
         if self.border.unreported.load(Relaxed) != 0 {
             self.report_bugs_slow(dev);
         }
     }
 
     #[cold]
-    fn report_bugs_slow(&self, dev: &Shared<A>) {
+    fn report_bugs_slow(&self, dev: &Datapath<A>) {
         let bugs = self.border.unreported.swap(0, Relaxed);
         let Some(hook) = &dev.driver_bug_hook else { return };
         for bug in DriverBug::ALL.into_iter().filter(|&bug| bugs & 1 << bug as u32 != 0) {
@@ -286,7 +185,7 @@ impl<A: Arch> TxQueue<A> {
     /// Returns the room on the ring, in packets, after counting packets that were completed and never kept
     /// ([`settle`](TxQueue::settle)). The caller owns the transmitting half, and no driver call is under way.
     #[inline]
-    pub(super) fn settled_room(&self, unsure: &mut u32, dev: &Shared<A>) -> u32 {
+    pub(super) fn settled_room(&self, unsure: &mut u32, dev: &Datapath<A>) -> u32 {
         let ring = self.ring.load(Relaxed);
         if ring == u32::MAX {
             return ring;
@@ -302,7 +201,7 @@ impl<A: Arch> TxQueue<A> {
 
     /// Counts the bug that the driver has kept packets without a ring. The caller owns the transmitting half.
     #[cold]
-    pub(super) fn keeps_without_ring(&self, unsure: &mut u32, dev: &Shared<A>) {
+    pub(super) fn keeps_without_ring(&self, unsure: &mut u32, dev: &Datapath<A>) {
         if self.ahead() > 0 {
             self.settle(unsure, dev);
         }
@@ -312,7 +211,7 @@ impl<A: Arch> TxQueue<A> {
     /// Counts packets that were completed and never kept as issued, so that packets that the device keeps next are in
     /// flight. The caller owns the transmitting half, and no driver call is under way.
     #[cold]
-    pub(super) fn settle(&self, unsure: &mut u32, dev: &Shared<A>) {
+    pub(super) fn settle(&self, unsure: &mut u32, dev: &Datapath<A>) {
         let ahead = self.ahead();
         let issued = self.issued.packets.load(Relaxed).wrapping_add(ahead);
         self.issued.packets.store(issued, Release);
@@ -327,7 +226,7 @@ impl<A: Arch> TxQueue<A> {
     /// Counts bytes in flight as complete if no packet is in flight, since no completion will return them. The caller owns
     /// the transmitting half, and no driver call is under way.
     #[cold]
-    pub(super) fn settle_bytes(&self, done: &mut DoneSide<A>, dev: &Shared<A>, clock: &mut Clock<A>) {
+    pub(super) fn settle_bytes(&self, done: &mut DoneSide<A>, dev: &Datapath<A>, clock: &mut Clock<A>) {
         let Some(bql) = &mut done.bql else { return };
         let bytes = bql.in_flight(&self.issued.bytes);
         if bytes > 0 && self.in_flight() == 0 {
@@ -343,7 +242,7 @@ impl<A: Arch> TxQueue<A> {
 
     /// Counts packets completed and never kept, and bytes kept and lost. The caller owns both halves, and no driver call is
     /// under way.
-    pub(crate) fn settle_all(&self, tx: &mut TxSide<A>, done: &mut DoneSide<A>, dev: &Shared<A>) {
+    pub(crate) fn settle_all(&self, tx: &mut TxSide<A>, done: &mut DoneSide<A>, dev: &Datapath<A>) {
         if self.ahead() > 0 {
             self.settle(&mut tx.unsure, dev);
         }
@@ -355,7 +254,7 @@ impl<A: Arch> TxQueue<A> {
     /// Counts the bug that completed bytes differ from those given to the driver; not after a panic, since then the bytes
     /// that it keeps are unknown.
     #[cold]
-    pub(super) fn lengths_differ(&self, dev: &Shared<A>) {
+    pub(super) fn lengths_differ(&self, dev: &Datapath<A>) {
         if self.border.panicked.load(Relaxed) == 0 {
             self.note_bug(DriverBug::LengthChanged, 0, dev);
         }

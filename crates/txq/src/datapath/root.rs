@@ -1,0 +1,72 @@
+//! [`Root`]: one queue of a device.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use txq_core::arch::inside::Entered;
+use txq_core::arch::{Arch, Atomic};
+use txq_core::drop::DropReason;
+use txq_core::packet::PacketList;
+use txq_core::sync::fill::Fill;
+
+use super::{Core, Ctx, Datapath, Discipline};
+
+/// One queue: a qdisc and the discipline through which senders enter it (`struct Qdisc` at the root of a `netdev_queue`). On
+/// lines of its own.
+#[repr(align(128))]
+pub(crate) struct Root<A: Arch> {
+    pub(crate) index: usize,
+    /// The txq of all its packets; `None` if it serves all txqs.
+    pub(crate) txq: Option<u16>,
+    pub(crate) discipline: Box<dyn Discipline<A>>,
+    /// Whether senders find room in it. An owner loads its word once a turn. The word is written when the queue fills up or
+    /// a sender waits.
+    pub(crate) fill: Fill<A>,
+    /// Packets dropped because the list in front of the qdisc was full. Added by any sender (Relaxed), read by `totals`.
+    pub(crate) burst_drops: A::AtomicU64,
+}
+
+impl<A: Arch> Root<A> {
+    /// Drops a batch because the list in front of the qdisc has no room (`qdisc_max_burst`).
+    pub(crate) fn drop_burst(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        self.burst_drops.fetch_add(batch.len() as u64, Relaxed);
+        // The queue is partly full until the owner's next turn ends: that turn empties the list.
+        self.fill.note_partial(usize::MAX);
+        batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
+        cx.cache.free_dropped(batch);
+    }
+
+    /// Runs the queue, as a worker does.
+    pub(crate) fn run(&self, dev: &Datapath<A>, cx: &mut Ctx<'_, A>) {
+        let _inside = Entered::<A>::new(dev);
+        self.discipline.run(self, cx);
+    }
+
+    /// Waits until the core has no owner, and calls `f` with it.
+    pub(crate) fn with_core(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) {
+        self.visit(dev, &mut |core, _| {
+            f(core);
+            core.note_limit();
+        });
+    }
+
+    /// Returns whether nothing is queued, nothing waits for an owner, and there is no owner. Does not wait, since senders
+    /// call it on their way.
+    pub(crate) fn is_idle(&self, dev: &Datapath<A>) -> bool {
+        let mut idle = false;
+        if self.discipline.try_visit(&mut |core, waiting| idle = core.is_idle() && !waiting) == Some(false) {
+            dev.hand_over(self.index);
+        }
+        idle
+    }
+
+    fn visit(&self, dev: &Datapath<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) {
+        let _inside = Entered::<A>::new(dev);
+        let f = &mut |core: &mut Core<A>, waiting| {
+            core.end_permit();
+            f(core, waiting);
+        };
+        if !self.discipline.visit(f) {
+            dev.hand_over(self.index);
+        }
+    }
+}
