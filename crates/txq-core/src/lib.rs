@@ -4,13 +4,14 @@
 //! devices; both re-export what their users need. Items hidden from the documentation may change in any release.
 //!
 //! All code that another CPU can observe is generic over an [`Arch`](arch::Arch), so model checkers and the simulator run
-//! the code that sends packets.
+//! the code that sends packets. The module `os` holds all that needs Linux, with a fallback by std for other systems.
 
 pub mod arch;
 pub mod clock;
 pub mod cpumask;
 pub mod drop;
 pub mod flow;
+mod os;
 pub mod packet;
 pub mod pool;
 pub mod stats;

@@ -23,10 +23,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
 
 /// Nanoseconds on the clock of the `Arch`: natively `CLOCK_MONOTONIC`, which departure times use, too (`SO_TXTIME`'s
-/// default, the kernel's `ktime_get_ns`).
+/// default, the kernel's `ktime_get_ns`). On a system other than Linux, nanoseconds since the process first read the clock.
 pub type Nanos = u64;
 
-/// The number of a CPU, as the system's scheduler counts them.
+/// The number of a CPU, as the system's scheduler counts them. Natively always 0 on a system other than Linux.
 pub type CpuId = u32;
 
 /// The machine that the data plane runs on: real, modelled or simulated.

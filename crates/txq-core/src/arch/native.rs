@@ -1,4 +1,4 @@
-//! The real machine: std's atomics, `sched_getcpu`, `CLOCK_MONOTONIC`.
+//! The real machine: std's atomics, the system's clock and its number of the CPU (`crate::os`).
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{self, Ordering};
@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Inside, Nanos};
+use crate::os;
 
 thread_local! {
     /// The data paths that the thread is in. Its address is the thread's number ([`Arch::thread`]).
@@ -31,14 +32,12 @@ unsafe impl Arch for Native {
 
     #[inline]
     fn cpu() -> CpuId {
-        // Miri has no such call.
-        if cfg!(miri) { 0 } else { rustix::thread::sched_getcpu() as CpuId }
+        os::cpu()
     }
 
     #[inline]
     fn now() -> Nanos {
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+        os::now()
     }
 
     #[inline]
@@ -261,7 +260,7 @@ impl<T> CellApi<T> for NativeCell<T> {
     }
 }
 
-/// A token under a futex (std's mutex and condition variable).
+/// A token under std's mutex and condition variable: a futex on Linux.
 #[derive(Debug, Default)]
 pub struct NativeEvent {
     token: Mutex<bool>,

@@ -6,36 +6,42 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::slice;
 
-use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use crate::os::Mapping;
 
 /// Where a pool's memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backing {
-    /// Huge pages of 2 MiB if the system has enough reserved, else `Mmap`.
+    /// Huge pages of 2 MiB if the system has enough reserved, else `Mmap`; `Heap` on a system other than Linux.
     #[default]
     Auto,
     /// The global allocator.
     Heap,
-    /// An anonymous mapping of ordinary pages. Creation populates the part in use.
+    /// An anonymous mapping of ordinary pages. Creation populates the part in use. An error on a system other than Linux.
     Mmap,
     /// Huge pages of 2 MiB (`vm.nr_hugepages`), or an error.
     HugePages,
 }
 
-const HUGE: usize = 2 << 20;
 const PAGE: usize = 4096;
 
 /// Owned memory, zeroed, aligned to a page.
 #[derive(Debug)]
 pub(super) struct Region {
     base: NonNull<u8>,
-    /// The address that the allocator returned.
-    raw: NonNull<u8>,
     len: usize,
     backing: Backing,
+    owned: Owned,
+}
+
+/// The memory that a region returns when it is dropped.
+#[derive(Debug)]
+enum Owned {
+    /// The address that the allocator returned.
+    Heap(NonNull<u8>),
+    Mapping(Mapping),
 }
 
 // SAFETY: a region is plain owned memory.
@@ -47,9 +53,12 @@ impl Region {
     /// Allocates `len` bytes, at least one, and populates the first `now` of a mapping.
     pub(super) fn new(len: usize, now: usize, backing: Backing) -> io::Result<Self> {
         let region = match backing {
-            Backing::Auto => {
-                Self::map(len, now, Backing::HugePages).or_else(|_| Self::map(len, now, Backing::Mmap))
-            }
+            Backing::Auto => Self::map(len, now, Backing::HugePages)
+                .or_else(|_| Self::map(len, now, Backing::Mmap))
+                .or_else(|error| match error.kind() {
+                    io::ErrorKind::Unsupported => Self::heap(len),
+                    _ => Err(error),
+                }),
             Backing::Heap => Self::heap(len),
             Backing::Mmap | Backing::HugePages => Self::map(len, now, backing),
         }?;
@@ -59,12 +68,10 @@ impl Region {
         Ok(region)
     }
 
-    /// Populates the pages of the first `len` bytes of a mapping, so that the first packets cause no page faults. Linux
-    /// before 5.14 cannot; there the first packets fault.
+    /// Populates the pages of the first `len` bytes of a mapping, so that the first packets cause no page faults.
     pub(super) fn populate(&self, len: usize) {
-        if self.backing != Backing::Heap {
-            // SAFETY: within the mapping; the call does not change its contents.
-            let _ = unsafe { mm::madvise(self.base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) };
+        if let Owned::Mapping(mapping) = &self.owned {
+            mapping.populate(len);
         }
     }
 
@@ -74,22 +81,12 @@ impl Region {
             NonNull::new(unsafe { alloc_zeroed(heap_layout(len)?) }).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the layout is a page longer than the region.
         let base = unsafe { raw.add(raw.align_offset(PAGE)) };
-        Ok(Self { base, raw, len, backing: Backing::Heap })
+        Ok(Self { base, len, backing: Backing::Heap, owned: Owned::Heap(raw) })
     }
 
     fn map(len: usize, now: usize, backing: Backing) -> io::Result<Self> {
-        let (flags, unit) = match backing {
-            Backing::HugePages => (MapFlags::HUGETLB, HUGE),
-            _ => (MapFlags::empty(), PAGE),
-        };
-        let populate = if now < len { MapFlags::empty() } else { MapFlags::POPULATE };
-        let flags = MapFlags::PRIVATE | populate | flags;
-        let len = len.checked_next_multiple_of(unit).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a fresh anonymous mapping aliases nothing.
-        let base =
-            unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, raw: base, len, backing })
+        let mapping = Mapping::new(len, now, backing == Backing::HugePages)?;
+        Ok(Self { base: mapping.base(), len: mapping.len(), backing, owned: Owned::Mapping(mapping) })
     }
 
     pub(super) fn base(&self) -> NonNull<u8> {
@@ -117,14 +114,11 @@ fn heap_layout(len: usize) -> io::Result<Layout> {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        match self.backing {
-            Backing::Heap => {
-                let layout = heap_layout(self.len).expect("it was valid in `heap`");
-                // SAFETY: allocated in `heap` with this very layout.
-                unsafe { dealloc(self.raw.as_ptr(), layout) }
-            }
-            // SAFETY: mapped in `map` with this length; the owner of the region vouches that no buffer is in use.
-            _ => drop(unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) }),
+        // A mapping unmaps itself.
+        if let Owned::Heap(raw) = self.owned {
+            let layout = heap_layout(self.len).expect("it was valid in `heap`");
+            // SAFETY: allocated in `heap` with this very layout.
+            unsafe { dealloc(raw.as_ptr(), layout) }
         }
     }
 }

@@ -45,7 +45,7 @@ fn exhaustion_is_an_error_that_names_the_pool_and_ends_when_a_packet_does() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri has no mappings of this kind")]
+#[cfg_attr(any(miri, not(target_os = "linux")), ignore = "needs Linux's mappings")]
 fn memory_comes_from_where_it_is_asked_to() {
     let with = |backing| Pool::<Native>::new(&PoolConfig { buffers: 64, backing, ..PoolConfig::default() });
     for backing in [Backing::Heap, Backing::Mmap] {

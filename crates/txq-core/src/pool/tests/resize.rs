@@ -93,6 +93,7 @@ fn caches_grow_and_shrink_with_the_pool() {
 
 /// Buffers out of circulation take no memory.
 #[test]
+#[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "asks the kernel")]
 fn pages_are_touched_when_they_are_used() {
     use std::os::unix::fs::FileExt;

@@ -1,10 +1,10 @@
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proptest::prelude::*;
 
 use super::{Flower, Key, Rule, parse};
 use crate::filter::tests::{Bench, any_frame, ethernet, ipv4, ports, udp};
-use crate::filter::{Deleted, Mode, filters_json};
+use crate::filter::{Mode, filters_json};
 use crate::tc::{Handle, Style, Words};
 
 fn arp() -> Vec<u8> {
@@ -311,14 +311,20 @@ proptest! {
 }
 
 /// Returns the CPU time of the calling thread.
-fn cpu_time() -> Duration {
+#[cfg(target_os = "linux")]
+fn cpu_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Every operation takes constant time for any number of rules; a linear one would take hundreds of times as long.
+#[cfg(target_os = "linux")]
 #[test]
 fn replacing_and_deleting_cost_no_more_than_adding() {
+    use std::time::Duration;
+
+    use crate::filter::Deleted;
+
     const RULES: u32 = 20_000;
     let address =
         |n: u32, of: &str| format!("{of}_ip 10.{}.{}.{} ip_proto udp", n >> 16, n >> 8 & 255, n & 255);
