@@ -1,14 +1,15 @@
 //! The checkers. Each finds errors that the others cannot: loom wrong orderings, shuttle errors in longer interleavings,
 //! Miri undefined behaviour, TSan data races of real threads, the fuzzer bad input, chaos errors under many simultaneous
 //! events, the mutants tests that cannot fail, the oracle differences from Linux, busy loops tests that assume a fast
-//! machine, words sentences that need two readings.
+//! machine, words sentences that need two readings, platforms code that compiles for this machine alone, deny licences and
+//! sources that nobody has allowed.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{busy, cargo, layers, root, words};
+use crate::{busy, cargo, layers, platforms, root, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -68,6 +69,10 @@ pub(crate) enum Checker {
     Layers,
     /// That each crate that is published can be packaged: metadata, licences, readme, dependencies
     Package,
+    /// That the crates compile for other systems and processors, as far as their targets are installed
+    Platforms,
+    /// That the dependencies have licences that are allowed, and come from crates.io (deny.toml)
+    Deny,
     /// All of them but busy
     All,
 }
@@ -103,13 +108,19 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Words => words::check(),
         Checker::Layers => layers::check(),
         Checker::Package => package(),
+        Checker::Platforms => platforms::check(),
+        Checker::Deny => deny(),
         Checker::Oracle => oracle(deep, false, None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{
-                Asm, Chaos, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Shuttle, Tsan, Words,
+                Asm, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms, Shuttle, Tsan,
+                Words,
             };
-            let all = [Words, Layers, Package, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos, Mutants];
+            let all = [
+                Words, Layers, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos,
+                Mutants,
+            ];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
     }
@@ -122,6 +133,17 @@ const PUBLISHED: [&str; 6] = ["txq-core", "txq-sched", "txq", "txq-device", "txq
 fn package() -> Result<()> {
     let mut command = cargo(false, &["package", "--quiet", "--no-verify", "--allow-dirty", "--offline"]);
     crate::run(command.args(PUBLISHED.into_iter().flat_map(|name| ["-p", name])))
+}
+
+/// Advisories are not looked up: they change without a change of the repository, and need the network.
+fn deny() -> Result<()> {
+    let has = cargo(false, &["deny", "--version"]).current_dir(root()).output();
+    if !has.is_ok_and(|out| out.status.success()) {
+        println!("SKIP deny: cargo-deny is not installed: cargo install cargo-deny --locked");
+        return Ok(());
+    }
+    let args = ["deny", "--locked", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"];
+    crate::run(&mut cargo(false, &args))
 }
 
 /// Runs the models whose names end in `suffix`; some protocols have one for each checker.

@@ -6,6 +6,7 @@ mod bench;
 mod busy;
 mod check;
 mod layers;
+mod platforms;
 mod words;
 
 use std::process::{Command, ExitCode};
