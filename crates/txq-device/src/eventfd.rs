@@ -1,5 +1,5 @@
 //! An eventfd for programs that drive a [`Worker`](txq::Worker) from their own event loop, or wait there for room
-//! ([`Sender::poll_room`](txq::Sender::poll_room)).
+//! ([`Sender::poll_room`](txq::Sender::poll_room)). [`txq::worker`] describes the whole loop, also for mio and tokio.
 //!
 //! Its descriptor becomes readable when there is work, and stays readable until [`EventFd::drain`]:
 //!
@@ -60,7 +60,7 @@
 //! ```
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
@@ -123,6 +123,13 @@ impl AsFd for EventFd {
     }
 }
 
+/// For mio's `SourceFd` and tokio's `AsyncFd`.
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +148,6 @@ mod tests {
         std::thread::spawn(move || (0..3).for_each(|_| notify())).join().unwrap();
         assert!(readable(&fd) && fd.drain());
         assert!(!readable(&fd) && !fd.drain(), "three notifications are one");
+        assert_eq!(fd.as_raw_fd(), fd.as_fd().as_raw_fd());
     }
 }

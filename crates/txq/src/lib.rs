@@ -52,6 +52,8 @@
 //! | driver | the driver sends, keeps, drops or refuses the packet | [`driver`] |
 //! | complete | a sender or a worker reaps; the buffer returns to the sender that allocated it | [`netdev::Completions`], [`pool`] |
 //!
+//! [`worker`] says how a program with epoll, mio or an async executor drives the device from its own loop.
+//!
 //! Counters are exact: every accepted packet is sent, dropped with a reason, or queued ([`NetDev::audit`]). Their text and
 //! JSON forms are tc's ([`tc`]).
 //!
@@ -74,7 +76,7 @@ pub mod topology;
 mod transfer;
 mod txqset;
 mod txqueue;
-mod worker;
+pub mod worker;
 mod workers;
 pub mod xps;
 

@@ -2,16 +2,194 @@
 //! loop.
 //!
 //! A worker continues where a sender's quota ended, runs queues whose txq was woken, retries packets that a driver refused,
-//! reaps completions that senders left, and detects a txq that is stopped for too long. A program that has a loop of its own
-//! calls [`Worker::poll`] from it instead of [`Worker::run`]:
+//! reaps completions that senders left, and detects a txq that is stopped for too long. Three kinds of loop drive workers:
 //!
-//! ```text
-//!   worker.set_waker(move || eventfd.write(1))     // when there is something to do
-//!   loop {
-//!       let next = worker.poll();                  // do it; when to come back without being woken
-//!       epoll_wait(.., until next);
-//!   }
+//! | loop | call | for |
+//! |---|---|---|
+//! | a thread for each worker | [`Builder::start`] | programs whose threads block |
+//! | a few threads for the workers of many devices | [`WorkerPool::drive`] | many devices; async programs |
+//! | the program's own | [`Builder::build`], [`Worker::poll`] | programs around epoll or mio |
+//!
+//! # A loop of the program's own
+//!
+//! 1. [`Builder::build`] creates the device without threads, and [`NetDev::worker`] its workers: one, unless
+//!    [`Builder::workers`] says otherwise. Each must exist once. Under [`Completions::PerQueue`] each txq has a completer
+//!    ([`NetDev::completer`]), which is driven like a worker.
+//! 2. [`Worker::set_waker`] sets a function that ends the loop's sleep: a write to an eventfd (`txq_device::EventFd`).
+//! 3. Each turn resets the eventfd, then calls [`Worker::poll`], then sleeps. In that order a wake that arrives during the
+//!    poll ends the next sleep. A poll without work costs little, so a loop may poll in every turn.
+//! 4. `poll` returns the deadline: the time of its next work, on the clock of [`txq::now`](crate::now), `CLOCK_MONOTONIC`.
+//!    `None` means that only a wake brings work. A time in the past means at once: the quota of a turn is used up, and the
+//!    loop may look after its other descriptors first. A loop that polls later than the deadline sends shaped packets later.
+//! 5. A loop that also sends asks [`Sender::poll_room`] before each packet, with a waker that writes to the same eventfd. While
+//!    that is `Pending` the loop does its other work, and loses no packets.
+//! 6. The loop ends when [`Worker::is_over`] says that the device has been shut down.
+//!
+//! # epoll
+//!
+//! `epoll_wait` counts milliseconds, and a shaper's deadlines are closer together. A timerfd takes a deadline as it is: it has
+//! the same clock. (`ppoll` and `epoll_pwait2` take nanoseconds, too.)
+//!
 //! ```
+//! use std::os::fd::OwnedFd;
+//! use std::sync::Arc;
+//! use std::task::{Poll, Wake, Waker};
+//! use std::time::Duration;
+//!
+//! use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+//! use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
+//! use rustix::time::{timerfd_create, timerfd_settime};
+//! use txq::{NetDev, Room};
+//! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+//! # use txq::packet::PacketList;
+//! # struct Sink;
+//! # impl Driver for Sink {
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo { name: "sink".into(), txqs: 1, mtu: 1500 } }
+//! #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
+//! #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+//! #     }
+//! # }
+//! # impl Transmit for Sink {
+//! #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+//! #         cx.sent_all(batch);
+//! #         Status::Ok
+//! #     }
+//! # }
+//! # let driver = Sink;
+//!
+//! // The crate txq-device has such a type, `EventFd`.
+//! struct Bell(OwnedFd);
+//! impl Wake for Bell {
+//!     fn wake(self: Arc<Self>) {
+//!         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+//!     }
+//! }
+//!
+//! // 100,000 packets of 60 bytes a second.
+//! let dev = NetDev::builder(driver).build()?;
+//! dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
+//! dev.replace_qdisc("parent 1:1 pfifo limit 100")?;
+//! let (mut sender, mut worker) = (dev.sender("loop"), dev.worker(0));
+//!
+//! let bell = Arc::new(Bell(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?));
+//! let waker = Waker::from(bell.clone());
+//! let work = waker.clone();
+//! worker.set_waker(move || work.wake_by_ref());
+//! let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+//! let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+//! epoll::add(&epoll, &bell.0, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+//! epoll::add(&epoll, &timer, epoll::EventData::new_u64(1), epoll::EventFlags::IN)?;
+//! // The program adds its own descriptors here.
+//!
+//! let mut left = 1000;
+//! loop {
+//!     // Send while there is room.
+//!     while left > 0 && sender.poll_room(&waker) == Poll::Ready(Room::Free) {
+//!         let packet = sender.packet(&[0; 60])?;
+//!         let _verdict = sender.xmit(packet);
+//!         left -= 1;
+//!     }
+//!     // Do the device's work, and set the timer to the deadline. 0 would disarm the timer.
+//!     let next = worker.poll();
+//!     if left == 0 && dev.is_idle() {
+//!         break;
+//!     }
+//!     let at = next.map_or(Duration::ZERO, |at| Duration::from_nanos(at.max(1)));
+//!     let at = Itimerspec { it_interval: Timespec::default(), it_value: Timespec::try_from(at)? };
+//!     timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at)?;
+//!     // Sleep: for a second at most, because a sender asks for room again after `Sender::LONGEST_WAIT` in any case.
+//!     let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+//!     let mut events = Vec::with_capacity(16);
+//!     epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&second))?;
+//!     for event in events {
+//!         // An error says that the descriptor was not readable.
+//!         let _ = match event.data.u64() {
+//!             0 => rustix::io::read(&bell.0, &mut [0; 8]),
+//!             _ => rustix::io::read(&timer, &mut [0; 8]),
+//!         };
+//!     }
+//! }
+//! assert_eq!((dev.audit()?.sent, sender.dropped()), (1000, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # mio
+//!
+//! The loop is the same: register the eventfd and the timerfd as `SourceFd` with `Interest::READABLE`. mio reports edges, so
+//! read both descriptors at each event, as above. Without a timerfd, the timeout of mio's `Poll::poll` rounds a deadline up
+//! to the next millisecond.
+//!
+//! # tokio and other executors
+//!
+//! A task that drives a worker competes with all other tasks, and a busy executor polls it late. Leave the workers to a
+//! [`WorkerPool`]; then tasks only send, and wait for room without a thread:
+//!
+//! ```
+//! use std::future::poll_fn;
+//! use txq::{NetDev, Room, WorkerPool};
+//! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+//! # use txq::packet::PacketList;
+//! # struct Sink;
+//! # impl Driver for Sink {
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo { name: "sink".into(), txqs: 1, mtu: 1500 } }
+//! #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
+//! #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
+//! #     }
+//! # }
+//! # impl Transmit for Sink {
+//! #     fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+//! #         cx.sent_all(batch);
+//! #         Status::Ok
+//! #     }
+//! # }
+//! # let driver = Sink;
+//! # use std::{pin::pin, sync::Arc, task::{Context, Wake, Waker}, thread, time::Duration};
+//! # struct Unpark(thread::Thread);
+//! # impl Wake for Unpark {
+//! #     fn wake(self: Arc<Self>) { self.0.unpark() }
+//! # }
+//! # // An executor of one task.
+//! # fn block_on<T>(task: impl Future<Output = T>) -> T {
+//! #     let (mut task, waker) = (pin!(task), Waker::from(Arc::new(Unpark(thread::current()))));
+//! #     loop {
+//! #         if let std::task::Poll::Ready(done) = task.as_mut().poll(&mut Context::from_waker(&waker)) { return done; }
+//! #         thread::park_timeout(Duration::from_secs(1));
+//! #     }
+//! # }
+//!
+//! let pool = WorkerPool::new(1)?;
+//! let dev = NetDev::builder(driver).build()?;
+//! dev.replace_qdisc("root handle 1: tbf rate 48mbit burst 1600 limit 60000")?;
+//! dev.replace_qdisc("parent 1:1 pfifo limit 100")?;
+//! pool.drive(&dev);
+//!
+//! let mut sender = dev.sender("task");
+//! let task = async {
+//!     for _ in 0..1000 {
+//!         // In the executor's timeout of a second: a sender asks again after `Sender::LONGEST_WAIT` in any case.
+//!         let room = poll_fn(|cx| sender.poll_room(cx.waker())).await;
+//!         assert_eq!(room, Room::Free, "the device is down or gone");
+//!         let packet = sender.packet(&[0; 60]).expect("a free buffer");
+//!         let _verdict = sender.xmit(packet);
+//!     }
+//! };
+//! block_on(task);
+//! assert!(dev.drain(1_000_000_000));
+//! assert_eq!((dev.audit()?.sent, sender.dropped()), (1000, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Where a task must drive the worker itself, `set_waker` notifies a `tokio::sync::Notify`. The task waits for that or for
+//! the deadline, by `tokio::time::timeout_at`, and polls; tokio's timer has milliseconds. `txq_device::EventFd` also works under
+//! `tokio::io::unix::AsyncFd`.
+//!
+//! [`Builder::start`]: crate::netdev::Builder::start
+//! [`Builder::build`]: crate::netdev::Builder::build
+//! [`Builder::workers`]: crate::netdev::Builder::workers
+//! [`NetDev::worker`]: crate::NetDev::worker
+//! [`NetDev::completer`]: crate::NetDev::completer
+//! [`Completions::PerQueue`]: crate::netdev::Completions::PerQueue
+//! [`Sender::poll_room`]: crate::Sender::poll_room
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
