@@ -1,9 +1,33 @@
 //! A network interface, through AF_PACKET sockets: a device that works on every Linux, with any driver.
 //!
-//! Each txq has a raw socket, bound to the interface. By default it bypasses the interface's own qdisc, because ours is in
-//! front of it. `sendmmsg` sends up to 64 frames. The kernel copies them, so a packet is sent when the call returns, and the
-//! device keeps none. The kernel's answer decides about each packet, so the packets counted as sent are exactly those that
-//! the interface counts (`tx_packets`):
+//! Each txq has a raw socket, bound to the interface. `sendmmsg` sends up to 64 frames. The kernel copies them, so a packet
+//! is sent when the call returns, and the device keeps none.
+//!
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `ifname` of [`AfPacket::open`] | | none | the interface, of the calling thread's network namespace; Ethernet or loopback |
+//! | `txqs` of [`AfPacket::open`] | | none | the number of sockets, one a txq |
+//! | [`bypass`](AfPacket::bypass) | | true | whether frames bypass the interface's qdisc in the kernel, because txq's is in front of it |
+//!
+//! The MTU is the interface's. A socket's send buffer is 8 MiB with CAP_NET_ADMIN, else what `net.core.wmem_max` allows.
+//!
+//! ```no_run
+//! use txq::NetDev;
+//! use txq_device::AfPacket;
+//!
+//! // As root or with CAP_NET_RAW.
+//! let mut dev = NetDev::builder(AfPacket::open("eth0", 4)?).qdisc("mq").default_qdisc("fq").start()?;
+//! let mut sender = dev.sender("main");
+//! let packet = sender.packet(b"a frame, from its Ethernet header on")?;
+//! let _verdict = sender.xmit(packet);
+//! // An error says that the interface is gone, or refused a packet for no known reason.
+//! dev.shutdown()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`AfPacket::open`] returns an error if the interface does not exist or is not Ethernet, or without CAP_NET_RAW. Its text says
+//! what to do. Afterwards the kernel's answer decides about each packet, so the packets counted as sent are exactly those
+//! that the interface counts (`tx_packets`):
 //!
 //! | the kernel's error | cause | the packet |
 //! |---|---|---|

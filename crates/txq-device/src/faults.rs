@@ -5,6 +5,38 @@
 //!
 //! Its faults are drawn from its own random numbers (SplitMix64), seeded by a seed, the txq and the half: the same calls
 //! with the same batches meet the same faults. Times are the clock's, so under a virtual clock the whole run repeats.
+//!
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `driver`, `seed` of [`Faults::new`] | | none | the driver, and the seed of the random numbers |
+//! | [`busy`](Rates::busy) | probability, each call | 0 | the batch is refused from a random packet on |
+//! | [`stall`](Rates::stall) | probability, each call | 0 | this call and all others are refused for `stall_ns` |
+//! | [`stall_ns`](Rates::stall_ns) | ns | 0 | |
+//! | [`drop`](Rates::drop) | probability, each packet | 0 | the packet is dropped ([`DropReason::NoMem`]) |
+//! | [`delay`](Rates::delay) | probability, each completion | 0 | the completion is returned up to `delay_ns` late |
+//! | [`delay_ns`](Rates::delay_ns) | ns | 0 | |
+//! | [`reorder`](Rates::reorder) | probability, each completion | 0 | the completion overtakes others that wait |
+//!
+//! A probability is from 0 to 1: below counts as 0, above as 1. There are no errors but the driver's, which pass through.
+//!
+//! ```
+//! use txq::NetDev;
+//! use txq::drop::DropReason;
+//! use txq_device::faults::Rates;
+//! use txq_device::{Faults, Null};
+//!
+//! let rates = Rates { busy: 0.2, drop: 0.1, delay: 0.5, delay_ns: 100_000, ..Rates::default() };
+//! let dev = NetDev::builder(Faults::new(Null::new(1), 42, rates)).qdisc("pfifo limit 1000").start()?;
+//! let mut sender = dev.sender("main");
+//! for _ in 0..1000 {
+//!     let packet = sender.packet(&[0; 60])?;
+//!     let _verdict = sender.xmit(packet);
+//! }
+//! assert!(dev.drain(10_000_000_000));
+//! let stats = dev.audit()?;
+//! assert_eq!(stats.sent + stats.dropped.get(DropReason::NoMem), 1000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::VecDeque;
 use std::io;
@@ -51,6 +83,10 @@ impl<D> Faults<D> {
 impl<A: Arch, D: Driver<A>> Driver<A> for Faults<D> {
     fn info(&self) -> DeviceInfo {
         self.driver.info()
+    }
+
+    fn pacing_horizon(&self) -> Nanos {
+        self.driver.pacing_horizon()
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {

@@ -1,4 +1,13 @@
 //! Drivers for [`txq`]: one file per device, one trait ([`txq::driver::Driver`], whose documentation is the tutorial).
+//!
+//! | module | a packet goes to |
+//! |---|---|
+//! | [`af_packet`] | a network interface |
+//! | [`pcap`] | a capture file |
+//! | [`null`] | nowhere, at a rate and after a delay |
+//! | [`tracer`], [`faults`] | another driver, which is traced, or made to fail |
+//!
+//! [`capture`] reads captures, and [`eventfd`] wakes an event loop.
 
 pub mod af_packet;
 pub mod capture;

@@ -4,6 +4,39 @@
 //! every state of a txq can be reached: stopped by a full ring or by its byte queue limit, woken by a completion, served by
 //! the worker alone. With the defaults it is as fast as a device with a ring can be: the baseline for the cost of the path.
 //! It then has no wire that packets wait for, and no byte queue limits.
+//!
+//! | field | unit | default | |
+//! |---|---|---|---|
+//! | [`name`](Null::name) | | `null0` | the device's name, in messages and in tc's output |
+//! | [`txqs`](Null::txqs) | | 1 | the number of txqs |
+//! | [`ring`](Null::ring) | packets | 1024 | room on each txq's ring, 1 to 1048576 |
+//! | [`rate`](Null::rate) | bit/s | none | of each txq's link; a packet takes its length and 24 bytes. None: no time |
+//! | [`delay`](Null::delay) | ns | 0 | from a packet's end on the wire to its completion |
+//! | [`coalesce`](Null::coalesce) | ns | 0 | completions come together, at multiples of this period. 0: each on its own |
+//! | [`inline`](Null::inline) | | true | whether senders reap; else the worker alone |
+//!
+//! Errors: a ring out of range fails to open ([`BuildError::Open`](txq::netdev::BuildError::Open)). The device drops no
+//! packets. It refuses those that find the ring full, which a txq never hands over.
+//!
+//! A link of 100 Mbit/s whose completions come 20 us late, as an interrupt would, and go to the worker:
+//!
+//! ```
+//! use txq::NetDev;
+//! use txq_device::Null;
+//!
+//! let wire = Null { rate: Some(100_000_000), delay: 20_000, inline: false, ring: 64, ..Null::new(1) };
+//! let dev = NetDev::builder(wire).qdisc("pfifo limit 1000").start()?;
+//! let mut sender = dev.sender("main");
+//! for _ in 0..100 {
+//!     let packet = sender.packet(&[0; 101])?;
+//!     let _verdict = sender.xmit(packet);
+//! }
+//! assert!(dev.drain(10_000_000_000));
+//! assert_eq!(dev.audit()?.sent, 100);
+//! // 125 bytes take 10 us.
+//! assert!(dev.age() >= 100 * 10_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::io;
 

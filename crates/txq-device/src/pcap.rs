@@ -5,9 +5,39 @@
 //! packet before it. Batches are gathered in memory and written about 64 KiB at a time; [`Transmit::finish`] writes the
 //! rest.
 //!
-//! When the file cannot be written any more (the disk is full), it ends with the last whole packet in it, and later packets
-//! are dropped ([`DropReason::DevReady`]). `finish` returns that error once, with the number of packets that were counted as
-//! sent and were still in memory.
+//! | option | unit | default | |
+//! |---|---|---|---|
+//! | `path` of [`Pcap::create`] | | none | the file, which is created or emptied; also the device's name |
+//! | `txqs` of [`Pcap::create`] | | none | the number of txqs |
+//!
+//! The MTU is 1500, but the file takes GSO packets of up to 262144 bytes, the most that Wireshark reads. The device keeps
+//! no packets: a packet is sent when the driver has taken it, and byte queue limits do not apply.
+//!
+//! | error | when | the packets |
+//! |---|---|---|
+//! | of [`Pcap::create`] | the file cannot be created | |
+//! | [`DropReason::PktTooBig`] | a packet is longer than 262144 bytes | that one is dropped |
+//! | [`DropReason::DevReady`] | the file cannot be written any more: the disk is full | all later ones are dropped |
+//! | of [`NetDev::shutdown`](txq::NetDev::shutdown) | as above, once | the text counts those that were sent, and lost in memory |
+//!
+//! A file that could not be written to its end ends with the last whole packet in it.
+//!
+//! ```
+//! use txq::NetDev;
+//! use txq_device::{Capture, Pcap};
+//!
+//! let path = std::env::temp_dir().join(format!("txq-{}.pcap", std::process::id()));
+//! let mut dev = NetDev::builder(Pcap::create(&path, 1)?).start()?;
+//! let mut sender = dev.sender("main");
+//! let packet = sender.packet(&[0xff; 60])?;
+//! let _verdict = sender.xmit(packet);
+//! // Writes the rest, and returns the error if the file is not whole.
+//! dev.shutdown()?;
+//!
+//! assert_eq!(Capture::open(&path)?.summary()?.frames, 1);
+//! # std::fs::remove_file(path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -3,10 +3,32 @@
 //! The device behaves as without the wrapper. The cost is the sink's, under the tx lock or the completion lock: the sink is
 //! called with that lock held.
 //!
+//! | option | default | |
+//! |---|---|---|
+//! | `driver` of [`Tracer::new`], [`Tracer::lines`] | none | the driver, also a wrapper: the outer of two sees what the inner one does |
+//! | `sink` of [`Tracer::new`] | none | a function that takes each [`Event`]; its time is in nanoseconds, on [`txq::now`]'s clock |
+//! | `to` of [`Tracer::lines`] | none | where each event is written as a line |
+//!
+//! Errors are the driver's and pass through. A line that cannot be written is lost, and no packet with it.
+//!
+//! To a file or to stderr it is `Tracer::lines(driver, std::io::stderr())`. A program takes the events themselves:
+//!
 //! ```
-//! # use txq::NetDev;
+//! use std::sync::mpsc;
+//! use txq::NetDev;
 //! use txq_device::{Null, Tracer};
-//! let dev = NetDev::builder(Tracer::lines(Null::new(2), std::io::stderr())).build()?;
+//!
+//! let (sink, events) = mpsc::channel();
+//! let traced = Tracer::new(Null::new(1), move |event| {
+//!     // The receiver outlives the device.
+//!     let _ = sink.send(event.to_string());
+//! });
+//! let dev = NetDev::builder(traced).build()?;
+//! let mut sender = dev.sender("main");
+//! let packet = sender.packet(&[0; 60])?;
+//! let _verdict = sender.xmit(packet);
+//! // "12.345678901 txq 0 xmit 1 packets 60 bytes: sent 0 kept 1 dropped 0"
+//! assert!(events.recv()?.ends_with("txq 0 xmit 1 packets 60 bytes: sent 0 kept 1 dropped 0"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -120,6 +142,10 @@ impl<A: Arch, D: Driver<A>> Driver<A> for Tracer<D> {
         self.driver.info()
     }
 
+    fn pacing_horizon(&self) -> Nanos {
+        self.driver.pacing_horizon()
+    }
+
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
         let DriverQueue { tx, done, ring } = self.driver.open(txq)?;
         let tx = Tx { inner: tx, txq, sink: self.sink.clone() };
@@ -222,6 +248,25 @@ mod tests {
                 "txq 0 finish",
             ]
         );
+    }
+
+    #[test]
+    fn the_drivers_properties_pass_through_both_wrappers() {
+        struct Paced;
+        impl Driver for Paced {
+            fn info(&self) -> DeviceInfo {
+                DeviceInfo { name: "paced".into(), txqs: 3, mtu: 9000 }
+            }
+            fn pacing_horizon(&self) -> Nanos {
+                2_000_000
+            }
+            fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+                Null::new(3).open(txq)
+            }
+        }
+        let faults = crate::Faults::new(Paced, 1, crate::faults::Rates::default());
+        let wrapped: &dyn Driver = &Tracer::new(faults, |_| {});
+        assert_eq!((wrapped.info(), wrapped.pacing_horizon()), (Paced.info(), 2_000_000));
     }
 
     #[test]
