@@ -127,7 +127,17 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 6] = ["txq-core", "txq-sched", "txq", "txq-device", "txq-sim", "txq-cli"];
+const PUBLISHED: [&str; 9] = [
+    "txq-core",
+    "txq-sched",
+    "txq",
+    "txq-device",
+    "txq-sim",
+    "txq-cli-common",
+    "txq-bench",
+    "txq-sim-cli",
+    "txq-cli",
+];
 
 /// Packages all of them as `cargo publish` would, without building them again.
 fn package() -> Result<()> {

@@ -1,25 +1,19 @@
 //! The command line.
 
-mod bench;
-
 use std::any::TypeId;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
+use txq_cli_common::rate::Rate;
+use txq_cli_common::span::Span;
+use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
-use crate::rate::Rate;
-use crate::sim::{self, SimArgs};
-use crate::span::Span;
-use crate::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
-
-use bench::BENCH_EXAMPLES;
-pub(crate) use bench::BenchArgs;
 
 /// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space
 #[derive(Debug, Parser)]
-#[command(name = "txq", version, after_help = EXAMPLES)]
+#[command(name = "txq", version, after_help = examples())]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -32,10 +26,19 @@ Examples:
   txq daemon & txq dev add d0; txq tc qdisc show  devices of your own, and tc for them
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
-  txq bench                                      how fast this machine is at it, in a minute of tables
-  txq sim machines                               machines of hundreds of CPUs to simulate it on
+";
+const BENCH_EXAMPLE: &str = "  txq bench                                      how fast this machine is at it, in a minute of tables\n";
+const SIM_EXAMPLE: &str =
+    "  txq sim machines                               machines of hundreds of CPUs to simulate it on\n";
+const EXIT_CODES: &str =
+    "\nExit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system refused.";
 
-Exit codes: 0 done, also after SIGINT and SIGTERM; 1 bad input; 2 the system refused.";
+/// Returns the examples of the commands that this binary has.
+fn examples() -> String {
+    let bench = if cfg!(feature = "bench") { BENCH_EXAMPLE } else { "" };
+    let sim = if cfg!(feature = "sim") { SIM_EXAMPLE } else { "" };
+    [EXAMPLES, bench, sim, EXIT_CODES].concat()
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -61,11 +64,13 @@ pub(crate) enum Command {
     #[command(after_help = HIST_EXAMPLES)]
     Hist(HistArgs),
     /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
-    #[command(after_help = BENCH_EXAMPLES)]
-    Bench(BenchArgs),
+    #[cfg(feature = "bench")]
+    #[command(after_help = txq_bench::EXAMPLES)]
+    Bench(txq_bench::BenchArgs),
     /// Run the transmit path on simulated machines of hundreds of CPUs
-    #[command(after_help = sim::EXAMPLES)]
-    Sim(SimArgs),
+    #[cfg(feature = "sim")]
+    #[command(after_help = txq_sim_cli::EXAMPLES)]
+    Sim(txq_sim_cli::SimArgs),
 }
 
 const RUN_EXAMPLES: &str = "\

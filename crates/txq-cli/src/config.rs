@@ -11,10 +11,10 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use txq::netdev::Sampling;
 use txq::pool::{Backing, FreeMode};
+use txq_cli_common::rate::Rate;
+use txq_cli_common::span::Span;
+use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
-use crate::rate::Rate;
-use crate::span::Span;
-use crate::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
 
 mod check;

@@ -1,18 +1,18 @@
 //! `txq contention`: the waits for locks in a run, in the layouts of `perf lock contention` and `/proc/lock_stat`.
 
-pub(crate) mod json;
-pub(crate) mod lock_stat;
+mod json;
 mod meet;
-pub(crate) mod perf;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
 use txq::stats::contention::ContentionReport;
+use txq_cli_common::contention::{lock_stat, perf};
+use txq_cli_common::out;
 
 use crate::args::ContentionArgs;
-use crate::report::{self, Report};
+use crate::report::Report;
 use crate::run;
 
 /// Disciplines under which senders wait for one another at the root lock.
@@ -39,7 +39,7 @@ pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
     } else {
         perf::table(&all) + advice.as_deref().unwrap_or_default() + "\n" + &meet::text(&report, &all)
     };
-    report::write(&text)?;
+    out::write(&text)?;
     closed
 }
 
@@ -69,4 +69,19 @@ fn sum(report: &Report) -> ContentionReport {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_records_waits_is_advised() {
+        for (file, disciplines, command) in [
+            (None, &["combine"][..], "txq contention --discipline spinlock"),
+            (Some("my.toml"), &["llist", "spinlock"], "txq contention my.toml --discipline spinlock"),
+            (Some("my.toml"), &["busylock", "spinlock"], "txq contention my.toml --duration 10s"),
+        ] {
+            let advice = advice(file.map(Path::new), disciplines);
+            assert!(advice.starts_with("no thread waited for a lock"), "{advice}");
+            assert_eq!(advice.lines().nth(1), Some(format!("  {command}").as_str()));
+        }
+    }
+}

@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
+use txq_cli_common::stop::{Signals, Stop};
+
 use crate::args::DaemonArgs;
 use crate::control::{Devices, Listener};
-use crate::stop::{Signals, Stop};
 
 /// How often the daemon checks for signals.
 const TICK: Duration = Duration::from_millis(20);

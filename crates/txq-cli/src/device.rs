@@ -9,14 +9,14 @@ use txq::pool::{Pool, PoolConfig, PoolError};
 use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
+use txq_cli_common::failure::Refused;
+use txq_cli_common::span::Span;
 use txq_core::arch::Native;
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, Null, Pcap};
 
 use crate::config;
 use crate::dev::Dummy;
-use crate::failure::Refused;
-use crate::span::Span;
 
 mod late;
 
@@ -58,7 +58,7 @@ const SAMPLE: Sampling = Sampling::Every(64);
 /// Returns the configuration of the device that `--dev` names: null, pcap:FILE or an interface.
 pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result<config::Device> {
     let mut device =
-        config::Device { txqs: Some(crate::within::Txqs::of(txqs.into())), ..Default::default() };
+        config::Device { txqs: Some(txq_cli_common::within::Txqs::of(txqs.into())), ..Default::default() };
     match text.split_once(':') {
         _ if text.is_empty() => return Err(anyhow!("--dev \"\": use null, pcap:FILE or an interface")),
         None if text == "null" => device.name = Some("null0".into()),
@@ -98,8 +98,8 @@ impl Dummies {
 pub(crate) fn dummy(dummy: &Dummy, shared: &Dummies) -> anyhow::Result<NetDev> {
     let config = config::Device {
         name: Some(dummy.name.clone()),
-        txqs: Some(crate::within::Txqs::of(dummy.txqs.into())),
-        tx_queue_len: dummy.tx_queue_len.map(|len| crate::within::Within::of(len.into())),
+        txqs: Some(txq_cli_common::within::Txqs::of(dummy.txqs.into())),
+        tx_queue_len: dummy.tx_queue_len.map(|len| txq_cli_common::within::Within::of(len.into())),
         mtu: dummy.mtu,
         ..Default::default()
     };

@@ -3,26 +3,14 @@
 //! 1 means that the input is wrong (an option, a file), 2 that the system refused (a device does not open, no memory).
 //! An error counts as wrong input unless a [`Refused`] is among its causes.
 
-use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use txq_cli_common::failure::Refused;
 
 const BAD_INPUT: u8 = 1;
 const REFUSED: u8 = 2;
-
-/// Marks an error as the system's refusal.
-#[derive(Debug)]
-pub(crate) struct Refused(pub(crate) String);
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Prints an error and returns its exit code.
 pub(crate) fn tell(error: &anyhow::Error) -> ExitCode {
@@ -42,6 +30,14 @@ fn line(error: &anyhow::Error) -> String {
     line
 }
 
+/// The names of the commands, for the error of a command line without one.
+const COMMANDS: &str = match (cfg!(feature = "bench"), cfg!(feature = "sim")) {
+    (true, true) => "run, replay, daemon, tc, dev, contention, hist, bench or sim",
+    (true, false) => "run, replay, daemon, tc, dev, contention, hist or bench",
+    (false, true) => "run, replay, daemon, tc, dev, contention, hist or sim",
+    (false, false) => "run, replay, daemon, tc, dev, contention or hist",
+};
+
 /// Prints clap's answer to a command line, help to stdout, an error as one line and the usage to stderr; returns the exit
 /// code.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
@@ -51,13 +47,11 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let text = error.render().to_string();
-        let (of, commands) = match text.contains("Usage: txq sim ") {
-            true => (" of txq sim", crate::sim::COMMANDS),
-            false => ("", "run, replay, daemon, tc, dev, contention, hist, bench or sim"),
-        };
-        eprintln!("txq: no command{of}: use {commands}, or --help to see more");
-        return ExitCode::from(BAD_INPUT);
+        #[cfg(feature = "sim")]
+        if error.render().to_string().contains("Usage: txq sim ") {
+            return no_command(" of txq sim", txq_sim_cli::COMMANDS);
+        }
+        return no_command("", COMMANDS);
     }
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -68,5 +62,11 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if let Some(usage) = text.lines().find(|line| line.starts_with("Usage:")) {
         eprintln!("{usage}");
     }
+    ExitCode::from(BAD_INPUT)
+}
+
+/// Prints that the command of txq, or the one `of` a part of it, is missing.
+fn no_command(of: &str, commands: &str) -> ExitCode {
+    eprintln!("txq: no command{of}: use {commands}, or --help to see more");
     ExitCode::from(BAD_INPUT)
 }

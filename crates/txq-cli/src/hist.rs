@@ -4,10 +4,10 @@ use anyhow::bail;
 use serde_json::json;
 use txq::netdev::Sampling;
 use txq::stats::log2::Log2;
+use txq_cli_common::{bars, out};
 
 use crate::args::{HistArgs, What};
-use crate::bars;
-use crate::report::{self, Device};
+use crate::report::Device;
 use crate::run;
 
 /// Runs a workload and prints one histogram of all devices together; an error if nothing was measured.
@@ -31,9 +31,9 @@ pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
             "buckets": bars::json(&all),
             "devices": devices.collect::<Vec<_>>(),
         });
-        report::write(&format!("{line}\n"))?;
+        out::write(&format!("{line}\n"))?;
     } else {
-        report::write(&bars::text(&format!("{}_ns", what.name()), &all))?;
+        out::write(&bars::text(&format!("{}_ns", what.name()), &all))?;
     }
     closed?;
     if all.count() == 0 {

@@ -1,9 +1,10 @@
 //! The traffic of a `[[sender]]`: frames of its flows in turn, at its rate.
 
+use txq_cli_common::rate::Rate;
+
 use crate::config;
 use crate::frames::{self, HEADERS};
 use crate::pump::{Count, Frame, Source};
-use crate::rate::Rate;
 use crate::report::Asked;
 
 /// One thread's part of a `[[sender]]`.
@@ -95,8 +96,9 @@ impl Source for Load {
 
 #[cfg(test)]
 mod tests {
+    use txq_cli_common::within::Within;
+
     use super::*;
-    use crate::within::Within;
 
     /// Batches whose times are not whole nanoseconds: the count agrees with the frames to the nanosecond.
     #[test]

@@ -2,15 +2,14 @@
 //!
 //! `txq run` sends the generated traffic that a TOML file describes; `txq replay` sends a capture. Both end in the same
 //! report: counts of sent, dropped and queued packets, their latency and their cost. `txq contention` and `txq hist` print
-//! the waits and the latency of such a run, `txq bench` measures the path itself, `txq sim` runs it on simulated machines.
+//! the waits and the latency of such a run. `txq bench` measures the path itself, and `txq sim` runs it on simulated machines,
+//! each in a binary with the feature of that name.
 //!
 //! `txq tc` and `txq dev` show and change the devices of a running `txq daemon` or `txq run`.
 
 #![forbid(unsafe_code)]
 
 mod args;
-mod bars;
-mod bench;
 mod config;
 mod contention;
 mod control;
@@ -24,16 +23,11 @@ mod load;
 mod pace;
 mod progress;
 mod pump;
-mod rate;
 mod replay;
 mod report;
 mod run;
 mod session;
-mod sim;
-mod span;
-mod stop;
 mod tc;
-mod within;
 mod xps;
 
 use std::process::ExitCode;
@@ -53,8 +47,10 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::replay(args),
         Command::Contention(args) => contention::contention(args),
         Command::Hist(args) => hist::hist(args),
-        Command::Bench(args) => bench::bench(args),
-        Command::Sim(args) => sim::sim(args),
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => txq_bench::bench(args),
+        #[cfg(feature = "sim")]
+        Command::Sim(args) => txq_sim_cli::sim(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

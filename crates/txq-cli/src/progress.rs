@@ -1,35 +1,30 @@
 //! The progress of a run: one line a second, on stderr.
 
-use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use txq::NetDev;
-
-use crate::rate::metric;
+use txq_cli_common::rate::metric;
+use txq_cli_common::tell::Tell;
 
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Prints the progress line once a second.
 pub(crate) struct Progress {
-    /// Whether stderr is a terminal, where each line replaces the previous one.
-    terminal: bool,
-    quiet: bool,
+    line: Tell,
     start: Instant,
     last: Instant,
     sent: (u64, u64),
-    printed: bool,
 }
 
 impl Progress {
     pub(crate) fn new(quiet: bool, start: Instant) -> Self {
-        let terminal = io::stderr().is_terminal();
-        Self { terminal, quiet, start, last: start, sent: (0, 0), printed: false }
+        Self { line: Tell::new(quiet), start, last: start, sent: (0, 0) }
     }
 
     /// Prints a line with the counters of `devices` if a second has passed since the last line; nothing if quiet.
     pub(crate) fn tell<'a>(&mut self, devices: impl Iterator<Item = &'a NetDev>) {
         let since = self.last.elapsed();
-        if self.quiet || since < EVERY {
+        if self.line.is_quiet() || since < EVERY {
             return;
         }
         self.last = Instant::now();
@@ -47,18 +42,11 @@ impl Progress {
             metric(rate(sent.1, self.sent.1) * 8.0),
         );
         self.sent = sent;
-        self.printed = true;
-        // A closed stderr is no failure.
-        let _ = match self.terminal {
-            true => write!(io::stderr(), "\r\x1b[K{line}"),
-            false => writeln!(io::stderr(), "{line}"),
-        };
+        self.line.print(&line);
     }
 
     /// Ends the last line on a terminal, so that it stays visible.
     pub(crate) fn end(self) {
-        if self.terminal && self.printed {
-            let _ = writeln!(io::stderr());
-        }
+        self.line.keep();
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use txq::Sender;
 use txq::packet::{Packet, PacketList};
 use txq::pool::AllocError;
+use txq_cli_common::stop::Stop;
 
 use crate::pace::Pace;
-use crate::stop::Stop;
 
 /// Attempts to allocate between which the thread only yields its CPU; after them it sleeps for [`REST`].
 const POLITE: u32 = 64;

@@ -10,16 +10,16 @@ use std::fs;
 
 use anyhow::ensure;
 use txq::xps::reciprocal_scale;
+use txq_cli_common::rate::Rate;
+use txq_cli_common::within::Within;
 use txq_device::capture::Capture;
 
 use crate::args::ReplayArgs;
 use crate::device::{self, Use};
 use crate::pace::Schedule;
 use crate::pump::{Count, Frame, Source, pump};
-use crate::rate::Rate;
 use crate::report::{self, Asked};
 use crate::session::{self, Device, Job};
-use crate::within::Within;
 use file::Recording;
 
 /// The most frames that a thread hands in at a time.

@@ -7,9 +7,6 @@ mod quantile;
 mod rows;
 mod text;
 
-use std::io::{self, Write};
-
-use anyhow::Context;
 use txq::drop::DropCounts;
 use txq::netdev::BandStats;
 use txq::stats::contention::ContentionReport;
@@ -17,10 +14,11 @@ use txq::stats::device::DeviceStats;
 use txq::stats::latency::Latency;
 use txq::stats::log2::Log2;
 use txq::tc::QdiscInfo;
+use txq_cli_common::out;
+use txq_cli_common::stop::Cause;
 
 use crate::args::Output;
 use crate::pump::{Account, Count};
-use crate::stop::Cause;
 
 /// The requested rate of one sender or several.
 #[derive(Clone, Debug, Default)]
@@ -212,12 +210,7 @@ pub(crate) fn discipline(given: Option<&str>) -> String {
 
 /// Prints the report to stdout.
 pub(crate) fn print(report: &Report, output: Output) -> anyhow::Result<()> {
-    write(&if output.json { json::line(report).to_string() + "\n" } else { text::lines(report) })
-}
-
-/// Writes a report to stdout.
-pub(crate) fn write(text: &str) -> anyhow::Result<()> {
-    io::stdout().write_all(text.as_bytes()).context("the report cannot be written to stdout")
+    out::write(&if output.json { json::line(report).to_string() + "\n" } else { text::lines(report) })
 }
 
 #[cfg(test)]

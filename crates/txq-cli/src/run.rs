@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
+use txq_cli_common::rate::Rate;
+
 use crate::args::{RunArgs, Workload};
 use crate::config::{self, Config};
 use crate::control::Listener;
 use crate::device::{self, Use};
 use crate::load::{self, Load};
 use crate::pump::pump;
-use crate::rate::Rate;
 use crate::report::{self, Asked, Report};
 use crate::session::{self, Device, Job};
 

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use rustix::time::{ClockId, clock_gettime};
 use txq::NetDev;
+use txq_cli_common::failure::Refused;
+use txq_cli_common::stop::{Cause, Signals, Stop};
 
 use crate::control::{Devices, Listener};
-use crate::failure::Refused;
 use crate::pace::{Gate, Pace};
 use crate::progress::Progress;
 use crate::pump::Account;
 use crate::report::{Asked, Ended, Report};
-use crate::stop::{Cause, Signals, Stop};
 
 /// How often a run checks for signals and the time.
 const TICK: Duration = Duration::from_millis(10);

@@ -12,8 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use txq::cpumask::CpuMask;
 use txq::topology::Topology;
 use txq::xps::XpsMap;
-
-use crate::failure::Refused;
+use txq_cli_common::failure::Refused;
 
 /// The requested way to choose a txq.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

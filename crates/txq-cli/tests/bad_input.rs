@@ -167,6 +167,7 @@ fn options_of_replay() {
 }
 
 #[test]
+#[cfg(feature = "bench")]
 fn options_of_bench() {
     for (options, parts) in [
         ("crwod", &["there is no such suite", "did you mean \"crowd\"?"][..]),
@@ -226,11 +227,17 @@ fn negative_times_rates_and_counts() {
         ("replay", 6),
         ("contention", 2),
         ("hist", 2),
+        #[cfg(feature = "bench")]
         ("bench", 12),
+        #[cfg(feature = "sim")]
         ("sim host", 2),
+        #[cfg(feature = "sim")]
         ("sim calibrate", 2),
+        #[cfg(feature = "sim")]
         ("sim plan", 7),
+        #[cfg(feature = "sim")]
         ("sim sweep", 1),
+        #[cfg(feature = "sim")]
         ("sim published", 1),
     ] {
         let command: Vec<&str> = command.split_whitespace().collect();
@@ -278,6 +285,7 @@ fn captures_that_are_none() {
 }
 
 #[test]
+#[cfg(feature = "sim")]
 fn machines_of_sim() {
     let folder = Folder::new();
     let (_, good) = txq_machine();
@@ -308,12 +316,14 @@ fn machines_of_sim() {
 }
 
 /// Returns the name of a built-in machine, and its file.
+#[cfg(feature = "sim")]
 fn txq_machine() -> (&'static str, String) {
     let name = "epyc-9b45";
     (name, txq(&["sim", "machines", name]).stdout)
 }
 
 #[test]
+#[cfg(feature = "sim")]
 fn a_machine_is_measured_and_read_again() {
     let folder = Folder::new();
     let out = folder.path("mine.toml").display().to_string();

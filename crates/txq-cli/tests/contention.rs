@@ -1,7 +1,5 @@
 //! `txq contention` and `txq hist` from outside: their tables, their sums, and the real tools' formats.
 
-#[path = "../src/bars.rs"]
-mod bars;
 #[path = "../../../tests/support/process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod process;
@@ -19,6 +17,7 @@ use serde_json::Value;
 use skip::{require_root, require_tools};
 use tempdir::TempDir;
 use txq::stats::log2::Log2;
+use txq_cli_common::bars;
 
 fn run(command: &mut Command) -> Finished {
     Running::start(command).finish(Duration::from_secs(120))

@@ -1,11 +1,10 @@
 //! Checks across keys: names that must differ or exist, keys that exclude each other.
 
 use anyhow::{bail, ensure};
-
 use txq::pool::FreeMode;
+use txq_cli_common::rate::Rate;
 
 use super::{Config, Device};
-use crate::rate::Rate;
 
 /// Fills in missing names of devices; returns an error for the first contradiction.
 pub(super) fn check(config: &mut Config) -> anyhow::Result<()> {

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use txq::stats::contention::ContentionReport;
 use txq::stats::contention::Retry;
+use txq_cli_common::bars;
+use txq_cli_common::span::Human;
 
-use crate::bars;
 use crate::report::Report;
-use crate::span::Human;
 
 const HEADS: [&str; 10] = [
     "lock",

@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use txq_cli_common::failure::Refused;
+
 use super::{Request, path};
-use crate::failure::Refused;
 use crate::tc::Answer;
 
 /// A connection to a running txq.

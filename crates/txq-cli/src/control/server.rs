@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
+use txq_cli_common::failure::Refused;
+use txq_cli_common::stop::Stop;
 
 use super::{Devices, Request, path};
-use crate::failure::Refused;
-use crate::stop::Stop;
 use crate::tc::{self, Answer};
 
 /// How often the server checks for a stop.

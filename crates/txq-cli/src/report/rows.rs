@@ -5,11 +5,11 @@ use txq::netdev::BandStats;
 use txq::stats::device::{SampledTimes, SenderStats};
 use txq::stats::latency::Latency;
 use txq::tc::Handle;
+use txq_cli_common::span::Human;
+use txq_cli_common::table::align;
 
 use super::Device;
 use super::quantile::{P50, P99};
-use crate::bench::align;
-use crate::span::Human;
 
 /// Appends a table of the device's senders, one line each.
 pub(super) fn senders(text: &mut String, device: &Device) {

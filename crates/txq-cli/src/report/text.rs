@@ -6,11 +6,11 @@ use std::num::NonZeroUsize;
 use txq::stats::device::{DeviceStats, QueueStats};
 use txq::stats::latency::Latency;
 use txq::tc;
+use txq_cli_common::rate::metric;
+use txq_cli_common::span::Human;
 
 use super::quantile::{P50, P90, P99, P999};
 use super::{Device, Ended, Rates, Report, Totals, rows};
-use crate::rate::metric;
-use crate::span::Human;
 
 /// Returns the whole report as text.
 pub(super) fn lines(report: &Report) -> String {

@@ -1,0 +1,135 @@
+//! `txq bench`: measures the path on this machine's CPUs, suite by suite, and beside it the kernel and DPDK.
+//!
+//! Every configuration runs for the same time, not for the same number of packets; the result is the packets that the
+//! device sent in that time. Repetitions are the outer loop, so that noise of the machine affects all configurations alike.
+//!
+//! | number | meaning |
+//! |---|---|
+//! | `mpps` | packets that the driver took, in millions a second |
+//! | `ns_per_packet`, `cpu_ns_per_packet` | wall time, and CPU time of all threads of the process, divided by those packets |
+//! | `p99_ns` | the 99th percentile of calls of xmit, each with a whole batch; one call in 61 is timed |
+//! | `worst_xmit_us` | the longest time that one sender spent in one call: of the timed calls, and of all calls seen at two looks a millisecond apart |
+//! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 if no span took a millisecond |
+//! | `dropped` | the share of the packets handed in that the queue layer dropped |
+//! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, the error of the rate, and the share of CPU used; only in `timing` |
+//! | `worst_flood_us` | in `isolation` the longest call of a flooding sender; `p50_ns`, `p99_ns`, `max_ns` and `worst_xmit_us` are the probe's there |
+//! | `share` | packets sent, divided by those that the links, or a tbf above them, can send; only with finite links; in `bql` divided by those offered |
+//! | `in_flight_bytes`, `limit_bytes`, `needed_bytes` | bytes in flight on average, their limit at the end, and the bytes that the link needs; only in `bql` |
+//! | `bytes_per_flow` | memory that a qdisc takes for each of its many flows, without the packets |
+//! | `offered_mpps` | packets handed in, where senders offer at a rate: `load` times the peak, of `flows` flows |
+//!
+//! Both worst times are lower bounds: a call or stall that begins and ends between two looks is not seen. Time that other
+//! programs take from the CPU counts as stall too, because packets wait for it as well.
+
+#![forbid(unsafe_code)]
+
+mod aqm;
+mod args;
+mod bql;
+mod case;
+mod child;
+mod costly;
+mod crowd;
+mod dpdk;
+mod free;
+mod isolation;
+mod kernel;
+mod lab;
+mod meter;
+mod native;
+mod offer;
+mod overload;
+mod path;
+mod peers;
+mod plan;
+mod pool;
+mod qdisc;
+mod report;
+mod rig;
+mod shaper;
+mod svg;
+mod timing;
+mod turns;
+mod work;
+mod xps;
+
+use std::time::Duration;
+
+use txq::netdev::BuildError;
+
+use case::{Case, Row, Sample};
+use lab::Lab;
+use plan::Plan;
+use rig::Rig;
+use svg::Drawing;
+use turns::Turns;
+
+pub use args::{BenchArgs, EXAMPLES};
+pub use native::{NATIVE, Native, Point, Same, native};
+
+/// The suite of single qdiscs.
+const QDISC: &str = "qdisc";
+/// The suite of the same work done by DPDK and by the kernel.
+const PEERS: &str = "peers";
+/// The default time of a whole run, without the time around each measurement.
+const RUN: Duration = Duration::from_secs(48);
+/// The bounds of a measurement's default time.
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Runs the suites of the command line, and prints the results.
+pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
+    check(args)?;
+    let lab = Lab::new(args.pin)?;
+    let cases = Plan { args, lab: &lab }.cases()?;
+    let keys = || cases.iter().map(|case| &case.key);
+    let drawing = args.svg.as_deref().map(|path| Drawing::open(path, keys())).transpose()?;
+    let runs = cases.len() as u32 * args.repeat.get() as u32;
+    let rare = cases.iter().all(|case| [isolation::ISOLATION, bql::BQL].contains(&case.key.suite));
+    let longest = if rare { isolation::TIME } else { LONGEST };
+    let usual = || (RUN / runs.max(1)).clamp(SHORTEST, longest);
+    let time = args.duration.map_or_else(usual, |span| span.0);
+    let rows = measure(args, &lab, &cases, time)?;
+    if let Some(drawing) = drawing {
+        drawing.draw(&rows)?;
+    }
+    report::print(&rows, args, &lab, time)
+}
+
+/// Refuses unknown disciplines and wrong qdiscs before the first measurement.
+fn check(args: &BenchArgs) -> anyhow::Result<()> {
+    let known = txq::enqueue::names();
+    if let Some(name) = args.discipline.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(BuildError::Discipline { name: name.clone(), known: known.join(", ") }.into());
+    }
+    // A tbf without options takes its options from the link's rate.
+    let made = |qdisc: &str| plan::OWN.contains(&qdisc) || (!args.rate.is_empty() && qdisc == overload::TBF);
+    for qdisc in args.qdisc.iter().filter(|qdisc| !made(qdisc)) {
+        Rig::new(txq::enqueue::names()[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
+    }
+    Ok(())
+}
+
+/// Measures all configurations in turn, once for each repetition; returns a row for each. A signal ends the measurement
+/// early, with rows of the samples taken by then.
+fn measure(args: &BenchArgs, lab: &Lab, cases: &[Case], time: Duration) -> anyhow::Result<Vec<Row>> {
+    let repeat = args.repeat.size();
+    let mut turns = Turns::new(args.quiet, cases.len() * repeat);
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::with_capacity(repeat); cases.len()];
+    'all: for _ in 0..repeat {
+        for (case, samples) in cases.iter().zip(&mut samples) {
+            if lab.signals.seen().is_some() {
+                break 'all;
+            }
+            turns.next(&case.key);
+            let measured = (case.run)(lab, time);
+            if lab.signals.seen().is_some() {
+                break 'all;
+            }
+            samples.push(measured?);
+        }
+    }
+    turns.end();
+    let row = |(case, samples): (&Case, Vec<Sample>)| Row::of(case.key.clone(), &samples);
+    Ok(cases.iter().zip(samples).filter_map(row).collect())
+}

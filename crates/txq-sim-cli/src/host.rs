@@ -1,0 +1,160 @@
+//! `txq sim host`: compares the simulator with the machine that it runs on.
+
+mod simulated;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::bail;
+use serde_json::json;
+use txq_bench::{Native, Point, native};
+use txq_cli_common::failure::refused;
+use txq_cli_common::out;
+use txq_cli_common::span::Human;
+use txq_cli_common::table::{align, number};
+use txq_cli_common::tell::Tell;
+use txq_sim::calibrate::{self, Settings, line_way};
+use txq_sim::machine::Machine;
+
+use super::args::HostArgs;
+use super::calibrate::failure;
+use simulated::Simulated;
+
+/// The discipline whose time with one sender sets the prices.
+const PRICED: &str = "spinlock";
+/// How long each measurement of a line's transfer takes.
+const WAY: Duration = Duration::from_millis(5);
+/// How far a simulated time may be from the native one and still count as near, as a part of it.
+const NEAR: f64 = 0.25;
+
+/// A native configuration with its simulation.
+struct Row {
+    native: Native,
+    /// The simulated times, one for each native point in order.
+    simulated: Vec<f64>,
+    /// Whether the prices are from this row.
+    priced: bool,
+}
+
+impl Row {
+    /// Returns the simulated time of the median point.
+    fn simulated(&self) -> f64 {
+        self.simulated[self.simulated.len() / 2]
+    }
+
+    /// Returns the median deviation of all points.
+    fn deviation(&self) -> f64 {
+        let of = self.native.points.iter().zip(&self.simulated);
+        let mut all: Vec<f64> =
+            of.map(|(native, simulated)| simulated / native.ns_per_packet - 1.0).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    }
+
+    fn is_near(&self) -> bool {
+        self.deviation().abs() <= NEAR
+    }
+}
+
+/// Measures this machine's own times, simulates the same work, and prints both.
+pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
+    let machine = machine(args)?;
+    let natives = native(args.duration.0, args.repeat.size(), args.quiet, |a, b| {
+        line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"))
+    })?;
+    let one = natives.iter().find(|row| row.discipline == PRICED && row.threads == 1);
+    let Some(one) = one else {
+        bail!(
+            "nothing was measured of {PRICED} with one sender, from which prices are: let it run for longer"
+        );
+    };
+    let simulated = Simulated::priced(&machine, PRICED, one.median().ns_per_packet)?;
+    let row = |native: Native| {
+        let point =
+            |point: &Point| simulated.ns_per_packet(&native.discipline, native.threads, point.line_ns);
+        let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
+        let priced = native.discipline == PRICED && native.threads == 1;
+        anyhow::Ok(Row { simulated: points, priced, native })
+    };
+    let rows = natives.into_iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
+    let text = match args.json {
+        true => rows.iter().map(line).collect(),
+        false => table(&rows, &simulated, args),
+    };
+    out::write(&text)
+}
+
+/// Reads the machine's file, or measures the machine now.
+fn machine(args: &HostArgs) -> anyhow::Result<Machine> {
+    if let Some(file) = &args.machine {
+        return Ok(Machine::find(file)?);
+    }
+    let mut tell = Tell::new(args.quiet);
+    let calibrated = calibrate::calibrate(&Settings::default(), &mut |what| tell.say(what));
+    tell.end();
+    Ok(calibrated.map_err(failure)?.machine)
+}
+
+fn line(row: &Row) -> String {
+    let points = row.native.points.iter().zip(&row.simulated).map(|(point, simulated)| {
+        json!({
+            "ns_per_packet": point.ns_per_packet,
+            "cpu_ns_per_packet": point.cpu_ns_per_packet,
+            "line_ns": point.line_ns,
+            "simulated_ns_per_packet": simulated,
+        })
+    });
+    let points: Vec<_> = points.collect();
+    let median = row.native.median();
+    let line = json!({
+        "discipline": row.native.discipline,
+        "threads": row.native.threads,
+        "ns_per_packet": median.ns_per_packet,
+        "cpu_ns_per_packet": median.cpu_ns_per_packet,
+        "line_ns": median.line_ns,
+        "simulated_ns_per_packet": row.simulated(),
+        "deviation": row.deviation(),
+        "priced": row.priced,
+        "points": points,
+    });
+    format!("{line}\n")
+}
+
+fn table(rows: &[Row], simulated: &Simulated, args: &HostArgs) -> String {
+    let each = Human(args.duration.0.as_nanos() as u64);
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{each} for each measurement, {} of each; single packets through a pfifo\n\
+         prices: {} ns for each step of a packet, {} ns for a hit\n",
+        args.repeat,
+        number(simulated.price()),
+        number(simulated.hit())
+    );
+    let heads =
+        ["discipline", "senders", "native ns", "from .. to", "a line's way", "simulated ns", "deviation"];
+    let cells = rows.iter().map(|row| {
+        let median = row.native.median();
+        let ends = row.native.points.first().zip(row.native.points.last());
+        let ends = ends.map(|(a, b)| format!("{} .. {}", number(a.ns_per_packet), number(b.ns_per_packet)));
+        vec![
+            row.native.discipline.clone(),
+            row.native.threads.to_string(),
+            number(median.ns_per_packet),
+            ends.unwrap_or_default(),
+            median.line_ns.map_or_else(|| "-".into(), number),
+            number(row.simulated()),
+            if row.priced { "prices".into() } else { format!("{:+.0} %", row.deviation() * 100.0) },
+        ]
+    });
+    align(&mut text, heads.map(str::to_owned).to_vec(), cells.collect());
+    let predicted: Vec<&Row> = rows.iter().filter(|row| !row.priced).collect();
+    let near = predicted.iter().filter(|row| row.is_near()).count();
+    let _ = writeln!(
+        text,
+        "\n{near} of {} that were predicted are within {:.0} %.",
+        predicted.len(),
+        NEAR * 100.0
+    );
+    text
+}
