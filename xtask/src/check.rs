@@ -114,8 +114,8 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{
-                Asm, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms, Shuttle, Tsan,
-                Words,
+                Asm, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms, Shuttle,
+                Tsan, Words,
             };
             let all = [
                 Words, Layers, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos,

@@ -196,7 +196,7 @@ impl<A: Arch> NetDev<A> {
     }
 
     /// Returns the contention recorded so far; `None` if recording was never switched on. The call takes each lock once, as
-    /// [`Site::Control`](txq_core::sync::contention::Site::Control).
+    /// [`Site::Control`](txq_core::stats::contention::Site::Control).
     pub fn contention(&self) -> Option<ContentionReport> {
         self.shared.assert_outside("NetDev::contention");
         self.shared.contention()

@@ -7,7 +7,7 @@
 //! | loop | call | for |
 //! |---|---|---|
 //! | a thread for each worker | [`Builder::start`] | programs whose threads block |
-//! | a few threads for the workers of many devices | [`WorkerPool::drive`] | many devices; async programs |
+//! | a few threads for the workers of many devices | [`WorkerPool::drive`](crate::WorkerPool::drive) | many devices; async programs |
 //! | the program's own | [`Builder::build`], [`Worker::poll`] | programs around epoll or mio |
 //!
 //! # A loop of the program's own
@@ -122,7 +122,7 @@
 //! # tokio and other executors
 //!
 //! A task that drives a worker competes with all other tasks, and a busy executor polls it late. Leave the workers to a
-//! [`WorkerPool`]; then tasks only send, and wait for room without a thread:
+//! [`WorkerPool`](crate::WorkerPool); then tasks only send, and wait for room without a thread:
 //!
 //! ```
 //! use std::future::poll_fn;

@@ -6,21 +6,19 @@ use std::ptr::{self, NonNull};
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::arch::{CpuId, Nanos};
-
 const HUGE: usize = 2 << 20;
 const PAGE: usize = 4096;
 
 /// Returns the CPU that runs the caller.
 #[inline]
-pub(crate) fn cpu() -> CpuId {
+pub(crate) fn cpu() -> u32 {
     // Miri has no such call.
-    if cfg!(miri) { 0 } else { rustix::thread::sched_getcpu() as CpuId }
+    if cfg!(miri) { 0 } else { rustix::thread::sched_getcpu() as u32 }
 }
 
 /// Returns the time of `CLOCK_MONOTONIC`.
 #[inline]
-pub(crate) fn now() -> Nanos {
+pub(crate) fn now() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

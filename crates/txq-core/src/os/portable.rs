@@ -6,17 +6,15 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::arch::{CpuId, Nanos};
-
 /// Returns 0: std does not name the CPU. Stocks and queues chosen by CPU are then those of CPU 0, for all threads.
 #[inline]
-pub(crate) fn cpu() -> CpuId {
+pub(crate) fn cpu() -> u32 {
     0
 }
 
 /// Returns the time since the process's first call.
 #[inline]
-pub(crate) fn now() -> Nanos {
+pub(crate) fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
