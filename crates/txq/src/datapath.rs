@@ -1,7 +1,7 @@
 //! The state that the data path of a device needs: its txqs, its queues, and the workers' inboxes.
 //!
-//! Senders, workers and control operations all work on it, each with a [`Ctx`]. The modules above add what they do: `transfer`
-//! moves packets to a driver and back, `run` is an owner's turn, `enqueue` has the disciplines.
+//! Senders, workers and control operations all work on it, each with a [`Ctx`]. The modules above add what they do:
+//! `transfer` moves packets to a driver and back, `run` is an owner's turn, `enqueue` has the disciplines.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -116,7 +116,7 @@ impl<A: Arch> Datapath<A> {
     /// Makes the owner of a queue look at it again, or the thread that is about to own it; if there is none, a worker
     /// (`__netif_schedule`).
     pub(crate) fn schedule(&self, root: usize) {
-        if !self.roots[root].discipline.look_again() {
+        if !self.roots[root].discipline.try_notify_owner() {
             self.hand_over(root);
         }
     }

@@ -113,7 +113,7 @@ pub(crate) struct Driven<A: Arch> {
     /// `Core::purges` when the batch left the queue.
     purges: u32,
     /// Whether the batch bypasses the qdisc, which is empty.
-    pub(crate) past: bool,
+    pub(crate) bypassed: bool,
     /// Whether the driver has returned.
     back: bool,
     sent: Transmitted,
@@ -128,7 +128,7 @@ impl<A: Arch> Driven<A> {
             txq: 0,
             packets: 0,
             purges: 0,
-            past: false,
+            bypassed: false,
             back: false,
             sent,
             drops: DropCounts::default(),
@@ -167,7 +167,7 @@ fn admit<A: Arch>(
     if let Some(txq) = core.bypass(root, batch, cx) {
         let mut driven = Driven::new();
         driven.txq = txq;
-        driven.past = true;
+        driven.bypassed = true;
         driven.batch.append(batch);
         return (Verdict::Success, run_batch(owner, root, &mut driven, cx));
     }
@@ -246,8 +246,8 @@ pub(crate) fn turn_here<A: Arch>(
         let before = quota;
         let mut going = Going::On;
         if admitted > 0 || owner.core().has_unadmitted() {
-            let (said, then) = admit(&mut owner, root, &mut chunk, cx);
-            verdict.get_or_insert(if batches == 1 { said } else { Verdict::Success });
+            let (admitted, then) = admit(&mut owner, root, &mut chunk, cx);
+            verdict.get_or_insert(if batches == 1 { admitted } else { Verdict::Success });
             going = then;
         }
         if going == Going::On {

@@ -256,7 +256,7 @@ impl<A: Arch> Worker<A> {
             txq.report_bugs(dev);
             let more = txq.needs_reaping() || txq.is_watched();
             if more {
-                sooner(at.unwrap_or_else(|| cx.clock.now() + txq.look_again()));
+                sooner(at.unwrap_or_else(|| cx.clock.now() + txq.next_poll()));
                 let watch = dev.watchdog.as_ref();
                 if let Some(at) = watch.and_then(|watchdog| txq.watch(watchdog, || cx.clock.now())) {
                     sooner(at);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::{Arch, Atomic, Nanos};
-use crate::sync::words::Words;
+use crate::sync::words::AtomicWords;
 
 /// 2^4 buckets for each power of two: a relative error of at most 1/16.
 const GROUPING: u32 = 4;
@@ -14,11 +14,11 @@ const BUCKETS: usize = ((LONGEST - GROUPING) as usize + 1) << GROUPING;
 
 /// The histogram: one counter per bucket. Any thread increments a counter with one atomic addition, and any thread reads.
 /// All accesses are relaxed: the counters are only displayed.
-pub struct Times<A: Arch>(Words<A>);
+pub struct Times<A: Arch>(AtomicWords<A>);
 
 impl<A: Arch> Times<A> {
     pub(crate) fn new() -> Self {
-        Self(Words::new(BUCKETS, 0))
+        Self(AtomicWords::new(BUCKETS, 0))
     }
 
     pub(crate) fn record(&self, time: Nanos) {

@@ -9,16 +9,16 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use crate::arch::{Arch, Atomic};
-use crate::sync::words::Words;
+use crate::sync::words::AtomicWords;
 
 /// The set: a bit for each number, 64 a word. Any thread sets bits (`fetch_or`, AcqRel); the taker swaps a word for 0
 /// (AcqRel). The taker thereby acquires the writes made before each number was added.
-pub struct Bits<A: Arch>(Words<A>);
+pub struct Bits<A: Arch>(AtomicWords<A>);
 
 impl<A: Arch> Bits<A> {
     /// Creates an empty set for numbers below `n`.
     pub fn new(n: usize) -> Self {
-        Self(Words::new(n.div_ceil(64), 0))
+        Self(AtomicWords::new(n.div_ceil(64), 0))
     }
 
     /// Names its lines ([`Arch::name`]).

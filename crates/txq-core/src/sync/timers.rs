@@ -10,19 +10,19 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, Atomic, Nanos};
-use crate::sync::words::Words;
+use crate::sync::words::AtomicWords;
 
 /// No time is set.
 const NEVER: Nanos = Nanos::MAX;
 
 /// The times, each `NEVER` or nanoseconds on the clock of the [`Arch`]. A queue's owner lowers its time (Release); the taker
 /// swaps it for `NEVER` (Acquire).
-pub struct Timers<A: Arch>(Words<A>);
+pub struct Timers<A: Arch>(AtomicWords<A>);
 
 impl<A: Arch> Timers<A> {
     /// Creates `n` timers that are not set.
     pub fn new(n: usize) -> Self {
-        Self(Words::new(n, NEVER))
+        Self(AtomicWords::new(n, NEVER))
     }
 
     /// Names its lines ([`Arch::name`]).

@@ -7,16 +7,16 @@ use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic};
 
-/// Words of a block.
+/// AtomicWords of a block.
 const BLOCK: usize = 16;
 
 /// The row.
-pub struct Words<A: Arch> {
+pub struct AtomicWords<A: Arch> {
     blocks: Box<[CachePadded<[A::AtomicU64; BLOCK]>]>,
     len: usize,
 }
 
-impl<A: Arch> Words<A> {
+impl<A: Arch> AtomicWords<A> {
     /// `len` words that hold `value`.
     pub fn new(len: usize, value: u64) -> Self {
         let block = |_| CachePadded::new(std::array::from_fn(|_| A::AtomicU64::new(value)));

@@ -18,10 +18,10 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
 
     /// Waits until the core has no owner, and calls `f` with the core and with whether packets wait for an owner. Returns
     /// false if a worker must run the queue afterwards.
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
+    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool;
 
     /// Whether an owner keeps the core while it is in the driver, so that a visit waits for the driver too.
-    fn visit_excludes_driver(&self) -> bool {
+    fn core_excludes_driver(&self) -> bool {
         false
     }
 
@@ -30,13 +30,13 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
         false
     }
 
-    /// As [`visit`](Discipline::visit), but returns `None` without waiting if the core has an owner. For senders: a thread
-    /// that is preempted may never see a busy queue without an owner.
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool>;
+    /// As [`with_core`](Discipline::with_core), but returns `None` without waiting if the core has an owner. For senders:
+    /// a thread that is preempted may never see a busy queue without an owner.
+    fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool>;
 
     /// Makes the current or next owner check again for packets to send. Returns whether one will, so that it sees what the
     /// caller has stored before; if not, the caller schedules a worker.
-    fn look_again(&self) -> bool {
+    fn try_notify_owner(&self) -> bool {
         false
     }
 
@@ -48,7 +48,7 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     }
 
     /// Calls `f` with each lock of the discipline, for its record. A thread that takes a lock through `f` is no owner and
-    /// does not see what others leave for one: [`visit`](Discipline::visit) the queue afterwards.
+    /// does not see what others leave for one: [`with_core`](Discipline::with_core) the queue afterwards.
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
 
     /// Names its lines ([`Arch::name`]).

@@ -43,7 +43,7 @@ impl<A: Arch> Root<A> {
 
     /// Waits until the core has no owner, and calls `f` with it.
     pub(crate) fn with_core(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) {
-        self.visit(dev, &mut |core, _| {
+        self.with_core_at_rest(dev, &mut |core, _| {
             f(core);
             core.note_limit();
         });
@@ -53,19 +53,21 @@ impl<A: Arch> Root<A> {
     /// call it on their way.
     pub(crate) fn is_idle(&self, dev: &Datapath<A>) -> bool {
         let mut idle = false;
-        if self.discipline.try_visit(&mut |core, waiting| idle = core.is_idle() && !waiting) == Some(false) {
+        if self.discipline.try_with_core(&mut |core, waiting| idle = core.is_idle() && !waiting)
+            == Some(false)
+        {
             dev.hand_over(self.index);
         }
         idle
     }
 
-    fn visit(&self, dev: &Datapath<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) {
+    fn with_core_at_rest(&self, dev: &Datapath<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) {
         let _inside = Entered::<A>::new(dev);
         let f = &mut |core: &mut Core<A>, waiting| {
             core.end_permit();
             f(core, waiting);
         };
-        if !self.discipline.visit(f) {
+        if !self.discipline.with_core(f) {
             dev.hand_over(self.index);
         }
     }

@@ -54,20 +54,20 @@ impl<A: Arch> Busylock<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let share = batch.len();
-        let verdict = turn(Owns { root: self.root.lock_at(site), way: self, busy }, root, batch, share, cx);
+        let verdict = turn(Turn { root: self.root.lock_at(site), queue: self, busy }, root, batch, share, cx);
         cx.free_dropped();
         verdict
     }
 }
 
 /// The holder of the root lock. It releases the busylock when it enters the driver, the long part of its turn.
-struct Owns<'w, A: Arch> {
+struct Turn<'w, A: Arch> {
     root: Held<'w, A, Core<A>>,
-    way: &'w Busylock<A>,
+    queue: &'w Busylock<A>,
     busy: Option<Held<'w, A, ()>>,
 }
 
-impl<A: Arch> Owner<A> for Owns<'_, A> {
+impl<A: Arch> Owner<A> for Turn<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
         self.root.data()
@@ -75,14 +75,14 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        self.way.running.store(1, Relaxed);
+        self.queue.running.store(1, Relaxed);
         self.busy = None;
-        let way = self.way;
+        let queue = self.queue;
         self.root.unlocked_at(Site::Retake, || {
             let _lent = Lent::<A>::begin();
             f(driven);
         });
-        way.running.store(0, Relaxed);
+        queue.running.store(0, Relaxed);
         true
     }
 }
@@ -105,12 +105,12 @@ impl<A: Arch> Discipline<A> for Busylock<A> {
         true
     }
 
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.root.with(|held| f(held.data(), false));
         true
     }
 
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+    fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
         self.root.try_with_at(Site::Control, |held| f(held.data(), false)).map(|()| true)
     }
 

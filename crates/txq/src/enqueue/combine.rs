@@ -89,7 +89,7 @@ fn with<A: Arch>(word: Word<A>, set: usize, clear: usize) -> Word<A> {
 struct Combine<A: Arch> {
     defer: CachePadded<Defer<A>>,
     /// Accessed only by the thread that set `QDISC`.
-    owned: CachePadded<A::Cell<Owned<A>>>,
+    owner_state: CachePadded<A::Cell<OwnerState<A>>>,
     /// The result of a driver call that returned while another thread owned the qdisc. Belongs to the thread that set
     /// `DRIVER`; while `DRIVER` is clear, to the `QDISC` owner, which finds a result here if the core is running.
     driven: CachePadded<A::Cell<Driven<A>>>,
@@ -116,7 +116,7 @@ struct Defer<A: Arch> {
 }
 
 /// The state that `QDISC` guards.
-struct Owned<A: Arch> {
+struct OwnerState<A: Arch> {
     core: Core<A>,
     intake: Intake<A>,
     /// Whether others pushed packets during the last turn. True before the first turn, since that is not yet known.
@@ -132,10 +132,10 @@ unsafe impl<A: Arch> Sync for Combine<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
     let word = A::AtomicPtr::new(ptr::null_mut());
-    let owned = Owned { core, intake: Intake::new(), crowded: true, trial: Trial::new() };
+    let owned = OwnerState { core, intake: Intake::new(), crowded: true, trial: Trial::new() };
     Box::new(Combine {
         defer: CachePadded::new(Defer { word, count: A::AtomicU32::new(0) }),
-        owned: CachePadded::new(A::Cell::new(owned)),
+        owner_state: CachePadded::new(A::Cell::new(owned)),
         driven: CachePadded::new(A::Cell::new(Driven::new())),
         lease: CachePadded::new(Lease::new()),
         max_burst,
@@ -231,13 +231,13 @@ impl<A: Arch> Combine<A> {
     /// As [`submit`](Discipline::submit), for a sender that has taken a free queue with an empty list.
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Owns { way: self, has: true, came: false };
-        let Owned { core, intake, crowded, .. } = owner.owned();
+        let mut owner = Turn { queue: self, has: true, contended: false };
+        let OwnerState { core, intake, crowded, .. } = owner.owner_state();
         // A bypass keeps the qdisc while it is in the driver: not while other senders push.
         let alone = core.has_permit() || (intake.is_empty() && !*crowded);
         let bypassed = if alone { bypass(core, root, batch, cx) } else { Bypass::No };
         let own = with::<A>(ptr::null_mut(), QDISC, 0);
-        self.owned.access_ends();
+        self.owner_state.access_ends();
         // Release: this owner's work, to the next owner.
         if bypassed == Bypass::Done
             && self.defer.word.compare_exchange(own, ptr::null_mut(), Release, Relaxed).is_ok()
@@ -254,8 +254,8 @@ impl<A: Arch> Combine<A> {
 
     /// Calls `f` with the core, and with whether packets wait for an owner; then frees the queue. The caller owns the qdisc.
     /// Returns false if a worker must run the queue.
-    fn visit_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        let mut owner = Owns { way: self, has: true, came: false };
+    fn with_core_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        let mut owner = Turn { queue: self, has: true, contended: false };
         let waiting = owner.waits();
         f(owner.core(), waiting);
         owner.leave(true)
@@ -273,7 +273,7 @@ impl<A: Arch> Combine<A> {
     /// Runs a turn of the owner. The caller has just taken the lease and the qdisc.
     #[cold]
     fn own_leased(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let mut owner = Owns { way: self, has: true, came: false };
+        let mut owner = Turn { queue: self, has: true, contended: false };
         owner.look(cx);
         let share = own.len();
         let verdict = turn(owner, root, own, share, cx);
@@ -284,7 +284,7 @@ impl<A: Arch> Combine<A> {
     /// Runs a turn of the owner. The caller has just taken the qdisc.
     #[inline]
     fn own(&self, root: &Root<A>, own: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
-        let owner = Owns { way: self, has: true, came: false };
+        let owner = Turn { queue: self, has: true, contended: false };
         let share = own.len();
         let verdict = turn(owner, root, own, share, cx);
         cx.free_dropped();
@@ -330,18 +330,18 @@ impl<A: Arch> Discipline<A> for Combine<A> {
         }
     }
 
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         while !self.try_own() {
             self.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
         }
-        self.visit_owned(f)
+        self.with_core_owned(f)
     }
 
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
-        self.try_own().then(|| self.visit_owned(f))
+    fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+        self.try_own().then(|| self.with_core_owned(f))
     }
 
-    fn look_again(&self) -> bool {
+    fn try_notify_owner(&self) -> bool {
         self.exchange(|word| is(word, QDISC | DRIVER).then(|| with(word, AGAIN, 0))).is_ok()
     }
 
@@ -355,38 +355,38 @@ impl<A: Arch> Discipline<A> for Combine<A> {
 
     fn name_lines(&self) {
         A::name(&self.defer, "combine's word");
-        A::name(&self.owned, QUEUE);
+        A::name(&self.owner_state, QUEUE);
         A::name(&self.driven, DRIVEN);
         A::name(&self.lease, "combine's lease");
     }
 }
 
 /// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
-struct Owns<'w, A: Arch> {
-    way: &'w Combine<A>,
+struct Turn<'w, A: Arch> {
+    queue: &'w Combine<A>,
     /// Whether it has the qdisc.
     has: bool,
     /// Whether this turn has taken packets that others pushed.
-    came: bool,
+    contended: bool,
 }
 
-impl<A: Arch> Owns<'_, A> {
+impl<A: Arch> Turn<'_, A> {
     #[inline]
-    fn owned(&mut self) -> &mut Owned<A> {
+    fn owner_state(&mut self) -> &mut OwnerState<A> {
         debug_assert!(self.has);
         // SAFETY: this thread has set `QDISC` and alone accesses the cell. The borrow ends with the borrow of `self`, so
         // none is alive when `drive`, `leave` or `drop` clears the bit.
-        self.way.owned.with_mut(|o| unsafe { &mut *o })
+        self.queue.owner_state.with_mut(|o| unsafe { &mut *o })
     }
 
     /// Begins or ends leases if the trial says so.
     #[cold]
     fn look(&mut self, cx: &Ctx<'_, A>) {
         let now = A::now();
-        let Owned { core, trial, .. } = self.owned();
+        let OwnerState { core, trial, .. } = self.owner_state();
         match trial.look(now, core.sent()) {
-            Some(true) => self.way.lease.grant(cx.cache.tag(), now + A::LEASE),
-            Some(false) => self.way.lease.end(),
+            Some(true) => self.queue.lease.grant(cx.cache.tag(), now + A::LEASE),
+            Some(false) => self.queue.lease.end(),
             None => {}
         }
     }
@@ -394,11 +394,11 @@ impl<A: Arch> Owns<'_, A> {
     /// Clears `DRIVER` after the driver has returned. Retakes the qdisc and returns true; or, if another thread owns it,
     /// publishes the batch in `driven` and returns false.
     fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
-        let way = self.way;
+        let queue = self.queue;
         // SAFETY: this thread owns the driver: `DRIVER` stays set until the exchange below clears it.
-        let swap = |driven: &mut Driven<A>| way.driven.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
+        let swap = |driven: &mut Driven<A>| queue.driven.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
         let mut laid_down = false;
-        let before = way.exchange(|word| {
+        let before = queue.exchange(|word| {
             if is(word, QDISC) != laid_down {
                 swap(driven);
                 laid_down = !laid_down;
@@ -410,10 +410,10 @@ impl<A: Arch> Owns<'_, A> {
     }
 }
 
-impl<A: Arch> Owner<A> for Owns<'_, A> {
+impl<A: Arch> Owner<A> for Turn<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
-        &mut self.owned().core
+        &mut self.owner_state().core
     }
 
     #[inline]
@@ -425,23 +425,23 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         root: &Root<A>,
         cx: &mut Ctx<'_, A>,
     ) -> usize {
-        let way = self.way;
+        let queue = self.queue;
         // Acquire: the result of the thread that cleared `DRIVER`.
-        let word = way.defer.word.load(Acquire);
+        let word = queue.defer.word.load(Acquire);
         let listed = !list::<A>(word).is_null();
-        let Owned { core, intake, .. } = self.owned();
+        let OwnerState { core, intake, .. } = self.owner_state();
         if core.is_running() && !is(word, DRIVER) {
             // SAFETY: `DRIVER` is clear, so the cell belongs to the `QDISC` owner: this thread.
-            way.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
+            queue.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
         if intake.is_empty() && listed {
-            let before = way.exchange(|word| Some(flagged(ptr::null_mut(), word))).unwrap_or(word);
-            way.defer.count.store(0, Relaxed);
+            let before = queue.exchange(|word| Some(flagged(ptr::null_mut(), word))).unwrap_or(word);
+            queue.defer.count.store(0, Relaxed);
             // SAFETY: `put` lists batches given up by `take_chain`, and the exchange acquired them.
             unsafe { intake.refill(list(before)) };
             intake.append(own);
-            self.came = true;
-            if A::LEASE > 0 && self.owned().trial.is_due() {
+            self.contended = true;
+            if A::LEASE > 0 && self.owner_state().trial.is_due() {
                 self.look(cx);
             }
         } else if intake.is_empty() {
@@ -449,12 +449,12 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             return 1;
         } else if listed && !own.is_empty() {
             // This sender's earlier packets may be on the list: these go behind them.
-            let _ = way.put(root, own, cx, false);
+            let _ = queue.put(root, own, cx, false);
         } else {
             intake.append(own);
         }
-        let batches = self.owned().intake.next(packets, chunk);
-        if self.came && batches > 0 {
+        let batches = self.owner_state().intake.next(packets, chunk);
+        if self.contended && batches > 0 {
             self.core().note_drained(chunk.len());
         }
         batches
@@ -462,24 +462,24 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        if !self.came && !self.owned().crowded {
+        if !self.contended && !self.owner_state().crowded {
             f(driven);
             return true;
         }
         /// Waits for the qdisc when the driver panics, so that the owner can correct the counters.
-        struct Unwound<'o, 'w, A: Arch>(&'o mut Owns<'w, A>);
+        struct Unwound<'o, 'w, A: Arch>(&'o mut Turn<'w, A>);
         impl<A: Arch> Drop for Unwound<'_, '_, A> {
             fn drop(&mut self) {
-                let Owns { way, has, .. } = self.0;
-                while way.exchange(|word| (!is(word, QDISC)).then(|| with(word, QDISC, DRIVER))).is_err() {
-                    way.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
+                let Turn { queue, has, .. } = self.0;
+                while queue.exchange(|word| (!is(word, QDISC)).then(|| with(word, QDISC, DRIVER))).is_err() {
+                    queue.defer.word.wait_until(Relaxed, |word| !is(word, QDISC));
                 }
                 *has = true;
             }
         }
         self.has = false;
-        self.way.owned.access_ends();
-        let _ = self.way.exchange(|word| Some(with(word, DRIVER, QDISC)));
+        self.queue.owner_state.access_ends();
+        let _ = self.queue.exchange(|word| Some(with(word, DRIVER, QDISC)));
         let unwound = Unwound(self);
         f(driven);
         mem::forget(unwound);
@@ -487,39 +487,39 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     }
 
     fn waits(&mut self) -> bool {
-        !self.owned().intake.is_empty() || !list::<A>(self.way.defer.word.load(Relaxed)).is_null()
+        !self.owner_state().intake.is_empty() || !list::<A>(self.queue.defer.word.load(Relaxed)).is_null()
     }
 
     #[inline]
     fn leave(&mut self, tired: bool) -> bool {
-        let (way, came) = (self.way, self.came);
-        let owned = self.owned();
+        let (queue, contended) = (self.queue, self.contended);
+        let owned = self.owner_state();
         let waiting = !owned.intake.is_empty();
         if waiting && !tired {
             return false;
         }
-        owned.crowded = came;
+        owned.crowded = contended;
         let running = owned.core.is_running();
         let mut left = waiting;
-        way.owned.access_ends();
-        let ended = way.exchange(|word| {
+        queue.owner_state.access_ends();
+        let ended = queue.exchange(|word| {
             left = waiting || !list(word).is_null() || is(word, AGAIN) || (running && !is(word, DRIVER));
             (tired || !left).then(|| with(word, 0, QDISC | AGAIN))
         });
         match ended {
             Ok(_) => self.has = false,
-            Err(word) if is(word, AGAIN) => drop(way.exchange(|word| Some(with(word, 0, AGAIN)))),
+            Err(word) if is(word, AGAIN) => drop(queue.exchange(|word| Some(with(word, 0, AGAIN)))),
             Err(_) => {}
         }
         !left
     }
 }
 
-impl<A: Arch> Drop for Owns<'_, A> {
+impl<A: Arch> Drop for Turn<'_, A> {
     fn drop(&mut self) {
         if self.has {
             // The qdisc or the driver has panicked. The worker runs the queue.
-            let _ = self.way.exchange(|word| Some(with(word, 0, QDISC)));
+            let _ = self.queue.exchange(|word| Some(with(word, 0, QDISC)));
         }
     }
 }

@@ -28,11 +28,11 @@
 //!   turn. The lock holder continues in its place. [`Llist::returned`] documents how neither misses the other.
 //!
 //! # Wakes without a worker
-//! A thread that makes room in the device need not schedule a worker while the list is not empty (`look_again`; Linux 6.19,
-//! f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is about to take the lock, or a worker is scheduled.
-//! Either takes the list and then checks whether the txq is open. The waker stores the open txq and then loads the list; the
-//! owner exchanges the list and then loads the state of the txq. Each stores one word before it loads the other's, so each
-//! needs a full fence in between. The fences in `look_again` and `Owns::gather` pair.
+//! A thread that makes room in the device need not schedule a worker while the list is not empty (`try_notify_owner`;
+//! Linux 6.19, f8a55d5e71e6 "net: add a fast path in __netif_schedule()"): a sender is about to take the lock, or a worker
+//! is scheduled. Either takes the list and then checks whether the txq is open. The waker stores the open txq and then loads
+//! the list; the owner exchanges the list and then loads the state of the txq. Each stores one word before it loads the
+//! other's, so each needs a full fence in between. The fences in `try_notify_owner` and `Turn::gather` pair.
 
 mod entrance;
 
@@ -63,7 +63,7 @@ use crate::run::{Bypass, Driven, Owner, bypass, turn};
 
 struct Llist<A: Arch> {
     defer: CachePadded<Defer<A>>,
-    root: CachePadded<SpinLock<A, Owned<A>>>,
+    root: CachePadded<SpinLock<A, OwnerState<A>>>,
     /// The result of a driver call that returned while the lock was taken. Belongs to the thread in the driver while
     /// `returned` is 0, and to the holder of the root lock while it is 1.
     driven: CachePadded<A::Cell<Driven<A>>>,
@@ -72,7 +72,7 @@ struct Llist<A: Arch> {
     /// - 0: `driven` holds no result.
     /// - 1: `driven` holds a result that the lock holder must absorb.
     ///
-    /// Written with 1 (Release) by an owner that returns from the driver, in [`Owns::come_back`]; with 0 (Relaxed) by the
+    /// Written with 1 (Release) by an owner that returns from the driver, in [`Turn::come_back`]; with 0 (Relaxed) by the
     /// lock holder that takes the result, in `gather` or `come_back`. Read with the lock held (Acquire, pairs with the store
     /// of 1) in `gather` and `come_back`, and without the lock (Relaxed, after a fence) in `come_back` and `leave`.
     ///
@@ -100,7 +100,7 @@ struct Defer<A: Arch> {
 }
 
 /// The state that the root lock guards.
-struct Owned<A: Arch> {
+struct OwnerState<A: Arch> {
     core: Core<A>,
     intake: Intake<A>,
     /// Whether the list was not empty when an owner last took it. True before the first time. While it is false, a sender
@@ -117,7 +117,7 @@ unsafe impl<A: Arch> Sync for Llist<A> {}
 
 pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
     let [count, returned] = [(); 2].map(|()| A::AtomicU32::new(0));
-    let owned = Owned { core, intake: Intake::new(), crowded: true, bound: max_burst };
+    let owned = OwnerState { core, intake: Intake::new(), crowded: true, bound: max_burst };
     Box::new(Llist {
         defer: CachePadded::new(Defer { list: LList::new(), count }),
         root: CachePadded::new(SpinLock::new(owned)),
@@ -130,17 +130,17 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
 }
 
 /// The queue's owner, for one turn: it holds the root lock, or has released the lock and is in the driver.
-struct Owns<'w, A: Arch> {
+struct Turn<'w, A: Arch> {
     /// The root lock; `None` while the owner is in the driver.
-    root: Option<Held<'w, A, Owned<A>>>,
-    way: &'w Llist<A>,
+    root: Option<Held<'w, A, OwnerState<A>>>,
+    queue: &'w Llist<A>,
     /// Whether this turn has taken the list. From then on a sender that pushes onto the empty list has the duty.
-    took: bool,
+    drained_list: bool,
 }
 
-impl<A: Arch> Owns<'_, A> {
+impl<A: Arch> Turn<'_, A> {
     #[inline]
-    fn owned(&mut self) -> &mut Owned<A> {
+    fn owner_state(&mut self) -> &mut OwnerState<A> {
         self.root.as_mut().expect("only the driver is called without the lock").data()
     }
 
@@ -148,7 +148,7 @@ impl<A: Arch> Owns<'_, A> {
     /// held and a result in `driven`; false if the lock holder absorbs the result.
     #[cold]
     fn come_back(&mut self, driven: &mut Driven<A>) -> bool {
-        let Llist { root, driven: cell, returned, .. } = self.way;
+        let Llist { root, driven: cell, returned, .. } = self.queue;
         // SAFETY: while `returned` is 0 this thread counts as in the driver, and no lock holder accesses the cell.
         cell.with_mut(|d| mem::swap(unsafe { &mut *d }, driven));
         // Release: publishes the cell; pairs with the Acquire loads made with the lock held.
@@ -177,10 +177,10 @@ impl<A: Arch> Owns<'_, A> {
     }
 }
 
-impl<A: Arch> Owner<A> for Owns<'_, A> {
+impl<A: Arch> Owner<A> for Turn<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
-        &mut self.owned().core
+        &mut self.owner_state().core
     }
 
     #[inline]
@@ -192,20 +192,20 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         root: &Root<A>,
         cx: &mut Ctx<'_, A>,
     ) -> usize {
-        let (way, took) = (self.way, self.took);
-        let Owned { core, intake, crowded, .. } = self.owned();
-        let take = intake.is_empty() && !took;
+        let (queue, drained_list) = (self.queue, self.drained_list);
+        let OwnerState { core, intake, crowded, .. } = self.owner_state();
+        let take = intake.is_empty() && !drained_list;
         // Acquire: the content of the cell; pairs with the store in `come_back`.
-        if core.is_running() && way.returned.load(Acquire) != 0 {
-            way.returned.store(0, Relaxed);
+        if core.is_running() && queue.returned.load(Acquire) != 0 {
+            queue.returned.store(0, Relaxed);
             // SAFETY: `returned` was 1 and this thread holds the lock.
-            way.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
+            queue.driven.with_mut(|d| core.absorb(root, unsafe { &mut *d }, cx));
         }
         if take {
-            let newest = way.defer.list.take_all();
-            way.defer.count.store(0, Relaxed);
-            way.entrance.reopen();
-            // Orders the exchange of the list before the load of the txq's state. Pairs with the fence in `look_again`.
+            let newest = queue.defer.list.take_all();
+            queue.defer.count.store(0, Relaxed);
+            queue.entrance.reopen();
+            // Orders the exchange of the list before the load of the txq's state. Pairs with the fence in `try_notify_owner`.
             A::fence(SeqCst);
             *crowded = !newest.is_null();
             // SAFETY: `submit` pushes batches given up by `take_chain`, and `take_all` acquired them.
@@ -213,8 +213,8 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         }
         intake.append(own);
         let batches = intake.next(packets, chunk);
-        self.took |= take;
-        if batches > 0 && self.owned().crowded {
+        self.drained_list |= take;
+        if batches > 0 && self.owner_state().crowded {
             self.core().note_drained(chunk.len());
         }
         batches
@@ -223,10 +223,10 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
         /// Waits for the lock when the driver panics, so that the owner can correct the counters.
-        struct Unwound<'o, 'w, A: Arch>(&'o mut Owns<'w, A>);
+        struct Unwound<'o, 'w, A: Arch>(&'o mut Turn<'w, A>);
         impl<A: Arch> Drop for Unwound<'_, '_, A> {
             fn drop(&mut self) {
-                self.0.root = Some(self.0.way.root.lock_at(Site::Retake));
+                self.0.root = Some(self.0.queue.root.lock_at(Site::Retake));
             }
         }
         self.set_bound(driven.len());
@@ -234,12 +234,12 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
         let unwound = Unwound(self);
         f(driven);
         mem::forget(unwound);
-        self.root = self.way.root.try_lock_soon_at(Site::Retake);
+        self.root = self.queue.root.try_lock_soon_at(Site::Retake);
         self.root.is_some() || self.come_back(driven)
     }
 
     fn waits(&mut self) -> bool {
-        !self.owned().intake.is_empty() || (!self.took && !self.way.defer.list.is_empty())
+        !self.owner_state().intake.is_empty() || (!self.drained_list && !self.queue.defer.list.is_empty())
     }
 
     #[inline]
@@ -249,7 +249,7 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
             return false;
         }
         self.set_bound(0);
-        let Llist { root, returned, entrance, .. } = self.way;
+        let Llist { root, returned, entrance, .. } = self.queue;
         if left {
             entrance.open.store(1, Relaxed);
         }
@@ -278,14 +278,14 @@ impl<A: Arch> Llist<A> {
     #[inline]
     fn submit_alone(
         &self,
-        held: Held<'_, A, Owned<A>>,
+        held: Held<'_, A, OwnerState<A>>,
         root: &Root<A>,
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let share = batch.len();
-        let mut owner = Owns { root: Some(held), way: self, took: false };
-        let Owned { core, intake, crowded, .. } = owner.owned();
+        let mut owner = Turn { root: Some(held), queue: self, drained_list: false };
+        let OwnerState { core, intake, crowded, .. } = owner.owner_state();
         let alone = core.has_permit() || (intake.is_empty() && !*crowded);
         let bypassed = if alone { bypass(core, root, batch, cx) } else { Bypass::No };
         if bypassed == Bypass::Done {
@@ -299,8 +299,8 @@ impl<A: Arch> Llist<A> {
     }
 
     /// Calls `f` with the core, and with whether packets wait for an owner. Returns false if a worker must run the queue.
-    fn visit_held(&self, held: Held<'_, A, Owned<A>>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
-        let mut owner = Owns { root: Some(held), way: self, took: false };
+    fn visit_held(&self, held: Held<'_, A, OwnerState<A>>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+        let mut owner = Turn { root: Some(held), queue: self, drained_list: false };
         // With the lock held: packets that an owner took off the list are in the intake or the qdisc by now.
         let waiting = owner.waits();
         owner.core().add_refused(self.refused.take());
@@ -311,12 +311,12 @@ impl<A: Arch> Llist<A> {
     /// Runs a turn of the lock holder, which has no packets of its own to add.
     fn turn(
         &self,
-        held: Held<'_, A, Owned<A>>,
+        held: Held<'_, A, OwnerState<A>>,
         root: &Root<A>,
         share: usize,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let owner = Owns { root: Some(held), way: self, took: false };
+        let owner = Turn { root: Some(held), queue: self, drained_list: false };
         let verdict = turn(owner, root, &mut PacketList::new(), share, cx);
         cx.free_dropped();
         verdict
@@ -371,15 +371,15 @@ impl<A: Arch> Discipline<A> for Llist<A> {
         let _ = self.turn(self.root.lock_at(Site::Worker), root, 0, cx);
     }
 
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.visit_held(self.root.lock_at(Site::Control), f)
     }
 
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+    fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
         self.root.try_lock_at(Site::Control).map(|held| self.visit_held(held, f))
     }
 
-    fn look_again(&self) -> bool {
+    fn try_notify_owner(&self) -> bool {
         // Orders the store of the open txq before the load of the list. Pairs with the fence in `gather`.
         A::fence(SeqCst);
         !self.defer.list.is_empty()

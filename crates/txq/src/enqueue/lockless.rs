@@ -60,7 +60,7 @@ struct Lockless<A: Arch> {
     /// | 0 | `TOKEN` | a sender that has listed nothing: it may bypass the qdisc (`pass`) |
     /// | any | adds `TOKEN`, `MISSED` | a sender that has listed packets, or the worker (`begin`) |
     /// | any | adds `TOKEN` | a visit |
-    /// | any | adds `MISSED` | a thread that has just read `TOKEN` and wants another look (`look_again`) |
+    /// | any | adds `MISSED` | a thread that has just read `TOKEN` and wants another look (`try_notify_owner`) |
     /// | `TOKEN` and others | `TOKEN` | the owner, before it takes the lists (`look`) |
     /// | `TOKEN` | 0 or `DRAINING` | the owner that leaves (`leave`) |
     /// | `TOKEN` and others | `DRAINING`, `MISSED`, both or 0 | the owner whose turn is over, or a visit (`leave_tired`) |
@@ -68,11 +68,11 @@ struct Lockless<A: Arch> {
     ///
     /// The thread that adds `TOKEN` owns the queue if `TOKEN` was clear before.
     ///
-    /// Each transition is a read-modify-write. The owner that leaves releases `owned`; the thread that takes the token
+    /// Each transition is a read-modify-write. The owner that leaves releases `owner_state`; the thread that takes the token
     /// acquires it. A sender that sets `MISSED` releases its packets, and the owner that clears it acquires them.
     state: CachePadded<A::AtomicU32>,
     /// Accessed only by the token holder.
-    owned: CachePadded<A::Cell<Owned<A>>>,
+    owner_state: CachePadded<A::Cell<OwnerState<A>>>,
     /// Packets dropped for want of room in their band (`TCQ_F_CPUSTATS`).
     refused: Refused<A>,
     max_burst: u32,
@@ -89,7 +89,7 @@ pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Disciplin
     Box::new(Lockless {
         lists,
         state: CachePadded::new(A::AtomicU32::new(0)),
-        owned: CachePadded::new(A::Cell::new(Owned {
+        owner_state: CachePadded::new(A::Cell::new(OwnerState {
             core,
             intake: array::from_fn(|_| Intake::new()),
             inside: [0; BANDS],
@@ -127,9 +127,10 @@ impl<A: Arch> Lockless<A> {
 
     /// Calls `f` with the core, and with whether packets wait for an owner; then returns the token. The caller has the
     /// token. Returns false if a worker must run the queue.
-    fn visit_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+    fn with_core_owned(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         // For listed packets a sender has set `MISSED` or is about to, and a visit does not clear it.
-        let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
+        let mut owner =
+            Turn { queue: self, has: true, waiting: false, drained_lists: false, bypassed: false };
         let waiting = owner.waits();
         let core = owner.core();
         core.add_refused(self.refused.take());
@@ -197,10 +198,11 @@ impl<A: Arch> Lockless<A> {
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
-        let mut owner = Owns { way: self, has: true, waiting: false, took: false, past: false };
-        let Owned { core, counted, .. } = owner.owned();
+        let mut owner =
+            Turn { queue: self, has: true, waiting: false, drained_lists: false, bypassed: false };
+        let OwnerState { core, counted, .. } = owner.owner_state();
         let bypassed = if *counted { Bypass::No } else { bypass(core, root, batch, cx) };
-        self.owned.access_ends();
+        self.owner_state.access_ends();
         // Release: as in `leave`.
         if bypassed == Bypass::Done && self.state.compare_exchange(TOKEN, 0, Release, Relaxed).is_ok() {
             owner.has = false;
@@ -224,8 +226,13 @@ impl<A: Arch> Lockless<A> {
         share: usize,
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
-        let verdict =
-            turn_here(Owns { way: self, has: true, waiting, took: false, past: false }, root, own, share, cx);
+        let verdict = turn_here(
+            Turn { queue: self, has: true, waiting, drained_lists: false, bypassed: false },
+            root,
+            own,
+            share,
+            cx,
+        );
         cx.free_dropped();
         verdict
     }
@@ -255,24 +262,24 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
         }
     }
 
-    fn visit_excludes_driver(&self) -> bool {
+    fn core_excludes_driver(&self) -> bool {
         true
     }
 
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         // Acquire: as in `begin`.
         while self.state.fetch_or(TOKEN, Acquire) & TOKEN != 0 {
             self.state.wait_until(Relaxed, |state| state & TOKEN == 0);
         }
-        self.visit_owned(f)
+        self.with_core_owned(f)
     }
 
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+    fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
         // Acquire: as in `begin`.
-        (self.state.fetch_or(TOKEN, Acquire) & TOKEN == 0).then(|| self.visit_owned(f))
+        (self.state.fetch_or(TOKEN, Acquire) & TOKEN == 0).then(|| self.with_core_owned(f))
     }
 
-    fn look_again(&self) -> bool {
+    fn try_notify_owner(&self) -> bool {
         // Release: the room that the caller has made, to the owner that clears the flag.
         self.state.load(Relaxed) & TOKEN != 0 && self.state.fetch_or(MISSED, Release) & TOKEN != 0
     }
@@ -290,13 +297,13 @@ impl<A: Arch> Discipline<A> for Lockless<A> {
     fn name_lines(&self) {
         self.lists.name_lines();
         A::name(&self.state, "lockless: token");
-        A::name(&self.owned, QUEUE);
+        A::name(&self.owner_state, QUEUE);
         self.refused.name_lines("lockless: packets refused");
     }
 }
 
 /// The state that the token guards.
-struct Owned<A: Arch> {
+struct OwnerState<A: Arch> {
     core: Core<A>,
     /// Batches taken off each band's list and not yet given to the qdisc.
     intake: [Intake<A>; BANDS],
@@ -307,26 +314,26 @@ struct Owned<A: Arch> {
 }
 
 /// The token holder, for one turn.
-struct Owns<'w, A: Arch> {
-    way: &'w Lockless<A>,
+struct Turn<'w, A: Arch> {
+    queue: &'w Lockless<A>,
     /// Whether it still has the token.
     has: bool,
     /// Whether packets remained on the lists or in an intake after the last look; before the first look, whether they may.
     /// `MISSED` is set for packets listed later.
     waiting: bool,
     /// Whether this turn has taken packets off the lists.
-    took: bool,
+    drained_lists: bool,
     /// Whether all packets bypassed the qdisc, which is still empty.
-    past: bool,
+    bypassed: bool,
 }
 
-impl<A: Arch> Owns<'_, A> {
+impl<A: Arch> Turn<'_, A> {
     #[inline]
-    fn owned(&mut self) -> &mut Owned<A> {
+    fn owner_state(&mut self) -> &mut OwnerState<A> {
         debug_assert!(self.has);
         // SAFETY: this thread has the token and alone accesses the cell. The borrow ends with the borrow of `self`, so none
         // is alive when `leave` or `drop` returns the token.
-        self.way.owned.with_mut(|o| unsafe { &mut *o })
+        self.queue.owner_state.with_mut(|o| unsafe { &mut *o })
     }
 
     /// Moves about `packets` packets from the lists to `chunk`; returns the number of batches.
@@ -336,15 +343,15 @@ impl<A: Arch> Owns<'_, A> {
     /// packet that is older than one taken from them. It moves that list's packets to `chunk` first.
     #[inline]
     fn take(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
-        let way = self.way;
-        let flat = !way.lists.rule.is_banded();
+        let queue = self.queue;
+        let flat = !queue.lists.rule.is_banded();
         let order: [usize; BANDS] = if flat { [1, 2, 0] } else { [0, 1, 2] };
         let older = if flat { 2 } else { 1 };
-        let Owned { intake, inside, counted, .. } = self.owned();
+        let OwnerState { intake, inside, counted, .. } = self.owner_state();
         let refill = |intake: &mut Intake<A>, band: usize| {
-            if intake.is_empty() && !way.lists.bands[band].list.is_empty() {
+            if intake.is_empty() && !queue.lists.bands[band].list.is_empty() {
                 // SAFETY: `put` lists batches given up by `take_chain`, and `take_all` acquires them.
-                unsafe { intake.refill(way.lists.bands[band].list.take_all()) };
+                unsafe { intake.refill(queue.lists.bands[band].list.take_all()) };
             }
         };
         order.iter().rev().for_each(|&band| refill(&mut intake[band], band));
@@ -360,21 +367,21 @@ impl<A: Arch> Owns<'_, A> {
             inside[band] += (chunk.len() - before) as u32;
         }
         *counted |= batches > 0;
-        self.took |= batches > 0;
+        self.drained_lists |= batches > 0;
         batches
     }
 
     /// As [`take`](Self::take), after clearing `MISSED`; then updates `waiting`.
     #[inline(never)]
     fn look(&mut self, packets: usize, chunk: &mut PacketList<A>) -> usize {
-        let state = &self.way.state;
+        let state = &self.queue.state;
         if state.load(Relaxed) != TOKEN {
             // Before the lists are taken: a sender that lists packets after that sets `MISSED` again. Acquire: the listed
             // packets; pairs with `begin`.
             state.swap(TOKEN, Acquire);
         }
         let batches = self.take(packets, chunk);
-        self.past = false;
+        self.bypassed = false;
         self.waiting = self.waits();
         if batches > 0 {
             self.core().note_drained(chunk.len());
@@ -385,7 +392,7 @@ impl<A: Arch> Owns<'_, A> {
     /// Updates the packet count of each band, which senders read. Returns whether packets are queued.
     #[inline]
     fn count(&mut self) -> bool {
-        let Owned { core, counted, .. } = self.owned();
+        let OwnerState { core, counted, .. } = self.owner_state();
         let backlog = core.qlen() > 0;
         if backlog || *counted {
             self.count_bands();
@@ -395,10 +402,10 @@ impl<A: Arch> Owns<'_, A> {
 
     #[inline(never)]
     fn count_bands(&mut self) {
-        let way = self.way;
-        let Owned { core, inside, counted, .. } = self.owned();
+        let queue = self.queue;
+        let OwnerState { core, inside, counted, .. } = self.owner_state();
         let now = core.qdisc.as_ref().and_then(|q| q.nolock()).map_or([0; BANDS], |bands| bands.len);
-        for ((band, inside), now) in way.lists.bands.iter().zip(inside).zip(now) {
+        for ((band, inside), now) in queue.lists.bands.iter().zip(inside).zip(now) {
             if *inside != now {
                 band.len.fetch_add(now.wrapping_sub(*inside), Relaxed);
                 *inside = now;
@@ -411,20 +418,20 @@ impl<A: Arch> Owns<'_, A> {
     /// `MISSED` is set, so that packets may wait for another owner.
     #[cold]
     fn leave_tired(&mut self, left: u32) -> bool {
-        let state = &self.way.state;
+        let state = &self.queue.state;
         // The next owner must see what this one leaves and what others have set.
         state.fetch_or(left | if self.waiting { MISSED } else { 0 }, Relaxed);
         self.has = false;
-        self.way.owned.access_ends();
+        self.queue.owner_state.access_ends();
         // Release: as in `leave`.
         state.fetch_and(left | MISSED, Release) & MISSED == 0
     }
 }
 
-impl<A: Arch> Owner<A> for Owns<'_, A> {
+impl<A: Arch> Owner<A> for Turn<'_, A> {
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
-        &mut self.owned().core
+        &mut self.owner_state().core
     }
 
     #[inline(always)]
@@ -446,47 +453,47 @@ impl<A: Arch> Owner<A> for Owns<'_, A> {
 
     #[inline]
     fn drive(&mut self, driven: &mut Driven<A>, f: impl FnOnce(&mut Driven<A>)) -> bool {
-        let past = driven.past && !self.took;
-        if !past {
+        let bypassed = driven.bypassed && !self.drained_lists;
+        if !bypassed {
             self.count();
         }
         f(driven);
-        self.past = past && driven.is_done();
+        self.bypassed = bypassed && driven.is_done();
         true
     }
 
     fn waits(&mut self) -> bool {
-        let listed = self.way.lists.bands.iter().any(|band| !band.list.is_empty());
-        listed || self.owned().intake.iter().any(|intake| !intake.is_empty())
+        let listed = self.queue.lists.bands.iter().any(|band| !band.list.is_empty());
+        listed || self.owner_state().intake.iter().any(|intake| !intake.is_empty())
     }
 
     fn leave(&mut self, tired: bool) -> bool {
         if self.waiting && !tired {
             return false;
         }
-        let left = if !self.past && self.count() { DRAINING } else { 0 };
+        let left = if !self.bypassed && self.count() { DRAINING } else { 0 };
         if tired {
             return self.leave_tired(left);
         }
-        if self.took && self.way.state.load(Relaxed) != TOKEN {
+        if self.drained_lists && self.queue.state.load(Relaxed) != TOKEN {
             // Another sender has set `MISSED`: the exchange would fail, and take the line from the senders for nothing.
             self.waiting = true;
             return false;
         }
-        self.way.owned.access_ends();
+        self.queue.owner_state.access_ends();
         // Release: this owner's writes, to the next owner.
-        self.has = self.way.state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
+        self.has = self.queue.state.compare_exchange(TOKEN, left, Release, Relaxed).is_err();
         self.waiting = self.has;
         !self.has
     }
 }
 
-impl<A: Arch> Drop for Owns<'_, A> {
+impl<A: Arch> Drop for Turn<'_, A> {
     fn drop(&mut self) {
         if self.has {
             // The qdisc or the driver has panicked. The worker runs the queue; `MISSED` disables the bypass until the lists
             // are drained. Release: as in `leave`.
-            self.way.state.swap(MISSED, Release);
+            self.queue.state.swap(MISSED, Release);
         }
     }
 }

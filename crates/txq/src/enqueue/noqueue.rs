@@ -35,9 +35,9 @@ const NOBODY: u64 = 0;
 const PATIENCE: Nanos = 10_000_000;
 
 /// Marks the core as owned until this is dropped.
-struct Owned<'o, T: Atomic<u64>>(&'o T);
+struct OwnerState<'o, T: Atomic<u64>>(&'o T);
 
-impl<T: Atomic<u64>> Drop for Owned<'_, T> {
+impl<T: Atomic<u64>> Drop for OwnerState<'_, T> {
     fn drop(&mut self) {
         self.0.store(NOBODY, Relaxed);
     }
@@ -66,7 +66,7 @@ impl<A: Arch> NoQueue<A> {
     /// because its driver sends to its own device, or the owner's driver waits for something that this thread owns.
     fn with<R>(&self, f: impl FnOnce(&mut Core<A>) -> R) -> Option<R> {
         let f = |held: &mut Held<'_, A, Core<A>>| {
-            let owner = Owned::<A::AtomicU64>(&self.owner);
+            let owner = OwnerState::<A::AtomicU64>(&self.owner);
             owner.0.store(A::thread(), Relaxed);
             f(held.data())
         };
@@ -127,16 +127,16 @@ impl<A: Arch> Discipline<A> for NoQueue<A> {
         self.note_wake(root, cx);
     }
 
-    fn visit_excludes_driver(&self) -> bool {
+    fn core_excludes_driver(&self) -> bool {
         true
     }
 
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.core.with(|held| f(held.data(), false));
         true
     }
 
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+    fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
         self.core.try_with_at(Site::Control, |held| f(held.data(), false)).map(|()| true)
     }
 

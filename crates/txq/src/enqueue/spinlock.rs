@@ -68,12 +68,12 @@ impl<A: Arch> Discipline<A> for Spinlock<A> {
         true
     }
 
-    fn visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
+    fn with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         self.root.with(|held| f(held.data(), false));
         true
     }
 
-    fn try_visit(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
+    fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool> {
         self.root.try_with_at(Site::Control, |held| f(held.data(), false)).map(|()| true)
     }
 

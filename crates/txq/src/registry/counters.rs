@@ -11,7 +11,7 @@ use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::pool::fate::Tally;
 use txq_core::pool::{AllocError, Cache};
 use txq_core::stats::log2::Log2;
-use txq_core::sync::words::Words;
+use txq_core::sync::words::AtomicWords;
 
 use crate::stats::device::{SampledTimes, SenderStats};
 
@@ -21,7 +21,7 @@ pub(crate) struct SenderCounters<A: Arch> {
     name: String,
     line: CachePadded<Line<A>>,
     /// How many calls of xmit took how long, by [`Log2`]'s buckets; empty unless that is measured.
-    times: Words<A>,
+    times: AtomicWords<A>,
     tally: Tally<A>,
 }
 
@@ -60,7 +60,7 @@ impl<A: Arch> SenderCounters<A> {
         };
         let buckets = if times { Log2::BUCKETS } else { 0 };
         let (name, tally) = (name.to_owned(), cache.tally());
-        Self { name, line: CachePadded::new(line), times: Words::new(buckets, 0), tally }
+        Self { name, line: CachePadded::new(line), times: AtomicWords::new(buckets, 0), tally }
     }
 
     /// Names its lines ([`Arch::name`]).

@@ -157,7 +157,7 @@ impl<A: Arch> TxQueue<A> {
 
     /// Returns the nanoseconds until the worker polls again a driver that has not said when. A driver that keeps packets
     /// without a ring may never complete them: each poll in vain doubles the time.
-    pub(crate) fn look_again(&self) -> Nanos {
+    pub(crate) fn next_poll(&self) -> Nanos {
         if self.ring.load(Relaxed) != u32::MAX {
             return POLL;
         }

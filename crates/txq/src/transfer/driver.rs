@@ -42,7 +42,7 @@ impl<A: Arch> Datapath<A> {
             };
             let root = &self.roots[root];
             let suspended =
-                (!root.discipline.visit_excludes_driver()).then(|| Suspended::new(self, txq, root.index));
+                (!root.discipline.core_excludes_driver()).then(|| Suspended::new(self, txq, root.index));
             root.with_core(self, |core| {
                 if !core.is_running() && txq.seated() == Some(root.index) {
                     // The completion lock still guards completions that are not inline.

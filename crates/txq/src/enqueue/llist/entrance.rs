@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use txq_core::arch::{Arch, Atomic};
 use txq_core::stats::contention::Site;
 
-use super::{Defer, Llist, Owned, Owns};
+use super::{Defer, Llist, OwnerState, Turn};
 use crate::datapath::Ctx;
 use crate::datapath::Root;
 use crate::enqueue::room::{Patience, reap_stopped};
@@ -57,12 +57,12 @@ pub(super) enum Room {
     ListFull,
 }
 
-impl<A: Arch> Owns<'_, A> {
+impl<A: Arch> Turn<'_, A> {
     /// Publishes how many packets the list may hold. `sending` packets are about to leave the queue and make room.
     #[inline]
     pub(super) fn set_bound(&mut self, sending: usize) {
-        let Llist { max_burst, .. } = *self.way;
-        let Owned { core, crowded, bound, .. } = self.owned();
+        let Llist { max_burst, .. } = *self.queue;
+        let OwnerState { core, crowded, bound, .. } = self.owner_state();
         if !*crowded && *bound == max_burst {
             return;
         }
@@ -71,7 +71,7 @@ impl<A: Arch> Owns<'_, A> {
         });
         if *bound != room {
             *bound = room;
-            self.way.entrance.bound.store(room, Relaxed);
+            self.queue.entrance.bound.store(room, Relaxed);
         }
     }
 }
