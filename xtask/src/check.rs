@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
-use crate::{busy, cargo, layers, platforms, root, words};
+use crate::{api, busy, cargo, layers, platforms, root, words};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +36,9 @@ pub(crate) struct CheckArgs {
     /// Of busy: a package to test, instead of all; may be given several times
     #[arg(long, value_name = "NAME")]
     package: Vec<String>,
+    /// Of api: write the listing instead of comparing with it
+    #[arg(long)]
+    bless: bool,
     /// Of the oracle's scripts only those with this in their names
     filter: Option<String>,
 }
@@ -65,6 +68,8 @@ pub(crate) enum Checker {
     Busy,
     /// That no sentence has one of the worst patterns (CONTRIBUTING.md, "Words")
     Words,
+    /// That the public API is as listed (docs/api)
+    Api,
     /// That crates and modules import only what stands before them (docs/architecture.md, "Layers")
     Layers,
     /// That each crate that is published can be packaged: metadata, licences, readme, dependencies
@@ -80,14 +85,18 @@ pub(crate) enum Checker {
 const FUZZ_TARGETS: [&str; 4] = ["mask", "dissect", "tc", "capture"];
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
-    let CheckArgs { checker, deep, long, times, package, filter } = args;
+    let CheckArgs { checker, deep, long, times, package, bless, filter } = args;
     if (filter.is_some() || *long) && *checker != Checker::Oracle {
         bail!("only the oracle takes a filter and --long");
     }
     if (times.is_some() || !package.is_empty()) && *checker != Checker::Busy {
         bail!("only busy takes --times and --package");
     }
+    if *bless && *checker != Checker::Api {
+        bail!("only api takes --bless");
+    }
     match checker {
+        Checker::Api => api::check(*bless),
         Checker::Oracle => oracle(*deep, *long, filter.as_deref()),
         Checker::Busy => busy::run(times.unwrap_or(busy::TIMES), package),
         checker => one(*checker, *deep),
@@ -107,6 +116,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Asm => run_release("asm"),
         Checker::Words => words::check(),
         Checker::Layers => layers::check(),
+        Checker::Api => api::check(false),
         Checker::Package => package(),
         Checker::Platforms => platforms::check(),
         Checker::Deny => deny(),
@@ -114,12 +124,12 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{
-                Asm, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms, Shuttle,
-                Tsan, Words,
+                Api, Asm, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms,
+                Shuttle, Tsan, Words,
             };
             let all = [
-                Words, Layers, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz, Chaos,
-                Mutants,
+                Words, Layers, Api, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz,
+                Chaos, Mutants,
             ];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
