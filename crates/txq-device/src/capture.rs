@@ -286,6 +286,12 @@ pub struct Frames<'a> {
     last: Nanos,
 }
 
+impl fmt::Debug for Frames<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frames").finish_non_exhaustive()
+    }
+}
+
 impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, CaptureError>;
 

@@ -39,6 +39,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -65,6 +66,12 @@ pub struct Pcap {
     name: String,
     txqs: u16,
     file: Arc<Mutex<Writer>>,
+}
+
+impl fmt::Debug for Pcap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pcap").finish_non_exhaustive()
+    }
 }
 
 impl Pcap {

@@ -122,6 +122,12 @@ pub struct Tracer<D> {
     sink: Sink,
 }
 
+impl<D> fmt::Debug for Tracer<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracer").finish_non_exhaustive()
+    }
+}
+
 impl<D> Tracer<D> {
     /// Reports each event of `driver` to `sink`, which several threads may call at the same time.
     pub fn new(driver: D, sink: impl Fn(&Event) + Send + Sync + 'static) -> Self {

@@ -57,6 +57,7 @@
 //! ([`Builder::on_driver_bug`](crate::netdev::Builder::on_driver_bug)). A driver that panics loses the packet that it was
 //! handling ([`DropReason::NotSpecified`]).
 
+use std::fmt;
 use std::io;
 
 pub use txq_core::clock::Clock;
@@ -98,6 +99,12 @@ pub struct DriverQueue<A: Arch = Native> {
     pub done: Box<dyn Complete<A>>,
     /// How many packets the device keeps at a time, at least 1; `None` when it keeps none.
     pub ring: Option<u32>,
+}
+
+impl<A: Arch> fmt::Debug for DriverQueue<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverQueue").field("ring", &self.ring).finish_non_exhaustive()
+    }
 }
 
 /// How a call of [`Transmit::start_xmit`] ended.
@@ -149,6 +156,7 @@ pub trait Complete<A: Arch = Native>: Send {
 }
 
 /// The completing half of a driver that keeps no packets.
+#[derive(Debug)]
 pub struct NoCompletions;
 
 impl<A: Arch> Complete<A> for NoCompletions {
@@ -163,6 +171,12 @@ pub struct TxCx<'a, A: Arch = Native> {
     pub clock: &'a mut Clock<A>,
     pub(crate) done: &'a mut PacketList<A>,
     pub(crate) dropped: &'a mut PacketList<A>,
+}
+
+impl<A: Arch> fmt::Debug for TxCx<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TxCx").field("clock", &self.clock).finish_non_exhaustive()
+    }
 }
 
 impl<'a, A: Arch> TxCx<'a, A> {

@@ -1,5 +1,6 @@
 //! A device with its txqs, qdiscs and workers: the sending half of the kernel's `net_device`.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -63,6 +64,15 @@ pub struct NetDev<A: Arch = Native> {
     threads: Vec<JoinHandle<()>>,
     /// Id of the process that built the device.
     process: u32,
+}
+
+impl<A: Arch> fmt::Debug for NetDev<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetDev")
+            .field("name", &self.shared.info.name)
+            .field("txqs", &self.shared.txqs.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<A: Arch> NetDev<A> {

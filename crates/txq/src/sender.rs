@@ -1,6 +1,7 @@
 //! A sender: one thread's handle on a device.
 
 use std::cell::Cell;
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -56,6 +57,12 @@ pub struct Sender<A: Arch = Native> {
     /// The state of its waits for room.
     waits: Waits<A>,
     not_sync: PhantomData<Cell<()>>,
+}
+
+impl<A: Arch> fmt::Debug for Sender<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("dev", &self.dev.info.name).finish_non_exhaustive()
+    }
 }
 
 impl<A: Arch> Sender<A> {

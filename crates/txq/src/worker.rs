@@ -191,6 +191,7 @@
 //! [`Completions::PerQueue`]: crate::netdev::Completions::PerQueue
 //! [`Sender::poll_room`]: crate::Sender::poll_room
 
+use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
@@ -213,6 +214,15 @@ pub struct Worker<A: Arch = Native> {
     reaping: TxqSet,
     /// Queues to run in this turn. A field, to reuse its memory.
     due: Vec<usize>,
+}
+
+impl<A: Arch> fmt::Debug for Worker<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("dev", &self.dev.info.name)
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<A: Arch> Worker<A> {

@@ -8,6 +8,7 @@
 //! The kernel's counterpart is `ksoftirqd`, one for each CPU and not for each device.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::io;
 use std::num::NonZeroU64;
 use std::panic::{self, AssertUnwindSafe};
@@ -26,6 +27,12 @@ pub struct WorkerPool {
     threads: Vec<(Arc<Inbox>, Option<JoinHandle<()>>)>,
     /// Number of workers given to the pool so far.
     given: AtomicU64,
+}
+
+impl fmt::Debug for WorkerPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerPool").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
 }
 
 impl WorkerPool {

@@ -1,6 +1,7 @@
 //! A sender's own stock of buffers. The sender allocates from it and frees to it without an atomic operation
 //! (`napi_skb_cache`, and DPDK's mempool cache).
 
+use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,6 +77,16 @@ pub struct Cache<A: Arch = Native> {
     pub(super) seen: u32,
     /// When the sender last took the lease of a queue (`enqueue/lease.rs`); 0 for never.
     leased: Nanos,
+}
+
+impl<A: Arch> fmt::Debug for Cache<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("pool", &self.shared.name)
+            .field("out", &self.out)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
 }
 
 // SAFETY: the pointers are into the pool that `shared` keeps alive, and the buffers on the stack belong to this cache.

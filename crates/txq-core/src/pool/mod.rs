@@ -47,6 +47,7 @@ pub(crate) mod store;
 pub mod times;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -149,6 +150,15 @@ pub enum PoolError {
 
 /// A pool of buffers. Clones are the same pool.
 pub struct Pool<A: Arch = Native>(Arc<Shared<A>>);
+
+impl<A: Arch> fmt::Debug for Pool<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.0.name)
+            .field("buffers", &self.buffers())
+            .finish_non_exhaustive()
+    }
+}
 
 impl<A: Arch> Clone for Pool<A> {
     fn clone(&self) -> Self {

@@ -158,7 +158,7 @@ fn descriptors_without_memory_are_an_error() {
         ..PoolConfig::default()
     };
     if std::env::var_os(CHILD).is_some() {
-        let error = Pool::<Native>::new(&config).err().expect("an error").to_string();
+        let error = Pool::<Native>::new(&config).expect_err("an error").to_string();
         let text = "of descriptors (out of memory): max_buffers 10000000 takes one for each buffer";
         assert!(error.starts_with("pool \"p\": no memory for ") && error.contains(text), "{error}");
         return;

@@ -22,6 +22,8 @@ mod proto;
 mod show;
 pub mod u32;
 
+use std::fmt;
+
 use txq_core::arch::{Arch, Native};
 use txq_core::packet::Packet;
 
@@ -211,6 +213,12 @@ pub struct Filters<A: Arch = Native> {
     protos: Vec<Proto<A>>,
     /// The hash table number of the next u32 table.
     next_u32: u16,
+}
+
+impl<A: Arch> fmt::Debug for Filters<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filters").finish_non_exhaustive()
+    }
 }
 
 impl<A: Arch> Default for Filters<A> {

@@ -7,6 +7,8 @@
 //! are exact as well. In the kernel each child updates its ancestors instead (`qdisc_tree_reduce_backlog`), each kind in
 //! its own way, and sometimes twice.
 
+use std::fmt;
+
 use txq_core::arch::{Arch, Native};
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::latency::Latency;
@@ -55,6 +57,16 @@ pub struct Child<A: Arch = Native> {
     told: Total,
     /// Latency of sampled packets from xmit to this dequeue; `None` before the first sample.
     latency: Option<Box<Latency>>,
+}
+
+impl<A: Arch> fmt::Debug for Child<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child")
+            .field("kind", &self.qdisc().kind())
+            .field("handle", &self.handle)
+            .field("qlen", &self.qlen())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<A: Arch> Child<A> {

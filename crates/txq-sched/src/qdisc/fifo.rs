@@ -1,5 +1,7 @@
 //! [`Fifo`]: the queue inside pfifo, bfifo and pfifo_fast, with its counters (`qdisc_enqueue_tail`, `qdisc_dequeue_head`).
 
+use std::fmt;
+
 use txq_core::arch::{Arch, Native};
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
@@ -13,6 +15,12 @@ use crate::qdisc::{Budget, Cx, Verdict};
 pub struct Fifo<A: Arch = Native> {
     queue: PacketList<A>,
     stats: QdiscStats,
+}
+
+impl<A: Arch> fmt::Debug for Fifo<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fifo").field("len", &self.len()).field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
 }
 
 impl<A: Arch> Fifo<A> {

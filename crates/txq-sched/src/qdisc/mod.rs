@@ -42,6 +42,8 @@ mod tbf;
 mod timed;
 mod wheel;
 
+use std::fmt;
+
 use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::clock::Clock;
 use txq_core::drop::{DropCounts, DropReason};
@@ -79,6 +81,12 @@ pub struct Cx<'a, A: Arch = Native> {
     pub(crate) to_free: &'a mut PacketList<A>,
     pub(crate) drops: &'a mut DropCounts,
     pub(crate) copying: Copying<'a, A>,
+}
+
+impl<A: Arch> fmt::Debug for Cx<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx").field("clock", &self.clock).field("drops", &self.drops).finish_non_exhaustive()
+    }
 }
 
 impl<'a, A: Arch> Cx<'a, A> {

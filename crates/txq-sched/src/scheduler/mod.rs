@@ -34,6 +34,8 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
 use txq_core::arch::Nanos;
 use txq_core::clock::Clock;
 use txq_core::drop::{DropCounts, DropReason};
@@ -91,6 +93,15 @@ pub struct Scheduler<T> {
     /// The last call was a dequeue that returned nothing.
     waits: bool,
     header: usize,
+}
+
+impl<T> fmt::Debug for Scheduler<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler")
+            .field("kind", &self.inner.qdisc().kind())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Scheduler<T> {

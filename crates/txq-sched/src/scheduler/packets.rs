@@ -1,5 +1,7 @@
 //! [`PacketScheduler`]: a tree of qdiscs for packets that the program allocates from a pool.
 
+use std::fmt;
+
 use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::clock::Clock;
 use txq_core::drop::{DropCounts, DropReason};
@@ -42,6 +44,15 @@ pub struct PacketScheduler<A: Arch = Native> {
     drops: DropCounts,
     copies: PacketList<A>,
     created: u64,
+}
+
+impl<A: Arch> fmt::Debug for PacketScheduler<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketScheduler")
+            .field("kind", &self.qdisc().kind())
+            .field("len", &self.qdisc().qlen())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<A: Arch> PacketScheduler<A> {

@@ -1,5 +1,6 @@
 //! Device construction.
 
+use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,6 +73,16 @@ pub struct Builder<A: Arch = Native> {
     watchdog_timeo: Option<Nanos>,
     on_tx_timeout: Option<TimeoutHook>,
     on_driver_bug: Option<DriverBugHook>,
+}
+
+impl<A: Arch> fmt::Debug for Builder<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("txqs", &self.txqs)
+            .field("qdisc", &self.qdisc)
+            .field("discipline", &self.discipline)
+            .finish_non_exhaustive()
+    }
 }
 
 impl NetDev {
