@@ -11,7 +11,7 @@ use crate::{audited, bounded, build, everywhere, packets, pool, settle};
 
 #[test]
 fn a_ring_of_no_packets_is_refused() {
-    let wrong = NetDev::builder(Liar::new(Some(0))).pool_config(pool()).build().err().expect("an error");
+    let wrong = NetDev::builder(Liar::new(Some(0))).pool_config(pool()).build().expect_err("an error");
     assert!(matches!(&wrong, BuildError::Ring { device, txq: 0 } if device == "liar"), "{wrong}");
     let dev = NetDev::builder(Liar::new(Some(4))).pool_config(pool()).build().unwrap();
     let wrong = dev.replace_driver(Liar::new(Some(0))).unwrap_err();
