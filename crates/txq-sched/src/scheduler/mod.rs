@@ -36,7 +36,7 @@ mod tests;
 
 use std::fmt;
 
-use txq_core::arch::Nanos;
+use txq_core::arch::{Nanos, Native};
 use txq_core::clock::Clock;
 use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::PacketList;
@@ -46,6 +46,7 @@ use txq_core::stats::QdiscStats;
 use crate::filter::FilterInfo;
 use crate::qdisc::{Budget, Cx, Env, Qdisc, Verdict};
 use crate::tc::{ClassInfo, Handle, ParseError, QdiscInfo, Style};
+use top::Top;
 use values::Values;
 
 pub use item::{Departed, Dropped, Item};
@@ -121,7 +122,8 @@ impl<T> Scheduler<T> {
         Self::from_packets(PacketScheduler::new(text, config.env)?, config)
     }
 
-    /// Schedules with `qdisc`, whose handle is `1:`, for tests of a qdisc of your own.
+    /// Schedules with `qdisc`, whose handle is `1:`, for tests of a qdisc of your own. Values belong to packets by the
+    /// packets' cookies, so the qdisc must not change those.
     ///
     /// # Errors
     /// A number of packets or bytes that memory cannot hold.
@@ -185,7 +187,7 @@ impl<T> Scheduler<T> {
         packet.set_departure(item.departure);
         packet.set_gso(0, item.segments);
         self.values.insert(item.value, &mut packet);
-        self.call(now, |qdisc, cx| qdisc.enqueue(packet, cx))
+        self.call(now, |top, cx| top.qdisc.enqueue(packet, cx))
     }
 
     /// Returns the next packet that may leave at the time `now`, if there is one.
@@ -205,7 +207,7 @@ impl<T> Scheduler<T> {
     fn each_departed(&mut self, now: Nanos, budget: Budget, mut f: impl FnMut(Departed<T>)) {
         self.begin();
         let mut out = std::mem::take(&mut self.out);
-        self.call(now, |qdisc, cx| qdisc.dequeue_batch(budget, &mut out, cx));
+        self.call(now, |top, cx| top.qdisc.dequeue_batch(budget, &mut out, cx));
         self.waits = out.is_empty();
         for packet in out.iter() {
             let (len, departure) = (packet.len() as u32, packet.departure());
@@ -217,8 +219,8 @@ impl<T> Scheduler<T> {
         self.out = out;
     }
 
-    /// Returns when to dequeue next: `None` while nothing is queued, 0 for at once, or the time of the qdisc's next event
-    /// if the last call was a dequeue that returned nothing.
+    /// Returns when to dequeue next: 0 for at once, or the time of the qdisc's next event if the last call was a dequeue that
+    /// returned nothing. `None` while nothing is queued, and if the qdisc names no time.
     pub fn next_event(&self) -> Option<Nanos> {
         match (self.is_empty(), self.waits) {
             (true, _) => None,
@@ -240,11 +242,7 @@ impl<T> Scheduler<T> {
     /// tc's errors, with a remedy. Nothing has changed then.
     pub fn tc(&mut self, now: Nanos, command: &str) -> Result<(), ParseError> {
         self.begin();
-        let Self { inner, cache, values, clone, .. } = self;
-        let copied = |copies: &mut PacketList, drops: &mut DropCounts| adopt(values, *clone, copies, drops);
-        let done = inner.call(&mut Clock::at(now), cache, copied, |top, cx| top.command(command, cx));
-        self.collect_dropped();
-        done
+        self.call(now, |top, cx| top.command(command, cx))
     }
 
     /// Returns the number of packets queued.
@@ -294,10 +292,11 @@ impl<T> Scheduler<T> {
         self.waits = false;
     }
 
-    fn call<R>(&mut self, now: Nanos, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
+    /// Calls `f` with the tree at the time `now`. Copies get values of their own, and `dropped` those of dropped packets.
+    fn call<R>(&mut self, now: Nanos, f: impl FnOnce(&mut Top<Native>, &mut Cx<'_>) -> R) -> R {
         let Self { inner, cache, values, clone, .. } = self;
         let copied = |copies: &mut PacketList, drops: &mut DropCounts| adopt(values, *clone, copies, drops);
-        let result = inner.call(&mut Clock::at(now), cache, copied, |top, cx| f(&mut *top.qdisc, cx));
+        let result = inner.call(&mut Clock::at(now), cache, copied, f);
         self.collect_dropped();
         result
     }

@@ -103,9 +103,7 @@ impl<A: Arch> PacketScheduler<A> {
         clock: &mut Clock<A>,
         cache: &mut Cache<A>,
     ) -> Result<(), ParseError> {
-        let done = self.call(clock, cache, |_, _| {}, |top, cx| top.command(command, cx));
-        self.free(cache);
-        done
+        self.call_and_free(clock, cache, |top, cx| top.command(command, cx))
     }
 
     /// Returns the time of the next dequeue, after a dequeue that returned nothing although packets are queued.
@@ -144,22 +142,16 @@ impl<A: Arch> PacketScheduler<A> {
 
     /// Returns the classes as `tc class show` lists them.
     pub fn classes(&mut self, style: Style, cache: &mut Cache<A>) -> Vec<ClassInfo> {
-        self.call(&mut Clock::new(), cache, |_, _| {}, |top, cx| top.trees(cx, |trees| trees.classes(style)))
+        self.call_and_free(&mut Clock::new(), cache, |top, cx| top.trees(cx, |trees| trees.classes(style)))
     }
 
     /// Returns the filters of a qdisc or class, or of the root, as `tc filter show` lists them. Empty if there can be none.
     pub fn filters(&mut self, parent: Option<Handle>, style: Style, cache: &mut Cache<A>) -> Vec<FilterInfo> {
-        self.call(
-            &mut Clock::new(),
-            cache,
-            |_, _| {},
-            |top, cx| {
-                let show = |trees: &mut tree::Trees<'_, A>| {
-                    trees.with_filters(parent, |all, of| all.info(parent.is_none().then_some(of), style))
-                };
-                top.trees(cx, show).unwrap_or_default()
-            },
-        )
+        let show = |trees: &mut tree::Trees<'_, A>| {
+            trees.with_filters(parent, |all, of| all.info(parent.is_none().then_some(of), style))
+        };
+        let shown = self.call_and_free(&mut Clock::new(), cache, |top, cx| top.trees(cx, show));
+        shown.unwrap_or_default()
     }
 
     /// Returns tc's warnings about successful changes of classes since the last call: `Warning: ...`.
@@ -174,9 +166,7 @@ impl<A: Arch> PacketScheduler<A> {
         cache: &mut Cache<A>,
         f: impl FnOnce(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
     ) -> R {
-        let result = self.call(clock, cache, |_, _| {}, |top, cx| f(&mut *top.qdisc, cx));
-        self.free(cache);
-        result
+        self.call_and_free(clock, cache, |top, cx| f(&mut *top.qdisc, cx))
     }
 
     /// Calls `f`, then `copied` with the copies that the call made, and enqueues those that `copied` leaves. The dropped
@@ -198,9 +188,17 @@ impl<A: Arch> PacketScheduler<A> {
         result
     }
 
-    fn free(&mut self, cache: &mut Cache<A>) {
+    /// Calls `f`, and frees the packets that the call dropped.
+    fn call_and_free<R>(
+        &mut self,
+        clock: &mut Clock<A>,
+        cache: &mut Cache<A>,
+        f: impl FnOnce(&mut Top<A>, &mut Cx<'_, A>) -> R,
+    ) -> R {
+        let result = self.call(clock, cache, |_, _| {}, f);
         if !self.to_free.is_empty() {
             cache.free(&mut self.to_free);
         }
+        result
     }
 }
