@@ -33,7 +33,7 @@ use script::Script;
 
 /// How many times a script may run. The kernel runs in real time and reads its clock a moment later than the step's time: on
 /// a busy machine a packet can become due in between. A real difference occurs each time.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 5;
 
 fn main() -> ExitCode {
     if std::process::id() == 1 {
