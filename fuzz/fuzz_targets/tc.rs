@@ -11,7 +11,7 @@ struct Sink;
 
 impl Driver for Sink {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "sink".into(), txqs: 2, mtu: 1500 }
+        DeviceInfo::new("sink").txqs(2)
     }
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })

@@ -39,7 +39,7 @@ struct Device<A: Model>(Arc<Order<A>>);
 
 impl<A: Model> Driver<A> for Device<A> {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "model".into(), txqs: 2, mtu: 1500 }
+        DeviceInfo::new("model").txqs(2)
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue<A>> {

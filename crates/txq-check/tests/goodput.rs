@@ -127,7 +127,7 @@ struct Device {
 
 impl Driver<Scripted> for Device {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "model".into(), txqs: self.txqs, mtu: 1500 }
+        DeviceInfo::new("model").txqs(self.txqs)
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue<Scripted>> {

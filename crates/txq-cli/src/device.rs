@@ -171,7 +171,7 @@ fn refusal(error: BuildError) -> anyhow::Error {
 /// Returns the driver that a device names. An interface is checked at once; sockets are bound and files created when the
 /// first txq is opened.
 fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<dyn Driver>> {
-    let info = |mtu| DeviceInfo { name: name.to_owned(), txqs, mtu };
+    let info = |mtu| DeviceInfo::new(name).txqs(txqs).mtu(mtu);
     let late = if let Some(pcap) = &config.pcap {
         let file = pcap.file.clone();
         Late::new(info(MTU), move || Pcap::create(file, txqs))

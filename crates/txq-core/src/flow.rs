@@ -9,7 +9,7 @@
 //!
 //! | frame | keys |
 //! |---|---|
-//! | shorter than an Ethernet header | nothing: all such frames are one flow |
+//! | shorter than an Ethernet header; neither IPv4 nor IPv6 on a link without one | nothing: all such frames are one flow |
 //! | IPv4, IPv6 with TCP, UDP, UDP-Lite, SCTP, DCCP | addresses, protocol, ports |
 //! | with ICMP or ICMPv6 echo | addresses, protocol, the identifier in place of both ports |
 //! | with GRE, ESP, IP in IP, other ICMP or anything else | outer addresses, protocol |
@@ -23,6 +23,9 @@
 //! The keys leave out lengths (frames may be padded or carry several segments), VLAN priority, TOS and the IPv6 flow label
 //! on purpose: each may change within a flow, which would reorder it. A frame tagged with VLAN 0 belongs to the flow of the
 //! same frame without a tag (802.1Q priority tags).
+//!
+//! Packets of a [`Link`] without Ethernet headers (TUN, UDP sockets) begin with their IP header. They have the keys that the
+//! same packet has in an Ethernet frame without tags.
 
 #![forbid(unsafe_code)]
 
@@ -32,8 +35,10 @@ use etherparse::{
 };
 
 mod hash;
+mod link;
 
-pub use hash::{FlowHasher, flow_hash, hash_to_txq, reciprocal_scale};
+pub use hash::{FlowHasher, flow_hash, hash_to_txq, public_hash, reciprocal_scale};
+pub use link::Link;
 
 /// The ethertype that stands for frames with an 802.3 length (kernel: `ETH_P_802_2`).
 pub const ETHERTYPE_802_2: u16 = 4;
@@ -99,12 +104,13 @@ pub struct FlowKeys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dissected {
     /// The offset of the network header: behind the Ethernet header and at most two VLAN tags. 0 if the Ethernet header is
-    /// cut.
+    /// cut, and on a link without Ethernet headers.
     pub network_offset: u16,
     /// The offset of the transport header, or of the payload of an unknown protocol; either may be cut. 0 if it is not known
     /// or not in this frame, as in a later fragment.
     pub transport_offset: u16,
-    /// The ethertype behind the VLAN tags, [`ETHERTYPE_802_2`] for 802.3 lengths, 0 if the Ethernet header is cut.
+    /// The ethertype behind the VLAN tags, [`ETHERTYPE_802_2`] for 802.3 lengths, 0 if the Ethernet header is cut. Without an
+    /// Ethernet header it is that of the IP version, 0 for others.
     pub ethertype: u16,
     /// The protocol at `transport_offset` or, where that is 0, the last one named; 0 if the frame is not IP.
     pub ip_proto: u8,
@@ -119,6 +125,24 @@ pub struct Dissected {
 pub fn dissect(frame: &[u8]) -> Dissected {
     let mut found = Dissected::default();
     ethernet(frame, &mut found);
+    found
+}
+
+/// Finds the headers and the flow of a packet that begins with its IP header. Accepts any bytes, as [`dissect`] does.
+pub fn dissect_ip(packet: &[u8]) -> Dissected {
+    let mut found = Dissected::default();
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => {
+            found.ethertype = ether_type::IPV4.0;
+            ipv4(packet, &mut found);
+        }
+        Some(6) => {
+            found.ethertype = ether_type::IPV6.0;
+            ipv6(packet, &mut found);
+        }
+        _ => {}
+    }
+    found.keys.ethertype = found.ethertype;
     found
 }
 

@@ -10,6 +10,7 @@ use std::slice;
 
 use crate::arch::{Arch, CellApi, CpuId, Nanos, Native};
 use crate::drop::DropReason;
+use crate::flow::{self, Dissected, Link};
 use crate::pool::slot::{Body, Slot};
 
 mod list;
@@ -89,7 +90,8 @@ impl<A: Arch> Packet<A> {
         self.slot().body.with_mut(|b| f(unsafe { &mut *b }))
     }
 
-    /// Returns the packet's bytes, from its link-layer header on.
+    /// Returns the packet's bytes, from its link-layer header on; from its IP header on if its [`link`](Packet::link) has
+    /// none.
     #[inline]
     pub fn data(&self) -> &[u8] {
         // SAFETY: every method that changes `off`, `len` or `gso_size` keeps `off + held` within the buffer, and a buffer's bytes are
@@ -178,6 +180,29 @@ impl<A: Arch> Packet<A> {
             (b.len, b.gso_size) = (len, held);
             b.flags |= Body::<A>::BEYOND;
         });
+    }
+
+    /// Returns what the packet begins with.
+    #[inline]
+    pub fn link(&self) -> Link {
+        self.body(|b| if b.flags & Body::<A>::IP != 0 { Link::Ip } else { Link::Ethernet })
+    }
+
+    /// Sets what the packet begins with, for a program that takes a header off or puts one in front. An allocation sets the
+    /// link of the device that it is for.
+    pub fn set_link(&mut self, link: Link) {
+        self.body_mut(|b| {
+            b.flags = b.flags & !(Body::<A>::IP | Body::<A>::DISSECTED) | Body::<A>::link_flag(link);
+        });
+    }
+
+    /// Finds the packet's headers and its flow.
+    #[inline]
+    pub fn dissect(&self) -> Dissected {
+        match self.link() {
+            Link::Ip => flow::dissect_ip(self.data()),
+            Link::Ethernet => flow::dissect(self.data()),
+        }
     }
 
     /// Returns the scheduling priority, which `SO_PRIORITY` sets in the kernel (`skb->priority`).
@@ -350,16 +375,22 @@ impl<A: Arch> Packet<A> {
         })
     }
 
-    /// Counts that a driver sends the packet on through another device; returns how often that has happened, at most 14.
+    /// Counts that a driver sends the packet on through another device. Returns whether it may: it has not happened
+    /// [`MAX_HOPS`](Packet::MAX_HOPS) times before.
     #[doc(hidden)]
-    pub fn hop(&mut self) -> u32 {
+    pub fn hop(&mut self) -> bool {
         self.body_mut(|b| {
-            if b.flags / Body::<A>::HOP < 14 {
+            let may = u32::from(b.flags / Body::<A>::HOP) < Self::MAX_HOPS;
+            if may {
                 b.flags += Body::<A>::HOP;
             }
-            u32::from(b.flags / Body::<A>::HOP)
+            may
         })
     }
+
+    /// How often drivers may send a packet on through further devices.
+    #[doc(hidden)]
+    pub const MAX_HOPS: u32 = 6;
 
     /// Returns why the packet was dropped; `NotSpecified` if it was not.
     pub fn drop_reason(&self) -> DropReason {

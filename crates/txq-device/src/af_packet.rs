@@ -125,7 +125,7 @@ impl AfPacket {
 
 impl<A: Arch> Driver<A> for AfPacket {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: self.ifname.clone(), txqs: self.txqs, mtu: self.interface.mtu }
+        DeviceInfo::new(self.ifname.clone()).txqs(self.txqs).mtu(self.interface.mtu)
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {

@@ -98,7 +98,7 @@ impl Pcap {
 
 impl<A: Arch> Driver<A> for Pcap {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: self.name.clone(), txqs: self.txqs, mtu: 1500 }
+        DeviceInfo::new(self.name.clone()).txqs(self.txqs)
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {

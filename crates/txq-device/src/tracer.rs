@@ -261,7 +261,7 @@ mod tests {
         struct Paced;
         impl Driver for Paced {
             fn info(&self) -> DeviceInfo {
-                DeviceInfo { name: "paced".into(), txqs: 3, mtu: 9000 }
+                DeviceInfo::new("paced").txqs(3).mtu(9000)
             }
             fn pacing_horizon(&self) -> Nanos {
                 2_000_000

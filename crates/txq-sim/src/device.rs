@@ -75,7 +75,7 @@ impl Card {
 
 impl<A: Arch> Driver<A> for Card {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "sim0".into(), txqs: self.txqs, mtu: 1500 }
+        DeviceInfo::new("sim0").txqs(self.txqs)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {

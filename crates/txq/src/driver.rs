@@ -15,7 +15,7 @@
 //!
 //! impl Driver for Sink {
 //!     fn info(&self) -> DeviceInfo {
-//!         DeviceInfo { name: "sink".into(), txqs: 4, mtu: 1500 }
+//!         DeviceInfo::new("sink").txqs(4)
 //!     }
 //!     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
 //!         Ok(DriverQueue { tx: Box::new(SinkQueue), done: Box::new(NoCompletions), ring: None })
@@ -61,13 +61,21 @@ use std::fmt;
 use std::io;
 
 pub use txq_core::clock::Clock;
+pub use txq_core::flow::Link;
 
 use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 
 /// Properties of a device.
+///
+/// ```
+/// use txq::driver::{DeviceInfo, Link};
+///
+/// let tunnel = DeviceInfo::new("tun0").txqs(4).mtu(1420).link(Link::Ip);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// Its name, as `tc` prints it.
     pub name: String,
@@ -75,6 +83,30 @@ pub struct DeviceInfo {
     pub txqs: u16,
     /// The longest packet, in bytes, without its link-layer header.
     pub mtu: u32,
+    /// What its packets begin with.
+    pub link: Link,
+}
+
+impl DeviceInfo {
+    /// Returns the properties of an Ethernet device with one txq and packets of 1500 bytes.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), txqs: 1, mtu: 1500, link: Link::Ethernet }
+    }
+
+    /// Sets the maximum number of txqs.
+    pub fn txqs(self, txqs: u16) -> Self {
+        Self { txqs, ..self }
+    }
+
+    /// Sets the longest packet, in bytes, without its link-layer header.
+    pub fn mtu(self, mtu: u32) -> Self {
+        Self { mtu, ..self }
+    }
+
+    /// Sets what the device's packets begin with. [`Sender::alloc`](crate::Sender::alloc) then returns packets of this link.
+    pub fn link(self, link: Link) -> Self {
+        Self { link, ..self }
+    }
 }
 
 /// A device's driver: describes the device and opens its txqs.

@@ -13,7 +13,7 @@
 //! # use txq::packet::PacketList;
 //! # struct Sink;
 //! # impl Driver for Sink {
-//! #     fn info(&self) -> DeviceInfo { DeviceInfo { name: "sink".into(), txqs: 2, mtu: 1500 } }
+//! #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink").txqs(2) }
 //! #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
 //! #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
 //! #     }

@@ -70,7 +70,8 @@ impl<A: Arch> Sender<A> {
         let cpu = pinned.unwrap_or_else(A::cpu);
         // First, because this sender may get the home of one that is gone.
         dev.senders.settle_gone();
-        let cache = dev.pool.cache(name, cpu);
+        let mut cache = dev.pool.cache(name, cpu);
+        cache.set_link(dev.info.link);
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
         let counters = Arc::new(SenderCounters::new(name, dev.xmit_times, &cache));
@@ -309,7 +310,7 @@ impl<A: Arch> Sender<A> {
         let (mut on, mut looped) = (PacketList::new(), PacketList::new());
         let too_deep = A::inside(|inside| inside.depth()) > RECURSION_LIMIT;
         while let Some(mut packet) = batch.pop_front() {
-            if packet.hop() > RECURSION_LIMIT || too_deep {
+            if !packet.hop() || too_deep {
                 packet.set_drop_reason(DropReason::RecursionLimit);
                 looped.push_back(packet);
             } else {

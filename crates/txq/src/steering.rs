@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use txq_core::arch::{Arch, CpuId, Nanos};
-use txq_core::flow::{FlowHasher, dissect};
+use txq_core::flow::FlowHasher;
 use txq_core::packet::Packet;
 use txq_core::sync::rcu::{Rcu, Reader};
 
@@ -90,7 +90,7 @@ impl Steering {
 /// headers.
 fn hash_of<A: Arch>(packet: &mut Packet<A>, hasher: &FlowHasher) -> u32 {
     if packet.hash() == 0 {
-        let flow = dissect(packet.data());
+        let flow = packet.dissect();
         packet.set_protocol_offsets(flow.network_offset, flow.transport_offset, flow.ethertype);
         packet.set_hash(hasher.hash(&flow.keys));
     }
@@ -224,7 +224,7 @@ impl<A: Arch> Here<A> {
         let known = || {
             if *hash == 0 {
                 *hash = match packet.hash() {
-                    0 => self.hasher.hash(&dissect(packet.data()).keys),
+                    0 => self.hasher.hash(&packet.dissect().keys),
                     known => known,
                 };
             }

@@ -223,7 +223,7 @@ struct Sink;
 
 impl Driver for Sink {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "sink".into(), txqs: 1, mtu: 1500 }
+        DeviceInfo::new("sink")
     }
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })

@@ -33,7 +33,7 @@ struct Device(Arc<Seen>);
 
 impl Driver for Device {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "seen".into(), txqs: TXQS, mtu: 1500 }
+        DeviceInfo::new("seen").txqs(TXQS)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {

@@ -24,7 +24,7 @@ struct Done(Consumer<txq_core::arch::Native, txq::packet::Packet>);
 
 impl Driver for Refusing {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "refusing".into(), txqs: 1, mtu: 1500 }
+        DeviceInfo::new("refusing")
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {

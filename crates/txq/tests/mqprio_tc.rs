@@ -16,7 +16,7 @@ struct Still(u16);
 
 impl Driver for Still {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "still".into(), txqs: self.0, mtu: 1500 }
+        DeviceInfo::new("still").txqs(self.0)
     }
 
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {

@@ -28,7 +28,7 @@ struct Sink(Arc<Fate>);
 
 impl Driver for Sink {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "sink".into(), txqs: 1, mtu: 1500 }
+        DeviceInfo::new("sink")
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {

@@ -12,7 +12,7 @@ struct Noted(Out<u32>);
 
 impl Driver for Noted {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "noted".into(), txqs: 1, mtu: 1500 }
+        DeviceInfo::new("noted")
     }
 
     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {

@@ -76,7 +76,7 @@ impl<A: Model> Device<A> {
 
 impl<A: Model> Driver<A> for Device<A> {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "model".into(), txqs: self.record.0.len() as u16, mtu: 1500 }
+        DeviceInfo::new("model").txqs(self.record.0.len() as u16)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {

@@ -83,7 +83,12 @@ impl fmt::Debug for FlowHasher {
 /// Returns the hash of one direction of a frame's flow under a key that everyone knows, for tools and tests. A device uses a
 /// [`FlowHasher`] of its own.
 pub fn flow_hash(frame: &[u8]) -> u32 {
-    FlowHasher::new(PUBLIC_KEY, false).hash(&dissect(frame).keys)
+    public_hash(&dissect(frame).keys)
+}
+
+/// Returns the hash of a flow under the key of [`flow_hash`].
+pub fn public_hash(keys: &FlowKeys) -> u32 {
+    FlowHasher::new(PUBLIC_KEY, false).hash(keys)
 }
 
 /// Returns the txq below `txqs` for a packet that no map steers (kernel: `skb_tx_hash`); 0 if there are no txqs.

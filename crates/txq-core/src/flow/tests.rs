@@ -65,6 +65,17 @@ fn keys(hosts: Hosts, ethertype: u16, proto: IpNumber, ports: (u16, u16)) -> Flo
 }
 
 #[test]
+fn a_packet_without_a_link_layer_is_the_flow_of_its_frame() {
+    for frame in [udp(v4()), tcp(v4()), udp(v6()), tcp(v6())] {
+        let (found, bare) = (dissect(&frame), dissect_ip(&frame[14..]));
+        assert_eq!(found.keys, bare.keys);
+        assert_eq!((bare.network_offset, bare.transport_offset + 14), (0, found.transport_offset));
+    }
+    assert_eq!(dissect_ip(&[]), Dissected::default());
+    assert_eq!(dissect_ip(&[0x55; 40]), Dissected::default());
+}
+
+#[test]
 fn ports_of_every_protocol_that_has_them() {
     let ports = [3, 232, 7, 208, 0, 0, 0, 0];
     for proto in [ip_number::TCP, ip_number::UDP, ip_number::SCTP, UDP_LITE, DCCP] {
@@ -370,5 +381,18 @@ proptest! {
         let found = dissect(&frame);
         prop_assert!(usize::from(found.network_offset) <= frame.len());
         prop_assert!(usize::from(found.transport_offset) <= frame.len());
+        // The same packet without its Ethernet header is the same flow.
+        let bare = dissect_ip(frame.get(14..).unwrap_or_default());
+        if found.network_offset == 14 && found.ethertype == bare.ethertype && bare.keys.hosts != Hosts::Unknown {
+            let transport_offset = found.transport_offset.saturating_sub(14);
+            prop_assert_eq!(bare, Dissected { network_offset: 0, transport_offset, ..found });
+        }
+    }
+
+    #[test]
+    fn no_bytes_without_a_link_layer_panic(packet in prop::collection::vec(any::<u8>(), 0..200)) {
+        let found = dissect_ip(&packet);
+        prop_assert_eq!(found.network_offset, 0);
+        prop_assert!(usize::from(found.transport_offset) <= packet.len());
     }
 }

@@ -10,13 +10,14 @@ use thiserror::Error;
 
 use crate::arch::{Arch, Atomic, CellApi, CpuId, Nanos, Native, Work};
 use crate::drop::DropReason;
+use crate::flow::Link;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
 use crate::pool::account::{Word, since};
 use crate::pool::fate::Tally;
 use crate::pool::home::Home;
 use crate::pool::retired::{Run, Sorted, retire};
-use crate::pool::slot::Slot;
+use crate::pool::slot::{Body, Slot};
 use crate::pool::store::FreeMode;
 
 /// The most buffers that a cache holds (`NAPI_SKB_CACHE_SIZE`). In a small pool a cache holds a 32nd of the pool's buffers.
@@ -77,6 +78,8 @@ pub struct Cache<A: Arch = Native> {
     pub(super) seen: u32,
     /// When the sender last took the lease of a queue (`enqueue/lease.rs`); 0 for never.
     leased: Nanos,
+    /// The flags of a packet that is allocated: those of the link.
+    flags: u8,
 }
 
 impl<A: Arch> fmt::Debug for Cache<A> {
@@ -114,6 +117,7 @@ impl<A: Arch> Cache<A> {
             limit: i64::MAX,
             seen,
             leased: 0,
+            flags: 0,
         }
     }
 
@@ -121,6 +125,11 @@ impl<A: Arch> Cache<A> {
     pub(super) fn home(&self) -> &Home<A> {
         // SAFETY: homes live as long as the pool, which `shared` keeps alive.
         unsafe { self.home.as_ref() }
+    }
+
+    /// Sets what the packets begin with that it allocates from now on ([`Packet::link`]).
+    pub fn set_link(&mut self, link: Link) {
+        self.flags = Body::<A>::link_flag(link);
     }
 
     /// Limits the buffers that the sender may have in use at a time (the kernel's `SO_SNDBUF`, counted in packets).
@@ -233,7 +242,7 @@ impl<A: Arch> Cache<A> {
             b.txq = 0;
             b.gso_segs = 1;
             b.reason = DropReason::NotSpecified;
-            b.flags = 0;
+            b.flags = self.flags;
         });
         // SAFETY: the one handle to this buffer.
         unsafe { Packet::from_slot(slot) }

@@ -6,6 +6,7 @@
 
 use crate::arch::{Arch, CellApi, Nanos};
 use crate::drop::DropReason;
+use crate::flow::Link;
 use crate::packet::outstanding::Count;
 use crate::pool::check::Check;
 use crate::pool::home::Home;
@@ -90,12 +91,23 @@ impl<A: Arch> Body<A> {
     pub(crate) const RX_QUEUE: u8 = 4;
     /// `flow` is set.
     pub(crate) const COUNTED: u8 = 8;
-    /// The unit of the hop count in the upper half of `flags`: how often a driver has sent the packet on through another
-    /// device, at most 14.
-    pub(crate) const HOP: u8 = 16;
-    /// The upper half of `flags` of a packet of which the buffer holds only the first `gso_size` bytes (`skb_headlen`). No
-    /// driver gets such a packet, so it has no hop count.
-    pub(crate) const BEYOND: u8 = 15 * Self::HOP;
+    /// The packet begins with its IP header ([`Link::Ip`]).
+    pub(crate) const IP: u8 = 16;
+    /// The unit of the hop count in the upper three bits of `flags`: how often a driver has sent the packet on through
+    /// another device, at most [`Packet::MAX_HOPS`](crate::packet::Packet::MAX_HOPS).
+    pub(crate) const HOP: u8 = 32;
+    /// The upper three bits of `flags` of a packet of which the buffer holds only the first `gso_size` bytes
+    /// (`skb_headlen`). No driver gets such a packet, so it has no hop count.
+    pub(crate) const BEYOND: u8 = 7 * Self::HOP;
+
+    /// Returns the flag for packets of a link.
+    #[inline]
+    pub(crate) fn link_flag(link: Link) -> u8 {
+        match link {
+            Link::Ethernet => 0,
+            Link::Ip => Self::IP,
+        }
+    }
 
     /// Returns whether the buffer holds only the first `gso_size` bytes.
     #[inline]

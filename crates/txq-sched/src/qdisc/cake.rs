@@ -74,7 +74,7 @@ mod tins;
 
 use txq_core::arch::{Arch, Nanos};
 use txq_core::drop::DropReason;
-use txq_core::flow::{dissect, flow_hash};
+use txq_core::flow::public_hash;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
@@ -194,9 +194,9 @@ impl<A: Arch> Cake<A> {
     /// Queues a packet without cutting it, and returns the verdict.
     fn queue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         let now = cx.clock.now();
-        let found = dissect(packet.data());
+        let found = packet.dissect();
         if packet.hash() == 0 {
-            packet.set_hash(flow_hash(packet.data()));
+            packet.set_hash(public_hash(&found.keys));
         }
         let number = classify::tin_of(&self.params, self.handle, self.tins.len(), &packet, &found);
         let hash = packet.hash();

@@ -3,7 +3,6 @@
 //! Shared by all kinds that mark packets. The kernel's counterpart is `INET_ECN_set_ce`.
 
 use txq_core::arch::Arch;
-use txq_core::flow::dissect;
 use txq_core::packet::Packet;
 
 const IPV4: u16 = 0x0800;
@@ -21,7 +20,7 @@ pub(super) fn set_ce<A: Arch>(packet: &mut Packet<A>) -> bool {
     let (network, ethertype) = match known {
         Some((network, _, ethertype)) => (network, ethertype),
         None => {
-            let found = dissect(packet.data());
+            let found = packet.dissect();
             (found.network_offset, found.ethertype)
         }
     };
@@ -55,6 +54,7 @@ pub(super) fn set_ce<A: Arch>(packet: &mut Packet<A>) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use txq_core::flow::Link;
     use txq_core::pool::{Backing, Pool, PoolConfig};
 
     use super::*;
@@ -96,9 +96,15 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
         #[test]
-        fn ipv4_is_marked_and_its_checksum_holds(tos: u8, id: u16, vlans in 0usize..3, known: bool) {
-            let (frame, at) = ipv4(vlans, tos, id);
+        fn ipv4_is_marked_and_its_checksum_holds(
+            tos: u8, id: u16, vlans in 0usize..3, known: bool, bare: bool,
+        ) {
+            let (mut frame, mut at) = ipv4(vlans, tos, id);
+            if bare {
+                frame.drain(..std::mem::take(&mut at));
+            }
             let mut packet = packet(&frame);
+            packet.set_link(if bare { Link::Ip } else { Link::Ethernet });
             if known {
                 packet.set_protocol_offsets(at as u16, at as u16 + 20, IPV4);
             }

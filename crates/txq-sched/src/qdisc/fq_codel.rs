@@ -44,7 +44,7 @@ mod options;
 
 use txq_core::arch::Arch;
 use txq_core::drop::DropReason;
-use txq_core::flow::flow_hash;
+use txq_core::flow::public_hash;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
@@ -103,7 +103,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 #[inline]
 fn hash<A: Arch>(packet: &mut Packet<A>) -> u32 {
     if packet.hash() == 0 {
-        let hash = flow_hash(packet.data());
+        let hash = public_hash(&packet.dissect().keys);
         packet.set_hash(hash);
     }
     packet.hash()

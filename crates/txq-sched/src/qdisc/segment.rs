@@ -7,7 +7,7 @@
 //! neither TCP nor UDP in IP, if it is a fragment, or if there are no buffers for its segments.
 
 use txq_core::arch::Arch;
-use txq_core::flow::{Dissected, dissect};
+use txq_core::flow::Dissected;
 use txq_core::packet::{Packet, PacketList};
 
 use crate::qdisc::Cx;
@@ -118,7 +118,7 @@ fn fold(mut sum: u64) -> u16 {
 pub(super) fn segment<A: Arch>(mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> PacketList<A> {
     let mut segments = PacketList::new();
     let (size, segs) = (usize::from(packet.gso().0), packet.segs());
-    let layout = if segs > 1 && size > 0 { Layout::of(packet.data(), &dissect(packet.data())) } else { None };
+    let layout = if segs > 1 && size > 0 { Layout::of(packet.data(), &packet.dissect()) } else { None };
     if let Some(layout) = layout {
         let (len, head) = (packet.len(), layout.head);
         let last = head + (len - head).saturating_sub(1) / size * size;

@@ -2,6 +2,7 @@
 
 use txq_core::arch::Nanos;
 use txq_core::drop::DropReason;
+use txq_core::flow::Link;
 
 /// A packet to enqueue: the program's own buffer, or a key of it, and what qdiscs and filters need to know of it.
 ///
@@ -21,12 +22,14 @@ pub struct Item<'h, T> {
     pub(super) departure: Nanos,
     pub(super) segments: u16,
     pub(super) header: &'h [u8],
+    pub(super) link: Link,
 }
 
 impl<'h, T> Item<'h, T> {
-    /// Returns a packet of `len` bytes on the link, with its link-layer header. Rates, quanta and byte limits count them.
+    /// Returns a packet of `len` bytes on the link, with its link-layer header if it has one. Rates, quanta and byte limits count them.
     pub fn new(len: u32, value: T) -> Self {
-        Self { value, len, priority: 0, mark: 0, hash: 0, departure: 0, segments: 1, header: &[] }
+        let (hash, departure, link) = (0, 0, Link::Ethernet);
+        Self { value, len, priority: 0, mark: 0, hash, departure, segments: 1, header: &[], link }
     }
 
     /// Sets the priority (`SO_PRIORITY`, `skb->priority`): a band, or a class such as `0x1_0010` for `1:10`.
@@ -60,7 +63,12 @@ impl<'h, T> Item<'h, T> {
     /// (ECN) in them. They are copied, as many as [`Config::header`](super::Config::header) says.
     pub fn header<'n>(self, header: &'n [u8]) -> Item<'n, T> {
         let Self { value, len, priority, mark, hash, departure, segments, .. } = self;
-        Item { value, len, priority, mark, hash, departure, segments, header }
+        Item { value, len, priority, mark, hash, departure, segments, header, link: Link::Ethernet }
+    }
+
+    /// Sets the packet's first bytes, from its IP header on, as [`header`](Item::header) does.
+    pub fn ip_header<'n>(self, header: &'n [u8]) -> Item<'n, T> {
+        Item { link: Link::Ip, ..self.header(header) }
     }
 }
 

@@ -178,6 +178,7 @@ impl<T> Scheduler<T> {
         };
         if !header.is_empty() {
             packet.data_mut().copy_from_slice(header);
+            packet.set_link(item.link);
             values::find_headers(&mut packet);
         }
         packet.set_len_beyond(item.len);

@@ -110,6 +110,23 @@ fn tcs_commands_build_a_tree_and_tcs_errors_change_nothing() {
 }
 
 #[test]
+fn headers_may_begin_with_ip() {
+    let mut link = scheduler("handle 1: prio bands 3 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1");
+    for filter in [
+        "pref 1 u32 match ip tos 0x20 0xff classid 1:1",
+        "pref 2 flower ip_proto udp dst_port 53 classid 1:3",
+    ] {
+        link.tc(0, &format!("filter add parent 1: protocol ip {filter}")).unwrap();
+    }
+    for (value, tos, port) in [("last", 0, 53), ("middle", 0, 54), ("first", 0x20, 53)] {
+        let header = frame(tos, [1000, port]);
+        let _ = link.enqueue(0, Item::new(1500, value).ip_header(&header[14..]));
+    }
+    let order: Vec<_> = std::iter::from_fn(|| link.dequeue(0)).map(|departed| departed.value).collect();
+    assert_eq!(order, ["first", "middle", "last"]);
+}
+
+#[test]
 fn congestion_marks_return_as_a_tos() {
     let mut queue = scheduler("fq_codel ecn ce_threshold 1us");
     let (ect, not_ect) = (frame(0xb8 | 2, [1, 2]), frame(0xb8, [1, 2]));

@@ -1,6 +1,5 @@
 //! The program's values of queued packets, by the numbers that packets carry as cookies.
 
-use txq_core::flow::dissect;
 use txq_core::packet::Packet;
 
 const IPV4: u16 = 0x0800;
@@ -57,7 +56,7 @@ impl<T> Values<T> {
 
 /// Finds the protocol headers of a packet that has a header, and stores where they are.
 pub(super) fn find_headers(packet: &mut Packet) {
-    let found = dissect(packet.data());
+    let found = packet.dissect();
     packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
 }
 

@@ -47,7 +47,7 @@ struct SinkQueue(Arc<AtomicU64>);
 
 impl Driver<Sim> for Sink {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "sink".into(), txqs: self.0, mtu: 1500 }
+        DeviceInfo::new("sink").txqs(self.0)
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue<Sim>> {

@@ -35,8 +35,6 @@ use crate::xps::{MaskOf, XpsMap};
 
 /// How long a txq may be stopped before that is reported, in nanoseconds (`watchdog_timeo`).
 const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
-/// Length of the link-layer header that a device's MTU does not count, in bytes (`hard_header_len`).
-const HARD_HEADER: u32 = 14;
 
 /// After how long a flow may leave a txq that it never finds empty, in milliseconds (`net.core.txq_reselection_ms`).
 const TXQ_RESELECTION_MS: u32 = 1000;
@@ -249,7 +247,7 @@ impl<A: Arch> Builder<A> {
         }
         let env = Env {
             tx_queue_len: self.tx_queue_len,
-            mtu: info.mtu.saturating_add(HARD_HEADER),
+            mtu: info.mtu.saturating_add(info.link.header_len()),
             txqs: asked,
             pacing_horizon: self.driver.pacing_horizon(),
         };

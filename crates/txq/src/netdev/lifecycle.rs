@@ -92,12 +92,19 @@ impl<A: Arch> NetDev<A> {
     /// it still keeps go with it, and a stopped txq continues. The device keeps its name.
     ///
     /// # Errors
-    /// When the new driver has fewer txqs than the device was built with, a smaller MTU, a shorter pacing horizon than is needed or a ring
+    /// When the new driver has fewer txqs than the device was built with, another link, a smaller MTU, a shorter pacing horizon than is needed or a ring
     /// of no packets, or does not open; nothing has changed then. Also the error with which the old driver finished, if it
     /// did.
     pub fn replace_driver(&self, mut driver: impl Driver<A> + 'static) -> io::Result<()> {
         let (info, ours) = (driver.info(), &self.shared.info);
         let built = self.shared.txqs.len() as u16;
+        if info.link != ours.link {
+            let why = format!(
+                "driver \"{}\" sends packets that begin with {}: those of device \"{}\" begin with {}",
+                info.name, info.link, ours.name, ours.link
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         if info.txqs < built || info.mtu < ours.mtu {
             let why = format!(
                 "driver \"{}\" has {} txqs and an MTU of {}: device \"{}\" needs at least {} and {}",

@@ -81,7 +81,7 @@ impl<A: Arch> Sender<A> {
     /// # use txq::packet::PacketList;
     /// # struct Sink;
     /// # impl Driver for Sink {
-    /// #     fn info(&self) -> DeviceInfo { DeviceInfo { name: "sink".into(), txqs: 1, mtu: 1500 } }
+    /// #     fn info(&self) -> DeviceInfo { DeviceInfo::new("sink") }
     /// #     fn open(&mut self, _: u16) -> std::io::Result<DriverQueue> {
     /// #         Ok(DriverQueue { tx: Box::new(Sink), done: Box::new(NoCompletions), ring: None })
     /// #     }

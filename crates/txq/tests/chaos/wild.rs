@@ -87,7 +87,7 @@ struct Half {
 
 impl Driver for Wild {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "wild".into(), txqs: self.txqs, mtu: 1500 }
+        DeviceInfo::new("wild").txqs(self.txqs)
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {

@@ -80,7 +80,7 @@ impl Wires {
 
 impl Driver for Wires {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "wires".into(), txqs: self.0.len() as u16, mtu: 1500 }
+        DeviceInfo::new("wires").txqs(self.0.len() as u16)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {

@@ -146,7 +146,7 @@ pub(crate) fn other_pool() -> NetDev {
 
 impl Driver for Liar {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "liar".into(), txqs: 1, mtu: 1500 }
+        DeviceInfo::new("liar")
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {

@@ -74,7 +74,7 @@ impl Spot {
 
 impl Driver for Spot {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: "spot".into(), txqs: 1, mtu: 1500 }
+        DeviceInfo::new("spot")
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue> {

@@ -80,7 +80,7 @@ impl Wire {
 impl Driver<Virtual> for Wire {
     /// The kernel's packets are frames here, including the header, which txq adds to every MTU.
     fn info(&self) -> DeviceInfo {
-        DeviceInfo { name: DEVICE.into(), txqs: 1, mtu: 1500 - 14 }
+        DeviceInfo::new(DEVICE).mtu(1500 - 14)
     }
 
     fn open(&mut self, _: u16) -> io::Result<DriverQueue<Virtual>> {

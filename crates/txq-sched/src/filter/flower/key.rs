@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use txq_core::flow::{Hosts, dissect};
+use txq_core::flow::{Hosts, Link, dissect, dissect_ip};
 
 use crate::filter::proto::is_vlan;
 
@@ -64,7 +64,7 @@ pub(super) const ICMPV6: u8 = 58;
 /// The fields of a packet, or the values or masks of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
-    bytes: [u8; BYTES],
+    pub(super) bytes: [u8; BYTES],
 }
 
 impl Key {
@@ -94,17 +94,22 @@ impl Key {
         u64::from_ne_bytes(word)
     }
 
-    /// Extracts the fields of a frame. A field whose header is missing or cut is 0.
-    pub(crate) fn of(data: &[u8]) -> Self {
+    /// Extracts the fields of a packet. A field whose header is missing or cut is 0.
+    pub(crate) fn of(data: &[u8], link: Link) -> Self {
         let mut key = Self::ZERO;
-        if data.len() < 14 {
+        if data.len() < link.header_len() as usize {
             return key;
         }
-        let found = dissect(data);
+        let found = match link {
+            Link::Ip => dissect_ip(data),
+            _ => {
+                key.bytes[..12].copy_from_slice(&data[..12]);
+                key.vlans(data);
+                dissect(data)
+            }
+        };
         let network = usize::from(found.network_offset);
-        key.bytes[..12].copy_from_slice(&data[..12]);
         key.set(ETH_TYPE, &found.ethertype.to_be_bytes());
-        key.vlans(data);
         let ip = match found.keys.hosts {
             Hosts::Ipv4 { src, dst } => {
                 key.set(SRC_IP, &src);

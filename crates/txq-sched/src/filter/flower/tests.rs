@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use proptest::prelude::*;
+use txq_core::flow::{Hosts, Link};
 
 use super::{Flower, Key, Rule, parse};
 use crate::filter::tests::{Bench, any_frame, ethernet, ipv4, ports, udp};
@@ -284,6 +285,22 @@ fn any_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    /// A packet without a link layer has the fields of its frame, but for addresses and tags of the link layer.
+    #[test]
+    fn the_link_layer_changes_nothing_behind_it(frame in any_frame()) {
+        const MACS: usize = 12;
+        let found = txq_core::flow::dissect(&frame);
+        if found.network_offset == 14 && matches!(found.keys.hosts, Hosts::Ipv4 { .. } | Hosts::Ipv6 { .. }) {
+            let (framed, bare) = (Key::of(&frame, Link::Ethernet), Key::of(&frame[14..], Link::Ip));
+            prop_assert_eq!(&framed.bytes[MACS..], &bare.bytes[MACS..]);
+        }
+    }
+
+    #[test]
+    fn no_bytes_without_a_link_layer_panic(packet in prop::collection::vec(any::<u8>(), 0..100)) {
+        Key::of(&packet, Link::Ip);
+    }
+
     /// The tables choose what the linear search chooses, also after rules were removed and added.
     #[test]
     fn tables_say_what_a_linear_search_does(
@@ -303,7 +320,7 @@ proptest! {
                 linear.delete(handle);
             }
             for frame in &frames {
-                let key = Key::of(frame);
+                let key = Key::of(frame, Link::Ethernet);
                 prop_assert_eq!(flower.classify(&key), linear.classify(&key));
             }
         }
@@ -383,7 +400,7 @@ fn cost_of_a_lookup() {
                 frame
             })
             .collect();
-        let keys: Vec<_> = frames.iter().map(|frame| Key::of(frame)).collect();
+        let keys: Vec<_> = frames.iter().map(|frame| Key::of(frame, Link::Ethernet)).collect();
         let rounds = 2000;
         let start = Instant::now();
         let mut found = 0;
@@ -395,7 +412,7 @@ fn cost_of_a_lookup() {
         let start = Instant::now();
         for _ in 0..rounds {
             for frame in &frames {
-                std::hint::black_box(flower.classify(&Key::of(std::hint::black_box(frame))));
+                std::hint::black_box(flower.classify(&Key::of(std::hint::black_box(frame), Link::Ethernet)));
             }
         }
         let whole = start.elapsed().as_nanos() as f64 / f64::from(rounds * 1024);

@@ -6,7 +6,7 @@
 //! one, or an unknown option. `ack-filter` leaves the latest two acknowledgements, `ack-filter-aggressive` the latest.
 
 use txq_core::arch::Arch;
-use txq_core::flow::{FlowKeys, dissect};
+use txq_core::flow::FlowKeys;
 use txq_core::packet::{Packet, PacketList};
 
 /// The number of packets, from the head of the queue, that the filter reads for each arrival.
@@ -36,7 +36,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 /// Reads a packet; returns `None` unless it holds only an acknowledgement.
 fn read<A: Arch>(packet: &Packet<A>) -> Option<Ack> {
     let data = packet.data();
-    let found = dissect(data);
+    let found = packet.dissect();
     let (network, transport) = (usize::from(found.network_offset), usize::from(found.transport_offset));
     if found.ip_proto != TCP || transport == 0 || found.keys.src_port == 0 {
         return None;

@@ -39,7 +39,7 @@ pub(super) fn tin_of<A: Arch>(
 /// again.
 pub(super) fn wash<A: Arch>(packet: &mut Packet<A>, found: &Dissected) {
     let at = usize::from(found.network_offset);
-    if found.tos & !ECN == 0 || at == 0 {
+    if found.tos & !ECN == 0 {
         return;
     }
     match (found.ethertype, packet.data_mut().get_mut(at..)) {

@@ -6,7 +6,6 @@
 //! ns, so no rate is too high.
 
 use txq_core::arch::{Arch, Nanos};
-use txq_core::flow::dissect;
 use txq_core::packet::Packet;
 
 /// Fraction bits of a [`Fine`] time.
@@ -190,7 +189,7 @@ impl Link {
 #[cold]
 fn segments<A: Arch>(packet: &Packet<A>, size: u64, segs: u64) -> (u64, u64, u64) {
     let len = packet.len() as u64;
-    let found = dissect(packet.data());
+    let found = packet.dissect();
     let transport = usize::from(found.transport_offset);
     let header = match (transport, found.ip_proto) {
         (0, _) => u64::from(found.network_offset),

@@ -11,7 +11,6 @@
 //! wrap.
 
 use txq_core::arch::{Arch, Nanos};
-use txq_core::flow::dissect;
 use txq_core::packet::{Packet, PacketList};
 
 use crate::qdisc::ecn::set_ce;
@@ -247,6 +246,6 @@ fn selected<A: Arch>(packet: &Packet<A>, (selector, mask): (u8, u8)) -> bool {
 
 /// Returns the DS field with the two ECN bits of an IP packet, and `None` for other packets.
 fn ds_field<A: Arch>(packet: &Packet<A>) -> Option<u8> {
-    let found = dissect(packet.data());
+    let found = packet.dissect();
     matches!(found.ethertype, 0x0800 | 0x86dd).then_some(found.tos)
 }

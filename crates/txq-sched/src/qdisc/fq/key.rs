@@ -1,7 +1,6 @@
 //! Finds the flow of a packet, and prefetches the cache lines that queueing a batch needs.
 
 use txq_core::arch::Arch;
-use txq_core::flow::dissect;
 use txq_core::packet::{Packet, PacketList};
 
 use crate::qdisc::fq::Fq;
@@ -29,7 +28,7 @@ impl<A: Arch> Fq<A> {
 
     /// Sets the packet's protocol offsets and hash from its headers.
     pub(super) fn dissect(&self, packet: &mut Packet<A>) {
-        let found = dissect(packet.data());
+        let found = packet.dissect();
         packet.set_protocol_offsets(found.network_offset, found.transport_offset, found.ethertype);
         packet.set_hash(self.hasher.hash(&found.keys));
     }

@@ -1,0 +1,36 @@
+//! What a device's packets begin with.
+
+use std::fmt;
+
+/// What a device's packets begin with (kernel: `dev->type`; pcap: the link type).
+///
+/// A packet carries the link that it was made for ([`Packet::link`](crate::packet::Packet::link)), so that hashes, filters
+/// and qdiscs find its headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Link {
+    /// An Ethernet header (`ARPHRD_ETHER`, `LINKTYPE_ETHERNET`).
+    #[default]
+    Ethernet,
+    /// An IPv4 or IPv6 header (`ARPHRD_NONE`, `LINKTYPE_RAW`).
+    Ip,
+}
+
+impl Link {
+    /// Returns the length of the link-layer header in bytes, without VLAN tags (`dev->hard_header_len`).
+    pub fn header_len(self) -> u32 {
+        match self {
+            Self::Ethernet => 14,
+            Self::Ip => 0,
+        }
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ethernet => "ethernet",
+            Self::Ip => "ip",
+        })
+    }
+}
