@@ -85,12 +85,15 @@ pub struct DeviceInfo {
     pub mtu: u32,
     /// What its packets begin with.
     pub link: Link,
+    /// Whether its driver takes packets with segments ([`Packet::gso`]) and cuts them, or has the hardware cut them. Senders
+    /// cut them for any other device.
+    pub gso: bool,
 }
 
 impl DeviceInfo {
-    /// Returns the properties of an Ethernet device with one txq and packets of 1500 bytes.
+    /// Returns the properties of an Ethernet device with one txq, packets of 1500 bytes and no segmentation.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), txqs: 1, mtu: 1500, link: Link::Ethernet }
+        Self { name: name.into(), txqs: 1, mtu: 1500, link: Link::Ethernet, gso: false }
     }
 
     /// Sets the maximum number of txqs.
@@ -106,6 +109,11 @@ impl DeviceInfo {
     /// Sets what the device's packets begin with. [`Sender::alloc`](crate::Sender::alloc) then returns packets of this link.
     pub fn link(self, link: Link) -> Self {
         Self { link, ..self }
+    }
+
+    /// Sets whether the driver takes packets with segments.
+    pub fn gso(self, gso: bool) -> Self {
+        Self { gso, ..self }
     }
 }
 
