@@ -85,7 +85,7 @@ impl Null {
 
 impl<A: Arch> Driver<A> for Null {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo::new(self.name.clone()).txqs(self.txqs)
+        DeviceInfo::new(self.name.clone()).txqs(self.txqs).gso(true)
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {

@@ -9,7 +9,7 @@ use txq_core::arch::{Arch, CpuId, Nanos, Native, Work};
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::pool::{AllocError, Cache};
-use txq_sched::qdisc::Verdict;
+use txq_sched::qdisc::{self, Verdict};
 
 use crate::datapath::Ctx;
 use crate::datapath::RootSelector;
@@ -235,6 +235,9 @@ impl<A: Arch> Sender<A> {
             // A driver may panic in this call; the batch is not counted as handed in yet.
             self.rule = self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache));
         }
+        if batch.segs() != batch.len() as u64 && !self.dev.info.gso {
+            self.cut(batch);
+        }
         self.counters.submit(batch.len() as u64);
         if nested && self.hop(batch) == 0 {
             return false;
@@ -301,6 +304,29 @@ impl<A: Arch> Sender<A> {
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
         let mut cx = Ctx::new(&self.dev, &mut self.cache);
         self.dev.enter(self.dev.root_at(self.rule, txq), txq, batch, &mut cx)
+    }
+
+    /// Cuts the packets with segments, for a device that does not. The segments are packets of this sender. A packet stays
+    /// whole, for the driver to drop, if the sender has no buffers for its segments.
+    #[cold]
+    fn cut(&mut self, batch: &mut PacketList<A>) {
+        let mut cut = PacketList::new();
+        while let Some(packet) = batch.pop_front() {
+            cut.append(&mut qdisc::cut(packet, |packet, head, parts| {
+                let mut list = PacketList::new();
+                for part in parts {
+                    match self.cache.copy_own(packet, head, part) {
+                        Ok(copy) => list.push_back(copy),
+                        Err(_) => {
+                            self.cache.free(&mut list);
+                            return None;
+                        }
+                    }
+                }
+                Some(list)
+            }));
+        }
+        batch.append(&mut cut);
     }
 
     /// Counts one hop for packets that a driver or a qdisc sends on, and drops packets with too many hops: drivers send them

@@ -10,6 +10,35 @@ use crate::pool::slot::Body;
 use crate::pool::{AllocError, Cache};
 
 impl<A: Arch> Cache<A> {
+    /// Copies a packet as [`copy`](Cache::copy) does, but as a packet of this sender, as if it had allocated and filled it.
+    ///
+    /// # Panics
+    /// The packet does not have these bytes.
+    #[doc(hidden)]
+    pub fn copy_own(
+        &mut self,
+        of: &Packet<A>,
+        head: usize,
+        part: Range<usize>,
+    ) -> Result<Packet<A>, AllocError> {
+        let (head, part) = (&of.data()[..head], &of.data()[part]);
+        let mut copy = self.alloc(head.len() + part.len())?;
+        let data = copy.data_mut();
+        data[..head.len()].copy_from_slice(head);
+        data[head.len()..].copy_from_slice(part);
+        let counted = Body::<A>::COUNTED;
+        of.body(|from| {
+            copy.body_mut(|to| {
+                let Body { tstamp, hash, mark, priority, txq, network, transport, protocol, cookie, .. } =
+                    *from;
+                (to.tstamp, to.hash, to.mark, to.priority) = (tstamp, hash, mark, priority);
+                (to.txq, to.network, to.transport) = (txq, network, transport);
+                (to.protocol, to.cookie, to.flags) = (protocol, cookie, from.flags & !counted);
+            });
+        });
+        Ok(copy)
+    }
+
     /// Copies a packet of this pool or another: its first `head` bytes, then the bytes of `part`, behind as much of its
     /// headroom as fits. The buffer comes from this cache, but the copy counts for no sender: no limit applies to it, and
     /// freeing it returns credit to no sender.

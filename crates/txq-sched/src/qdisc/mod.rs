@@ -38,6 +38,8 @@ mod rate;
 mod registry;
 mod runs;
 mod segment;
+#[doc(hidden)]
+pub use segment::cut;
 mod tbf;
 mod timed;
 mod wheel;

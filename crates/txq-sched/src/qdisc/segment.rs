@@ -1,10 +1,12 @@
-//! Cuts a GSO packet into its segments (`skb_gso_segment`), for a qdisc that must not send it whole: cake with `split-gso`,
-//! and tbf where it is longer than the bucket.
+//! Cuts a GSO packet into its segments (`skb_gso_segment`), for a qdisc that must not send it whole (cake with `split-gso`,
+//! tbf where it is longer than the bucket) and for a device that cannot cut it.
 //!
 //! Each segment is a packet with the headers of the whole one. Lengths, IPv4 ids, sequence numbers, flags and checksums are
-//! set for each (RFC 9293, RFC 768). The last segment is the packet itself, and the others are new packets (`copying.rs`).
-//! So the credit of the sender and the count of the flow return when all segments have left. A packet stays whole if it is
-//! neither TCP nor UDP in IP, if it is a fragment, or if there are no buffers for its segments.
+//! set for each (RFC 9293, RFC 768). The last segment is the packet itself, and the others are new packets, in a qdisc
+//! copies (`copying.rs`). So the credit of the sender and the count of the flow return when all segments have left. A packet
+//! stays whole if it is neither TCP nor UDP in IP, if it is a fragment, or if there are no buffers for its segments.
+
+use std::ops::Range;
 
 use txq_core::arch::Arch;
 use txq_core::flow::Dissected;
@@ -115,16 +117,27 @@ fn fold(mut sum: u64) -> u16 {
 }
 
 /// Returns the segments of a GSO packet in order, or the packet itself if it has no segments or cannot be cut.
-pub(super) fn segment<A: Arch>(mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> PacketList<A> {
+pub(super) fn segment<A: Arch>(packet: Packet<A>, cx: &mut Cx<'_, A>) -> PacketList<A> {
+    cut(packet, |packet, head, parts| cx.parts(packet, head, parts))
+}
+
+/// Returns the segments of a GSO packet in order, or the packet itself if it has no segments or cannot be cut. `copy` copies
+/// the packet once for each range: its first bytes, as many as the second argument says, and the range behind them. It
+/// returns `None` if there are not buffers for all.
+#[doc(hidden)]
+pub fn cut<A: Arch>(
+    mut packet: Packet<A>,
+    copy: impl FnOnce(&Packet<A>, usize, &mut dyn Iterator<Item = Range<usize>>) -> Option<PacketList<A>>,
+) -> PacketList<A> {
     let mut segments = PacketList::new();
     let (size, segs) = (usize::from(packet.gso().0), packet.segs());
     let layout = if segs > 1 && size > 0 { Layout::of(packet.data(), &packet.dissect()) } else { None };
     if let Some(layout) = layout {
         let (len, head) = (packet.len(), layout.head);
         let last = head + (len - head).saturating_sub(1) / size * size;
-        let parts = (head..last).step_by(size).map(|at| at..at + size);
+        let mut parts = (head..last).step_by(size).map(|at| at..at + size);
         let (hash, offsets) = (packet.hash(), packet.protocol_offsets());
-        if let Some(list) = cx.parts(&packet, head, parts).filter(|list| !list.is_empty()) {
+        if let Some(list) = copy(&packet, head, &mut parts).filter(|list| !list.is_empty()) {
             segments = list;
             packet.data_mut().copy_within(last.., head);
             packet.truncate(head + len - last);

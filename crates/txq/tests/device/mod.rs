@@ -48,6 +48,12 @@ impl Wire {
         self.refuse = Some((entered, leave));
     }
 
+    /// Returns the bytes of the packets that it keeps, oldest first.
+    #[allow(dead_code, reason = "not all tests look at bytes")]
+    pub(crate) fn kept(&self) -> Vec<Vec<u8>> {
+        self.kept.iter().map(|packet| packet.data().to_vec()).collect()
+    }
+
     /// Drops packets that are complete and not reaped.
     pub(crate) fn forget(&mut self) {
         self.completing.clear();
