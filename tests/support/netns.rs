@@ -42,6 +42,10 @@ impl Netns {
         namespace
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns a command that will run inside.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");

@@ -21,9 +21,19 @@ struct EthtoolValue {
 
 /// Switches all offloads of `interface` off. Must run in the interface's own namespace.
 pub(crate) fn switch_off(interface: &str) {
+    set(interface, 0, &SET);
+}
+
+/// Lets the interface leave checksums to the card. Must run in the interface's own namespace.
+#[allow(dead_code, reason = "few tests want that")]
+pub(crate) fn leave_checksums(interface: &str) {
+    set(interface, 1, &SET[..1]);
+}
+
+fn set(interface: &str, data: u32, offloads: &[(&str, u32)]) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket to name the namespace");
-    for (offload, command) in SET {
-        let mut value = EthtoolValue { command, data: 0 };
+    for &(offload, command) in offloads {
+        let mut value = EthtoolValue { command, data };
         let mut request = request_for(interface);
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: SIOCETHTOOL reads the name in `request` and the `ethtool_value` behind its data pointer; both live

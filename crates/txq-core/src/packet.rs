@@ -260,8 +260,8 @@ impl<A: Arch> Packet<A> {
         })
     }
 
-    /// Asks the device to cut the packet into `segs` segments of `size` bytes of payload. Counters count the segments. Whoever
-    /// cuts it writes the lengths and checksums of the headers; IPv4's UDP checksum stays 0 if it is.
+    /// Asks the device to cut the packet into `segs` segments of `size` bytes of payload. Counters count the segments. The
+    /// cut writes the lengths and checksums of the headers; in IPv4 a UDP checksum of 0 stays 0.
     pub fn set_gso(&mut self, size: u16, segs: u16) {
         self.body_mut(|b| {
             b.gso_segs = segs.max(1);

@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | `ifname` of [`AfPacket::open`] | | none | the interface, of the calling thread's network namespace; Ethernet or loopback |
 //! | `txqs` of [`AfPacket::open`] | | none | the number of sockets, one a txq |
+//! | [`gso`](AfPacket::gso) | | false | whether the kernel cuts packets with segments |
 //! | [`bypass`](AfPacket::bypass) | | true | whether frames bypass the interface's qdisc in the kernel, because txq's is in front of it |
 //!
 //! The MTU is the interface's. A socket's send buffer is 8 MiB with CAP_NET_ADMIN, else what `net.core.wmem_max` allows.
@@ -42,17 +43,38 @@
 //! [`Transmit::finish`] returns the first error of the last two kinds. `sendmmsg` returns the number of frames sent before
 //! an error, and not the error; so the next call begins with the refused frame, to get its errno.
 //!
-//! GSO packets are dropped ([`DropReason::PktTooBig`]): a raw socket does not segment.
+//! Packets with segments are cut by the sender, or with [`gso`](AfPacket::gso) by the kernel. What nobody can cut is dropped
+//! ([`DropReason::PktTooBig`]).
+//!
+//! # Receiving
+//!
+//! [`AfPacket::receivers`] opens sockets that get a copy of each frame that comes in; the kernel's own stack gets the frame as
+//! well. Each frame goes to one of the sockets, by its flow. The VLAN tag that the kernel takes off is put back, and checksums
+//! that the sender's kernel left to a card are computed. A frame with segments ([`Packet::gso`]) stays whole if it fits into a
+//! buffer of the pool; a longer one is cut, so a pool of ordinary buffers is enough.
+//!
+//! | counter | frames |
+//! |---|---|
+//! | [`RxStats::missed`](txq::receive::RxStats::missed) | for which the socket had no room, because nobody received in time |
+//! | [`RxStats::too_long`](txq::receive::RxStats::too_long) | longer than a buffer, which cannot be cut |
+//! | [`RxStats::malformed`](txq::receive::RxStats::malformed) | whose missing checksum lies outside the frame |
 
 use std::io::{self, ErrorKind};
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
-use txq::packet::{Packet, PacketList};
+#[cfg(doc)]
+use txq::packet::Packet;
+use txq::packet::PacketList;
 use txq_core::arch::{Arch, Nanos};
 
+use crate::vnet::Vnet;
+
+mod receive;
+mod recv;
 mod sys;
 
+pub use receive::Receiver;
 use sys::{BATCH, Interface, Socket};
 
 /// Send buffer of a socket, in bytes of frames with the kernel's overhead.
@@ -72,6 +94,7 @@ pub struct AfPacket {
     ifname: String,
     txqs: u16,
     bypass: bool,
+    gso: bool,
     interface: Interface,
 }
 
@@ -111,7 +134,7 @@ impl AfPacket {
             };
             return fail(error, what);
         }
-        Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, interface })
+        Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, gso: false, interface })
     }
 
     /// Sets whether frames bypass the interface's qdisc in the kernel, which they do by default. A program that wants the
@@ -121,26 +144,39 @@ impl AfPacket {
         self.bypass = bypass;
         self
     }
+
+    /// Sets whether the kernel cuts packets with segments, or the interface's hardware does (`PACKET_VNET_HDR`). By default
+    /// the sender cuts them. Each frame then has a header of ten bytes in front, which the kernel reads.
+    #[must_use]
+    pub fn gso(mut self, gso: bool) -> Self {
+        self.gso = gso;
+        self
+    }
 }
 
 impl<A: Arch> Driver<A> for AfPacket {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo::new(self.ifname.clone()).txqs(self.txqs).mtu(self.interface.mtu)
+        DeviceInfo::new(self.ifname.clone()).txqs(self.txqs).mtu(self.interface.mtu).gso(self.gso)
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
-        let socket = Socket::bind(sys::open()?, self.interface)?;
+        let mut socket = Socket::bind(sys::open()?, self.interface)?;
+        if self.gso {
+            socket.with_vnet()?;
+        }
         if self.bypass {
             socket.bypass_qdisc()?;
         }
         socket.set_send_buffer(SEND_BUFFER)?;
-        let tx = Tx { socket, ifname: self.ifname.clone(), retry: RETRY, error: None };
+        let tx = Tx { socket, gso: self.gso, ifname: self.ifname.clone(), retry: RETRY, error: None };
         Ok(DriverQueue { tx: Box::new(tx), done: Box::new(NoCompletions), ring: None })
     }
 }
 
 struct Tx {
     socket: Socket,
+    /// Whether the kernel cuts packets.
+    gso: bool,
     ifname: String,
     /// Time until the retry if the next call finds a buffer full.
     retry: Nanos,
@@ -181,6 +217,19 @@ impl Tx {
         None
     }
 
+    /// Prepares the packets with segments, and drops those that the kernel cannot cut.
+    fn prepare<A: Arch>(&self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) {
+        let mut all = PacketList::new();
+        all.append(batch);
+        while let Some(mut packet) = all.pop_front() {
+            if packet.segs() == 1 || (self.gso && Vnet::prepare(&mut packet).is_some()) {
+                batch.push_back(packet);
+            } else {
+                cx.drop(packet, DropReason::PktTooBig);
+            }
+        }
+    }
+
     fn back_off(&mut self, bound: Nanos) -> Nanos {
         let after = self.retry.min(bound);
         self.retry = (after * 2).min(bound);
@@ -198,14 +247,13 @@ impl Tx {
 impl<A: Arch> Transmit<A> for Tx {
     fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
         let mut sent = PacketList::new();
-        while let Some(first) = batch.front() {
-            if first.segs() > 1 {
-                let packet = batch.pop_front().expect("a front");
-                cx.drop(packet, DropReason::PktTooBig);
-                continue;
-            }
-            let frames = batch.iter().take(BATCH).take_while(|packet| packet.segs() == 1);
-            match self.socket.send(frames.map(Packet::data)) {
+        if batch.segs() != batch.len() as u64 {
+            self.prepare(batch, cx);
+        }
+        while !batch.is_empty() {
+            let frames = batch.iter().take(BATCH);
+            match self.socket.send(frames.map(|packet| (Vnet::of(packet).unwrap_or_default(), packet.data())))
+            {
                 Ok(n) => {
                     self.retry = RETRY;
                     batch.move_front(n, &mut sent);

@@ -18,6 +18,7 @@ pub mod pcap;
 #[cfg(test)]
 mod testing;
 pub mod tracer;
+mod vnet;
 
 pub use af_packet::AfPacket;
 pub use capture::Capture;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use txq_core::arch::{Arch, CpuId, Nanos, Native, Work};
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
-use txq_core::pool::{AllocError, Cache};
+use txq_core::pool::{AllocError, Cache, Pool};
 use txq_sched::qdisc::{self, Verdict};
 
 use crate::datapath::Ctx;
@@ -96,6 +96,11 @@ impl<A: Arch> Sender<A> {
             waits: Waits::default(),
             not_sync: PhantomData,
         }
+    }
+
+    /// Returns the pool that it allocates from.
+    pub fn pool(&self) -> &Pool<A> {
+        &self.dev.pool
     }
 
     /// Returns a packet of `len` bytes to fill. Returns an error, and does not wait, if there is no buffer.

@@ -7,13 +7,15 @@ use std::ptr;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
+use crate::vnet::{self, Vnet};
+
 /// Maximum number of frames per system call.
 pub(super) const BATCH: usize = 64;
 
 /// The kernel's description of an interface.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Interface {
-    index: libc::c_int,
+    pub(super) index: libc::c_int,
     pub(super) mtu: u32,
     /// `ARPHRD_ETHER` and others.
     pub(super) hardware: u16,
@@ -51,10 +53,59 @@ fn ask(socket: &OwnedFd, name: &str, request: libc::Ioctl) -> io::Result<libc::i
     }
 }
 
+/// Binds a socket to the interface, for frames of `protocol`; 0 receives none.
+pub(super) fn bind(fd: &OwnedFd, interface: Interface, protocol: u16) -> io::Result<()> {
+    // SAFETY: all zeros are a valid address.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = interface.index;
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `address` is a sockaddr_ll of `len` bytes that lives through the call.
+    match unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets a socket option whose value is of a plain type.
+pub(super) fn set<T: Copy>(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: T,
+) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `len` bytes of `value`.
+    match unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Reads a socket option whose value is of a plain type, for which all zeros are a value.
+///
+/// # Safety
+/// All zeros, and whatever the kernel writes for this option, are values of `T`.
+pub(super) unsafe fn get<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
+    // SAFETY: the caller says so.
+    let mut value: T = unsafe { mem::zeroed() };
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`.
+    match unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len) } {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// The messages of one `sendmmsg`.
 struct Messages {
     headers: Box<[libc::mmsghdr]>,
-    parts: Box<[libc::iovec]>,
+    /// Two for each message: the virtio-net header and the frame.
+    parts: Box<[[libc::iovec; 2]]>,
+    vnet: Box<[[u8; vnet::LEN]]>,
+    /// Whether each frame has a virtio-net header in front.
+    with_vnet: bool,
 }
 
 // SAFETY: the pointers in it are used only within `fill` and the borrow that it returns; pointers left from an earlier call
@@ -65,18 +116,33 @@ impl Messages {
     fn new() -> Self {
         // SAFETY: all zeros are a valid message without address, data and control data.
         let header = |_| unsafe { mem::zeroed() };
-        let part = |_| libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
-        Self { headers: (0..BATCH).map(header).collect(), parts: (0..BATCH).map(part).collect() }
+        let part = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        Self {
+            headers: (0..BATCH).map(header).collect(),
+            parts: vec![[part; 2]; BATCH].into(),
+            vnet: vec![[0; vnet::LEN]; BATCH].into(),
+            with_vnet: false,
+        }
     }
 
     /// Points one header at each frame, at most [`BATCH`]; returns these headers. Their pointers are valid until this value
     /// or a frame is used again.
-    fn fill<'m, 'f: 'm>(&'m mut self, frames: impl Iterator<Item = &'f [u8]>) -> &'m mut [libc::mmsghdr] {
+    fn fill<'m, 'f: 'm>(
+        &'m mut self,
+        frames: impl Iterator<Item = (Vnet, &'f [u8])>,
+    ) -> &'m mut [libc::mmsghdr] {
         let mut n = 0;
-        for ((header, part), frame) in self.headers.iter_mut().zip(&mut self.parts).zip(frames) {
-            *part = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-            header.msg_hdr.msg_iov = part;
-            header.msg_hdr.msg_iovlen = 1;
+        let places = self.headers.iter_mut().zip(&mut self.parts).zip(&mut self.vnet);
+        for (((header, parts), bytes), (vnet, frame)) in places.zip(frames) {
+            let part = |at: *const u8, len| libc::iovec { iov_base: at.cast_mut().cast(), iov_len: len };
+            parts[1] = part(frame.as_ptr(), frame.len());
+            if self.with_vnet {
+                *bytes = vnet.to_bytes();
+                parts[0] = part(bytes.as_mut_ptr(), vnet::LEN);
+                (header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen) = (parts.as_mut_ptr(), 2);
+            } else {
+                (header.msg_hdr.msg_iov, header.msg_hdr.msg_iovlen) = (&raw mut parts[1], 1);
+            }
             n += 1;
         }
         &mut self.headers[..n]
@@ -92,21 +158,20 @@ pub(super) struct Socket {
 impl Socket {
     /// Binds a socket to the interface.
     pub(super) fn bind(fd: OwnedFd, interface: Interface) -> io::Result<Self> {
-        // SAFETY: all zeros are a valid address.
-        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_ifindex = interface.index;
-        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: `address` is a sockaddr_ll of `len` bytes that lives through the call.
-        if unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        bind(&fd, interface, 0)?;
         Ok(Self { fd, messages: Messages::new() })
     }
 
     /// Makes sends bypass the interface's qdisc (`PACKET_QDISC_BYPASS`).
     pub(super) fn bypass_qdisc(&self) -> io::Result<()> {
         self.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
+    }
+
+    /// Puts a virtio-net header in front of each frame, so that the kernel cuts those with segments (`PACKET_VNET_HDR`).
+    pub(super) fn with_vnet(&mut self) -> io::Result<()> {
+        self.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        self.messages.with_vnet = true;
+        Ok(())
     }
 
     /// Sets a send buffer of `bytes`, or of as much as an unprivileged process may have.
@@ -116,18 +181,12 @@ impl Socket {
     }
 
     fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        let len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the kernel reads `len` bytes of `value`.
-        match unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const value).cast(), len) }
-        {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        set(&self.fd, level, option, value)
     }
 
     /// Sends at most [`BATCH`] frames without waiting; returns how many the kernel took, counted from the first. An error
     /// concerns the first frame, and then none was taken.
-    pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = &'f [u8]>) -> io::Result<usize> {
+    pub(super) fn send<'f>(&mut self, frames: impl Iterator<Item = (Vnet, &'f [u8])>) -> io::Result<usize> {
         let messages = self.messages.fill(frames);
         if messages.is_empty() {
             return Ok(0);
@@ -162,14 +221,16 @@ mod tests {
     fn headers_lead_to_the_frames_wherever_the_messages_lie() {
         let frames: Vec<Vec<u8>> = (0..100u8).map(|n| vec![n; usize::from(n)]).collect();
         let mut messages = Box::new(Messages::new());
-        for n in [3, 100, 1, 0] {
+        for (n, with_vnet) in [(3, false), (100, true), (1, true), (0, false)] {
             messages = std::thread::spawn(move || messages).join().unwrap();
-            let headers = messages.fill(frames.iter().take(n).map(Vec::as_slice));
+            messages.with_vnet = with_vnet;
+            let frames = frames.iter().take(n);
+            let headers = messages.fill(frames.clone().map(|frame| (Vnet::default(), &frame[..])));
             assert_eq!(headers.len(), n.min(BATCH));
-            for (header, frame) in headers.iter().zip(&frames) {
-                assert_eq!(header.msg_hdr.msg_iovlen, 1);
-                // SAFETY: just filled.
-                let part = unsafe { &*header.msg_hdr.msg_iov };
+            for (header, frame) in headers.iter().zip(frames) {
+                assert_eq!(header.msg_hdr.msg_iovlen, if with_vnet { 2 } else { 1 });
+                // SAFETY: just filled, with one part or two.
+                let part = unsafe { &*header.msg_hdr.msg_iov.add(usize::from(with_vnet)) };
                 // SAFETY: the part is that of a frame, which is alive.
                 let bytes = unsafe { std::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len) };
                 assert_eq!(bytes, frame);

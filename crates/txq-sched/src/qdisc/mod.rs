@@ -39,7 +39,7 @@ mod registry;
 mod runs;
 mod segment;
 #[doc(hidden)]
-pub use segment::cut;
+pub use segment::{cut, cut_bytes};
 mod tbf;
 mod timed;
 mod wheel;

@@ -159,5 +159,27 @@ pub fn cut<A: Arch>(
     segments
 }
 
+/// Cuts the bytes of a packet, which need not lie in a buffer, into segments of `size` bytes of payload. `fill` makes a packet
+/// of the headers and a part of the payload. Returns `None` if the packet cannot be cut, or `fill` returns `None`.
+#[doc(hidden)]
+pub fn cut_bytes<A: Arch>(
+    bytes: &[u8],
+    found: &Dissected,
+    size: u16,
+    mut fill: impl FnMut(&[u8], &[u8]) -> Option<Packet<A>>,
+) -> Option<PacketList<A>> {
+    let layout = Layout::of(bytes, found)?;
+    let (headers, payload) = bytes.split_at(layout.head);
+    let size = usize::from(size.max(1));
+    let count = payload.len().div_ceil(size);
+    let mut segments = PacketList::new();
+    for (number, part) in payload.chunks(size).enumerate() {
+        let mut segment = fill(headers, part)?;
+        layout.finish(segment.data_mut(), number, number * size, number + 1 == count);
+        segments.push_back(segment);
+    }
+    Some(segments)
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,150 @@
+//! Receiving many frames by one call: `recvmmsg` into packets, with the virtio-net header and the kernel's notes on each.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+use txq::packet::{Packet, PacketList};
+use txq_core::arch::Arch;
+
+use crate::vnet::{self, Vnet};
+
+/// Maximum number of frames per system call.
+pub(super) const BATCH: usize = 32;
+/// The bytes of a frame that do not fit into its buffer: a packet with segments has up to 64 KiB.
+const OVERFLOW: usize = 1 << 16;
+/// Space for the kernel's notes on a frame ([`libc::tpacket_auxdata`]).
+const NOTES: usize = 64;
+/// A message consists of the virtio-net header, the buffer, and the bytes beyond it.
+const PARTS: usize = 3;
+
+/// Aligned as control messages must be.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; NOTES]);
+
+/// The messages of one `recvmmsg`, and the bytes beyond the buffers.
+pub(super) struct Messages {
+    headers: Box<[libc::mmsghdr]>,
+    parts: Box<[[libc::iovec; PARTS]]>,
+    vnet: Box<[[u8; vnet::LEN]]>,
+    control: Box<[Control]>,
+    /// [`OVERFLOW`] bytes for each message. The system provides the memory when a long frame first writes it.
+    beyond: Box<[u8]>,
+}
+
+// SAFETY: the pointers in it are used only within `receive`; pointers left from an earlier call are never read.
+unsafe impl Send for Messages {}
+
+/// A frame that was received.
+pub(super) struct Frame<'m> {
+    pub(super) vnet: Vnet,
+    /// Its length, which may exceed that of the buffer.
+    pub(super) len: usize,
+    /// Its bytes beyond the buffer.
+    pub(super) beyond: &'m [u8],
+    /// The tag protocol and the tag that the kernel has taken off.
+    pub(super) vlan: Option<(u16, u16)>,
+}
+
+impl Messages {
+    pub(super) fn new() -> Self {
+        // SAFETY: all zeros are a valid message without address, data and control data.
+        let header = |_| unsafe { mem::zeroed() };
+        let part = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        Self {
+            headers: (0..BATCH).map(header).collect(),
+            parts: vec![[part; PARTS]; BATCH].into(),
+            vnet: vec![[0; vnet::LEN]; BATCH].into(),
+            control: vec![Control([0; NOTES]); BATCH].into(),
+            beyond: vec![0; BATCH * OVERFLOW].into(),
+        }
+    }
+
+    /// Receives frames into `packets`, as many as there are and at most [`BATCH`], without waiting. Returns how many. The
+    /// first packets hold the frames, [`frame`](Messages::frame) describes them.
+    pub(super) fn receive<A: Arch>(
+        &mut self,
+        fd: &OwnedFd,
+        packets: &mut PacketList<A>,
+    ) -> io::Result<usize> {
+        let Self { headers, parts, vnet, control, beyond } = self;
+        let mut n = 0;
+        packets.for_each_mut(|packet| {
+            let Some(parts) = parts.get_mut(n) else { return };
+            let data = packet.data_mut();
+            let part =
+                |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+            *parts = [part(&mut vnet[n]), part(data), part(&mut beyond[n * OVERFLOW..][..OVERFLOW])];
+            let header = &mut headers[n].msg_hdr;
+            header.msg_iov = parts.as_mut_ptr();
+            header.msg_iovlen = PARTS as _;
+            header.msg_control = (&raw mut control[n]).cast();
+            header.msg_controllen = NOTES as _;
+            n += 1;
+        });
+        loop {
+            // SAFETY: each of the `n` headers points to its parts and its control bytes, which belong to this value, and one
+            // part to a packet that the caller has lent; all live through the call.
+            let got = unsafe {
+                libc::recvmmsg(
+                    fd.as_raw_fd(),
+                    headers.as_mut_ptr(),
+                    n as libc::c_uint,
+                    libc::MSG_DONTWAIT as _,
+                    ptr::null_mut(),
+                )
+            };
+            match usize::try_from(got) {
+                Ok(got) => return Ok(got),
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    match error.kind() {
+                        io::ErrorKind::Interrupted => {}
+                        io::ErrorKind::WouldBlock => return Ok(0),
+                        _ => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Describes frame number `n` of the last [`receive`](Messages::receive), which is in a buffer of `room` bytes.
+    pub(super) fn frame(&self, n: usize, room: usize) -> Frame<'_> {
+        let message = &self.headers[n];
+        let len = (message.msg_len as usize).saturating_sub(vnet::LEN);
+        let rest = len.saturating_sub(room).min(OVERFLOW);
+        let vnet = Vnet::from_bytes(self.vnet[n]);
+        Frame { vnet, len, beyond: &self.beyond[n * OVERFLOW..][..rest], vlan: vlan(&message.msg_hdr) }
+    }
+}
+
+/// Returns the tag protocol and the VLAN tag in the kernel's notes.
+fn vlan(header: &libc::msghdr) -> Option<(u16, u16)> {
+    const ETH_P_8021Q: u16 = 0x8100;
+    // SAFETY: the kernel has filled in the control bytes and their length.
+    let note = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
+    if (note.cmsg_level, note.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
+        return None;
+    }
+    // SAFETY: PACKET_AUXDATA holds a tpacket_auxdata, of plain integers; it may be unaligned.
+    let aux = unsafe { ptr::read_unaligned(libc::CMSG_DATA(note).cast::<libc::tpacket_auxdata>()) };
+    let has = |flag| aux.tp_status & flag != 0;
+    let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) { aux.tp_vlan_tpid } else { ETH_P_8021Q };
+    has(libc::TP_STATUS_VLAN_VALID).then_some((protocol, aux.tp_vlan_tci))
+}
+
+/// Puts a VLAN tag back behind the addresses of a frame. Returns false if the frame is shorter than its header, or has no
+/// headroom.
+pub(super) fn tag<A: Arch>(packet: &mut Packet<A>, (protocol, tci): (u16, u16)) -> bool {
+    const ADDRESSES: usize = 12;
+    if packet.len() < ADDRESSES + 2 || packet.push(4).is_none() {
+        return false;
+    }
+    let data = packet.data_mut();
+    data.copy_within(4..4 + ADDRESSES, 0);
+    data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&protocol.to_be_bytes());
+    data[ADDRESSES + 2..ADDRESSES + 4].copy_from_slice(&tci.to_be_bytes());
+    true
+}

@@ -1,0 +1,115 @@
+//! `examples/forward.rs` between two namespaces, under programs that we did not write: ping, iperf3, tcpdump. With and without
+//! the kernel's offloads, so with frames of one segment and of many.
+
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod support {
+    pub(crate) mod netns;
+    pub(crate) mod offload;
+    pub(crate) mod process;
+    pub(crate) mod skip;
+}
+#[allow(dead_code, reason = "the test calls `run`")]
+#[path = "../examples/forward.rs"]
+mod forward;
+
+use std::time::Duration;
+
+use support::netns::Netns;
+use support::offload;
+use support::process::{Running, run};
+use support::skip::{require_root, require_tools};
+
+/// Two namespaces, and one between them whose two interfaces are ports of the forwarder.
+struct Bench {
+    near: Netns,
+    far: Netns,
+    #[allow(dead_code, reason = "it lives as long as the ports")]
+    middle: Netns,
+}
+
+impl Bench {
+    fn new(test: &str, qdisc: &str, offloads: bool) -> Option<Self> {
+        if !(require_root(test) && require_tools(test, &["ip", "tc", "ping", "iperf3", "tcpdump"])) {
+            return None;
+        }
+        let (near, middle, far) = (Netns::new(), Netns::new(), Netns::new());
+        for (end, port, address) in [(&near, "m0", "10.77.0.1/24"), (&far, "m1", "10.77.0.2/24")] {
+            middle.ip(&format!("link add name {port} type veth peer name e0 netns {}", end.name()));
+            middle.ip(&format!("link set {port} up"));
+            if !offloads {
+                let name = port.to_owned();
+                middle.call(move || offload::switch_off(&name));
+                end.call(|| offload::switch_off("e0"));
+            }
+            end.ip(&format!("addr add {address} dev e0"));
+            end.ip("link set e0 up");
+            end.wait_carrier("e0");
+        }
+        let args = ["m0".to_owned(), "m1".to_owned(), qdisc.to_owned()];
+        // It forwards until the test's process ends.
+        drop(middle.spawn(move || forward::run(&args).unwrap_or_else(|error| panic!("{error}"))));
+        let bench = Self { near, far, middle };
+        // The first packets may be sent before both receivers are open.
+        run(bench.near.command("ping").args(["-c", "1", "-w", "20", "10.77.0.2"]));
+        Some(bench)
+    }
+
+    /// Runs iperf3 from near to far; returns its report.
+    fn iperf3(&self, args: &str) -> serde_json::Value {
+        let mut server = Running::start(self.far.command("iperf3").args(["-s", "-1", "--forceflush"]));
+        server.wait_for_text("Server listening", Duration::from_secs(20));
+        let client = ["-c", "10.77.0.2", "-J"].into_iter().chain(args.split_whitespace());
+        let report = run(self.near.command("iperf3").args(client));
+        drop(server.finish(Duration::from_secs(20)));
+        serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error} in {report}"))
+    }
+
+    fn check(&self) {
+        let ping = run(self.near.command("ping").args(["-c", "50", "-i", "0.01", "-s", "1400", "10.77.0.2"]));
+        assert!(ping.contains("50 received"), "{ping}");
+        assert!(!ping.contains("DUP") && !ping.contains("wrong data"), "{ping}");
+        let tcp = self.iperf3("-n 20M");
+        // The server ends when the client does, and has not counted what is still on the way.
+        assert!(tcp["end"]["sum_sent"]["bytes"].as_u64() >= Some(20 << 20), "{tcp}");
+        assert!(tcp["end"]["sum_received"]["bytes"].as_u64() >= Some(10 << 20), "{tcp}");
+        let udp = self.iperf3("-u -b 20M -l 1000 -t 1");
+        assert_eq!(udp["end"]["streams"][0]["udp"]["out_of_order"].as_u64(), Some(0), "{udp}");
+        assert!(udp["end"]["sum"]["packets"].as_u64() > Some(100), "{udp}");
+    }
+}
+
+#[test]
+fn programs_talk_through_it_with_segments_and_without() {
+    for offloads in [false, true] {
+        let Some(bench) = Bench::new("programs_talk_through_it", "fq_codel", offloads) else { return };
+        bench.check();
+    }
+}
+
+/// Every checksum that arrives is right, as tcpdump judges, though the sender leaves them to a card that does not exist.
+#[test]
+fn checksums_left_to_a_card_are_right() {
+    let test = "checksums_left_to_a_card_are_right";
+    let Some(bench) = Bench::new(test, "pfifo", false) else { return };
+    bench.near.call(|| offload::leave_checksums("e0"));
+    let dump = ["-i", "e0", "-Q", "in", "-vvv", "-n", "-l", "-c", "40", "udp or tcp"];
+    let mut dump = Running::start(bench.far.command("tcpdump").args(dump));
+    dump.wait_for_text("listening on", Duration::from_secs(20));
+    bench.iperf3("-u -b 1M -l 200 -t 1");
+    let seen = dump.finish(Duration::from_secs(20)).stdout;
+    assert!(seen.contains("udp sum ok") && seen.contains("(correct)"), "{seen}");
+    assert!(!seen.contains("bad udp cksum") && !seen.contains("incorrect"), "{seen}");
+}
+
+/// A shaped port holds its rate, whatever arrives.
+#[test]
+fn a_shaped_port_holds_its_rate() {
+    let Some(bench) =
+        Bench::new("a_shaped_port_holds_its_rate", "tbf rate 20mbit burst 20k latency 50ms", true)
+    else {
+        return;
+    };
+    let tcp = bench.iperf3("-t 2");
+    let rate = tcp["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    assert!((1e6..22e6).contains(&rate), "{rate} bit/s");
+}
