@@ -8,6 +8,7 @@ use std::time::Duration;
 use support::capture::{self, Capture};
 use support::check::{flows, in_order, same_frames};
 use support::netns::{Counters, Netns};
+use support::process::Running;
 use support::process::wait_until;
 use support::receiver::Receiver;
 use support::replay::Replay;
@@ -166,6 +167,19 @@ fn the_far_end_may_go_away_and_come_back() {
     assert!(arrived.len() as u64 <= report.sent, "{} arrived: {report:?}", arrived.len());
     // Only packets in the far CPU's backlog (net.core.netdev_max_backlog) at the moment of the cut can be lost.
     assert!(report.sent - arrived.len() as u64 <= 1000, "{} arrived: {report:?}", arrived.len());
+}
+
+/// Packets for an interface that is down would wait until somebody starts it.
+#[test]
+fn an_interface_that_is_down_is_said_at_once() {
+    let Some(bench) = Bench::new("an_interface_that_is_down_is_said_at_once") else { return };
+    bench.near.ip("link set tx0 down");
+    let file = Capture::get().write_pcap(bench.folder.path());
+    let mut command = bench.near.command(env!("CARGO_BIN_EXE_txq"));
+    let ended = Running::start(command.arg("replay").arg(file).args(["--dev", "tx0"])).finish(LONG);
+    assert_eq!(ended.status.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
+    let text = "txq: interface \"tx0\" is down: `ip link set tx0 up` starts it\n";
+    assert_eq!(ended.stderr, text);
 }
 
 /// Stops a long replay half way through.

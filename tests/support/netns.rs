@@ -42,6 +42,7 @@ impl Netns {
         namespace
     }
 
+    #[allow(dead_code, reason = "few tests give a name to `ip`")]
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -289,7 +289,7 @@ max waits for buffers instead, and refuses nothing. What is not known is - in th
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// The capture: a pcap or pcapng file of Ethernet frames
+    /// The capture: a pcap or pcapng file of Ethernet frames or IP packets
     pub(crate) file: PathBuf,
     /// The device: null, pcap:FILE, or a network interface
     #[arg(long, default_value = "null")]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
+use txq::driver::Link;
 use txq::netdev::Sampling;
 use txq::pool::{Backing, FreeMode};
 use txq_cli_common::rate::Rate;
@@ -43,6 +44,9 @@ pub(crate) struct Device {
     /// The MTU of a device without an interface, in bytes; set only for devices that `txq dev` adds.
     #[serde(skip)]
     pub(crate) mtu: Option<u32>,
+    /// What the packets of a device without an interface begin with.
+    #[serde(deserialize_with = "words::link")]
+    pub(crate) link: Link,
     pub(crate) null: Option<Null>,
     pub(crate) pcap: Option<Pcap>,
     pub(crate) af_packet: Option<AfPacket>,

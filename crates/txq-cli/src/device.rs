@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use anyhow::{Context, anyhow};
-use txq::driver::{DeviceInfo, Driver};
+use anyhow::{Context, anyhow, ensure};
+use txq::driver::{DeviceInfo, Driver, Link};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{Pool, PoolConfig, PoolError};
 use txq::tc;
@@ -171,24 +171,43 @@ fn refusal(error: BuildError) -> anyhow::Error {
 /// Returns the driver that a device names. An interface is checked at once; sockets are bound and files created when the
 /// first txq is opened.
 fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<dyn Driver>> {
-    let info = |mtu| DeviceInfo::new(name).txqs(txqs).mtu(mtu);
+    let link = config.link;
+    let info = |mtu| DeviceInfo::new(name).txqs(txqs).mtu(mtu).link(link);
     let late = if let Some(pcap) = &config.pcap {
         let file = pcap.file.clone();
-        Late::new(info(MTU), move || Pcap::create(file, txqs))
+        Late::new(info(MTU).gso(true), move || Ok(Pcap::create(file, txqs)?.link(link)))
     } else if let Some(config::AfPacket { interface, kernel_qdisc }) = &config.af_packet {
+        same_link(link, Link::Ethernet, name)?;
         let opened = AfPacket::open(interface, txqs).map_err(|error| Refused(error.to_string()))?;
+        if !opened.is_up() {
+            let text = format!("interface \"{interface}\" is down: `ip link set {interface} up` starts it");
+            return Err(Refused(text).into());
+        }
         let opened = opened.bypass(!kernel_qdisc);
         let mtu = Driver::<Native>::info(&opened).mtu;
         Late::new(info(mtu), move || Ok(opened))
     } else {
         let mtu = config.mtu.unwrap_or(MTU);
-        let null = null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs);
-        Late::new(info(mtu), move || Ok(null))
+        let null = Null { link, ..null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs) };
+        Late::new(info(mtu).gso(true), move || Ok(null))
     };
     Ok(match &config.faults {
         Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),
         None => Box::new(late),
     })
+}
+
+/// Refuses packets that do not begin as those of the device do.
+fn same_link(packets: Link, device: Link, name: &str) -> anyhow::Result<()> {
+    let remedy = match device {
+        Link::Ethernet => "send them through one of IP packets, or capture on an Ethernet interface",
+        _ => "send them through an Ethernet device",
+    };
+    ensure!(
+        packets == device,
+        "the packets begin with {packets}, and those of device \"{name}\" with {device}: {remedy}"
+    );
+    Ok(())
 }
 
 fn null(config: &config::Null, txqs: u16) -> Null {

@@ -1,5 +1,6 @@
 //! The traffic of a `[[sender]]`: frames of its flows in turn, at its rate.
 
+use txq::driver::Link;
 use txq_cli_common::rate::Rate;
 
 use crate::config;
@@ -10,6 +11,8 @@ use crate::report::Asked;
 /// One thread's part of a `[[sender]]`.
 pub(crate) struct Load {
     flows: Vec<[u8; HEADERS]>,
+    /// The bytes of the Ethernet header, on a link that has none.
+    skip: usize,
     len: usize,
     priority: u32,
     next_flow: usize,
@@ -21,16 +24,20 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Makes the part of the sender's thread `index`; `number` is the thread's number among all threads of the run.
-    pub(crate) fn new(sender: &config::Sender, index: u64, number: u16) -> Self {
+    /// Makes the part of the sender's thread `index`; `number` is the thread's number among all threads of the run;
+    /// `link` is what its frames begin with.
+    pub(crate) fn new(sender: &config::Sender, index: u64, number: u16, link: Link) -> Self {
         let (threads, batch) = (sender.threads.get(), sender.batch.get());
         let len = sender.packet.size();
+        let skip = (Link::Ethernet.header_len() - link.header_len()) as usize;
+        let header = |flow| frames::header(number, flow as u32, len + skip);
         let period = pps(sender.rate, len).map(|pps| {
             let batches = batch as f64 * 1e9 / pps;
             (batches * threads as f64, batches * index as f64)
         });
         Self {
-            flows: (0..sender.flows.get()).map(|flow| frames::header(number, flow as u32, len)).collect(),
+            flows: (0..sender.flows.get()).map(header).collect(),
+            skip,
             len,
             priority: sender.priority.get() as u32,
             next_flow: 0,
@@ -90,7 +97,7 @@ impl Source for Load {
         self.sent += 1;
         let flow = self.next_flow;
         self.next_flow = if flow + 1 == self.flows.len() { 0 } else { flow + 1 };
-        Some(Frame { due, head: &self.flows[flow], len: self.len, priority: self.priority })
+        Some(Frame { due, head: &self.flows[flow][self.skip..], len: self.len, priority: self.priority })
     }
 }
 
@@ -99,6 +106,22 @@ mod tests {
     use txq_cli_common::within::Within;
 
     use super::*;
+
+    /// On a link without Ethernet headers, a packet of the same length begins with its IP header.
+    #[test]
+    fn packets_begin_as_the_link_says() {
+        let sender = config::Sender::default();
+        for (link, first) in [(Link::Ethernet, 2), (Link::Ip, 0x45)] {
+            let mut load = Load::new(&sender, 0, 0, link);
+            let frame = load.next().unwrap();
+            let mut packet = frame.head.to_vec();
+            packet.resize(frame.len, 0);
+            let found = link.dissect(&packet);
+            assert_eq!((packet[0], found.keys.dst_port), (first, 9));
+            let ip = usize::from(found.network_offset);
+            assert_eq!(usize::from(packet[ip + 3]), packet.len() - ip);
+        }
+    }
 
     /// Batches whose times are not whole nanoseconds: the count agrees with the frames to the nanosecond.
     #[test]
@@ -113,7 +136,7 @@ mod tests {
                 ..config::Sender::default()
             };
             for index in 0..threads {
-                let mut load = Load::new(&sender, index, 0);
+                let mut load = Load::new(&sender, index, 0, Link::Ethernet);
                 let due: Vec<u64> = (0..300).map(|_| load.next().unwrap().due).collect();
                 let last = due[299];
                 let times = due.iter().flat_map(|&due| [due.saturating_sub(1), due, due + 1]);
@@ -127,7 +150,7 @@ mod tests {
                 }
             }
         }
-        let mut load = Load::new(&config::Sender::default(), 0, 0);
+        let mut load = Load::new(&config::Sender::default(), 0, 0, Link::Ethernet);
         assert_eq!((load.is_rated(), load.next().unwrap().due), (false, 0));
     }
 }

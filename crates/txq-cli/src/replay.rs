@@ -9,6 +9,7 @@ mod file;
 use std::fs;
 
 use anyhow::ensure;
+use txq::flow::public_hash;
 use txq::xps::reciprocal_scale;
 use txq_cli_common::rate::Rate;
 use txq_cli_common::within::Within;
@@ -36,6 +37,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     }
     refuse_own_output(args)?;
     let mut config = device::named(&args.dev, args.txqs.get() as u16, args.kernel_qdisc)?;
+    config.link = recording.link();
     config.xps = args.xps.clone();
     // A replay always keeps the order of its flows.
     config.txq_reselection_ms = Some(Within::of(0));
@@ -95,7 +97,8 @@ fn refuse_own_output(args: &ReplayArgs) -> anyhow::Result<()> {
 fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
     let mut dealt = vec![Vec::new(); threads as usize];
     for (index, frame) in (0..).zip(recording.frames()) {
-        dealt[reciprocal_scale(txq::flow::flow_hash(frame), threads) as usize].push(index);
+        let hash = public_hash(&recording.link().dissect(frame).keys);
+        dealt[reciprocal_scale(hash, threads) as usize].push(index);
     }
     dealt
 }

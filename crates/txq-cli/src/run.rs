@@ -103,7 +103,7 @@ fn jobs(config: &Config) -> Vec<Job<'_>> {
                 device: device.expect("checked"),
                 name: thread_name,
                 work: Box::new(move |dev, gate, stop| {
-                    let mut load = Load::new(sender, index, thread);
+                    let mut load = Load::new(sender, index, thread, dev.info().link);
                     session::send(dev, &name, cpu, limit(sender), gate, |tx, pace| {
                         pump(tx, &mut load, sender.batch.size(), pace, stop)
                     })

@@ -42,13 +42,17 @@ fn frames() -> Vec<Vec<u8>> {
     (0..FRAMES).map(frame).collect()
 }
 
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+/// The link types of captures: Ethernet, and packets that begin with IP.
+const ETHERNET: u32 = 1;
+const RAW: u32 = 101;
+
+fn pcap(frames: &[Vec<u8>], link: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut words = |words: &[u32], data: &[u8]| {
         words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
         bytes.extend(data);
     };
-    words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1], &[]);
+    words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, link], &[]);
     for (n, frame) in (0..).zip(frames) {
         let (at, len) = (n * GAP, frame.len() as u32);
         words(&[at / 1_000_000, at % 1_000_000, len, len], frame);
@@ -58,9 +62,13 @@ fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
 
 /// Replays the frames with some options; returns the report and the written frames.
 fn replay(frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
+    replay_as(ETHERNET, frames, options)
+}
+
+fn replay_as(link: u32, frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
     let folder = TempDir::new();
     let (file, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
-    std::fs::write(&file, pcap(frames)).expect("a file");
+    std::fs::write(&file, pcap(frames, link)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("replay").arg(&file).args(["--json", "--dev", &format!("pcap:{}", out.display())]);
     let ended = Running::start(command.args(options.split_whitespace())).finish(LONG);
@@ -94,6 +102,32 @@ fn every_frame_is_written_and_flows_keep_their_order() {
 }
 
 /// At a rate the qdisc drops frames that a busy machine hands in too late; all other frames are written.
+/// Their flows are those of the IP headers, and the written file says what its packets begin with.
+#[test]
+fn packets_that_begin_with_ip_keep_their_order() {
+    const HEADER: usize = 14;
+    let frames = frames();
+    let packets: Vec<Vec<u8>> = frames.iter().map(|frame| frame[HEADER..].to_vec()).collect();
+    let options = "--threads 4 --txqs 3 --default-qdisc fq_codel --qdisc mq --xps none";
+    let (_, _, written) = replay_as(RAW, &packets, options);
+    let header = &frames[0][..HEADER];
+    let written: Vec<Vec<u8>> = written.iter().map(|packet| [header, packet].concat()).collect();
+    same_frames(&frames, &written).unwrap();
+    in_order(&frames, &written).unwrap();
+}
+
+#[test]
+fn packets_without_the_headers_that_an_interface_needs_are_refused() {
+    let folder = TempDir::new();
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, pcap(&[vec![0x45; 40]], RAW)).expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    let ended = Running::start(command.arg("replay").arg(&file).args(["--dev", "lo"])).finish(LONG);
+    assert_eq!(ended.status.code(), Some(1), "{}{}", ended.stdout, ended.stderr);
+    let text = "the packets begin with ip, and those of device \"lo\" with ethernet: send them through";
+    assert!(ended.stderr.contains(text), "{}", ended.stderr);
+}
+
 #[test]
 fn frames_at_a_rate_are_written_in_order_or_dropped() {
     let frames = frames();
@@ -158,7 +192,7 @@ fn quantiles_need_samples() {
 fn what_a_qdisc_refuses_is_counted() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames())).expect("a file");
+    std::fs::write(&file, pcap(&frames(), ETHERNET)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("replay").arg(&file).args(["--json", "--threads", "2", "--qdisc", "pfifo limit 5"]);
     let report = Report::of_output(&Running::start(&mut command).finish(LONG).stdout);
@@ -174,7 +208,7 @@ fn what_a_qdisc_refuses_is_counted() {
 fn frames_at_a_rate_do_not_wait_for_buffers() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames())).expect("a file");
+    std::fs::write(&file, pcap(&frames(), ETHERNET)).expect("a file");
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
         command.arg("replay").arg(&file).args(["--buffers", "4", "--rate", "10kpps"]).args(arguments);

@@ -10,7 +10,7 @@ use std::slice;
 
 use crate::arch::{Arch, CellApi, CpuId, Nanos, Native};
 use crate::drop::DropReason;
-use crate::flow::{self, Dissected, Link};
+use crate::flow::{Dissected, Link};
 use crate::pool::slot::{Body, Slot};
 
 mod list;
@@ -199,10 +199,7 @@ impl<A: Arch> Packet<A> {
     /// Finds the packet's headers and its flow.
     #[inline]
     pub fn dissect(&self) -> Dissected {
-        match self.link() {
-            Link::Ip => flow::dissect_ip(self.data()),
-            Link::Ethernet => flow::dissect(self.data()),
-        }
+        self.link().dissect(self.data())
     }
 
     /// Returns the scheduling priority, which `SO_PRIORITY` sets in the kernel (`skb->priority`).

@@ -137,6 +137,11 @@ impl AfPacket {
         Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, gso: false, interface })
     }
 
+    /// Returns whether the interface was up when it was opened. Packets for one that is down wait until it is up.
+    pub fn is_up(&self) -> bool {
+        self.interface.up
+    }
+
     /// Sets whether frames bypass the interface's qdisc in the kernel, which they do by default. A program that wants the
     /// kernel's qdisc as well passes false.
     #[must_use]

@@ -12,6 +12,7 @@ use std::path::Path;
 use pcap_file::{DataLink, PcapError};
 use thiserror::Error;
 use txq_core::arch::Nanos;
+use txq_core::flow::Link;
 
 mod classic;
 mod pcapng;
@@ -40,10 +41,10 @@ pub enum CaptureError {
         /// What the file is instead, as the end of a sentence.
         what: String,
     },
-    /// The frames are not Ethernet frames.
+    /// The frames begin neither with an Ethernet header nor with an IP header.
     #[error(
-        "capture \"{name}\", {place}: link type {linktype}, not Ethernet (1): capture on an Ethernet interface \
-         (not on \"any\")"
+        "capture \"{name}\", {place}: link type {linktype}, not Ethernet (1) or IP (101): capture on an Ethernet interface \
+         or a tunnel (not on \"any\")"
     )]
     LinkType {
         /// The file.
@@ -91,7 +92,9 @@ pub struct Frame<'a> {
     /// When it was captured, in nanoseconds after the first frame; 0 if it is older than the first frame, as may happen in
     /// captures of several interfaces.
     pub at: Nanos,
-    /// Its bytes, from the Ethernet header on, without preamble and check sequence.
+    /// What it begins with.
+    pub link: Link,
+    /// Its bytes, from the Ethernet header or IP header on, without preamble and check sequence.
     pub data: &'a [u8],
     /// Its length on the wire, in bytes: more than `data` holds when the capture kept only its beginning.
     pub wire_len: u32,
@@ -130,7 +133,7 @@ impl Capture {
     /// Reads a file.
     ///
     /// # Errors
-    /// When the file cannot be read, is not a capture, or not an Ethernet capture. Errors behind the header are found when
+    /// When the file cannot be read, is not a capture, or is of an unknown link type. Errors behind the header are found when
     /// iteration reaches their frame.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
         let path = path.as_ref();
@@ -240,7 +243,7 @@ impl<'a> Reader<'a> {
 enum Wrong {
     /// The file is not a capture; the text says what it is.
     Foreign(String),
-    /// A link type other than Ethernet.
+    /// A link type other than Ethernet and IP.
     LinkType(u32),
     /// The file ends before its content does.
     Cut,
@@ -262,15 +265,18 @@ impl From<PcapError> for Wrong {
 struct Raw<'a> {
     /// Nanoseconds since 1970, if the frame has a time.
     time: Option<i128>,
+    link: Link,
     data: &'a [u8],
     wire_len: u32,
 }
 
-/// Returns an error for link types other than Ethernet.
-fn require_ethernet(linktype: DataLink) -> Result<(), Wrong> {
+/// Returns what frames of a link type begin with (tcpdump.org/linktypes.html).
+fn link_of(linktype: DataLink) -> Result<Link, Wrong> {
     // The upper half says whether frames end with their check sequence; it is no part of the type.
     match u32::from(linktype) & 0xffff {
-        1 => Ok(()),
+        1 => Ok(Link::Ethernet),
+        // LINKTYPE_RAW, its older numbers (DLT_RAW of several systems), LINKTYPE_IPV4 and LINKTYPE_IPV6.
+        101 | 12 | 14 | 228 | 229 => Ok(Link::Ip),
         other => Err(Wrong::LinkType(other)),
     }
 }
@@ -300,13 +306,13 @@ impl<'a> Iterator for Frames<'a> {
         let offset = (self.capture.bytes.len() - reader.rest()) as u64;
         self.frame += 1;
         match reader.next() {
-            Ok(Some(Raw { time, data, wire_len })) => {
+            Ok(Some(Raw { time, link, data, wire_len })) => {
                 // A frame without a time gets the time of the frame before.
                 if let Some(time) = time {
                     let first = *self.first.get_or_insert(time);
                     self.last = Nanos::try_from((time - first).max(0)).unwrap_or(Nanos::MAX);
                 }
-                Some(Ok(Frame { at: self.last, data, wire_len }))
+                Some(Ok(Frame { at: self.last, link, data, wire_len }))
             }
             Ok(None) => {
                 self.reader = None;

@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | [`name`](Null::name) | | `null0` | the device's name, in messages and in tc's output |
 //! | [`txqs`](Null::txqs) | | 1 | the number of txqs |
+//! | [`link`](Null::link) | | Ethernet | what the packets begin with |
 //! | [`ring`](Null::ring) | packets | 1024 | room on each txq's ring, 1 to 1048576 |
 //! | [`rate`](Null::rate) | bit/s | none | of each txq's link; a packet takes its length and 24 bytes. None: no time |
 //! | [`delay`](Null::delay) | ns | 0 | from a packet's end on the wire to its completion |
@@ -40,7 +41,7 @@
 
 use std::io;
 
-use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Link, Status, Transmit, TxCx};
 use txq::packet::{Packet, PacketList};
 use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
@@ -57,6 +58,8 @@ pub struct Null {
     pub name: String,
     /// Number of txqs.
     pub txqs: u16,
+    /// What its packets begin with.
+    pub link: Link,
     /// Number of packets that a txq's ring holds.
     pub ring: u32,
     /// Rate of each txq's link in bits per second, Ethernet's overhead included. `None`: transmission takes no time.
@@ -72,7 +75,8 @@ pub struct Null {
 
 impl Default for Null {
     fn default() -> Self {
-        Self { name: "null0".into(), txqs: 1, ring: 1024, rate: None, delay: 0, coalesce: 0, inline: true }
+        let (name, link) = ("null0".into(), Link::Ethernet);
+        Self { name, txqs: 1, link, ring: 1024, rate: None, delay: 0, coalesce: 0, inline: true }
     }
 }
 
@@ -85,7 +89,7 @@ impl Null {
 
 impl<A: Arch> Driver<A> for Null {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo::new(self.name.clone()).txqs(self.txqs).gso(true)
+        DeviceInfo::new(self.name.clone()).txqs(self.txqs).link(self.link).gso(true)
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {

@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | `path` of [`Pcap::create`] | | none | the file, which is created or emptied; also the device's name |
 //! | `txqs` of [`Pcap::create`] | | none | the number of txqs |
+//! | [`link`](Pcap::link) | | Ethernet | what the packets begin with: the file's link type (`LINKTYPE_ETHERNET`, `LINKTYPE_RAW`) |
 //!
 //! The MTU is 1500, but the file takes GSO packets of up to 262144 bytes, the most that Wireshark reads. The device keeps
 //! no packets: a packet is sent when the driver has taken it, and byte queue limits do not apply.
@@ -48,7 +49,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pcap_file::pcap::PcapHeader;
 use pcap_file::{DataLink, Endianness, TsResolution};
 use rustix::time::{ClockId, clock_gettime};
-use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq_core::arch::{Arch, Nanos};
@@ -65,6 +66,7 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Pcap {
     name: String,
     txqs: u16,
+    link: Link,
     file: Arc<Mutex<Writer>>,
 }
 
@@ -91,14 +93,22 @@ impl Pcap {
         Ok(Self {
             name: path.display().to_string(),
             txqs,
+            link: Link::Ethernet,
             file: Arc::new(Mutex::new(Writer::new(path, file))),
         })
+    }
+
+    /// Sets what the packets begin with.
+    #[must_use]
+    pub fn link(self, link: Link) -> Self {
+        lock(&self.file).begin(link);
+        Self { link, ..self }
     }
 }
 
 impl<A: Arch> Driver<A> for Pcap {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo::new(self.name.clone()).txqs(self.txqs)
+        DeviceInfo::new(self.name.clone()).txqs(self.txqs).link(self.link).gso(true)
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
@@ -171,17 +181,25 @@ enum State {
 
 impl Writer {
     fn new(path: &Path, file: File) -> Self {
+        let path = path.display().to_string();
+        let buffer = Vec::with_capacity(2 * WORTH);
+        let state = State::Good;
+        let mut writer = Self { path, file, buffer, packets: 0, written: 0, wall: None, last: 0, state };
+        writer.begin(Link::Ethernet);
+        writer
+    }
+
+    /// Writes the file's header, in place of what was written before. No packet is written yet.
+    fn begin(&mut self, link: Link) {
         let header = PcapHeader {
             snaplen: LONGEST as u32,
-            datalink: DataLink::ETHERNET,
+            datalink: if link == Link::Ip { DataLink::RAW } else { DataLink::ETHERNET },
             ts_resolution: TsResolution::NanoSecond,
             endianness: Endianness::native(),
             ..PcapHeader::default()
         };
-        let mut buffer = Vec::with_capacity(2 * WORTH);
-        header.write_to(&mut buffer).expect("a Vec takes everything");
-        let path = path.display().to_string();
-        Self { path, file, buffer, packets: 0, written: 0, wall: None, last: 0, state: State::Good }
+        self.buffer.clear();
+        header.write_to(&mut self.buffer).expect("a Vec takes everything");
     }
 
     /// Returns the departure time of a batch taken now: since 1970, and not earlier than the batch before.

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
 use txq::bql::{Attr, BqlConfig};
+use txq::driver::Link;
 use txq::netdev::{Completions, Sampling};
 use txq::pool::{Backing, FreeMode};
 use txq::tc;
@@ -111,6 +112,15 @@ pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Samp
         _ => {
             Err(D::Error::custom(format!("sampling {value}: use \"all\", \"off\", or n for each n-th call")))
         }
+    }
+}
+
+/// Parses what a device's packets begin with: `"ethernet"` or `"ip"`.
+pub(super) fn link<'de, D: Deserializer<'de>>(from: D) -> Result<Link, D::Error> {
+    match String::deserialize(from)?.as_str() {
+        "ethernet" => Ok(Link::Ethernet),
+        "ip" => Ok(Link::Ip),
+        other => Err(D::Error::custom(format!("link \"{other}\": use \"ethernet\" or \"ip\""))),
     }
 }
 

@@ -4,11 +4,14 @@
 use std::path::Path;
 
 use anyhow::ensure;
+use txq::driver::Link;
 use txq_device::capture::Capture;
 
 /// Frames and their times, borrowed from a capture.
 pub(super) struct Recording<'c> {
     frames: Vec<&'c [u8]>,
+    /// What all frames begin with.
+    link: Link,
     /// Nanoseconds since the first frame.
     times: Vec<u64>,
     /// The number of frames that were captured only in part.
@@ -18,9 +21,20 @@ pub(super) struct Recording<'c> {
 impl<'c> Recording<'c> {
     /// Reads all frames of a capture; an error if it is damaged or has no frame.
     pub(super) fn of(capture: &'c Capture) -> anyhow::Result<Self> {
-        let mut recording = Self { frames: Vec::new(), times: Vec::new(), cut: 0 };
+        let mut recording = Self { frames: Vec::new(), link: Link::Ethernet, times: Vec::new(), cut: 0 };
         for frame in capture.frames() {
             let frame = frame?;
+            if recording.frames.is_empty() {
+                recording.link = frame.link;
+            }
+            ensure!(
+                frame.link == recording.link,
+                "capture \"{}\" has frames that begin with {} and frames that begin with {}: split it by interface, with \
+                 `tshark -Y frame.interface_id==0 -w FILE`",
+                capture.name(),
+                recording.link,
+                frame.link
+            );
             recording.frames.push(frame.data);
             recording.times.push(frame.at);
             recording.cut += usize::from(frame.is_cut());
@@ -35,6 +49,11 @@ impl<'c> Recording<'c> {
 
     pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = &'c [u8]> + '_ {
         self.frames.iter().copied()
+    }
+
+    /// Returns what all frames begin with.
+    pub(super) fn link(&self) -> Link {
+        self.link
     }
 
     #[inline]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::{Dissected, dissect, dissect_ip};
+
 /// What a device's packets begin with (kernel: `dev->type`; pcap: the link type).
 ///
 /// A packet carries the link that it was made for ([`Packet::link`](crate::packet::Packet::link)), so that hashes, filters
@@ -22,6 +24,15 @@ impl Link {
         match self {
             Self::Ethernet => 14,
             Self::Ip => 0,
+        }
+    }
+
+    /// Finds the headers and the flow of a packet that begins with them.
+    #[inline]
+    pub fn dissect(self, packet: &[u8]) -> Dissected {
+        match self {
+            Self::Ethernet => dissect(packet),
+            Self::Ip => dissect_ip(packet),
         }
     }
 }

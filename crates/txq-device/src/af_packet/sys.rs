@@ -19,6 +19,8 @@ pub(super) struct Interface {
     pub(super) mtu: u32,
     /// `ARPHRD_ETHER` and others.
     pub(super) hardware: u16,
+    /// Whether it was up (`IFF_UP`).
+    pub(super) up: bool,
 }
 
 /// Opens a raw socket that receives nothing, because it asks for no protocol.
@@ -33,9 +35,12 @@ impl Interface {
         let index = netdevice::name_to_index(&socket, name)? as libc::c_int;
         let mtu = ask(&socket, name, libc::SIOCGIFMTU as libc::Ioctl)?;
         let hardware = ask(&socket, name, libc::SIOCGIFHWADDR as libc::Ioctl)?;
+        let flags = ask(&socket, name, libc::SIOCGIFFLAGS as libc::Ioctl)?;
+        // SAFETY: SIOCGIFFLAGS fills in `ifru_flags`, a plain integer.
+        let up = unsafe { flags.ifr_ifru.ifru_flags } as libc::c_int & libc::IFF_UP != 0;
         // SAFETY: SIOCGIFMTU fills in `ifru_mtu`, and SIOCGIFHWADDR `ifru_hwaddr`; both are plain integers.
         let (mtu, hardware) = unsafe { (mtu.ifr_ifru.ifru_mtu, hardware.ifr_ifru.ifru_hwaddr.sa_family) };
-        Ok(Self { index, mtu: mtu.max(0) as u32, hardware })
+        Ok(Self { index, mtu: mtu.max(0) as u32, hardware, up })
     }
 }
 

@@ -4,19 +4,21 @@ use std::borrow::Cow;
 
 use pcap_file::TsResolution;
 use pcap_file::pcap::PcapParser;
+use txq_core::flow::Link;
 
-use super::{Raw, Wrong, require_ethernet};
+use super::{Raw, Wrong, link_of};
 
 pub(super) struct Classic<'a> {
     parser: PcapParser,
     pub(super) rest: &'a [u8],
+    link: Link,
 }
 
 impl<'a> Classic<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Wrong> {
         let (rest, parser) = PcapParser::new(bytes)?;
-        require_ethernet(parser.header().datalink)?;
-        Ok(Self { parser, rest })
+        let link = link_of(parser.header().datalink)?;
+        Ok(Self { parser, rest, link })
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Raw<'a>>, Wrong> {
@@ -36,6 +38,7 @@ impl<'a> Classic<'a> {
         let Cow::Borrowed(data) = packet.data else { unreachable!("parsed from a slice") };
         self.rest = rest;
         let time = i128::from(packet.ts_sec) * 1_000_000_000 + i128::from(packet.ts_frac) * scale;
-        Ok(Some(Raw { time: Some(time), data, wire_len: packet.orig_len.max(packet.incl_len) }))
+        let wire_len = packet.orig_len.max(packet.incl_len);
+        Ok(Some(Raw { time: Some(time), link: self.link, data, wire_len }))
     }
 }

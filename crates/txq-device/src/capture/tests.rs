@@ -141,14 +141,27 @@ fn errors_name_the_file_the_place_and_the_remedy() {
         let start = "capture \"x.pcap\", frame 2 at byte 100: the file ends within it";
         assert!(error.starts_with(start), "{error}");
     }
-    let raw = pcap(PcapHeader { datalink: DataLink::RAW, ..header() }, &[]);
-    assert!(error(&raw).contains("header: link type 101, not Ethernet"), "{}", error(&raw));
+    let cooked = pcap(PcapHeader { datalink: DataLink::LINUX_SLL, ..header() }, &[]);
+    assert!(
+        error(&cooked).contains("header: link type 113, not Ethernet (1) or IP (101)"),
+        "{}",
+        error(&cooked)
+    );
     let bad = error(&pcap(header(), &[(0, 0, 60, 60), (0, 1_000_000, 60, 60)]));
     assert!(bad.contains("frame 2 at byte 100: its time has 1000000 of 1000000 parts of a second"), "{bad}");
 }
 
 #[test]
-fn an_interface_that_is_missing_or_not_ethernet_is_an_error_at_its_packet() {
+fn packets_may_begin_with_ip() {
+    let raw = pcap(PcapHeader { datalink: DataLink::RAW, ..header() }, &[(0, 0, 60, 60)]);
+    let capture = Capture::from_bytes("x.pcap", raw).unwrap();
+    assert_eq!(capture.frames().next().unwrap().unwrap().link, Link::Ip);
+    let ethernet = Capture::from_bytes("x.pcap", pcap(header(), &[(0, 0, 60, 60)])).unwrap();
+    assert_eq!(ethernet.frames().next().unwrap().unwrap().link, Link::Ethernet);
+}
+
+#[test]
+fn an_interface_that_is_missing_or_of_an_unknown_link_is_an_error_at_its_packet() {
     let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
     writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::LINUX_SLL, 0)).unwrap();
     let packet = |interface_id| EnhancedPacketBlock {

@@ -42,6 +42,19 @@ fn what_is_sent_is_read_back_byte_for_byte() {
 }
 
 #[test]
+fn the_link_is_in_the_file() {
+    for link in [Link::Ethernet, Link::Ip] {
+        let path = Temp::new();
+        let mut bench = Bench::new(&mut Pcap::create(&path.0, 1).unwrap().link(link));
+        let mut batch = bench.packets([&ZEROS[..60]]);
+        let _ = bench.xmit(&mut batch);
+        bench.finish().unwrap();
+        let capture = Capture::open(&path.0).unwrap();
+        assert_eq!(capture.frames().map(|frame| frame.unwrap().link).collect::<Vec<_>>(), [link]);
+    }
+}
+
+#[test]
 fn times_are_wall_times() {
     let path = Temp::new();
     let mut bench = Bench::new(&mut Pcap::create(&path.0, 1).unwrap());

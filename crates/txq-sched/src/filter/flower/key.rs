@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use txq_core::flow::{Hosts, Link, dissect, dissect_ip};
+use txq_core::flow::{Hosts, Link};
 
 use crate::filter::proto::is_vlan;
 
@@ -100,14 +100,11 @@ impl Key {
         if data.len() < link.header_len() as usize {
             return key;
         }
-        let found = match link {
-            Link::Ip => dissect_ip(data),
-            _ => {
-                key.bytes[..12].copy_from_slice(&data[..12]);
-                key.vlans(data);
-                dissect(data)
-            }
-        };
+        if link == Link::Ethernet {
+            key.bytes[..12].copy_from_slice(&data[..12]);
+            key.vlans(data);
+        }
+        let found = link.dissect(data);
         let network = usize::from(found.network_offset);
         key.set(ETH_TYPE, &found.ethertype.to_be_bytes());
         let ip = match found.keys.hosts {
