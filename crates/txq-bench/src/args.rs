@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use txq::Discipline;
 use txq_cli_common::span::Span;
 use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
@@ -54,7 +55,7 @@ pub struct BenchArgs {
     /// Enqueue disciplines [default: all of them in crowd, work, overload, isolation and the queue of peers; the default one
     /// elsewhere]
     #[arg(long, value_name = "NAME[,NAME..]", value_delimiter = ',')]
-    pub(crate) discipline: Vec<String>,
+    pub(crate) discipline: Vec<Discipline>,
     /// A qdisc in tc's syntax; or slow, which computes for --work-ns in enqueue and in dequeue; or aqm, which also has a
     /// queue for each flow; may be given several times; not for work and peers, which have their own
     #[arg(long, value_name = "QDISC")]

@@ -10,10 +10,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use txq::Nanos;
 use txq::NetDev;
 use txq::bql::BqlConfig;
 use txq::pool::PoolConfig;
+use txq::{Discipline, Nanos};
 use txq_cli_common::failure::refused;
 use txq_cli_common::span::Human;
 use txq_cli_common::table::{align, number};
@@ -56,7 +56,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
             for limited in [true, false] {
                 let key = Key {
                     suite: BQL,
-                    discipline: plan.discipline().first().cloned(),
+                    discipline: plan.discipline().first().copied(),
                     late: Some(late),
                     bytes: Some(len as u64),
                     limited: Some(limited),
@@ -64,7 +64,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
                     batch: 1,
                     ..Key::default()
                 };
-                let scene = Scene { discipline: plan.discipline()[0].clone(), late, len, limited };
+                let scene = Scene { discipline: plan.discipline()[0], late, len, limited };
                 cases.push(Case { key, run: Box::new(move |lab, time| scene.measure(lab, time)) });
             }
         }
@@ -74,7 +74,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
 
 /// One configuration.
 struct Scene {
-    discipline: String,
+    discipline: Discipline,
     late: Late,
     len: usize,
     limited: bool,
@@ -96,7 +96,7 @@ impl Scene {
         let null = Null { rate: Some(RATE), ring: RING, delay: by, coalesce: together, ..Null::new(1) };
         let pool = PoolConfig { buffers: 4 * RING, room: 1536, ..PoolConfig::default() };
         let qdisc = format!("pfifo limit {RING}");
-        let builder = NetDev::builder(null).discipline(&self.discipline).qdisc(&qdisc).pool_config(pool);
+        let builder = NetDev::builder(null).discipline(self.discipline).qdisc(&qdisc).pool_config(pool);
         let mut dev = builder.bql(self.limited.then(BqlConfig::default)).start()?;
         let start = Instant::now();
         let mut in_flight = Vec::new();
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_link_needs_its_rate_times_the_delay_and_a_batch() {
         let late = Late { together: 0, by: 5_000_000 };
-        let scene = Scene { discipline: "combine".into(), late, len: 1500, limited: true };
+        let scene = Scene { discipline: Discipline::Combine, late, len: 1500, limited: true };
         // 5 ms of 1 Gbit/s are 625 kB on the wire; 24 of each 1524 bytes belong to no packet.
         assert!((scene.needs() - (615_157.0 + 96_000.0)).abs() < 1.0, "{}", scene.needs());
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use txq::Discipline;
 
 use super::lab::Lab;
 use super::overload::{Load, Target};
@@ -14,7 +15,7 @@ pub(super) struct Key {
     /// Which of the works that are compared side by side; only in `peers`.
     pub(super) shape: Option<&'static str>,
     /// The enqueue discipline.
-    pub(super) discipline: Option<String>,
+    pub(super) discipline: Option<Discipline>,
     pub(super) qdisc: Option<String>,
     /// How buffers freed elsewhere return to their home.
     pub(super) pool: Option<&'static str>,
@@ -53,7 +54,7 @@ impl Key {
         if let Some(peer) = &self.peer {
             return peer.clone();
         }
-        let discipline = self.discipline.as_deref().unwrap_or_default();
+        let discipline = self.discipline.map_or("", Discipline::name);
         match self.suite {
             "path" => format!("{} {discipline}", self.qdisc.as_deref().unwrap_or_default()),
             super::PEERS => format!("txq {}", self.pool.unwrap_or(discipline)),
@@ -220,7 +221,7 @@ impl Row {
         let mut row = json!({
             "suite": key.suite,
             "shape": key.shape,
-            "discipline": key.discipline,
+            "discipline": key.discipline.map(Discipline::name),
             "qdisc": key.qdisc,
             "pool": key.pool,
             "steering": key.steering,

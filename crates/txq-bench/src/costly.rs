@@ -78,15 +78,18 @@ impl Qdisc for Costly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txq::NetDev;
+    use txq::{Discipline, NetDev};
     use txq_device::Null;
 
     #[test]
     fn what_is_beyond_the_limit_is_dropped_and_counted() {
         let none = Work::default();
         let qdisc = Costly::new("slow", Cost { enqueue: none, dequeue: none, drop: none }, 2);
-        let mut dev =
-            NetDev::builder(Null::new(1)).custom_qdisc(qdisc).discipline("spinlock").build().unwrap();
+        let mut dev = NetDev::builder(Null::new(1))
+            .custom_qdisc(qdisc)
+            .discipline(Discipline::Spinlock)
+            .build()
+            .unwrap();
         let mut sender = dev.sender("test");
         let mut batch = PacketList::new();
         assert_eq!(sender.alloc_batch(5, 100, &mut batch), Ok(5));

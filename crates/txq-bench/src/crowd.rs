@@ -27,7 +27,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
         for discipline in plan.disciplines() {
             for batch in plan.batches(&[1]) {
                 for threads in plan.threads(&[1, 2, 4, 8, 16, 64]) {
-                    let rig = Rig::new(&discipline, plan.queue(&qdisc), threads, batch);
+                    let rig = Rig::new(discipline, plan.queue(&qdisc), threads, batch);
                     let key = Key { suite: "crowd", qdisc: Some(qdisc.clone()), ..Key::default() };
                     cases.push(case(key, rig));
                 }

@@ -16,7 +16,7 @@ use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 use txq_cli_common::failure::refused;
 use txq_cli_common::span::Human;
 use txq_cli_common::stop::Stop;
@@ -59,7 +59,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
                 for discipline in plan.disciplines() {
                     let key = Key {
                         suite: ISOLATION,
-                        discipline: Some(discipline.clone()),
+                        discipline: Some(discipline),
                         qdisc: Some(qdisc.clone()),
                         threads,
                         batch,
@@ -126,7 +126,7 @@ fn sent_at(bytes: &[u8]) -> Option<Nanos> {
 
 /// One configuration.
 struct Scene {
-    discipline: String,
+    discipline: Discipline,
     qdisc: String,
     threads: u64,
     batch: u64,
@@ -141,7 +141,7 @@ impl Scene {
         let limit = LIMIT.max(self.batch);
         let buffers = (limit + 2 * CACHE_SIZE as u64) * (self.threads + 1) + QUEUES;
         let pool = PoolConfig { buffers: buffers as u32, room: 256, ..PoolConfig::default() };
-        let builder = NetDev::builder(busy).discipline(&self.discipline).qdisc(&self.qdisc);
+        let builder = NetDev::builder(busy).discipline(self.discipline).qdisc(&self.qdisc);
         let mut dev = builder.pool_config(pool).start()?;
         let (stop, measuring) = (Stop::default(), Measuring::default());
         let calls: Vec<Calls> = (0..self.threads).map(|_| Calls::default()).collect();
@@ -307,7 +307,7 @@ mod tests {
     fn the_longest_of_all_calls_is_told() {
         let key = Key {
             suite: ISOLATION,
-            discipline: Some("llist".into()),
+            discipline: Some(Discipline::Llist),
             threads: 8,
             batch: 1,
             ..Key::default()

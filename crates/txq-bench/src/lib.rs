@@ -55,7 +55,7 @@ mod xps;
 
 use std::time::Duration;
 
-use txq::netdev::BuildError;
+use txq::Discipline;
 
 use case::{Case, Row, Sample};
 use lab::Lab;
@@ -96,16 +96,12 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<()> {
     report::print(&rows, args, &lab, time)
 }
 
-/// Refuses unknown disciplines and wrong qdiscs before the first measurement.
+/// Refuses wrong qdiscs before the first measurement.
 fn check(args: &BenchArgs) -> anyhow::Result<()> {
-    let known = txq::enqueue::names();
-    if let Some(name) = args.discipline.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(BuildError::Discipline { name: name.clone(), known: known.join(", ") }.into());
-    }
     // A tbf without options takes its options from the link's rate.
     let made = |qdisc: &str| plan::OWN.contains(&qdisc) || (!args.rate.is_empty() && qdisc == overload::TBF);
     for qdisc in args.qdisc.iter().filter(|qdisc| !made(qdisc)) {
-        Rig::new(txq::enqueue::names()[0], rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
+        Rig::new(Discipline::default(), rig::Queue::Text(qdisc.clone()), 1, 1).check()?;
     }
     Ok(())
 }

@@ -12,6 +12,8 @@
 
 use std::time::Duration;
 
+use txq::Discipline;
+
 use super::case::{Case, Key};
 use super::lab::Lab;
 use super::plan::case;
@@ -41,7 +43,7 @@ pub const NATIVE: Same = Same { qdisc: QDISC, bytes: rig::LEN as u32, limit: rig
 #[derive(Clone, Debug, PartialEq)]
 pub struct Native {
     /// The enqueue discipline.
-    pub discipline: String,
+    pub discipline: Discipline,
     /// Senders, each on a CPU of its own.
     pub threads: u64,
     /// The measurements, at least one, from the fastest to the slowest.
@@ -77,7 +79,7 @@ pub fn native(
 ) -> anyhow::Result<Vec<Native>> {
     let lab = Lab::new(true)?;
     let threads = 1..=lab.cpus.len().min(2) as u64;
-    let rigs = txq::enqueue::names().into_iter().flat_map(|discipline| {
+    let rigs = Discipline::ALL.iter().copied().flat_map(|discipline| {
         threads.clone().map(move |threads| Rig::new(discipline, Queue::Text(QDISC.into()), threads, 1))
     });
     // Between the CPUs of the first two senders.
@@ -109,7 +111,7 @@ pub fn native(
     turns.end();
     let rows = cases.iter().zip(points).map(|(case, mut points)| {
         points.sort_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet));
-        let discipline = case.key.discipline.clone().unwrap_or_default();
+        let discipline = case.key.discipline.unwrap_or_default();
         Native { discipline, threads: case.key.threads, points }
     });
     Ok(rows.filter(|row| !row.points.is_empty()).collect())
@@ -124,10 +126,10 @@ mod tests {
     fn every_discipline_is_measured_with_one_sender_and_with_two() {
         let rows = native(Duration::from_millis(10), 3, true, |_, _| Ok(Some(50.0))).unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get().min(2);
-        let known = txq::enqueue::names();
-        let mut all = known.iter().flat_map(|name| (1..=cpus as u64).map(move |threads| (*name, threads)));
+        let each = |&discipline| (1..=cpus as u64).map(move |threads| (discipline, threads));
+        let mut all = Discipline::ALL.iter().flat_map(each);
         for row in &rows {
-            let of = (row.discipline.as_str(), row.threads);
+            let of = (row.discipline, row.threads);
             assert!(all.any(|expected| expected == of), "{of:?} is unknown or out of order: {rows:?}");
             assert!((1..=3).contains(&row.points.len()), "{row:?}");
             assert!(row.points.is_sorted_by_key(|point| point.ns_per_packet));

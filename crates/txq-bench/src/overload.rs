@@ -11,6 +11,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 
+use txq::Discipline;
+
 use super::aqm::AQM;
 use super::case::{Case, Key};
 use super::offer::Open;
@@ -58,7 +60,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     for qdisc in plan.qdiscs(&[AQM]) {
         for discipline in plan.disciplines() {
             for batch in plan.batches(&[1]) {
-                sweep(plan, &qdisc, &discipline, batch, &mut cases);
+                sweep(plan, &qdisc, discipline, batch, &mut cases);
             }
         }
     }
@@ -66,7 +68,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
 }
 
 /// Adds a discipline's peak, with the fewest flows, and the cells with multiples of it.
-fn sweep(plan: &Plan<'_>, qdisc: &str, discipline: &str, batch: u64, cases: &mut Vec<Case>) {
+fn sweep(plan: &Plan<'_>, qdisc: &str, discipline: Discipline, batch: u64, cases: &mut Vec<Case>) {
     let rig = |threads| Rig::new(discipline, plan.queue(qdisc), threads, batch);
     let all_flows = plan.flows(&[1, 32, 1024]);
     let fewest = all_flows.iter().copied().min().unwrap_or(1);

@@ -10,7 +10,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
         for discipline in plan.discipline() {
             for batch in plan.batches(&[1, 8, 32]) {
                 let key = Key { suite: "path", qdisc: Some(qdisc.clone()), ..Key::default() };
-                cases.push(case(key, Rig::new(&discipline, plan.queue(&qdisc), 1, batch)));
+                cases.push(case(key, Rig::new(discipline, plan.queue(&qdisc), 1, batch)));
             }
         }
     }

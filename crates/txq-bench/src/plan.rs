@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use txq::Discipline;
+
 use super::aqm::AQM;
 use super::case::{Case, Key};
 use super::lab::Lab;
@@ -115,13 +117,13 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the named disciplines, or all.
-    pub(super) fn disciplines(&self) -> Vec<String> {
-        or(&self.args.discipline, String::clone, &all_disciplines())
+    pub(super) fn disciplines(&self) -> Vec<Discipline> {
+        or(&self.args.discipline, |&discipline| discipline, Discipline::ALL)
     }
 
     /// Returns the named disciplines, or the default one.
-    pub(super) fn discipline(&self) -> Vec<String> {
-        or(&self.args.discipline, String::clone, &all_disciplines()[..1])
+    pub(super) fn discipline(&self) -> Vec<Discipline> {
+        or(&self.args.discipline, |&discipline| discipline, &[Discipline::default()])
     }
 
     /// Returns the named qdiscs, or `default`.
@@ -152,21 +154,13 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn all_disciplines() -> Vec<String> {
-    txq::enqueue::names().into_iter().map(str::to_owned).collect()
-}
-
 fn or<T, U: Clone>(given: &[T], get: impl Fn(&T) -> U, default: &[U]) -> Vec<U> {
     if given.is_empty() { default.to_vec() } else { given.iter().map(get).collect() }
 }
 
 /// Returns a configuration that a rig measures.
 pub(super) fn case(key: Key, rig: Rig) -> Case {
-    let key = Key {
-        discipline: Some(rig.discipline.clone()),
-        threads: rig.threads as u64,
-        batch: rig.batch as u64,
-        ..key
-    };
+    let key =
+        Key { discipline: Some(rig.discipline), threads: rig.threads as u64, batch: rig.batch as u64, ..key };
     Case { key, run: Box::new(move |lab, time| rig.measure(lab, time)) }
 }

@@ -3,6 +3,7 @@
 //! Senders run on all CPUs but the last. Completions run on the last one, which polls all the time, as DPDK's consumer
 //! does in `peers`; so the CPU time includes all of that CPU's time. On a machine with one CPU they share it.
 
+use txq::Discipline;
 use txq::pool::{FreeMode, PoolConfig};
 
 use super::case::{Case, Key};
@@ -27,7 +28,7 @@ pub(super) fn modes() -> Vec<Mode> {
 /// Returns a rig whose completions run apart from its senders.
 pub(super) fn rig(
     plan: &Plan<'_>,
-    discipline: &str,
+    discipline: Discipline,
     qdisc: &str,
     threads: u64,
     batch: u64,
@@ -50,7 +51,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
                             pool: Some(mode.0),
                             ..Key::default()
                         };
-                        cases.push(case(key, rig(plan, &discipline, &qdisc, threads, batch, mode)));
+                        cases.push(case(key, rig(plan, discipline, &qdisc, threads, batch, mode)));
                     }
                 }
             }

@@ -17,7 +17,7 @@ use txq::packet::PacketList;
 use txq::pool::{CACHE_SIZE, PoolConfig};
 use txq::qdisc::Verdict;
 use txq::xps::XpsMap;
-use txq::{NetDev, Room, Sender, Worker};
+use txq::{Discipline, NetDev, Room, Sender, Worker};
 use txq_cli_common::failure::refused;
 use txq_cli_common::stop::Stop;
 use txq_device::Null;
@@ -64,7 +64,7 @@ pub(super) enum Queue {
 /// A device and its senders.
 #[derive(Clone)]
 pub(super) struct Rig {
-    pub(super) discipline: String,
+    pub(super) discipline: Discipline,
     pub(super) queue: Queue,
     pub(super) threads: usize,
     pub(super) batch: usize,
@@ -93,9 +93,9 @@ pub(super) struct Rig {
 
 impl Rig {
     /// Returns a rig of threads that send through one queue to one txq.
-    pub(super) fn new(discipline: &str, queue: Queue, threads: u64, batch: u64) -> Self {
+    pub(super) fn new(discipline: Discipline, queue: Queue, threads: u64, batch: u64) -> Self {
         Self {
-            discipline: discipline.to_owned(),
+            discipline,
             queue,
             threads: threads as usize,
             batch: batch as usize,
@@ -134,7 +134,7 @@ impl Rig {
         let buffers = (each + 2 * CACHE_SIZE as u64) * self.threads as u64 + all;
         let room = self.len.next_multiple_of(64).max(256);
         let pool = PoolConfig { buffers: buffers as u32, room, ..PoolConfig::default() };
-        let mut builder = NetDev::builder(device).discipline(&self.discipline).pool_config((self.pool)(pool));
+        let mut builder = NetDev::builder(device).discipline(self.discipline).pool_config((self.pool)(pool));
         builder = match &self.queue {
             Queue::Text(text) if self.txqs > 1 && self.root() == Root::Mq => {
                 builder.qdisc("mq").default_qdisc(text)

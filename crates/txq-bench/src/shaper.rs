@@ -3,6 +3,8 @@
 //! Each packet costs two equal works: one of its sender outside the queue, and one inside. Two threads could send twice as
 //! much as one if the thread outside never waited for the thread inside.
 
+use txq::Discipline;
+
 use super::case::{Case, Key};
 use super::costly::Cost;
 use super::plan::{Plan, case};
@@ -13,7 +15,7 @@ use super::work::Work;
 const LIMIT: usize = 1 << 20;
 
 /// Returns a rig whose queue works for `--work-ns` at each packet's dequeue, and whose senders work as long before it.
-fn rig(plan: &Plan<'_>, discipline: &str, threads: u64, batch: u64) -> Rig {
+fn rig(plan: &Plan<'_>, discipline: Discipline, threads: u64, batch: u64) -> Rig {
     let none = Work::default();
     let queue = Queue::Costly("shaper", Cost { enqueue: none, dequeue: plan.work(), drop: none }, LIMIT);
     Rig { outside: plan.work(), ..Rig::new(discipline, queue, threads, batch) }
@@ -25,7 +27,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
         for batch in plan.batches(&[1]) {
             for threads in plan.threads(&[1, 2]) {
                 let key = Key { suite: "work", qdisc: Some("shaper".into()), ..Key::default() };
-                cases.push(case(key, rig(plan, &discipline, threads, batch)));
+                cases.push(case(key, rig(plan, discipline, threads, batch)));
             }
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
             for (name, txqs, xps) in &ways {
                 for batch in plan.batches(&[1]) {
                     for threads in plan.threads(&[1, 2, 4, 8]) {
-                        let rig = Rig::new(&discipline, plan.queue(&qdisc), threads, batch);
+                        let rig = Rig::new(discipline, plan.queue(&qdisc), threads, batch);
                         let rig = Rig { txqs: *txqs, xps: xps.clone(), flows: FLOWS, ..rig };
                         // Not every qdisc can be under mq.
                         rig.check()?;
@@ -67,7 +67,7 @@ fn crowded(plan: &Plan<'_>, topology: &Topology, cases: &mut Vec<Case>) -> anyho
     let map = XpsMap::auto(topology, CROWD_TARGET.txqs.into())?;
     for discipline in plan.discipline() {
         for (name, xps) in [("xps", Some(&map)), ("hash", None)] {
-            let rig = Rig::new(&discipline, Queue::Text(CROWD_QDISC.into()), CROWD, CROWD_BATCH);
+            let rig = Rig::new(discipline, Queue::Text(CROWD_QDISC.into()), CROWD, CROWD_BATCH);
             let rig = Rig { xps: xps.cloned(), flows: FLOWS, ..rig.through(CROWD_TARGET) };
             let key = Key {
                 suite: "xps",

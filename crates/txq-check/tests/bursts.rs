@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::mpsc;
 
+use txq::Discipline;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::netdev::NetDev;
@@ -89,7 +90,7 @@ impl Transmit for Sink {
 
 /// While one sender is in the qdisc, another fills the room for waiting packets, one packet per call; `over` more packets
 /// find no room. Returns how many were dropped.
-fn bursts(discipline: &str, over: u32) -> u64 {
+fn bursts(discipline: Discipline, over: u32) -> u64 {
     let (began, has_begun) = mpsc::channel();
     let (go, go_on) = mpsc::channel();
     let qdisc = Slow { queue: PacketList::new(), began, go_on, stats: QdiscStats::default() };
@@ -132,7 +133,8 @@ fn bursts(discipline: &str, over: u32) -> u64 {
 }
 
 /// The disciplines with lists; combine and llist do not count a packet that finds the list empty.
-const LISTS: [(&str, u32); 3] = [("combine", 1), ("llist", 1), ("lockless", 0)];
+const LISTS: [(Discipline, u32); 3] =
+    [(Discipline::Combine, 1), (Discipline::Llist, 1), (Discipline::Lockless, 0)];
 
 #[test]
 fn what_was_taken_no_longer_counts() {

@@ -13,12 +13,11 @@ use std::sync::Arc;
 
 use txq::cpumask::CpuMask;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::enqueue;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
 use txq::xps::XpsMap;
-use txq::{Flow, NetDev, Sender};
+use txq::{Discipline, Flow, NetDev, Sender};
 use txq_check::{Loom, Model, Shuttle};
 use txq_core::arch::CellApi;
 
@@ -64,7 +63,7 @@ fn map(txqs: [usize; 2]) -> XpsMap {
     XpsMap::from_masks(&masks, 2, 2).expect("two txqs, two CPUs")
 }
 
-fn device<A: Model>(discipline: &str, order: &Arc<Order<A>>) -> NetDev<A> {
+fn device<A: Model>(discipline: Discipline, order: &Arc<Order<A>>) -> NetDev<A> {
     let pool = PoolConfig {
         name: "model".into(),
         buffers: 64,
@@ -85,7 +84,7 @@ fn packet<A: Model>(sender: &mut Sender<A>, cookie: u64) -> Packet<A> {
 }
 
 /// Other threads send on CPU 0, and so may hold the flow's packet when its owner already runs on CPU 1.
-fn from_cpu_to_cpu<A: Model>(discipline: &str, others: u32, packets: u64) {
+fn from_cpu_to_cpu<A: Model>(discipline: Discipline, others: u32, packets: u64) {
     let order = Arc::new(Order::<A>(A::Cell::new(Vec::new())));
     let dev = device(discipline, &order);
     let threads = busy(&dev, others);
@@ -105,13 +104,13 @@ fn from_cpu_to_cpu<A: Model>(discipline: &str, others: u32, packets: u64) {
 
 /// The flow's owner waits until no packet is outstanding. It learns nothing else about its packet, which another thread may
 /// have sent.
-fn after_a_wait<A: Model>(discipline: &str) {
+fn after_a_wait<A: Model>(discipline: Discipline) {
     let order = Arc::new(Order::<A>(A::Cell::new(Vec::new())));
     let dev = device(discipline, &order);
     let mut senders = [0, 1].map(|cpu| dev.sender_on("s", cpu));
     let own = [0, 1].map(|cookie| packet(&mut senders[0], cookie));
     // llist's senders leave packets to the worker. With the others, only the count informs the owner.
-    let mut worker = (discipline == "llist").then(|| dev.worker(0));
+    let mut worker = (discipline == Discipline::Llist).then(|| dev.worker(0));
     let owner = A::spawn(1, move || {
         let mut flow = Flow::new();
         for (sender, packet) in senders.iter_mut().zip(own) {
@@ -132,7 +131,7 @@ fn after_a_wait<A: Model>(discipline: &str) {
 }
 
 /// The map is replaced while a sender sends, and with `fewer` the number of txqs in use changes twice.
-fn from_map_to_map<A: Model>(discipline: &str, others: u32, packets: u64, fewer: bool) {
+fn from_map_to_map<A: Model>(discipline: Discipline, others: u32, packets: u64, fewer: bool) {
     let order = Arc::new(Order::<A>(A::Cell::new(Vec::new())));
     let dev = device(discipline, &order);
     let mut threads = busy(&dev, others);
@@ -175,28 +174,28 @@ fn assert_order<A: Model>(dev: &NetDev<A>, order: &Order<A>, packets: u64) {
 
 #[test]
 fn a_flow_changes_its_txq_under_loom() {
-    for discipline in enqueue::names() {
-        Loom::check(|| from_cpu_to_cpu::<Loom>(discipline, 1, 2));
+    for &discipline in Discipline::ALL {
+        Loom::check(move || from_cpu_to_cpu::<Loom>(discipline, 1, 2));
     }
 }
 
 #[test]
 fn a_flow_waits_for_its_packets_under_loom() {
-    for discipline in enqueue::names() {
-        Loom::check(|| after_a_wait::<Loom>(discipline));
+    for &discipline in Discipline::ALL {
+        Loom::check(move || after_a_wait::<Loom>(discipline));
     }
 }
 
 #[test]
 fn a_sender_changes_its_txq_under_shuttle() {
-    for discipline in enqueue::names() {
-        Shuttle::check(|| from_map_to_map::<Shuttle>(discipline, 1, 3, true));
+    for &discipline in Discipline::ALL {
+        Shuttle::check(move || from_map_to_map::<Shuttle>(discipline, 1, 3, true));
     }
 }
 
 #[test]
 fn a_flow_changes_its_txq_under_shuttle() {
-    for discipline in enqueue::names() {
-        Shuttle::check(|| from_cpu_to_cpu::<Shuttle>(discipline, 2, 3));
+    for &discipline in Discipline::ALL {
+        Shuttle::check(move || from_cpu_to_cpu::<Shuttle>(discipline, 2, 3));
     }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::{self, AtomicBool, AtomicUsize, Ordering, Ordering::SeqCs
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use txq::Sender;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::netdev::{Builder, Completions, NetDev};
@@ -19,6 +18,7 @@ use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
+use txq::{Discipline, Sender};
 use txq_core::arch::{Arch, CpuId, Inside, Nanos, Native, NativeCell, NativeEvent};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
@@ -213,7 +213,7 @@ impl Qdisc<Scripted> for Gated {
     }
 }
 
-fn builder(device: &Device, discipline: &str, completions: Completions) -> Builder<Scripted> {
+fn builder(device: &Device, discipline: Discipline, completions: Completions) -> Builder<Scripted> {
     let pool =
         PoolConfig { buffers: 1024, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
     let builder = Builder::new(Box::new(device.clone())).pool_config(pool).bql(None);
@@ -241,7 +241,7 @@ const BY_WORKER: [Completions; 2] = [Completions::Worker, Completions::PerQueue]
 /// also where its queue serves several txqs.
 #[test]
 fn an_owner_reaps_its_stopped_txq() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         for (completions, qdisc) in BY_WORKER.into_iter().zip(["pfifo", "mq"]) {
             let device = Device { txqs: 2, ..Device::default() };
             let dev = builder(&device, discipline, completions).qdisc(qdisc).build().expect("a device");
@@ -262,7 +262,7 @@ fn an_owner_reaps_its_stopped_txq() {
 #[test]
 fn a_full_list_is_waited_for() {
     const BURST: u32 = 3;
-    for discipline in ["combine", "llist", "lockless"] {
+    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
         let device = Device { txqs: 1, ..Device::default() };
         let gate = Gate::default();
         let qdisc = Gated { queue: PacketList::new(), gate: gate.clone() };
@@ -281,7 +281,7 @@ fn a_full_list_is_waited_for() {
             });
             gate.wait_for_somebody();
             // combine and llist do not count a packet that finds the list empty.
-            for _ in 0..BURST + u32::from(discipline != "lockless") {
+            for _ in 0..BURST + u32::from(discipline != Discipline::Lockless) {
                 assert_eq!(send(&mut sender), Verdict::Success, "{discipline}");
             }
             let (polls, at_gate) = (device.polls.clone(), gate.clone());
@@ -317,10 +317,10 @@ enum HeldUpBy {
 /// for each call that drops.
 #[test]
 fn a_sender_that_drops_lets_the_thread_go_on_that_makes_room() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         for by in [HeldUpBy::Driver, HeldUpBy::Reaper, HeldUpBy::Rule] {
             // The owner of lockless keeps the queue while it is in the driver: packets wait on its lists.
-            if (discipline, by) == ("lockless", HeldUpBy::Driver) {
+            if (discipline, by) == (Discipline::Lockless, HeldUpBy::Driver) {
                 continue;
             }
             let what = format!("{discipline}, held up by {by:?}");

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use txq::Discipline;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
-use txq::enqueue;
 use txq::netdev::{Builder, NetDev};
 use txq::packet::PacketList;
 use txq_check::{Loom, Model, Shuttle};
@@ -228,7 +228,7 @@ impl Sink {
 const PACKETS: u64 = 10;
 
 /// Returns a device that shapes to one packet per 0.2 ms.
-fn shaper(sink: &Sink, discipline: &str) -> Builder {
+fn shaper(sink: &Sink, discipline: Discipline) -> Builder {
     NetDev::builder(sink.clone()).qdisc("tbf rate 4mbit burst 100b limit 10k").discipline(discipline)
 }
 
@@ -241,7 +241,7 @@ fn send_ten(dev: &NetDev) {
 
 #[test]
 fn a_shaper_sends_all_with_only_the_worker_awake() {
-    for discipline in enqueue::names() {
+    for &discipline in Discipline::ALL {
         let sink = Sink::default();
         let dev = shaper(&sink, discipline).start().expect("a device");
         send_ten(&dev);
@@ -252,7 +252,7 @@ fn a_shaper_sends_all_with_only_the_worker_awake() {
 /// As above, from a program's own loop, which sleeps until `Worker::poll`'s time and is woken by its waker.
 #[test]
 fn a_shaper_sends_all_from_a_programs_own_loop() {
-    for discipline in enqueue::names() {
+    for &discipline in Discipline::ALL {
         let sink = Sink::default();
         let dev = shaper(&sink, discipline).build().expect("a device");
         let mut worker = dev.worker(0);

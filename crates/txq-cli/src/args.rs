@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
+use txq::Discipline;
 use txq_cli_common::rate::Rate;
 use txq_cli_common::span::Span;
 use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
@@ -205,7 +206,7 @@ pub(crate) struct Workload {
     pub(crate) duration: Option<Span>,
     /// The enqueue discipline of all devices; replaces the file's
     #[arg(long, value_name = "NAME")]
-    pub(crate) discipline: Option<String>,
+    pub(crate) discipline: Option<Discipline>,
     /// How long before a packet's time workers begin to poll the clock, in microseconds; replaces the file's spin_us
     #[arg(long, value_name = "N")]
     pub(crate) spin_us: Option<SpinUs>,
@@ -312,7 +313,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) default_qdisc: Option<String>,
     /// The enqueue discipline: combine, llist, lockless, busylock or spinlock
     #[arg(long, value_name = "NAME")]
-    pub(crate) discipline: Option<String>,
+    pub(crate) discipline: Option<Discipline>,
     /// The rate of all threads together: 10kpps, 1mpps, 100mbit, 1gbit, recorded or max
     #[arg(long, default_value = "max")]
     pub(crate) rate: Rate,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use txq::driver::Link;
+use txq::Discipline;
 use txq::netdev::Sampling;
 use txq::pool::{Backing, FreeMode};
 use txq_cli_common::rate::Rate;
@@ -55,7 +56,8 @@ pub(crate) struct Device {
     pub(crate) default_qdisc: Option<String>,
     /// The qdiscs of single txqs under mq, by the number of the txq.
     pub(crate) txq_qdiscs: BTreeMap<words::TxqIndex, String>,
-    pub(crate) discipline: Option<String>,
+    #[serde(deserialize_with = "words::discipline")]
+    pub(crate) discipline: Option<Discipline>,
     pub(crate) workers: Option<Within<1, 1024>>,
     /// The number of each txq's worker.
     pub(crate) affinity: Option<Vec<Within<0, 1023>>>,

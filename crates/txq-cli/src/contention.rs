@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
+use txq::Discipline;
 use txq::stats::contention::ContentionReport;
 use txq_cli_common::contention::{lock_stat, perf};
 use txq_cli_common::out;
@@ -16,7 +17,7 @@ use crate::report::Report;
 use crate::run;
 
 /// Disciplines under which senders wait for one another at the root lock.
-const WAITING: [&str; 2] = ["spinlock", "busylock"];
+const WAITING: [Discipline; 2] = [Discipline::Spinlock, Discipline::Busylock];
 
 /// Runs a workload with recording on, and prints the recorded waits.
 pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
@@ -25,8 +26,7 @@ pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
     let all = sum(&report);
     let waited = all.sites.iter().any(|site| site.stats.contended > 0);
     let advice = (!waited).then(|| {
-        let disciplines: BTreeSet<_> =
-            report.devices.iter().map(|device| device.discipline.as_str()).collect();
+        let disciplines: BTreeSet<_> = report.devices.iter().map(|device| device.discipline).collect();
         advice(args.workload.file.as_deref(), &Vec::from_iter(disciplines))
     });
     let text = if args.output.json {
@@ -44,7 +44,7 @@ pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
 }
 
 /// Returns why no wait was recorded, and a command that records some.
-fn advice(file: Option<&Path>, disciplines: &[&str]) -> String {
+fn advice(file: Option<&Path>, disciplines: &[Discipline]) -> String {
     let mut command = "txq contention".to_owned();
     if let Some(file) = file {
         let _ = write!(command, " {}", file.display());
@@ -55,9 +55,10 @@ fn advice(file: Option<&Path>, disciplines: &[&str]) -> String {
              {command} --duration 10s\n"
         );
     }
+    let names: Vec<_> = disciplines.iter().map(|discipline| discipline.name()).collect();
     format!(
         "no thread waited for a lock, as senders seldom do under {}; to record waits, run\n  {command} --discipline spinlock\n",
-        disciplines.join(" and ")
+        names.join(" and ")
     )
 }
 
@@ -75,9 +76,17 @@ mod tests {
     #[test]
     fn what_records_waits_is_advised() {
         for (file, disciplines, command) in [
-            (None, &["combine"][..], "txq contention --discipline spinlock"),
-            (Some("my.toml"), &["llist", "spinlock"], "txq contention my.toml --discipline spinlock"),
-            (Some("my.toml"), &["busylock", "spinlock"], "txq contention my.toml --duration 10s"),
+            (None, &[Discipline::Combine][..], "txq contention --discipline spinlock"),
+            (
+                Some("my.toml"),
+                &[Discipline::Llist, Discipline::Spinlock],
+                "txq contention my.toml --discipline spinlock",
+            ),
+            (
+                Some("my.toml"),
+                &[Discipline::Busylock, Discipline::Spinlock],
+                "txq contention my.toml --duration 10s",
+            ),
         ] {
             let advice = advice(file.map(Path::new), disciplines);
             assert!(advice.starts_with("no thread waited for a lock"), "{advice}");

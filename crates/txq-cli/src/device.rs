@@ -128,7 +128,7 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
     for (txq, qdisc) in &config.txq_qdiscs {
         builder = builder.child(txq.0, qdisc);
     }
-    if let Some(discipline) = &config.discipline {
+    if let Some(discipline) = config.discipline {
         builder = builder.discipline(discipline);
     }
     if let Some(workers) = config.workers {

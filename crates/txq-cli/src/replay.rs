@@ -43,7 +43,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     config.txq_reselection_ms = Some(Within::of(0));
     config.qdisc = args.qdisc.clone();
     config.default_qdisc = args.default_qdisc.clone();
-    config.discipline = args.discipline.clone();
+    config.discipline = args.discipline;
     config.pool.buffers = args.buffers;
 
     let threads = args.threads.get();
@@ -57,7 +57,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let schedule = schedule(&recording, args.rate);
     let device = Device {
         dev: device::start(&config, used)?,
-        discipline: report::discipline(args.discipline.as_deref()),
+        discipline: args.discipline.unwrap_or_default(),
         asked: asked(&recording, args.rate, schedule.as_ref()),
     };
     let passes = if args.passes.get() == 0 { u64::MAX } else { args.passes.get() };

@@ -7,6 +7,7 @@ mod quantile;
 mod rows;
 mod text;
 
+use txq::Discipline;
 use txq::drop::DropCounts;
 use txq::netdev::BandStats;
 use txq::stats::contention::ContentionReport;
@@ -62,7 +63,7 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) name: String,
-    pub(crate) discipline: String,
+    pub(crate) discipline: Discipline,
     pub(crate) asked: Asked,
     pub(crate) account: Account,
     /// The time from the start until this device's last packet left; other devices may take longer.
@@ -201,11 +202,6 @@ impl Totals {
 /// Returns `count` divided by `seconds`; 0 if `seconds` is 0.
 fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
-}
-
-/// Returns the name of a device's discipline: `given`, or the default.
-pub(crate) fn discipline(given: Option<&str>) -> String {
-    given.unwrap_or(txq::enqueue::names()[0]).to_owned()
 }
 
 /// Prints the report to stdout.

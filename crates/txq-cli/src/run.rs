@@ -53,8 +53,8 @@ fn config_of(load: &Workload) -> anyhow::Result<Config> {
     if let Some(spin) = load.spin_us {
         config.device.iter_mut().for_each(|device| device.spin_us = Some(spin));
     }
-    if let Some(discipline) = &load.discipline {
-        config.device.iter_mut().for_each(|device| device.discipline = Some(discipline.clone()));
+    if let Some(discipline) = load.discipline {
+        config.device.iter_mut().for_each(|device| device.discipline = Some(discipline));
     }
     Ok(config)
 }
@@ -86,7 +86,7 @@ fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
     };
     Ok(Device {
         dev: device::start(device, used)?,
-        discipline: report::discipline(device.discipline.as_deref()),
+        discipline: device.discipline.unwrap_or_default(),
         asked: Asked::sum(users().map(load::asked)),
     })
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use rustix::time::{ClockId, clock_gettime};
-use txq::NetDev;
+use txq::{Discipline, NetDev};
 use txq_cli_common::failure::Refused;
 use txq_cli_common::stop::{Cause, Signals, Stop};
 
@@ -29,7 +29,7 @@ const DRAIN_STALLED: Duration = Duration::from_secs(5);
 /// A device of the run.
 pub(crate) struct Device {
     pub(crate) dev: NetDev,
-    pub(crate) discipline: String,
+    pub(crate) discipline: Discipline,
     pub(crate) asked: Asked,
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn run(
     let parts = devices.iter().zip(accounts).zip(seconds).zip(qdiscs);
     let parts = parts.map(|(((device, account), seconds), (qdiscs, bands))| crate::report::Device {
         name: device.dev.info().name.clone(),
-        discipline: device.discipline.clone(),
+        discipline: device.discipline,
         asked: device.asked.clone(),
         account,
         seconds,

@@ -123,7 +123,7 @@ fn every_usual_suite_prints_its_rows() {
     let ended = run("--duration 5ms --threads 1,2 --work-ns 50 --json --quiet");
     assert_eq!(ended.stderr, "");
     let rows = rows(&ended);
-    let disciplines: BTreeSet<String> = txq::enqueue::names().into_iter().map(str::to_owned).collect();
+    let disciplines: BTreeSet<String> = txq::Discipline::ALL.iter().map(ToString::to_string).collect();
     assert_eq!(values(&rows, "crowd", "discipline"), disciplines);
     assert_eq!(values(&rows, "crowd", "qdisc"), set(&["pfifo", "pfifo_fast", "slow"]));
     assert_eq!(values(&rows, "crowd", "threads"), set(&["1", "2"]));
@@ -178,7 +178,7 @@ fn overload_measures_the_peak_and_then_multiples_of_it() {
     let offered = |rows: &Vec<Value>| rows.iter().any(|row| row["offered_mpps"].as_f64() > Some(0.0));
     let rows =
         [3, 30, 300].into_iter().map(measure).find(offered).expect("a row in which packets are offered");
-    let disciplines = txq::enqueue::names();
+    let disciplines = txq::Discipline::ALL.iter().map(|discipline| discipline.name());
     assert_eq!(rows.len(), disciplines.len() * (1 + 2 * 2 * 2));
     for (rows, discipline) in rows.chunks(9).zip(disciplines) {
         assert!(rows.iter().all(|row| row["discipline"] == discipline && row["qdisc"] == "aqm"), "{rows:?}");
@@ -319,7 +319,7 @@ fn isolation_measures_a_probe_beside_floods() {
     let comes_through = |rows: &Vec<Value>| rows.iter().any(|row| row["p50_ns"].is_number());
     let rows =
         [60, 600, 6000].into_iter().map(measure).find(comes_through).expect("a probe that comes through");
-    let disciplines: BTreeSet<String> = txq::enqueue::names().into_iter().map(str::to_owned).collect();
+    let disciplines: BTreeSet<String> = txq::Discipline::ALL.iter().map(ToString::to_string).collect();
     assert_eq!(values(&rows, "isolation", "discipline"), disciplines);
     let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or_else(|| panic!("no {key} in {row}"));
     for row in &rows {

@@ -404,6 +404,10 @@ fn what_is_wrong_is_named() {
         refused(&[command, &tiny.file, "--set", "workload"], &["--set", "is not PATH=VALUE"]);
         refused(&[command, &tiny.file, "--threads", "0"], &["use 1 to 1024"]);
         refused(&[command, &tiny.file, "--set", "machine=pdp-11"], &["\"before\"", "no machine \"pdp-11\""]);
+        refused(
+            &[command, &tiny.file, "--set", "path.discipline=spinlok"],
+            &["discipline \"spinlok\"", "use one of combine, llist"],
+        );
     }
     refused(&["run", &tiny.file, "--point", "later"], &["--point later", "use before or after"]);
     refused(&["run", &tiny.file, "--json", "--lock-stat"], &["cannot be used with"]);
@@ -425,7 +429,7 @@ fn what_is_wrong_is_named() {
 fn a_point_that_fails_is_told_after_the_table() {
     let folder = TempDir::new();
     let path = folder.path().join("bad.toml");
-    let bad = TINY.replace("\"path.discipline\" = \"llist\"", "\"path.discipline\" = \"nonsense\"");
+    let bad = TINY.replace("\"path.discipline\" = \"llist\"", "\"path.qdisc\" = \"nonsense\"");
     fs::write(&path, bad).expect("a file");
     let ended = run(&["published", "--scenario", &path.display().to_string()]);
     assert_eq!(ended.status.code(), Some(1));

@@ -10,7 +10,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use txq::packet::PacketList;
 use txq::pool::AllocError;
 use txq::qdisc::Verdict;
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 use txq_device::Null;
 
 /// Bytes of a packet, as in the published measurements.
@@ -24,9 +24,12 @@ const ROOM: u64 = CROWD * SNDBUF;
 /// One thread sends packets from pool to pool, `batch` at a time.
 fn one_thread(c: &mut Criterion) {
     let mut group = c.benchmark_group("one thread");
-    for (qdisc, discipline) in
-        [("pfifo", "llist"), ("pfifo", "spinlock"), ("pfifo_fast", "llist"), ("noqueue", "llist")]
-    {
+    for (qdisc, discipline) in [
+        ("pfifo", Discipline::Llist),
+        ("pfifo", Discipline::Spinlock),
+        ("pfifo_fast", Discipline::Llist),
+        ("noqueue", Discipline::Llist),
+    ] {
         for batch in [1, 8, 32] {
             group.throughput(Throughput::Elements(batch as u64));
             let id = BenchmarkId::new(format!("{qdisc} {discipline}"), batch);
@@ -50,20 +53,20 @@ fn send(sender: &mut Sender, batch: usize) {
 fn crowd(c: &mut Criterion) {
     let mut group = c.benchmark_group("crowd");
     group.throughput(Throughput::Elements(1)).sample_size(10).warm_up_time(Duration::from_millis(200));
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         for threads in [1, 2, 4, 8, CROWD] {
             let id = BenchmarkId::new(format!("one queue, {discipline}"), threads);
             group.bench_function(id, |b| b.iter_custom(|n| run(1, discipline, threads, n)));
         }
     }
     group.bench_function(BenchmarkId::new("a queue each, llist", 2), |b| {
-        b.iter_custom(|n| run(2, "llist", 2, n))
+        b.iter_custom(|n| run(2, Discipline::Llist, 2, n))
     });
     group.finish();
 }
 
 /// Returns the time in which `threads` threads send `packets` packets in all. It counts packets sent, not packets accepted.
-fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
+fn run(txqs: u16, discipline: Discipline, threads: u64, packets: u64) -> Duration {
     let queue = format!("pfifo limit {ROOM}");
     let dev = device(txqs, if txqs > 1 { "mq" } else { &queue }, discipline);
     let start = Instant::now();
@@ -95,7 +98,7 @@ fn run(txqs: u16, discipline: &str, threads: u64, packets: u64) -> Duration {
     time
 }
 
-fn device(txqs: u16, qdisc: &str, discipline: &str) -> NetDev {
+fn device(txqs: u16, qdisc: &str, discipline: Discipline) -> NetDev {
     let topology = txq::topology::Topology::read("/sys").expect("this machine has CPUs");
     let xps = txq::xps::XpsMap::auto(&topology, txqs.into()).expect("at least one txq");
     let builder = NetDev::builder(Null::new(txqs)).qdisc(qdisc).default_qdisc(&format!("pfifo limit {ROOM}"));

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{assert_conserved, pool};
-use txq::NetDev;
 use txq::netdev::{Builder, Completions};
 use txq::packet::PacketList;
+use txq::{Discipline, NetDev};
 use txq_device::faults::Rates;
 use txq_device::{Faults, Null};
 
@@ -14,7 +14,7 @@ const THREADS: u64 = 3;
 const EACH: u64 = 1000;
 
 /// Sends from all threads over two txqs, waits until all packets have left, and checks.
-fn run(builder: Builder, completions: Completions, discipline: &str) {
+fn run(builder: Builder, completions: Completions, discipline: Discipline) {
     let dev: NetDev = builder
         .default_qdisc("pfifo limit 100000")
         .discipline(discipline)
@@ -58,7 +58,7 @@ fn run(builder: Builder, completions: Completions, discipline: &str) {
 
 fn everyone(null: &Null, rates: Option<Rates>) {
     for completions in [Completions::Inline, Completions::Worker, Completions::PerQueue] {
-        for discipline in txq::enqueue::names() {
+        for &discipline in Discipline::ALL {
             let builder = match rates {
                 Some(rates) => NetDev::builder(Faults::new(null.clone(), 7, rates)),
                 None => NetDev::builder(null.clone()),

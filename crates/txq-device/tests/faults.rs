@@ -6,9 +6,9 @@ mod common;
 use common::{assert_conserved, pool};
 use std::io;
 use std::sync::{Arc, Mutex};
-use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
+use txq::{Discipline, NetDev};
 use txq_device::faults::Rates;
 use txq_device::{Faults, Null};
 
@@ -50,7 +50,7 @@ impl Transmit for Tx {
 }
 
 /// Sends from all threads, checks, and returns how often a packet was requeued.
-fn run(null: Null, rates: Rates, seed: u64, qdisc: &str, discipline: &str) -> u64 {
+fn run(null: Null, rates: Rates, seed: u64, qdisc: &str, discipline: Discipline) -> u64 {
     let what = format!("{null:?} {rates:?} seed {seed} {qdisc} {discipline}");
     let seen: Arc<Vec<_>> = Arc::new((0..null.txqs).map(|_| Mutex::new(Vec::new())).collect());
     let driver = Faults::new(Recorder { null, seen: seen.clone() }, seed, rates);
@@ -101,7 +101,7 @@ fn run(null: Null, rates: Rates, seed: u64, qdisc: &str, discipline: &str) -> u6
 
 fn everywhere(null: &Null, rates: Rates) {
     let mut requeues = 0;
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let qdiscs = ["pfifo limit 100000", "pfifo_fast", "noqueue", "mq"];
         // With one txq, mq has nothing to spread.
         let qdiscs = &qdiscs[..if null.txqs > 1 { 4 } else { 3 }];

@@ -6,7 +6,7 @@ use common::{assert_conserved, pool};
 use std::time::{Duration, Instant};
 use txq::netdev::{Builder, Sampling};
 use txq::packet::PacketList;
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 use txq_device::{EventFd, Null};
 
 fn builder(null: Null) -> Builder {
@@ -22,7 +22,7 @@ fn send(sender: &mut Sender, packets: usize) {
 /// No thread completes, so the ring fills and the txq stops; the worker's completions wake it until all packets have left.
 #[test]
 fn a_full_ring_stops_the_txq_and_completions_wake_it() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let null = Null { ring: 16, inline: false, ..Null::new(1) };
         let dev = builder(null).discipline(discipline).build().unwrap();
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));

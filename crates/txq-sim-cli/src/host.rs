@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::json;
+use txq::Discipline;
 use txq_bench::{Native, Point, native};
 use txq_cli_common::failure::refused;
 use txq_cli_common::out;
@@ -21,7 +22,7 @@ use super::calibrate::failure;
 use simulated::Simulated;
 
 /// The discipline whose time with one sender sets the prices.
-const PRICED: &str = "spinlock";
+const PRICED: Discipline = Discipline::Spinlock;
 /// How long each measurement of a line's transfer takes.
 const WAY: Duration = Duration::from_millis(5);
 /// How far a simulated time may be from the native one and still count as near, as a part of it.
@@ -70,8 +71,7 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     };
     let simulated = Simulated::priced(&machine, PRICED, one.median().ns_per_packet)?;
     let row = |native: Native| {
-        let point =
-            |point: &Point| simulated.ns_per_packet(&native.discipline, native.threads, point.line_ns);
+        let point = |point: &Point| simulated.ns_per_packet(native.discipline, native.threads, point.line_ns);
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
         let priced = native.discipline == PRICED && native.threads == 1;
         anyhow::Ok(Row { simulated: points, priced, native })
@@ -107,7 +107,7 @@ fn line(row: &Row) -> String {
     let points: Vec<_> = points.collect();
     let median = row.native.median();
     let line = json!({
-        "discipline": row.native.discipline,
+        "discipline": row.native.discipline.name(),
         "threads": row.native.threads,
         "ns_per_packet": median.ns_per_packet,
         "cpu_ns_per_packet": median.cpu_ns_per_packet,
@@ -138,7 +138,7 @@ fn table(rows: &[Row], simulated: &Simulated, args: &HostArgs) -> String {
         let ends = row.native.points.first().zip(row.native.points.last());
         let ends = ends.map(|(a, b)| format!("{} .. {}", number(a.ns_per_packet), number(b.ns_per_packet)));
         vec![
-            row.native.discipline.clone(),
+            row.native.discipline.to_string(),
             row.native.threads.to_string(),
             number(median.ns_per_packet),
             ends.unwrap_or_default(),

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::bail;
 use serde_json::json;
 use toml::{Table, Value};
+use txq::Discipline;
 use txq_cli_common::out;
 use txq_cli_common::rate::{Rate, metric};
 use txq_cli_common::span::Human;
@@ -97,7 +98,8 @@ fn scenario(args: &PlanArgs, topology: &Topology) -> String {
 fn grid(args: &PlanArgs, cpus: u32) -> Vec<(Vec<Change>, Vec<Axis>)> {
     let texts = |texts: &[&str]| texts.iter().map(|&text| Value::String(text.to_owned())).collect();
     let axis = |path: &str, values: Vec<Value>| Axis { path: path.to_owned(), values };
-    let disciplines = || axis("path.discipline", texts(&txq::enqueue::names()));
+    let names: Vec<_> = Discipline::ALL.iter().map(|discipline| discipline.name()).collect();
+    let disciplines = || axis("path.discipline", texts(&names));
     let root = Change { path: "path.qdisc".into(), value: Value::String(args.qdisc.clone()) };
     let mut grid = vec![(vec![root], vec![axis("device.txqs", vec![Value::Integer(1)]), disciplines()])];
     let mut txqs: Vec<i64> = (1..).map(|power| 1 << power).take_while(|&n| n < i64::from(cpus)).collect();
@@ -112,7 +114,7 @@ fn grid(args: &PlanArgs, cpus: u32) -> Vec<(Vec<Change>, Vec<Axis>)> {
 fn json_line(way: &Way, args: &PlanArgs, rate: f64) -> String {
     let line = json!({
         "txqs": way.txqs,
-        "discipline": way.discipline,
+        "discipline": way.discipline.name(),
         "steering": way.steering,
         "qdisc": args.qdisc,
         "mpps": way.mpps,
@@ -150,7 +152,7 @@ fn table(
     let cells = found[..shown].iter().map(|way| {
         vec![
             way.txqs.to_string(),
-            way.discipline.clone(),
+            way.discipline.to_string(),
             way.steering.clone(),
             number(way.mpps),
             format!("{:+.0} %", way.margin * 100.0),

@@ -4,6 +4,8 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use txq::Discipline;
+
 use support::{Case, MS, P0, run};
 
 fn main() {
@@ -13,7 +15,9 @@ fn main() {
     );
     for (local, pinned) in [(false, true), (true, true), (false, false)] {
         for qdisc in ["pfifo", "fq"] {
-            for discipline in ["spinlock", "busylock", "llist", "combine"] {
+            for discipline in
+                [Discipline::Spinlock, Discipline::Busylock, Discipline::Llist, Discipline::Combine]
+            {
                 let case = Case { discipline, qdisc, local, pinned, time: ms * MS, ..P0 };
                 let ran = run(&case);
                 let wall = ran.wall.as_secs_f64();

@@ -311,7 +311,7 @@ fn build(
     let inline = setup.device.completions == Completions::Inline;
     let mut builder = Builder::<Sim>::new(Box::new(card))
         .default_qdisc(&setup.path.default_qdisc)
-        .discipline(&setup.path.discipline)
+        .discipline(setup.path.discipline)
         .tx_lock(setup.kernel)
         .defer_completions(false)
         .tx_queue_len(setup.path.txqueuelen)

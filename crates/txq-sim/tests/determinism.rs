@@ -3,6 +3,8 @@
 
 use std::thread;
 
+use txq::Discipline;
+
 #[allow(dead_code, reason = "each test needs a part of it")]
 mod support;
 
@@ -21,7 +23,7 @@ fn litter(seed: usize) -> Vec<Vec<u8>> {
 
 #[test]
 fn equal_worlds_have_equal_outcomes() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         for (pinned, qdisc) in [(true, "pfifo_fast"), (false, "fq")] {
             let case = Case { discipline, qdisc, pinned, senders: 48, txqs: 6, time: MS / 5, ..P0 };
             let first = run(&case);

@@ -4,16 +4,19 @@
 #[allow(dead_code, reason = "each test needs a part of it")]
 mod support;
 
+use txq::Discipline;
+
 use support::{Case, MS, P0, Ran, run};
 
-fn of(discipline: &'static str, case: Case) -> Ran {
+fn of(discipline: Discipline, case: Case) -> Ran {
     let ran = run(&Case { discipline, ..case });
     assert_eq!(ran.outcome.stuck, Vec::<String>::new(), "{discipline}");
     ran
 }
 
 fn effect(case: Case) {
-    let [busylock, llist, combine] = ["busylock", "llist", "combine"].map(|discipline| of(discipline, case));
+    let [busylock, llist, combine] =
+        [Discipline::Busylock, Discipline::Llist, Discipline::Combine].map(|discipline| of(discipline, case));
     let cpu = |ran: &Ran| ran.per_packet().0;
     for (name, ran) in [("llist", &llist), ("combine", &combine)] {
         let (rate, saved) = (ran.mpps() / busylock.mpps(), 1.0 - cpu(ran) / cpu(&busylock));
@@ -48,6 +51,7 @@ fn llist_beats_busylock_where_senders_move_about() {
 #[test]
 fn senders_that_do_not_meet_are_alike() {
     let case = Case { senders: 30, time: MS / 2, ..P0 };
-    let rates = ["busylock", "llist", "combine"].map(|discipline| of(discipline, case).mpps());
+    let rates = [Discipline::Busylock, Discipline::Llist, Discipline::Combine]
+        .map(|discipline| of(discipline, case).mpps());
     assert!(rates.iter().all(|rate| (rate / rates[0] - 1.0).abs() < 0.2), "{rates:?}");
 }

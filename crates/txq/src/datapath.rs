@@ -17,9 +17,9 @@ use crate::driver::DeviceInfo;
 use crate::schedule::Schedule;
 use crate::txqueue::{DriverBugHook, TxQueue, Watchdog};
 
+mod access;
 mod core;
 mod ctx;
-mod discipline;
 mod gate;
 mod marks;
 mod owners;
@@ -28,8 +28,8 @@ mod root;
 mod selector;
 
 pub(crate) use self::core::{Core, CoreCounters};
+pub(crate) use access::CoreAccess;
 pub(crate) use ctx::{Ctx, Errand};
-pub(crate) use discipline::Discipline;
 pub(crate) use gate::Gate;
 pub(crate) use owners::OwnerRecord;
 pub(crate) use root::Root;

@@ -81,6 +81,7 @@ pub mod worker;
 mod workers;
 pub mod xps;
 
+pub use enqueue::Discipline;
 pub use netdev::NetDev;
 pub use sender::{Flow, Room, Sender};
 pub use txq_core::arch::Nanos;

@@ -6,7 +6,7 @@
 //! ```text
 //! sender      Sender::xmit_batch                  chooses the txq
 //!             Sender::enter, Shared::submit       chooses the queue (Root) of that txq
-//! discipline  Discipline::submit                  becomes the owner; or queues the batch for the owner and returns
+//! discipline  CoreAccess::submit                  becomes the owner; or queues the batch for the owner and returns
 //! owner       bypass                              nothing queued and no tx lock needed: TxQueue::pass, no turn
 //! owner       turn                                otherwise: loops until its quota or its time is used up
 //!               Owner::gather                     takes its own packets and those that senders queued for it
@@ -21,14 +21,14 @@
 //! owner           Core::returned                  counts the batch; requeues the packets that the driver refused
 //!               Owner::leave                      frees the core; or, if packets wait for this owner, the turn loops
 //!             Fill::wake                          wakes a sender that waits for room
-//! worker      Shared::hand_over                   if packets are left: Worker::poll, Discipline::run, turn
+//! worker      Shared::hand_over                   if packets are left: Worker::poll, CoreAccess::run, turn
 //! ```
 //!
 //! A turn ends for one of these reasons. The right column says what runs the queue again:
 //!
 //! | end of the turn | next run |
 //! |---|---|
-//! | no packet is queued | the next [`Discipline::submit`](crate::enqueue::Discipline::submit) |
+//! | no packet is queued | the next [`CoreAccess::submit`](crate::datapath::CoreAccess::submit) |
 //! | the qdisc holds its packets back | the timer that `Core::dequeue` sets (`Shared::run_at`) |
 //! | the txq is stopped | a completion: `TxQueue::wake`, `Shared::schedule` |
 //! | the driver refuses packets | a timer (`Shared::retry`), the txq's wake, or the worker at once |

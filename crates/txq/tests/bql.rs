@@ -12,7 +12,7 @@ use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::pool::PoolConfig;
 use txq::qdisc::Verdict;
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 
 /// Returns a limit that does not change.
 fn fixed(limit: u32) -> Option<BqlConfig> {
@@ -42,8 +42,8 @@ fn bql(dev: &NetDev) -> BqlState {
     dev.stats().queues[0].bql.expect("the device keeps packets")
 }
 
-fn disciplines(test: impl Fn(&str)) {
-    txq::enqueue::names().into_iter().for_each(test);
+fn disciplines(test: impl Fn(Discipline)) {
+    Discipline::ALL.iter().copied().for_each(test);
 }
 
 /// T04: without a byte limit the quota bounds a batch. A long backlog is not handed over in one piece, which the ring could

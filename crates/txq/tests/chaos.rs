@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
-use txq::{NetDev, Sender, enqueue};
+use txq::{Discipline, NetDev, Sender};
 use wild::{Judge, OnPurpose, Random, Wild, lock, panic_on_purpose};
 
 const ROOTS: [&str; 9] = [
@@ -140,8 +140,7 @@ fn round(seed: u64) -> u64 {
     let mut random = Random(seed);
     let judge = Arc::new(Judge::default());
     let txqs = 1 + random.below(3) as u16;
-    let names = enqueue::names();
-    let discipline = random.of(&names);
+    let discipline = random.of(Discipline::ALL);
     let (ring, root) = (RINGS[random.below(RINGS.len())], random.of(&ROOTS).trim_start_matches("root "));
     let root = if txqs == 1 && root.contains("mq") { "pfifo" } else { root };
     println!("TXQ_SEED={seed}: {discipline}, {root}, {txqs} txqs, ring {ring:?}");

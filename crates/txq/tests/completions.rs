@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use device::{Wires, assert_conserved, pool};
 use txq::netdev::{Builder, Completions, TxTimeout};
 use txq::packet::PacketList;
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 
 fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).pool_config(pool()).default_qdisc("pfifo").bql(None)
@@ -100,7 +100,7 @@ fn a_completer_wakes_the_txq_and_its_worker_runs_it() {
 /// have no CPU. Where one queue serves several txqs, the owner reaps the one that holds up the others.
 #[test]
 fn an_owner_that_finds_its_txq_stopped_reaps() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         for completions in [Completions::Inline, Completions::Worker, Completions::PerQueue] {
             for qdisc in ["mq", "pfifo"] {
                 let wires = Wires::new(2, Some(4));

@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::sync::Barrier;
 
 use device::{Wires, assert_conserved, pool};
-use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::stats::contention::{ContentionReport, LockStats};
 use txq::stats::contention::{Lock, Site};
+use txq::{Discipline, NetDev};
 
 /// The system's allocator, with a count of allocations for each thread.
 struct Counting;
@@ -45,7 +45,7 @@ fn allocations(f: impl FnOnce()) -> u64 {
     ALLOCATIONS.get() - before
 }
 
-fn builder(wires: &Wires, discipline: &str) -> Builder {
+fn builder(wires: &Wires, discipline: Discipline) -> Builder {
     NetDev::builder(wires.clone()).pool_config(pool()).qdisc("pfifo").discipline(discipline).bql(None)
 }
 
@@ -66,7 +66,7 @@ fn at(report: &ContentionReport, lock: Lock, site: Site) -> LockStats {
 /// One sender alone, as in Linux: each call takes the root lock twice and the tx lock once, and never waits.
 #[test]
 fn each_acquisition_is_counted_at_its_site() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, Some(16));
         let dev = builder(&wires, discipline).tx_lock(true).contention(true).build().unwrap();
         send(&dev, 10, 1);
@@ -74,7 +74,7 @@ fn each_acquisition_is_counted_at_its_site() {
         let taken = |lock, site| at(&report, lock, site).acquisitions;
         assert_eq!(taken(Lock::Tx, Site::Driver), 10);
         assert_eq!(taken(Lock::Completion, Site::Reap), 10);
-        if !["combine", "lockless"].contains(&discipline) {
+        if ![Discipline::Combine, Discipline::Lockless].contains(&discipline) {
             assert_eq!((taken(Lock::Root, Site::Enqueue), taken(Lock::Root, Site::Retake)), (10, 10));
         }
         assert!(
@@ -94,8 +94,7 @@ fn each_acquisition_is_counted_at_its_site() {
 /// Linux.
 #[test]
 fn a_queue_that_alone_feeds_a_txq_takes_no_lock_of_it() {
-    for (discipline, qdisc) in txq::enqueue::names().into_iter().flat_map(|d| [(d, "pfifo"), (d, "noqueue")])
-    {
+    for (discipline, qdisc) in Discipline::ALL.iter().copied().flat_map(|d| [(d, "pfifo"), (d, "noqueue")]) {
         let wires = Wires::new(1, Some(16));
         let dev = builder(&wires, discipline).qdisc(qdisc).contention(true).build().unwrap();
         send(&dev, 10, 1);
@@ -105,7 +104,8 @@ fn a_queue_that_alone_feeds_a_txq_takes_no_lock_of_it() {
         let report = dev.contention().unwrap();
         let taken = [(Lock::Tx, Site::Driver), (Lock::Completion, Site::Reap)]
             .map(|(lock, site)| at(&report, lock, site).acquisitions);
-        let compared = ["spinlock", "busylock"].contains(&discipline) && qdisc != "noqueue";
+        let compared =
+            [Discipline::Spinlock, Discipline::Busylock].contains(&discipline) && qdisc != "noqueue";
         assert_eq!(taken, if compared { [10, 11] } else { [0, 0] }, "{discipline} {qdisc}");
         assert_conserved(&dev);
     }
@@ -114,7 +114,8 @@ fn a_queue_that_alone_feeds_a_txq_takes_no_lock_of_it() {
 #[test]
 fn noqueue_has_a_lock_as_well() {
     let wires = Wires::new(1, None);
-    let dev = builder(&wires, "llist").qdisc("noqueue").tx_lock(true).contention(true).build().unwrap();
+    let dev =
+        builder(&wires, Discipline::Llist).qdisc("noqueue").tx_lock(true).contention(true).build().unwrap();
     send(&dev, 7, 2);
     let report = dev.contention().unwrap();
     assert_eq!(at(&report, Lock::Root, Site::Enqueue).acquisitions, 7);
@@ -126,7 +127,7 @@ fn noqueue_has_a_lock_as_well() {
 #[test]
 fn drains_and_hand_offs_are_counted() {
     let wires = Wires::new(1, None);
-    let dev = builder(&wires, "llist").build().unwrap();
+    let dev = builder(&wires, Discipline::Llist).build().unwrap();
     send(&dev, 2, 5);
     dev.set_contention(true);
     // A lone sender's packets are on no list.
@@ -170,7 +171,7 @@ fn drains_and_hand_offs_are_counted() {
 #[test]
 fn it_is_exact_among_threads_and_live() {
     let (threads, calls) = (4, 500);
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, None);
         let dev = builder(&wires, discipline).tx_lock(true).build().unwrap();
         let crowd = || {
@@ -198,9 +199,9 @@ fn it_is_exact_among_threads_and_live() {
         assert_eq!(at(&report, Lock::Tx, Site::Driver).acquisitions, batches);
         let enqueued = at(&report, Lock::Root, Site::Enqueue).acquisitions;
         match discipline {
-            "spinlock" => assert_eq!(enqueued, threads as u64 * calls),
+            Discipline::Spinlock => assert_eq!(enqueued, threads as u64 * calls),
             // Senders that found the list empty.
-            "llist" => assert!((1..=threads as u64 * calls).contains(&enqueued), "{enqueued}"),
+            Discipline::Llist => assert!((1..=threads as u64 * calls).contains(&enqueued), "{enqueued}"),
             _ => {}
         }
         for lock in Lock::ALL {
@@ -241,7 +242,7 @@ impl Transmit for Sink {
 /// either: all memory is allocated when recording is switched on.
 #[test]
 fn sending_allocates_nothing_recorded_or_not() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let dev = NetDev::builder(Sink).pool_config(pool()).qdisc("pfifo").discipline(discipline).bql(None);
         let dev = dev.build().unwrap();
         for recorded in [false, true] {
@@ -267,10 +268,10 @@ fn sending_allocates_nothing_recorded_or_not() {
 #[test]
 fn calls_of_xmit_are_timed_when_asked_for() {
     let wires = Wires::new(1, None);
-    let dev = builder(&wires, "llist").build().unwrap();
+    let dev = builder(&wires, Discipline::Llist).build().unwrap();
     send(&dev, 10, 1);
     assert_eq!(dev.xmit_times().count(), 0);
-    let dev = builder(&wires, "llist").xmit_times(true).build().unwrap();
+    let dev = builder(&wires, Discipline::Llist).xmit_times(true).build().unwrap();
     let mut alive = dev.sender("alive");
     let packet = alive.packet(b"a frame").unwrap();
     let _ = alive.xmit(packet);

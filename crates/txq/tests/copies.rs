@@ -8,7 +8,7 @@ use device::{Wires, assert_conserved, pool};
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::qdisc::Verdict;
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 
 fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).pool_config(pool()).bql(None)
@@ -26,7 +26,7 @@ fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
 
 #[test]
 fn each_packet_leaves_twice() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, None);
         let dev = builder(&wires).qdisc("netem duplicate 100%").discipline(discipline).build().unwrap();
         let mut sender = dev.sender("s");
@@ -121,7 +121,7 @@ fn a_copy_without_a_buffer_is_counted() {
 fn copies_of_many_senders_are_conserved() {
     const SENDERS: u64 = 3;
     const EACH: u64 = 2000;
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, None);
         let dev =
             builder(&wires).qdisc("netem limit 50 duplicate 30%").discipline(discipline).build().unwrap();

@@ -4,12 +4,12 @@
 mod device;
 
 use device::Wires;
-use txq::NetDev;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq::tc::Style;
+use txq::{Discipline, NetDev};
 
 /// Last in, first out: an order that no qdisc of the library uses.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Qdisc for Lifo {
 
 #[test]
 fn a_programs_own_qdisc_decides_the_order() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, None);
         let dev = NetDev::builder(wires.clone()).custom_qdisc(Lifo::default()).discipline(discipline);
         let dev = dev.build().expect("a device");

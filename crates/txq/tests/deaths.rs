@@ -14,14 +14,14 @@ use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::{NetDev, Sender, Worker};
+use txq::{Discipline, NetDev, Sender, Worker};
 
 fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).bql(None).pool_config(pool())
 }
 
-fn disciplines(test: impl Fn(&str)) {
-    txq::enqueue::names().into_iter().for_each(test);
+fn disciplines(test: impl Fn(Discipline)) {
+    Discipline::ALL.iter().copied().for_each(test);
 }
 
 fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
@@ -172,7 +172,7 @@ fn a_qdisc_panics_over_one_packet() {
 /// An owner dies when another sender has just left a packet to it: that sender's next packet does not overtake it.
 #[test]
 fn an_owner_dies_with_a_packet_left_to_it() {
-    for discipline in ["combine", "llist", "lockless"] {
+    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
         let wires = Wires::new(1, None);
         let (qdisc, fate) = fragile();
         let dev = builder(&wires).custom_qdisc(qdisc).discipline(discipline).build().unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use device::{Wires, assert_conserved, pool};
 use txq::netdev::{Builder, Completions, Sampling};
-use txq::{Flow, NetDev, Sender};
+use txq::{Discipline, Flow, NetDev, Sender};
 
 /// Returns a builder of a device that completes each packet at once.
 fn builder(wires: &Wires) -> Builder {
@@ -39,7 +39,7 @@ fn most_kept(dev: &NetDev, sender: &mut Sender, calls: u32) -> u64 {
 #[test]
 fn a_lone_sender_reaps_at_32_packets_when_the_device_was_prompt_64_times() {
     for queue in ["pfifo", "pfifo_fast", "noqueue"] {
-        for discipline in ["combine", "llist", "lockless"] {
+        for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
             let (_, dev) = device(64, |builder| builder.qdisc(queue).discipline(discipline));
             let mut sender = dev.sender("s");
             assert_eq!(most_kept(&dev, &mut sender, 64), 0, "{queue}, {discipline}: from the start");
@@ -60,7 +60,7 @@ fn what_others_wait_for_is_reaped_at_once() {
         ("as the program says", |builder| builder.defer_completions(false)),
         ("sampled", |builder| builder.sampling(Sampling::All)),
         ("byte limits", |builder| builder.bql(Some(Default::default()))),
-        ("the tx lock is taken", |builder| builder.discipline("spinlock")),
+        ("the tx lock is taken", |builder| builder.discipline(Discipline::Spinlock)),
         ("the locks are taken", |builder| builder.tx_lock(true)),
     ];
     for (name, how) in cases {
@@ -178,7 +178,7 @@ fn a_device_that_is_replaced_begins_anew() {
 /// Packets that bypass the qdisc by a permit are counted by the qdisc, in the band of their priority, at every reading.
 #[test]
 fn packets_that_pass_by_a_permit_are_counted() {
-    for discipline in ["combine", "llist", "lockless"] {
+    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
         let (_, dev) = device(64, |builder| builder.qdisc("pfifo_fast").discipline(discipline));
         let mut sender = dev.sender("s");
         for (packets, priority) in [(300, 0), (7, 6), (1, 2), (40, 0), (40, 6)] {

@@ -9,13 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use device::{Wires, assert_conserved, pool};
-use txq::NetDev;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::pool::PoolConfig;
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq::tc::Style;
+use txq::{Discipline, NetDev};
 
 /// A FIFO that waits in `enqueue` while the test keeps its gate shut, and drops packets that the test has marked.
 struct Gated {
@@ -110,7 +110,7 @@ impl Qdisc for Gated {
 }
 
 /// Returns a device with that qdisc.
-fn gated(discipline: &str, max_burst: u32) -> (NetDev, Wires, Arc<Gate>) {
+fn gated(discipline: Discipline, max_burst: u32) -> (NetDev, Wires, Arc<Gate>) {
     let (wires, gate) = (Wires::new(1, None), Arc::new(Gate::default()));
     let qdisc = Gated { queue: PacketList::new(), drops: 0, gate: gate.clone(), run: 0 };
     let builder = NetDev::builder(wires.clone()).custom_qdisc(qdisc).max_burst(max_burst);
@@ -129,7 +129,7 @@ fn by_sender(sent: &[u64], senders: u64) -> Vec<Vec<u64>> {
 /// order of each sender, and the owner that takes them dequeues as many as it enqueues.
 #[test]
 fn what_waits_for_the_owner_is_bounded() {
-    for discipline in ["combine", "llist", "lockless"] {
+    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
         // A thread that is preempted in the driver keeps the next owners from dequeuing, and each may enqueue its share.
         let bounded = (0..20).any(|_| longest_run_behind_a_held_owner(discipline) <= 64 + BATCH as usize);
         assert!(bounded, "{discipline}: an owner enqueues more than its share");
@@ -139,7 +139,7 @@ fn what_waits_for_the_owner_is_bounded() {
 const BATCH: u64 = 3;
 
 /// Lets packets wait for an owner that is held up in the qdisc; returns how many the qdisc then got in a row.
-fn longest_run_behind_a_held_owner(discipline: &str) -> usize {
+fn longest_run_behind_a_held_owner(discipline: Discipline) -> usize {
     const SENDERS: u64 = 4;
     const CALLS: u64 = 36;
     const BURST: u64 = 300;
@@ -179,7 +179,7 @@ fn longest_run_behind_a_held_owner(discipline: &str) -> usize {
             });
         }
         // One of llist's senders has the duty, and waits for the lock.
-        while done.load(SeqCst) < SENDERS as usize - usize::from(discipline == "llist") {
+        while done.load(SeqCst) < SENDERS as usize - usize::from(discipline == Discipline::Llist) {
             thread::yield_now();
         }
         let waiting = accepted.load(SeqCst) as u64;
@@ -227,7 +227,7 @@ fn while_the_owner_is_held_up<R>(dev: &NetDev, gate: &Arc<Gate>, f: impl FnOnce(
 /// use that could take seconds.
 #[test]
 fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
-    for discipline in ["combine", "llist", "lockless"] {
+    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
         let (dev, _, gate) = gated(discipline, 1000);
         while_the_owner_is_held_up(&dev, &gate, || {
             let (done, finished) = mpsc::channel();
@@ -258,7 +258,7 @@ fn a_new_choice_of_txqs_does_not_wait_for_the_owner() {
 #[test]
 fn a_full_list_is_waited_for() {
     const BURST: u32 = 8;
-    for discipline in ["combine", "llist", "lockless"] {
+    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Lockless] {
         let mut verdict = Verdict::Drop;
         // The owner may get no CPU while the sender waits, but not each time.
         for _ in 0..50 {
@@ -266,7 +266,7 @@ fn a_full_list_is_waited_for() {
             while_the_owner_is_held_up(&dev, &gate, || {
                 let mut sender = dev.sender("s");
                 // The first finds the list empty; only lockless counts it.
-                for _ in 0..BURST + u32::from(discipline != "lockless") {
+                for _ in 0..BURST + u32::from(discipline != Discipline::Lockless) {
                     let packet = sender.packet(&[0; 60]).unwrap();
                     let _ = sender.xmit(packet);
                 }
@@ -301,7 +301,7 @@ fn a_full_list_is_waited_for() {
 /// T05: packets of one batch that are dropped for different reasons are each counted under their own.
 #[test]
 fn each_packet_has_its_own_reason() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let (dev, _, _) = gated(discipline, 1000);
         let mut sender = dev.sender("s");
         let mut batch = PacketList::new();
@@ -325,7 +325,7 @@ fn each_packet_has_its_own_reason() {
 fn the_driver_refuses_and_order_stays() {
     const SENDERS: u64 = 3;
     const EACH: u64 = 1500;
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         for qdisc in ["pfifo_fast", "pfifo"] {
             let wires = Wires::new(1, None);
             let pool = PoolConfig { buffers: 16384, ..pool() };
@@ -370,7 +370,7 @@ fn the_driver_refuses_and_order_stays() {
 /// together.
 #[test]
 fn refused_packets_keep_their_priority_and_leave_in_batches() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, None);
         let dev = NetDev::builder(wires.clone()).qdisc("pfifo_fast").pool_config(pool());
         let dev = dev.discipline(discipline).build().unwrap();

@@ -14,7 +14,7 @@ use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
 use txq::xps::XpsMap;
-use txq::{Flow, NetDev, Sender};
+use txq::{Discipline, Flow, NetDev, Sender};
 
 const TXQS: u16 = 4;
 const FLOWS: usize = 24;
@@ -128,7 +128,7 @@ fn finish(dev: &NetDev) {
 /// reordered, although flows change their txq all the time.
 #[test]
 fn a_flow_stays_in_order_from_thread_to_thread_and_from_map_to_map() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let seen = Arc::new(Seen::default());
         let dev = builder(&seen).discipline(discipline).start().unwrap();
         let flows: Mutex<VecDeque<(usize, Flow, u64)>> =
@@ -180,7 +180,7 @@ fn a_flow_stays_in_order_from_thread_to_thread_and_from_map_to_map() {
 /// or reordered, and at rest no sender uses a txq that is not in use.
 #[test]
 fn senders_stay_in_order_while_txqs_come_and_go() {
-    for (discipline, qdisc) in txq::enqueue::names().into_iter().zip(["mq", "pfifo"].into_iter().cycle()) {
+    for (discipline, qdisc) in Discipline::ALL.iter().copied().zip(["mq", "pfifo"].into_iter().cycle()) {
         let seen = Arc::new(Seen::default());
         let dev = builder(&seen).discipline(discipline).qdisc(qdisc).start().unwrap();
         let done = AtomicBool::new(false);

@@ -9,7 +9,7 @@ use std::thread;
 use device::{Wires, assert_conserved, pool};
 use txq::packet::{Packet, PacketList};
 use txq::pool::{AllocError, Cache, Pool, PoolConfig};
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 
 /// Number of packets of 65535 segments each whose sum exceeds 2^30.
 const PACKETS: usize = 16_448;
@@ -18,7 +18,7 @@ fn config(name: &str) -> PoolConfig {
     PoolConfig { name: name.into(), buffers: 2 * PACKETS as u32, room: 64, ..pool() }
 }
 
-fn device(discipline: &str, wires: &Wires) -> NetDev {
+fn device(discipline: Discipline, wires: &Wires) -> NetDev {
     NetDev::builder(wires.clone())
         .pool_config(config("a"))
         .bql(None)
@@ -81,7 +81,7 @@ fn assert_own_buffers(pool: &Pool, cache: &mut Cache) {
 
 #[test]
 fn a_list_of_two_pools_returns_to_both() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, None);
         let dev = device(discipline, &wires);
         let foreign = Pool::new(&config("b")).unwrap();
@@ -96,7 +96,7 @@ fn a_list_of_two_pools_returns_to_both() {
 
 #[test]
 fn a_list_of_two_senders_returns_credit_to_both() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, None);
         let dev = device(discipline, &wires);
         let (mut one, mut many) = (dev.sender("one"), dev.sender("many"));

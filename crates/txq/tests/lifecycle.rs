@@ -8,14 +8,14 @@ use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::qdisc::Verdict;
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 
 fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).bql(None).pool_config(pool())
 }
 
-fn disciplines(test: impl Fn(&str)) {
-    txq::enqueue::names().into_iter().for_each(test);
+fn disciplines(test: impl Fn(Discipline)) {
+    Discipline::ALL.iter().copied().for_each(test);
 }
 
 /// Sends packets with these cookies, of one flow that belongs to txq `txq` of two.
@@ -178,7 +178,7 @@ fn impossible_changes_are_refused_in_tcs_words() {
 /// while the driver has the packets. (An owner of lockless keeps the queue meanwhile, and the reset waits for it.)
 #[test]
 fn a_reset_resurrects_nothing() {
-    for discipline in txq::enqueue::names().into_iter().filter(|&d| d != "lockless") {
+    for &discipline in Discipline::ALL.iter().filter(|&&d| d != Discipline::Lockless) {
         let wires = Wires::new(1, None);
         let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
         let mut sender = dev.sender("s");

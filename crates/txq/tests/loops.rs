@@ -8,7 +8,7 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transm
 use txq::drop::DropReason;
 use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 
 /// A driver that sends copies of all packets through another device.
 #[derive(Clone, Default)]
@@ -69,7 +69,7 @@ impl Transmit for Redirect {
     }
 }
 
-fn device(driver: impl Driver + 'static, qdisc: &str, discipline: &str) -> NetDev {
+fn device(driver: impl Driver + 'static, qdisc: &str, discipline: Discipline) -> NetDev {
     let pool = PoolConfig { room: 256, backing: Backing::Heap, ..Default::default() };
     NetDev::builder(driver).bql(None).qdisc(qdisc).discipline(discipline).pool_config(pool).build().unwrap()
 }
@@ -77,7 +77,7 @@ fn device(driver: impl Driver + 'static, qdisc: &str, discipline: &str) -> NetDe
 /// The packet itself circulates between two devices, by the sender and by the workers; it is dropped after six passes.
 #[test]
 fn a_packet_does_not_go_round_for_ever() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let drivers = [Redirect::default(), Redirect::default()];
         let devs = drivers.clone().map(|driver| device(driver, "pfifo", discipline));
         for (i, driver) in drivers.iter().enumerate() {
@@ -107,7 +107,10 @@ fn a_packet_does_not_go_round_for_ever() {
 fn nobody_waits_for_himself() {
     for (a, b) in [("noqueue", "noqueue"), ("noqueue", "pfifo"), ("pfifo", "noqueue")] {
         let drivers = [Tunnel::default(), Tunnel::default()];
-        let devs = [device(drivers[0].clone(), a, "combine"), device(drivers[1].clone(), b, "llist")];
+        let devs = [
+            device(drivers[0].clone(), a, Discipline::Combine),
+            device(drivers[1].clone(), b, Discipline::Llist),
+        ];
         for (i, driver) in drivers.iter().enumerate() {
             *driver.0.lock().unwrap() = Some(devs[1 - i].sender("on"));
         }
@@ -133,7 +136,10 @@ fn nobody_waits_for_himself() {
 #[test]
 fn a_chain_is_not_a_loop() {
     let [first, second] = [Tunnel::default(), Tunnel::default()];
-    let devs = [device(first.clone(), "noqueue", "combine"), device(second.clone(), "noqueue", "combine")];
+    let devs = [
+        device(first.clone(), "noqueue", Discipline::Combine),
+        device(second.clone(), "noqueue", Discipline::Combine),
+    ];
     *first.0.lock().unwrap() = Some(devs[1].sender("on"));
     let threads: Vec<_> = (0..2).map(|_| (devs[0].sender("a"), devs[1].sender("b"))).collect();
     std::thread::scope(|scope| {

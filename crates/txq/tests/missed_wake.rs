@@ -5,10 +5,10 @@ use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use txq::Nanos;
 use txq::NetDev;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::packet::PacketList;
+use txq::{Discipline, Nanos};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 const RING: u32 = 64;
@@ -57,7 +57,7 @@ impl Complete for Done {
 
 #[test]
 fn a_wake_that_comes_before_the_requeue_is_not_lost() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let dev = NetDev::builder(Refusing).qdisc("pfifo").discipline(discipline).bql(None).build().unwrap();
         let mut sender = dev.sender("s");
         let mut worker = dev.worker(0);

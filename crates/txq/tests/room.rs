@@ -15,7 +15,7 @@ use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
-use txq::{NetDev, Room, Sender, enqueue};
+use txq::{Discipline, NetDev, Room, Sender};
 
 /// Number of packets that the device keeps.
 const RING: u32 = 4;
@@ -47,7 +47,7 @@ fn wait_a_bit(sender: &mut Sender) -> Room {
 
 #[test]
 fn a_sender_learns_how_many_packets_a_call_has_dropped() {
-    for discipline in enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, Some(RING));
         let dev = builder(&wires, "pfifo limit 8").discipline(discipline).build().unwrap();
         let mut sender = dev.sender("s");
@@ -65,7 +65,7 @@ fn a_sender_learns_how_many_packets_a_call_has_dropped() {
 
 #[test]
 fn a_sender_is_held_from_three_quarters_to_half_of_the_limit() {
-    for discipline in enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, Some(RING));
         let dev = builder(&wires, "pfifo limit 8").discipline(discipline).build().unwrap();
         let (mut sender, mut other) = (dev.sender("s"), dev.sender("other"));
@@ -186,7 +186,7 @@ fn whatever_becomes_of_the_queue_wakes_its_senders() {
 
 /// Sends `packets` from each of `senders` threads, each of which waits for room before each packet, while the device
 /// completes its packets. Returns how many were dropped.
-fn crowd(discipline: &str, senders: usize, packets: usize) -> u64 {
+fn crowd(discipline: Discipline, senders: usize, packets: usize) -> u64 {
     let wires = Wires::new(1, Some(64));
     let dev = builder(&wires, "pfifo limit 1000").discipline(discipline).start().unwrap();
     let over = AtomicBool::new(false);
@@ -231,14 +231,14 @@ fn crowd(discipline: &str, senders: usize, packets: usize) -> u64 {
 /// sender.
 #[test]
 fn one_sender_that_waits_loses_nothing() {
-    for discipline in ["combine", "llist", "busylock", "spinlock"] {
+    for discipline in [Discipline::Combine, Discipline::Llist, Discipline::Busylock, Discipline::Spinlock] {
         assert_eq!(crowd(discipline, 1, 3000), 0, "{discipline}");
     }
 }
 
 #[test]
 fn senders_that_wait_all_come_to_their_end() {
-    for discipline in enqueue::names() {
+    for &discipline in Discipline::ALL {
         crowd(discipline, 8, 400);
     }
 }

@@ -7,9 +7,9 @@ use device::{Wires, assert_conserved, pool};
 use txq::netdev::{Builder, Sampling};
 use txq::pool::PoolConfig;
 use txq::stats::device::SenderStats;
-use txq::{NetDev, Sender, Worker};
+use txq::{Discipline, NetDev, Sender, Worker};
 
-fn builder(wires: &Wires, discipline: &str) -> Builder {
+fn builder(wires: &Wires, discipline: Discipline) -> Builder {
     NetDev::builder(wires.clone()).discipline(discipline).pool_config(pool()).bql(None)
 }
 
@@ -45,7 +45,7 @@ fn row(dev: &NetDev, name: &str) -> (u64, u64, u64, u64) {
 
 #[test]
 fn each_sender_is_told_what_became_of_its_packets() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(1, Some(4));
         let dev = builder(&wires, discipline).qdisc("pfifo limit 6").build().unwrap();
         let mut worker = dev.worker(0);
@@ -74,7 +74,7 @@ fn each_sender_is_told_what_became_of_its_packets() {
 #[test]
 fn what_becomes_of_the_packets_of_a_sender_that_is_gone_is_told() {
     let wires = Wires::new(1, Some(4));
-    let dev = builder(&wires, "combine").qdisc("pfifo limit 20").build().unwrap();
+    let dev = builder(&wires, Discipline::Combine).qdisc("pfifo limit 20").build().unwrap();
     let mut worker = dev.worker(0);
     let mut a = dev.sender("a");
     send(&mut a, 20, 0);
@@ -97,7 +97,7 @@ fn what_becomes_of_the_packets_of_a_sender_that_is_gone_is_told() {
 #[test]
 fn rows_of_senders_that_are_gone_are_added_up() {
     let wires = Wires::new(1, None);
-    let dev = builder(&wires, "combine").qdisc("pfifo").build().unwrap();
+    let dev = builder(&wires, Discipline::Combine).qdisc("pfifo").build().unwrap();
     for n in 0..300 {
         send(&mut dev.sender(&format!("s{n}")), 2, 0);
     }
@@ -112,7 +112,7 @@ fn rows_of_senders_that_are_gone_are_added_up() {
 fn refusals_are_told_by_their_reason() {
     let wires = Wires::new(1, Some(4));
     let config = PoolConfig { buffers: 8, ..pool() };
-    let dev = builder(&wires, "combine").qdisc("pfifo").pool_config(config).build().unwrap();
+    let dev = builder(&wires, Discipline::Combine).qdisc("pfifo").pool_config(config).build().unwrap();
     let mut sender = dev.sender("s");
     sender.set_limit(2);
     let held: Vec<_> = (0..2).map(|_| sender.alloc(60).unwrap()).collect();
@@ -133,7 +133,7 @@ fn refusals_are_told_by_their_reason() {
 fn times_are_told_where_packets_are_sampled() {
     for (sampling, samples) in [(Sampling::Off, 0), (Sampling::All, 10), (Sampling::Every(4), 3)] {
         let wires = Wires::new(1, None);
-        let dev = builder(&wires, "combine").qdisc("pfifo").sampling(sampling).build().unwrap();
+        let dev = builder(&wires, Discipline::Combine).qdisc("pfifo").sampling(sampling).build().unwrap();
         let mut sender = dev.sender("s");
         send(&mut sender, 10, 0);
         let row = &dev.stats().senders[0];
@@ -152,7 +152,8 @@ fn times_are_told_where_packets_are_sampled() {
     }
     // All calls can be timed although only some packets are sampled.
     let wires = Wires::new(1, None);
-    let dev = builder(&wires, "combine").qdisc("pfifo").sampling(Sampling::Every(4)).xmit_times(true);
+    let dev =
+        builder(&wires, Discipline::Combine).qdisc("pfifo").sampling(Sampling::Every(4)).xmit_times(true);
     let dev = dev.build().unwrap();
     send(&mut dev.sender("s"), 10, 0);
     let row = &dev.stats().senders[0];
@@ -177,7 +178,7 @@ fn bands_are_told_apart() {
         [("pfifo_fast", ["band 0", "band 1", "band 2"]), ("handle 1: prio", ["1:1", "1:2", "1:3"])]
     {
         let wires = Wires::new(1, Some(2));
-        let dev = builder(&wires, "combine").tx_queue_len(3).qdisc(qdisc).sampling(Sampling::All);
+        let dev = builder(&wires, Discipline::Combine).tx_queue_len(3).qdisc(qdisc).sampling(Sampling::All);
         let dev = dev.build().unwrap();
         let mut worker = dev.worker(0);
         let mut sender = dev.sender("s");

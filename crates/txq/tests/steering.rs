@@ -9,7 +9,7 @@ use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::tc::Style;
 use txq::xps::{TrafficClasses, XpsError, XpsMap};
-use txq::{Flow, NetDev, Sender};
+use txq::{Discipline, Flow, NetDev, Sender};
 
 fn builder(wires: &Wires) -> Builder {
     NetDev::builder(wires.clone()).pool_config(pool()).bql(None)
@@ -151,7 +151,7 @@ fn fewer_txqs_in_use() {
 /// One qdisc over txqs of which some are no longer in use: packets queued for them leave, in order.
 #[test]
 fn a_shared_qdisc_and_fewer_txqs() {
-    for discipline in txq::enqueue::names() {
+    for &discipline in Discipline::ALL {
         let wires = Wires::new(2, Some(2));
         let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
         let mut sender = dev.sender("s");

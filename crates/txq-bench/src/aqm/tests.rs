@@ -2,8 +2,8 @@
 
 use std::sync::mpsc::{Receiver, Sender as Out, channel};
 
-use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::{Discipline, NetDev};
 
 use super::*;
 
@@ -34,7 +34,7 @@ impl Transmit for NotedTx {
 fn device(limit: usize) -> (NetDev, Receiver<u32>) {
     let (out, sent) = channel();
     let qdisc = Aqm { limit, ..Aqm::new(Work::default()) };
-    let dev = NetDev::builder(Noted(out)).custom_qdisc(qdisc).discipline("combine").build();
+    let dev = NetDev::builder(Noted(out)).custom_qdisc(qdisc).discipline(Discipline::Combine).build();
     (dev.expect("a device that can be"), sent)
 }
 

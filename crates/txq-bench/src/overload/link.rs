@@ -10,6 +10,7 @@
 
 use std::fmt::Write as _;
 
+use txq::Discipline;
 use txq_cli_common::rate::metric;
 use txq_cli_common::table::align;
 
@@ -71,7 +72,7 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
             for batch in plan.batches(&[1]) {
                 for (cell, threads) in if named { product(plan, rate) } else { star(plan, rate) } {
                     for threads in plan.threads(threads) {
-                        cases.push(measured(plan, &discipline, &cell, threads, batch)?);
+                        cases.push(measured(plan, discipline, &cell, threads, batch)?);
                     }
                 }
             }
@@ -129,7 +130,7 @@ fn ring(plan: &Plan<'_>) -> u32 {
 
 fn measured(
     plan: &Plan<'_>,
-    discipline: &str,
+    discipline: Discipline,
     cell: &Cell,
     threads: u64,
     batch: u64,
@@ -156,7 +157,7 @@ pub(super) fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
     let about = |row: &Row| {
         let target = row.key.target.map(|target| (target.rate, target.ring));
-        (target, row.key.batch, row.key.discipline.clone())
+        (target, row.key.batch, row.key.discipline)
     };
     let mut tables: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -183,7 +184,7 @@ pub(super) fn tables(rows: &[Row]) -> String {
         let rate = key.target.and_then(|target| target.rate).unwrap_or_default() as f64;
         let ring = key.target.map_or(0, |target| target.ring);
         let batch = if batches { format!(", batch {}", key.batch) } else { String::new() };
-        let discipline = key.discipline.as_deref().unwrap_or_default();
+        let discipline = key.discipline.map_or("", Discipline::name);
         let _ = writeln!(text, "\n{discipline}{batch}, {}bit/s, ring {ring}\n", metric(rate));
         shares(&mut text, table, worst);
     }
@@ -236,7 +237,7 @@ fn shares(text: &mut String, rows: &[&Row], worst: f64) {
 fn summary(text: &mut String, rows: &[&Row]) {
     let below = rows.iter().filter(|row| share(row) < GOAL).count();
     let Some(worst) = rows.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
-    let discipline = worst.key.discipline.as_deref().unwrap_or_default();
+    let discipline = worst.key.discipline.map_or("", Discipline::name);
     let _ = writeln!(
         text,
         "\n* the worst cell of a table. {below} of {} cells below {GOAL}; worst of all {:.3}: {discipline}, {}, {} threads.",
@@ -272,7 +273,7 @@ mod tests {
     fn row(threads: u64, target: Target, share: f64) -> Row {
         let key = Key {
             suite: OVERLOAD,
-            discipline: Some("llist".into()),
+            discipline: Some(Discipline::Llist),
             qdisc: Some(PFIFO.into()),
             threads,
             target: Some(target),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use txq::Discipline;
 use txq_cli_common::table::{align, number};
 
 use super::{Load, OVERLOAD};
@@ -22,7 +23,7 @@ impl<'a> Sweep<'a> {
     /// Returns all sweeps with a peak, in the order of measurement.
     fn all(rows: &'a [Row]) -> Vec<Self> {
         let ours = |row: &&Row| row.key.suite == OVERLOAD && row.key.target.is_none();
-        let of = |key: &Key| (key.qdisc.clone(), key.discipline.clone(), key.batch);
+        let of = |key: &Key| (key.qdisc.clone(), key.discipline, key.batch);
         let peaks = rows.iter().filter(ours).filter(|row| row.key.load.is_none());
         let sweep = |peak: &'a Row| {
             let cells = rows.iter().filter(ours).filter(|row| row.key.load.is_some());
@@ -52,8 +53,8 @@ impl<'a> Sweep<'a> {
 
     /// Returns the name that tells this sweep from the others.
     fn name(&self, batches: bool) -> String {
-        let discipline = self.peak.key.discipline.clone().unwrap_or_default();
-        if batches { format!("{discipline}, batch {}", self.peak.key.batch) } else { discipline }
+        let discipline = self.peak.key.discipline.map_or("", Discipline::name);
+        if batches { format!("{discipline}, batch {}", self.peak.key.batch) } else { discipline.to_owned() }
     }
 }
 
@@ -137,7 +138,7 @@ mod tests {
     use crate::case::Sample;
 
     fn row(load: Option<f64>, mpps: f64, offered: f64) -> Row {
-        let key = Key { suite: OVERLOAD, discipline: Some("llist".into()), threads: 2, ..Key::default() };
+        let key = Key { suite: OVERLOAD, discipline: Some(Discipline::Llist), threads: 2, ..Key::default() };
         let key = Key { load: load.map(Load), flows: Some(32), ..key };
         let sample = Sample { mpps, offered_mpps: Some(offered), ..Sample::default() };
         Row::of(key, &[sample]).expect("one sample")

@@ -6,11 +6,12 @@
 //! that ends the watch without the owner's place, by "Causality violation".
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
+use txq::Discipline;
 use txq_check::{Loom, Model, Shuttle};
 
 /// A sender sends single packets, and stays. The worker polls at any moment, and then as long as it returns that it has to
 /// poll again. Then every buffer is home, without a further call of the sender.
-fn left_to_the_worker<A: Model>(queue: &str, discipline: &str, calls: u64, looks: usize) {
+fn left_to_the_worker<A: Model>(queue: &str, discipline: Discipline, calls: u64, looks: usize) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: Some(64), inline: true };
     let builder = device.builder().qdisc(queue).discipline(discipline).defer_completions(true);
@@ -37,26 +38,26 @@ fn left_to_the_worker<A: Model>(queue: &str, discipline: &str, calls: u64, looks
 
 /// A module of tests for each queue whose owner may defer, so that each can run alone.
 macro_rules! queues {
-    ($($name:ident: $queue:literal, $discipline:literal;)*) => {
+    ($($name:ident: $queue:literal, $discipline:ident;)*) => {
         $(mod $name {
             use super::*;
 
             #[test]
             fn left_to_the_worker_under_loom() {
-                Loom::check_to(1, || left_to_the_worker::<Loom>($queue, $discipline, 3, 1));
+                Loom::check_to(1, || left_to_the_worker::<Loom>($queue, Discipline::$discipline, 3, 1));
             }
 
             #[test]
             fn left_to_the_worker_under_shuttle() {
-                Shuttle::check(|| left_to_the_worker::<Shuttle>($queue, $discipline, 6, 3));
+                Shuttle::check(|| left_to_the_worker::<Shuttle>($queue, Discipline::$discipline, 6, 3));
             }
         })*
     };
 }
 
 queues! {
-    combine: "pfifo", "combine";
-    llist: "pfifo", "llist";
-    lockless: "pfifo", "lockless";
-    noqueue: "noqueue", "combine";
+    combine: "pfifo", Combine;
+    llist: "pfifo", Llist;
+    lockless: "pfifo", Lockless;
+    noqueue: "noqueue", Combine;
 }

@@ -6,11 +6,11 @@
 //! ends.
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
-use txq::enqueue;
+use txq::Discipline;
 use txq_check::{Model, Shuttle};
 
 /// Senders send single packets; another thread switches the device through `roots`; a worker does the rest.
-fn change<A: Model>(discipline: &str, senders: u64, each: u64, roots: &'static [&'static str]) {
+fn change<A: Model>(discipline: Discipline, senders: u64, each: u64, roots: &'static [&'static str]) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: None, inline: true };
     let mut dev = device.builder().discipline(discipline).build().expect("a device");
@@ -40,8 +40,8 @@ fn change<A: Model>(discipline: &str, senders: u64, each: u64, roots: &'static [
 
 #[test]
 fn queues_change_under_shuttle() {
-    for discipline in enqueue::names() {
-        Shuttle::check(|| {
+    for &discipline in Discipline::ALL {
+        Shuttle::check(move || {
             change::<Shuttle>(
                 discipline,
                 3,

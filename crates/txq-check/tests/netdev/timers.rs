@@ -7,8 +7,8 @@
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use txq::Discipline;
 use txq::drop::DropReason;
-use txq::enqueue;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
@@ -92,7 +92,7 @@ enum Loop {
 
 /// Senders send pairs of a packet for later and an urgent one, which re-arms the timer while the worker is going to sleep
 /// for the first.
-fn rearm<A: Model>(discipline: &str, senders: u64, each: u64, by: Loop) {
+fn rearm<A: Model>(discipline: Discipline, senders: u64, each: u64, by: Loop) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: None, inline: true };
     let mut dev =
@@ -140,34 +140,40 @@ fn rearm<A: Model>(discipline: &str, senders: u64, each: u64, by: Loop) {
 
 /// A module of tests for each discipline, so that each can run alone.
 macro_rules! disciplines {
-    ($($discipline:ident)*) => {
-        $(mod $discipline {
+    ($($module:ident: $discipline:ident,)*) => {
+        $(mod $module {
             use super::*;
 
-            const NAME: &str = stringify!($discipline);
+            const DISCIPLINE: Discipline = Discipline::$discipline;
 
             #[test]
             fn rearm_under_loom() {
-                Loom::check_to(if txq_check::deep() { 2 } else { 1 }, || rearm::<Loom>(NAME, 1, 2, Loop::Worker));
+                Loom::check_to(if txq_check::deep() { 2 } else { 1 }, || rearm::<Loom>(DISCIPLINE, 1, 2, Loop::Worker));
             }
 
             #[test]
             fn rearm_under_shuttle() {
-                Shuttle::check(|| rearm::<Shuttle>(NAME, 1, 4, Loop::Worker));
-                Shuttle::check(|| rearm::<Shuttle>(NAME, 3, 4, Loop::Worker));
+                Shuttle::check(|| rearm::<Shuttle>(DISCIPLINE, 1, 4, Loop::Worker));
+                Shuttle::check(|| rearm::<Shuttle>(DISCIPLINE, 3, 4, Loop::Worker));
             }
 
             #[test]
             fn rearm_in_a_programs_loop_under_shuttle() {
-                Shuttle::check(|| rearm::<Shuttle>(NAME, 2, 4, Loop::Program));
+                Shuttle::check(|| rearm::<Shuttle>(DISCIPLINE, 2, 4, Loop::Program));
             }
         })*
 
         #[test]
         fn every_discipline_is_modelled() {
-            assert_eq!(enqueue::names(), [$(stringify!($discipline)),*]);
+            assert_eq!(Discipline::ALL, [$(Discipline::$discipline),*]);
         }
     };
 }
 
-disciplines!(combine llist lockless busylock spinlock);
+disciplines! {
+    combine: Combine,
+    llist: Llist,
+    lockless: Lockless,
+    busylock: Busylock,
+    spinlock: Spinlock,
+}

@@ -7,10 +7,10 @@
 //! because it waits for a packet that stays.
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
-use txq::Sender;
 use txq::bql::BqlConfig;
 use txq::netdev::{Builder, Completions, NetDev};
 use txq::packet::PacketList;
+use txq::{Discipline, Sender};
 use txq_check::{Loom, Model, Shuttle};
 
 /// The properties of a device, and the load of its senders.
@@ -36,7 +36,7 @@ fn limited<A: Model>(builder: Builder<A>, limit: Option<u32>) -> Builder<A> {
 
 /// Senders, a device that stops when it keeps `ring` packets, and a worker that sleeps when it has nothing to do: all
 /// packets leave without further ones.
-fn stop_and_wake<A: Model>(discipline: &str, load: Load) {
+fn stop_and_wake<A: Model>(discipline: Discipline, load: Load) {
     let Load { txqs, senders, calls, each, ring, inline, limit } = load;
     let record = Record::<A>::new(txqs);
     let device = Device { record: record.clone(), ring: Some(ring), inline };
@@ -76,7 +76,7 @@ fn stop_and_wake<A: Model>(discipline: &str, load: Load) {
 
 /// The txq stops at the moment at which the worker reaps every packet whose completion could wake it. The device already
 /// keeps a packet, so that the worker is on its way to the txq while the sender fills it.
-fn stop_against_reap<A: Model>(discipline: &str) {
+fn stop_against_reap<A: Model>(discipline: Discipline) {
     let record = Record::<A>::new(1);
     let device = Device { record: record.clone(), ring: Some(2), inline: false };
     let mut dev = device.builder().discipline(discipline).build().expect("a device");
@@ -102,7 +102,7 @@ fn finish<A: Model>(dev: &mut NetDev<A>, sender: Sender<A>) {
 }
 
 /// A thread per txq reaps, and the worker only runs the queues that these threads wake.
-fn completions_by_a_thread_of_their_own(discipline: &str) {
+fn completions_by_a_thread_of_their_own(discipline: Discipline) {
     let record = Record::<Shuttle>::new(1);
     let device = Device { record: record.clone(), ring: Some(2), inline: true };
     let builder = limited(device.builder(), Some(8)).completions(Completions::PerQueue);
@@ -122,11 +122,11 @@ fn completions_by_a_thread_of_their_own(discipline: &str) {
 
 /// A module of tests for each discipline, so that each can run alone.
 macro_rules! disciplines {
-    ($($discipline:ident)*) => {
-        $(mod $discipline {
+    ($($module:ident: $discipline:ident,)*) => {
+        $(mod $module {
             use super::*;
 
-            const NAME: &str = stringify!($discipline);
+            const DISCIPLINE: Discipline = Discipline::$discipline;
 
             /// The wake comes at any moment, also where lockless has just cleared `MISSED` and is about to check whether the
             /// txq is stopped. (T12)
@@ -134,16 +134,16 @@ macro_rules! disciplines {
             fn stop_and_wake_under_loom() {
                 let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: false, limit: None };
                 // A thread that finds these two in use leaves and retries, which makes executions long: a minute each.
-                let long = ["combine", "lockless"].contains(&NAME) && !txq_check::deep();
-                Loom::check_to(if long { 1 } else { 2 }, move || stop_and_wake::<Loom>(NAME, load));
+                let long = [Discipline::Combine, Discipline::Lockless].contains(&DISCIPLINE) && !txq_check::deep();
+                Loom::check_to(if long { 1 } else { 2 }, move || stop_and_wake::<Loom>(DISCIPLINE, load));
             }
 
             #[test]
             fn stop_against_reap_under_loom() {
                 // The protocol is the txq's. combine stands for the disciplines whose queue has the seat, busylock for those
                 // that take the locks.
-                if txq_check::is_thorough() || ["combine", "busylock"].contains(&NAME) {
-                    Loom::check(|| stop_against_reap::<Loom>(NAME));
+                if txq_check::is_thorough() || [Discipline::Combine, Discipline::Busylock].contains(&DISCIPLINE) {
+                    Loom::check(|| stop_against_reap::<Loom>(DISCIPLINE));
                 }
             }
 
@@ -151,7 +151,7 @@ macro_rules! disciplines {
             fn stop_and_wake_under_shuttle() {
                 for (txqs, inline) in [(1, false), (1, true), (2, false)] {
                     let load = Load { txqs, senders: 3, calls: 2, each: 2, ring: 2, inline, limit: None };
-                    Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
+                    Shuttle::check(move || stop_and_wake::<Shuttle>(DISCIPLINE, load));
                 }
             }
 
@@ -160,33 +160,39 @@ macro_rules! disciplines {
             fn stop_by_bytes_and_wake_under_shuttle() {
                 for (txqs, inline, ring, limit) in [(1, false, 2, 8), (2, true, 8, 0)] {
                     let load = Load { txqs, senders: 3, calls: 1, each: 4, ring, inline, limit: Some(limit) };
-                    Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
+                    Shuttle::check(move || stop_and_wake::<Shuttle>(DISCIPLINE, load));
                 }
             }
 
             #[test]
             fn completions_by_a_thread_of_their_own_under_shuttle() {
-                Shuttle::check(|| completions_by_a_thread_of_their_own(NAME));
+                Shuttle::check(|| completions_by_a_thread_of_their_own(DISCIPLINE));
             }
 
             /// The worker continues where a sender's quota ended.
             #[test]
             fn a_quota_ends_under_shuttle() {
                 let load = Load { txqs: 1, senders: 1, calls: 1, each: 70, ring: 128, inline: true, limit: None };
-                Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
+                Shuttle::check(move || stop_and_wake::<Shuttle>(DISCIPLINE, load));
             }
 
             /// Senders whose turns end with packets left, of their own and of each other.
             #[test]
             fn turns_end_under_shuttle() {
                 let load = Load { txqs: 1, senders: 4, calls: 3, each: 64, ring: 1024, inline: true, limit: None };
-                Shuttle::check(move || stop_and_wake::<Shuttle>(NAME, load));
+                Shuttle::check(move || stop_and_wake::<Shuttle>(DISCIPLINE, load));
             }
         })*
     };
 }
 
-disciplines!(combine llist lockless busylock spinlock);
+disciplines! {
+    combine: Combine,
+    llist: Llist,
+    lockless: Lockless,
+    busylock: Busylock,
+    spinlock: Spinlock,
+}
 
 /// As above for bytes, with a ring that never fills. One packet is within the limit, and two are not: when both are complete
 /// the txq must not be stopped, because nothing would wake it any more. (T18)
@@ -194,7 +200,8 @@ disciplines!(combine llist lockless busylock spinlock);
 fn stop_by_bytes_against_reap_under_loom() {
     Loom::check(|| {
         let device = Device { record: Record::<Loom>::new(1), ring: Some(8), inline: false };
-        let mut dev = limited(device.builder(), Some(8)).discipline("spinlock").build().expect("a device");
+        let mut dev =
+            limited(device.builder(), Some(8)).discipline(Discipline::Spinlock).build().expect("a device");
         let mut sender = dev.sender_on("s", 0);
         let mut packets = packets(&mut sender, 0, 2);
         let _ = sender.xmit(packets.pop_front().expect("two packets"));
@@ -211,13 +218,13 @@ fn stop_by_bytes_against_reap_under_loom() {
 #[test]
 fn stop_by_bytes_and_wake_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 8, inline: false, limit: Some(0) };
-    Loom::check(move || stop_and_wake::<Loom>("spinlock", load));
+    Loom::check(move || stop_and_wake::<Loom>(Discipline::Spinlock, load));
 }
 
 #[test]
 fn stop_and_wake_by_a_sender_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: true, limit: None };
-    Loom::check(move || stop_and_wake::<Loom>("spinlock", load));
+    Loom::check(move || stop_and_wake::<Loom>(Discipline::Spinlock, load));
 }
 
 /// The txq is full again when the worker processes the completion of the first packet: a wake happens only if there is room,
@@ -225,12 +232,14 @@ fn stop_and_wake_by_a_sender_under_loom() {
 #[test]
 fn a_wake_is_for_room_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 3, ring: 1, inline: false, limit: None };
-    Loom::check_to(if txq_check::deep() { 2 } else { 1 }, move || stop_and_wake::<Loom>("spinlock", load));
+    Loom::check_to(if txq_check::deep() { 2 } else { 1 }, move || {
+        stop_and_wake::<Loom>(Discipline::Spinlock, load)
+    });
 }
 
 /// A sender pushes a packet onto llist's empty list while the worker opens the txq: one of the two observes the other. (T16)
 #[test]
 fn a_push_against_the_wake_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 2, each: 1, ring: 1, inline: false, limit: None };
-    Loom::check(move || stop_and_wake::<Loom>("llist", load));
+    Loom::check(move || stop_and_wake::<Loom>(Discipline::Llist, load));
 }

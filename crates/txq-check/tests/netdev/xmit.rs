@@ -13,15 +13,15 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
+use txq::Discipline;
 use txq::drop::DropReason;
-use txq::enqueue;
 use txq::packet::PacketList;
 use txq_check::{Loom, Model, Shuttle};
 
 /// Senders without a worker's help; the device takes everything. So a packet that is still queued when all calls have
 /// returned was left behind. Only llist's senders that do not get the lock schedule the worker, which then runs once.
 /// Returns how many packets were dropped because too many waited for the owner.
-fn senders<A: Model>(discipline: &str, senders: u64, calls: u64, batch: u64, max_burst: u32) -> u64 {
+fn senders<A: Model>(discipline: Discipline, senders: u64, calls: u64, batch: u64, max_burst: u32) -> u64 {
     let reason = DropReason::QdiscBurstDrop;
     senders_into::<A>("pfifo", reason, discipline, senders, calls, batch, max_burst)
 }
@@ -30,7 +30,7 @@ fn senders<A: Model>(discipline: &str, senders: u64, calls: u64, batch: u64, max
 fn senders_into<A: Model>(
     root: &str,
     reason: DropReason,
-    discipline: &str,
+    discipline: Discipline,
     senders: u64,
     calls: u64,
     batch: u64,
@@ -55,7 +55,7 @@ fn senders_into<A: Model>(
         })
         .collect();
     threads.into_iter().for_each(|join| drop(join()));
-    if discipline == "llist" {
+    if discipline == Discipline::Llist {
         let _ = dev.worker(0).poll();
     }
     assert_conserved(&dev);
@@ -66,40 +66,46 @@ fn senders_into<A: Model>(
 
 /// A module of tests for each discipline, so that each can run alone.
 macro_rules! disciplines {
-    ($($discipline:ident)*) => {
-        $(mod $discipline {
+    ($($module:ident: $discipline:ident,)*) => {
+        $(mod $module {
             use super::*;
 
-            const NAME: &str = stringify!($discipline);
+            const DISCIPLINE: Discipline = Discipline::$discipline;
 
             #[test]
             fn two_senders_under_loom() {
-                Loom::check(|| assert_eq!(senders::<Loom>(NAME, 2, 1, 1, 1000), 0));
+                Loom::check(|| assert_eq!(senders::<Loom>(DISCIPLINE, 2, 1, 1, 1000), 0));
             }
 
             #[test]
             fn two_batches_under_loom() {
-                Loom::check(|| assert_eq!(senders::<Loom>(NAME, 2, 1, 2, 1000), 0));
+                Loom::check(|| assert_eq!(senders::<Loom>(DISCIPLINE, 2, 1, 2, 1000), 0));
             }
 
             #[test]
             fn six_senders_under_shuttle() {
-                Shuttle::check(|| assert_eq!(senders::<Shuttle>(NAME, 6, 3, 1, 1000), 0));
-                Shuttle::check(|| assert_eq!(senders::<Shuttle>(NAME, 3, 2, 3, 1000), 0));
+                Shuttle::check(|| assert_eq!(senders::<Shuttle>(DISCIPLINE, 6, 3, 1, 1000), 0));
+                Shuttle::check(|| assert_eq!(senders::<Shuttle>(DISCIPLINE, 3, 2, 3, 1000), 0));
             }
         })*
 
         #[test]
         fn every_discipline_is_modelled() {
-            assert_eq!(enqueue::names(), [$(stringify!($discipline)),*]);
+            assert_eq!(Discipline::ALL, [$(Discipline::$discipline),*]);
         }
     };
 }
 
-disciplines!(combine llist lockless busylock spinlock);
+disciplines! {
+    combine: Combine,
+    llist: Llist,
+    lockless: Lockless,
+    busylock: Busylock,
+    spinlock: Spinlock,
+}
 
 /// `qdisc_max_burst` bounds packets that wait for the owner, separately from the qdisc's limit.
-fn a_full_list(discipline: &'static str) {
+fn a_full_list(discipline: Discipline) {
     static DROPPED: AtomicU64 = AtomicU64::new(0);
     DROPPED.store(0, Relaxed);
     Shuttle::check(move || {
@@ -111,7 +117,7 @@ fn a_full_list(discipline: &'static str) {
 
 #[test]
 fn full_lists_under_shuttle() {
-    ["combine", "llist", "lockless"].into_iter().for_each(a_full_list);
+    [Discipline::Combine, Discipline::Llist, Discipline::Lockless].into_iter().for_each(a_full_list);
 }
 
 /// llist's entry closes while the qdisc has no room, and opens again: no listed packet stays there. With a limit of one
@@ -121,7 +127,7 @@ fn llist_entrance_closes_under_shuttle() {
     static DROPPED: AtomicU64 = AtomicU64::new(0);
     Shuttle::check(|| {
         let full = DropReason::QdiscOverlimit;
-        let dropped = senders_into::<Shuttle>("pfifo limit 1", full, "llist", 6, 3, 3, 1000);
+        let dropped = senders_into::<Shuttle>("pfifo limit 1", full, Discipline::Llist, 6, 3, 3, 1000);
         DROPPED.fetch_add(dropped, Relaxed);
     });
     assert!(DROPPED.load(Relaxed) > 0, "the qdisc was never full");
@@ -131,7 +137,7 @@ fn llist_entrance_closes_under_shuttle() {
 /// place, and returns, too. That needs this many preemptions.
 #[test]
 fn llist_two_come_back_under_loom() {
-    Loom::check_to(5, || assert_eq!(senders::<Loom>("llist", 2, 1, 1, 1000), 0));
+    Loom::check_to(5, || assert_eq!(senders::<Loom>(Discipline::Llist, 2, 1, 1, 1000), 0));
 }
 
 /// A turn of lockless ends at its quota, all packets that it took are sent, and a packet that the other sender has listed
@@ -143,7 +149,7 @@ fn lockless_turn_ends_under_loom() {
     Loom::check_to(3, || {
         let record = Record::<Loom>::new(1);
         let device = Device { record: record.clone(), ring: None, inline: true };
-        let dev = device.builder().discipline("lockless").build().expect("a device");
+        let dev = device.builder().discipline(Discipline::Lockless).build().expect("a device");
         let mut one = dev.sender_on("s", 0);
         let mut other = dev.sender_on("s", 0);
         let mut first = packets(&mut one, 0, 1);

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
+use txq::Discipline;
 use txq::bql::{Attr, BqlConfig};
 use txq::driver::Link;
 use txq::netdev::{Completions, Sampling};
@@ -98,6 +99,11 @@ impl<'de> Deserialize<'de> for Reapers {
             ))),
         }
     }
+}
+
+/// Parses the name of an enqueue discipline.
+pub(super) fn discipline<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Discipline>, D::Error> {
+    String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
 }
 
 /// Parses which calls of a sender are sampled: `"all"`, `"off"`, or n for each n-th call.

@@ -17,7 +17,7 @@ pub(super) fn line(report: &Report, all: &ContentionReport) -> Value {
     let devices = report.devices.iter().map(|device| {
         let mut part = Map::new();
         part.insert("name".into(), json!(device.name));
-        part.insert("discipline".into(), json!(device.discipline));
+        part.insert("discipline".into(), json!(device.discipline.name()));
         part.insert("seconds".into(), json!(device.seconds));
         part.insert("sent".into(), json!(device.stats.sent));
         part.insert("mpps".into(), json!(device.achieved().mpps()));

@@ -22,7 +22,7 @@ pub(super) fn line(report: &Report) -> Value {
         json!(all.ns_per_packet().ok().map(|_| cpu_seconds * 1e9 / all.sent as f64)),
     );
     totals(&mut object, &all);
-    let disciplines: Vec<&str> = report.devices.iter().map(|device| device.discipline.as_str()).collect();
+    let disciplines: Vec<&str> = report.devices.iter().map(|device| device.discipline.name()).collect();
     let same = disciplines.iter().all(|discipline| *discipline == disciplines[0]);
     object.insert("discipline".into(), if same { json!(disciplines[0]) } else { json!(disciplines) });
     let several = report.devices.len() > 1;
@@ -54,7 +54,7 @@ fn of<T>(
 fn part(device: &Device) -> Value {
     let mut object = Map::new();
     object.insert("name".into(), json!(device.name));
-    object.insert("discipline".into(), json!(device.discipline));
+    object.insert("discipline".into(), json!(device.discipline.name()));
     object.insert("seconds".into(), json!(device.seconds));
     totals(&mut object, &Totals::of(std::slice::from_ref(device)));
     object.insert("queues".into(), device.stats.queues.iter().map(|stats| queue(stats, None)).collect());

@@ -6,7 +6,7 @@ use super::*;
 fn device(name: &str, sent: u64, seconds: f64) -> Device {
     Device {
         name: name.to_owned(),
-        discipline: discipline(None),
+        discipline: Discipline::default(),
         asked: Asked { text: "max".to_owned(), ..Asked::default() },
         account: Account {
             accepted: Count { packets: sent, bytes: sent * 100 },

@@ -6,6 +6,7 @@
 //! for each of a packet's steps. Two senders, and the other disciplines, are predicted.
 
 use toml::{Table, Value};
+use txq::Discipline;
 use txq_bench::NATIVE;
 use txq_sim::Prices;
 use txq_sim::machine::Machine;
@@ -35,7 +36,7 @@ impl Simulated {
     /// Finds prices with which one sender through `discipline` takes `ns` for a packet. A native core overlaps operations
     /// and may hide the time of atomics. If the simulated atomics alone take longer than `ns`, prices are 0 and a hit is
     /// made cheaper.
-    pub(super) fn priced(machine: &Machine, discipline: &str, ns: f64) -> anyhow::Result<Self> {
+    pub(super) fn priced(machine: &Machine, discipline: Discipline, ns: f64) -> anyhow::Result<Self> {
         let mut simulated = Self { machine: machine.clone(), prices: each(0.0) };
         let free = simulated.ns_per_packet(discipline, 1, None)?;
         if free <= ns {
@@ -75,7 +76,7 @@ impl Simulated {
     /// Simulates the time of a packet, with the given transfer time of a line between the CPUs.
     pub(super) fn ns_per_packet(
         &self,
-        discipline: &str,
+        discipline: Discipline,
         threads: u64,
         line_ns: Option<f64>,
     ) -> anyhow::Result<f64> {
@@ -84,7 +85,7 @@ impl Simulated {
         Ok(1e3 / figures.get("mpps").copied().unwrap_or_default())
     }
 
-    fn setup(&self, discipline: &str, threads: u64, line_ns: Option<f64>) -> anyhow::Result<Setup> {
+    fn setup(&self, discipline: Discipline, threads: u64, line_ns: Option<f64>) -> anyhow::Result<Setup> {
         let mut table = Table::new();
         let text = |text: &str| Value::String(text.to_owned());
         let whole = |n: u64| Value::Integer(i64::try_from(n).unwrap_or(i64::MAX));
@@ -97,7 +98,7 @@ impl Simulated {
             ("device.coalesce_us", Value::Float(0.0)),
             ("device.completions", text("inline")),
             ("path.qdisc", text(NATIVE.qdisc)),
-            ("path.discipline", text(discipline)),
+            ("path.discipline", text(discipline.name())),
             ("workload.kind", text("udp-stream")),
             ("workload.senders", whole(threads)),
             ("workload.bytes", whole(NATIVE.bytes.into())),
@@ -141,8 +142,8 @@ mod tests {
     #[test]
     fn the_price_makes_one_sender_take_what_it_took() {
         let machine = Machine::named(BASE).unwrap();
-        let simulated = Simulated::priced(&machine, "spinlock", 300.0).unwrap();
-        let ns = simulated.ns_per_packet("spinlock", 1, None).unwrap();
+        let simulated = Simulated::priced(&machine, Discipline::Spinlock, 300.0).unwrap();
+        let ns = simulated.ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
         assert!((ns - 300.0).abs() < 3.0 && simulated.price() > 0.0, "{ns} {}", simulated.price());
     }
 
@@ -150,9 +151,9 @@ mod tests {
     fn where_atomics_alone_take_longer_a_hit_is_cheaper() {
         let machine = Machine::named(BASE).unwrap();
         let free = Simulated { machine: machine.clone(), prices: each(0.0) };
-        let free = free.ns_per_packet("spinlock", 1, None).unwrap();
-        let simulated = Simulated::priced(&machine, "spinlock", 0.9 * free).unwrap();
-        let ns = simulated.ns_per_packet("spinlock", 1, None).unwrap();
+        let free = free.ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
+        let simulated = Simulated::priced(&machine, Discipline::Spinlock, 0.9 * free).unwrap();
+        let ns = simulated.ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
         assert!((ns / free - 0.9).abs() < 0.02 && simulated.hit() < machine.access.hit, "{ns} {free}");
         assert_eq!(simulated.price(), 0.0);
     }
@@ -160,9 +161,9 @@ mod tests {
     #[test]
     fn two_senders_take_longer_the_longer_a_line_takes() {
         let machine = Machine::named(BASE).unwrap();
-        let simulated = Simulated::priced(&machine, "spinlock", 300.0).unwrap();
+        let simulated = Simulated::priced(&machine, Discipline::Spinlock, 300.0).unwrap();
         let [short, long] =
-            [20.0, 120.0].map(|way| simulated.ns_per_packet("spinlock", 2, Some(way)).unwrap());
+            [20.0, 120.0].map(|way| simulated.ns_per_packet(Discipline::Spinlock, 2, Some(way)).unwrap());
         assert!(long > 1.2 * short, "{short} {long}");
     }
 

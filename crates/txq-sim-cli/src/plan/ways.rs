@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use txq::Discipline;
 use txq_cli_common::table::number;
 use txq_sim::sweep::Line;
 
@@ -14,7 +15,7 @@ const ENOUGH: f64 = 0.25;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Way {
     pub(super) txqs: u32,
-    pub(super) discipline: String,
+    pub(super) discipline: Discipline,
     /// `-` where there is one txq.
     pub(super) steering: String,
     pub(super) mpps: f64,
@@ -31,7 +32,7 @@ impl Way {
         let text = |path: &str| line.at.get(path).map(plain);
         Some(Self {
             txqs: text("device.txqs")?.parse().ok()?,
-            discipline: text("path.discipline")?,
+            discipline: text("path.discipline")?.parse().ok()?,
             steering: text("steering").unwrap_or_else(|| "-".into()),
             mpps,
             margin: mpps / rate - 1.0,
@@ -101,8 +102,8 @@ pub(super) fn advice(ways: &[Way], rate: f64, most: Option<f64>) -> String {
 mod tests {
     use super::*;
 
-    fn way(txqs: u32, discipline: &str, mpps: f64, cpu_ns: f64) -> Way {
-        let (discipline, steering) = (discipline.to_owned(), if txqs == 1 { "-" } else { "near" }.to_owned());
+    fn way(txqs: u32, discipline: Discipline, mpps: f64, cpu_ns: f64) -> Way {
+        let steering = if txqs == 1 { "-" } else { "near" }.to_owned();
         Way {
             txqs,
             discipline,
@@ -117,14 +118,14 @@ mod tests {
     #[test]
     fn the_cheapest_that_meets_it_is_first() {
         let mut ways = vec![
-            way(8, "llist", 30.0, 500.0),
-            way(1, "spinlock", 3.0, 5000.0),
-            way(2, "combine", 21.0, 700.0),
-            way(2, "llist", 22.0, 600.0),
-            way(4, "spinlock", 19.0, 900.0),
+            way(8, Discipline::Llist, 30.0, 500.0),
+            way(1, Discipline::Spinlock, 3.0, 5000.0),
+            way(2, Discipline::Combine, 21.0, 700.0),
+            way(2, Discipline::Llist, 22.0, 600.0),
+            way(4, Discipline::Spinlock, 19.0, 900.0),
         ];
         ways.sort_by(Way::by_cost);
-        let order: Vec<_> = ways.iter().map(|way| (way.txqs, way.discipline.as_str())).collect();
+        let order: Vec<_> = ways.iter().map(|way| (way.txqs, way.discipline.name())).collect();
         assert_eq!(order, [(2, "llist"), (2, "combine"), (8, "llist"), (4, "spinlock"), (1, "spinlock")]);
         let text = advice(&ways, 20.0, None);
         assert_eq!(
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn nothing_reaches_what_the_senders_cannot() {
-        let text = advice(&[way(1, "combine", 10.0, 700.0)], 20.0, Some(16.0));
+        let text = advice(&[way(1, Discipline::Combine, 10.0, 700.0)], 20.0, Some(16.0));
         assert_eq!(
             text,
             "Nothing reaches 20.0 Mpps; the nearest is 10.0 Mpps, 50 % too few, by 1 txq with combine: the senders' own work \

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error};
 use toml::Table;
+use txq::Discipline;
 
 use crate::footprint::{Footprint, MOST};
 use crate::machine::Scale;
@@ -114,7 +116,8 @@ pub struct Way {
     /// `qdisc` is ignored.
     pub one_by_one: bool,
     /// How concurrent senders reach a qdisc.
-    pub discipline: String,
+    #[serde(deserialize_with = "discipline")]
+    pub discipline: Discipline,
     /// Where a buffer goes that another CPU frees: `defer`, `keep` or `shared`.
     pub pool: Pool,
     /// Number of buffers that may wait for each sender.
@@ -125,13 +128,18 @@ pub struct Way {
     pub txqueuelen: u32,
 }
 
+/// Parses the name of a discipline.
+fn discipline<'de, D: Deserializer<'de>>(from: D) -> Result<Discipline, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
 impl Default for Way {
     fn default() -> Self {
         Self {
             qdisc: "mq".into(),
             default_qdisc: "pfifo_fast".into(),
             one_by_one: false,
-            discipline: "spinlock".into(),
+            discipline: Discipline::Spinlock,
             pool: Pool::Defer,
             defer_max: txq::pool::DEFER_MAX,
             max_burst: 1000,

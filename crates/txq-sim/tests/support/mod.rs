@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use txq::NetDev;
 use txq::cpumask::CpuMask;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
 use txq::xps::XpsMap;
+use txq::{Discipline, NetDev};
 use txq_sim::machine::{Access as Costs, Line, Machine, Os, Topology};
 use txq_sim::{Outcome, Picos, Sim, Task, World, sim};
 
@@ -68,7 +68,7 @@ impl Transmit<Sim> for SinkQueue {
 /// A case to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
-    pub(crate) discipline: &'static str,
+    pub(crate) discipline: Discipline,
     pub(crate) qdisc: &'static str,
     pub(crate) senders: u32,
     pub(crate) txqs: u16,
@@ -83,7 +83,7 @@ pub(crate) struct Case {
 
 /// 240 senders and 30 txqs.
 pub(crate) const P0: Case = Case {
-    discipline: "llist",
+    discipline: Discipline::Llist,
     qdisc: "pfifo",
     senders: 240,
     txqs: 30,

@@ -8,7 +8,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 use txq_core::sync::fill::Fill;
 
-use super::{Core, Ctx, Datapath, Discipline};
+use super::{Core, CoreAccess, Ctx, Datapath};
 
 /// One queue: a qdisc and the discipline through which senders enter it (`struct Qdisc` at the root of a `netdev_queue`). On
 /// lines of its own.
@@ -17,7 +17,7 @@ pub(crate) struct Root<A: Arch> {
     pub(crate) index: usize,
     /// The txq of all its packets; `None` if it serves all txqs.
     pub(crate) txq: Option<u16>,
-    pub(crate) discipline: Box<dyn Discipline<A>>,
+    pub(crate) discipline: Box<dyn CoreAccess<A>>,
     /// Whether senders find room in it. An owner loads its word once a turn. The word is written when the queue fills up or
     /// a sender waits.
     pub(crate) fill: Fill<A>,

@@ -21,8 +21,8 @@ use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
 
 use crate::datapath::Core;
+use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
-use crate::datapath::Discipline;
 use crate::datapath::Root;
 use crate::enqueue::{QUEUE, ROOT_LOCK, owns_queue};
 use crate::run::{Driven, Owner, turn};
@@ -35,7 +35,7 @@ struct Busylock<A: Arch> {
     running: CachePadded<A::AtomicU32>,
 }
 
-pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipline<A>> {
+pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn CoreAccess<A>> {
     Box::new(Busylock {
         busy: CachePadded::new(SpinLock::new(())),
         root: CachePadded::new(SpinLock::new(core)),
@@ -87,7 +87,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
     }
 }
 
-impl<A: Arch> Discipline<A> for Busylock<A> {
+impl<A: Arch> CoreAccess<A> for Busylock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         if owns_queue(batch, cx) {
             return Verdict::Drop;

@@ -46,8 +46,8 @@ use txq_core::sync::llist::Linked;
 use txq_sched::qdisc::Verdict;
 
 use crate::datapath::Core;
+use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
-use crate::datapath::Discipline;
 use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::lease::{self, Trial};
@@ -130,7 +130,7 @@ unsafe impl<A: Arch> Send for Combine<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Combine<A> {}
 
-pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
+pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAccess<A>> {
     let word = A::AtomicPtr::new(ptr::null_mut());
     let owned = OwnerState { core, intake: Intake::new(), crowded: true, trial: Trial::new() };
     Box::new(Combine {
@@ -228,7 +228,7 @@ impl<A: Arch> Combine<A> {
         Put::Listed
     }
 
-    /// As [`submit`](Discipline::submit), for a sender that has taken a free queue with an empty list.
+    /// As [`submit`](CoreAccess::submit), for a sender that has taken a free queue with an empty list.
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let mut owner = Turn { queue: self, has: true, contended: false };
@@ -301,7 +301,7 @@ enum Put {
     Owned,
 }
 
-impl<A: Arch> Discipline<A> for Combine<A> {
+impl<A: Arch> CoreAccess<A> for Combine<A> {
     #[inline]
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         if lease::is_anothers(&self.lease, cx) && self.wait_for_lease(batch.len(), cx) {

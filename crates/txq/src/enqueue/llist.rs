@@ -51,8 +51,8 @@ use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
 
 use crate::datapath::Core;
+use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
-use crate::datapath::Discipline;
 use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::llist::entrance::{Entrance, Room};
@@ -115,7 +115,7 @@ unsafe impl<A: Arch> Send for Llist<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Llist<A> {}
 
-pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
+pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAccess<A>> {
     let [count, returned] = [(); 2].map(|()| A::AtomicU32::new(0));
     let owned = OwnerState { core, intake: Intake::new(), crowded: true, bound: max_burst };
     Box::new(Llist {
@@ -273,7 +273,7 @@ impl<A: Arch> Owner<A> for Turn<'_, A> {
 }
 
 impl<A: Arch> Llist<A> {
-    /// As [`submit`](Discipline::submit), for a sender that found the list empty and has taken the lock. Packets that this
+    /// As [`submit`](CoreAccess::submit), for a sender that found the list empty and has taken the lock. Packets that this
     /// sender pushed earlier are no longer on the list; senders that push now have the duty themselves.
     #[inline]
     fn submit_alone(
@@ -323,7 +323,7 @@ impl<A: Arch> Llist<A> {
     }
 }
 
-impl<A: Arch> Discipline<A> for Llist<A> {
+impl<A: Arch> CoreAccess<A> for Llist<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len() as u32;
         if self.entrance.closed.load(Relaxed) != 0

@@ -29,8 +29,8 @@ use txq_core::sync::contention::Recorded;
 use txq_sched::qdisc::{BANDS, Verdict};
 
 use crate::datapath::Core;
+use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
-use crate::datapath::Discipline;
 use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::refused::Refused;
@@ -83,7 +83,7 @@ unsafe impl<A: Arch> Send for Lockless<A> {}
 // SAFETY: as above.
 unsafe impl<A: Arch> Sync for Lockless<A> {}
 
-pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn Discipline<A>> {
+pub(super) fn build<A: Arch>(core: Core<A>, max_burst: u32) -> Box<dyn CoreAccess<A>> {
     let lists = Lists::new();
     lists.rule.follow(&core, max_burst);
     Box::new(Lockless {
@@ -194,7 +194,7 @@ impl<A: Arch> Lockless<A> {
         }
     }
 
-    /// As [`submit`](Discipline::submit), for a sender that has taken the token by `pass`: no packet waits.
+    /// As [`submit`](CoreAccess::submit), for a sender that has taken the token by `pass`: no packet waits.
     #[inline]
     fn submit_alone(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
@@ -238,7 +238,7 @@ impl<A: Arch> Lockless<A> {
     }
 }
 
-impl<A: Arch> Discipline<A> for Lockless<A> {
+impl<A: Arch> CoreAccess<A> for Lockless<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let n = batch.len();
         if self.pass() {

@@ -2,7 +2,7 @@
 //!
 //! A queue's core has one owner at a time. A discipline decides which thread becomes the owner and what the other senders
 //! do. It keeps the core behind a lock or behind its own protocol, and its owner calls `run::turn`. A discipline is one file
-//! and a line in `kinds`.
+//! and a variant of [`Discipline`].
 //!
 //! | discipline | a sender that finds the queue owned | source |
 //! |---|---|---|
@@ -14,6 +14,7 @@
 
 mod busylock;
 mod combine;
+mod discipline;
 mod intake;
 mod lease;
 mod llist;
@@ -27,16 +28,15 @@ use txq_core::arch::Arch;
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 
-use crate::datapath::Core;
 use crate::datapath::Ctx;
-use crate::datapath::Discipline;
 
+pub use discipline::{Discipline, ParseDisciplineError};
 pub(crate) use noqueue::NoQueue;
 
 /// Bound on the packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
 pub const QDISC_MAX_BURST: u32 = 1000;
 
-/// A list counts as long from `qdisc_max_burst / LONG` packets ([`Discipline::is_behind`]). With as many packets again in
+/// A list counts as long from `qdisc_max_burst / LONG` packets ([`CoreAccess::is_behind`](crate::datapath::CoreAccess::is_behind)). With as many packets again in
 /// the owner's hands, they fit in the last quarter of a qdisc whose limit is `qdisc_max_burst`.
 const LONG: u32 = 16;
 
@@ -65,25 +65,3 @@ fn drop_looped<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool 
 const ROOT_LOCK: &str = "root lock";
 const QUEUE: &str = "queue's state";
 const DRIVEN: &str = "what comes back from the driver";
-
-/// A discipline and its name.
-pub(crate) struct Kind<A: Arch> {
-    pub(crate) name: &'static str,
-    pub(crate) build: fn(Core<A>, max_burst: u32) -> Box<dyn Discipline<A>>,
-}
-
-/// Returns all disciplines that a user can choose, the default first. A new one is a file and a line here.
-pub(crate) fn kinds<A: Arch>() -> [Kind<A>; 5] {
-    [
-        Kind { name: "combine", build: combine::build },
-        Kind { name: "llist", build: llist::build },
-        Kind { name: "lockless", build: lockless::build },
-        Kind { name: "busylock", build: busylock::build },
-        Kind { name: "spinlock", build: spinlock::build },
-    ]
-}
-
-/// Returns the names of the disciplines, the default first.
-pub fn names() -> Vec<&'static str> {
-    kinds::<txq_core::arch::Native>().iter().map(|k| k.name).collect()
-}

@@ -12,7 +12,7 @@ use txq_core::sync::contention::Recorded;
 use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
 
-use crate::datapath::Discipline;
+use crate::datapath::CoreAccess;
 use crate::datapath::Root;
 use crate::datapath::{Core, Gate};
 use crate::datapath::{Ctx, Errand};
@@ -90,7 +90,7 @@ impl<A: Arch> NoQueue<A> {
     }
 }
 
-impl<A: Arch> Discipline<A> for NoQueue<A> {
+impl<A: Arch> CoreAccess<A> for NoQueue<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         let verdict = self.with(|core| match core.gate() {
             Gate::Relay => None,

@@ -16,8 +16,8 @@ use txq_core::sync::spinlock::{Held, SpinLock};
 use txq_sched::qdisc::Verdict;
 
 use crate::datapath::Core;
+use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
-use crate::datapath::Discipline;
 use crate::datapath::Root;
 use crate::enqueue::{QUEUE, ROOT_LOCK, owns_queue};
 use crate::run::{Driven, Owner, turn};
@@ -26,7 +26,7 @@ struct Spinlock<A: Arch> {
     root: CachePadded<SpinLock<A, Core<A>>>,
 }
 
-pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn Discipline<A>> {
+pub(super) fn build<A: Arch>(core: Core<A>, _max_burst: u32) -> Box<dyn CoreAccess<A>> {
     Box::new(Spinlock { root: CachePadded::new(SpinLock::new(core)) })
 }
 
@@ -47,7 +47,7 @@ impl<A: Arch> Owner<A> for Held<'_, A, Core<A>> {
     }
 }
 
-impl<A: Arch> Discipline<A> for Spinlock<A> {
+impl<A: Arch> CoreAccess<A> for Spinlock<A> {
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict {
         if owns_queue(batch, cx) {
             return Verdict::Drop;

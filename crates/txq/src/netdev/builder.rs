@@ -22,7 +22,7 @@ use super::{BuildError, NetDev};
 use crate::bql::BqlConfig;
 use crate::datapath::{Core, Datapath, Gate, Root, RootSelector, Shape};
 use crate::driver::Driver;
-use crate::enqueue::{self, NoQueue, QDISC_MAX_BURST};
+use crate::enqueue::{Discipline, NoQueue, QDISC_MAX_BURST};
 use crate::registry::Registry;
 use crate::schedule::Schedule;
 use crate::shared::{Sampling, Shared};
@@ -40,7 +40,7 @@ const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
 const TXQ_RESELECTION_MS: u32 = 1000;
 
 /// The configuration of a device to build. Defaults: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq), the
-/// first discipline of [`enqueue::names`], no map, a pool of 4096 packets, one worker.
+/// discipline `combine`, no map, a pool of 4096 packets, one worker.
 pub struct Builder<A: Arch = Native> {
     driver: Box<dyn Driver<A>>,
     txqs: Option<u16>,
@@ -48,7 +48,7 @@ pub struct Builder<A: Arch = Native> {
     custom_qdisc: Option<Box<dyn Qdisc<A>>>,
     default_qdisc: String,
     children: Vec<(u16, String)>,
-    discipline: String,
+    discipline: Discipline,
     xps: Option<XpsMap>,
     xps_rxqs: Option<XpsMap>,
     reselection_ms: u32,
@@ -111,7 +111,7 @@ impl<A: Arch> Builder<A> {
             custom_qdisc: None,
             default_qdisc: "pfifo_fast".into(),
             children: Vec::new(),
-            discipline: enqueue::kinds::<A>()[0].name.into(),
+            discipline: Discipline::default(),
             xps: None,
             xps_rxqs: None,
             reselection_ms: TXQ_RESELECTION_MS,
@@ -144,8 +144,8 @@ impl<A: Arch> Builder<A> {
         qdisc: &str => qdisc = Some(qdisc.to_owned());
         /// The kind of qdisc that mq gives each txq (`net.core.default_qdisc`), optionally with options.
         default_qdisc: &str => default_qdisc = default_qdisc.to_owned();
-        /// The enqueue discipline, one of [`enqueue::names`].
-        discipline: &str => discipline = discipline.to_owned();
+        /// The enqueue discipline: how concurrent senders reach one qdisc.
+        discipline: Discipline => discipline = discipline;
         /// The map from CPUs to txqs. Without one, a packet's flow hash decides.
         xps: XpsMap => xps = Some(xps);
         /// The map from rx queues to txqs, for packets that carry their rx queue. It takes precedence over the map from
@@ -255,7 +255,7 @@ impl<A: Arch> Builder<A> {
         let plan = self.plan(&mut tree)?;
         let rule = A::AtomicU32::new(RootSelector::first(plan.shape).word());
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
-        let roots = self.roots(plan.shape, plan.qdiscs, asked)?;
+        let roots = self.roots(plan.shape, plan.qdiscs, asked);
         let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
         // The maps were made without classes.
         let deal = |map: Option<XpsMap>| map.map(|m| m.in_classes(&classes)).transpose();
@@ -391,16 +391,7 @@ impl<A: Arch> Builder<A> {
     }
 
     /// Returns the queues of all rules; the queues of `shape` get their qdiscs.
-    fn roots(
-        &self,
-        shape: Shape,
-        qdiscs: Vec<Option<Box<dyn Qdisc<A>>>>,
-        txqs: u16,
-    ) -> Result<Box<[Root<A>]>, BuildError> {
-        let Some(kind) = enqueue::kinds::<A>().into_iter().find(|k| k.name == self.discipline) else {
-            let known = enqueue::names().join(", ");
-            return Err(BuildError::Discipline { name: self.discipline.clone(), known });
-        };
+    fn roots(&self, shape: Shape, qdiscs: Vec<Option<Box<dyn Qdisc<A>>>>, txqs: u16) -> Box<[Root<A>]> {
         let mut qdiscs = qdiscs.into_iter();
         let each = |shape| (0..txqs).map(move |txq| (shape, Some(txq)));
         let all = (txqs > 1).then_some((Shape::Shared, None));
@@ -410,11 +401,11 @@ impl<A: Arch> Builder<A> {
             let core = Core::new(qdisc, if in_force { Gate::Open } else { Gate::Relay });
             let discipline = match (has, txq) {
                 (Shape::NoQueue, Some(txq)) => Box::new(NoQueue::new(core, txq)),
-                _ => (kind.build)(core, self.max_burst),
+                _ => self.discipline.build(core, self.max_burst),
             };
             Root { index, txq, discipline, fill: Fill::new(), burst_drops: A::AtomicU64::new(0) }
         };
-        Ok(each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect())
+        each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect()
     }
 }
 

@@ -41,14 +41,6 @@ pub enum BuildError {
         /// The problem with it.
         why: String,
     },
-    /// There is no enqueue discipline of this name.
-    #[error("there is no enqueue discipline \"{name}\": use one of {known}")]
-    Discipline {
-        /// The requested name.
-        name: String,
-        /// The names that exist.
-        known: String,
-    },
     /// A map does not fit the device.
     #[error(transparent)]
     Xps(#[from] XpsError),

@@ -30,7 +30,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    pub(crate) fn of<'s>(&mut self, choices: &[&'s str]) -> &'s str {
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 

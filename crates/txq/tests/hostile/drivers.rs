@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use txq::NetDev;
 use txq::drop::DropReason;
 use txq::netdev::DriverBug;
 use txq::stats::device::DeviceStats;
+use txq::{Discipline, NetDev};
 
 use crate::liar::{Liar, Lie, other_pool};
 use crate::{audited, bounded, build, everywhere, packets, settle};
@@ -25,7 +25,7 @@ pub(crate) fn run(
     lie: Lie,
     ring: Option<u32>,
     root: &str,
-    discipline: &str,
+    discipline: Discipline,
     own_pool: bool,
     total: u64,
 ) -> Run {
@@ -203,7 +203,7 @@ fn a_driver_invents_and_panics() {
 fn a_driver_that_says_never_is_asked_again() {
     bounded(|| {
         let liar = Liar::new(None);
-        let dev = build(NetDev::builder(liar.clone()), "pfifo", "combine");
+        let dev = build(NetDev::builder(liar.clone()), "pfifo", Discipline::Combine);
         liar.lie(Lie::Never, 1, other_pool().sender("driver"));
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
         let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..3));

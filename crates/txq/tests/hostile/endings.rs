@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use txq::NetDev;
+use txq::{Discipline, NetDev};
 
 use crate::liar::Liar;
 use crate::reentry::{Spot, SpotQdisc, Where};
@@ -20,7 +20,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn started(spot: &Spot, discipline: &str) -> NetDev {
+fn started(spot: &Spot, discipline: Discipline) -> NetDev {
     let qdisc = SpotQdisc(spot.clone(), VecDeque::new());
     let builder = NetDev::builder(spot.clone()).custom_qdisc(qdisc).discipline(discipline);
     builder.pool_config(pool()).start().expect("a device")
@@ -30,7 +30,7 @@ fn started(spot: &Spot, discipline: &str) -> NetDev {
 #[test]
 fn a_device_is_dropped_in_its_own_path() {
     bounded(|| {
-        for discipline in txq::enqueue::names() {
+        for &discipline in Discipline::ALL {
             for at in [Where::StartXmit, Where::Poll, Where::Enqueue, Where::Dequeue] {
                 let spot = Spot::new((at == Where::Poll).then_some(8));
                 let dev = started(&spot, discipline);
@@ -58,7 +58,7 @@ fn a_device_is_dropped_in_its_own_path() {
 fn a_shutdown_in_its_own_path_is_an_error() {
     bounded(|| {
         let spot = Spot::new(None);
-        let dev = Arc::new(Mutex::new(Some(started(&spot, "combine"))));
+        let dev = Arc::new(Mutex::new(Some(started(&spot, Discipline::Combine))));
         let mut sender = dev.lock().unwrap().as_ref().expect("it is there").sender("s");
         let said = Arc::new(Mutex::new(String::new()));
         let (held, say) = (dev.clone(), said.clone());
@@ -115,7 +115,7 @@ fn a_device_is_dropped_on_its_own_worker() {
 fn a_device_is_dropped_by_a_panic() {
     bounded(|| {
         let spot = Spot::new(None);
-        let dev = started(&spot, "combine");
+        let dev = started(&spot, Discipline::Combine);
         let died = catch_unwind(AssertUnwindSafe(move || {
             let _dev = dev;
             panic!("the owner panics, as the test wants");
@@ -129,8 +129,8 @@ fn a_device_is_dropped_by_a_panic() {
 #[test]
 fn a_device_is_dropped_while_others_send() {
     bounded(|| {
-        let names = txq::enqueue::names();
-        for (root, discipline) in names.iter().map(|&name| ("pfifo", name)).chain([("noqueue", names[0])]) {
+        let queues = Discipline::ALL.iter().map(|&discipline| ("pfifo", discipline));
+        for (root, discipline) in queues.chain([("noqueue", Discipline::default())]) {
             for round in 0..5 {
                 let liar = Liar::new(Some(16));
                 let dev =
@@ -195,7 +195,7 @@ fn a_qdisc_panics_while_its_device_ends() {
         }
     }
     bounded(|| {
-        for discipline in txq::enqueue::names() {
+        for &discipline in Discipline::ALL {
             let spot = Spot::new(None);
             let qdisc = Never(SpotQdisc(spot.clone(), VecDeque::new()));
             let dev = NetDev::builder(spot.clone()).custom_qdisc(qdisc).discipline(discipline);
@@ -220,7 +220,7 @@ fn a_forked_child_drops_it() {
     }
     bounded(|| {
         let spot = Spot::new(None);
-        let mut dev = started(&spot, "combine");
+        let mut dev = started(&spot, Discipline::Combine);
         // SAFETY: the child calls nothing that needs a lock that another thread may hold, except for the allocator, which
         // glibc makes usable in children.
         let child = unsafe { fork() };

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use txq::NetDev;
 use txq::drop::DropReason;
 use txq::packet::PacketList;
 use txq::stats::device::DeviceStats;
+use txq::{Discipline, NetDev};
 
 use crate::liar::Liar;
 use crate::reentry::{Spot, Where};
@@ -20,7 +20,7 @@ use crate::{audited, bounded, everywhere, packets, pool};
 fn crowd(
     spot: &Spot,
     root: &str,
-    discipline: &str,
+    discipline: Discipline,
     calls: u64,
     f: impl Fn(&mut txq::Sender, u64) + Sync,
 ) -> DeviceStats {
@@ -42,7 +42,7 @@ fn crowd(
 }
 
 /// Waits until all buffers are home: workers free the packets that they reap a moment after the txq counts them.
-fn until_home(dev: &NetDev, root: &str, discipline: &str) {
+fn until_home(dev: &NetDev, root: &str, discipline: Discipline) {
     let began = Instant::now();
     while dev.pool().in_use() != Default::default() {
         let left = dev.pool().in_use();

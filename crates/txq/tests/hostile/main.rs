@@ -17,15 +17,15 @@ use std::time::Duration;
 use txq::netdev::Builder;
 use txq::pool::{Backing, PoolConfig};
 use txq::stats::device::DeviceStats;
-use txq::{NetDev, Sender, Worker, packet::PacketList};
+use txq::{Discipline, NetDev, Sender, Worker, packet::PacketList};
 
 /// Calls `attack` for each queue: a root qdisc, and the discipline in front of it.
-fn everywhere(attack: impl Fn(&str, &str)) {
-    for discipline in txq::enqueue::names() {
+fn everywhere(attack: impl Fn(&str, Discipline)) {
+    for &discipline in Discipline::ALL {
         attack("pfifo", discipline);
         attack("pfifo_fast", discipline);
     }
-    attack("noqueue", txq::enqueue::names()[0]);
+    attack("noqueue", Discipline::default());
 }
 
 /// Runs a test on a thread of its own, and fails if it hangs.
@@ -75,6 +75,6 @@ fn audited(dev: &NetDev) -> DeviceStats {
 }
 
 /// Returns a device for one thread, which drives its worker.
-fn build(builder: Builder, root: &str, discipline: &str) -> NetDev {
+fn build(builder: Builder, root: &str, discipline: Discipline) -> NetDev {
     builder.qdisc(root).discipline(discipline).pool_config(pool()).build().expect("a device")
 }

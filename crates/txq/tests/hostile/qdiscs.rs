@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use txq::NetDev;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
+use txq::{Discipline, NetDev};
 
 use crate::liar::{Liar, other_pool};
 use crate::{bounded, packets, pool};
@@ -136,7 +136,7 @@ impl Qdisc for Rogue {
 #[test]
 fn a_qdisc_lies() {
     bounded(|| {
-        for discipline in txq::enqueue::names() {
+        for &discipline in Discipline::ALL {
             for lie in LIES {
                 let liar = Liar::new(Some(8));
                 let own = Arc::<Mutex<VecDeque<Packet>>>::default();

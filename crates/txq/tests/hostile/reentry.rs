@@ -16,7 +16,7 @@ use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq::tc::Handle;
-use txq::{NetDev, Sender};
+use txq::{Discipline, NetDev, Sender};
 
 use crate::{audited, bounded, build, packets, pool, settle};
 
@@ -151,19 +151,19 @@ impl Qdisc for SpotQdisc {
     }
 }
 
-/// Runs the test on a device for each place and discipline.
+/// Runs the test on a device for each place and each name of a discipline, or `noqueue`.
 fn each_place(test: impl Fn(Where, Spot, NetDev, &str)) {
     for at in [Where::StartXmit, Where::Poll, Where::Enqueue, Where::Dequeue, Where::QueueLength] {
-        for discipline in txq::enqueue::names() {
+        for &discipline in Discipline::ALL {
             let spot = Spot::new((at == Where::Poll).then_some(8));
             let qdisc = SpotQdisc(spot.clone(), VecDeque::new());
             let builder = NetDev::builder(spot.clone()).custom_qdisc(qdisc).discipline(discipline);
             let dev = builder.pool_config(pool()).build().expect("a device");
-            test(at, spot, dev, discipline);
+            test(at, spot, dev, discipline.name());
         }
         if matches!(at, Where::StartXmit | Where::Poll) {
             let spot = Spot::new((at == Where::Poll).then_some(8));
-            let dev = build(NetDev::builder(spot.clone()), "noqueue", "combine");
+            let dev = build(NetDev::builder(spot.clone()), "noqueue", Discipline::Combine);
             test(at, spot, dev, "noqueue");
         }
     }
@@ -305,7 +305,7 @@ fn who_sends_from_within_waits_for_nobody() {
 #[test]
 fn a_filter_calls_its_device() {
     bounded(|| {
-        for discipline in txq::enqueue::names() {
+        for &discipline in Discipline::ALL {
             for qdisc in [
                 "handle 1: prio",
                 "handle 1: fq_codel",
@@ -376,7 +376,7 @@ fn a_change_within_a_change_is_told_so() {
         }
     }
     bounded(|| {
-        let dev = Arc::new(build(NetDev::builder(Spot::new(None)), "pfifo", "combine"));
+        let dev = Arc::new(build(NetDev::builder(Spot::new(None)), "pfifo", Discipline::Combine));
         let (last, said) = (dev.clone(), Arc::new(Mutex::new(String::new())));
         let spot = Spot::new(None);
         let last = Last(last, said.clone());

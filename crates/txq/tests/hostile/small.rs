@@ -1,5 +1,7 @@
 //! Each lie of a driver once, with few packets, for slow checkers.
 
+use txq::Discipline;
+
 use crate::drivers::run;
 use crate::liar::Lie;
 
@@ -25,7 +27,7 @@ const LIES: [Lie; 15] = [
 fn each_lie_once() {
     for lie in LIES {
         for root in ["pfifo", "noqueue"] {
-            run(lie, Some(4), root, "combine", lie == Lie::Tag, 6);
+            run(lie, Some(4), root, Discipline::Combine, lie == Lie::Tag, 6);
         }
     }
 }

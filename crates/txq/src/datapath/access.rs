@@ -1,4 +1,4 @@
-//! [`Discipline`]: what a queue needs of the discipline through which senders enter it.
+//! [`CoreAccess`]: the access to a queue's core, which each enqueue discipline provides.
 
 use txq_core::arch::Arch;
 use txq_core::packet::PacketList;
@@ -8,8 +8,8 @@ use txq_sched::qdisc::Verdict;
 
 use super::{Core, Ctx, Root};
 
-/// How threads reach one queue's core.
-pub(crate) trait Discipline<A: Arch>: Send + Sync {
+/// How threads reach one queue's core: an enqueue discipline, or the entrance of noqueue.
+pub(crate) trait CoreAccess<A: Arch>: Send + Sync {
     /// Hands `batch` to the qdisc, or queues it for the current owner. The batch is empty afterwards.
     fn submit(&self, root: &Root<A>, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> Verdict;
 
@@ -30,7 +30,7 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
         false
     }
 
-    /// As [`with_core`](Discipline::with_core), but returns `None` without waiting if the core has an owner. For senders:
+    /// As [`with_core`](CoreAccess::with_core), but returns `None` without waiting if the core has an owner. For senders:
     /// a thread that is preempted may never see a busy queue without an owner.
     fn try_with_core(&self, f: &mut dyn FnMut(&mut Core<A>, bool)) -> Option<bool>;
 
@@ -48,7 +48,7 @@ pub(crate) trait Discipline<A: Arch>: Send + Sync {
     }
 
     /// Calls `f` with each lock of the discipline, for its record. A thread that takes a lock through `f` is no owner and
-    /// does not see what others leave for one: [`with_core`](Discipline::with_core) the queue afterwards.
+    /// does not see what others leave for one: [`with_core`](CoreAccess::with_core) the queue afterwards.
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded));
 
     /// Names its lines ([`Arch::name`]).
