@@ -1,6 +1,7 @@
 //! Four threads send through one device with two txqs: builder, sender, packet, report.
 
 use std::error::Error;
+use std::time::Duration;
 
 use txq::NetDev;
 use txq_device::Null;
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
         }
     });
-    dev.drain(1_000_000_000);
+    dev.drain(Duration::from_secs(1));
     let stats = dev.audit()?;
     println!("accepted {}, sent {}, dropped {}", stats.accepted, stats.sent, stats.dropped.total());
     print!("{}", txq::tc::show_text(&dev.qdiscs(Default::default()), true));

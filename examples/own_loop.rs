@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let _ = events.recv_timeout(wait);
     }
     let stats = dev.audit()?;
-    println!("sent {} packets in {} ms", stats.sent, dev.age() / 1_000_000);
+    println!("sent {} packets in {} ms", stats.sent, dev.age().as_millis());
     Ok(())
 }
 

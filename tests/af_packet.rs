@@ -23,7 +23,7 @@ use txq::stats::device::DeviceStats;
 use txq::{NetDev, Sender};
 use txq_device::AfPacket;
 
-const SECONDS_5: u64 = 5_000_000_000;
+const SECONDS_5: Duration = Duration::from_secs(5);
 
 /// A veth pair: tx0 here and rx0 there.
 struct Bench {

@@ -120,7 +120,8 @@ fn measure(lab: &Lab, time: Duration, text: &str, of: Of, spin: u64) -> anyhow::
     let bytes = Counter::default();
     let device = Timed { null: Null::new(1), bytes: bytes.clone(), late: late.clone() };
     let pool = PoolConfig { buffers: 4096, ..PoolConfig::default() };
-    let mut dev = NetDev::builder(device).qdisc(text).pool_config(pool).spin(spin * 1000).start()?;
+    let mut dev =
+        NetDev::builder(device).qdisc(text).pool_config(pool).spin(Duration::from_micros(spin)).start()?;
     let (cpu, start) = (cpu_time(), Instant::now());
     let sample = match of {
         Of::Lateness => {

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use txq::cpumask::CpuMask;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
@@ -74,7 +75,7 @@ fn device<A: Model>(discipline: Discipline, order: &Arc<Order<A>>) -> NetDev<A> 
     };
     let map = map([0, 1]);
     let builder = Builder::new(Box::new(Device(order.clone()))).pool_config(pool).default_qdisc("pfifo");
-    builder.discipline(discipline).xps(map).txq_reselection_ms(0).build().expect("a device")
+    builder.discipline(discipline).xps(map).txq_reselection(Duration::ZERO).build().expect("a device")
 }
 
 fn packet<A: Model>(sender: &mut Sender<A>, cookie: u64) -> Packet<A> {

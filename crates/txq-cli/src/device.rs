@@ -1,6 +1,7 @@
 //! Opens devices from a `[[device]]` of a file; the options of `txq replay` are converted into one.
 
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use txq::driver::{DeviceInfo, Driver, Link};
@@ -142,13 +143,13 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
         builder = builder.tx_queue_len(packets.get() as u32);
     }
     if let Some(spin) = config.spin_us {
-        builder = builder.spin(spin.get() * 1000);
+        builder = builder.spin(Duration::from_micros(spin.get()));
     }
     if let Some(packets) = config.max_burst {
         builder = builder.max_burst(packets.get() as u32);
     }
     if let Some(ms) = config.txq_reselection_ms {
-        builder = builder.txq_reselection_ms(ms.get() as u32);
+        builder = builder.txq_reselection(Duration::from_millis(ms.get()));
     }
     if let Some(map) = config.xps.map(txqs).with_context(|| format!("device \"{name}\""))? {
         builder = builder.xps(map);

@@ -20,6 +20,7 @@
 //! A probability is from 0 to 1: below counts as 0, above as 1. There are no errors but the driver's, which pass through.
 //!
 //! ```
+//! use std::time::Duration;
 //! use txq::NetDev;
 //! use txq::drop::DropReason;
 //! use txq_device::faults::Rates;
@@ -32,7 +33,7 @@
 //!     let packet = sender.packet(&[0; 60])?;
 //!     let _verdict = sender.xmit(packet);
 //! }
-//! assert!(dev.drain(10_000_000_000));
+//! assert!(dev.drain(Duration::from_secs(10)));
 //! let stats = dev.audit()?;
 //! assert_eq!(stats.sent + stats.dropped.get(DropReason::NoMem), 1000);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -40,6 +41,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
@@ -85,7 +87,7 @@ impl<A: Arch, D: Driver<A>> Driver<A> for Faults<D> {
         self.driver.info()
     }
 
-    fn pacing_horizon(&self) -> Nanos {
+    fn pacing_horizon(&self) -> Duration {
         self.driver.pacing_horizon()
     }
 

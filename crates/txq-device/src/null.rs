@@ -22,6 +22,7 @@
 //! A link of 100 Mbit/s whose completions come 20 us late, as an interrupt would, and go to the worker:
 //!
 //! ```
+//! use std::time::Duration;
 //! use txq::NetDev;
 //! use txq_device::Null;
 //!
@@ -32,10 +33,10 @@
 //!     let packet = sender.packet(&[0; 101])?;
 //!     let _verdict = sender.xmit(packet);
 //! }
-//! assert!(dev.drain(10_000_000_000));
+//! assert!(dev.drain(Duration::from_secs(10)));
 //! assert_eq!(dev.audit()?.sent, 100);
 //! // 125 bytes take 10 us.
-//! assert!(dev.age() >= 100 * 10_000);
+//! assert!(dev.age() >= 100 * Duration::from_micros(10));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -35,6 +35,7 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
 use txq::drop::DropReason;
@@ -148,7 +149,7 @@ impl<A: Arch, D: Driver<A>> Driver<A> for Tracer<D> {
         self.driver.info()
     }
 
-    fn pacing_horizon(&self) -> Nanos {
+    fn pacing_horizon(&self) -> Duration {
         self.driver.pacing_horizon()
     }
 
@@ -263,8 +264,8 @@ mod tests {
             fn info(&self) -> DeviceInfo {
                 DeviceInfo::new("paced").txqs(3).mtu(9000)
             }
-            fn pacing_horizon(&self) -> Nanos {
-                2_000_000
+            fn pacing_horizon(&self) -> Duration {
+                Duration::from_millis(2)
             }
             fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
                 Null::new(3).open(txq)
@@ -272,7 +273,7 @@ mod tests {
         }
         let faults = crate::Faults::new(Paced, 1, crate::faults::Rates::default());
         let wrapped: &dyn Driver = &Tracer::new(faults, |_| {});
-        assert_eq!((wrapped.info(), wrapped.pacing_horizon()), (Paced.info(), 2_000_000));
+        assert_eq!((wrapped.info(), wrapped.pacing_horizon()), (Paced.info(), Duration::from_millis(2)));
     }
 
     #[test]

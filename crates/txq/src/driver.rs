@@ -59,6 +59,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 pub use txq_core::clock::Clock;
 pub use txq_core::flow::Link;
@@ -122,10 +123,10 @@ pub trait Driver<A: Arch = Native>: Send {
     /// Returns the device's properties.
     fn info(&self) -> DeviceInfo;
     /// Returns how long before its departure time ([`Packet::departure`](txq_core::packet::Packet::departure)) the device
-    /// accepts a packet and keeps it, in nanoseconds; 0 for a device that sends each packet at once
+    /// accepts a packet and keeps it; [`Duration::ZERO`] for a device that sends each packet at once
     /// (`max_pacing_offload_horizon`). fq's `offload_horizon` uses it.
-    fn pacing_horizon(&self) -> Nanos {
-        0
+    fn pacing_horizon(&self) -> Duration {
+        Duration::ZERO
     }
     /// Opens a txq. Called once for each txq, in order from 0.
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>>;

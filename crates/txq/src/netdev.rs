@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use txq_core::arch::{Arch, Atomic, CpuId, Nanos, Native};
 use txq_core::pool::Pool;
@@ -290,10 +291,10 @@ impl<A: Arch> NetDev<A> {
         (0..self.shared.txqs.len() as u16).all(|txq| self.shared.is_idle(txq))
     }
 
-    /// Waits until the device is idle, for at most `timeout` nanoseconds; returns whether it is. If the caller's own loop
-    /// drives a worker, that loop must keep running meanwhile.
-    pub fn drain(&self, timeout: Nanos) -> bool {
-        let end = A::now().saturating_add(timeout);
+    /// Waits until the device is idle, for at most `timeout`; returns whether it is. If the caller's own loop drives a worker,
+    /// that loop must keep running meanwhile.
+    pub fn drain(&self, timeout: Duration) -> bool {
+        let end = A::now().saturating_add(nanos(timeout));
         while !self.is_idle() {
             if A::now() >= end {
                 return false;
@@ -303,8 +304,13 @@ impl<A: Arch> NetDev<A> {
         true
     }
 
-    /// Returns the nanoseconds since the device was built.
-    pub fn age(&self) -> Nanos {
-        A::now().saturating_sub(self.shared.created)
+    /// Returns the time since the device was built.
+    pub fn age(&self) -> Duration {
+        Duration::from_nanos(A::now().saturating_sub(self.shared.created))
     }
+}
+
+/// Converts a duration; one of more than 584 years becomes the longest one.
+fn nanos(duration: Duration) -> Nanos {
+    Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }

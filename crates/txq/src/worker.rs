@@ -174,7 +174,7 @@
 //!     }
 //! };
 //! block_on(task);
-//! assert!(dev.drain(10_000_000_000));
+//! assert!(dev.drain(Duration::from_secs(10)));
 //! assert_eq!((dev.audit()?.sent, sender.dropped()), (1000, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

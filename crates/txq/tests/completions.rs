@@ -144,7 +144,7 @@ fn an_affinity_names_a_worker_for_each_txq() {
 fn watched(wires: &Wires, timeo: Duration) -> (NetDev, Arc<Mutex<Vec<TxTimeout>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let told = events.clone();
-    let builder = builder(wires).watchdog_timeo(Some(timeo.as_nanos() as u64));
+    let builder = builder(wires).watchdog_timeo(Some(timeo));
     let dev = builder.on_tx_timeout(move |event| told.lock().unwrap().push(*event)).build().unwrap();
     (dev, events)
 }
@@ -172,7 +172,7 @@ fn a_txq_that_stands_still_times_out_once_a_period() {
     let told = events.lock().unwrap().clone();
     for (event, n) in told.iter().zip(1..) {
         assert_eq!((event.txq, event.in_flight, event.tx_timeout), (0, 4, n));
-        assert!(event.stopped_for >= n * TIMEO.as_nanos() as u64);
+        assert!(event.stopped_for >= n as u32 * TIMEO);
     }
     let timeouts = |txq: usize| dev.stats().queues[txq].counters.tx_timeout;
     assert_eq!((timeouts(0), timeouts(1)), (4, 0));

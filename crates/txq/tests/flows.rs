@@ -6,6 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use txq::Nanos;
 use txq::cpumask::CpuMask;
@@ -80,7 +81,7 @@ impl Complete for Queue {
 fn builder(seen: &Arc<Seen>) -> Builder {
     let pool = PoolConfig { buffers: 2048, room: 64, backing: Backing::Heap, ..Default::default() };
     let builder = NetDev::builder(Device(seen.clone())).pool_config(pool).xps(map(&mut Random(1)));
-    builder.workers(2).txq_reselection_ms(0)
+    builder.workers(2).txq_reselection(Duration::ZERO)
 }
 
 /// Xorshift.
@@ -118,7 +119,7 @@ fn batch(sender: &mut Sender, flow: usize, place: &mut u64, n: u64) -> PacketLis
 }
 
 fn finish(dev: &NetDev) {
-    assert!(dev.drain(20_000_000_000), "{:?}", dev.stats());
+    assert!(dev.drain(Duration::from_secs(20)), "{:?}", dev.stats());
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(stats.queued, 0);
     assert_eq!(dev.pool().in_use(), Default::default());
@@ -197,7 +198,7 @@ fn senders_stay_in_order_while_txqs_come_and_go() {
                             // and a new map.
                             if call % 64 == 63 {
                                 pause.wait();
-                                assert!(dev.drain(20_000_000_000));
+                                assert!(dev.drain(Duration::from_secs(20)));
                                 if pause.wait().is_leader() {
                                     dev.set_xps(Some(map(&mut random.lock().unwrap()))).unwrap();
                                 }
@@ -221,7 +222,7 @@ fn senders_stay_in_order_while_txqs_come_and_go() {
             });
             let senders: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
             done.store(true, Relaxed);
-            assert!(dev.drain(20_000_000_000));
+            assert!(dev.drain(Duration::from_secs(20)));
             dev.set_txqs(2).unwrap();
             let by_txq = || seen.by_txq.each_ref().map(|n| n.load(Relaxed));
             let mut before = by_txq();
@@ -233,7 +234,7 @@ fn senders_stay_in_order_while_txqs_come_and_go() {
                     }
                     let mut packets = batch(&mut sender, number, &mut place, 2);
                     let _ = sender.xmit_batch(&mut packets);
-                    assert!(dev.drain(20_000_000_000));
+                    assert!(dev.drain(Duration::from_secs(20)));
                 }
                 assert_eq!(before[2..], by_txq()[2..], "a txq that is not in use");
                 assert_eq!(before.iter().sum::<u64>() + 12, by_txq().iter().sum::<u64>());

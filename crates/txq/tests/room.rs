@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
@@ -217,7 +218,7 @@ fn crowd(discipline: Discipline, senders: usize, packets: usize) -> u64 {
             })
             .collect();
         let senders: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
-        assert!(dev.drain(60_000_000_000), "{discipline}: packets do not leave");
+        assert!(dev.drain(Duration::from_secs(60)), "{discipline}: packets do not leave");
         over.store(true, Relaxed);
         senders.iter().map(Sender::dropped).sum()
     });
@@ -314,7 +315,7 @@ fn a_qdisc_that_lies_about_its_backlog_holds_a_sender_for_a_bounded_time() {
     assert_eq!(send(&mut sender, 1), Verdict::Drop);
     let began = sender.now();
     assert_eq!(sender.wait_room(None), Room::Full);
-    assert!(sender.now() - began >= <Sender>::LONGEST_WAIT, "it did not sleep");
+    assert!(Duration::from_nanos(sender.now() - began) >= <Sender>::LONGEST_WAIT, "it did not sleep");
     assert_eq!(sender.poll_room(Waker::noop()), Poll::Pending);
     dev.replace_qdisc("root pfifo").unwrap();
     assert_eq!(sender.wait_room(None), Room::Free, "the liar is gone");

@@ -3,6 +3,8 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod device;
 
+use std::time::Duration;
+
 use device::{Wires, assert_conserved, pool};
 use txq::cpumask::CpuMask;
 use txq::netdev::Builder;
@@ -180,7 +182,7 @@ fn a_shared_qdisc_and_fewer_txqs() {
 #[test]
 fn a_flow_moves_when_none_of_its_packets_is_on_its_way() {
     let wires = Wires::new(2, Some(256));
-    let dev = builder(&wires).xps(all_to(0, 2)).txq_reselection_ms(0).build().unwrap();
+    let dev = builder(&wires).xps(all_to(0, 2)).txq_reselection(Duration::ZERO).build().unwrap();
     let (mut sender, mut other) = (dev.sender_on("s", 0), dev.sender_on("alloc", 0));
     let (mut busy, mut calm) = (Flow::new(), Flow::new());
     let _ = sender.xmit_on(&mut busy, packet(&mut other, 0));
@@ -212,7 +214,8 @@ fn a_flow_moves_when_none_of_its_packets_is_on_its_way() {
 fn who_is_never_idle_moves_after_the_interval() {
     for (ms, moves) in [(1, true), (3_600_000, false), (0, false)] {
         let wires = Wires::new(2, Some(1024));
-        let dev = builder(&wires).xps(all_to(0, 2)).txq_reselection_ms(ms).build().unwrap();
+        let dev =
+            builder(&wires).xps(all_to(0, 2)).txq_reselection(Duration::from_millis(ms)).build().unwrap();
         let (mut sender, mut other) = (dev.sender_on("s", 0), dev.sender_on("alloc", 0));
         let mut flow = Flow::new();
         let mut sent = 0;
@@ -226,7 +229,7 @@ fn who_is_never_idle_moves_after_the_interval() {
         // The sender notices that it should move..
         (0..64).for_each(|_| send(&mut flow));
         let early = flow.txq();
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
         // .. and reads the time again.
         (0..64).for_each(|_| send(&mut flow));
         if !moves {
@@ -245,7 +248,7 @@ fn who_is_never_idle_moves_after_the_interval() {
 #[test]
 fn reselection_is_bounded() {
     let wires = Wires::new(2, Some(4096));
-    let dev = builder(&wires).xps(all_to(0, 2)).txq_reselection_ms(2).build().unwrap();
+    let dev = builder(&wires).xps(all_to(0, 2)).txq_reselection(Duration::from_millis(2)).build().unwrap();
     let (mut sender, mut other) = (dev.sender_on("s", 0), dev.sender_on("alloc", 0));
     let mut flow = Flow::new();
     let begin = std::time::Instant::now();

@@ -5,6 +5,8 @@
 //! relays to itself, by "doubled or out of order"; an old queue that is not run after the change, by a model that never
 //! ends.
 
+use std::time::Duration;
+
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::Discipline;
 use txq_check::{Model, Shuttle};
@@ -31,7 +33,7 @@ fn change<A: Model>(discipline: Discipline, senders: u64, each: u64, roots: &'st
         dev.replace_qdisc(root).expect("it can be");
     }
     threads.into_iter().for_each(|join| join());
-    assert!(dev.drain(1));
+    assert!(dev.drain(Duration::from_nanos(1)));
     dev.shutdown().expect("the device finishes");
     worker();
     assert_conserved(&dev);

@@ -7,6 +7,7 @@
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
 use txq::Discipline;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
@@ -129,7 +130,7 @@ fn rearm<A: Model>(discipline: Discipline, senders: u64, each: u64, by: Loop) {
         })
         .collect();
     threads.into_iter().for_each(|join| join());
-    assert!(dev.drain(1));
+    assert!(dev.drain(Duration::from_nanos(1)));
     dev.shutdown().expect("the device finishes");
     end.store(1, Release);
     own.notify();

@@ -6,6 +6,8 @@
 //! notified. Each shows as a model that never ends ("Model exceeded maximum number of branches", "exceeded max_steps"),
 //! because it waits for a packet that stays.
 
+use std::time::Duration;
+
 use super::device::{Device, Record, assert_conserved, assert_order, packets};
 use txq::bql::BqlConfig;
 use txq::netdev::{Builder, Completions, NetDev};
@@ -97,7 +99,7 @@ fn stop_against_reap<A: Model>(discipline: Discipline) {
 /// Waits until all packets have left, and ends the worker. Time stands still, so it waits for ever if one packet stays.
 fn finish<A: Model>(dev: &mut NetDev<A>, sender: Sender<A>) {
     drop(sender);
-    assert!(dev.drain(1));
+    assert!(dev.drain(Duration::from_nanos(1)));
     dev.shutdown().expect("the device finishes");
 }
 

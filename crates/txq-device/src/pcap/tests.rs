@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::*;
 use crate::capture::{Capture, Summary};
@@ -85,7 +85,7 @@ fn txqs_share_the_file() {
             });
         }
     });
-    assert!(dev.drain(5_000_000_000));
+    assert!(dev.drain(Duration::from_secs(5)));
     let stats = dev.audit().unwrap();
     dev.shutdown().unwrap();
     let capture = Capture::open(&path.0).unwrap();

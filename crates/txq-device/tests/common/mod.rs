@@ -1,12 +1,13 @@
 //! Helpers of the tests of whole devices.
 
+use std::time::Duration;
+
 use txq::NetDev;
 use txq::pool::{Backing, PoolConfig};
 use txq::stats::device::DeviceStats;
-use txq_core::arch::Nanos;
 
-/// Longer than any test takes on a busy machine, in nanoseconds.
-const PATIENCE: Nanos = 20_000_000_000;
+/// Longer than any test takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until all packets have left, without sending more, and checks that none is lost: the counters add up and every
 /// buffer is home.

@@ -45,6 +45,7 @@ mod timed;
 mod wheel;
 
 use std::fmt;
+use std::time::Duration;
 
 use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::clock::Clock;
@@ -361,15 +362,14 @@ pub struct Env {
     pub mtu: u32,
     /// Number of txqs.
     pub txqs: u16,
-    /// How long before a packet's time the device takes the packet, in nanoseconds
-    /// (`Driver::pacing_horizon`).
-    pub pacing_horizon: Nanos,
+    /// How long before a packet's time the device takes the packet (`Driver::pacing_horizon`).
+    pub pacing_horizon: Duration,
 }
 
 impl Default for Env {
     /// An Ethernet device with one txq and a length of 1000 packets.
     fn default() -> Self {
-        Self { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: 0 }
+        Self { tx_queue_len: 1000, mtu: 1514, txqs: 1, pacing_horizon: Duration::ZERO }
     }
 }
 

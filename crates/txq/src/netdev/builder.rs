@@ -4,10 +4,11 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use txq_core::arch::{Arch, Atomic, Nanos, Native};
+use txq_core::arch::{Arch, Atomic, Native};
 use txq_core::flow::FlowHasher;
 use txq_core::pool::{Pool, PoolConfig};
 use txq_core::sync::contention::Retries;
@@ -18,7 +19,7 @@ use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
 use super::control::Control;
 use super::steer::check;
 use super::tree::{Plan, Tree, child};
-use super::{BuildError, NetDev};
+use super::{BuildError, NetDev, nanos};
 use crate::bql::BqlConfig;
 use crate::datapath::{Core, Datapath, Gate, Root, RootSelector, Shape};
 use crate::driver::Driver;
@@ -33,11 +34,11 @@ use crate::txqueue::{
 use crate::worker::Worker;
 use crate::xps::{MaskOf, XpsMap};
 
-/// How long a txq may be stopped before that is reported, in nanoseconds (`watchdog_timeo`).
-const WATCHDOG_TIMEO: Nanos = 5_000_000_000;
+/// How long a txq may be stopped before that is reported (`watchdog_timeo`).
+const WATCHDOG_TIMEO: Duration = Duration::from_secs(5);
 
-/// After how long a flow may leave a txq that it never finds empty, in milliseconds (`net.core.txq_reselection_ms`).
-const TXQ_RESELECTION_MS: u32 = 1000;
+/// After how long a flow may leave a txq that it never finds empty (`net.core.txq_reselection_ms`).
+const TXQ_RESELECTION: Duration = Duration::from_secs(1);
 
 /// The configuration of a device to build. Defaults: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq), the
 /// discipline `combine`, no map, a pool of 4096 packets, one worker.
@@ -51,13 +52,13 @@ pub struct Builder<A: Arch = Native> {
     discipline: Discipline,
     xps: Option<XpsMap>,
     xps_rxqs: Option<XpsMap>,
-    reselection_ms: u32,
+    reselection: Duration,
     pool: Option<Pool<A>>,
     pool_config: PoolConfig,
     tx_queue_len: u32,
     max_burst: u32,
     workers: usize,
-    spin: Nanos,
+    spin: Duration,
     sampling: Sampling,
     contention: bool,
     xmit_times: bool,
@@ -68,7 +69,7 @@ pub struct Builder<A: Arch = Native> {
     defer_completions: bool,
     affinity: Option<Vec<usize>>,
     tx_lock: bool,
-    watchdog_timeo: Option<Nanos>,
+    watchdog_timeo: Option<Duration>,
     on_tx_timeout: Option<TimeoutHook>,
     on_driver_bug: Option<DriverBugHook>,
 }
@@ -114,13 +115,13 @@ impl<A: Arch> Builder<A> {
             discipline: Discipline::default(),
             xps: None,
             xps_rxqs: None,
-            reselection_ms: TXQ_RESELECTION_MS,
+            reselection: TXQ_RESELECTION,
             pool: None,
             pool_config: PoolConfig::default(),
             tx_queue_len: 1000,
             max_burst: QDISC_MAX_BURST,
             workers: 1,
-            spin: 0,
+            spin: Duration::ZERO,
             sampling: Sampling::Off,
             contention: false,
             xmit_times: false,
@@ -151,10 +152,10 @@ impl<A: Arch> Builder<A> {
         /// The map from rx queues to txqs, for packets that carry their rx queue. It takes precedence over the map from
         /// CPUs.
         xps_rxqs: XpsMap => xps_rxqs = Some(xps_rxqs);
-        /// Milliseconds after which a [`Flow`](crate::Flow) or a sender that always has packets on their way may leave its
-        /// txq for the one that CPU and map choose. This may reorder its packets once. 0 means never, which keeps every flow
-        /// in order (`net.core.txq_reselection_ms`, 1000). A sender is checked once in 64 calls.
-        txq_reselection_ms: u32 => reselection_ms = txq_reselection_ms;
+        /// How long a [`Flow`](crate::Flow) or a sender that always has packets on their way stays on a txq although CPU and
+        /// map choose another; then it moves, which may reorder its packets once. [`Duration::ZERO`] means for ever, which
+        /// keeps every flow in order. 1 s by default (`net.core.txq_reselection_ms`). A sender is checked once in 64 calls.
+        txq_reselection: Duration => reselection = txq_reselection;
         /// A pool to share with other devices.
         pool: Pool<A> => pool = Some(pool);
         /// A pool of the device's own.
@@ -163,10 +164,10 @@ impl<A: Arch> Builder<A> {
         tx_queue_len: u32 => tx_queue_len = tx_queue_len;
         /// The maximum number of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
         max_burst: u32 => max_burst = max_burst;
-        /// How many nanoseconds before a packet's time a worker wakes up, to poll the clock until the time has come. A
-        /// thread that sleeps until the time itself runs late, by the time that the machine takes to wake it; polling costs
-        /// CPU time instead. 0, the default, polls never.
-        spin: Nanos => spin = spin;
+        /// How long before a packet's time a worker wakes up, to poll the clock until that time. A thread that sleeps until
+        /// the time itself runs late, by the time that the machine takes to wake it; polling costs CPU time instead.
+        /// [`Duration::ZERO`], the default, polls never.
+        spin: Duration => spin = spin;
         /// Number of workers.
         workers: usize => workers = workers;
         /// Limits of the bytes that each txq's device keeps; `None` for no limits. By default they apply if the driver keeps
@@ -184,9 +185,9 @@ impl<A: Arch> Builder<A> {
         /// neither. Linux always takes its tx lock (`HARD_TX_LOCK`), and so does a simulation of Linux. Without these locks,
         /// there is no contention on them to record ([`Builder::contention`]).
         tx_lock: bool => tx_lock = tx_lock;
-        /// How long a txq may be stopped and not move before that is reported, in nanoseconds (`watchdog_timeo`); `None` for
-        /// ever. 5 s by default.
-        watchdog_timeo: Option<Nanos> => watchdog_timeo = watchdog_timeo;
+        /// How long a txq may be stopped and not move before that is reported (`watchdog_timeo`); `None` for ever. 5 s by
+        /// default.
+        watchdog_timeo: Option<Duration> => watchdog_timeo = watchdog_timeo;
         /// Latency sampling policy.
         sampling: Sampling => sampling = sampling;
         /// Whether contention is recorded from the start ([`NetDev::set_contention`]).
@@ -305,16 +306,16 @@ impl<A: Arch> Builder<A> {
             tx_lock: self.tx_lock,
             workers,
             has_threads: A::AtomicU32::new(0),
-            spin: self.spin,
+            spin: nanos(self.spin),
             driver_bug_hook: self.on_driver_bug,
-            watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo, hook }),
+            watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo: nanos(timeo), hook }),
             retries: Retries::new(),
             stopping: A::AtomicU32::new(0),
             pool,
         };
         let shared = Shared {
             steering: Arc::new(Rcu::new(steering)),
-            reselection: Nanos::from(self.reselection_ms) * 1_000_000,
+            reselection: nanos(self.reselection),
             hasher: FlowHasher::new(self.flow_key, self.symmetric),
             sampling: match self.sampling {
                 Sampling::Every(n) => Sampling::Every(n.max(1)),

@@ -115,7 +115,7 @@ impl<A: Arch> NetDev<A> {
         let (horizon, needed) = (driver.pacing_horizon(), self.control(|tree, _| tree.env.pacing_horizon));
         if horizon < needed {
             let why = format!(
-                "driver \"{}\" takes packets {horizon} ns before their time: device \"{}\" needs at least {needed}",
+                "driver \"{}\" takes packets {horizon:?} before their time: device \"{}\" needs at least {needed:?}",
                 info.name, ours.name
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

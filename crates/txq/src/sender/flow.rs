@@ -6,11 +6,11 @@
 //! next packet cannot overtake another (`skb->ooo_okay`), and the sender's CPU, the map and the hash choose the txq anew.
 //!
 //! A flow that always has packets outstanding would stay on its txq for ever. So it chooses again when the reselection
-//! interval has passed since its last choice ([`Builder::txq_reselection_ms`], `net.core.txq_reselection_ms`). This may
+//! interval has passed since its last choice ([`Builder::txq_reselection`], `net.core.txq_reselection_ms`). This may
 //! reorder packets, at most once in the interval. A txq that is no longer in use ([`NetDev::set_txqs`]) is left at once, as
 //! in the kernel.
 //!
-//! [`Builder::txq_reselection_ms`]: crate::netdev::Builder::txq_reselection_ms
+//! [`Builder::txq_reselection`]: crate::netdev::Builder::txq_reselection
 //! [`NetDev::set_txqs`]: crate::NetDev::set_txqs
 
 use std::fmt;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::fill::Waiter;
@@ -17,6 +18,8 @@ use crate::datapath::Ctx;
 /// is twice as long, up to [`LONGEST_NAP`].
 const NAP: Nanos = 50_000;
 const LONGEST_NAP: Nanos = 10_000_000;
+/// [`Sender::LONGEST_WAIT`], in nanoseconds.
+const LONGEST_WAIT: Nanos = 1_000_000_000;
 
 /// The result of a wait for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +53,9 @@ impl<A: Arch> Default for Waits<A> {
 }
 
 impl<A: Arch> Sender<A> {
-    /// The longest wait for room, in nanoseconds. A queue may never report room: a custom qdisc may misreport its backlog,
+    /// The longest wait for room: 1 s. A queue may never report room: a custom qdisc may misreport its backlog,
     /// and a slow shaper takes its time.
-    pub const LONGEST_WAIT: Nanos = 1_000_000_000;
+    pub const LONGEST_WAIT: Duration = Duration::from_nanos(LONGEST_WAIT);
 
     /// Returns how many packets of this sender are known to be dropped so far. The count is exact for packets dropped by
     /// this sender's own calls, once they return: the difference over a call of [`xmit_batch`](Sender::xmit_batch) is the
@@ -165,8 +168,8 @@ impl<A: Arch> Sender<A> {
     ) -> Room {
         self.forget_waker();
         let nested = A::inside(|inside| inside.depth()) > 0;
-        let end = A::now().saturating_add(Self::LONGEST_WAIT).min(deadline.unwrap_or(Nanos::MAX));
-        let mut nap = if self.dev.has_threads() { Self::LONGEST_WAIT } else { NAP };
+        let end = A::now().saturating_add(LONGEST_WAIT).min(deadline.unwrap_or(Nanos::MAX));
+        let mut nap = if self.dev.has_threads() { LONGEST_WAIT } else { NAP };
         loop {
             let now = A::now();
             if nested || now >= end {

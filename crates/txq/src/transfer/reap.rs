@@ -3,6 +3,7 @@
 
 use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::Duration;
 
 use txq_core::arch::{Arch, Atomic, Memory, Nanos, Work};
 use txq_core::clock::Clock;
@@ -327,7 +328,7 @@ impl<A: Arch> TxQueue<A> {
             let side = held.data();
             let moved = (self.issued.packets.load(Relaxed), self.completed.packets.load(Relaxed));
             let look = Standstill::look(&mut side.standstill, moved, now(), watchdog.timeo);
-            if let Some(stopped_for) = look.expired {
+            if let Some(stopped_for) = look.expired.map(Duration::from_nanos) {
                 side.tx_timeout += 1;
                 let (txq, in_flight, tx_timeout) = (self.index, self.in_flight(), side.tx_timeout);
                 event = Some(TxTimeout { txq, stopped_for, in_flight, tx_timeout });

@@ -5,6 +5,8 @@
 //! nothing: the kernel notes the time when a packet is sent (`trans_start`); here the worker notes it when it first finds
 //! the txq stopped at the current counts of issued and completed packets.
 
+use std::time::Duration;
+
 use txq_core::arch::Nanos;
 
 /// Reports a txq that has been stopped, with packets in the device, without progress (`NETDEV WATCHDOG: transmit queue timed
@@ -13,8 +15,8 @@ use txq_core::arch::Nanos;
 pub struct TxTimeout {
     /// The txq.
     pub txq: u16,
-    /// How long the worker has found it so, in nanoseconds.
-    pub stopped_for: Nanos,
+    /// How long the worker has found it so.
+    pub stopped_for: Duration,
     /// Packets that the device keeps.
     pub in_flight: u32,
     /// Timeouts of this txq so far, this one among them.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::time::Duration;
 
 use txq::Nanos;
 use txq::driver::{Clock, Complete, DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
@@ -155,7 +156,7 @@ pub(crate) fn pool() -> pool::PoolConfig {
 pub(crate) fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats {
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     // A worker may just look at a queue that is empty.
-    assert!(dev.drain(5_000_000_000), "packets are still on their way: {stats:?}");
+    assert!(dev.drain(Duration::from_secs(5)), "packets are still on their way: {stats:?}");
     assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home: {stats:?}");
     stats
 }

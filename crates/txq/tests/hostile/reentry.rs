@@ -7,6 +7,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use txq::Nanos;
 use txq::bql::Attr;
@@ -181,7 +182,7 @@ const QUESTIONS: [Question; 16] = [
     ("NetDev::stats", |dev| drop(dev.stats())),
     ("NetDev::is_idle", |dev| drop(dev.audit())),
     ("NetDev::is_idle", |dev| assert!(dev.is_idle())),
-    ("NetDev::is_idle", |dev| assert!(dev.drain(1))),
+    ("NetDev::is_idle", |dev| assert!(dev.drain(Duration::from_nanos(1)))),
     ("NetDev::latency", |dev| drop(dev.latency())),
     ("NetDev::contention", |dev| drop(dev.contention())),
     ("NetDev::set_contention", |dev| dev.set_contention(true)),

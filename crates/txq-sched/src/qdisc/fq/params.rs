@@ -1,5 +1,7 @@
 //! fq's parameters: reading, checking, showing.
 
+use std::time::Duration;
+
 use txq_core::arch::{Arch, Nanos};
 use txq_core::packet::Packet;
 
@@ -198,8 +200,8 @@ impl Params {
             let remedy = format!("initial_quantum is {}: use at most {}", self.initial_quantum, i32::MAX);
             return refused("Error: integer out of range.", remedy);
         }
-        if self.offload_horizon() > env.pacing_horizon {
-            let longest = Micros(u32::try_from(env.pacing_horizon / 1000).unwrap_or(u32::MAX));
+        if Duration::from_nanos(self.offload_horizon()) > env.pacing_horizon {
+            let longest = Micros(u32::try_from(env.pacing_horizon.as_micros()).unwrap_or(u32::MAX));
             let remedy = match longest.0 {
                 0 => "the device sends at once what it is given: leave offload_horizon away".into(),
                 _ => format!("the device takes packets {longest} before their time: use at most that"),

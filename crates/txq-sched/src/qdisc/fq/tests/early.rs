@@ -1,11 +1,13 @@
 //! `offload_horizon`.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A device that keeps packets until their time gets them early, each with its departure time.
 #[test]
 fn packets_go_early_to_a_device_that_keeps_them() {
-    let env = Env { pacing_horizon: 5 * MS, ..ENV };
+    let env = Env { pacing_horizon: Duration::from_millis(5), ..ENV };
     let mut bench = Bench::on("offload_horizon 5ms", env);
     let start = bench.now;
     let departures =

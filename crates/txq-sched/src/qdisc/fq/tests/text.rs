@@ -1,5 +1,7 @@
 //! fq's words: the options that it reads, shows and refuses.
 
+use std::time::Duration;
+
 use super::*;
 
 #[test]
@@ -17,7 +19,7 @@ fn shown_as_tc_shows_it() {
     ] {
         assert_eq!(Bench::new(options).qdisc.options(Style::default()).text(), shown);
     }
-    let env = Env { pacing_horizon: 2_000_000, ..ENV };
+    let env = Env { pacing_horizon: Duration::from_millis(2), ..ENV };
     let bench = Bench::on("offload_horizon 2ms", env);
     assert_eq!(bench.qdisc.options(Style::default()).text(), format!("{defaults}offload_horizon 2ms "));
     assert_eq!(bench.qdisc.options(Style::default()).json()["offload_horizon"], 2000);
