@@ -19,7 +19,7 @@ use crate::datapath::{Root, Shape};
 use crate::driver::DeviceInfo;
 use crate::sender::Sender;
 use crate::shared::Shared;
-use crate::stats::device::DeviceStats;
+use crate::stats::device::{DeviceStats, QueueStats};
 use crate::txqueue::TxQueue;
 use crate::worker::Worker;
 
@@ -42,7 +42,7 @@ pub use crate::txqueue::{Completions, DriverBug, DriverBugEvent, TxTimeout};
 pub use bands::BandStats;
 pub use builder::Builder;
 use control::Control;
-pub use error::BuildError;
+pub use error::{AuditError, BuildError};
 use tree::Tree;
 
 pub use crate::shared::Sampling;
@@ -139,8 +139,8 @@ impl<A: Arch> NetDev<A> {
     /// time.
     ///
     /// # Errors
-    /// A text that names the wrong sum and shows the counters.
-    pub fn audit(&self) -> Result<DeviceStats, String> {
+    /// The wrong sum, with the counters.
+    pub fn audit(&self) -> Result<DeviceStats, AuditError> {
         // A sender counts a packet shortly before a queue does, so for a moment the sums of a device that looks idle may
         // differ. A real error stays through all tries.
         for _ in 0..1000 {
@@ -153,30 +153,25 @@ impl<A: Arch> NetDev<A> {
         Ok(DeviceStats { senders: self.shared.senders.rows(), ..stats })
     }
 
-    fn audit_once(&self) -> Result<DeviceStats, String> {
+    fn audit_once(&self) -> Result<DeviceStats, AuditError> {
         let idle = self.is_idle();
         let stats = self.shared.totals();
         let accounted = (stats.sent + stats.dropped.total()).wrapping_add(stats.queued);
         if stats.accepted + stats.created != accounted {
-            return Err(format!(
-                "accepted {} + created {} is not sent + dropped + queued {accounted}: {stats:?}",
-                stats.accepted, stats.created
-            ));
+            return Err(AuditError::Packets { accounted, stats: Box::new(stats) });
         }
         if idle && self.is_idle() {
             if stats.queued != 0 {
-                return Err(format!(
-                    "{} packets are queued and yet none is on its way: {stats:?}",
-                    stats.queued
-                ));
+                return Err(AuditError::Queued { stats: Box::new(stats) });
             }
             let by_txq = stats.queues.iter().map(|q| (q.counters.packets, q.counters.bytes));
-            let by_txq = by_txq.fold((0, 0), |sum, q| (sum.0 + q.0, sum.1 + q.1));
-            if by_txq != (stats.sent, stats.bytes_sent) {
-                return Err(format!("the txqs have sent {by_txq:?} packets and bytes: {stats:?}"));
+            let (packets, bytes) = by_txq.fold((0, 0), |sum, q| (sum.0 + q.0, sum.1 + q.1));
+            if (packets, bytes) != (stats.sent, stats.bytes_sent) {
+                return Err(AuditError::Sent { packets, bytes, stats: Box::new(stats) });
             }
-            if let Some(q) = stats.queues.iter().find(|q| q.bql.is_some_and(|bql| bql.inflight != 0)) {
-                return Err(format!("nothing is in flight on txq {} but bytes: {stats:?}", q.txq));
+            let in_flight = |q: &QueueStats| Some((q.txq, q.bql?.inflight)).filter(|&(_, bytes)| bytes != 0);
+            if let Some((txq, bytes)) = stats.queues.iter().find_map(in_flight) {
+                return Err(AuditError::BytesInFlight { txq, bytes, stats: Box::new(stats) });
             }
         }
         Ok(stats)

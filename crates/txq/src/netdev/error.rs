@@ -1,4 +1,4 @@
-//! Errors of device construction.
+//! Errors of device construction and of the audit.
 
 use std::io;
 
@@ -8,6 +8,7 @@ use txq_core::pool::PoolError;
 use txq_sched::tc::ParseError;
 
 use crate::bql::BqlError;
+use crate::stats::device::DeviceStats;
 use crate::xps::XpsError;
 
 /// Why a device cannot be built.
@@ -89,4 +90,92 @@ pub enum BuildError {
     /// A worker's thread does not start.
     #[error("a worker thread does not start: {0}")]
     Thread(io::Error),
+}
+
+/// The wrong sum of a device's counters that [`NetDev::audit`](crate::NetDev::audit) has found. Each variant has all counters.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// Packets of the device are missing or counted twice: `accepted + created` is not `sent + dropped + queued`.
+    #[error(
+        "accepted {} + created {} is not sent + dropped + queued {accounted}: {stats:?}",
+        .stats.accepted, .stats.created
+    )]
+    #[non_exhaustive]
+    Packets {
+        /// `sent + dropped + queued`.
+        accounted: u64,
+        /// The counters.
+        stats: Box<DeviceStats>,
+    },
+    /// The device is idle, and yet packets count as queued.
+    #[error("{} packets are queued and yet none is on its way: {stats:?}", .stats.queued)]
+    #[non_exhaustive]
+    Queued {
+        /// The counters.
+        stats: Box<DeviceStats>,
+    },
+    /// The device is idle, and its txqs have sent other packets or bytes than its queues.
+    #[error("the txqs have sent ({packets}, {bytes}) packets and bytes: {stats:?}")]
+    #[non_exhaustive]
+    Sent {
+        /// The packets that all txqs have sent.
+        packets: u64,
+        /// The bytes that all txqs have sent.
+        bytes: u64,
+        /// The counters.
+        stats: Box<DeviceStats>,
+    },
+    /// The device is idle, and yet bytes count as in flight on a txq.
+    #[error("nothing is in flight on txq {txq} but bytes: {stats:?}")]
+    #[non_exhaustive]
+    BytesInFlight {
+        /// The txq.
+        txq: u16,
+        /// The bytes, as its byte queue limits count them.
+        bytes: u32,
+        /// The counters.
+        stats: Box<DeviceStats>,
+    },
+}
+
+impl AuditError {
+    /// Returns all counters, as the audit read them; without rows of senders.
+    pub fn stats(&self) -> &DeviceStats {
+        match self {
+            Self::Packets { stats, .. }
+            | Self::Queued { stats }
+            | Self::Sent { stats, .. }
+            | Self::BytesInFlight { stats, .. } => stats,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_names_the_wrong_sum() {
+        let stats = || Box::new(DeviceStats { accepted: 7, created: 1, queued: 3, ..DeviceStats::default() });
+        let all = format!("{:?}", stats());
+        for (error, text) in [
+            (
+                AuditError::Packets { accounted: 9, stats: stats() },
+                "accepted 7 + created 1 is not sent + dropped + queued 9: ",
+            ),
+            (AuditError::Queued { stats: stats() }, "3 packets are queued and yet none is on its way: "),
+            (
+                AuditError::Sent { packets: 4, bytes: 400, stats: stats() },
+                "the txqs have sent (4, 400) packets and bytes: ",
+            ),
+            (
+                AuditError::BytesInFlight { txq: 2, bytes: 60, stats: stats() },
+                "nothing is in flight on txq 2 but bytes: ",
+            ),
+        ] {
+            assert_eq!(error.to_string(), format!("{text}{all}"));
+            assert_eq!(error.stats(), &*stats());
+        }
+    }
 }

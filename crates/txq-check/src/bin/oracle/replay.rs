@@ -116,7 +116,7 @@ pub(crate) fn run(script: &Script, kernel: &Record) -> Result<Record> {
         Builder::new(Box::new(wire.clone())).pool_config(pool).bql(None).watchdog_timeo(None).build()?;
     let (sender, worker) = (dev.sender_on("script", 0), dev.worker(0));
     let record = path::run(script, &mut Replay { dev: &dev, sender, worker, wire: wire.clone(), times });
-    dev.audit().map_err(anyhow::Error::msg).context("txq's counters do not add up")?;
+    dev.audit().context("txq's counters do not add up")?;
     *wire.slot() = Slot::default();
     record
 }
