@@ -40,6 +40,9 @@ const WATCHDOG_TIMEO: Duration = Duration::from_secs(5);
 /// After how long a flow may leave a txq that it never finds empty (`net.core.txq_reselection_ms`).
 const TXQ_RESELECTION: Duration = Duration::from_secs(1);
 
+/// The key of the flow hash of packets without a hash. It is the same in each run, and public.
+const FLOW_KEY: [u64; 2] = [0x7478_7120_6b65_7930, 0x7478_7120_6b65_7931];
+
 /// The configuration of a device to build. Defaults: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq), the
 /// discipline `combine`, no map, a pool of 4096 packets, one worker.
 pub struct Builder<A: Arch = Native> {
@@ -62,8 +65,6 @@ pub struct Builder<A: Arch = Native> {
     sampling: Sampling,
     contention: bool,
     xmit_times: bool,
-    flow_key: [u64; 2],
-    symmetric: bool,
     bql: Option<BqlConfig>,
     completions: Completions,
     defer_completions: bool,
@@ -125,8 +126,6 @@ impl<A: Arch> Builder<A> {
             sampling: Sampling::Off,
             contention: false,
             xmit_times: false,
-            flow_key: [0x7478_7120_6b65_7930, 0x7478_7120_6b65_7931],
-            symmetric: false,
             bql: Some(BqlConfig::default()),
             completions: Completions::Inline,
             defer_completions: true,
@@ -147,7 +146,10 @@ impl<A: Arch> Builder<A> {
         default_qdisc: &str => default_qdisc = default_qdisc.to_owned();
         /// The enqueue discipline: how concurrent senders reach one qdisc.
         discipline: Discipline => discipline = discipline;
-        /// The map from CPUs to txqs. Without one, a packet's flow hash decides.
+        /// The map from CPUs to txqs. Without one, a packet's hash decides. A packet that its sender gave none gets the hash of
+        /// its flow. Where strangers choose the flows, or both directions of a flow belong to one txq, give packets the hash
+        /// of a [`FlowHasher`](crate::flow::FlowHasher) with a secret key or a symmetric one
+        /// ([`Packet::set_hash`](crate::packet::Packet::set_hash)).
         xps: XpsMap => xps = Some(xps);
         /// The map from rx queues to txqs, for packets that carry their rx queue. It takes precedence over the map from
         /// CPUs.
@@ -195,10 +197,6 @@ impl<A: Arch> Builder<A> {
         /// Whether each sender records how long its calls of xmit take ([`NetDev::xmit_times`]), at the cost of two clock
         /// reads for each call.
         xmit_times: bool => xmit_times = xmit_times;
-        /// The secret of the flow hash. Use a random one if untrusted parties choose the flows.
-        flow_key: [u64; 2] => flow_key = flow_key;
-        /// Whether both directions of a flow have the same hash.
-        symmetric_hash: bool => symmetric = symmetric_hash;
     }
 
     /// Sets a root qdisc of the program's own, in place of one in tc's words. It serves all txqs.
@@ -316,7 +314,7 @@ impl<A: Arch> Builder<A> {
         let shared = Shared {
             steering: Arc::new(Rcu::new(steering)),
             reselection: nanos(self.reselection),
-            hasher: FlowHasher::new(self.flow_key, self.symmetric),
+            hasher: FlowHasher::new(FLOW_KEY, false),
             sampling: match self.sampling {
                 Sampling::Every(n) => Sampling::Every(n.max(1)),
                 other => other,
