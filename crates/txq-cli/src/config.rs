@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use txq::driver::Link;
 use txq::Discipline;
+use txq::driver::Link;
 use txq::netdev::Sampling;
 use txq::pool::{Backing, FreeMode};
 use txq_cli_common::rate::Rate;

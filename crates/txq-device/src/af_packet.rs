@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | `ifname` of [`AfPacket::open`] | | none | the interface, of the calling thread's network namespace; Ethernet or loopback |
 //! | `txqs` of [`AfPacket::open`] | | none | the number of sockets, one a txq |
-//! | [`gso`](AfPacket::gso) | | false | whether the kernel cuts packets with segments |
+//! | [`gso`](AfPacket::gso) | | false | whether the kernel cuts packets with segments; then nothing bypasses its qdisc |
 //! | [`bypass`](AfPacket::bypass) | | true | whether frames bypass the interface's qdisc in the kernel, because txq's is in front of it |
 //!
 //! The MTU is the interface's. A socket's send buffer is 8 MiB with CAP_NET_ADMIN, else what `net.core.wmem_max` allows.
@@ -151,7 +151,8 @@ impl AfPacket {
     }
 
     /// Sets whether the kernel cuts packets with segments, or the interface's hardware does (`PACKET_VNET_HDR`). By default
-    /// the sender cuts them. Each frame then has a header of ten bytes in front, which the kernel reads.
+    /// the sender cuts them. Each frame then has a header of ten bytes in front, which the kernel reads, and passes through
+    /// the kernel's qdisc, behind which the kernel cuts.
     #[must_use]
     pub fn gso(mut self, gso: bool) -> Self {
         self.gso = gso;
@@ -169,7 +170,8 @@ impl<A: Arch> Driver<A> for AfPacket {
         if self.gso {
             socket.with_vnet()?;
         }
-        if self.bypass {
+        // With the bypass the kernel cuts nothing for an interface that cannot, and refuses the packet for ever.
+        if self.bypass && !self.gso {
             socket.bypass_qdisc()?;
         }
         socket.set_send_buffer(SEND_BUFFER)?;

@@ -132,6 +132,20 @@ pub trait Driver<A: Arch = Native>: Send {
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>>;
 }
 
+impl<A: Arch, D: Driver<A> + ?Sized> Driver<A> for Box<D> {
+    fn info(&self) -> DeviceInfo {
+        (**self).info()
+    }
+
+    fn pacing_horizon(&self) -> Duration {
+        (**self).pacing_horizon()
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+        (**self).open(txq)
+    }
+}
+
 /// An open txq of a device.
 pub struct DriverQueue<A: Arch = Native> {
     /// The transmitting half.

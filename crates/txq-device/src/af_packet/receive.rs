@@ -17,6 +17,8 @@ use super::AfPacket;
 use super::recv::{self, BATCH, Messages};
 use super::sys::{self, Interface};
 
+/// Frames that the machine sends go to no socket of the group (`PACKET_FANOUT_FLAG_IGNORE_OUTGOING`).
+const FANOUT_IGNORE_OUTGOING: libc::c_uint = 0x4000;
 /// Receive buffer of a socket, in bytes of frames with the kernel's overhead.
 const RECEIVE_BUFFER: libc::c_int = 8 << 20;
 
@@ -49,13 +51,20 @@ impl AfPacket {
     /// interface are not received.
     ///
     /// # Errors
-    /// When the process may not receive on the interface, and when the kernel lacks one of the options (5.4 has all).
+    /// When the process may not receive on the interface, and when the kernel lacks one of the options (5.10 has all).
     pub fn receivers<A: Arch>(&self, n: u16) -> io::Result<Vec<Receiver<A>>> {
         let mut group = None;
-        (0..n).map(|queue| self.receiver_of(queue, &mut group).map_err(|error| self.explain(error))).collect()
+        (0..n)
+            .map(|queue| self.receiver_of(queue, n > 1, &mut group).map_err(|error| self.explain(error)))
+            .collect()
     }
 
-    fn receiver_of<A: Arch>(&self, queue: u16, group: &mut Option<u16>) -> io::Result<Receiver<A>> {
+    fn receiver_of<A: Arch>(
+        &self,
+        queue: u16,
+        several: bool,
+        group: &mut Option<u16>,
+    ) -> io::Result<Receiver<A>> {
         let fd = sys::open()?;
         let on = |option| sys::set::<libc::c_int>(&fd, libc::SOL_PACKET, option, 1);
         on(libc::PACKET_VNET_HDR)?;
@@ -65,7 +74,9 @@ impl AfPacket {
             .or_else(|_| sys::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
         promiscuous(&fd, self.interface)?;
         sys::bind(&fd, self.interface, libc::ETH_P_ALL as u16)?;
-        join(&fd, group)?;
+        if several {
+            join(&fd, group)?;
+        }
         let messages = Messages::new();
         let (ifname, spare, stats) = (self.ifname.clone(), PacketList::new(), RxStats::default());
         Ok(Receiver { fd, ifname, queue, messages, spare, stats, missed: Cell::new(0) })
@@ -73,7 +84,7 @@ impl AfPacket {
 
     fn explain(&self, error: io::Error) -> io::Error {
         let text = format!(
-            "receiving on interface \"{}\" is not possible ({error}): it takes CAP_NET_RAW and Linux 5.4",
+            "receiving on interface \"{}\" is not possible ({error}): it takes CAP_NET_RAW and Linux 5.10",
             self.ifname
         );
         io::Error::new(error.kind(), text)
@@ -93,7 +104,8 @@ fn promiscuous(fd: &OwnedFd, interface: Interface) -> io::Result<()> {
 
 /// Adds a bound socket to the group whose id is in `group`, and makes one first if there is none.
 fn join(fd: &OwnedFd, group: &mut Option<u16>) -> io::Result<()> {
-    let hash = libc::PACKET_FANOUT_HASH << 16;
+    // The group has a setting of its own beside PACKET_IGNORE_OUTGOING of its sockets.
+    let hash = (libc::PACKET_FANOUT_HASH | FANOUT_IGNORE_OUTGOING) << 16;
     match *group {
         Some(id) => sys::set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, u32::from(id) | hash),
         None => {

@@ -1,0 +1,183 @@
+//! Receiving through AF_PACKET on a veth pair: each frame once, byte for byte, tags included, each flow in order.
+
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+mod support {
+    pub(crate) mod netns;
+    pub(crate) mod offload;
+    pub(crate) mod process;
+    pub(crate) mod skip;
+}
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use support::netns::Netns;
+use support::skip::{require_root, require_tools};
+use txq::NetDev;
+use txq::packet::PacketList;
+use txq::receive::{Receive, RxStats};
+use txq_device::{AfPacket, Null};
+
+const FLOWS: u16 = 16;
+const PACKETS: u16 = 1600;
+
+/// Returns a UDP frame of one of several flows, every third one with a VLAN tag.
+fn frame(number: u16) -> Vec<u8> {
+    let mut frame = [[0xff; 6], [2, 0, 0, 0, 0, 1]].concat();
+    if number.is_multiple_of(3) {
+        frame.extend([0x81, 0, 0x60, 5]);
+    }
+    let payload = 8 + usize::from(number) * 7 % 1300;
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend((28 + payload as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend((1000 + number % FLOWS).to_be_bytes());
+    frame.extend([0, 9]);
+    frame.extend((8 + payload as u16).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.resize(frame.len() + payload - 2, number as u8);
+    frame
+}
+
+/// The number of a frame, behind all its headers.
+fn number(frame: &[u8]) -> u16 {
+    let at = if frame[12] == 0x81 { 46 } else { 42 };
+    u16::from_be_bytes([frame[at], frame[at + 1]])
+}
+
+struct Bench {
+    near: Netns,
+    far: Netns,
+}
+
+impl Bench {
+    fn new(test: &str) -> Option<Self> {
+        if !(require_root(test) && require_tools(test, &["ip"])) {
+            return None;
+        }
+        let (near, far) = (Netns::new(), Netns::new());
+        near.connect("tx0", &far, "rx0", 1);
+        Some(Self { near, far })
+    }
+
+    fn sender(&self) -> NetDev {
+        self.near.call(|| {
+            NetDev::builder(AfPacket::open("tx0", 1).unwrap()).qdisc("pfifo limit 10000").start().unwrap()
+        })
+    }
+
+    fn send(&self, frames: impl IntoIterator<Item = Vec<u8>>) {
+        let dev = self.sender();
+        let mut sender = dev.sender("near");
+        for bytes in frames {
+            let packet = loop {
+                match sender.packet(&bytes) {
+                    Ok(packet) => break packet,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            let _ = sender.xmit(packet);
+        }
+        drop(sender);
+        assert!(dev.drain(Duration::from_secs(30)));
+        assert_eq!(dev.audit().unwrap().dropped.total(), 0);
+    }
+}
+
+/// Receives until `n` frames have arrived at the receivers together; returns the frames of each, and its counters.
+fn receive(mut receivers: Vec<impl Receive>, n: usize) -> Vec<(Vec<Vec<u8>>, RxStats)> {
+    // Its sender lends the buffers.
+    let dev = NetDev::builder(Null::new(1)).start().unwrap();
+    let mut sender = dev.sender("far");
+    let mut frames: Vec<Vec<Vec<u8>>> = receivers.iter().map(|_| Vec::new()).collect();
+    let end = Instant::now() + Duration::from_secs(30);
+    while frames.iter().map(Vec::len).sum::<usize>() < n && Instant::now() < end {
+        for (queue, (receiver, frames)) in receivers.iter_mut().zip(&mut frames).enumerate() {
+            let mut batch = PacketList::new();
+            let got = receiver.receive(50, &mut sender, &mut batch).unwrap();
+            assert_eq!(got, batch.len());
+            assert!(got <= 50);
+            for packet in batch.iter() {
+                assert_eq!(packet.rx_queue(), Some(queue as u16));
+                frames.push(packet.data().to_vec());
+            }
+        }
+    }
+    let stats: Vec<RxStats> = receivers.iter().map(Receive::stats).collect();
+    drop((receivers, sender));
+    assert_eq!(dev.pool().in_use(), Default::default());
+    frames.into_iter().zip(stats).collect()
+}
+
+#[test]
+fn receivers_share_the_flows() {
+    let Some(bench) = Bench::new("receivers_share_the_flows") else { return };
+    for n in [1, 3] {
+        let receivers = bench.far.call(move || AfPacket::open("rx0", 1).unwrap().receivers(n).unwrap());
+        bench.send((0..PACKETS).map(frame));
+        let found = receive(receivers, PACKETS.into());
+        let mut owners = BTreeMap::new();
+        let mut seen = Vec::new();
+        for (queue, (frames, stats)) in found.iter().enumerate() {
+            let bytes: usize = frames.iter().map(Vec::len).sum();
+            assert_eq!((stats.packets, stats.bytes), (frames.len() as u64, bytes as u64));
+            assert_eq!((stats.missed, stats.too_long, stats.malformed), (0, 0, 0));
+            let mut last = BTreeMap::new();
+            for bytes in frames {
+                let number = number(bytes);
+                assert_eq!(bytes, &frame(number), "frame {number}");
+                // The kernel distinguishes flows with a tag from those without.
+                let flow = (number % FLOWS, number.is_multiple_of(3));
+                assert_eq!(*owners.entry(flow).or_insert(queue), queue, "a flow has one receiver");
+                assert!(last.insert(flow, number).is_none_or(|last| last < number), "order of {flow:?}");
+                seen.push(number);
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..PACKETS).collect::<Vec<_>>());
+    }
+}
+
+/// A frame of a jumbo interface that no buffer holds is counted, and the next one is received.
+#[test]
+fn a_frame_longer_than_a_buffer_is_counted() {
+    let Some(bench) = Bench::new("a_frame_longer_than_a_buffer_is_counted") else { return };
+    for (namespace, name) in [(&bench.near, "tx0"), (&bench.far, "rx0")] {
+        namespace.ip(&format!("link set {name} mtu 9000"));
+    }
+    let receivers = bench.far.call(|| AfPacket::open("rx0", 1).unwrap().receivers(1).unwrap());
+    let mut sent = bench.near.call(|| {
+        let pool = txq::pool::PoolConfig { room: 9100, ..Default::default() };
+        NetDev::builder(AfPacket::open("tx0", 1).unwrap()).pool_config(pool).start().unwrap()
+    });
+    let mut sender = sent.sender("near");
+    for bytes in [vec![0xff; 8000], frame(1)] {
+        let packet = sender.packet(&bytes).unwrap();
+        let _ = sender.xmit(packet);
+    }
+    drop(sender);
+    sent.shutdown().unwrap();
+    let found = receive(receivers, 1);
+    assert_eq!((found[0].0.as_slice(), found[0].1.too_long), (&[frame(1)][..], 1));
+}
+
+#[test]
+fn an_interface_that_goes_down_says_so_and_comes_back() {
+    let Some(bench) = Bench::new("an_interface_that_goes_down_says_so_and_comes_back") else { return };
+    let mut receiver = bench.far.call(|| AfPacket::open("rx0", 1).unwrap().receivers(1).unwrap()).remove(0);
+    let dev = NetDev::builder(Null::new(1)).start().unwrap();
+    let (mut sender, mut batch) = (dev.sender("far"), PacketList::new());
+    assert!(!receiver.wait(Some(Duration::from_millis(1))).unwrap());
+    assert_eq!(receiver.receive(10, &mut sender, &mut batch).unwrap(), 0);
+    bench.far.ip("link set rx0 down");
+    assert!(receiver.wait(Some(Duration::from_secs(10))).unwrap());
+    let error = receiver.receive(10, &mut sender, &mut batch).unwrap_err().to_string();
+    assert_eq!(error, "interface \"rx0\" is down: `ip link set rx0 up` starts it");
+    bench.far.ip("link set rx0 up");
+    bench.near.wait_carrier("tx0");
+    bench.send([frame(7)]);
+    assert!(receiver.wait(Some(Duration::from_secs(10))).unwrap());
+    assert_eq!(receiver.receive(10, &mut sender, &mut batch).unwrap(), 1);
+    assert_eq!(batch.front().unwrap().data(), frame(7));
+}
