@@ -21,6 +21,7 @@ const QUOTED: usize = 80;
 
 /// Why a mask or a list of CPUs was refused; the variants are the kernel's two errnos.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MaskError {
     /// The kernel's EINVAL: the text does not follow the grammar.
     #[error("CPU set \"{input}\": {problem} at byte {at}; {remedy}")]

@@ -85,8 +85,8 @@ fn run(txqs: u16, discipline: Discipline, threads: u64, packets: u64) -> Duratio
                             Verdict::Success | Verdict::Congested => left -= 1,
                         },
                         Err(AllocError::Limit { .. }) => _ = sender.wait_credit(None),
-                        Err(AllocError::TooLong { .. }) => unreachable!("the pool's packets are longer"),
                         Err(AllocError::Exhausted { .. }) => std::thread::yield_now(),
+                        Err(other) => unreachable!("{other}"),
                     }
                 }
             });

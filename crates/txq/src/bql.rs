@@ -36,7 +36,8 @@ use self::jiffies::Jiffies;
 use self::probe::Probe;
 use self::stall::{History, Stalls};
 
-/// The initial settings of a txq's byte queue limits; the defaults are the kernel's.
+/// The initial settings of a txq's byte queue limits; the defaults are the kernel's. Each has the unit of its file in sysfs.
+/// Write `..BqlConfig::default()` last: a later version may have more settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BqlConfig {
     /// The first limit, in bytes; 0 by default. The algorithm changes it.
@@ -94,6 +95,7 @@ impl BqlConfig {
 
 /// A txq's byte queue limits at one moment: the values of the files, in their units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BqlState {
     /// Bytes that may be in flight before the txq stops.
     pub limit: u32,

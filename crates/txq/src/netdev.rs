@@ -11,7 +11,7 @@ use txq_core::pool::Pool;
 use txq_core::stats::contention::ContentionReport;
 use txq_core::stats::latency::Latency;
 use txq_core::stats::log2::Log2;
-use txq_sched::tc::{Handle, Options, QdiscInfo, Style};
+use txq_sched::tc::{Handle, QdiscInfo, Style};
 use txq_sched::tree::list_below;
 
 use crate::datapath::Ctx;
@@ -221,18 +221,9 @@ impl<A: Arch> NetDev<A> {
 
     fn list(&self, tree: &Tree, style: Style) -> Vec<QdiscInfo> {
         let shared = &self.shared;
-        let info = |kind: &str, handle, parent, refcnt| QdiscInfo {
-            kind: kind.to_owned(),
-            handle,
-            dev: Some(shared.info.name.clone()),
-            parent,
-            refcnt,
-            options: Options::new(style),
-            stats: Default::default(),
-            xstats: None,
-        };
         let of = |root: &Root<A>, handle, parent, refcnt| {
-            let mut list = vec![info("noqueue", handle, parent, refcnt)];
+            let mut list = vec![QdiscInfo::new("noqueue", handle, parent, style)];
+            list[0].refcnt = refcnt;
             root.with_core(shared, |core| {
                 list.truncate(1);
                 list[0].stats = core.stats();

@@ -13,6 +13,7 @@ use crate::steering::Steering;
 
 /// Latency sampling policy: which packets are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sampling {
     /// No packet. The cost is one branch for each call of xmit.
     Off,

@@ -18,6 +18,7 @@ const MAX_CPUS: usize = 1 << 16;
 
 /// Why the machine's description cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TopologyError {
     /// A file is missing or unreadable.
     #[error("CPU topology: {}: {source}; mount sysfs there, or describe the machine by Topology::from_domains", path.display())]

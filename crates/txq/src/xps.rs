@@ -26,6 +26,7 @@ pub const MAX_TXQS: usize = u16::MAX as usize;
 
 /// Why a map cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum XpsError {
     /// A device has 1 to [`MAX_TXQS`] txqs.
     #[error("XPS: {txqs} txqs; a device has 1 to {MAX_TXQS}")]
@@ -90,6 +91,7 @@ pub enum XpsError {
 
 /// The meaning of the bits of masks: the two types of maps (`XPS_CPUS`, `XPS_RXQS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MaskOf {
     /// CPUs.
     Cpus,

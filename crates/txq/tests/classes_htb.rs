@@ -10,7 +10,7 @@ use device::{Wires, assert_conserved, pool};
 use netns::{DEV, Netns};
 use txq::NetDev;
 use txq::drop::DropReason;
-use txq::tc::{ClassInfo, ParseError, QdiscInfo, Style, class_text, show_text};
+use txq::tc::{ClassInfo, ParseError, Style, class_text, show_text};
 
 /// Commands to one device, in order.
 const COMMANDS: [&str; 75] = [
@@ -116,8 +116,8 @@ fn classes_are_those_of_tc() {
             let ours = class_text(&dev.classes_info(style), flags == "-s");
             assert_eq!(sorted(&ours, "class "), sorted(&theirs, "class "), "{flags} after {command}");
             let theirs = netns.tc(&[flags, "qdisc", "show", "dev", DEV]);
-            let ours: Vec<_> =
-                dev.qdiscs(style).into_iter().map(|info| QdiscInfo { dev: None, ..info }).collect();
+            let mut ours = dev.qdiscs(style);
+            ours.iter_mut().for_each(|info| info.dev = None);
             let ours = show_text(&ours, flags == "-s");
             assert_eq!(sorted(&ours, "qdisc "), sorted(&theirs, "qdisc "), "{flags} after {command}");
         }

@@ -97,5 +97,7 @@ fn sorted(text: &str) -> Vec<&str> {
 
 /// Returns the qdiscs without the device's name, as tc prints them when it is asked for one device.
 fn shown(dev: &NetDev, style: Style) -> Vec<QdiscInfo> {
-    dev.qdiscs(style).into_iter().map(|info| QdiscInfo { dev: None, ..info }).collect()
+    let mut list = dev.qdiscs(style);
+    list.iter_mut().for_each(|info| info.dev = None);
+    list
 }

@@ -204,7 +204,7 @@ fn it_is_exact_among_threads_and_live() {
             Discipline::Llist => assert!((1..=threads as u64 * calls).contains(&enqueued), "{enqueued}"),
             _ => {}
         }
-        for lock in Lock::ALL {
+        for &lock in Lock::ALL {
             let sum = report.of_lock(lock);
             assert_eq!((sum.contended, sum.contended), (sum.held_up, sum.waits.count()), "{lock:?}");
         }

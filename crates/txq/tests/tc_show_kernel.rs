@@ -98,24 +98,22 @@ fn info(qdisc: &Value, style: Style) -> QdiscInfo {
     let text = |key: &str| qdisc[key].as_str().map(str::to_owned);
     let number = |key: &str| qdisc[key].as_u64().unwrap_or(0);
     let kind = text("kind").unwrap();
-    QdiscInfo {
-        handle: Handle::parse_qdisc(&text("handle").unwrap()).unwrap(),
-        dev: text("dev"),
-        parent: text("parent").map_or(Handle::ROOT, |parent| Handle::parse_parent(&parent).unwrap()),
-        refcnt: qdisc["refcnt"].as_u64().unwrap_or(1) as u32,
-        options: options(&kind, &qdisc["options"], style),
-        stats: QdiscStats {
-            bytes: number("bytes"),
-            packets: number("packets"),
-            drops: number("drops"),
-            overlimits: number("overlimits"),
-            requeues: number("requeues"),
-            backlog: number("backlog"),
-            qlen: number("qlen"),
-        },
-        xstats: None,
-        kind,
-    }
+    let handle = Handle::parse_qdisc(&text("handle").unwrap()).unwrap();
+    let parent = text("parent").map_or(Handle::ROOT, |parent| Handle::parse_parent(&parent).unwrap());
+    let mut info = QdiscInfo::new(&kind, handle, parent, style);
+    info.dev = text("dev");
+    info.refcnt = qdisc["refcnt"].as_u64().unwrap_or(1) as u32;
+    info.options = options(&kind, &qdisc["options"], style);
+    info.stats = QdiscStats {
+        bytes: number("bytes"),
+        packets: number("packets"),
+        drops: number("drops"),
+        overlimits: number("overlimits"),
+        requeues: number("requeues"),
+        backlog: number("backlog"),
+        qlen: number("qlen"),
+    };
+    info
 }
 
 /// Returns the parameters as a qdisc's own code would write them.

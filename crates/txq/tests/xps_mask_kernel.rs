@@ -123,6 +123,7 @@ fn agree(file: &Path, text: &[u8], nr_ids: usize, usable: &CpuMask) {
         Ok(mask) => Ok(mask.iter().filter(|&id| usable.contains(id)).collect::<CpuMask>().format(nr_ids)),
         Err(MaskError::Invalid { .. }) => Err(EINVAL),
         Err(MaskError::Overflow { .. }) => Err(EOVERFLOW),
+        Err(other) => panic!("the kernel has no such error: {other}"),
     };
     assert_eq!(
         ours,

@@ -8,7 +8,8 @@ use crate::bars;
 /// Puts the records of `report` into fields of `object`.
 pub fn recorded(object: &mut Map<String, Value>, report: &ContentionReport) {
     object.insert("sites".into(), report.sites.iter().map(site).collect());
-    let retries = Retry::ALL.map(|retry| (retry.name().to_owned(), json!(report.retries[retry as usize])));
+    let retries =
+        Retry::ALL.iter().map(|&retry| (retry.name().to_owned(), json!(report.retries[retry as usize])));
     object.insert("retries".into(), Value::Object(retries.into_iter().collect()));
     object.insert("drained_packets".into(), bars::json(&report.drained));
     let offs = report.hand_offs;

@@ -34,7 +34,7 @@ pub fn table(report: &ContentionReport) -> String {
     let mut text = format!("lock_stat version 0.4\n{}\n", line("-"));
     let _ = writeln!(text, "{:>NAME$} {}", "class name", cells(&COLUMNS.map(str::to_owned)));
     let _ = writeln!(text, "{}\n", line("-"));
-    let mut locks = Lock::ALL.map(|lock| (lock, report.of_lock(lock)));
+    let mut locks: Vec<_> = Lock::ALL.iter().map(|&lock| (lock, report.of_lock(lock))).collect();
     locks.sort_by_key(|(_, stats)| Reverse(stats.contended));
     for (lock, stats) in locks.iter().filter(|(_, stats)| stats.acquisitions > 0) {
         let _ = writeln!(text, "{:>NAME$}:{}", lock.class(), cells(&row(stats)));

@@ -9,17 +9,18 @@ fn site(lock: Lock, site: Site, [acquisitions, contended, held_up]: [u64; 3], wa
     let mut waits = Log2::new();
     waits.add(wait.min, wait.count);
     let bounces = (acquisitions / 2, contended / 2);
-    let stats = LockStats {
-        acquisitions,
-        contended,
-        acquisition_bounces: bounces.0,
-        contention_bounces: bounces.1,
-        wait,
-        waits,
-        hold: Spread { count: acquisitions, total: acquisitions * 600, min: 600, max: 600 },
-        held_up,
-    };
+    let mut stats = LockStats::default();
+    (stats.acquisitions, stats.contended, stats.held_up) = (acquisitions, contended, held_up);
+    (stats.acquisition_bounces, stats.contention_bounces) = bounces;
+    (stats.wait, stats.waits) = (wait, waits);
+    stats.hold = Spread { count: acquisitions, total: acquisitions * 600, min: 600, max: 600 };
     SiteReport { lock, site, stats }
+}
+
+fn report(sites: Vec<SiteReport>) -> ContentionReport {
+    let mut report = ContentionReport::default();
+    report.sites = sites;
+    report
 }
 
 fn spread(count: u64, total: u64, min: u64, max: u64) -> Spread {
@@ -40,7 +41,7 @@ fn the_table_is_perfs() {
         site(Lock::Root, Site::Worker, [7, 1, 0], spread(1, 740, 740, 740)),
         site(Lock::Tx, Site::Driver, [77, 0, 0], Spread::default()),
     ];
-    let report = ContentionReport { sites, ..Default::default() };
+    let report = report(sites);
     let printed = [
         " contended   total wait     max wait     avg wait         type   caller",
         "",
@@ -61,7 +62,7 @@ fn the_layout_is_lock_stats() {
         site(Lock::Root, Site::Worker, [14_904_018, 9_000_000, 6_500_000], wait(9_000_000)),
         site(Lock::Tx, Site::Driver, [100, 0, 0], Spread::default()),
     ];
-    let table = lock_stat::table(&ContentionReport { sites, ..Default::default() });
+    let table = lock_stat::table(&report(sites));
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines[0], "lock_stat version 0.4");
     assert_eq!(lines[1], "-".repeat(221));

@@ -126,7 +126,7 @@ fn queue(stats: &QueueStats, of: Option<&Device>) -> Value {
         object.insert(key.into(), json!(value));
     }
     if let Some(bql) = stats.bql {
-        let files = Attr::ALL.map(|attr| (attr.name().to_owned(), json!(bql.get(attr))));
+        let files = Attr::ALL.iter().map(|&attr| (attr.name().to_owned(), json!(bql.get(attr))));
         object.insert("byte_queue_limits".into(), Value::Object(files.into_iter().collect()));
         object.insert("bql_needed".into(), json!(bql.needed));
         object.insert("bql_gain".into(), json!(f64::from(bql.gain) / 100.0));

@@ -4,6 +4,8 @@ use super::*;
 
 /// Returns a device that sent `sent` packets of 100 bytes in `seconds`.
 fn device(name: &str, sent: u64, seconds: f64) -> Device {
+    let mut stats = DeviceStats::default();
+    (stats.accepted, stats.sent, stats.bytes_sent) = (sent, sent, sent * 100);
     Device {
         name: name.to_owned(),
         discipline: Discipline::default(),
@@ -15,7 +17,7 @@ fn device(name: &str, sent: u64, seconds: f64) -> Device {
             ..Account::default()
         },
         seconds,
-        stats: DeviceStats { accepted: sent, sent, bytes_sent: sent * 100, ..DeviceStats::default() },
+        stats,
         latency: Default::default(),
         contention: None,
         xmit_times: Log2::new(),

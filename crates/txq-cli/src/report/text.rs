@@ -189,8 +189,11 @@ mod tests {
     #[test]
     fn a_txq_that_limits_alone_would_starve_is_named() {
         let queue = |txq, needed, gain| {
-            let bql = Some(BqlState { needed, gain, ..BqlState::default() });
-            QueueStats { txq, bql, ..QueueStats::default() }
+            let mut bql = BqlState::default();
+            (bql.needed, bql.gain) = (needed, gain);
+            let mut queue = QueueStats::default();
+            (queue.txq, queue.bql) = (txq, Some(bql));
+            queue
         };
         let mut text = String::new();
         starved(&mut text, &[queue(0, 0, 0), queue(1, 94_500, 2550), QueueStats::default()]);
@@ -203,15 +206,14 @@ mod tests {
     /// Returns the line about a device whose senders have sent through the first `used` of `txqs` txqs.
     fn line(senders: usize, txqs: u16, used: u16, by_hash: bool) -> String {
         let queue = |txq| {
-            let mut queue = QueueStats { txq, ..QueueStats::default() };
-            queue.counters.packets = u64::from(txq < used);
+            let mut queue = QueueStats::default();
+            (queue.txq, queue.counters.packets) = (txq, u64::from(txq < used));
             queue
         };
-        let stats = DeviceStats {
-            senders: vec![SenderStats { accepted: 1, ..SenderStats::default() }; senders],
-            queues: (0..txqs).map(queue).collect(),
-            ..DeviceStats::default()
-        };
+        let mut sender = SenderStats::default();
+        sender.accepted = 1;
+        let mut stats = DeviceStats::default();
+        (stats.senders, stats.queues) = (vec![sender; senders], (0..txqs).map(queue).collect());
         let mut text = String::new();
         shared(&mut text, &stats, by_hash, 4);
         text

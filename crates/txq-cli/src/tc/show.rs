@@ -93,9 +93,10 @@ pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Res
     let style = Style { iec: show.iec, details: show.details, raw: show.raw };
     let listed = match filter.dev {
         Some(name) => {
-            let of = listed(devices, name, |dev| dev.qdiscs(style))?;
+            let mut of = listed(devices, name, |dev| dev.qdiscs(style))?;
             // Like tc, leave out a device that the command names.
-            of.into_iter().map(|info| QdiscInfo { dev: None, ..info }).collect()
+            of.iter_mut().for_each(|info| info.dev = None);
+            of
         }
         None => devices.all(|dev| dev.qdiscs(style)).concat(),
     };

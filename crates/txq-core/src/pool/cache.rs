@@ -25,6 +25,7 @@ pub const CACHE_SIZE: usize = 128;
 
 /// Why an allocation failed. An allocation never waits for a buffer: the caller decides what to do with its packet.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AllocError {
     /// Every buffer of the pool is in use or in other senders' caches.
     #[error(

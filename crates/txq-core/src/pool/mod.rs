@@ -71,7 +71,7 @@ pub use store::FreeMode;
 /// Default number of buffers that may wait for a sender to take them (`net.core.skb_defer_max`).
 pub const DEFER_MAX: u32 = 128;
 
-/// Configuration of a pool.
+/// Configuration of a pool. Write `..PoolConfig::default()` last: a later version may have more fields.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
     /// The pool's name, for messages.
@@ -119,6 +119,7 @@ impl Default for PoolConfig {
 
 /// Why a pool cannot be created or resized.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PoolError {
     /// A size out of range.
     #[error("pool \"{name}\": {what} {value} is out of range: use {range}")]

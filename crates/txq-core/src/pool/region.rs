@@ -13,6 +13,7 @@ use crate::os::Mapping;
 
 /// Where a pool's memory comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Backing {
     /// Huge pages of 2 MiB if the system has enough reserved, else `Mmap`; `Heap` on a system other than Linux.
     #[default]

@@ -19,6 +19,7 @@ use crate::sync::spinlock::SpinLock;
 /// Where a packet's buffer goes when a thread other than the one that allocated it frees it. The packet's credit
 /// (`Sender::set_limit`) returns at once in every mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum FreeMode {
     /// Home to the sender that allocated it, without a lock, while at most
     /// [`PoolConfig::defer_max`](super::PoolConfig::defer_max) buffers wait for that sender (Linux since e20dfbad8aab,

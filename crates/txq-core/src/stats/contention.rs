@@ -8,11 +8,12 @@ macro_rules! named {
     ($(#[$doc:meta])* $name:ident, $($text:ident: $of:literal),+; $($(#[$vdoc:meta])* $variant:ident => $($value:literal),+;)+) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub enum $name { $($(#[$vdoc])* $variant),+ }
 
         impl $name {
             /// All of them, in the order of reports.
-            pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
             named!(@texts $($text: $of),+; $($variant => $($value),+;)+);
         }
     };
@@ -73,6 +74,7 @@ named! {
 
 /// The thread to which an owner leaves a queue that is not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HandOff {
     /// The worker runs the queue.
     Worker,
@@ -82,6 +84,7 @@ pub enum HandOff {
 
 /// Contention in a device since recording was switched on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ContentionReport {
     /// A row for each lock kind and site with acquisitions, sorted by lock and site. Sums over all locks of the kind.
     pub sites: Vec<SiteReport>,
@@ -107,6 +110,7 @@ pub struct SiteReport {
 
 /// Counters of a lock's acquisitions. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockStats {
     /// Acquisitions of the lock.
     pub acquisitions: u64,
@@ -175,6 +179,7 @@ impl Spread {
 
 /// Non-empty queues that their owner handed off, by receiver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandOffs {
     /// To a worker.
     pub to_worker: u64,

@@ -177,7 +177,7 @@ mod tests {
         retries.note(Retry::DepotPop);
         retries.set(false);
         retries.note(Retry::Inbox);
-        let counts = Retry::ALL.map(|retry| retries.count(retry));
+        let counts: Vec<_> = Retry::ALL.iter().map(|&retry| retries.count(retry)).collect();
         assert_eq!(counts, [0, 2, 0, 1]);
         retries.set(true);
         assert_eq!(retries.count(Retry::Inbox), 0);

@@ -272,7 +272,7 @@ impl<A: Arch, T> Recorded for SpinLock<A, T> {
 
     fn report(&self, lock: Lock, report: &mut ContentionReport) -> bool {
         let record = self.recorded();
-        let rows = record.iter().flat_map(|record| Site::ALL.map(|site| (site, record.at(site))));
+        let rows = record.iter().flat_map(|record| Site::ALL.iter().map(|&site| (site, record.at(site))));
         rows.for_each(|(site, stats)| report.add(lock, site, stats));
         record.is_some()
     }

@@ -6,6 +6,7 @@ use crate::tc::{Handle, ParseError, Words, c_number, nearest, set_once};
 
 /// The header of a filter's text. A field that the text does not give is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header<'a> {
     /// The device.
     pub dev: Option<&'a str>,

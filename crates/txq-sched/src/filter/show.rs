@@ -13,6 +13,7 @@ use crate::tc::{Handle, Options};
 
 /// One line of `tc filter show`: a pref, or one of its rules if it has options.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FilterInfo {
     /// The kind, such as `flower`.
     pub kind: &'static str,

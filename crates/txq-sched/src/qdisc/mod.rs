@@ -353,7 +353,7 @@ pub struct NoLock {
     pub len: [u32; BANDS],
 }
 
-/// Properties of the device on which a qdisc's defaults depend.
+/// Properties of the device on which a qdisc's defaults depend. Write `..Env::default()` last: a later version may have more.
 #[derive(Debug, Clone, Copy)]
 pub struct Env {
     /// `tx_queue_len`, in packets.

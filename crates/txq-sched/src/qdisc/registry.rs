@@ -21,6 +21,7 @@ struct Registered {
 
 /// Why a kind cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// Another kind has the name (`EEXIST`).
     #[error("a qdisc of the kind \"{name}\" exists: choose another name")]

@@ -52,7 +52,7 @@ use values::Values;
 pub use item::{Departed, Dropped, Item};
 pub use packets::PacketScheduler;
 
-/// The configuration of a [`Scheduler`].
+/// The configuration of a [`Scheduler`]. Write `..Config::default()` last: a later version may have more fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Properties of the link on which qdiscs' defaults depend.
@@ -72,6 +72,7 @@ impl Default for Config {
 
 /// Why a scheduler cannot be built.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SchedulerError {
     /// tc's error, with a remedy.
     #[error(transparent)]

@@ -12,11 +12,12 @@ use txq_core::stats::QdiscStats;
 use super::error::{ParseError, set_once};
 use super::handle::Handle;
 use super::lex::Words;
-use super::options::Options;
+use super::options::{Options, Style};
 use super::show::{stats_json, write_stats};
 
 /// One class as `tc class show` presents it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ClassInfo {
     /// The kind of the qdisc that the class belongs to, such as `htb`.
     pub kind: String,
@@ -34,8 +35,24 @@ pub struct ClassInfo {
     pub xstats: Option<Options>,
 }
 
+impl ClassInfo {
+    /// Returns a class without a leaf, parameters and counters, which the caller adds.
+    pub fn new(kind: &str, handle: Handle, parent: Handle, style: Style) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            handle,
+            parent,
+            leaf: Handle::UNSPEC,
+            options: Options::new(style),
+            stats: None,
+            xstats: None,
+        }
+    }
+}
+
 /// A class's place, name and kind; each is `None` if the text does not give it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClassHeader<'a> {
     /// The device.
     pub dev: Option<&'a str>,

@@ -9,6 +9,7 @@ use super::lex::Words;
 
 /// A qdisc's place, name and kind; each is `None` if the text does not give it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header<'a> {
     /// The device.
     pub dev: Option<&'a str>,

@@ -95,6 +95,7 @@ pub struct Syntax {
 
 /// How tc words the errors of a kind: different authors wrote tc's kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wording {
     /// `pfifo: unknown parameter "x"`, `pfifo: Illegal value for "limit": "x"`: pfifo, bfifo, pfifo_head_drop.
     Named,

@@ -11,11 +11,12 @@ use serde_json::{Map, Value, json};
 use txq_core::stats::QdiscStats;
 
 use super::handle::Handle;
-use super::options::Options;
+use super::options::{Options, Style};
 use super::units::Backlog;
 
 /// One qdisc as `tc qdisc show` presents it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct QdiscInfo {
     /// The kind, such as `pfifo`.
     pub kind: String,
@@ -33,6 +34,22 @@ pub struct QdiscInfo {
     pub stats: QdiscStats,
     /// The kind's own counters: lines of text and keys of JSON after the common ones.
     pub xstats: Option<Options>,
+}
+
+impl QdiscInfo {
+    /// Returns a qdisc without parameters and counters, which the caller adds, and with one reference.
+    pub fn new(kind: &str, handle: Handle, parent: Handle, style: Style) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            handle,
+            dev: None,
+            parent,
+            refcnt: 1,
+            options: Options::new(style),
+            stats: QdiscStats::default(),
+            xstats: None,
+        }
+    }
 }
 
 /// Returns the qdiscs as lines of text, with counters if `stats`. The text is empty without qdiscs, and else ends with a

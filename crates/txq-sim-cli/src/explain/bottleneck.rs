@@ -95,9 +95,8 @@ fn waiting(point: &Point<'_>, budget: &Budget, who: &str) -> String {
         return format!("{who}, most of it for {what}: {}.", phase.name());
     }
     let contention = point.contention();
-    let locks = Lock::ALL.map(|lock| (lock, contention.of_lock(lock)));
-    let most =
-        locks.iter().filter(|(_, stats)| stats.wait.total > 0).max_by_key(|(_, stats)| stats.wait.total);
+    let locks = Lock::ALL.iter().map(|&lock| (lock, contention.of_lock(lock)));
+    let most = locks.filter(|(_, stats)| stats.wait.total > 0).max_by_key(|(_, stats)| stats.wait.total);
     let Some((lock, stats)) = most else {
         return format!("{who}, and no wait for a lock has ended.");
     };

@@ -15,6 +15,7 @@ use super::stall::THRESHOLDS;
 
 /// A file of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Attr {
     /// `limit`: bytes that may be in flight before the txq stops.
     Limit,
@@ -37,7 +38,7 @@ pub enum Attr {
 
 impl Attr {
     /// All files, in the order of their names.
-    pub const ALL: [Attr; 8] = [
+    pub const ALL: &'static [Attr] = &[
         Attr::HoldTime,
         Attr::Inflight,
         Attr::Limit,
@@ -121,12 +122,13 @@ impl FromStr for Attr {
 
     fn from_str(name: &str) -> Result<Self, BqlError> {
         let unknown = || BqlError::Unknown { name: name.to_owned() };
-        Self::ALL.into_iter().find(|attr| attr.name() == name).ok_or_else(unknown)
+        Self::ALL.iter().copied().find(|attr| attr.name() == name).ok_or_else(unknown)
     }
 }
 
 /// Why a value is refused, by the kernel's errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// `EINVAL`: not a number, or a number of bytes above the largest.
     Invalid,
@@ -149,6 +151,7 @@ impl fmt::Display for ErrorKind {
 
 /// Why byte queue limits cannot be read or set.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum BqlError {
     /// A value is not accepted.
     #[error("{attr} \"{text}\": {kind}: {}", .attr.remedy())]
@@ -163,7 +166,7 @@ pub enum BqlError {
     /// There is no such file (`ENOENT`).
     #[error(
         "byte_queue_limits has no \"{name}\": use one of {}",
-        Attr::ALL.map(Attr::name).join(", ")
+        Attr::ALL.iter().map(|attr| attr.name()).collect::<Vec<_>>().join(", ")
     )]
     Unknown {
         /// The name.
@@ -199,6 +202,6 @@ mod tests {
         );
         assert_eq!(error(Attr::Inflight, "0"), "inflight \"0\": Permission denied: it can be read only");
         assert!("limits".parse::<Attr>().unwrap_err().to_string().contains("use one of hold_time, inflight"));
-        assert!(Attr::ALL.into_iter().all(|attr| attr.name().parse() == Ok(attr)));
+        assert!(Attr::ALL.iter().all(|&attr| attr.name().parse() == Ok(attr)));
     }
 }

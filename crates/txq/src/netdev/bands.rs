@@ -10,6 +10,7 @@ use super::NetDev;
 
 /// A band or a class of a qdisc.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct BandStats {
     /// The kind of the qdisc: `pfifo_fast`.
     pub kind: String,

@@ -3,7 +3,7 @@
 use txq_core::arch::Arch;
 use txq_core::stats::QdiscStats;
 use txq_sched::qdisc::Parent;
-use txq_sched::tc::{ClassInfo, Handle, Options, ParseError, Style};
+use txq_sched::tc::{ClassInfo, Handle, ParseError, Style};
 use txq_sched::tree::{ClassCommand, Verb, exists_already, no_class};
 
 use super::NetDev;
@@ -79,15 +79,10 @@ impl<A: Arch> NetDev<A> {
         });
         let stats: Vec<_> = stats.collect();
         let mut put = |minor, parent_class, leaf, stats| {
-            list.push(ClassInfo {
-                kind: parent.kind().to_owned(),
-                handle: Handle::new(root.major(), minor),
-                parent: parent_class,
-                leaf,
-                options: Options::new(style),
-                stats: Some(stats),
-                xstats: None,
-            });
+            let handle = Handle::new(root.major(), minor);
+            let mut info = ClassInfo::new(parent.kind(), handle, parent_class, style);
+            (info.leaf, info.stats) = (leaf, Some(stats));
+            list.push(info);
         };
         for class in 0..traffic.len() {
             let of = stats.iter().zip(0..).filter(|&(_, txq)| traffic.of_txq(txq) == Some(class));

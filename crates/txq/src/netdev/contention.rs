@@ -30,7 +30,7 @@ impl<A: Arch> Datapath<A> {
                 }
             });
         }
-        for retry in Retry::ALL {
+        for &retry in Retry::ALL {
             report.retries[retry as usize] = self.retries.count(retry) + self.pool.retries().count(retry);
         }
         recorded.then_some(report)

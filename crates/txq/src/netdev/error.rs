@@ -13,6 +13,7 @@ use crate::xps::XpsError;
 
 /// Why a device cannot be built.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// More txqs were requested than the device has, or none.
     #[error("device \"{device}\" has {max} txqs, not {asked}: use 1 to {max}")]

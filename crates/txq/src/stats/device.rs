@@ -8,6 +8,7 @@ use crate::txqueue::TxCounters;
 
 /// The counters of a device's packets. At any time `accepted + created = sent + dropped.total() + queued`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceStats {
     /// Packets handed in; a GSO packet is one.
     pub accepted: u64,
@@ -46,6 +47,7 @@ pub struct DeviceStats {
 /// - packets pending when their sender ended are still counted as sent or dropped, until a sender of another device takes
 ///   that sender's home in a shared pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SenderStats {
     /// The name that the sender was created with.
     pub name: String,
@@ -101,6 +103,7 @@ impl SenderStats {
 
 /// Times of the sampled packets, in nanoseconds, each with a relative error of at most 1/16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SampledTimes {
     /// Packets that were sampled.
     pub samples: u64,
@@ -112,6 +115,7 @@ pub struct SampledTimes {
 
 /// One txq's counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueStats {
     /// The txq.
     pub txq: u16,

@@ -150,7 +150,7 @@ impl<A: Arch> TxQueue<A> {
     fn report_bugs_slow(&self, dev: &Datapath<A>) {
         let bugs = self.border.unreported.swap(0, Relaxed);
         let Some(hook) = &dev.driver_bug_hook else { return };
-        for bug in DriverBug::ALL.into_iter().filter(|&bug| bugs & 1 << bug as u32 != 0) {
+        for &bug in DriverBug::ALL.iter().filter(|&&bug| bugs & 1 << bug as u32 != 0) {
             hook(&DriverBugEvent { device: dev.info.name.clone(), txq: self.index, bug });
         }
     }

@@ -28,7 +28,7 @@ pub enum DriverBug {
 
 impl DriverBug {
     /// All rules, in the order of their numbers.
-    pub const ALL: [DriverBug; 6] = [
+    pub const ALL: &'static [DriverBug] = &[
         Self::Invented,
         Self::LeftBehind,
         Self::KeptWithoutRing,
@@ -53,6 +53,7 @@ impl fmt::Display for DriverBug {
 
 /// Reports that a driver has broken a rule for the first time on a txq.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DriverBugEvent {
     /// The device.
     pub device: String,

@@ -5,6 +5,7 @@
 /// In the kernel a completion is an interrupt, and the CPU in the interrupt's affinity reaps. Steering both a CPU's packets
 /// (XPS) and its txq's interrupt to that CPU keeps both sides of a txq in one cache. Here a thread must poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Completions {
     /// Each sender reaps after each batch, unless the driver forbids it
     /// ([`Complete::inline`](crate::driver::Complete::inline)), and the worker reaps what senders leave. The least work

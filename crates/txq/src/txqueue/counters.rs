@@ -6,6 +6,7 @@ use txq_core::arch::{Arch, Atomic};
 
 /// A txq's counters (`netdev_queue`'s share of `rtnl_link_stats64`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TxCounters {
     /// Packets that the driver took and did not drop; a GSO packet is one.
     pub packets: u64,

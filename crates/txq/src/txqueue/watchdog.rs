@@ -12,6 +12,7 @@ use txq_core::arch::Nanos;
 /// Reports a txq that has been stopped, with packets in the device, without progress (`NETDEV WATCHDOG: transmit queue timed
 /// out`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TxTimeout {
     /// The txq.
     pub txq: u16,

@@ -11,6 +11,7 @@ pub const PRIORITIES: usize = 16;
 
 /// Why traffic classes were refused. The kernel returns EINVAL for each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClassError {
     /// No class, or too many.
     #[error("{classes} traffic classes; there may be 1 to {MAX_CLASSES}")]
