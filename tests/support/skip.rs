@@ -18,6 +18,20 @@ pub(crate) fn require_tools(test: &str, tools: &[&str]) -> bool {
     missing.is_empty() || skip(test, &format!("needs {}", missing.join(", ")))
 }
 
+/// Returns whether the kernel has AF_XDP; prints the skip if not.
+#[must_use]
+pub(crate) fn require_af_xdp(test: &str) -> bool {
+    // Not in libc for musl.
+    const AF_XDP: libc::c_int = 44;
+    // SAFETY: socket takes integers.
+    let socket = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if socket >= 0 {
+        // SAFETY: the descriptor was just opened and has no other owner.
+        unsafe { libc::close(socket) };
+    }
+    socket >= 0 || skip(test, "needs a kernel with AF_XDP")
+}
+
 fn on_path(tool: &str) -> bool {
     std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|folder| Path::new(&folder).join(tool).is_file())

@@ -2,7 +2,8 @@
 //!
 //! | module | a packet goes to |
 //! |---|---|
-//! | [`af_packet`] | a network interface |
+//! | [`af_packet`] | a network interface, with any driver |
+//! | [`af_xdp`] | a network interface, from the pool's own buffers |
 //! | [`pcap`] | a capture file |
 //! | [`null`] | nowhere, at a rate and after a delay |
 //! | [`tracer`], [`faults`] | another driver, which is traced, or made to fail |
@@ -10,6 +11,7 @@
 //! [`capture`] reads captures, and [`eventfd`] wakes an event loop.
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod capture;
 pub mod eventfd;
 pub mod faults;
@@ -21,6 +23,7 @@ pub mod tracer;
 mod vnet;
 
 pub use af_packet::AfPacket;
+pub use af_xdp::{AfXdp, AfXdpConfig, XdpReceiver};
 pub use capture::Capture;
 pub use eventfd::EventFd;
 pub use faults::Faults;
