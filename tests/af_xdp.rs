@@ -26,10 +26,9 @@ use txq::packet::PacketList;
 use txq::pool::{Pool, PoolConfig};
 use txq::receive::Receive;
 use txq::{NetDev, Sender};
-use txq_device::af_xdp::{Attach, Mode};
-use txq_device::{AfPacket, AfXdp, AfXdpConfig, XdpReceiver};
+use txq_device::af_xdp::{self, Attach, Mode};
+use txq_device::{AfPacket, AfXdp, AfXdpConfig};
 
-const SECONDS_5: u64 = 5_000_000_000;
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// A veth pair, tx0 here and rx0 there, and a pool.
@@ -66,7 +65,7 @@ impl Bench {
 
     /// Opens the device to receive on one queue; takes its frames from the kernel. Returns it with its receiver and a batch of
     /// the frames that came first.
-    fn receive(&self, config: AfXdpConfig, pool: Pool) -> (NetDev, Sender, XdpReceiver) {
+    fn receive(&self, config: AfXdpConfig, pool: Pool) -> (NetDev, Sender, af_xdp::Receiver) {
         let mut device = self.open(AfXdpConfig { receive: true, ..config });
         let mut receiver = device.receivers().remove(0);
         assert!(device.receivers().is_empty());
@@ -88,7 +87,7 @@ impl Bench {
     /// the interface. Returns the packets sent.
     #[track_caller]
     fn check_idle(&self, dev: &NetDev) -> u64 {
-        assert!(dev.drain(SECONDS_5), "packets do not leave: {:?}", dev.stats());
+        assert!(dev.drain(WITHIN), "packets do not leave: {:?}", dev.stats());
         let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
         let now = counters(&self.near);
         let [packets, bytes, dropped] = [0, 1, 2].map(|i| now[i] - self.before[i]);
@@ -163,7 +162,7 @@ fn one_and_two_queues_send_everything_in_order() {
                 scope.spawn(move || send(&mut sender, id, 0..EACH));
             }
         });
-        assert!(dev.drain(SECONDS_5), "packets do not leave: {:?}", dev.stats());
+        assert!(dev.drain(WITHIN), "packets do not leave: {:?}", dev.stats());
         let stats = dev.audit().unwrap();
         assert_eq!(stats.sent, u64::from(3 * EACH));
         sent += stats.sent;
@@ -214,7 +213,7 @@ fn without_a_carrier_packets_wait_after_the_first() {
     let dropped = counters(&bench.near)[2] - bench.before[2];
     assert!(dropped <= 2, "{dropped} are lost");
     bench.far.ip("link set rx0 up");
-    assert!(dev.drain(SECONDS_5), "packets do not leave: {:?}", dev.stats());
+    assert!(dev.drain(WITHIN), "packets do not leave: {:?}", dev.stats());
     let now = counters(&bench.near);
     let [packets, _, dropped] = [0, 1, 2].map(|i| now[i] - bench.before[i]);
     assert_eq!((dev.audit().unwrap().sent, packets + dropped), (200, 200));
@@ -239,7 +238,7 @@ fn an_interface_that_is_deleted_under_traffic_is_reported() {
         thread::sleep(Duration::from_millis(100));
         bench.near.ip("link del tx0");
     });
-    assert!(dev.drain(SECONDS_5), "packets do not leave: {:?}", dev.stats());
+    assert!(dev.drain(WITHIN), "packets do not leave: {:?}", dev.stats());
     let stats = dev.audit().unwrap();
     assert!(stats.sent > 0 && stats.dropped.get(DropReason::DevReady) > 0, "{stats:?}");
     let told = dev.shutdown().unwrap_err().to_string();
@@ -257,7 +256,7 @@ fn an_interface_that_is_deleted_while_idle_drops_packets() {
     assert_eq!(bench.check_idle(&dev), 10);
     bench.near.ip("link del tx0");
     send(&mut sender, 0, 10..30);
-    assert!(dev.drain(SECONDS_5));
+    assert!(dev.drain(WITHIN));
     let stats = dev.audit().unwrap();
     assert_eq!((stats.sent, stats.dropped.get(DropReason::DevReady)), (10, 20));
     let told = dev.shutdown().unwrap_err().to_string();
@@ -323,7 +322,7 @@ fn frames_that_cannot_be_sent_are_dropped_and_the_others_go() {
 }
 
 /// Sends every received frame back until `count` have come; returns them.
-fn echo(receiver: &mut XdpReceiver, sender: &mut Sender, count: usize) -> Vec<Vec<u8>> {
+fn echo(receiver: &mut af_xdp::Receiver, sender: &mut Sender, count: usize) -> Vec<Vec<u8>> {
     let (mut frames, mut batch) = (Vec::new(), PacketList::new());
     let end = Instant::now() + WITHIN;
     while frames.len() < count && Instant::now() < end {
@@ -354,7 +353,7 @@ fn frames_are_received_and_sent_back_without_a_copy() {
         check_frames(&frames, 7, 0..20_000);
         assert!(wait_until(WITHIN, || back.count() >= 20_000), "{} came back", back.count());
         check_frames(&back.finish(), 7, 0..20_000);
-        assert!(dev.drain(SECONDS_5));
+        assert!(dev.drain(WITHIN));
         assert_eq!(dev.audit().unwrap().sent, 20_000);
         let stats = receiver.stats();
         assert_eq!((stats.packets, stats.missed, stats.too_long), (20_000, 0, 0), "{stats:?}");
@@ -377,7 +376,7 @@ fn frames_are_copied_for_a_sender_of_another_pool() {
     }
     assert!(wait_until(WITHIN, || back.count() >= 10_000), "{} came back", back.count());
     check_frames(&back.finish(), 7, 0..10_000);
-    assert!(dev.drain(SECONDS_5));
+    assert!(dev.drain(WITHIN));
     drop((receiver, sender, dev));
     bench.check_pool();
     assert_eq!(other.in_use(), BTreeMap::new());

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use txq::driver::{Driver, Link};
 use txq::pool::Pool;
-use txq_device::{AfPacket, Capture, Null, Pcap};
+use txq_device::{AfPacket, AfXdp, Capture, Null, Pcap};
 
 use crate::support::netns::{Counters, Netns};
 use crate::support::process::wait_until;
 use crate::support::receiver::Receiver;
-use crate::support::skip::{require_root, require_tools};
+use crate::support::skip::{require_af_xdp, require_root, require_tools};
 use crate::support::tempdir::TempDir;
 
 /// How long a busy machine may need.
@@ -129,6 +129,8 @@ pub(crate) struct Veth<O> {
     far: Netns,
     before: Counters,
     receiver: Option<Receiver>,
+    /// Whether two drivers may be open at the same time.
+    shared: bool,
     open: O,
 }
 
@@ -141,7 +143,7 @@ impl<O: FnMut(&Netns, u16) -> Opened> Veth<O> {
         near.connect("tx0", &far, "rx0", 8);
         let before = near.counters("tx0");
         let receiver = Some(Receiver::start(&far, "rx0"));
-        Some(Self { near, far, before, receiver, open })
+        Some(Self { near, far, before, receiver, shared: true, open })
     }
 }
 
@@ -180,6 +182,10 @@ impl<O: FnMut(&Netns, u16) -> Opened> Wire for Veth<O> {
         self.near.ip("link del tx0");
         true
     }
+
+    fn is_shared(&self) -> bool {
+        self.shared
+    }
 }
 
 pub(crate) fn af_packet(test: &str) -> Option<Box<dyn Wire>> {
@@ -189,6 +195,20 @@ pub(crate) fn af_packet(test: &str) -> Option<Box<dyn Wire>> {
 /// The kernel cuts packets with segments.
 pub(crate) fn af_packet_gso(test: &str) -> Option<Box<dyn Wire>> {
     veth_of(test, true)
+}
+
+/// A queue has one socket.
+pub(crate) fn af_xdp(test: &str) -> Option<Box<dyn Wire>> {
+    if !require_af_xdp(test) {
+        return None;
+    }
+    let open = |near: &Netns, txqs| {
+        let pool = Pool::new(&AfXdp::pool_config(4096)).unwrap();
+        let of = pool.clone();
+        let device = near.call(move || AfXdp::open("tx0", txqs, &of).unwrap());
+        (Box::new(device) as Box<dyn Driver>, Some(pool))
+    };
+    Some(Box::new(Veth { shared: false, ..Veth::make(test, open)? }))
 }
 
 fn veth_of(test: &str, gso: bool) -> Option<Box<dyn Wire>> {

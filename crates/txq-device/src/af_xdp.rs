@@ -92,7 +92,7 @@
 //!
 //! # Receiving
 //!
-//! [`AfXdp::receivers`] returns one [`XdpReceiver`] a queue. The device attaches an XDP program to the interface, which hands
+//! [`AfXdp::receivers`] returns one [`Receiver`] a queue. The device attaches an XDP program to the interface, which hands
 //! the frames of the queues with a receiver to it, and all other frames to the kernel. When the last receiver is dropped or
 //! the process ends in any way, the kernel detaches the program. Receiving needs CAP_NET_ADMIN and CAP_BPF, and Linux 5.9.
 //!
@@ -123,7 +123,7 @@ mod sys;
 mod transmit;
 mod umem;
 
-pub use receive::XdpReceiver;
+pub use receive::Receiver;
 
 use complete::Done;
 use interface::Interface;
@@ -135,6 +135,7 @@ use umem::Umem;
 
 /// How packets get from the pool to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// The card reads and writes the pool's buffers.
     ZeroCopy,
@@ -144,6 +145,7 @@ pub enum Mode {
 
 /// Where the XDP program for receiving runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Attach {
     /// In the driver, before the kernel has made a packet buffer (`xdpdrv`).
     Driver,
@@ -151,7 +153,7 @@ pub enum Attach {
     Generic,
 }
 
-/// The configuration of the device.
+/// The configuration of the device. Write `..AfXdpConfig::new(..)` last: a later version may have more fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AfXdpConfig {
     /// The interface's name, in the calling thread's network namespace.
@@ -229,7 +231,7 @@ pub struct AfXdp {
     mode: Mode,
     ring: u32,
     attached: Option<Attach>,
-    receivers: Vec<XdpReceiver>,
+    receivers: Vec<Receiver>,
     /// The queues that are not yet opened as txqs.
     queues: VecDeque<Arc<Queue>>,
     interface: Arc<Interface>,
@@ -261,7 +263,7 @@ impl AfXdp {
     }
 
     /// Returns the receivers of all queues, in order; none if the device does not receive, or at a second call.
-    pub fn receivers(&mut self) -> Vec<XdpReceiver> {
+    pub fn receivers(&mut self) -> Vec<Receiver> {
         std::mem::take(&mut self.receivers)
     }
 
@@ -273,7 +275,7 @@ impl AfXdp {
         self.attached = Some(program.attached);
         // Half of the pool stays for sending.
         let keep = (pool.buffers() / 2 / u32::from(config.queues)).clamp(1, config.ring);
-        let receiver = |queue: &Arc<Queue>| XdpReceiver::new(queue.clone(), program.clone(), keep);
+        let receiver = |queue: &Arc<Queue>| Receiver::new(queue.clone(), program.clone(), keep);
         self.receivers = self.queues.iter().map(receiver).collect();
         Ok(())
     }

@@ -23,7 +23,7 @@ pub mod tracer;
 mod vnet;
 
 pub use af_packet::AfPacket;
-pub use af_xdp::{AfXdp, AfXdpConfig, XdpReceiver};
+pub use af_xdp::{AfXdp, AfXdpConfig};
 pub use capture::Capture;
 pub use eventfd::EventFd;
 pub use faults::Faults;

@@ -31,7 +31,7 @@ const CHECK: u32 = 64;
 /// pool sends them on without a copy. For a sender of another pool they are copied.
 ///
 /// The buffers that wait for frames count against the sender's limit ([`Sender::set_limit`]).
-pub struct XdpReceiver {
+pub struct Receiver {
     rx: Consumer<Desc>,
     fill: Producer<u64>,
     /// Buffers to keep in the kernel.
@@ -47,13 +47,13 @@ pub struct XdpReceiver {
     queue: Arc<Queue>,
 }
 
-impl fmt::Debug for XdpReceiver {
+impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("XdpReceiver").field("queue", &self.queue.index).finish_non_exhaustive()
+        f.debug_struct("Receiver").field("queue", &self.queue.index).finish_non_exhaustive()
     }
 }
 
-impl XdpReceiver {
+impl Receiver {
     /// Returns the receiving half of a queue, which must have no other one and was opened to receive. It keeps `keep` buffers
     /// in the kernel, which the fill ring has slots for.
     pub(super) fn new(queue: Arc<Queue>, program: Arc<Program>, keep: u32) -> Self {
@@ -181,7 +181,7 @@ impl XdpReceiver {
     }
 }
 
-impl Receive for XdpReceiver {
+impl Receive for Receiver {
     fn link(&self) -> Link {
         Link::Ethernet
     }
@@ -225,13 +225,13 @@ impl Receive for XdpReceiver {
 }
 
 /// Readable while there are frames.
-impl AsFd for XdpReceiver {
+impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
     }
 }
 
-impl Drop for XdpReceiver {
+impl Drop for Receiver {
     fn drop(&mut self) {
         if self.started {
             self.program.remove(self.queue.index);
