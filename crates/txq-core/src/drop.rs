@@ -55,6 +55,14 @@ reasons! {
     HdrTrunc = "HDR_TRUNC",
     /// The device had no memory for it.
     NoMem = "NOMEM",
+    /// The system has no route to its destination.
+    IpOutnoroutes = "IP_OUTNOROUTES",
+    /// The system's firewall does not let it out.
+    NetfilterDrop = "NETFILTER_DROP",
+    /// No program listens at its destination.
+    NoSocket = "NO_SOCKET",
+    /// The device does not send its protocol.
+    UnhandledProto = "UNHANDLED_PROTO",
 }
 
 impl fmt::Display for DropReason {
