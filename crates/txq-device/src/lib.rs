@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`af_packet`] | a network interface, with any driver |
 //! | [`af_xdp`] | a network interface, from the pool's own buffers |
+//! | [`udp`] | a UDP socket |
 //! | [`pcap`] | a capture file |
 //! | [`null`] | nowhere, at a rate and after a delay |
 //! | [`tracer`], [`faults`] | another driver, which is traced, or made to fail |
@@ -20,6 +21,7 @@ pub mod pcap;
 #[cfg(test)]
 mod testing;
 pub mod tracer;
+pub mod udp;
 mod vnet;
 
 pub use af_packet::AfPacket;
@@ -30,6 +32,7 @@ pub use faults::Faults;
 pub use null::Null;
 pub use pcap::Pcap;
 pub use tracer::Tracer;
+pub use udp::Udp;
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]
