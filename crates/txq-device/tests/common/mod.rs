@@ -20,6 +20,7 @@ pub(crate) fn assert_conserved(dev: &NetDev) -> DeviceStats {
 }
 
 /// A pool of small buffers.
+#[allow(dead_code, reason = "not every test sends small packets")]
 pub(crate) fn pool(buffers: u32) -> PoolConfig {
     PoolConfig { buffers, room: 256, backing: Backing::Heap, ..Default::default() }
 }
