@@ -5,6 +5,7 @@
 //! | [`af_packet`] | a network interface, with any driver |
 //! | [`af_xdp`] | a network interface, from the pool's own buffers |
 //! | [`udp`] | a UDP socket |
+//! | [`tun`] | the kernel, which receives it on a TUN or TAP interface |
 //! | [`pcap`] | a capture file |
 //! | [`null`] | nowhere, at a rate and after a delay |
 //! | [`tracer`], [`faults`] | another driver, which is traced, or made to fail |
@@ -21,6 +22,7 @@ pub mod pcap;
 #[cfg(test)]
 mod testing;
 pub mod tracer;
+pub mod tun;
 pub mod udp;
 mod vnet;
 
@@ -32,6 +34,7 @@ pub use faults::Faults;
 pub use null::Null;
 pub use pcap::Pcap;
 pub use tracer::Tracer;
+pub use tun::Tun;
 pub use udp::Udp;
 
 /// The examples of the README compile and run.

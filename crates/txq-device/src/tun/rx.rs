@@ -1,0 +1,161 @@
+//! The receiving half: one `readv` a packet.
+
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, readv};
+use txq::Sender;
+use txq::packet::{Packet, PacketList};
+use txq::pool::AllocError;
+use txq::receive::{Receive, RxStats};
+use txq_core::flow::Link;
+
+use super::Interface;
+use super::header;
+
+/// Longest packet that the kernel delivers, in bytes: the longest IP packet behind an Ethernet header and a VLAN tag.
+const LONGEST: usize = 65_535 + 14 + 4;
+
+/// An rx queue of a [`Tun`](super::Tun). The interface exists while a receiver or the device does.
+#[derive(Debug)]
+pub struct Receiver {
+    queue: Arc<OwnedFd>,
+    interface: Arc<Interface>,
+    index: u16,
+    /// Length of the buffers to ask for, in bytes: what the sender's pool has, at most [`LONGEST`].
+    room: usize,
+    stats: RxStats,
+}
+
+/// The result of a read.
+enum Read {
+    /// A packet of this many bytes.
+    Packet(usize),
+    TooLong,
+    Malformed,
+}
+
+impl Receiver {
+    pub(super) fn new(queue: Arc<OwnedFd>, interface: Arc<Interface>, index: u16) -> Self {
+        Self { queue, interface, index, room: LONGEST, stats: RxStats::default() }
+    }
+
+    /// Returns the name of the interface, as it was when it was created.
+    pub fn name(&self) -> &str {
+        &self.interface.name
+    }
+
+    /// Allocates a packet as long as a buffer; `None` if there is no buffer.
+    fn alloc(&mut self, sender: &mut Sender) -> io::Result<Option<Packet>> {
+        match sender.alloc(self.room) {
+            Ok(packet) => Ok(Some(packet)),
+            Err(AllocError::TooLong { room, ref pool, .. }) if self.interface.gro => {
+                let what = format!(
+                    "interface \"{}\" receives packets of {LONGEST} bytes, and a buffer of pool \"{pool}\" holds {room}: \
+                     set PoolConfig::room to {LONGEST}, or do not ask for `gro`",
+                    self.interface.name
+                );
+                Err(io::Error::new(ErrorKind::InvalidInput, what))
+            }
+            Err(AllocError::TooLong { room, .. }) => {
+                self.room = room;
+                Ok(sender.alloc(room).ok())
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Reads one packet into `packet`, and completes it.
+    fn read(&self, packet: &mut Packet) -> Result<Read, Errno> {
+        // The kernel cuts a packet that is too long. A byte beyond the buffer tells.
+        let (mut header, mut beyond) = ([0; header::LEN], [0; 1]);
+        let data = packet.data_mut();
+        let room = data.len();
+        let len = if self.interface.has_header {
+            let mut parts = [&mut header[..], data, &mut beyond].map(IoSliceMut::new);
+            readv(&*self.queue, &mut parts)?.saturating_sub(header::LEN)
+        } else {
+            let mut parts = [data, &mut beyond].map(IoSliceMut::new);
+            readv(&*self.queue, &mut parts)?
+        };
+        if len > room {
+            return Ok(Read::TooLong);
+        }
+        let data = &mut packet.data_mut()[..len];
+        match header::complete(&header, data, self.interface.kind) {
+            Ok(None) => {}
+            Ok(Some((size, segs))) => packet.set_gso(size, segs),
+            Err(header::Malformed) => return Ok(Read::Malformed),
+        }
+        packet.truncate(len);
+        Ok(Read::Packet(len))
+    }
+
+    fn failed(&self, error: Errno) -> io::Error {
+        let what = if matches!(error, Errno::BADFD | Errno::NODEV) { "is gone" } else { "cannot be read" };
+        let error = io::Error::from(error);
+        let text = format!("interface \"{}\" {what} ({error}): see `ip link` and dmesg", self.interface.name);
+        io::Error::new(error.kind(), text)
+    }
+}
+
+impl Receive for Receiver {
+    fn link(&self) -> Link {
+        self.interface.kind.link()
+    }
+
+    fn receive(&mut self, budget: usize, sender: &mut Sender, batch: &mut PacketList) -> io::Result<usize> {
+        let mut n = 0;
+        let mut bytes = 0;
+        let mut failure = None;
+        for _ in 0..budget {
+            let Some(mut packet) = self.alloc(sender)? else { break };
+            match self.read(&mut packet) {
+                Ok(Read::Packet(len)) => {
+                    packet.set_link(self.interface.kind.link());
+                    packet.set_rx_queue(self.index);
+                    batch.push_back(packet);
+                    n += 1;
+                    bytes += len as u64;
+                }
+                Ok(Read::TooLong) => self.stats.too_long += 1,
+                Ok(Read::Malformed) => self.stats.malformed += 1,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        self.stats.received(n as u64, bytes);
+        match failure {
+            Some(error) if n == 0 => Err(self.failed(error)),
+            _ => Ok(n),
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+        let mut queue = [PollFd::new(&*self.queue, PollFlags::IN)];
+        match poll(&mut queue, timeout.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            // After a signal there may be packets, and the caller may want to end.
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn stats(&self) -> RxStats {
+        self.stats
+    }
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}

@@ -1,0 +1,233 @@
+//! The transmitting half: one `writev` a packet.
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::{Errno, writev};
+use txq::driver::{Status, Transmit, TxCx};
+use txq::drop::DropReason;
+use txq::packet::{Packet, PacketList};
+use txq_core::arch::{Arch, Nanos};
+use txq_core::flow::Link;
+
+use super::cut;
+use super::header::{COMPLETE, Layout};
+use super::{Interface, Kind};
+
+/// First time until a retry when memory or a buffer is short, in nanoseconds; it doubles each time, up to the bound.
+const RETRY: Nanos = 50_000;
+const RETRY_BOUND: Nanos = 1_000_000;
+/// Time until a retry on an interface that is down, in nanoseconds.
+const RETRY_DOWN: Nanos = 10_000_000;
+/// Length of a VLAN tag, which the MTU does not include.
+const VLAN: usize = 4;
+/// Longest IP packet, in bytes.
+const LONGEST: usize = 65_535;
+
+pub(super) struct Tx {
+    queue: Arc<OwnedFd>,
+    interface: Arc<Interface>,
+    /// Length of the longest packet, in bytes, with an Ethernet header; for the MTU that was last read.
+    longest: usize,
+    /// Whether the kernel cuts UDP packets. Taken for granted until it refuses one.
+    cuts_udp: bool,
+    /// Time until the retry if the next call finds a buffer full.
+    retry: Nanos,
+    /// The first error to report.
+    error: Option<io::Error>,
+}
+
+/// Why a packet was not sent.
+enum Refusal {
+    /// The driver does not hand it to the kernel.
+    Unfit(DropReason),
+    /// It is no packet of this interface's link.
+    WrongLink,
+    /// The kernel refused it.
+    Kernel(Errno),
+    /// The kernel took some of the datagrams that the driver cut it into, and refused the next one.
+    InPart(Errno),
+}
+
+impl Tx {
+    pub(super) fn new(queue: Arc<OwnedFd>, interface: Arc<Interface>) -> Self {
+        let longest = interface.mtu as usize + interface.kind.link_header();
+        Self { queue, interface, longest, cuts_udp: true, retry: RETRY, error: None }
+    }
+
+    /// Sends one packet.
+    #[inline]
+    fn send<A: Arch>(&mut self, packet: &Packet<A>) -> Result<(), Refusal> {
+        if packet.segs() > 1 {
+            return self.send_segments(packet);
+        }
+        let data = packet.data();
+        self.check(packet.link(), data)?;
+        if data.len() > self.longest && !self.fits(data, data.len()) {
+            return Err(Refusal::Unfit(DropReason::PktTooBig));
+        }
+        let written =
+            if self.interface.has_header { self.write([&COMPLETE, data]) } else { self.write([data]) };
+        written.map_err(Refusal::Kernel)
+    }
+
+    /// Checks what the kernel would refuse without a reason.
+    #[inline]
+    fn check(&self, link: Link, data: &[u8]) -> Result<(), Refusal> {
+        match self.interface.kind {
+            kind if link != kind.link() => Err(Refusal::WrongLink),
+            Kind::Tap if data.len() < self.interface.kind.link_header() => {
+                Err(Refusal::Unfit(DropReason::HdrTrunc))
+            }
+            Kind::Tun if data.is_empty() => Err(Refusal::Unfit(DropReason::HdrTrunc)),
+            Kind::Tun if !matches!(data[0] >> 4, 4 | 6) => Err(Refusal::WrongLink),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether a frame of `len` bytes, which begins like `data`, is within the MTU of now.
+    #[cold]
+    fn fits(&mut self, data: &[u8], len: usize) -> bool {
+        let header = self.interface.kind.link_header();
+        if let Ok(mtu) = self.interface.control.mtu(self.interface.index) {
+            self.longest = mtu as usize + header;
+        }
+        let is_tagged = header > 0 && matches!(data.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+        len <= self.longest + if is_tagged { VLAN } else { 0 }
+    }
+
+    /// Sends a packet that the kernel cuts into segments.
+    #[cold]
+    fn send_segments<A: Arch>(&mut self, packet: &Packet<A>) -> Result<(), Refusal> {
+        let unfit = |reason| Err(Refusal::Unfit(reason));
+        let (data, (size, _)) = (packet.data(), packet.gso());
+        self.check(packet.link(), data)?;
+        let layout = Layout::of(data, self.interface.kind).filter(|_| size > 0 && self.interface.has_header);
+        let Some(layout) = layout else { return unfit(DropReason::PktTooBig) };
+        let segment = layout.payload + usize::from(size).min(data.len() - layout.payload);
+        let is_long = segment > self.longest && !self.fits(data, segment);
+        if is_long || data.len() - layout.network > LONGEST {
+            return unfit(DropReason::PktTooBig);
+        }
+        let segs = (data.len() - layout.payload).div_ceil(size.into());
+        if layout.is_tcp || self.cuts_udp && segs <= cut::KERNEL_SEGS {
+            let header = layout.header(data, if segs > 1 { size } else { 0 });
+            let checksum = layout.partial(data, data.len() - layout.transport);
+            let (before, after) = data.split_at(layout.checksum_at());
+            match self.write([&header, before, &checksum, &after[2..]]) {
+                Err(Errno::INVAL) if !layout.is_tcp => {}
+                done => return done.map_err(Refusal::Kernel),
+            }
+        }
+        let mut sent = false;
+        let done = cut::datagrams(data, &layout, size, |header, headers, payload| {
+            self.write([header, headers, payload])?;
+            sent = true;
+            Ok(())
+        });
+        match done {
+            Ok(()) if segs <= cut::KERNEL_SEGS => self.cuts_udp = false,
+            Ok(()) => {}
+            Err(error) if sent => return Err(Refusal::InPart(error)),
+            Err(error) => return Err(Refusal::Kernel(error)),
+        }
+        Ok(())
+    }
+
+    /// Writes the parts of one packet, which the kernel takes whole or not at all.
+    #[inline]
+    fn write<const N: usize>(&self, parts: [&[u8]; N]) -> Result<(), Errno> {
+        let parts = parts.map(IoSlice::new);
+        loop {
+            match writev(&*self.queue, &parts) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Decides about the first packet of `batch`, which was not sent: drops it, or returns when to retry.
+    #[cold]
+    fn refused<A: Arch>(
+        &mut self,
+        refusal: Refusal,
+        batch: &mut PacketList<A>,
+        cx: &mut TxCx<'_, A>,
+    ) -> Option<Status> {
+        let busy = |after| Some(Status::Busy { retry: Some(after) });
+        let reason = match refusal {
+            Refusal::Kernel(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return busy(self.back_off()),
+            Refusal::Kernel(Errno::IO) => return busy(RETRY_DOWN),
+            Refusal::Kernel(error @ (Errno::BADFD | Errno::NODEV)) => {
+                self.note(error.into(), "is gone: its packets are dropped");
+                while let Some(packet) = batch.pop_front() {
+                    cx.drop(packet, DropReason::DevReady);
+                }
+                return None;
+            }
+            Refusal::Unfit(reason) => reason,
+            Refusal::Kernel(Errno::MSGSIZE) => DropReason::PktTooBig,
+            Refusal::InPart(Errno::IO | Errno::BADFD | Errno::NODEV) => DropReason::DevReady,
+            Refusal::InPart(_) => DropReason::NoMem,
+            Refusal::WrongLink => {
+                let takes = match self.interface.kind {
+                    Kind::Tun => "takes packets that begin with an IP header; another is dropped",
+                    Kind::Tap => "takes packets that begin with an Ethernet header; another is dropped",
+                };
+                self.note(Errno::INVAL.into(), takes);
+                DropReason::NotSpecified
+            }
+            Refusal::Kernel(error) => {
+                self.note(error.into(), "does not take a packet, which is dropped");
+                DropReason::NotSpecified
+            }
+        };
+        if let Some(packet) = batch.pop_front() {
+            cx.drop(packet, reason);
+        }
+        None
+    }
+
+    fn back_off(&mut self) -> Nanos {
+        let after = self.retry;
+        self.retry = (after * 2).min(RETRY_BOUND);
+        after
+    }
+
+    fn note(&mut self, error: io::Error, what: &str) {
+        if self.error.is_none() {
+            let name = &self.interface.name;
+            let text = format!("interface \"{name}\" {what} ({error}): see `ip -s link` and dmesg");
+            self.error = Some(io::Error::new(error.kind(), text));
+        }
+    }
+}
+
+impl<A: Arch> Transmit<A> for Tx {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        while !batch.is_empty() {
+            let mut n = 0;
+            let refusal = batch.iter().find_map(|packet| {
+                let refusal = self.send(packet).err();
+                n += usize::from(refusal.is_none());
+                refusal
+            });
+            if n > 0 {
+                self.retry = RETRY;
+                let mut sent = PacketList::new();
+                batch.move_front(n, &mut sent);
+                cx.sent_all(&mut sent);
+            }
+            if let Some(busy) = refusal.and_then(|refusal| self.refused(refusal, batch, cx)) {
+                return busy;
+            }
+        }
+        Status::Ok
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+}
