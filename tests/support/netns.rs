@@ -42,7 +42,7 @@ impl Netns {
         namespace
     }
 
-    #[allow(dead_code, reason = "few tests give a name to `ip`")]
+    /// Returns the namespace's name (`ip netns`).
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -87,7 +87,7 @@ impl Netns {
         let size = format!("numtxqueues {queues} numrxqueues {queues}");
         self.ip(&format!(
             "link add name {interface} {size} type veth peer name {peer_interface} netns {} {size}",
-            peer.name
+            peer.name()
         ));
         for (namespace, interface) in [(self, interface), (peer, peer_interface)] {
             let name = interface.to_owned();

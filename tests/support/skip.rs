@@ -8,7 +8,13 @@ use std::path::Path;
 pub(crate) fn require_root(test: &str) -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
-    root || skip(test, "needs root")
+    require(test, root, "needs root")
+}
+
+/// Returns whether a condition holds; prints the skip if not.
+#[must_use]
+pub(crate) fn require(test: &str, holds: bool, why: &str) -> bool {
+    holds || skip(test, why)
 }
 
 /// Returns whether every tool is on the PATH; prints the missing ones if not.
