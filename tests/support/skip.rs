@@ -26,6 +26,7 @@ pub(crate) fn require_tools(test: &str, tools: &[&str]) -> bool {
 
 /// Returns whether the kernel has AF_XDP; prints the skip if not.
 #[must_use]
+#[allow(dead_code, reason = "few tests need it")]
 pub(crate) fn require_af_xdp(test: &str) -> bool {
     // Not in libc for musl.
     const AF_XDP: libc::c_int = 44;

@@ -283,6 +283,12 @@ Examples:
   txq replay traffic.pcapng --dev eth0 --rate recorded
   txq replay traffic.pcap --dev eth0 --threads 4 --txqs 2 --xps 1:2 --rate 20kpps --loop 0 --duration 60s
   txq replay traffic.pcap --dev pcap:out.pcap --qdisc 'pfifo limit 100' --rate 1gbit
+  txq replay traffic.pcap --dev af_xdp:eth0 --txqs 4 --qdisc mq --default-qdisc fq
+  txq replay tunnel.pcap --dev tun:vpn0          packets that begin with IP, into a tunnel that the kernel receives from
+  txq replay traffic.pcap --dev udp:192.0.2.1:4789 --qdisc 'cake bandwidth 20mbit'
+
+Frames of an Ethernet capture need an Ethernet device, IP packets one of IP; null, pcap and udp take both. Over udp each
+frame is the payload of a datagram.
 
 A rated replay offers each frame at its time, whatever the device does: what is too much, the qdisc drops, and a frame that
 finds no buffer (--buffers) is refused. The report has offered, refused and sent, each with its count and rate. A replay at
@@ -292,7 +298,7 @@ max waits for buffers instead, and refuses nothing. What is not known is - in th
 pub(crate) struct ReplayArgs {
     /// The capture: a pcap or pcapng file of Ethernet frames or IP packets
     pub(crate) file: PathBuf,
-    /// The device: null, pcap:FILE, or a network interface
+    /// null, pcap:FILE, IFACE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME, or udp:ADDRESS:PORT
     #[arg(long, default_value = "null")]
     pub(crate) dev: String,
     /// Number of sending threads; each flow stays on one of them

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -45,12 +46,16 @@ pub(crate) struct Device {
     /// The MTU of a device without an interface, in bytes; set only for devices that `txq dev` adds.
     #[serde(skip)]
     pub(crate) mtu: Option<u32>,
-    /// What the packets of a device without an interface begin with.
+    /// What the packets of a device without an interface begin with; `None` for Ethernet headers.
     #[serde(deserialize_with = "words::link")]
-    pub(crate) link: Link,
+    pub(crate) link: Option<Link>,
     pub(crate) null: Option<Null>,
     pub(crate) pcap: Option<Pcap>,
     pub(crate) af_packet: Option<AfPacket>,
+    pub(crate) af_xdp: Option<AfXdp>,
+    pub(crate) tap: Option<Tun>,
+    pub(crate) tun: Option<Tun>,
+    pub(crate) udp: Option<Udp>,
     pub(crate) xps: Xps,
     pub(crate) qdisc: Option<String>,
     pub(crate) default_qdisc: Option<String>,
@@ -107,6 +112,39 @@ pub(crate) struct AfPacket {
     /// Whether frames pass through the kernel's qdisc of the interface.
     #[serde(default)]
     pub(crate) kernel_qdisc: bool,
+}
+
+/// A network interface of the kernel, by AF_XDP sockets on its first queues.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AfXdp {
+    pub(crate) interface: String,
+    /// The interface's queue of txq 0.
+    #[serde(default)]
+    pub(crate) first_queue: u16,
+}
+
+/// An interface of the kernel whose wire is the program.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tun {
+    pub(crate) interface: String,
+    pub(crate) mtu: Option<Within<68, 65535>>,
+    /// Whether the interface stays when the program ends.
+    #[serde(default)]
+    pub(crate) persistent: bool,
+    /// The network namespace, by name or by path.
+    pub(crate) namespace: Option<String>,
+}
+
+/// A UDP socket.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Udp {
+    /// Where all packets go.
+    pub(crate) remote: SocketAddr,
+    /// The socket's own address; `None` for any.
+    pub(crate) local: Option<SocketAddr>,
 }
 
 /// Injected faults of a device. Each is a probability, except the seed and the times.

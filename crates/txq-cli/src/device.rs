@@ -12,9 +12,8 @@ use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
 use txq_cli_common::failure::Refused;
 use txq_cli_common::span::Span;
-use txq_core::arch::Native;
 use txq_device::faults::{Faults, Rates};
-use txq_device::{AfPacket, Null, Pcap};
+use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp};
 
 use crate::config;
 use crate::dev::Dummy;
@@ -56,23 +55,47 @@ const DUMMY_BUFFERS: u32 = 256;
 /// The default sampling at max: every 64th call, because reading the clock for each would be a large part of the cost.
 const SAMPLE: Sampling = Sampling::Every(64);
 
-/// Returns the configuration of the device that `--dev` names: null, pcap:FILE or an interface.
+/// What `--dev` can name.
+const DEVICES: &str =
+    "null, pcap:FILE, IFACE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT";
+
+/// Returns the configuration of the device that `--dev` names. A word without a known kind in front is an interface.
 pub(crate) fn named(text: &str, txqs: u16, kernel_qdisc: bool) -> anyhow::Result<config::Device> {
     let mut device =
         config::Device { txqs: Some(txq_cli_common::within::Txqs::of(txqs.into())), ..Default::default() };
-    match text.split_once(':') {
-        _ if text.is_empty() => return Err(anyhow!("--dev \"\": use null, pcap:FILE or an interface")),
-        None if text == "null" => device.name = Some("null0".into()),
-        Some(("pcap", "")) => return Err(anyhow!("--dev pcap: without a file: use pcap:FILE")),
-        Some(("pcap", file)) => {
-            device.name = Some("pcap0".into());
-            device.pcap = Some(config::Pcap { file: file.into() });
+    let (kind, rest) = match text.split_once(':') {
+        Some((kind, rest)) => (kind, rest),
+        None if text == "null" => ("null", "null0"),
+        None => ("af_packet", text),
+    };
+    ensure!(!rest.is_empty(), "--dev \"{text}\" names no device: use {DEVICES}");
+    let mut name = rest.to_owned();
+    match kind {
+        "null" if !text.contains(':') => {}
+        "pcap" => {
+            name = "pcap0".into();
+            device.pcap = Some(config::Pcap { file: rest.into() });
         }
+        "af_xdp" => device.af_xdp = Some(config::AfXdp { interface: name.clone(), first_queue: 0 }),
+        "tap" => device.tap = Some(config::Tun { interface: name.clone(), ..Default::default() }),
+        "tun" => device.tun = Some(config::Tun { interface: name.clone(), ..Default::default() }),
+        "udp" => {
+            let remote = rest.parse().map_err(|_| {
+                anyhow!(
+                    "--dev {text}: use udp:ADDRESS:PORT, such as udp:192.0.2.1:4789 or udp:[2001:db8::1]:4789"
+                )
+            })?;
+            name = "udp0".into();
+            device.udp = Some(config::Udp { remote, local: None });
+        }
+        "af_packet" => device.af_packet = Some(config::AfPacket { interface: name.clone(), kernel_qdisc }),
+        // An interface may have a colon in its name, as an alias has.
         _ => {
-            device.name = Some(text.to_owned());
-            device.af_packet = Some(config::AfPacket { interface: text.to_owned(), kernel_qdisc });
+            name = text.to_owned();
+            device.af_packet = Some(config::AfPacket { interface: name.clone(), kernel_qdisc });
         }
     }
+    device.name = Some(name);
     Ok(device)
 }
 
@@ -119,7 +142,11 @@ pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev
 fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
     let name = config.name.clone().unwrap_or_default();
     let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
-    let mut builder = Builder::new(driver(config, &name, txqs)?).txqs(txqs);
+    let (driver, fixed) = driver(config, &name, txqs, used)?;
+    let mut builder = Builder::new(driver).txqs(txqs);
+    if let Some(pool) = fixed {
+        builder = builder.pool(pool);
+    }
     if let Some(qdisc) = &config.qdisc {
         builder = builder.qdisc(qdisc);
     }
@@ -169,33 +196,83 @@ fn refusal(error: BuildError) -> anyhow::Error {
     if input { error.into() } else { Refused(error.to_string()).into() }
 }
 
-/// Returns the driver that a device names. An interface is checked at once; sockets are bound and files created when the
-/// first txq is opened.
-fn driver(config: &config::Device, name: &str, txqs: u16) -> anyhow::Result<Box<dyn Driver>> {
-    let link = config.link;
+/// Returns the driver that a device names, and the pool that it must be used with, if any. An interface is checked, and a
+/// tunnel created, at once; AF_PACKET sockets are bound and files created when the first txq is opened.
+fn driver(
+    config: &config::Device,
+    name: &str,
+    txqs: u16,
+    used: Use,
+) -> anyhow::Result<(Box<dyn Driver>, Option<Pool>)> {
+    let link = config.link.unwrap_or_default();
     let info = |mtu| DeviceInfo::new(name).txqs(txqs).mtu(mtu).link(link);
+    // A device that is open, under the name of the configuration.
+    let open = |driver: Box<dyn Driver>| -> anyhow::Result<Late> {
+        let is = driver.info();
+        let info = DeviceInfo::new(name).txqs(is.txqs).mtu(is.mtu).link(is.link).gso(is.gso);
+        same_link(config.link.unwrap_or(info.link), info.link, name)?;
+        Ok(Late::new(info, move || Ok(driver)))
+    };
+    let system = |error: std::io::Error| anyhow::Error::from(Refused(error.to_string()));
+    let mut fixed = None;
     let late = if let Some(pcap) = &config.pcap {
         let file = pcap.file.clone();
         Late::new(info(MTU).gso(true), move || Ok(Pcap::create(file, txqs)?.link(link)))
     } else if let Some(config::AfPacket { interface, kernel_qdisc }) = &config.af_packet {
         same_link(link, Link::Ethernet, name)?;
-        let opened = AfPacket::open(interface, txqs).map_err(|error| Refused(error.to_string()))?;
+        let opened = AfPacket::open(interface, txqs).map_err(system)?;
         if !opened.is_up() {
             let text = format!("interface \"{interface}\" is down: `ip link set {interface} up` starts it");
             return Err(Refused(text).into());
         }
-        let opened = opened.bypass(!kernel_qdisc);
-        let mtu = Driver::<Native>::info(&opened).mtu;
-        Late::new(info(mtu), move || Ok(opened))
+        open(Box::new(opened.bypass(!kernel_qdisc)))?
+    } else if let Some(config::AfXdp { interface, first_queue }) = &config.af_xdp {
+        same_link(link, Link::Ethernet, name)?;
+        let pool = Pool::new(&pool(config, name, txqs, used)).map_err(|error| refusal(error.into()))?;
+        let xdp = AfXdpConfig { first_queue: *first_queue, ..AfXdpConfig::new(interface, txqs) };
+        let opened = xdp.open(&pool).map_err(system)?;
+        fixed = Some(pool);
+        open(Box::new(opened))?
+    } else if let Some((tun, kind)) = config
+        .tun
+        .as_ref()
+        .map(|tun| (tun, Link::Ip))
+        .or(config.tap.as_ref().map(|tap| (tap, Link::Ethernet)))
+    {
+        same_link(config.link.unwrap_or(kind), kind, name)?;
+        let mut options = match kind {
+            Link::Ip => Tun::create(&tun.interface),
+            _ => Tun::create_tap(&tun.interface),
+        };
+        options = options.queues(txqs).persistent(tun.persistent);
+        if let Some(mtu) = tun.mtu {
+            options = options.mtu(mtu.get() as u32);
+        }
+        if let Some(namespace) = &tun.namespace {
+            options = options.namespace(namespace);
+        }
+        open(Box::new(options.open().map_err(system)?))?
+    } else if let Some(udp) = &config.udp {
+        let any = if udp.remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let local = udp.local.unwrap_or_else(|| any.parse().expect("an address"));
+        let opened = Udp::connect(local, udp.remote).map_err(|error| {
+            let text = format!(
+                "device \"{name}\" has no socket from {local} to {}: {error}: check `ip route`",
+                udp.remote
+            );
+            anyhow::Error::from(Refused(text))
+        })?;
+        open(Box::new(opened.txqs(txqs)))?
     } else {
         let mtu = config.mtu.unwrap_or(MTU);
         let null = Null { link, ..null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs) };
         Late::new(info(mtu).gso(true), move || Ok(null))
     };
-    Ok(match &config.faults {
+    let driver: Box<dyn Driver> = match &config.faults {
         Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),
         None => Box::new(late),
-    })
+    };
+    Ok((driver, fixed))
 }
 
 /// Refuses packets that do not begin as those of the device do.

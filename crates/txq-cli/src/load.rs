@@ -1,18 +1,15 @@
 //! The traffic of a `[[sender]]`: frames of its flows in turn, at its rate.
 
-use txq::driver::Link;
 use txq_cli_common::rate::Rate;
 
 use crate::config;
-use crate::frames::{self, HEADERS};
+use crate::frames::{self, Target};
 use crate::pump::{Count, Frame, Source};
 use crate::report::Asked;
 
 /// One thread's part of a `[[sender]]`.
 pub(crate) struct Load {
-    flows: Vec<[u8; HEADERS]>,
-    /// The bytes of the Ethernet header, on a link that has none.
-    skip: usize,
+    flows: Vec<Vec<u8>>,
     len: usize,
     priority: u32,
     next_flow: usize,
@@ -25,19 +22,17 @@ pub(crate) struct Load {
 
 impl Load {
     /// Makes the part of the sender's thread `index`; `number` is the thread's number among all threads of the run;
-    /// `link` is what its frames begin with.
-    pub(crate) fn new(sender: &config::Sender, index: u64, number: u16, link: Link) -> Self {
+    /// `target` is what its packets are.
+    pub(crate) fn new(sender: &config::Sender, index: u64, number: u16, target: Target) -> Self {
         let (threads, batch) = (sender.threads.get(), sender.batch.get());
         let len = sender.packet.size();
-        let skip = (Link::Ethernet.header_len() - link.header_len()) as usize;
-        let header = |flow| frames::header(number, flow as u32, len + skip);
+        let header = |flow| frames::header(target, number, flow as u32, len);
         let period = pps(sender.rate, len).map(|pps| {
             let batches = batch as f64 * 1e9 / pps;
             (batches * threads as f64, batches * index as f64)
         });
         Self {
             flows: (0..sender.flows.get()).map(header).collect(),
-            skip,
             len,
             priority: sender.priority.get() as u32,
             next_flow: 0,
@@ -97,12 +92,13 @@ impl Source for Load {
         self.sent += 1;
         let flow = self.next_flow;
         self.next_flow = if flow + 1 == self.flows.len() { 0 } else { flow + 1 };
-        Some(Frame { due, head: &self.flows[flow][self.skip..], len: self.len, priority: self.priority })
+        Some(Frame { due, head: &self.flows[flow], len: self.len, priority: self.priority })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use txq::driver::Link;
     use txq_cli_common::within::Within;
 
     use super::*;
@@ -112,7 +108,7 @@ mod tests {
     fn packets_begin_as_the_link_says() {
         let sender = config::Sender::default();
         for (link, first) in [(Link::Ethernet, 2), (Link::Ip, 0x45)] {
-            let mut load = Load::new(&sender, 0, 0, link);
+            let mut load = Load::new(&sender, 0, 0, Target::Link(link));
             let frame = load.next().unwrap();
             let mut packet = frame.head.to_vec();
             packet.resize(frame.len, 0);
@@ -136,7 +132,7 @@ mod tests {
                 ..config::Sender::default()
             };
             for index in 0..threads {
-                let mut load = Load::new(&sender, index, 0, Link::Ethernet);
+                let mut load = Load::new(&sender, index, 0, Target::Link(Link::Ethernet));
                 let due: Vec<u64> = (0..300).map(|_| load.next().unwrap().due).collect();
                 let last = due[299];
                 let times = due.iter().flat_map(|&due| [due.saturating_sub(1), due, due + 1]);
@@ -150,7 +146,7 @@ mod tests {
                 }
             }
         }
-        let mut load = Load::new(&config::Sender::default(), 0, 0, Link::Ethernet);
+        let mut load = Load::new(&config::Sender::default(), 0, 0, Target::Link(Link::Ethernet));
         assert_eq!((load.is_rated(), load.next().unwrap().due), (false, 0));
     }
 }

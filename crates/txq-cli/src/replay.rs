@@ -37,7 +37,12 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     }
     refuse_own_output(args)?;
     let mut config = device::named(&args.dev, args.txqs.get() as u16, args.kernel_qdisc)?;
-    config.link = recording.link();
+    let packets = config.udp.as_ref().map(|udp| recording.datagrams(udp.remote)).transpose()?;
+    let recording = match &packets {
+        Some(packets) => recording.with_packets(packets),
+        None => recording,
+    };
+    config.link = Some(recording.link());
     config.xps = args.xps.clone();
     // A replay always keeps the order of its flows.
     config.txq_reselection_ms = Some(Within::of(0));

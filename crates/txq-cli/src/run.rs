@@ -8,6 +8,7 @@ use crate::args::{RunArgs, Workload};
 use crate::config::{self, Config};
 use crate::control::Listener;
 use crate::device::{self, Use};
+use crate::frames::Target;
 use crate::load::{self, Load};
 use crate::pump::pump;
 use crate::report::{self, Asked, Report};
@@ -98,12 +99,14 @@ fn jobs(config: &Config) -> Vec<Job<'_>> {
         for index in 0..sender.threads.get() {
             let (name, thread) = (format!("sender-{number}.{index}"), jobs.len() as u16);
             let thread_name = name.clone();
+            let udp = device.and_then(|at| config.device[at].udp.as_ref()).map(|udp| udp.remote);
             let cpu = sender.cpus.get(index as usize % sender.cpus.len().max(1)).map(|cpu| cpu.get() as u32);
             jobs.push(Job {
                 device: device.expect("checked"),
                 name: thread_name,
                 work: Box::new(move |dev, gate, stop| {
-                    let mut load = Load::new(sender, index, thread, dev.info().link);
+                    let target = udp.map_or(Target::Link(dev.info().link), Target::Udp);
+                    let mut load = Load::new(sender, index, thread, target);
                     session::send(dev, &name, cpu, limit(sender), gate, |tx, pace| {
                         pump(tx, &mut load, sender.batch.size(), pace, stop)
                     })

@@ -154,7 +154,7 @@ fn options_of_replay() {
         ("--qdisc", &["--qdisc"]),
         ("--default-qdisc mq --txqs 2", &["mq"]),
         ("--discipline spinlok", &["use one of combine, llist"]),
-        ("--dev pcap:", &["use pcap:FILE"]),
+        ("--dev pcap:", &["use null, pcap:FILE, IFACE"]),
         ("--speed 5", &["--speed"]),
     ] {
         let mut arguments = vec!["replay", file.as_str()];

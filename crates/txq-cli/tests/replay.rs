@@ -230,3 +230,49 @@ fn frames_at_a_rate_do_not_wait_for_buffers() {
     assert!(line.contains(" for want of a buffer + missed 0 for want of time"), "{text}");
     assert!(text.contains("offered ") && text.contains(", refused ") && text.contains(", sent "), "{text}");
 }
+
+/// Over UDP each frame is the payload of a datagram.
+#[test]
+fn frames_go_over_udp() {
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    peer.set_read_timeout(Some(LONG)).expect("a timeout");
+    let frames: Vec<Vec<u8>> = frames().into_iter().take(60).collect();
+    let folder = TempDir::new();
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, pcap(&frames, ETHERNET)).expect("a file");
+    let to = format!("udp:{}", peer.local_addr().expect("an address"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+    let command = command.arg("replay").arg(&file).args(["--json", "--dev", &to, "--qdisc", "fq_codel"]);
+    let ended = Running::start(command).finish(LONG);
+    assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
+    assert_conserved(&Report::of_output(&ended.stdout));
+    let mut bytes = [0; 65536];
+    let mut arrived = || {
+        let n = peer.recv(&mut bytes).expect("a datagram");
+        bytes[..n].to_vec()
+    };
+    let arrived: Vec<Vec<u8>> = frames.iter().map(|_| arrived()).collect();
+    same_frames(&frames, &arrived).unwrap();
+    in_order(&frames, &arrived).unwrap();
+}
+
+#[test]
+fn a_device_that_cannot_be_named_is_refused() {
+    let folder = TempDir::new();
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, pcap(&frames()[..1], ETHERNET)).expect("a file");
+    for (dev, text) in [
+        ("udp:nowhere", "--dev udp:nowhere: use udp:ADDRESS:PORT, such as udp:192.0.2.1:4789"),
+        ("udp:", "--dev \"udp:\" names no device: use null, pcap:FILE, IFACE"),
+        ("", "--dev \"\" names no device"),
+        (
+            "tun:vpn9",
+            "the packets begin with ethernet, and those of device \"vpn9\" with ip: send them through an Ethernet",
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
+        let ended = Running::start(command.arg("replay").arg(&file).args(["--dev", dev])).finish(LONG);
+        assert_eq!(ended.status.code(), Some(1), "{dev}: {}{}", ended.stdout, ended.stderr);
+        assert!(ended.stderr.contains(text), "{dev}: {}", ended.stderr);
+    }
+}

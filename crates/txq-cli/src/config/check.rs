@@ -55,6 +55,10 @@ fn one_driver(device: &Device) -> anyhow::Result<()> {
         ("null", device.null.is_some()),
         ("pcap", device.pcap.is_some()),
         ("af_packet", device.af_packet.is_some()),
+        ("af_xdp", device.af_xdp.is_some()),
+        ("tap", device.tap.is_some()),
+        ("tun", device.tun.is_some()),
+        ("udp", device.udp.is_some()),
     ];
     let mut given = given.iter().filter(|(_, given)| *given).map(|(name, _)| name);
     if let (Some(first), Some(second)) = (given.next(), given.next()) {

@@ -122,10 +122,10 @@ pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Samp
 }
 
 /// Parses what a device's packets begin with: `"ethernet"` or `"ip"`.
-pub(super) fn link<'de, D: Deserializer<'de>>(from: D) -> Result<Link, D::Error> {
+pub(super) fn link<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Link>, D::Error> {
     match String::deserialize(from)?.as_str() {
-        "ethernet" => Ok(Link::Ethernet),
-        "ip" => Ok(Link::Ip),
+        "ethernet" => Ok(Some(Link::Ethernet)),
+        "ip" => Ok(Some(Link::Ip)),
         other => Err(D::Error::custom(format!("link \"{other}\": use \"ethernet\" or \"ip\""))),
     }
 }

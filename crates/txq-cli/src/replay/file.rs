@@ -1,11 +1,14 @@
 //! The frames of a capture, all read before the first is sent: the disk does not affect the pace, and a damaged file is
 //! refused before a device is opened.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use txq::driver::Link;
+use txq::flow::public_hash;
 use txq_device::capture::Capture;
+use txq_device::udp::Datagram;
 
 /// Frames and their times, borrowed from a capture.
 pub(super) struct Recording<'c> {
@@ -45,6 +48,31 @@ impl<'c> Recording<'c> {
             capture.name()
         );
         Ok(recording)
+    }
+
+    /// Returns each frame as the payload of a datagram to `remote`, with its headers. As in VXLAN (RFC 7348, section 5), the
+    /// source port is a hash of the frame's flow, so qdiscs still tell the flows apart.
+    pub(super) fn datagrams(&self, remote: SocketAddr) -> anyhow::Result<Vec<Vec<u8>>> {
+        let any: IpAddr =
+            if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let datagram = |frame: &[u8]| {
+            let port = public_hash(&self.link.dissect(frame).keys) as u16 | 0xc000;
+            let headers = Datagram::new(remote).from(SocketAddr::new(any, port));
+            let mut packet = vec![0; headers.header_len()];
+            packet.extend(frame);
+            let len = frame.len();
+            headers.write(&mut packet).with_context(|| {
+                format!("a frame of {len} bytes is longer than a datagram: capture with segmentation offload switched off")
+            })?;
+            Ok(packet)
+        };
+        self.frames().map(datagram).collect()
+    }
+
+    /// Returns the same recording of other packets, which begin with IP.
+    pub(super) fn with_packets<'p>(&self, packets: &'p [Vec<u8>]) -> Recording<'p> {
+        let frames = packets.iter().map(Vec::as_slice).collect();
+        Recording { frames, link: Link::Ip, times: self.times.clone(), cut: self.cut }
     }
 
     pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = &'c [u8]> + '_ {

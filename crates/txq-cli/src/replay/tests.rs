@@ -1,4 +1,6 @@
 use super::*;
+use crate::frames::{Target, header};
+use txq::driver::Link;
 use txq_device::capture::Capture;
 
 /// Returns a pcap of UDP frames of `flows` flows in turn, `gap` microseconds apart.
@@ -8,7 +10,7 @@ fn pcap(frames: u32, flows: u32, gap: u32) -> Capture {
         bytes.extend(word.to_le_bytes());
     }
     for n in 0..frames {
-        let frame = crate::frames::header(0, n % flows, 42);
+        let frame = header(Target::Link(Link::Ethernet), 0, n % flows, 42);
         for word in [0, n * gap, 42, 42] {
             bytes.extend(word.to_le_bytes());
         }
