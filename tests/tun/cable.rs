@@ -13,7 +13,7 @@ use txq_device::tun::{Config, Receiver};
 
 use crate::support::netns::Netns;
 use crate::wire::byte_at;
-use crate::{PATIENCE, SECONDS_5, builder, long_buffers, namespace, open};
+use crate::{PATIENCE, builder, long_buffers, namespace, open};
 
 const BYTES: usize = 20_000_000;
 
@@ -37,7 +37,7 @@ fn a_stream_of_tcp_arrives_as_it_was_sent() {
     for (create, is_tap) in [(Tun::create as fn(&str) -> Config, false), (Tun::create_tap, true)] {
         for gro in [true, false] {
             let far = Netns::new();
-            let ends = [(&near, "10.0.0.1"), (&far, "10.0.0.2")];
+            let ends = [(&*near, "10.0.0.1"), (&far, "10.0.0.2")];
             let tuns = ends.map(|(netns, address)| {
                 let tun = open(create("t0").gro(gro), netns);
                 netns.ip(&format!("addr add {address}/24 dev t0"));
@@ -59,7 +59,7 @@ fn a_stream_of_tcp_arrives_as_it_was_sent() {
             let whole = whole.load(Ordering::Relaxed);
             assert_eq!(whole > 0, gro, "{whole} packets with segments, TAP: {is_tap}");
             for (dev, queue) in devs.iter().zip([&queue_far, &queue_near]) {
-                assert!(dev.drain(SECONDS_5));
+                assert!(dev.drain(PATIENCE));
                 let (stats, received) = (dev.audit().unwrap(), queue.stats());
                 assert_eq!((stats.accepted, received.malformed, received.too_long), (received.packets, 0, 0));
             }

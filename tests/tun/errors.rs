@@ -156,6 +156,7 @@ fn without_the_module_the_command_is_named() {
     if !require_root(test) || std::env::var_os("TXQ_TUN_HIDDEN").is_some() {
         return;
     }
+    let _alone = crate::alone();
     let this = std::env::current_exe().unwrap();
     let hidden = format!(
         "mount --make-rprivate / && mkdir -p /dev/net && mount -t tmpfs none /dev/net && \

@@ -26,7 +26,7 @@ fn a_killed_program_leaves_nothing_or_a_persistent_interface() {
         let dev = builder(open(config, &netns)).qdisc("mq").start().unwrap();
         send(&mut dev.sender("s"), (0..10).map(|_| packet(UDP, "10.0.0.2:7", "10.0.0.9:9", 10)));
         if persistent {
-            assert!(dev.drain(crate::SECONDS_5));
+            assert!(dev.drain(PATIENCE));
             assert_eq!(rx_packets(&netns), before + 10);
         } else {
             assert_eq!(settle(&dev, &netns).sent, 10);

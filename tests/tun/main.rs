@@ -18,6 +18,8 @@ mod segments;
 mod send;
 mod wire;
 
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -33,16 +35,39 @@ use txq::{NetDev, Sender};
 use txq_device::Tun;
 use txq_device::tun::{Config, Receiver as Queue};
 
-const SECONDS_5: u64 = 5_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A namespace for a test that runs alone: a process that another test starts inherits the queues until it executes its
+/// program, and an interface exists while a queue does.
+struct Place {
+    netns: Netns,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Deref for Place {
+    type Target = Netns;
+
+    fn deref(&self) -> &Netns {
+        &self.netns
+    }
+}
+
+/// Waits for the other tests to end.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Returns a namespace, or `None` if the machine cannot run the test.
-fn namespace(test: &str) -> Option<Netns> {
+fn namespace(test: &str) -> Option<Place> {
     let is_there = std::path::Path::new("/dev/net/tun").exists();
-    (require_root(test)
+    let may = require_root(test)
         && require_tools(test, &["ip", "tc"])
-        && require(test, is_there, "needs /dev/net/tun (modprobe tun)"))
-    .then(Netns::new)
+        && require(test, is_there, "needs /dev/net/tun (modprobe tun)");
+    may.then(|| {
+        let alone = alone();
+        Place { netns: Netns::new(), _alone: alone }
+    })
 }
 
 /// Opens an interface in a namespace.
@@ -71,7 +96,7 @@ fn send(sender: &mut Sender, packets: impl IntoIterator<Item = Vec<u8>>) {
 /// Waits until all packets have left, and checks that the interface counts as many, and that no packet is lost.
 #[track_caller]
 fn settle(dev: &NetDev, namespace: &Netns) -> DeviceStats {
-    assert!(dev.drain(SECONDS_5), "packets do not leave: {:?}", dev.stats());
+    assert!(dev.drain(PATIENCE), "packets do not leave: {:?}", dev.stats());
     assert_eq!(dev.pool().in_use(), Default::default());
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     let rx = &counters(namespace, &dev.info().name)["rx"];

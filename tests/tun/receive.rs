@@ -12,7 +12,7 @@ use txq_device::Tun;
 use crate::support::netns::Netns;
 use crate::support::process::{run, wait_until};
 use crate::wire::{UDP, byte_at, packet, parse};
-use crate::{PATIENCE, SECONDS_5, builder, counters, long_buffers, namespace, open, receive, settle};
+use crate::{PATIENCE, builder, counters, long_buffers, namespace, open, receive, settle};
 
 /// Gives the interface an address and returns a socket there that sends through it.
 fn socket(netns: &Netns, interface: &str) -> UdpSocket {
@@ -202,7 +202,7 @@ fn answers_come_to_the_queue_of_the_flow() {
         let mut flow = Flow::new();
         let hello = sender.packet(&hello).unwrap();
         let _ = sender.xmit_on(&mut flow, hello);
-        assert!(dev.drain(SECONDS_5));
+        assert!(dev.drain(PATIENCE));
         let after = dev.stats();
         let mut pairs = (0..).zip(before.queues.iter().zip(&after.queues));
         let (index, _) = pairs.find(|(_, (before, after))| before.counters != after.counters).unwrap();

@@ -11,7 +11,7 @@ use crate::support::netns::Netns;
 use crate::support::process::wait_until;
 use crate::support::receiver::Receiver;
 use crate::wire::{Parsed, TCP, UDP, byte_at, frame, packet, parse, word};
-use crate::{PATIENCE, SECONDS_5, builder, long_buffers, namespace, open};
+use crate::{PATIENCE, builder, long_buffers, namespace, open};
 
 /// Sends a packet that has `segs` segments. Its transport checksum is garbage.
 fn send_cut(sender: &mut Sender, mut bytes: Vec<u8>, checksum_at: usize, size: u16, segs: u16) {
@@ -73,7 +73,7 @@ fn the_kernel_cuts_packets_of_tcp_and_udp() {
             let checksum_at = head + if proto == TCP { 16 } else { 6 };
             let segs = payload.div_ceil(size.into()) as u16;
             send_cut(&mut sender, frame(&bytes, [2, 0, 0, 0, 0, 1]), checksum_at, size, segs.max(2));
-            assert!(dev.drain(SECONDS_5));
+            assert!(dev.drain(PATIENCE));
             let what = format!("{proto} {size} {payload} {from}");
             assert!(wait_until(PATIENCE, || receiver.count() >= segs.into()), "{what}: {}", receiver.count());
             let frames = receiver.finish();
@@ -138,7 +138,7 @@ fn packets_that_cannot_be_cut_are_dropped() {
         packet.set_gso(size, 4);
         let _ = sender.xmit(packet);
     }
-    assert!(dev.drain(SECONDS_5));
+    assert!(dev.drain(PATIENCE));
     let stats = dev.audit().unwrap();
     assert_eq!((stats.sent, stats.dropped.get(DropReason::PktTooBig)), (0, 6), "{stats:?}");
 }

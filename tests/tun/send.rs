@@ -10,7 +10,7 @@ use crate::support::netns::Netns;
 use crate::support::process::wait_until;
 use crate::support::receiver::Receiver;
 use crate::wire::{UDP, frame, packet};
-use crate::{PATIENCE, SECONDS_5, builder, namespace, open, send, settle};
+use crate::{PATIENCE, builder, namespace, open, send, settle};
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 
@@ -138,7 +138,7 @@ fn an_interface_that_is_removed_is_an_error_and_a_new_one_is_another() {
     send(&mut sender, (10..20).map(|number| numbered(0, number, 100)));
     let other = open(Tun::create("t0").queues(2), &netns);
     send(&mut sender, (20..30).map(|number| numbered(0, number, 100)));
-    assert!(dev.drain(SECONDS_5));
+    assert!(dev.drain(PATIENCE));
     let stats = dev.audit().unwrap();
     assert_eq!((stats.sent, stats.dropped.get(DropReason::DevReady)), (10, 20));
     let error = dev.shutdown().unwrap_err().to_string();
@@ -174,7 +174,7 @@ fn interfaces_come_and_go_while_threads_send() {
             netns.ip("link set t0 up");
             netns.ip("link del t0");
         });
-        assert!(dev.drain(SECONDS_5));
+        assert!(dev.drain(PATIENCE));
         let stats = dev.audit().unwrap();
         assert_eq!(stats.accepted, stats.sent + stats.dropped.total(), "{stats:?}");
         assert_eq!(stats.dropped.total(), stats.dropped.get(DropReason::DevReady), "{stats:?}");
@@ -201,13 +201,13 @@ fn packets_that_cannot_be_are_dropped_and_the_others_go() {
     // The MTU of another program's doing holds at once.
     netns.ip("link set t0 mtu 1500 name t1");
     send(&mut sender, [numbered(0, 4, 1472), numbered(0, 5, 1473)]);
-    assert!(dev.drain(SECONDS_5));
+    assert!(dev.drain(PATIENCE));
     assert_eq!((dev.stats().sent, drops(&dev)), (3, [3, 1, 3]));
     // A frame is no packet of this link.
     let mut other = sender.packet(&frame(&numbered(0, 6, 10), [0x45; 6])).unwrap();
     other.set_link(txq::driver::Link::Ethernet);
     let _ = sender.xmit(other);
-    assert!(dev.drain(SECONDS_5));
+    assert!(dev.drain(PATIENCE));
     assert_eq!(drops(&dev), [3, 1, 4]);
     let error = dev.shutdown().unwrap_err().to_string();
     assert!(error.starts_with("interface \"t0\" takes packets that begin with an IP header"), "{error}");
