@@ -9,14 +9,14 @@ use txq_core::arch::Arch;
 pub(crate) const LEN: usize = 10;
 
 /// A checksum is to be computed from `csum_start` on (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
-const NEEDS_CSUM: u8 = 1;
+pub(crate) const NEEDS_CSUM: u8 = 1;
 /// Kinds of segments (`VIRTIO_NET_HDR_GSO_*`).
-const GSO_NONE: u8 = 0;
-const GSO_TCPV4: u8 = 1;
-const GSO_TCPV6: u8 = 4;
-const GSO_UDP_L4: u8 = 5;
+pub(crate) const GSO_NONE: u8 = 0;
+pub(crate) const GSO_TCPV4: u8 = 1;
+pub(crate) const GSO_TCPV6: u8 = 4;
+pub(crate) const GSO_UDP_L4: u8 = 5;
 /// The TCP segments use ECN (`VIRTIO_NET_HDR_GSO_ECN`).
-const GSO_ECN: u8 = 0x80;
+pub(crate) const GSO_ECN: u8 = 0x80;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -26,16 +26,16 @@ const IPV6: u16 = 0x86dd;
 /// A virtio-net header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Vnet {
-    flags: u8,
-    gso_type: u8,
+    pub(crate) flags: u8,
+    pub(crate) gso_type: u8,
     /// Length of all headers in bytes; a hint.
-    hdr_len: u16,
+    pub(crate) hdr_len: u16,
     /// Bytes of payload in a segment.
-    gso_size: u16,
+    pub(crate) gso_size: u16,
     /// Where the bytes begin that the checksum covers.
-    csum_start: u16,
+    pub(crate) csum_start: u16,
     /// Where the checksum lies behind `csum_start`.
-    csum_offset: u16,
+    pub(crate) csum_offset: u16,
 }
 
 impl Vnet {
@@ -122,7 +122,7 @@ impl Vnet {
 }
 
 /// Returns the sum of the pseudo header for `len` bytes from the transport header on (RFC 9293, RFC 8200 section 8.1).
-fn pseudo(data: &[u8], found: &Dissected, len: usize) -> Option<u64> {
+pub(crate) fn pseudo(data: &[u8], found: &Dissected, len: usize) -> Option<u64> {
     let network = usize::from(found.network_offset);
     let addresses = match found.ethertype {
         IPV4 => data.get(network + 12..network + 20)?,
@@ -132,14 +132,14 @@ fn pseudo(data: &[u8], found: &Dissected, len: usize) -> Option<u64> {
 }
 
 /// Returns the sum of the 16-bit words; an odd last byte is filled up with 0 (RFC 1071).
-fn sum(bytes: &[u8]) -> u64 {
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(2);
     let sum: u64 = words.by_ref().map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum();
     sum + words.remainder().first().map_or(0, |&byte| u64::from(byte) << 8)
 }
 
 /// Folds a sum into 16 bits, in one's complement arithmetic.
-fn fold(mut sum: u64) -> u16 {
+pub(crate) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);
     }

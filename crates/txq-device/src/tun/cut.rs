@@ -1,6 +1,7 @@
 //! Cutting a UDP packet in the driver, where the kernel does not: before Linux 6.2, and into more than 128 datagrams.
 
-use super::header::{self, Layout, fold, sum};
+use super::header::Layout;
+use crate::vnet::{self, fold, sum};
 
 /// Number of datagrams that the kernel cuts a packet into at most (`UDP_MAX_SEGMENTS`).
 pub(super) const KERNEL_SEGS: usize = 128;
@@ -11,7 +12,7 @@ pub(super) fn datagrams<E>(
     packet: &[u8],
     layout: &Layout,
     size: u16,
-    mut send: impl FnMut(&[u8; header::LEN], &[u8], &[u8]) -> Result<(), E>,
+    mut send: impl FnMut(&[u8; vnet::LEN], &[u8], &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let (all_headers, payload) = packet.split_at(layout.payload);
     let mut headers = all_headers.to_vec();
@@ -26,13 +27,13 @@ pub(super) fn datagrams<E>(
             put(ip, 4, id.wrapping_add(number as u16));
             put(ip, 10, 0);
             let end = usize::from(ip[0] & 15) * 4;
-            let checksum = fold(sum(&ip[..end])).map(|byte| !byte);
-            ip[10..12].copy_from_slice(&checksum);
+            let checksum = !fold(sum(&ip[..end]));
+            put(ip, 10, checksum);
         } else {
             // Extension headers count as payload.
             put(ip, 4, (layout.transport - layout.network - 40 + len) as u16);
         }
-        let partial = layout.partial(&headers, len);
+        let partial = layout.partial(len);
         headers[layout.checksum_at()..][..2].copy_from_slice(&partial);
         send(&virtio, &headers, part)?;
     }

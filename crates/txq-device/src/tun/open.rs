@@ -8,7 +8,8 @@ use std::sync::Arc;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::sys::{self, Control, DEVICE, Value};
-use super::{Config, Interface, Kind, Tun, header};
+use super::{Config, Interface, Kind, Tun};
+use crate::vnet;
 
 /// Maximum number of queues of an interface (the kernel's `MAX_TAP_QUEUES`).
 const MAX_QUEUES: u16 = 256;
@@ -160,7 +161,7 @@ impl Opening<'_> {
     fn set_up(&self, queue: &OwnedFd) -> io::Result<()> {
         let config = self.config;
         if config.has_header {
-            self.step("has no virtio-net header of 10 bytes", |_, _| sys::set_header(queue, header::LEN))?;
+            self.step("has no virtio-net header of 10 bytes", |_, _| sys::set_header(queue, vnet::LEN))?;
         }
         self.step("does not change its offloads", |_, _| set_offloads(queue, config.gro))?;
         for (value, id) in [(Value::Owner, config.owner), (Value::Group, config.group)] {

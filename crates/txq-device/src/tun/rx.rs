@@ -9,12 +9,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, readv};
 use txq::Sender;
 use txq::packet::{Packet, PacketList};
-use txq::pool::AllocError;
 use txq::receive::{Receive, RxStats};
 use txq_core::flow::Link;
 
 use super::Interface;
 use super::header;
+use crate::vnet;
 
 /// Longest packet that the kernel delivers, in bytes: the longest IP packet behind an Ethernet header and a VLAN tag.
 const LONGEST: usize = 65_535 + 14 + 4;
@@ -25,8 +25,6 @@ pub struct Receiver {
     queue: Arc<OwnedFd>,
     interface: Arc<Interface>,
     index: u16,
-    /// Length of the buffers to ask for, in bytes: what the sender's pool has, at most [`LONGEST`].
-    room: usize,
     stats: RxStats,
 }
 
@@ -40,7 +38,7 @@ enum Read {
 
 impl Receiver {
     pub(super) fn new(queue: Arc<OwnedFd>, interface: Arc<Interface>, index: u16) -> Self {
-        Self { queue, interface, index, room: LONGEST, stats: RxStats::default() }
+        Self { queue, interface, index, stats: RxStats::default() }
     }
 
     /// Returns the name of the interface, as it was when it was created.
@@ -48,35 +46,29 @@ impl Receiver {
         &self.interface.name
     }
 
-    /// Allocates a packet as long as a buffer; `None` if there is no buffer.
-    fn alloc(&mut self, sender: &mut Sender) -> io::Result<Option<Packet>> {
-        match sender.alloc(self.room) {
-            Ok(packet) => Ok(Some(packet)),
-            Err(AllocError::TooLong { room, ref pool, .. }) if self.interface.gro => {
-                let what = format!(
-                    "interface \"{}\" receives packets of {LONGEST} bytes, and a buffer of pool \"{pool}\" holds {room}: \
-                     set PoolConfig::room to {LONGEST}, or do not ask for `gro`",
-                    self.interface.name
-                );
-                Err(io::Error::new(ErrorKind::InvalidInput, what))
-            }
-            Err(AllocError::TooLong { room, .. }) => {
-                self.room = room;
-                Ok(sender.alloc(room).ok())
-            }
-            Err(_) => Ok(None),
+    /// Returns the length of the buffers to read into, in bytes.
+    fn room(&self, sender: &Sender) -> io::Result<usize> {
+        let room = sender.pool().room();
+        if self.interface.gro && room < LONGEST {
+            let what = format!(
+                "interface \"{}\" receives packets of up to {LONGEST} bytes, and the pool's buffers hold {room}: set \
+                 PoolConfig::room to {LONGEST}, or do not ask for `gro`",
+                self.interface.name
+            );
+            return Err(io::Error::new(ErrorKind::InvalidInput, what));
         }
+        Ok(room.min(LONGEST))
     }
 
     /// Reads one packet into `packet`, and completes it.
     fn read(&self, packet: &mut Packet) -> Result<Read, Errno> {
         // The kernel cuts a packet that is too long. A byte beyond the buffer tells.
-        let (mut header, mut beyond) = ([0; header::LEN], [0; 1]);
+        let (mut header, mut beyond) = ([0; vnet::LEN], [0; 1]);
         let data = packet.data_mut();
         let room = data.len();
         let len = if self.interface.has_header {
             let mut parts = [&mut header[..], data, &mut beyond].map(IoSliceMut::new);
-            readv(&*self.queue, &mut parts)?.saturating_sub(header::LEN)
+            readv(&*self.queue, &mut parts)?.saturating_sub(vnet::LEN)
         } else {
             let mut parts = [data, &mut beyond].map(IoSliceMut::new);
             readv(&*self.queue, &mut parts)?
@@ -85,7 +77,7 @@ impl Receiver {
             return Ok(Read::TooLong);
         }
         let data = &mut packet.data_mut()[..len];
-        match header::complete(&header, data, self.interface.kind) {
+        match header::complete(header, data, self.interface.kind) {
             Ok(None) => {}
             Ok(Some((size, segs))) => packet.set_gso(size, segs),
             Err(header::Malformed) => return Ok(Read::Malformed),
@@ -108,11 +100,12 @@ impl Receive for Receiver {
     }
 
     fn receive(&mut self, budget: usize, sender: &mut Sender, batch: &mut PacketList) -> io::Result<usize> {
+        let room = self.room(sender)?;
         let mut n = 0;
         let mut bytes = 0;
         let mut failure = None;
         for _ in 0..budget {
-            let Some(mut packet) = self.alloc(sender)? else { break };
+            let Ok(mut packet) = sender.alloc(room) else { break };
             match self.read(&mut packet) {
                 Ok(Read::Packet(len)) => {
                     packet.set_link(self.interface.kind.link());

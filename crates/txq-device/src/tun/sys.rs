@@ -46,10 +46,10 @@ pub(super) enum Value {
     Offload,
 }
 
-/// Makes headers of `bytes` bytes, in little-endian order, precede the packets of the interface. Both outlive the program
-/// that set them, so a persistent interface may have other values.
+/// Makes headers of `bytes` bytes, in the machine's byte order, precede the packets of the interface. Both outlive the
+/// program that set them, so a persistent interface may have other values.
 pub(super) fn set_header(queue: &OwnedFd, bytes: usize) -> io::Result<()> {
-    for (request, value) in [(libc::TUNSETVNETHDRSZ, bytes as libc::c_int), (libc::TUNSETVNETLE, 1)] {
+    for (request, value) in [(libc::TUNSETVNETHDRSZ, bytes as libc::c_int), (libc::TUNSETVNETLE, 0)] {
         // SAFETY: both requests read one int, which `value` is.
         check(unsafe { libc::ioctl(queue.as_raw_fd(), request, &raw const value) })?;
     }

@@ -113,7 +113,7 @@ impl Tx {
         let segs = (data.len() - layout.payload).div_ceil(size.into());
         if layout.is_tcp || self.cuts_udp && segs <= cut::KERNEL_SEGS {
             let header = layout.header(data, if segs > 1 { size } else { 0 });
-            let checksum = layout.partial(data, data.len() - layout.transport);
+            let checksum = layout.partial(data.len() - layout.transport);
             let (before, after) = data.split_at(layout.checksum_at());
             match self.write([&header, before, &checksum, &after[2..]]) {
                 Err(Errno::INVAL) if !layout.is_tcp => {}
