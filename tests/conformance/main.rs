@@ -55,4 +55,4 @@ macro_rules! devices {
     };
 }
 
-devices! { null pcap pcap_ip af_packet af_packet_gso af_xdp }
+devices! { null pcap pcap_ip af_packet af_packet_gso af_xdp tun tap }

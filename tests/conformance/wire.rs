@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use txq::driver::{Driver, Link};
 use txq::pool::Pool;
-use txq_device::{AfPacket, AfXdp, Capture, Null, Pcap};
+use txq_device::{AfPacket, AfXdp, Capture, Null, Pcap, Tun, tun};
 
 use crate::support::netns::{Counters, Netns};
 use crate::support::process::wait_until;
 use crate::support::receiver::Receiver;
-use crate::support::skip::{require_af_xdp, require_root, require_tools};
+use crate::support::skip::{require, require_af_xdp, require_root, require_tools};
 use crate::support::tempdir::TempDir;
 
 /// How long a busy machine may need.
@@ -209,6 +209,74 @@ pub(crate) fn af_xdp(test: &str) -> Option<Box<dyn Wire>> {
         (Box::new(device) as Box<dyn Driver>, Some(pool))
     };
     Some(Box::new(Veth { shared: false, ..Veth::make(test, open)? }))
+}
+
+/// A TUN whose interface the kernel receives from.
+pub(crate) fn tun(test: &str) -> Option<Box<dyn Wire>> {
+    tun_of(test, Tun::create("t0"), Link::Ip)
+}
+
+/// A TAP without virtio-net headers, so senders cut packets with segments.
+pub(crate) fn tap(test: &str) -> Option<Box<dyn Wire>> {
+    tun_of(test, Tun::create_tap("t0").vnet_header(false), Link::Ethernet)
+}
+
+fn tun_of(test: &str, config: tun::Config, link: Link) -> Option<Box<dyn Wire>> {
+    let is_there = std::path::Path::new("/dev/net/tun").exists();
+    if !(require_root(test)
+        && require_tools(test, &["ip"])
+        && require(test, is_there, "needs /dev/net/tun (modprobe tun)"))
+    {
+        return None;
+    }
+    let netns = Netns::new();
+    // The interface stays when a driver ends, so the receiver and the counters do, too. It has several queues.
+    let config = config.namespace(netns.name());
+    drop(config.clone().queues(2).persistent(true).open().unwrap());
+    let receiver = Some(Receiver::start(&netns, "t0"));
+    Some(Box::new(Tunnel { netns, config, link, receiver }))
+}
+
+struct Tunnel {
+    netns: Netns,
+    config: tun::Config,
+    link: Link,
+    receiver: Option<Receiver>,
+}
+
+impl Wire for Tunnel {
+    fn link(&self) -> Link {
+        self.link
+    }
+
+    fn open(&mut self, txqs: u16) -> Opened {
+        (Box::new(self.config.clone().queues(txqs).attach(true).open().unwrap()), None)
+    }
+
+    fn arrived(&mut self, packets: usize) -> Option<Vec<Vec<u8>>> {
+        let receiver = self.receiver.take()?;
+        wait_until(LONG, || receiver.count() >= packets as u64);
+        let frames = receiver.finish();
+        self.receiver = Some(Receiver::start(&self.netns, "t0"));
+        Some(frames)
+    }
+
+    fn counted(&self) -> Option<u64> {
+        let shown: serde_json::Value =
+            serde_json::from_str(&self.netns.ip("-s -j link show dev t0")).expect("JSON of ip");
+        shown[0]["stats64"]["rx"]["packets"].as_u64()
+    }
+
+    fn set_up(&mut self, up: bool) -> bool {
+        self.netns.ip(&format!("link set t0 {}", if up { "up" } else { "down" }));
+        true
+    }
+
+    fn remove(&mut self) -> bool {
+        self.receiver = None;
+        self.netns.ip("link del t0");
+        true
+    }
 }
 
 fn veth_of(test: &str, gso: bool) -> Option<Box<dyn Wire>> {
