@@ -6,6 +6,7 @@
 mod support;
 
 mod cases;
+mod datagrams;
 mod traffic;
 mod wire;
 
@@ -55,4 +56,4 @@ macro_rules! devices {
     };
 }
 
-devices! { null pcap pcap_ip af_packet af_packet_gso af_xdp tun tap }
+devices! { null pcap pcap_ip af_packet af_packet_gso af_xdp tun tap udp }

@@ -40,6 +40,14 @@ pub(crate) fn packet(link: Link, sender: u8, number: u32, payload: usize) -> Vec
 /// Where packets go: a UDP device sends them there, and nobody looks elsewhere.
 pub(crate) const PORT: u16 = 4789;
 
+/// Returns the payload of a datagram as a packet that begins with IP.
+pub(crate) fn wrap(payload: &[u8]) -> Vec<u8> {
+    let mut whole = packet(Link::Ip, 0, 0, payload.len());
+    whole.truncate(HEADERS);
+    whole.extend(payload);
+    whole
+}
+
 fn content(sender: u8, number: u32, payload: usize) -> Vec<u8> {
     let mut content = vec![sender];
     content.extend(number.to_be_bytes());

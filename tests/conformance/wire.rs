@@ -319,3 +319,7 @@ impl<D: Driver + 'static> Driver for InNetns<D> {
         })
     }
 }
+
+pub(crate) fn udp(test: &str) -> Option<Box<dyn Wire>> {
+    crate::datagrams::wire(test)
+}
