@@ -85,10 +85,11 @@
 //! | the interface's ring or its peer's is full (`EAGAIN`, `ENOBUFS`) | waits in the ring, tried again soon |
 //! | the interface is gone (`ENXIO`) | is dropped: [`DropReason::DevReady`] |
 //!
-//! [`Transmit::finish`](txq::driver::Transmit::finish) returns the last kind. The kernel reports no other fate of a frame. So
-//! the device counts as sent what the interface counts as `tx_packets` and `tx_dropped` together, and the packets that were
-//! in the ring when the interface went. Of a sender, byte queue limits are on in zero-copy mode and on interfaces with
-//! hardware, where packets wait for a wire.
+//! [`Transmit::finish`](txq::driver::Transmit::finish) returns the last kind. The kernel reports nothing else about a frame. So
+//! the packets counted as sent are those that the interface counts as `tx_packets` and `tx_dropped`, and those that were in
+//! the ring when the interface went.
+//!
+//! Byte queue limits are on in zero-copy mode and on interfaces with hardware, where packets wait for a wire.
 //!
 //! # Receiving
 //!
@@ -96,9 +97,9 @@
 //! the frames of the queues with a receiver to it, and all other frames to the kernel. When the last receiver is dropped or
 //! the process ends in any way, the kernel detaches the program. Receiving needs CAP_NET_ADMIN and CAP_BPF, and Linux 5.9.
 //!
-//! The kernel hands over frames as they lie in its buffers. A VLAN tag that the card has taken off is lost (`ethtool -K eth0
-//! rxvlan off` leaves it on), and so is a checksum that a veth's peer has left out (`ethtool -K PEER tx off`). A frame longer
-//! than a buffer counts as missed.
+//! A frame is received as it lies in the driver's buffer. A VLAN tag that the card has taken off is lost: `ethtool -K eth0
+//! rxvlan off` leaves the tag in place. A checksum that a veth's peer has left out is missing: `ethtool -K PEER tx off` makes
+//! the peer compute it. A frame longer than a buffer counts as missed.
 //!
 //! [`DropReason::PktTooBig`]: txq::drop::DropReason::PktTooBig
 //! [`DropReason::HdrTrunc`]: txq::drop::DropReason::HdrTrunc

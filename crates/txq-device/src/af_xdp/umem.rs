@@ -83,7 +83,7 @@ impl Umem {
     }
 }
 
-/// Who gave a buffer to the kernel.
+/// What the kernel has a buffer for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Use {

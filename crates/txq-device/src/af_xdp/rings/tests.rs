@@ -175,5 +175,8 @@ fn the_kernels_flag_asks_for_a_wakeup() {
 #[test]
 #[should_panic(expected = "a ring of 3 slots")]
 fn a_size_that_is_no_power_of_two_is_refused() {
-    Memory::new(3, 0);
+    let (cursor, slots) = (AtomicU32::new(0), [0u64; 3]);
+    let at = NonNull::from(&cursor);
+    // SAFETY: all pointers are valid, and the ring is not used.
+    let _ = unsafe { Ring::new(at, at, at, NonNull::from(&slots).cast::<u64>(), 3) };
 }
