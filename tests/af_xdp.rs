@@ -366,7 +366,7 @@ fn frames_are_received_and_sent_back_without_a_copy() {
 #[test]
 fn frames_are_copied_for_a_sender_of_another_pool() {
     let Some(bench) = Bench::new("frames_are_copied_for_a_sender_of_another_pool", 1) else { return };
-    let other = Pool::new(&PoolConfig::default()).unwrap();
+    let other = Pool::new(&PoolConfig { room: 1600, ..PoolConfig::default() }).unwrap();
     let (dev, mut sender, mut receiver) = bench.receive(config(1), other.clone());
     let (injector, back) = (bench.injector(), Receiver::start(&bench.far, "rx0"));
     let mut from = injector.sender("far");

@@ -67,7 +67,8 @@
 //!
 //! Any pool can send. To receive, buffers must be 2048 bytes apart or more; [`AfXdp::pool_config`] is large enough. Zero-copy
 //! mode needs huge pages ([`Backing::HugePages`](txq::pool::Backing::HugePages)), because packets cross pages; with other
-//! memory the device falls back to copy mode. The longest frame is that of a buffer, at most 4096 bytes, and for receiving
+//! memory the device falls back to copy mode. Some drivers send in zero-copy mode only while an XDP program is attached, as
+//! [`AfXdpConfig::receive`] does. The longest frame is that of a buffer, at most 4096 bytes, and for receiving
 //! 256 bytes less.
 //!
 //! # Errors

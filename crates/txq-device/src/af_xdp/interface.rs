@@ -58,6 +58,11 @@ impl Interface {
         Ok(Self { name: name.to_owned(), index, mtu: mtu.max(0) as u32, hardware, queues, control })
     }
 
+    /// Returns whether the interface still exists in its network namespace, under any name.
+    pub(super) fn exists(&self) -> bool {
+        netdevice::index_to_name(&self.control, self.index).is_ok()
+    }
+
     /// Returns whether the interface has a carrier; true if its driver does not say.
     pub(super) fn has_carrier(&self) -> bool {
         let mut link = Value { command: ETHTOOL_GLINK, data: 1 };

@@ -150,9 +150,16 @@ impl Queue {
                 self.set_state(DOWN);
                 Kick::Down
             }
-            Some(libc::ENXIO | libc::ENODEV) => {
-                self.set_gone(error);
+            Some(libc::ENXIO | libc::ENODEV) if !self.interface.exists() => {
+                self.note(error, "is gone: its packets are dropped");
+                self.state.store(GONE, Release);
                 Kick::Gone
+            }
+            // Some drivers send in zero-copy mode only while an XDP program is attached.
+            Some(libc::ENXIO) => {
+                self.note(error, "does not send: set `receive`, or `mode` to Mode::Copy");
+                self.set_state(DOWN);
+                Kick::Down
             }
             _ => {
                 self.note(error, "does not send");
@@ -168,12 +175,6 @@ impl Queue {
             self.set_state(UP);
         }
         up
-    }
-
-    /// Records that the interface is gone.
-    pub(super) fn set_gone(&self, error: io::Error) {
-        self.note(error, "is gone: its packets are dropped");
-        self.state.store(GONE, Release);
     }
 
     fn note(&self, error: io::Error, what: &str) {

@@ -77,9 +77,10 @@ impl Receiver {
     fn alloc(&mut self, sender: &mut Sender) -> Result<Packet, AllocError> {
         let pool = &self.queue.umem.pool;
         if self.own.is_none() {
-            let packet = sender.alloc(pool.room())?;
-            if pool.owns(&packet) {
-                return Ok(packet);
+            match sender.alloc(pool.room()) {
+                Ok(packet) if pool.owns(&packet) => return Ok(packet),
+                Ok(_) | Err(AllocError::TooLong { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         let own = self.own.get_or_insert_with(|| pool.cache("af_xdp received", 0));

@@ -50,9 +50,12 @@ impl Tx {
         if len < HEADER {
             return Some(DropReason::HdrTrunc);
         }
-        let tag = if matches!([data[12], data[13]], [0x81, 0] | [0x88, 0xa8]) { TAG } else { 0 };
-        let most = self.queue.umem.chunk.min(self.queue.interface.mtu as usize + HEADER + tag);
-        (len > most).then_some(DropReason::PktTooBig)
+        let Queue { umem, interface, .. } = &*self.queue;
+        let mut most = interface.mtu as usize + HEADER;
+        if len > most && matches!([data[12], data[13]], [0x81, 0] | [0x88, 0xa8]) {
+            most += TAG;
+        }
+        (len > most.min(umem.chunk)).then_some(DropReason::PktTooBig)
     }
 
     /// Hands a packet's buffer to the kernel, or a copy's if the packet is of another pool. Returns the packet if no buffer is
