@@ -1,36 +1,39 @@
-//! Forwards frames between two interfaces, both ways, each way through its own qdisc: a bridge of two ports that shapes.
+//! Forwards packets between two devices, both ways, each way through its own qdisc: a bridge of two ports that shapes.
 //!
 //! ```text
 //! forward eth0 eth1                                # fq_codel both ways
-//! forward eth0 eth1 "cake bandwidth 20mbit"        # shaped both ways
+//! forward af_xdp:eth0 tap:vm0 "cake bandwidth 20mbit"
 //! ```
 
 use std::time::Duration;
 
 use txq::NetDev;
 use txq::packet::PacketList;
-use txq::receive::Receive;
-use txq_device::AfPacket;
+use txq::pool::Pool;
+use txq_device::{AfXdp, port};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
     run(&std::env::args().skip(1).collect::<Vec<_>>())
 }
 
-pub(crate) fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let [from, to, rest @ ..] = args else { return Err("use: forward FROM TO [QDISC]".into()) };
+pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
+    let [near, far, rest @ ..] = args else { return Err("use: forward DEVICE DEVICE [QDISC]".into()) };
     let qdisc = rest.first().map_or("fq_codel", String::as_str);
-    let ports = [AfPacket::open(from, 1)?.gso(true), AfPacket::open(to, 1)?.gso(true)];
+    let pool = Pool::new(&AfXdp::pool_config(16384))?;
+    let (mut near, mut far) = (port::open(near, 1, &pool)?, port::open(far, 1, &pool)?);
+    let receivers = [near.receivers.remove(0), far.receivers.remove(0)];
     std::thread::scope(|scope| {
-        for (from, to) in [(&ports[0], &ports[1]), (&ports[1], &ports[0])] {
-            let mut receiver = from.receivers(1)?.remove(0);
-            let dev = NetDev::builder(to.clone()).qdisc(qdisc).start()?;
+        for (mut receiver, to) in receivers.into_iter().zip([far.driver, near.driver]) {
+            let dev = NetDev::builder(to).pool(pool.clone()).qdisc(qdisc).start()?;
             scope.spawn(move || {
                 let (mut sender, mut batch) = (dev.sender("forward"), PacketList::new());
                 loop {
                     match receiver.receive(64, &mut sender, &mut batch) {
                         Ok(0) => drop(receiver.wait(Some(Duration::from_secs(1)))),
                         Ok(_) => drop(sender.xmit_batch(&mut batch)),
-                        Err(error) => eprintln!("forward: {error}"),
+                        Err(error) => return eprintln!("forward: {error}"),
                     }
                 }
             });

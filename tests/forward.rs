@@ -16,8 +16,10 @@ use std::time::Duration;
 
 use support::netns::Netns;
 use support::offload;
-use support::process::{Running, run};
-use support::skip::{require_root, require_tools};
+use support::process::{Running, run, wait_until};
+use support::skip::{require_af_xdp, require_root, require_tools, require_tun};
+
+const LONG: Duration = Duration::from_secs(20);
 
 /// Two namespaces, and one between them whose two interfaces are ports of the forwarder.
 struct Bench {
@@ -29,11 +31,25 @@ struct Bench {
 
 impl Bench {
     fn new(test: &str, qdisc: &str, offloads: bool) -> Option<Self> {
-        if !(require_root(test) && require_tools(test, &["ip", "tc", "ping", "iperf3", "tcpdump"])) {
+        Self::between(test, ["af_packet", "af_packet"], qdisc, offloads)
+    }
+
+    /// Starts the forwarder with ports of these kinds; near is behind the first.
+    fn between(test: &str, kinds: [&str; 2], qdisc: &str, offloads: bool) -> Option<Self> {
+        let can = require_root(test)
+            && require_tools(test, &["ip", "tc", "ping", "iperf3", "tcpdump"])
+            && (!kinds.contains(&"af_xdp") || require_af_xdp(test))
+            && (!kinds.iter().any(|kind| kind.starts_with('t')) || require_tun(test));
+        if !can {
             return None;
         }
         let (near, middle, far) = (Netns::new(), Netns::new(), Netns::new());
-        for (end, port, address) in [(&near, "m0", "10.77.0.1/24"), (&far, "m1", "10.77.0.2/24")] {
+        let mut args = Vec::new();
+        for (kind, end, port) in [(kinds[0], &near, "m0"), (kinds[1], &far, "m1")] {
+            args.push(format!("{kind}:{port}"));
+            if kind.starts_with('t') {
+                continue;
+            }
             middle.ip(&format!("link add name {port} type veth peer name e0 netns {}", end.name()));
             middle.ip(&format!("link set {port} up"));
             if !offloads {
@@ -41,13 +57,29 @@ impl Bench {
                 middle.call(move || offload::switch_off(&name));
                 end.call(|| offload::switch_off("e0"));
             }
-            end.ip(&format!("addr add {address} dev e0"));
             end.ip("link set e0 up");
             end.wait_carrier("e0");
         }
-        let args = ["m0".to_owned(), "m1".to_owned(), qdisc.to_owned()];
+        args.push(qdisc.to_owned());
         // It forwards until the test's process ends.
         drop(middle.spawn(move || forward::run(&args).unwrap_or_else(|error| panic!("{error}"))));
+        for (kind, end, port, addresses) in [
+            (kinds[0], &near, "m0", ["10.77.0.1", "10.77.0.2"]),
+            (kinds[1], &far, "m1", ["10.77.0.2", "10.77.0.1"]),
+        ] {
+            if kind.starts_with('t') {
+                // The interface moves to the end that uses it; the forwarder keeps its other side.
+                let moves = format!("link set {port} netns {} name e0", end.name());
+                assert!(wait_until(LONG, || middle.ip("link show").contains(port)), "no {port}");
+                middle.ip(&moves);
+                end.ip("link set e0 up");
+            }
+            let [own, other] = addresses;
+            match kind {
+                "tun" => end.ip(&format!("addr add {own} peer {other} dev e0")),
+                _ => end.ip(&format!("addr add {own}/24 dev e0")),
+            };
+        }
         let bench = Self { near, far, middle };
         // The first packets may be sent before both receivers are open.
         run(bench.near.command("ping").args(["-c", "1", "-w", "20", "10.77.0.2"]));
@@ -83,6 +115,26 @@ fn programs_talk_through_it_with_segments_and_without() {
     for offloads in [false, true] {
         let Some(bench) = Bench::new("programs_talk_through_it", "fq_codel", offloads) else { return };
         bench.check();
+    }
+}
+
+/// Every pair of devices that carry the same packets.
+#[test]
+fn programs_talk_between_any_two_devices() {
+    let pairs = [
+        (["af_xdp", "af_xdp"], false),
+        (["af_xdp", "af_packet"], false),
+        (["tap", "af_packet"], true),
+        (["tap", "af_xdp"], false),
+        (["tap", "tap"], true),
+        (["tun", "tun"], true),
+    ];
+    for (kinds, offloads) in pairs {
+        let test = format!("programs_talk_between_any_two_devices: {}, {}", kinds[0], kinds[1]);
+        if let Some(bench) = Bench::between(&test, kinds, "fq_codel", offloads) {
+            eprintln!("{test}");
+            bench.check();
+        }
     }
 }
 

@@ -24,6 +24,13 @@ pub(crate) fn require_tools(test: &str, tools: &[&str]) -> bool {
     missing.is_empty() || skip(test, &format!("needs {}", missing.join(", ")))
 }
 
+/// Returns whether the machine has TUN and TAP interfaces; prints the skip if not.
+#[must_use]
+#[allow(dead_code, reason = "few tests need it")]
+pub(crate) fn require_tun(test: &str) -> bool {
+    Path::new("/dev/net/tun").exists() || skip(test, "needs /dev/net/tun (modprobe tun)")
+}
+
 /// Returns whether the kernel has AF_XDP; prints the skip if not.
 #[must_use]
 #[allow(dead_code, reason = "few tests need it")]

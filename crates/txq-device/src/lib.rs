@@ -10,7 +10,7 @@
 //! | [`null`] | nowhere, at a rate and after a delay |
 //! | [`tracer`], [`faults`] | another driver, which is traced, or made to fail |
 //!
-//! [`capture`] reads captures, and [`eventfd`] wakes an event loop.
+//! [`port`] opens a device that sends and receives by its name, [`capture`] reads captures, and [`eventfd`] wakes an event loop.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -19,6 +19,7 @@ pub mod eventfd;
 pub mod faults;
 pub mod null;
 pub mod pcap;
+pub mod port;
 #[cfg(test)]
 mod testing;
 pub mod tracer;
