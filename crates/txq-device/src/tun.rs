@@ -69,10 +69,10 @@
 //! | `EBADFD`, `ENODEV` | the interface is removed; one created again is another | is dropped: [`DropReason::DevReady`] |
 //! | anything else | | is dropped: [`DropReason::NotSpecified`] |
 //!
-//! The device drops some packets itself: one longer than the MTU and the Ethernet header ([`DropReason::PktTooBig`], where the
-//! kernel would receive it), a frame shorter than its header ([`DropReason::HdrTrunc`]), and a packet of the other [`Link`],
-//! or, on a TUN, one that is neither IPv4 nor IPv6 ([`DropReason::NotSpecified`]). [`Transmit::finish`] returns the
-//! first error of a removed interface, of a packet of the other link, or of the table's last line.
+//! The device drops some packets itself: one longer than the MTU and the Ethernet header ([`DropReason::PktTooBig`]; the
+//! kernel would receive it), a frame shorter than its header ([`DropReason::HdrTrunc`]), and a packet of the other [`Link`] or,
+//! on a TUN, one that is neither IPv4 nor IPv6 ([`DropReason::UnhandledProto`]). [`Transmit::finish`] returns the first error
+//! of the table's last two lines.
 //!
 //! The kernel cuts a packet with segments ([`Packet::gso`]), TCP or UDP, where it leaves the machine. On the way to a local
 //! socket it stays whole. A UDP packet that the kernel does not cut is cut by the device: before Linux 6.2, or with more than
@@ -95,6 +95,7 @@
 //! [`DropReason::PktTooBig`]: txq::drop::DropReason::PktTooBig
 //! [`DropReason::HdrTrunc`]: txq::drop::DropReason::HdrTrunc
 //! [`DropReason::DevReady`]: txq::drop::DropReason::DevReady
+//! [`DropReason::UnhandledProto`]: txq::drop::DropReason::UnhandledProto
 //! [`DropReason::NotSpecified`]: txq::drop::DropReason::NotSpecified
 //! [`Packet::gso`]: txq::packet::Packet::gso
 //! [`RxStats::too_long`]: txq::receive::RxStats::too_long

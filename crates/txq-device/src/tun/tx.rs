@@ -42,8 +42,6 @@ pub(super) struct Tx {
 enum Refusal {
     /// The driver does not hand it to the kernel.
     Unfit(DropReason),
-    /// It is no packet of this interface's link.
-    WrongLink,
     /// The kernel refused it.
     Kernel(Errno),
     /// The kernel took some of the datagrams that the driver cut it into, and refused the next one.
@@ -76,12 +74,12 @@ impl Tx {
     #[inline]
     fn check(&self, link: Link, data: &[u8]) -> Result<(), Refusal> {
         match self.interface.kind {
-            kind if link != kind.link() => Err(Refusal::WrongLink),
+            kind if link != kind.link() => Err(Refusal::Unfit(DropReason::UnhandledProto)),
             Kind::Tap if data.len() < self.interface.kind.link_header() => {
                 Err(Refusal::Unfit(DropReason::HdrTrunc))
             }
             Kind::Tun if data.is_empty() => Err(Refusal::Unfit(DropReason::HdrTrunc)),
-            Kind::Tun if !matches!(data[0] >> 4, 4 | 6) => Err(Refusal::WrongLink),
+            Kind::Tun if !matches!(data[0] >> 4, 4 | 6) => Err(Refusal::Unfit(DropReason::UnhandledProto)),
             _ => Ok(()),
         }
     }
@@ -171,14 +169,6 @@ impl Tx {
             Refusal::Kernel(Errno::MSGSIZE) => DropReason::PktTooBig,
             Refusal::InPart(Errno::IO | Errno::BADFD | Errno::NODEV) => DropReason::DevReady,
             Refusal::InPart(_) => DropReason::NoMem,
-            Refusal::WrongLink => {
-                let takes = match self.interface.kind {
-                    Kind::Tun => "takes packets that begin with an IP header; another is dropped",
-                    Kind::Tap => "takes packets that begin with an Ethernet header; another is dropped",
-                };
-                self.note(Errno::INVAL.into(), takes);
-                DropReason::NotSpecified
-            }
             Refusal::Kernel(error) => {
                 self.note(error.into(), "does not take a packet, which is dropped");
                 DropReason::NotSpecified
