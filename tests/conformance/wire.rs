@@ -282,42 +282,9 @@ impl Wire for Tunnel {
 fn veth_of(test: &str, gso: bool) -> Option<Box<dyn Wire>> {
     let open = move |near: &Netns, txqs| {
         let device = near.call(move || AfPacket::open("tx0", txqs).unwrap().gso(gso));
-        (Box::new(InNetns::of(near, device)) as Box<dyn Driver>, None)
+        (Box::new(device) as Box<dyn Driver>, None)
     };
     Some(Box::new(Veth::make(test, open)?))
-}
-
-/// A driver whose txqs are opened inside a namespace, wherever the device is built.
-struct InNetns<D> {
-    handle: std::fs::File,
-    driver: Option<D>,
-}
-
-impl<D> InNetns<D> {
-    fn of(netns: &Netns, driver: D) -> Self {
-        let handle = std::fs::File::open(format!("/run/netns/{}", netns.name())).expect("a namespace");
-        Self { handle, driver: Some(driver) }
-    }
-}
-
-impl<D: Driver + 'static> Driver for InNetns<D> {
-    fn info(&self) -> txq::driver::DeviceInfo {
-        self.driver.as_ref().expect("a driver").info()
-    }
-
-    fn open(&mut self, txq: u16) -> std::io::Result<txq::driver::DriverQueue> {
-        let (handle, driver) = (self.handle.try_clone()?, &mut self.driver);
-        std::thread::scope(|scope| {
-            let opening = scope.spawn(move || {
-                rustix::thread::move_into_link_name_space(
-                    std::os::fd::AsFd::as_fd(&handle),
-                    Some(rustix::thread::LinkNameSpaceType::Network),
-                )?;
-                driver.as_mut().expect("a driver").open(txq)
-            });
-            opening.join().expect("opening")
-        })
-    }
 }
 
 pub(crate) fn udp(test: &str) -> Option<Box<dyn Wire>> {

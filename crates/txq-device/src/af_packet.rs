@@ -60,6 +60,8 @@
 //! | [`RxStats::malformed`](txq::receive::RxStats::malformed) | whose missing checksum lies outside the frame |
 
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
@@ -96,6 +98,9 @@ pub struct AfPacket {
     bypass: bool,
     gso: bool,
     interface: Interface,
+    /// A socket for each txq. Opened with the interface, in the network namespace in which its index counts; the thread that
+    /// starts the device may be in another one.
+    sockets: Arc<Mutex<Vec<OwnedFd>>>,
 }
 
 impl AfPacket {
@@ -122,7 +127,8 @@ impl AfPacket {
             let what = format!("interface \"{ifname}\" is not Ethernet (its link type is {kind}): {remedy}");
             return Err(io::Error::new(ErrorKind::Unsupported, what));
         }
-        if let Err(error) = sys::open() {
+        let sockets = (0..txqs).map(|_| sys::open()).collect::<io::Result<Vec<_>>>();
+        let sockets = sockets.map_err(|error| {
             let what = match error.kind() {
                 ErrorKind::PermissionDenied => format!(
                     "sending on interface \"{ifname}\" is not permitted: run as root, or give the program CAP_NET_RAW \
@@ -132,9 +138,10 @@ impl AfPacket {
                     "no AF_PACKET socket for interface \"{ifname}\" ({error}): does the kernel have AF_PACKET?"
                 ),
             };
-            return fail(error, what);
-        }
-        Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, gso: false, interface })
+            io::Error::new(error.kind(), what)
+        })?;
+        let sockets = Arc::new(Mutex::new(sockets));
+        Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, gso: false, interface, sockets })
     }
 
     /// Returns whether the interface was up when it was opened. Packets for one that is down wait until it is up.
@@ -166,7 +173,8 @@ impl<A: Arch> Driver<A> for AfPacket {
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
-        let mut socket = Socket::bind(sys::open()?, self.interface)?;
+        let opened = self.sockets.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut socket = Socket::bind(opened.map_or_else(sys::open, Ok)?, self.interface)?;
         if self.gso {
             socket.with_vnet()?;
         }
