@@ -20,6 +20,8 @@ pub(crate) const GSO_ECN: u8 = 0x80;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+/// TCP's flag that only the first segment keeps (RFC 3168).
+const CWR: u8 = 0x80;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
@@ -73,10 +75,11 @@ impl Vnet {
         let found = packet.dissect();
         let transport = usize::from(found.transport_offset);
         let (gso_type, csum_offset, header) = match (found.ip_proto, found.ethertype) {
-            _ if transport == 0 => return None,
+            _ if transport == 0 || found.keys.src_port == 0 && found.keys.dst_port == 0 => return None,
             (TCP, IPV4 | IPV6) => {
                 let header = usize::from(*packet.data().get(transport + 12)? >> 4) * 4;
-                (if found.ethertype == IPV4 { GSO_TCPV4 } else { GSO_TCPV6 }, 16, header)
+                let ecn = if packet.data().get(transport + 13)? & CWR != 0 { GSO_ECN } else { 0 };
+                (if found.ethertype == IPV4 { GSO_TCPV4 } else { GSO_TCPV6 } | ecn, 16, header)
             }
             (UDP, IPV4 | IPV6) => (GSO_UDP_L4, 6, 8),
             _ => return None,

@@ -51,8 +51,10 @@ pub trait Receive<A: Arch = Native>: Send {
         batch: &mut PacketList<A>,
     ) -> io::Result<usize>;
 
-    /// Sleeps until there are packets, or until `timeout` has passed. Returns whether there may be packets. An event loop
-    /// waits for the descriptor that the device offers instead ([`AsFd`](std::os::fd::AsFd)).
+    /// Sleeps until there are packets, until a signal arrives, or until `timeout` has passed. Returns whether there may be
+    /// packets: false only after the timeout. If [`receive`](Receive::receive) then returns none, the sender has no buffers;
+    /// [`wait_credit`](Sender::wait_credit) waits for those of its limit. An event loop waits for the descriptor that the
+    /// device offers instead ([`AsFd`](std::os::fd::AsFd)).
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool>;
 
     /// Returns the counters.

@@ -232,7 +232,7 @@ impl<A: Arch> Receive<A> for Receiver<A> {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         match poll(&mut fds, timeout.as_ref()) {
             Ok(n) => Ok(n > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(rustix::io::Errno::INTR) => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
