@@ -61,6 +61,8 @@ pub(crate) struct Device {
     pub(crate) default_qdisc: Option<String>,
     /// The qdiscs of single txqs under mq, by the number of the txq.
     pub(crate) txq_qdiscs: BTreeMap<words::TxqIndex, String>,
+    /// Classes, filters and qdiscs below the root, as commands of tc, in order.
+    pub(crate) tc: Vec<String>,
     #[serde(deserialize_with = "words::discipline")]
     pub(crate) discipline: Option<Discipline>,
     pub(crate) workers: Option<Within<1, 1024>>,
@@ -194,6 +196,12 @@ pub(crate) struct Sender {
     /// The number of flows of each thread.
     pub(crate) flows: Within<1, 1_000_000>,
     pub(crate) priority: Within<0, { u32::MAX as u64 }>,
+    /// The mark that `fw` filters match, as `SO_MARK`.
+    pub(crate) mark: Within<0, { u32::MAX as u64 }>,
+    /// The DSCP of the IP header.
+    pub(crate) dscp: Within<0, 63>,
+    /// The destination; `None` for one of the documentation, and for that of a UDP device.
+    pub(crate) to: Option<SocketAddr>,
     /// The CPUs of the threads: the n-th thread runs on the n-th CPU, round robin. Empty for any CPU.
     pub(crate) cpus: Vec<Within<0, 65535>>,
     /// The limit of a thread's outstanding packets, like `SO_SNDBUF`.
@@ -210,6 +218,9 @@ impl Default for Sender {
             rate: Rate::Max,
             flows: Within::of(1),
             priority: Within::of(0),
+            mark: Within::of(0),
+            dscp: Within::of(0),
+            to: None,
             cpus: Vec::new(),
             limit: None,
         }

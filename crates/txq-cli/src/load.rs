@@ -3,7 +3,7 @@
 use txq_cli_common::rate::Rate;
 
 use crate::config;
-use crate::frames::{self, Target};
+use crate::frames::{self, Common, Target};
 use crate::pump::{Count, Frame, Source};
 use crate::report::Asked;
 
@@ -12,6 +12,7 @@ pub(crate) struct Load {
     flows: Vec<Vec<u8>>,
     len: usize,
     priority: u32,
+    mark: u32,
     next_flow: usize,
     /// The number of frames in a batch; they are due together.
     batch: u64,
@@ -26,7 +27,9 @@ impl Load {
     pub(crate) fn new(sender: &config::Sender, index: u64, number: u16, target: Target) -> Self {
         let (threads, batch) = (sender.threads.get(), sender.batch.get());
         let len = sender.packet.size();
-        let header = |flow| frames::header(target, number, flow as u32, len);
+        let dscp = sender.dscp.get() as u8;
+        let common = Common { target, to: sender.to, dscp };
+        let header = |flow| frames::header(&common, number, flow as u32, len);
         let period = pps(sender.rate, len).map(|pps| {
             let batches = batch as f64 * 1e9 / pps;
             (batches * threads as f64, batches * index as f64)
@@ -35,6 +38,7 @@ impl Load {
             flows: (0..sender.flows.get()).map(header).collect(),
             len,
             priority: sender.priority.get() as u32,
+            mark: sender.mark.get() as u32,
             next_flow: 0,
             batch,
             period,
@@ -92,7 +96,7 @@ impl Source for Load {
         self.sent += 1;
         let flow = self.next_flow;
         self.next_flow = if flow + 1 == self.flows.len() { 0 } else { flow + 1 };
-        Some(Frame { due, head: &self.flows[flow], len: self.len, priority: self.priority })
+        Some(Frame { due, head: &self.flows[flow], len: self.len, priority: self.priority, mark: self.mark })
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) len: usize,
     /// The frame's priority, as `SO_PRIORITY`.
     pub(crate) priority: u32,
+    /// The frame's mark, as `SO_MARK`.
+    pub(crate) mark: u32,
 }
 
 /// The source of a thread's frames. The frames' times never decrease.
@@ -154,6 +156,7 @@ pub(crate) fn pump(
         head.copy_from_slice(frame.head);
         rest.fill(0);
         packet.set_priority(frame.priority);
+        packet.set_mark(frame.mark);
         account.accepted.add(frame.len);
         list.push_back(packet);
         if list.len() >= batch {

@@ -192,7 +192,7 @@ impl Source for Part<'_> {
         self.next += 1;
         let due = self.schedule.map_or(0, |schedule| schedule.due(self.pass, index));
         let head = self.recording.frame(index);
-        Some(Frame { due, head, len: head.len(), priority: 0 })
+        Some(Frame { due, head, len: head.len(), priority: 0, mark: 0 })
     }
 }
 

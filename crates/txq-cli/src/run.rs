@@ -13,6 +13,7 @@ use crate::load::{self, Load};
 use crate::pump::pump;
 use crate::report::{self, Asked, Report};
 use crate::session::{self, Device, Job};
+use crate::tc;
 
 /// The default limit of outstanding packets of a sender at max: its own packets hold it back, and not drops.
 const LIMIT: u64 = 128;
@@ -85,8 +86,10 @@ fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
         longest: users().map(|sender| sender.packet.size()).max().unwrap_or(0),
         rated: users().all(|sender| sender.rate != Rate::Max),
     };
+    let dev = device::start(device, used)?;
+    device.tc.iter().try_for_each(|command| tc::apply(&dev, command))?;
     Ok(Device {
-        dev: device::start(device, used)?,
+        dev,
         discipline: device.discipline.unwrap_or_default(),
         asked: Asked::sum(users().map(load::asked)),
     })

@@ -16,7 +16,11 @@ mod modify;
 mod pretty;
 mod show;
 
+use std::iter;
 use std::process::ExitCode;
+
+use anyhow::ensure;
+use txq::NetDev;
 
 pub(crate) use answer::{Answer, nearest};
 use command::{Command, Object, Verb};
@@ -62,6 +66,26 @@ pub(crate) fn run(devices: &Devices<'_>, words: &[String], show: &Show) -> Answe
         (Object::Filter, verb) => filter::modify(devices, verb, command.rest),
     };
     done.unwrap_or_else(|answer| answer)
+}
+
+/// Executes a command of a configuration on its device, whose name need not be in it.
+pub(crate) fn apply(dev: &NetDev, command: &str) -> anyhow::Result<()> {
+    let mut words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    if words.first().is_some_and(|word| word == "tc") {
+        words.remove(0);
+    }
+    let name = &dev.info().name;
+    if !words.iter().any(|word| word == "dev") {
+        let at = words.len().min(2);
+        words.splice(at..at, ["dev".to_owned(), name.clone()]);
+    }
+    let answer = run(&Devices::lent(iter::once(dev)), &words, &Show::default());
+    ensure!(
+        answer.rc == 0,
+        "device \"{name}\", tc \"{command}\": {}",
+        answer.err.trim_end().replace('\n', "; ")
+    );
+    Ok(())
 }
 
 /// Executes commands through a running txq, or only checks them.

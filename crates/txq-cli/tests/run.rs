@@ -267,3 +267,23 @@ fn what_cannot_leave_in_time_is_dropped_and_told() {
     // The packets that the link had time for, and one on its ring.
     assert!(report.sent as f64 <= 2.0 + report.seconds / 0.08, "{report:?}");
 }
+
+/// Classes by filter: each sender's packets leave through its own class, at most at its rate.
+#[test]
+fn classes_and_filters_are_made_before_anything_is_sent() {
+    let file = examples().join("classes.toml").display().to_string();
+    let ended = good(txq(&["run", &file, "--duration", "500ms", "--json"]).finish(LONG));
+    let json = last_line(&ended);
+    let text = json.to_string();
+    for class in ["1:10", "1:20"] {
+        assert!(text.contains(&format!("\"{class}\"")), "{class}: {text}");
+    }
+    let path = std::env::temp_dir().join(format!("txq-classes-{}.toml", std::process::id()));
+    let text = "[[device]]\nname = \"up\"\nqdisc = \"handle 1: htb\"\ntc = [\"class add parent 9: classid 9:1 htb rate 1mbit\"]\n[[sender]]\n";
+    fs::write(&path, text).expect("a file");
+    let ended = txq(&["run", &path.display().to_string()]).finish(LONG);
+    fs::remove_file(&path).expect("the file");
+    let said = "txq: device \"up\", tc \"class add parent 9: classid 9:1 htb rate 1mbit\": ";
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with(said), "{}", ended.stderr);
+}

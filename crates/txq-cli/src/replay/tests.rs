@@ -1,5 +1,5 @@
 use super::*;
-use crate::frames::{Target, header};
+use crate::frames::{Common, Target, header};
 use txq::driver::Link;
 use txq_device::capture::Capture;
 
@@ -10,7 +10,8 @@ fn pcap(frames: u32, flows: u32, gap: u32) -> Capture {
         bytes.extend(word.to_le_bytes());
     }
     for n in 0..frames {
-        let frame = header(Target::Link(Link::Ethernet), 0, n % flows, 42);
+        let frame =
+            header(&Common { target: Target::Link(Link::Ethernet), to: None, dscp: 0 }, 0, n % flows, 42);
         for word in [0, n * gap, 42, 42] {
             bytes.extend(word.to_le_bytes());
         }
