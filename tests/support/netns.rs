@@ -102,7 +102,7 @@ impl Netns {
     /// Lets one CPU receive all frames of an interface. A veth hands each frame to the CPU that sent it, and the backlogs
     /// of two CPUs are no queue: when a sender moves, or tbf's timer fires on the other CPU, frames arrive in another
     /// order than they were sent.
-    fn receive_on_one_cpu(&self, interface: &str) {
+    pub(crate) fn receive_on_one_cpu(&self, interface: &str) {
         let write =
             format!("for file in /sys/class/net/{interface}/queues/rx-*/rps_cpus; do echo 1 > $file; done");
         run(self.command("sh").args(["-ec", &write]));
