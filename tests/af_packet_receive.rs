@@ -162,6 +162,56 @@ fn a_frame_longer_than_a_buffer_is_counted() {
     assert_eq!((found[0].0.as_slice(), found[0].1.too_long), (&[frame(1)][..], 1));
 }
 
+/// A frame with segments that no buffer holds is cut into more packets than one call may return: the next calls return the
+/// others, and `wait` says that they are there.
+#[test]
+fn a_call_returns_no_more_packets_than_its_budget() {
+    const SEGMENTS: u16 = 25;
+    const SIZE: u16 = 1000;
+    let Some(bench) = Bench::new("a_call_returns_no_more_packets_than_its_budget") else { return };
+    let mut receiver = bench.far.call(|| AfPacket::open("rx0", 1).unwrap().receivers(1).unwrap()).remove(0);
+    let mut sent = bench.near.call(|| {
+        let pool = txq::pool::PoolConfig { room: 32_000, ..Default::default() };
+        let device = AfPacket::open("tx0", 1).unwrap().gso(true);
+        NetDev::builder(device).pool_config(pool).start().unwrap()
+    });
+    let mut sender = sent.sender("near");
+    let bytes = segments(SEGMENTS, SIZE);
+    let mut packet = sender.packet(&bytes).unwrap();
+    packet.set_gso(SIZE, SEGMENTS);
+    let _ = sender.xmit(packet);
+    drop(sender);
+    sent.shutdown().unwrap();
+
+    let dev = NetDev::builder(Null::new(1)).start().unwrap();
+    let mut sender = dev.sender("far");
+    let mut payload = Vec::new();
+    for expected in [10, 10, 5] {
+        let mut batch = PacketList::new();
+        assert!(receiver.wait(Some(Duration::from_secs(30))).unwrap());
+        assert_eq!(receiver.receive(10, &mut sender, &mut batch).unwrap(), expected);
+        assert_eq!(batch.len(), expected);
+        batch.iter().for_each(|packet| payload.extend_from_slice(&packet.data()[HEADERS..]));
+    }
+    assert_eq!(payload, bytes[HEADERS..]);
+    assert!(!receiver.wait(Some(Duration::from_millis(1))).unwrap());
+    assert_eq!(Receive::stats(&receiver).packets, u64::from(SEGMENTS));
+}
+
+/// Length of the headers of Ethernet, IPv4 and UDP.
+const HEADERS: usize = 14 + 20 + 8;
+
+/// Returns a frame of UDP datagrams that are to be cut.
+fn segments(n: u16, size: u16) -> Vec<u8> {
+    let mut bytes = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1], &[8, 0, 0x45, 0]].concat();
+    bytes.extend((28 + n * size).to_be_bytes());
+    bytes.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 9]);
+    bytes.extend((8 + n * size).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend((0..n * size).map(|byte| (byte % 251) as u8));
+    bytes
+}
+
 #[test]
 fn an_interface_that_goes_down_says_so_and_comes_back() {
     let Some(bench) = Bench::new("an_interface_that_goes_down_says_so_and_comes_back") else { return };

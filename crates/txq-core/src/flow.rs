@@ -35,6 +35,8 @@ use etherparse::{
 };
 
 mod hash;
+#[doc(hidden)]
+pub mod layout;
 mod link;
 
 pub use hash::{FlowHasher, flow_hash, hash_to_txq, public_hash, reciprocal_scale};

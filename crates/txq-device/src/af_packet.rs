@@ -237,7 +237,7 @@ impl Tx {
         let mut all = PacketList::new();
         all.append(batch);
         while let Some(mut packet) = all.pop_front() {
-            if packet.segs() == 1 || (self.gso && Vnet::prepare(&mut packet).is_some()) {
+            if packet.segs() == 1 || (self.gso && Vnet::prepare(&mut packet)) {
                 batch.push_back(packet);
             } else {
                 cx.drop(packet, DropReason::PktTooBig);

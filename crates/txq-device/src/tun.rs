@@ -109,7 +109,6 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions};
 use txq_core::arch::Arch;
 
 mod cut;
-mod header;
 mod open;
 mod rx;
 mod sys;

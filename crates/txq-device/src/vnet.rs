@@ -1,44 +1,43 @@
-//! The virtio-net header in front of a packet (`struct virtio_net_hdr`, virtio 1.2 section 5.1.6): which checksum is missing,
-//! and how a packet is cut into segments. AF_PACKET and TUN use it in the byte order of the machine.
+//! The virtio-net header between a packet and the kernel (`struct virtio_net_hdr`, virtio 1.2 section 5.1.6): of a packet that
+//! is sent, how the kernel cuts it; of a packet that was received, what the kernel left to do. AF_PACKET and TUN use it in the
+//! byte order of the machine.
 
-use txq::flow::Dissected;
+use txq::driver::Link;
 use txq::packet::Packet;
 use txq_core::arch::Arch;
+use txq_core::flow::layout::{CWR, Layout, fold, sum, transport_len};
 
 /// The header's length in bytes.
 pub(crate) const LEN: usize = 10;
 
 /// A checksum is to be computed from `csum_start` on (`VIRTIO_NET_HDR_F_NEEDS_CSUM`).
-pub(crate) const NEEDS_CSUM: u8 = 1;
+const NEEDS_CSUM: u8 = 1;
 /// Kinds of segments (`VIRTIO_NET_HDR_GSO_*`).
-pub(crate) const GSO_NONE: u8 = 0;
-pub(crate) const GSO_TCPV4: u8 = 1;
-pub(crate) const GSO_TCPV6: u8 = 4;
-pub(crate) const GSO_UDP_L4: u8 = 5;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
 /// The TCP segments use ECN (`VIRTIO_NET_HDR_GSO_ECN`).
-pub(crate) const GSO_ECN: u8 = 0x80;
+const GSO_ECN: u8 = 0x80;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-/// TCP's flag that only the first segment keeps (RFC 3168).
-const CWR: u8 = 0x80;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-
-/// A virtio-net header.
+/// A virtio-net header. The default is that of a packet that is complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Vnet {
-    pub(crate) flags: u8,
-    pub(crate) gso_type: u8,
+    flags: u8,
+    gso_type: u8,
     /// Length of all headers in bytes; a hint.
-    pub(crate) hdr_len: u16,
+    hdr_len: u16,
     /// Bytes of payload in a segment.
-    pub(crate) gso_size: u16,
+    gso_size: u16,
     /// Where the bytes begin that the checksum covers.
-    pub(crate) csum_start: u16,
+    csum_start: u16,
     /// Where the checksum lies behind `csum_start`.
-    pub(crate) csum_offset: u16,
+    csum_offset: u16,
 }
+
+/// A packet whose header contradicts it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
 
 impl Vnet {
     pub(crate) fn from_bytes(bytes: [u8; LEN]) -> Self {
@@ -61,149 +60,110 @@ impl Vnet {
         [self.flags, self.gso_type, a, b, c, d, e, f, g, h]
     }
 
+    /// Returns the header of a packet that the kernel cuts into segments of `size` bytes of payload, or completes without
+    /// cutting if `size` is 0.
+    pub(crate) fn new(layout: &Layout, packet: &[u8], size: u16) -> Self {
+        let gso_type = match (layout.is_tcp, layout.is_ipv4) {
+            _ if size == 0 => GSO_NONE,
+            (true, v4) => {
+                let ecn = if packet[layout.transport + 13] & CWR != 0 { GSO_ECN } else { 0 };
+                ecn | if v4 { GSO_TCPV4 } else { GSO_TCPV6 }
+            }
+            (false, _) => GSO_UDP_L4,
+        };
+        Self {
+            flags: NEEDS_CSUM,
+            gso_type,
+            hdr_len: layout.payload as u16,
+            gso_size: size,
+            csum_start: layout.transport as u16,
+            csum_offset: layout.checksum_offset() as u16,
+        }
+    }
+
+    /// Returns the header for sending a packet; `None` if it has segments and cannot be cut.
+    pub(crate) fn of<A: Arch>(packet: &Packet<A>) -> Option<Self> {
+        match packet.gso() {
+            (_, ..=1) => Some(Self::default()),
+            (0, _) => None,
+            (size, _) => {
+                let layout = Layout::of(packet.data(), &packet.dissect())?;
+                Some(Self::new(&layout, packet.data(), size))
+            }
+        }
+    }
+
+    /// Writes the sum of the pseudo header into the checksum field of a packet with segments, which is what the kernel adds
+    /// the rest to. Returns whether the packet can be cut.
+    pub(crate) fn prepare<A: Arch>(packet: &mut Packet<A>) -> bool {
+        let layout = Layout::of(packet.data(), &packet.dissect());
+        let Some(layout) = layout.filter(|_| packet.gso().0 > 0) else { return false };
+        let (hash, offsets) = (packet.hash(), packet.protocol_offsets());
+        let sum = partial(&layout, packet.data(), packet.len() - layout.payload);
+        packet.data_mut()[layout.checksum_at()..][..2].copy_from_slice(&sum);
+        packet.set_hash(hash);
+        if let Some((network, transport, ethertype)) = offsets {
+            packet.set_protocol_offsets(network, transport, ethertype);
+        }
+        true
+    }
+
     /// Returns the bytes of payload per segment, if the packet has segments.
     pub(crate) fn gso_size(&self) -> Option<u16> {
         (self.gso_type & !GSO_ECN != GSO_NONE && self.gso_size > 0).then_some(self.gso_size)
     }
 
-    /// Returns the header for sending a packet. `None` if the packet has segments and is neither TCP nor UDP.
-    pub(crate) fn of<A: Arch>(packet: &Packet<A>) -> Option<Self> {
-        let (gso_size, segs) = packet.gso();
-        if segs <= 1 {
-            return Some(Self::default());
+    /// Does for a received packet what the kernel left to do: writes the checksum that is missing, unless the packet has
+    /// segments. Returns the payload of a segment and the number of segments if the packet has more than one.
+    pub(crate) fn complete(&self, packet: &mut [u8], link: Link) -> Result<Option<(u16, u16)>, Malformed> {
+        // Nearly all packets.
+        if (self.flags, self.gso_type) == (0, GSO_NONE) {
+            return Ok(None);
         }
-        let found = packet.dissect();
-        let transport = usize::from(found.transport_offset);
-        let (gso_type, csum_offset, header) = match (found.ip_proto, found.ethertype) {
-            _ if transport == 0 || found.keys.src_port == 0 && found.keys.dst_port == 0 => return None,
-            (TCP, IPV4 | IPV6) => {
-                let header = usize::from(*packet.data().get(transport + 12)? >> 4) * 4;
-                let ecn = if packet.data().get(transport + 13)? & CWR != 0 { GSO_ECN } else { 0 };
-                (if found.ethertype == IPV4 { GSO_TCPV4 } else { GSO_TCPV6 } | ecn, 16, header)
-            }
-            (UDP, IPV4 | IPV6) => (GSO_UDP_L4, 6, 8),
-            _ => return None,
+        let is_tcp = match self.gso_type & !GSO_ECN {
+            GSO_NONE => None,
+            GSO_TCPV4 | GSO_TCPV6 => Some(true),
+            GSO_UDP_L4 => Some(false),
+            _ => return Err(Malformed),
         };
-        let (hdr_len, csum_start) = ((transport + header) as u16, transport as u16);
-        Some(Self { flags: NEEDS_CSUM, gso_type, hdr_len, gso_size, csum_start, csum_offset })
-    }
-
-    /// Writes the sum of the pseudo header into the checksum field of a packet with segments, which is what the kernel adds
-    /// the rest to. Returns the packet's header, as [`of`](Vnet::of) does.
-    pub(crate) fn prepare<A: Arch>(packet: &mut Packet<A>) -> Option<Self> {
-        let vnet = Self::of(packet)?;
-        if vnet.flags & NEEDS_CSUM != 0 {
-            let transport = usize::from(vnet.csum_start);
-            let field = transport + usize::from(vnet.csum_offset);
-            let (hash, offsets) = (packet.hash(), packet.protocol_offsets());
-            let sum = fold(pseudo(packet.data(), &packet.dissect(), packet.len() - transport)?);
-            packet.data_mut().get_mut(field..field + 2)?.copy_from_slice(&sum.to_be_bytes());
-            packet.set_hash(hash);
-            if let Some((network, transport, ethertype)) = offsets {
-                packet.set_protocol_offsets(network, transport, ethertype);
+        if let Some(is_tcp) = is_tcp {
+            // The kernel's length of the headers is that of its first buffer, which may contain more.
+            let payload = if self.flags & NEEDS_CSUM != 0 {
+                let start = usize::from(self.csum_start);
+                start + transport_len(packet, start, is_tcp).ok_or(Malformed)?
+            } else {
+                let layout = Layout::of(packet, &link.dissect(packet));
+                layout.filter(|layout| layout.is_tcp == is_tcp).ok_or(Malformed)?.payload
+            };
+            let size = self.gso_size().ok_or(Malformed)?;
+            let segs = (packet.len() - payload).div_ceil(size.into());
+            if segs > 1 {
+                return Ok(Some((size, u16::try_from(segs).map_err(|_| Malformed)?)));
             }
         }
-        Some(vnet)
+        self.write_checksum(packet).map(|()| None)
     }
 
-    /// Computes the checksum that the kernel left to the card, if it did. Returns false if the header points outside the
-    /// packet.
-    pub(crate) fn complete(&self, bytes: &mut [u8]) -> bool {
+    fn write_checksum(&self, packet: &mut [u8]) -> Result<(), Malformed> {
         if self.flags & NEEDS_CSUM == 0 {
-            return true;
+            return Ok(());
         }
         let (start, offset) = (usize::from(self.csum_start), usize::from(self.csum_offset));
-        let Some(covered) = bytes.get_mut(start..).filter(|covered| offset + 2 <= covered.len()) else {
-            return false;
-        };
+        let covered =
+            packet.get_mut(start..).filter(|covered| offset + 2 <= covered.len()).ok_or(Malformed)?;
         // The field holds the sum of the pseudo header.
-        let sum = !fold(sum(covered));
-        let sum = if sum == 0 { 0xffff } else { sum };
-        covered[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
-        true
+        let checksum = !fold(sum(covered));
+        let checksum = if checksum == 0 { 0xffff } else { checksum };
+        covered[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
+        Ok(())
     }
 }
 
-/// Returns the sum of the pseudo header for `len` bytes from the transport header on (RFC 9293, RFC 8200 section 8.1).
-pub(crate) fn pseudo(data: &[u8], found: &Dissected, len: usize) -> Option<u64> {
-    let network = usize::from(found.network_offset);
-    let addresses = match found.ethertype {
-        IPV4 => data.get(network + 12..network + 20)?,
-        _ => data.get(network + 8..network + 40)?,
-    };
-    Some(sum(addresses) + u64::from(found.ip_proto) + len as u64)
-}
-
-/// Returns the sum of the 16-bit words; an odd last byte is filled up with 0 (RFC 1071).
-pub(crate) fn sum(bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(2);
-    let sum: u64 = words.by_ref().map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum();
-    sum + words.remainder().first().map_or(0, |&byte| u64::from(byte) << 8)
-}
-
-/// Folds a sum into 16 bits, in one's complement arithmetic.
-pub(crate) fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    sum as u16
+/// Returns the checksum field of a packet with these headers and `payload` bytes of payload that the kernel completes: the sum
+/// of the pseudo header.
+pub(crate) fn partial(layout: &Layout, headers: &[u8], payload: usize) -> [u8; 2] {
+    fold(layout.pseudo(headers, payload)).to_be_bytes()
 }
 
 #[cfg(test)]
-mod tests {
-    use txq::pool::{Backing, Pool, PoolConfig};
-
-    use super::*;
-
-    /// IPv4 and UDP with a right checksum, behind an Ethernet header.
-    fn udp() -> Vec<u8> {
-        let mut frame = vec![0; 12];
-        frame.extend([8, 0, 0x45, 0, 0, 33, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        frame.extend([0, 7, 0, 9, 0, 13, 0, 0, 1, 2, 3, 4, 5]);
-        frame
-    }
-
-    /// The sum over the pseudo header and the packet, which a right checksum makes 0xffff.
-    fn total(frame: &[u8]) -> u16 {
-        fold(sum(&frame[26..34]) + 17 + 13 + sum(&frame[34..]))
-    }
-
-    #[test]
-    fn a_checksum_left_to_the_card_is_computed() {
-        let mut frame = udp();
-        let seed = fold(sum(&frame[26..34]) + 17 + 13);
-        frame[40..42].copy_from_slice(&seed.to_be_bytes());
-        let vnet = Vnet { flags: NEEDS_CSUM, csum_start: 34, csum_offset: 6, ..Vnet::default() };
-        assert_eq!(Vnet::from_bytes(vnet.to_bytes()), vnet);
-        assert!(vnet.complete(&mut frame));
-        assert_eq!(total(&frame), 0xffff);
-        for (csum_start, csum_offset) in [(46, 0), (45, 2), (100, 6), (34, 60_000), (u16::MAX, u16::MAX)] {
-            assert!(!Vnet { csum_start, csum_offset, ..vnet }.complete(&mut frame));
-        }
-        assert!(Vnet::default().complete(&mut frame));
-    }
-
-    #[test]
-    fn segments_get_the_sum_of_the_pseudo_header() {
-        let config = PoolConfig { buffers: 32, backing: Backing::Heap, ..PoolConfig::default() };
-        let mut cache = Pool::<txq_core::arch::Native>::new(&config).unwrap().cache("test", 0);
-        let mut packet = cache.alloc(udp().len()).unwrap();
-        packet.data_mut().copy_from_slice(&udp());
-        assert_eq!(Vnet::prepare(&mut packet), Some(Vnet::default()));
-        packet.set_gso(2, 3);
-        let vnet = Vnet::prepare(&mut packet).unwrap();
-        let expected = Vnet {
-            flags: NEEDS_CSUM,
-            gso_type: GSO_UDP_L4,
-            hdr_len: 42,
-            gso_size: 2,
-            csum_start: 34,
-            csum_offset: 6,
-        };
-        assert_eq!((vnet, vnet.gso_size()), (expected, Some(2)));
-        assert!(vnet.complete(packet.data_mut()));
-        assert_eq!(total(packet.data()), 0xffff);
-        packet.data_mut()[23] = 1;
-        assert_eq!(Vnet::prepare(&mut packet), None, "ICMP has no segments");
-    }
-}
+mod tests;

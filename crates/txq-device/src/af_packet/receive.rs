@@ -14,8 +14,9 @@ use txq::{Sender, qdisc};
 use txq_core::arch::Arch;
 
 use super::AfPacket;
-use super::recv::{self, BATCH, Messages};
+use super::recv::{self, BATCH, Frame, Messages};
 use super::sys::{self, Interface};
+use crate::vnet::Malformed;
 
 /// Frames that the machine sends go to no socket of the group (`PACKET_FANOUT_FLAG_IGNORE_OUTGOING`).
 const FANOUT_IGNORE_OUTGOING: libc::c_uint = 0x4000;
@@ -31,6 +32,10 @@ pub struct Receiver<A: Arch = txq_core::arch::Native> {
     messages: Messages,
     /// Buffers for the next frames.
     spare: PacketList<A>,
+    /// Packets that exceed the budget of the call that received them: a frame may have been cut into many.
+    ready: PacketList<A>,
+    /// An error after packets, which the next call returns.
+    failure: Option<io::Error>,
     stats: RxStats,
     /// Frames that the kernel dropped, as far as they were read: a read sets the kernel's count to 0.
     missed: Cell<u64>,
@@ -77,9 +82,17 @@ impl AfPacket {
         if several {
             join(&fd, group)?;
         }
-        let messages = Messages::new();
-        let (ifname, spare, stats) = (self.ifname.clone(), PacketList::new(), RxStats::default());
-        Ok(Receiver { fd, ifname, queue, messages, spare, stats, missed: Cell::new(0) })
+        Ok(Receiver {
+            fd,
+            ifname: self.ifname.clone(),
+            queue,
+            messages: Messages::new(),
+            spare: PacketList::new(),
+            ready: PacketList::new(),
+            failure: None,
+            stats: RxStats::default(),
+            missed: Cell::new(0),
+        })
     }
 
     fn explain(&self, error: io::Error) -> io::Error {
@@ -119,64 +132,87 @@ fn join(fd: &OwnedFd, group: &mut Option<u16>) -> io::Result<()> {
     }
 }
 
+/// Why a frame was dropped.
+enum Fault {
+    /// It is longer than a buffer.
+    TooLong,
+    /// Its headers make no sense.
+    Malformed,
+}
+
 impl<A: Arch> Receiver<A> {
-    /// Appends what was received as frame number `n`, in `packet` or beyond it, to `batch`.
-    fn take(&mut self, n: usize, mut packet: Packet<A>, sender: &mut Sender<A>, batch: &mut PacketList<A>) {
+    /// Returns the packets of the frame number `n`, which is in `packet` or partly beyond it. They are several if the frame had
+    /// to be cut.
+    fn packets(
+        &self,
+        n: usize,
+        mut packet: Packet<A>,
+        sender: &mut Sender<A>,
+    ) -> Result<PacketList<A>, Fault> {
         let frame = self.messages.frame(n, packet.len());
-        let before = (batch.len(), batch.bytes());
+        let mut packets = PacketList::new();
         if frame.len > packet.len() {
-            let long = [packet.data(), frame.beyond].concat();
-            let cut = frame.vnet.gso_size().filter(|_| long.len() == frame.len).and_then(|size| {
-                qdisc::cut_bytes(&long, &dissect(&long), size, |headers, part| {
-                    let mut segment = sender.alloc(headers.len() + part.len()).ok()?;
-                    let (head, rest) = segment.data_mut().split_at_mut(headers.len());
-                    head.copy_from_slice(headers);
-                    rest.copy_from_slice(part);
-                    Some(segment)
-                })
-            });
-            match cut {
-                Some(mut segments) => batch.append(&mut segments),
-                None => self.stats.too_long += 1,
-            }
+            packets = cut(&frame, packet.data(), sender).ok_or(Fault::TooLong)?;
         } else {
             packet.truncate(frame.len);
-            match frame.vnet.gso_size() {
-                Some(size) => packet.set_gso(size, segments(&packet, size)),
-                None if frame.vnet.complete(packet.data_mut()) => {}
-                None => {
-                    self.stats.malformed += 1;
-                    return;
-                }
+            let segments = frame.vnet.complete(packet.data_mut(), Link::Ethernet);
+            if let Some((size, segs)) = segments.map_err(|Malformed| Fault::Malformed)? {
+                packet.set_gso(size, segs);
             }
-            batch.push_back(packet);
+            packets.push_back(packet);
         }
-        if let Some(vlan) = frame.vlan {
-            let mut tagged = PacketList::new();
-            batch.move_front(before.0, &mut tagged);
-            while let Some(mut packet) = batch.pop_front() {
-                match recv::tag(&mut packet, vlan) {
-                    true => tagged.push_back(packet),
-                    false => self.stats.malformed += 1,
-                }
+        let mut tagged = true;
+        packets.for_each_mut(|packet| {
+            packet.set_rx_queue(self.queue);
+            tagged &= frame.vlan.is_none_or(|vlan| recv::tag(packet, vlan));
+        });
+        if tagged { Ok(packets) } else { Err(Fault::Malformed) }
+    }
+
+    /// Receives the frames of one system call, at most `budget`, and keeps their packets in `ready`. Returns whether there may
+    /// be more.
+    fn refill(&mut self, budget: usize, sender: &mut Sender<A>) -> io::Result<bool> {
+        let want = budget.min(BATCH);
+        if self.spare.len() < want {
+            let room = sender.pool().room();
+            // Without buffers, frames stay in the socket.
+            let _ = sender.alloc_batch(want - self.spare.len(), room, &mut self.spare);
+        }
+        let mut buffers = PacketList::new();
+        self.spare.move_front(want, &mut buffers);
+        let offered = buffers.len();
+        if offered == 0 {
+            return Ok(false);
+        }
+        let got = self.messages.receive(&self.fd, &mut buffers);
+        for n in 0..*got.as_ref().unwrap_or(&0) {
+            let packet = buffers.pop_front().expect("as many as were offered");
+            match self.packets(n, packet, sender) {
+                Ok(mut packets) => self.ready.append(&mut packets),
+                Err(Fault::TooLong) => self.stats.too_long += 1,
+                Err(Fault::Malformed) => self.stats.malformed += 1,
             }
-            batch.append(&mut tagged);
         }
-        self.stats.received((batch.len() - before.0) as u64, batch.bytes() - before.1);
+        self.spare.append(&mut buffers);
+        got.map(|got| got == offered)
     }
 }
 
-/// Returns the number of segments of a packet with `size` bytes of payload in each.
-fn segments<A: Arch>(packet: &Packet<A>, size: u16) -> u16 {
-    const TCP: u8 = 6;
-    let found = packet.dissect();
-    let transport = usize::from(found.transport_offset);
-    let header = match found.ip_proto {
-        TCP => packet.data().get(transport + 12).map_or(20, |&byte| usize::from(byte >> 4) * 4),
-        _ => 8,
-    };
-    let payload = packet.len().saturating_sub(transport + header);
-    u16::try_from(payload.div_ceil(size.into())).unwrap_or(u16::MAX)
+/// Cuts a frame, of which `begin` is in a buffer, into packets of its segments. Returns `None` if it has none, and if there are
+/// no buffers for them.
+fn cut<A: Arch>(frame: &Frame<'_>, begin: &[u8], sender: &mut Sender<A>) -> Option<PacketList<A>> {
+    let size = frame.vnet.gso_size()?;
+    let long = [begin, frame.beyond].concat();
+    if long.len() < frame.len {
+        return None;
+    }
+    qdisc::cut_bytes(&long, &dissect(&long), size, |headers, part| {
+        let mut segment = sender.alloc(headers.len() + part.len()).ok()?;
+        let (head, rest) = segment.data_mut().split_at_mut(headers.len());
+        head.copy_from_slice(headers);
+        rest.copy_from_slice(part);
+        Some(segment)
+    })
 }
 
 impl<A: Arch> Receive<A> for Receiver<A> {
@@ -190,44 +226,35 @@ impl<A: Arch> Receive<A> for Receiver<A> {
         sender: &mut Sender<A>,
         batch: &mut PacketList<A>,
     ) -> io::Result<usize> {
-        let before = batch.len();
-        let mut left = budget;
-        while left > 0 {
-            let want = left.min(BATCH);
-            if self.spare.len() < want {
-                let room = sender.pool().room();
-                // Without buffers, frames stay in the socket.
-                let _ = sender.alloc_batch(want - self.spare.len(), room, &mut self.spare);
-            }
-            let mut buffers = PacketList::new();
-            self.spare.move_front(want, &mut buffers);
-            let offered = buffers.len();
-            if offered == 0 {
+        let (before, bytes) = (batch.len(), batch.bytes());
+        let mut failure = self.failure.take();
+        let mut more = failure.is_none();
+        loop {
+            let left = budget - (batch.len() - before);
+            self.ready.move_front(left, batch);
+            let left = budget - (batch.len() - before);
+            if !more || left == 0 {
                 break;
             }
-            let got = self.messages.receive(&self.fd, &mut buffers);
-            let got = match got {
-                Ok(got) => got,
-                Err(error) => {
-                    self.spare.append(&mut buffers);
-                    return Err(self.lost(error));
-                }
-            };
-            for n in 0..got {
-                let mut packet = buffers.pop_front().expect("as many as were offered");
-                packet.set_rx_queue(self.queue);
-                self.take(n, packet, sender, batch);
-            }
-            self.spare.append(&mut buffers);
-            left -= got;
-            if got < offered {
-                break;
+            match self.refill(left, sender) {
+                Ok(may_have_more) => more = may_have_more,
+                Err(error) => (more, failure) = (false, Some(error)),
             }
         }
-        Ok(batch.len() - before)
+        let received = batch.len() - before;
+        self.stats.received(received as u64, batch.bytes() - bytes);
+        match failure {
+            Some(error) if received == 0 => return Err(self.lost(error)),
+            // The packets come before the error, which the kernel reports only once.
+            failure => self.failure = failure,
+        }
+        Ok(received)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        if !self.ready.is_empty() || self.failure.is_some() {
+            return Ok(true);
+        }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         match poll(&mut fds, timeout.as_ref()) {

@@ -13,8 +13,7 @@ use txq::receive::{Receive, RxStats};
 use txq_core::flow::Link;
 
 use super::Interface;
-use super::header;
-use crate::vnet;
+use crate::vnet::{self, Malformed, Vnet};
 
 /// Longest packet that the kernel delivers, in bytes: the longest IP packet behind an Ethernet header and a VLAN tag.
 const LONGEST: usize = 65_535 + 14 + 4;
@@ -77,10 +76,10 @@ impl Receiver {
             return Ok(Read::TooLong);
         }
         let data = &mut packet.data_mut()[..len];
-        match header::complete(header, data, self.interface.kind) {
+        match Vnet::from_bytes(header).complete(data, self.interface.kind.link()) {
             Ok(None) => {}
             Ok(Some((size, segs))) => packet.set_gso(size, segs),
-            Err(header::Malformed) => return Ok(Read::Malformed),
+            Err(Malformed) => return Ok(Read::Malformed),
         }
         packet.truncate(len);
         Ok(Read::Packet(len))

@@ -10,10 +10,14 @@ use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq_core::arch::{Arch, Nanos};
 use txq_core::flow::Link;
+use txq_core::flow::layout::Layout;
 
 use super::cut;
-use super::header::{COMPLETE, Layout};
 use super::{Interface, Kind};
+use crate::vnet::{self, Vnet};
+
+/// The header of a packet that is complete.
+const COMPLETE: [u8; vnet::LEN] = [0; vnet::LEN];
 
 /// First time until a retry when memory or a buffer is short, in nanoseconds; it doubles each time, up to the bound.
 const RETRY: Nanos = 50_000;
@@ -101,7 +105,7 @@ impl Tx {
         let unfit = |reason| Err(Refusal::Unfit(reason));
         let (data, (size, _)) = (packet.data(), packet.gso());
         self.check(packet.link(), data)?;
-        let layout = Layout::of(data, self.interface.kind).filter(|_| size > 0 && self.interface.has_header);
+        let layout = Layout::of(data, &packet.dissect()).filter(|_| size > 0 && self.interface.has_header);
         let Some(layout) = layout else { return unfit(DropReason::PktTooBig) };
         let segment = layout.payload + usize::from(size).min(data.len() - layout.payload);
         let is_long = segment > self.longest && !self.fits(data, segment);
@@ -110,8 +114,8 @@ impl Tx {
         }
         let segs = (data.len() - layout.payload).div_ceil(size.into());
         if layout.is_tcp || self.cuts_udp && segs <= cut::KERNEL_SEGS {
-            let header = layout.header(data, if segs > 1 { size } else { 0 });
-            let checksum = layout.partial(data.len() - layout.transport);
+            let header = Vnet::new(&layout, data, if segs > 1 { size } else { 0 }).to_bytes();
+            let checksum = vnet::partial(&layout, data, data.len() - layout.payload);
             let (before, after) = data.split_at(layout.checksum_at());
             match self.write([&header, before, &checksum, &after[2..]]) {
                 Err(Errno::INVAL) if !layout.is_tcp => {}

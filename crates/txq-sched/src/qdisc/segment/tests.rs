@@ -146,7 +146,7 @@ proptest::proptest! {
         frame.extend(if v6 { [0x86, 0xdd, 0x60, 0] } else { [8, 0, 0x45, 0] });
         frame.append(&mut tail);
         if let Some(proto) = frame.get_mut(if v6 { 20 } else { 23 }) {
-            *proto = if udp { UDP } else { TCP };
+            *proto = if udp { 17 } else { 6 };
         }
         if !v6 && frame.len() > 21 {
             (frame[20], frame[21]) = (0, 0);
