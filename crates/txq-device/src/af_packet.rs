@@ -70,20 +70,19 @@ use txq::packet::Packet;
 use txq::packet::PacketList;
 use txq_core::arch::{Arch, Nanos};
 
+use crate::backoff::Backoff;
 use crate::vnet::Vnet;
 
 mod receive;
 mod recv;
-mod sys;
+mod socket;
 
 pub use receive::Receiver;
-use sys::{BATCH, Interface, Socket};
+use socket::{BATCH, Interface, Socket};
 
 /// Send buffer of a socket, in bytes of frames with the kernel's overhead.
 const SEND_BUFFER: libc::c_int = 8 << 20;
-/// First time until a retry when a buffer is full, in nanoseconds; it doubles each time, up to the bound.
-const RETRY: Nanos = 50_000;
-const RETRY_FULL: Nanos = 1_000_000;
+/// Longest time until a retry when the socket's buffer is full, in nanoseconds.
 const RETRY_SOCKET: Nanos = 200_000;
 /// Time until a retry on an interface that is down, in nanoseconds.
 const RETRY_DOWN: Nanos = 10_000_000;
@@ -127,7 +126,7 @@ impl AfPacket {
             let what = format!("interface \"{ifname}\" is not Ethernet (its link type is {kind}): {remedy}");
             return Err(io::Error::new(ErrorKind::Unsupported, what));
         }
-        let sockets = (0..txqs).map(|_| sys::open()).collect::<io::Result<Vec<_>>>();
+        let sockets = (0..txqs).map(|_| socket::open()).collect::<io::Result<Vec<_>>>();
         let sockets = sockets.map_err(|error| {
             let what = match error.kind() {
                 ErrorKind::PermissionDenied => format!(
@@ -174,7 +173,7 @@ impl<A: Arch> Driver<A> for AfPacket {
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {
         let opened = self.sockets.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut socket = Socket::bind(opened.map_or_else(sys::open, Ok)?, self.interface)?;
+        let mut socket = Socket::bind(opened.map_or_else(socket::open, Ok)?, self.interface)?;
         if self.gso {
             socket.with_vnet()?;
         }
@@ -183,7 +182,8 @@ impl<A: Arch> Driver<A> for AfPacket {
             socket.bypass_qdisc()?;
         }
         socket.set_send_buffer(SEND_BUFFER)?;
-        let tx = Tx { socket, gso: self.gso, ifname: self.ifname.clone(), retry: RETRY, error: None };
+        let tx =
+            Tx { socket, gso: self.gso, ifname: self.ifname.clone(), retry: Backoff::new(), error: None };
         Ok(DriverQueue { tx: Box::new(tx), done: Box::new(NoCompletions), ring: None })
     }
 }
@@ -193,8 +193,7 @@ struct Tx {
     /// Whether the kernel cuts packets.
     gso: bool,
     ifname: String,
-    /// Time until the retry if the next call finds a buffer full.
-    retry: Nanos,
+    retry: Backoff,
     /// The first error to report.
     error: Option<io::Error>,
 }
@@ -209,8 +208,8 @@ impl Tx {
     ) -> Option<Status> {
         let busy = |after| Some(Status::Busy { retry: Some(after) });
         let reason = match error.raw_os_error() {
-            Some(libc::ENOBUFS) => return busy(self.back_off(RETRY_FULL)),
-            Some(libc::EAGAIN | libc::ENOMEM) => return busy(self.back_off(RETRY_SOCKET)),
+            Some(libc::ENOBUFS) => return busy(self.retry.after(Backoff::BOUND)),
+            Some(libc::EAGAIN | libc::ENOMEM) => return busy(self.retry.after(RETRY_SOCKET)),
             Some(libc::ENETDOWN) => return busy(RETRY_DOWN),
             Some(libc::EMSGSIZE) => DropReason::PktTooBig,
             Some(libc::EINVAL) if batch.front().is_some_and(|p| p.len() < HEADER) => DropReason::HdrTrunc,
@@ -245,12 +244,6 @@ impl Tx {
         }
     }
 
-    fn back_off(&mut self, bound: Nanos) -> Nanos {
-        let after = self.retry.min(bound);
-        self.retry = (after * 2).min(bound);
-        after
-    }
-
     fn note(&mut self, error: io::Error, what: &str) {
         let text = || format!("interface \"{}\" {what} ({error}): see `ip -s link` and dmesg", self.ifname);
         if self.error.is_none() {
@@ -270,7 +263,7 @@ impl<A: Arch> Transmit<A> for Tx {
             match self.socket.send(frames.map(|packet| (Vnet::of(packet).unwrap_or_default(), packet.data())))
             {
                 Ok(n) => {
-                    self.retry = RETRY;
+                    self.retry.reset();
                     batch.move_front(n, &mut sent);
                     cx.sent_all(&mut sent);
                 }

@@ -121,7 +121,7 @@ mod program;
 mod queue;
 mod receive;
 mod rings;
-mod sys;
+mod socket;
 mod transmit;
 mod umem;
 
@@ -131,7 +131,7 @@ use complete::Done;
 use interface::Interface;
 use program::Program;
 use queue::{Queue, Setup};
-use sys::Flags;
+use socket::Flags;
 use transmit::Tx;
 use umem::Umem;
 

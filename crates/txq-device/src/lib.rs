@@ -14,12 +14,14 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+mod backoff;
 pub mod capture;
 pub mod eventfd;
 pub mod faults;
 pub mod null;
 pub mod pcap;
 pub mod port;
+mod sys;
 #[cfg(test)]
 mod testing;
 pub mod tracer;

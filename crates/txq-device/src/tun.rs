@@ -108,10 +108,12 @@ use std::sync::Arc;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions};
 use txq_core::arch::Arch;
 
+use crate::sys::interface::Control;
+
 mod cut;
+mod ioctl;
 mod open;
 mod rx;
-mod sys;
 mod tx;
 
 pub use rx::Receiver;
@@ -262,7 +264,14 @@ struct Interface {
     /// Whether a virtio-net header precedes each packet.
     has_header: bool,
     gro: bool,
-    control: sys::Control,
+    control: Control,
+}
+
+impl Interface {
+    /// Returns the present MTU, whatever the interface's name is now.
+    fn mtu_now(&self) -> io::Result<u32> {
+        self.control.mtu(&self.control.name(self.index)?)
+    }
 }
 
 /// A TUN or TAP interface: the device. It is gone when the device and all its receivers are dropped, unless it is
@@ -302,7 +311,7 @@ impl Tun {
 
     /// Sets whether the interface stays when the program ends.
     pub fn set_persistent(&self, persistent: bool) -> io::Result<()> {
-        sys::set(&self.queues[0], sys::Value::Persist, persistent.into())
+        ioctl::set(&self.queues[0], ioctl::Value::Persist, persistent.into())
     }
 }
 

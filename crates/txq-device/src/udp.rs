@@ -90,12 +90,14 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions};
 use txq::drop::DropReason;
 use txq_core::arch::Arch;
 
+use crate::sys;
+
 mod control;
 mod counters;
 mod datagram;
 mod messages;
 mod receive;
-mod sys;
+mod socket;
 mod transmit;
 
 pub use counters::{Counters, Counts};
@@ -104,6 +106,7 @@ pub use receive::Receiver;
 
 use datagram::canonical;
 use messages::Rules;
+use socket::{UDP_SEGMENT, set_txtime};
 use transmit::Tx;
 
 /// How far in the future the kernel's fq accepts a departure time (`horizon`).
@@ -259,8 +262,7 @@ impl Udp {
     fn set_buffer(self, force: libc::c_int, option: libc::c_int, bytes: u32) -> io::Result<Self> {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         for socket in &self.sockets {
-            sys::set(&**socket, libc::SOL_SOCKET, force, bytes)
-                .or_else(|_| sys::set(&**socket, libc::SOL_SOCKET, option, bytes))?;
+            sys::set_buffer(&**socket, force, option, bytes)?;
         }
         Ok(self)
     }
@@ -301,9 +303,9 @@ impl Udp {
             SocketAddr::V6(v6) => v6.scope_id(),
             SocketAddr::V4(_) => 0,
         };
-        let tos = |level, option| sys::get(socket, level, option).map_or(0, |tos| tos as u8);
+        let tos = |level, option| sys::get::<libc::c_int>(socket, level, option).map_or(0, |tos| tos as u8);
         // Kernels before 4.18 would ignore the control message, and send one long datagram.
-        let cuts = sys::get(socket, libc::SOL_UDP, sys::UDP_SEGMENT).is_ok();
+        let cuts = sys::get::<libc::c_int>(socket, libc::SOL_UDP, UDP_SEGMENT).is_ok();
         Rules {
             is_v6: local.is_ipv6(),
             peer: peer.map(canonical),
@@ -333,7 +335,7 @@ impl<A: Arch> Driver<A> for Udp {
         let index = usize::from(txq) % self.sockets.len();
         let socket = self.sockets[index].clone();
         if self.txtime {
-            sys::set_txtime(&*socket)?;
+            set_txtime(&*socket)?;
         }
         let rules = self.rules(&socket, self.local[index]);
         let tx = Tx::new(socket, self.name.clone(), rules, self.counters.clone());

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use txq::driver::Link;
 use txq::flow::dissect;
 use txq::packet::{Packet, PacketList};
@@ -15,7 +14,8 @@ use txq_core::arch::Arch;
 
 use super::AfPacket;
 use super::recv::{self, BATCH, Frame, Messages};
-use super::sys::{self, Interface};
+use super::socket::{self, Interface};
+use crate::sys;
 use crate::vnet::Malformed;
 
 /// Frames that the machine sends go to no socket of the group (`PACKET_FANOUT_FLAG_IGNORE_OUTGOING`).
@@ -70,15 +70,14 @@ impl AfPacket {
         several: bool,
         group: &mut Option<u16>,
     ) -> io::Result<Receiver<A>> {
-        let fd = sys::open()?;
+        let fd = socket::open()?;
         let on = |option| sys::set::<libc::c_int>(&fd, libc::SOL_PACKET, option, 1);
         on(libc::PACKET_VNET_HDR)?;
         on(libc::PACKET_AUXDATA)?;
         on(libc::PACKET_IGNORE_OUTGOING)?;
-        sys::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)
-            .or_else(|_| sys::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
+        sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
         promiscuous(&fd, self.interface)?;
-        sys::bind(&fd, self.interface, libc::ETH_P_ALL as u16)?;
+        socket::bind(&fd, self.interface, libc::ETH_P_ALL as u16)?;
         if several {
             join(&fd, group)?;
         }
@@ -124,8 +123,7 @@ fn join(fd: &OwnedFd, group: &mut Option<u16>) -> io::Result<()> {
         None => {
             let unique = (libc::PACKET_FANOUT_FLAG_UNIQUEID << 16) | hash;
             sys::set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, unique)?;
-            // SAFETY: the option is an integer.
-            let made: u32 = unsafe { sys::get(fd, libc::SOL_PACKET, libc::PACKET_FANOUT) }?;
+            let made: u32 = sys::get(fd, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
             *group = Some(made as u16);
             Ok(())
         }
@@ -255,19 +253,11 @@ impl<A: Arch> Receive<A> for Receiver<A> {
         if !self.ready.is_empty() || self.failure.is_some() {
             return Ok(true);
         }
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(n) => Ok(n > 0),
-            Err(rustix::io::Errno::INTR) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
+        sys::wait_readable(&self.fd, timeout)
     }
 
     fn stats(&self) -> RxStats {
-        // SAFETY: the option is a struct of integers.
-        let kernel =
-            unsafe { sys::get::<libc::tpacket_stats>(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS) };
+        let kernel = sys::get::<libc::tpacket_stats>(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS);
         let dropped = kernel.map_or(0, |kernel| kernel.tp_drops);
         self.missed.set(self.missed.get() + u64::from(dropped));
         let mut stats = self.stats;

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr;
 
 use txq::packet::{Packet, PacketList};
 use txq_core::arch::Arch;
 
+use crate::sys;
 use crate::vnet::{self, Vnet};
 
 /// Maximum number of frames per system call.
@@ -84,29 +85,11 @@ impl Messages {
             header.msg_controllen = NOTES as _;
             n += 1;
         });
-        loop {
-            // SAFETY: each of the `n` headers points to its parts and its control bytes, which belong to this value, and one
-            // part to a packet that the caller has lent; all live through the call.
-            let got = unsafe {
-                libc::recvmmsg(
-                    fd.as_raw_fd(),
-                    headers.as_mut_ptr(),
-                    n as libc::c_uint,
-                    libc::MSG_DONTWAIT as _,
-                    ptr::null_mut(),
-                )
-            };
-            match usize::try_from(got) {
-                Ok(got) => return Ok(got),
-                Err(_) => {
-                    let error = io::Error::last_os_error();
-                    match error.kind() {
-                        io::ErrorKind::Interrupted => {}
-                        io::ErrorKind::WouldBlock => return Ok(0),
-                        _ => return Err(error),
-                    }
-                }
-            }
+        // SAFETY: each of the `n` headers points to its parts and its control bytes, which belong to this value, and one part to
+        // a packet that the caller has lent; all live through the call.
+        match unsafe { sys::receive_messages(fd, &mut headers[..n]) } {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            done => done,
         }
     }
 

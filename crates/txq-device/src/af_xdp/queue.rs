@@ -11,7 +11,7 @@ use std::time::Duration;
 use txq::packet::PacketList;
 
 use super::interface::Interface;
-use super::sys::{self, Flags, Rings};
+use super::socket::{self, Flags, Rings};
 use super::umem::{Umem, Use, Uses};
 
 /// How long the kernel may take to release a queue after its last socket was closed.
@@ -87,16 +87,16 @@ impl Queue {
         first: Option<&Self>,
     ) -> Result<Self, (Step, io::Error)> {
         let at = |step| move |error| (step, error);
-        let fd = sys::open().map_err(at(Step::Socket))?;
+        let fd = socket::open().map_err(at(Step::Socket))?;
         if first.is_none() {
             let headroom = if setup.receive { umem.headroom() } else { 0 };
-            sys::register(&fd, umem, headroom).map_err(at(Step::Umem))?;
+            socket::register(&fd, umem, headroom).map_err(at(Step::Umem))?;
         }
-        sys::create_rings(&fd, setup.size, setup.receive).map_err(at(Step::Rings))?;
-        sys::widen(&fd);
+        socket::create_rings(&fd, setup.size, setup.receive).map_err(at(Step::Rings))?;
+        socket::widen(&fd);
         let rings = Rings::map(&fd, setup.size, setup.receive).map_err(at(Step::Rings))?;
         let flags = bind(&fd, interface.index, index, setup.flags, first).map_err(at(Step::Bind))?;
-        let zero_copy = sys::is_zero_copy(fd.as_fd()).map_err(at(Step::Bind))?;
+        let zero_copy = socket::is_zero_copy(fd.as_fd()).map_err(at(Step::Bind))?;
         Ok(Self {
             interface: interface.clone(),
             umem: umem.clone(),
@@ -138,7 +138,7 @@ impl Queue {
 
     /// Makes the kernel send what is in the tx ring, without waiting.
     pub(super) fn kick(&self) -> Kick {
-        let Err(error) = sys::kick_tx(self.as_fd()) else {
+        let Err(error) = socket::kick_tx(self.as_fd()) else {
             self.set_state(UP);
             return Kick::Sent;
         };
@@ -217,7 +217,7 @@ fn bind(fd: &OwnedFd, ifindex: u32, index: u32, flags: Flags, first: Option<&Que
     let mut flags = flags;
     let mut waited = Duration::ZERO;
     loop {
-        match sys::bind(fd, ifindex, index, flags, first.map(AsFd::as_fd)) {
+        match socket::bind(fd, ifindex, index, flags, first.map(AsFd::as_fd)) {
             Ok(()) => return Ok(flags),
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && waited < RELEASE => {
                 thread::sleep(STEP);

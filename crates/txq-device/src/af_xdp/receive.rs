@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use txq::Sender;
 use txq::driver::Link;
 use txq::packet::{Packet, PacketList};
@@ -16,8 +15,9 @@ use txq::receive::{Receive, RxStats};
 use super::program::Program;
 use super::queue::Queue;
 use super::rings::{Consumer, Producer};
-use super::sys::{self, Desc};
+use super::socket::{self, Desc};
 use super::umem::Use;
+use crate::sys;
 
 /// The least number of buffers that the fill ring is refilled by.
 const REFILL: u32 = 32;
@@ -104,7 +104,7 @@ impl Receiver {
         self.fill.publish();
         if self.queue.need_wakeup && self.fill.ring().needs_wakeup() {
             // An error is found by `check`.
-            let _ = sys::kick_rx(self.queue.as_fd());
+            let _ = socket::kick_rx(self.queue.as_fd());
         }
     }
 
@@ -132,7 +132,7 @@ impl Receiver {
 
     /// Returns an error if the interface is down or gone.
     fn check(&self) -> io::Result<()> {
-        let Err(error) = sys::kick_rx(self.queue.as_fd()) else { return Ok(()) };
+        let Err(error) = socket::kick_rx(self.queue.as_fd()) else { return Ok(()) };
         let Queue { interface, index, .. } = &*self.queue;
         let text =
             |what| format!("queue {index} of interface \"{}\" {what}: `ip link` shows it", interface.name);
@@ -206,19 +206,16 @@ impl Receive for Receiver {
         if !self.started || self.rx.peek().is_some() {
             return Ok(true);
         }
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [PollFd::new(&*self.queue, PollFlags::IN)];
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) if fds[0].revents().contains(PollFlags::IN) => Ok(true),
+        let readable = sys::wait_readable(&*self.queue, timeout)?;
+        if self.rx.peek().is_none() {
             // The kernel wakes a sleeper when the interface goes.
-            Ok(_) => self.check().map(|()| self.rx.peek().is_some()),
-            Err(rustix::io::Errno::INTR) => Ok(true),
-            Err(error) => Err(error.into()),
+            self.check()?;
         }
+        Ok(readable || self.rx.peek().is_some())
     }
 
     fn stats(&self) -> RxStats {
-        let of = sys::statistics(self.queue.as_fd()).unwrap_or_default();
+        let of = socket::statistics(self.queue.as_fd()).unwrap_or_default();
         let mut stats = self.stats;
         stats.missed = of.rx_dropped + of.rx_ring_full;
         stats

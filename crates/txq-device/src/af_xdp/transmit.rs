@@ -7,20 +7,18 @@ use txq::driver::{Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::pool::Cache;
-use txq_core::arch::{Nanos, Native};
+use txq_core::arch::Native;
 use txq_core::sync::spsc;
 
 use super::queue::{Kick, Queue};
 use super::rings::Producer;
-use super::sys::Desc;
+use super::socket::Desc;
 use super::umem::Use;
+use crate::backoff::Backoff;
 
 /// Lengths of an Ethernet header and of a VLAN tag.
 const HEADER: usize = 14;
 const TAG: usize = 4;
-/// First time until a retry when no buffer is free for a copy, in nanoseconds; it doubles each time, up to the bound.
-const RETRY: Nanos = 50_000;
-const RETRY_MOST: Nanos = 1_000_000;
 
 pub(super) struct Tx {
     ring: Producer<Desc>,
@@ -28,7 +26,8 @@ pub(super) struct Tx {
     originals: spsc::Producer<Native, Packet>,
     /// Where copies come from, once there was a packet of another pool.
     copies: Option<Cache>,
-    retry: Nanos,
+    /// For a copy when no buffer is free.
+    retry: Backoff,
     queue: Arc<Queue>,
 }
 
@@ -37,7 +36,7 @@ impl Tx {
     pub(super) fn new(queue: Arc<Queue>, originals: spsc::Producer<Native, Packet>) -> Self {
         // SAFETY: the caller's promise; the kernel reads only slots between the cursors, and `queue` keeps the ring mapped.
         let ring = unsafe { Producer::new(queue.rings().tx) };
-        Self { ring, originals, copies: None, retry: RETRY, queue }
+        Self { ring, originals, copies: None, retry: Backoff::new(), queue }
     }
 
     /// Returns why a packet cannot be sent. The kernel would skip it without a completion, or send it to a driver that drops
@@ -130,11 +129,10 @@ impl Transmit for Tx {
             }
             if let Err(packet) = self.give(packet) {
                 batch.push_front(packet);
-                status = Status::Busy { retry: Some(self.retry) };
-                self.retry = (self.retry * 2).min(RETRY_MOST);
+                status = Status::Busy { retry: Some(self.retry.after(Backoff::BOUND)) };
                 break;
             }
-            self.retry = RETRY;
+            self.retry.reset();
         }
         self.originals.publish();
         self.ring.publish();

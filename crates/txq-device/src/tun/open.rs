@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::sys::{self, Control, DEVICE, Value};
+use super::ioctl::{self, DEVICE, Value};
 use super::{Config, Interface, Kind, Tun};
+use crate::sys::interface::Control;
 use crate::vnet;
 
 /// Maximum number of queues of an interface (the kernel's `MAX_TAP_QUEUES`).
@@ -109,9 +110,9 @@ fn open_here(config: &Config) -> io::Result<Tun> {
         queues.push(Arc::new(opening.queue()?));
     }
     if config.persistent {
-        opening.step("cannot be kept", |_, _| sys::set(&queues[0], Value::Persist, 1))?;
+        opening.step("cannot be kept", |_, _| ioctl::set(&queues[0], Value::Persist, 1))?;
     }
-    let mtu = opening.step("has no MTU", |control, _| control.mtu(index))?;
+    let mtu = opening.step("has no MTU", Control::mtu)?;
     let Opening { control, name, .. } = opening;
     let (kind, has_header, gro) = (config.kind, config.has_header, config.gro);
     Ok(Tun { interface: Arc::new(Interface { name, index, kind, mtu, has_header, gro, control }), queues })
@@ -148,12 +149,12 @@ impl Opening<'_> {
     }
 
     fn attach(&mut self) -> io::Result<OwnedFd> {
-        let queue = sys::open_queue().map_err(no_device)?;
+        let queue = ioctl::open_queue().map_err(no_device)?;
         let mut flags = libc::IFF_NO_PI;
         flags |= if self.config.kind == Kind::Tun { libc::IFF_TUN } else { libc::IFF_TAP };
         flags |= if self.is_multi { libc::IFF_MULTI_QUEUE } else { 0 };
         flags |= if self.config.has_header { libc::IFF_VNET_HDR } else { 0 };
-        self.name = sys::attach(&queue, &self.name, flags)?;
+        self.name = ioctl::attach(&queue, &self.name, flags)?;
         Ok(queue)
     }
 
@@ -161,12 +162,12 @@ impl Opening<'_> {
     fn set_up(&self, queue: &OwnedFd) -> io::Result<()> {
         let config = self.config;
         if config.has_header {
-            self.step("has no virtio-net header of 10 bytes", |_, _| sys::set_header(queue, vnet::LEN))?;
+            self.step("has no virtio-net header of 10 bytes", |_, _| ioctl::set_header(queue, vnet::LEN))?;
         }
         self.step("does not change its offloads", |_, _| set_offloads(queue, config.gro))?;
         for (value, id) in [(Value::Owner, config.owner), (Value::Group, config.group)] {
             if let Some(id) = id {
-                self.step("does not take its owner", |_, _| sys::set(queue, value, id))?;
+                self.step("does not take its owner", |_, _| ioctl::set(queue, value, id))?;
             }
         }
         if let Some(mtu) = config.mtu {
@@ -251,11 +252,11 @@ fn set_offloads(queue: &OwnedFd, gro: bool) -> io::Result<()> {
     const TCP: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     const UDP: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
     if !gro {
-        return sys::set(queue, Value::Offload, 0);
+        return ioctl::set(queue, Value::Offload, 0);
     }
-    match sys::set(queue, Value::Offload, TCP | UDP) {
+    match ioctl::set(queue, Value::Offload, TCP | UDP) {
         // Before Linux 6.2.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => sys::set(queue, Value::Offload, TCP),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => ioctl::set(queue, Value::Offload, TCP),
         done => done,
     }
 }

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, readv};
 use txq::Sender;
 use txq::packet::{Packet, PacketList};
@@ -13,6 +12,7 @@ use txq::receive::{Receive, RxStats};
 use txq_core::flow::Link;
 
 use super::Interface;
+use crate::sys;
 use crate::vnet::{self, Malformed, Vnet};
 
 /// Longest packet that the kernel delivers, in bytes: the longest IP packet behind an Ethernet header and a VLAN tag.
@@ -131,14 +131,7 @@ impl Receive for Receiver {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
-        let mut queue = [PollFd::new(&*self.queue, PollFlags::IN)];
-        match poll(&mut queue, timeout.as_ref()) {
-            Ok(ready) => Ok(ready > 0),
-            // After a signal there may be packets, and the caller may want to end.
-            Err(Errno::INTR) => Ok(true),
-            Err(error) => Err(error.into()),
-        }
+        sys::wait_readable(&*self.queue, timeout)
     }
 
     fn stats(&self) -> RxStats {

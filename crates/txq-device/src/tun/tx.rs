@@ -14,14 +14,12 @@ use txq_core::flow::layout::Layout;
 
 use super::cut;
 use super::{Interface, Kind};
+use crate::backoff::Backoff;
 use crate::vnet::{self, Vnet};
 
 /// The header of a packet that is complete.
 const COMPLETE: [u8; vnet::LEN] = [0; vnet::LEN];
 
-/// First time until a retry when memory or a buffer is short, in nanoseconds; it doubles each time, up to the bound.
-const RETRY: Nanos = 50_000;
-const RETRY_BOUND: Nanos = 1_000_000;
 /// Time until a retry on an interface that is down, in nanoseconds.
 const RETRY_DOWN: Nanos = 10_000_000;
 /// Length of a VLAN tag, which the MTU does not include.
@@ -36,8 +34,7 @@ pub(super) struct Tx {
     longest: usize,
     /// Whether the kernel cuts UDP packets. Taken for granted until it refuses one.
     cuts_udp: bool,
-    /// Time until the retry if the next call finds a buffer full.
-    retry: Nanos,
+    retry: Backoff,
     /// The first error to report.
     error: Option<io::Error>,
 }
@@ -55,7 +52,7 @@ enum Refusal {
 impl Tx {
     pub(super) fn new(queue: Arc<OwnedFd>, interface: Arc<Interface>) -> Self {
         let longest = interface.mtu as usize + interface.kind.link_header();
-        Self { queue, interface, longest, cuts_udp: true, retry: RETRY, error: None }
+        Self { queue, interface, longest, cuts_udp: true, retry: Backoff::new(), error: None }
     }
 
     /// Sends one packet.
@@ -92,7 +89,7 @@ impl Tx {
     #[cold]
     fn fits(&mut self, data: &[u8], len: usize) -> bool {
         let header = self.interface.kind.link_header();
-        if let Ok(mtu) = self.interface.control.mtu(self.interface.index) {
+        if let Ok(mtu) = self.interface.mtu_now() {
             self.longest = mtu as usize + header;
         }
         let is_tagged = header > 0 && matches!(data.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
@@ -160,7 +157,9 @@ impl Tx {
     ) -> Option<Status> {
         let busy = |after| Some(Status::Busy { retry: Some(after) });
         let reason = match refusal {
-            Refusal::Kernel(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => return busy(self.back_off()),
+            Refusal::Kernel(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => {
+                return busy(self.retry.after(Backoff::BOUND));
+            }
             Refusal::Kernel(Errno::IO) => return busy(RETRY_DOWN),
             Refusal::Kernel(error @ (Errno::BADFD | Errno::NODEV)) => {
                 self.note(error.into(), "is gone: its packets are dropped");
@@ -184,12 +183,6 @@ impl Tx {
         None
     }
 
-    fn back_off(&mut self) -> Nanos {
-        let after = self.retry;
-        self.retry = (after * 2).min(RETRY_BOUND);
-        after
-    }
-
     fn note(&mut self, error: io::Error, what: &str) {
         if self.error.is_none() {
             let name = &self.interface.name;
@@ -209,7 +202,7 @@ impl<A: Arch> Transmit<A> for Tx {
                 refusal
             });
             if n > 0 {
-                self.retry = RETRY;
+                self.retry.reset();
                 let mut sent = PacketList::new();
                 batch.move_front(n, &mut sent);
                 cx.sent_all(&mut sent);

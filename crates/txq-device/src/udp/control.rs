@@ -6,7 +6,7 @@ use std::ptr;
 
 use txq_core::arch::Nanos;
 
-use super::sys::{SO_TXTIME, UDP_GRO, UDP_SEGMENT};
+use super::socket::{SO_TXTIME, UDP_GRO, UDP_SEGMENT};
 
 /// Space for control messages: more than one message has in either direction.
 #[repr(C, align(8))]

@@ -13,7 +13,8 @@ use txq_core::arch::{Arch, Nanos};
 
 use super::control::{Control, Writer};
 use super::datagram::Datagram;
-use super::sys::{self, Address};
+use super::socket::Address;
+use crate::sys;
 
 /// Maximum number of messages a call.
 pub(super) const MESSAGES: usize = 64;
@@ -303,7 +304,7 @@ impl Filled<'_> {
     pub(super) fn send(&mut self, fd: impl AsFd) -> io::Result<&[Message]> {
         // SAFETY: `fill` has pointed each message at packets, and at addresses, parts and control messages of `Messages`,
         // all of which this value borrows. The kernel only reads them.
-        let sent = unsafe { sys::send(fd, self.headers) }?;
+        let sent = unsafe { sys::send_messages(fd, self.headers) }?;
         Ok(&self.messages[..sent])
     }
 

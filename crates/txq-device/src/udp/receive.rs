@@ -15,7 +15,8 @@ use txq::receive::{Receive, RxStats};
 
 use super::control::{Control, Received};
 use super::datagram::{Datagram, canonical};
-use super::sys::{self, Address};
+use super::socket::{Address, UDP_GRO};
+use crate::sys;
 
 /// Maximum number of messages a call.
 const MESSAGES: usize = 32;
@@ -78,7 +79,7 @@ impl Receiver {
     /// Creates the receiver of a socket, and makes the socket report what a packet's headers need.
     pub(super) fn new(socket: Arc<UdpSocket>, rx_queue: u16, joins: bool) -> io::Result<Self> {
         let local = socket.local_addr()?;
-        let on = |level, option| sys::set(&*socket, level, option, 1);
+        let on = |level, option| sys::set::<libc::c_int>(&*socket, level, option, 1);
         on(libc::IPPROTO_IP, libc::IP_PKTINFO)?;
         on(libc::IPPROTO_IP, libc::IP_RECVTOS)?;
         if local.is_ipv6() {
@@ -87,7 +88,7 @@ impl Receiver {
         }
         on(libc::SOL_SOCKET, libc::SO_RXQ_OVFL)?;
         // Kernels before 5.0 do not join datagrams.
-        let _ = sys::set(&*socket, libc::SOL_UDP, sys::UDP_GRO, joins.into());
+        let _ = sys::set(&*socket, libc::SOL_UDP, UDP_GRO, libc::c_int::from(joins));
         // SAFETY: all zeros are a valid message without address, data and control data.
         let header = |_| unsafe { mem::zeroed() };
         let part = |_| libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
@@ -124,7 +125,7 @@ impl Receiver {
         }
         for _ in 0..TRIES {
             // SAFETY: each of the `n` messages was just pointed at an address, a part, an area and a space of its own.
-            match unsafe { sys::receive(&*self.socket, &mut self.headers[..n]) } {
+            match unsafe { sys::receive_messages(&*self.socket, &mut self.headers[..n]) } {
                 Ok(n) => {
                     self.filled = n;
                     return Ok(n > 0);

@@ -12,10 +12,8 @@ use txq_core::arch::{Arch, Nanos};
 use super::counters::{Counters, add};
 use super::datagram::Datagram;
 use super::messages::{Fill, Message, Messages, Rules};
+use crate::backoff::Backoff;
 
-/// First time until a retry when a buffer is full, in nanoseconds; it doubles each time, up to the bound.
-const RETRY: Nanos = 50_000;
-const RETRY_FULL: Nanos = 1_000_000;
 /// How long a length of datagrams into which the kernel would not cut a message is not tried again, in nanoseconds.
 const UNCUT: Nanos = 1_000_000_000;
 
@@ -30,8 +28,7 @@ pub(super) struct Tx {
     refusal: Option<Refusal>,
     /// Whether the message in front has been refused because of an earlier one (`ECONNREFUSED`).
     was_refused: bool,
-    /// Time until the retry if the next call finds a buffer full.
-    retry: Nanos,
+    retry: Backoff,
     counters: Counters,
     /// The first error to report.
     error: Option<io::Error>,
@@ -67,7 +64,7 @@ impl Tx {
             rules,
             refusal: None,
             was_refused: false,
-            retry: RETRY,
+            retry: Backoff::new(),
             counters,
             error: None,
         }
@@ -94,7 +91,7 @@ impl Tx {
 
     /// Notes that the kernel took `message`.
     fn went_out(&mut self, message: Message) {
-        self.retry = RETRY;
+        self.retry.reset();
         self.was_refused = false;
         if let Some(refusal) = &mut self.refusal {
             refusal.is_proven |= message.datagrams == 1 && message.segment > self.rules.longest_segment;
@@ -115,9 +112,7 @@ impl Tx {
         let (counter, reason) = match errno {
             libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => {
                 add(&counters.full, 1);
-                let after = self.retry;
-                self.retry = (after * 2).min(RETRY_FULL);
-                return Refused::Later(after);
+                return Refused::Later(self.retry.after(Backoff::BOUND));
             }
             libc::ECONNREFUSED => {
                 add(&counters.refused, 1);

@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::rings::Ring;
 use super::umem::Umem;
+use crate::sys::{self, set};
 
 /// Offsets at which the four rings of a socket are mapped (`XDP_PGOFF_..`).
 const RX_RING: u64 = 0;
@@ -20,7 +21,7 @@ const COMPLETION_RING: u64 = 0x1_8000_0000;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 const TX_BUDGET: u32 = 256;
 /// Send buffer of a socket in copy mode, in bytes of frames with the kernel's overhead.
-const SEND_BUFFER: u32 = 8 << 20;
+const SEND_BUFFER: libc::c_int = 8 << 20;
 
 /// A frame in the rx or tx ring (`struct xdp_desc`).
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,26 +54,6 @@ pub(super) fn open() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
 }
 
-fn set<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes of `value`.
-    match unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, ptr::from_ref(value).cast(), len) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Reads an option into `value`, of which the kernel writes a prefix; returns the prefix's length.
-fn get<T>(fd: BorrowedFd<'_>, option: libc::c_int, value: &mut T) -> io::Result<usize> {
-    let mut len = size_of::<T>() as libc::socklen_t;
-    let to = ptr::from_mut(value).cast();
-    // SAFETY: the kernel writes at most `len` bytes of `value`; callers pass structs of integers.
-    match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, to, &raw mut len) } {
-        0 => Ok(len as usize),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Registers the memory of a pool as the socket's UMEM.
 pub(super) fn register(fd: &OwnedFd, umem: &Umem, headroom: usize) -> io::Result<()> {
     // SAFETY: all zeros are a valid struct of integers.
@@ -82,26 +63,24 @@ pub(super) fn register(fd: &OwnedFd, umem: &Umem, headroom: usize) -> io::Result
     reg.chunk_size = umem.chunk as u32;
     reg.headroom = headroom as u32;
     reg.flags = libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
-    set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &reg)
+    set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, reg)
 }
 
 /// Asks for the rings of a socket: a fill, a completion and a tx ring of `size` slots each, and an rx ring if it receives.
 pub(super) fn create_rings(fd: &OwnedFd, size: u32, receive: bool) -> io::Result<()> {
-    set(fd, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, &size)?;
-    set(fd, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &size)?;
-    set(fd, libc::SOL_XDP, libc::XDP_TX_RING, &size)?;
+    set(fd, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, size)?;
+    set(fd, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, size)?;
+    set(fd, libc::SOL_XDP, libc::XDP_TX_RING, size)?;
     if receive {
-        set(fd, libc::SOL_XDP, libc::XDP_RX_RING, &size)?;
+        set(fd, libc::SOL_XDP, libc::XDP_RX_RING, size)?;
     }
     Ok(())
 }
 
 /// Lets one call send many frames in copy mode, as far as the kernel and the permissions allow.
 pub(super) fn widen(fd: &OwnedFd) {
-    let _ = set(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &TX_BUDGET);
-    if set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER).is_err() {
-        let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER);
-    }
+    let _ = set(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, TX_BUDGET);
+    let _ = sys::set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER);
 }
 
 /// Binds a socket to a queue; `shared` is a bound socket whose UMEM and flags it takes over.
@@ -125,25 +104,18 @@ pub(super) fn bind(
     address.sxdp_shared_umem_fd = shared.map_or(0, |fd| fd.as_raw_fd() as u32);
     let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
     // SAFETY: `address` is a sockaddr_xdp of `len` bytes that lives through the call.
-    match unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })
 }
 
 /// Returns whether a bound socket is in zero-copy mode.
 pub(super) fn is_zero_copy(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    // SAFETY: all zeros are a valid struct of integers.
-    let mut options: libc::xdp_options = unsafe { mem::zeroed() };
-    get(fd, libc::XDP_OPTIONS, &mut options)?;
+    let options: libc::xdp_options = sys::get(fd, libc::SOL_XDP, libc::XDP_OPTIONS)?;
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
 /// Returns a socket's counters.
 pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
-    // SAFETY: all zeros are a valid struct of integers.
-    let mut of: libc::xdp_statistics = unsafe { mem::zeroed() };
-    get(fd, libc::XDP_STATISTICS, &mut of)?;
+    let of: libc::xdp_statistics = sys::get(fd, libc::SOL_XDP, libc::XDP_STATISTICS)?;
     Ok(Statistics { rx_dropped: of.rx_dropped, rx_ring_full: of.rx_ring_full })
 }
 
@@ -151,7 +123,7 @@ pub(super) fn statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
 pub(super) fn kick_tx(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a message without address and data; the kernel reads no memory.
     let sent = unsafe { libc::sendto(fd.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    sys::check(sent as libc::c_int)
 }
 
 /// Makes the kernel take buffers from the fill ring. An error says that the interface is down or gone.
@@ -167,7 +139,7 @@ pub(super) fn kick_rx(fd: BorrowedFd<'_>) -> io::Result<()> {
             ptr::null_mut(),
         )
     };
-    if got < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    sys::check(got as libc::c_int)
 }
 
 /// The mapped memory of one ring. A drop unmaps it.
@@ -203,10 +175,8 @@ pub(super) struct Rings {
 impl Rings {
     /// Maps the rings that [`create_rings`] has made.
     pub(super) fn map(fd: &OwnedFd, size: u32, receive: bool) -> io::Result<Self> {
-        use std::os::fd::AsFd;
-        // SAFETY: all zeros are a valid struct of integers.
-        let mut at: libc::xdp_mmap_offsets = unsafe { mem::zeroed() };
-        let len = get(fd.as_fd(), libc::XDP_MMAP_OFFSETS, &mut at)?;
+        let (at, len): (libc::xdp_mmap_offsets, _) =
+            sys::get_prefix(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
         if len != size_of::<libc::xdp_mmap_offsets>() {
             // Linux before 5.4: its rings have no flags.
             return Err(io::ErrorKind::Unsupported.into());

@@ -5,8 +5,10 @@ use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use crate::sys::interface::Control;
+use crate::sys::{self, set};
 use crate::vnet::{self, Vnet};
 
 /// Maximum number of frames per system call.
@@ -30,31 +32,13 @@ pub(super) fn open() -> io::Result<OwnedFd> {
 
 impl Interface {
     pub(super) fn find(name: &str) -> io::Result<Self> {
-        // A query needs a socket of any kind; this one needs no permission.
-        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        let index = netdevice::name_to_index(&socket, name)? as libc::c_int;
-        let mtu = ask(&socket, name, libc::SIOCGIFMTU as libc::Ioctl)?;
-        let hardware = ask(&socket, name, libc::SIOCGIFHWADDR as libc::Ioctl)?;
-        let flags = ask(&socket, name, libc::SIOCGIFFLAGS as libc::Ioctl)?;
-        // SAFETY: SIOCGIFFLAGS fills in `ifru_flags`, a plain integer.
-        let up = unsafe { flags.ifr_ifru.ifru_flags } as libc::c_int & libc::IFF_UP != 0;
-        // SAFETY: SIOCGIFMTU fills in `ifru_mtu`, and SIOCGIFHWADDR `ifru_hwaddr`; both are plain integers.
-        let (mtu, hardware) = unsafe { (mtu.ifr_ifru.ifru_mtu, hardware.ifr_ifru.ifru_hwaddr.sa_family) };
-        Ok(Self { index, mtu: mtu.max(0) as u32, hardware, up })
-    }
-}
-
-fn ask(socket: &OwnedFd, name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
-    // SAFETY: all zeros are a valid ifreq: an empty name and integers.
-    let mut query: libc::ifreq = unsafe { mem::zeroed() };
-    // A name that was found fits with its terminating zero.
-    for (to, from) in query.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    // SAFETY: the request reads and writes one ifreq, which `query` is.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut query) } {
-        0 => Ok(query),
-        _ => Err(io::Error::last_os_error()),
+        let control = Control::new()?;
+        Ok(Self {
+            index: control.index(name)? as libc::c_int,
+            mtu: control.mtu(name)?,
+            hardware: control.hardware(name)?,
+            up: control.is_up(name)?,
+        })
     }
 }
 
@@ -67,40 +51,7 @@ pub(super) fn bind(fd: &OwnedFd, interface: Interface, protocol: u16) -> io::Res
     address.sll_ifindex = interface.index;
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: `address` is a sockaddr_ll of `len` bytes that lives through the call.
-    match unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Sets a socket option whose value is of a plain type.
-pub(super) fn set<T: Copy>(
-    fd: &OwnedFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: T,
-) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes of `value`.
-    match unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const value).cast(), len) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Reads a socket option whose value is of a plain type, for which all zeros are a value.
-///
-/// # Safety
-/// All zeros, and whatever the kernel writes for this option, are values of `T`.
-pub(super) unsafe fn get<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
-    // SAFETY: the caller says so.
-    let mut value: T = unsafe { mem::zeroed() };
-    let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `value`.
-    match unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut len) } {
-        0 => Ok(value),
-        _ => Err(io::Error::last_os_error()),
-    }
+    sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })
 }
 
 /// The messages of one `sendmmsg`.
@@ -169,24 +120,19 @@ impl Socket {
 
     /// Makes sends bypass the interface's qdisc (`PACKET_QDISC_BYPASS`).
     pub(super) fn bypass_qdisc(&self) -> io::Result<()> {
-        self.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
+        set::<libc::c_int>(&self.fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
     }
 
     /// Puts a virtio-net header in front of each frame, so that the kernel cuts those with segments (`PACKET_VNET_HDR`).
     pub(super) fn with_vnet(&mut self) -> io::Result<()> {
-        self.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set::<libc::c_int>(&self.fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         self.messages.with_vnet = true;
         Ok(())
     }
 
     /// Sets a send buffer of `bytes`, or of as much as an unprivileged process may have.
     pub(super) fn set_send_buffer(&self, bytes: libc::c_int) -> io::Result<()> {
-        self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
-            .or_else(|_| self.set(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes))
-    }
-
-    fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        set(&self.fd, level, option, value)
+        sys::set_buffer(&self.fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
     }
 
     /// Sends at most [`BATCH`] frames without waiting; returns how many the kernel took, counted from the first. An error
@@ -196,23 +142,8 @@ impl Socket {
         if messages.is_empty() {
             return Ok(0);
         }
-        let n = messages.len() as libc::c_uint;
-        loop {
-            // SAFETY: each of the `n` headers points to a part, which points to a frame that `'f` keeps alive through the
-            // call; the kernel only reads the frames, and writes the headers' `msg_len`.
-            let sent = unsafe {
-                libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), n, libc::MSG_DONTWAIT as _)
-            };
-            match usize::try_from(sent) {
-                Ok(sent) => return Ok(sent),
-                Err(_) => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
-            }
-        }
+        // SAFETY: each of the headers points to a part, which points to a frame that `'f` keeps alive through the call.
+        unsafe { sys::send_messages(&self.fd, messages) }
     }
 }
 
