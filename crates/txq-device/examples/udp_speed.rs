@@ -11,17 +11,17 @@ use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use txq::packet::PacketList;
 use txq::{NetDev, Sender};
 use txq_device::Udp;
 use txq_device::udp::Datagram;
 
-/// Datagrams a call.
-const BATCH: usize = 64;
-/// Time of one turn.
-const TURN: Duration = Duration::from_millis(200);
+mod speed;
+
+use speed::{BATCH, Speed, TURN};
+
 const UDP_SEGMENT: libc::c_int = 103;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -55,12 +55,12 @@ fn compare(len: usize, rounds: usize, takes_joined: bool) -> Result<(), Box<dyn 
         }
     }
     let sink = if takes_joined { "not cut" } else { "cut" };
-    println!("{sink:<16} {:>12} {:>8} {:>12} {:>8}", "datagrams/s", "of bare", "CPU ns each", "of bare");
-    let medians: Vec<_> = results.iter_mut().map(|turns| median(turns)).collect();
-    for (index, (rate, cpu)) in medians.iter().enumerate() {
+    println!("{sink:<16} {:>12} {:>8} {:>12} {:>8}", "1000/s", "of bare", "CPU ns each", "of bare");
+    let medians: Vec<_> = results.iter().map(|turns| Speed::median(turns)).collect();
+    for (index, Speed { rate, cost }) in medians.iter().enumerate() {
         let name = index.checked_sub(1).map_or("bare loop".into(), |i| format!("txq, {}", through[i].0));
-        let (rate_of, cpu_of) = (rate / medians[0].0, cpu / medians[0].1);
-        println!("{name:<16} {rate:>12.0} {rate_of:>8.3} {cpu:>12.0} {cpu_of:>8.3}");
+        let (rate_of, cost_of) = (rate / medians[0].rate, cost / medians[0].cost);
+        println!("{name:<16} {rate:>12.0} {rate_of:>8.3} {cost:>12.0} {cost_of:>8.3}");
     }
     for (qdisc, _, counters, dev) in through {
         let counts = counters.read();
@@ -72,31 +72,18 @@ fn compare(len: usize, rounds: usize, takes_joined: bool) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Calls `send` for a time; returns the datagrams a second, and the nanoseconds of CPU time for each.
-fn turn(mut send: impl FnMut() -> io::Result<()>) -> io::Result<(f64, f64)> {
-    let (began, cpu) = (Instant::now(), cpu_time());
-    let mut datagrams = 0;
-    while began.elapsed() < TURN {
-        send()?;
-        datagrams += BATCH;
-    }
-    let n = datagrams as f64;
-    Ok((n / began.elapsed().as_secs_f64(), (cpu_time() - cpu).as_nanos() as f64 / n))
-}
-
-/// Returns the CPU time of the process.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Returns the medians of the rates and of the times.
-fn median(turns: &mut [(f64, f64)]) -> (f64, f64) {
-    let middle = turns.len() / 2;
-    turns.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let rate = turns[middle].0;
-    turns.sort_by(|a, b| a.1.total_cmp(&b.1));
-    (rate, turns[middle].1)
+/// Calls `send` for a turn; returns what a datagram cost.
+fn turn(mut send: impl FnMut() -> io::Result<()>) -> io::Result<Speed> {
+    let mut result = Ok(());
+    let speed = Speed::measure(|| {
+        let (began, mut datagrams) = (Instant::now(), 0);
+        while began.elapsed() < TURN && result.is_ok() {
+            result = send();
+            datagrams += BATCH as u64;
+        }
+        datagrams
+    });
+    result.map(|()| speed)
 }
 
 /// Sends a batch through a device.

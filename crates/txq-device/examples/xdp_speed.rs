@@ -10,14 +10,16 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use txq::NetDev;
 use txq::packet::PacketList;
 use txq::pool::Pool;
 use txq_device::AfXdp;
 
+mod speed;
+
+use speed::{BATCH, cpu_time};
+
 const ROUND: Duration = Duration::from_secs(2);
-const BATCH: usize = 64;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
@@ -63,10 +65,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("accepted {}, sent {}, dropped {}", stats.accepted, stats.sent, stats.dropped.total());
     dev.shutdown()?;
     Ok(())
-}
-
-/// Returns the CPU time of the process so far.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -101,10 +101,11 @@ impl Complete for Done {
         {
             let buffer = self.queue.umem.locate(address).map(|(buffer, _)| buffer);
             // A frame that was reclaimed may complete afterwards: its buffer is not in use any more, or for a received frame.
+            // The transmitting half may take it at the same time, if it has found out that the interface is gone.
             if let Some(buffer) = buffer
                 && let of @ (Use::Sent | Use::Copied) = self.queue.uses.get(buffer)
+                && self.queue.uses.take_if(buffer, of)
             {
-                self.queue.uses.take(buffer);
                 self.complete(buffer, of, done);
             }
         }

@@ -128,15 +128,6 @@ impl Uses {
         self.0.get(buffer).map_or(Use::None, |of| Self::of(of.load(Acquire)))
     }
 
-    /// Takes a buffer back that the kernel has returned; returns its use.
-    pub(super) fn take(&self, buffer: usize) -> Use {
-        let was = self.get(buffer);
-        if was != Use::None {
-            self.0[buffer].store(Use::None as u8, Release);
-        }
-        was
-    }
-
     /// Takes a buffer back if it has this use; returns whether it had. Several threads may try: one of them gets it.
     pub(super) fn take_if(&self, buffer: usize, of: Use) -> bool {
         self.0[buffer].compare_exchange(of as u8, Use::None as u8, AcqRel, Acquire).is_ok()
@@ -196,7 +187,7 @@ mod tests {
         let uses = Uses::new(3);
         uses.set(1, Use::Sent);
         assert_eq!((uses.get(1), uses.get(2), uses.get(99)), (Use::Sent, Use::None, Use::None));
-        assert_eq!((uses.take(1), uses.take(1)), (Use::Sent, Use::None));
+        assert_eq!((uses.take_if(1, Use::Sent), uses.take_if(1, Use::Sent)), (true, false));
         uses.set(2, Use::Fill);
         assert!(!uses.take_if(2, Use::Sent));
         assert_eq!([uses.take_if(2, Use::Fill), uses.take_if(2, Use::Fill)], [true, false]);
