@@ -258,7 +258,8 @@ impl<A: Arch> Packet<A> {
     }
 
     /// Asks the device to cut the packet into `segs` segments of `size` bytes of payload. Counters count the segments. The
-    /// cut writes the lengths and checksums of the headers; in IPv4 a UDP checksum of 0 stays 0.
+    /// cut writes the lengths and checksums of the headers. In IPv4 a UDP checksum of 0, which means that there is none, stays 0
+    /// where txq cuts; the kernel computes one where it cuts.
     pub fn set_gso(&mut self, size: u16, segs: u16) {
         self.body_mut(|b| {
             b.gso_segs = segs.max(1);

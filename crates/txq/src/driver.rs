@@ -87,7 +87,7 @@ pub struct DeviceInfo {
     /// What its packets begin with.
     pub link: Link,
     /// Whether its driver takes packets with segments ([`Packet::gso`]) and cuts them, or has the hardware cut them. Senders
-    /// cut them for any other device.
+    /// cut them for any other device; a packet that they cannot cut, or for whose segments there are no buffers, arrives whole.
     pub gso: bool,
 }
 
