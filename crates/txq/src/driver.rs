@@ -51,6 +51,11 @@
 //! may also refuse for a reason that no completion ends: a socket's buffer is full, or the link is down. Its driver returns
 //! [`Status::Busy`] with the time to wait before the next try.
 //!
+//! A device that reads frames where they lie gets their offsets in the pool's memory
+//! ([`Packet::into_offset`], [`Pool::packet_at`](crate::pool::Pool::packet_at)). Either that memory is registered with the device
+//! ([`Pool::region`](crate::pool::Pool::region)), or the pool uses the device's memory ([`Pool::on`](crate::pool::Pool::on)).
+//! `examples/lent_memory.rs` is such a driver. It takes all frames back before it ends.
+//!
 //! A faulty driver harms only its own packets. The txq compares the packets that a call leaves behind with those that it was
 //! given. Packets that the driver adds are freed and counted only as [`TxCounters::invented`](crate::TxCounters::invented).
 //! Each broken rule ([`DriverBug`](crate::netdev::DriverBug)) is counted, and reported once for each txq

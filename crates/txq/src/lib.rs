@@ -110,6 +110,6 @@ pub mod pool {
     //! bounds; [`Pool::resize`] changes the size under traffic.
 
     pub use txq_core::pool::{
-        AllocError, Backing, CACHE_SIZE, Cache, DEFER_MAX, FreeMode, Pool, PoolConfig, PoolError,
+        AllocError, Backing, CACHE_SIZE, Cache, DEFER_MAX, FreeMode, LentMemory, Pool, PoolConfig, PoolError,
     };
 }

@@ -37,6 +37,7 @@ mod depot;
 pub mod fate;
 pub(crate) mod home;
 mod inbox;
+mod lent;
 mod offset;
 mod region;
 pub(crate) mod retired;
@@ -65,6 +66,7 @@ use slot::Slot;
 use store::Store;
 
 pub use cache::{AllocError, CACHE_SIZE, Cache};
+pub use lent::LentMemory;
 pub use region::Backing;
 pub use store::FreeMode;
 
@@ -225,6 +227,18 @@ impl<A: Arch> Memory<A> {
 impl<A: Arch> Pool<A> {
     /// Creates a pool whose buffers are all free. Returns an error for a size out of range, or without memory.
     pub fn new(config: &PoolConfig) -> Result<Self, PoolError> {
+        Self::create(config, None)
+    }
+
+    /// Creates a pool in memory of someone else. [`PoolConfig::backing`] is not used.
+    ///
+    /// # Errors
+    /// A size out of range, or buffers that do not fit into the memory or its stride.
+    pub fn on(config: &PoolConfig, memory: LentMemory) -> Result<Self, PoolError> {
+        Self::create(config, Some(memory))
+    }
+
+    fn create(config: &PoolConfig, lent: Option<LentMemory>) -> Result<Self, PoolError> {
         let PoolConfig { name, buffers, max_buffers, room, headroom, backing, free, defer_max, nodes } =
             config.clone();
         let size = |what, value, range: &str| PoolError::Size {
@@ -246,8 +260,20 @@ impl<A: Arch> Pool<A> {
         if headroom > 16384 {
             return Err(size("headroom", headroom.into(), "0 to 16384 bytes"));
         }
+        let each = room + usize::from(headroom);
         // An odd number of cache lines, so that the first lines of successive buffers fall into different cache sets.
-        let stride = ((room + usize::from(headroom)).div_ceil(64) | 1) * 64;
+        let stride = lent.as_ref().and_then(|lent| lent.stride).unwrap_or((each.div_ceil(64) | 1) * 64);
+        if each > stride {
+            let range =
+                format!("1 to {} bytes (stride less headroom)", stride.saturating_sub(headroom.into()));
+            return Err(size("room", room, &range));
+        }
+        if let Some(lent) = &lent
+            && stride.saturating_mul(max as usize) > lent.len
+        {
+            let range = format!("1 to {}: the memory has {} bytes", lent.len / stride, lent.len);
+            return Err(size("buffers", max as usize, &range));
+        }
         let mut slots = Vec::new();
         slots.try_reserve_exact(max as usize).map_err(|_| PoolError::Memory {
             name: name.clone(),
@@ -257,11 +283,14 @@ impl<A: Arch> Pool<A> {
             source: io::ErrorKind::OutOfMemory.into(),
         })?;
         let bytes = stride.saturating_mul(max as usize);
-        let region =
-            Region::new(bytes, stride.saturating_mul(buffers as usize), backing).map_err(|source| {
-                let remedy = "use fewer or smaller buffers, or backing \"auto\"".to_owned();
-                PoolError::Memory { name: name.clone(), what: "buffers", bytes, remedy, source }
-            })?;
+        let region = match lent {
+            Some(memory) => Ok(Region::lent(memory)),
+            None => Region::new(bytes, stride.saturating_mul(buffers as usize), backing),
+        };
+        let region = region.map_err(|source| {
+            let remedy = "use fewer or smaller buffers, or backing \"auto\"".to_owned();
+            PoolError::Memory { name: name.clone(), what: "buffers", bytes, remedy, source }
+        })?;
         // SAFETY: within the region, which has `max` times `stride` bytes.
         let slot = |i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) });
         slots.extend((0..max).map(slot));

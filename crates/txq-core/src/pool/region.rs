@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::slice;
 
+use super::LentMemory;
 use crate::os::Mapping;
 
 /// Where a pool's memory comes from.
@@ -24,12 +25,13 @@ pub enum Backing {
     Mmap,
     /// Huge pages of 2 MiB (`vm.nr_hugepages`), or an error.
     HugePages,
+    /// Memory of someone else. Only [`Pool::on`](super::Pool::on) makes such a pool.
+    Lent,
 }
 
 const PAGE: usize = 4096;
 
-/// Owned memory, zeroed, aligned to a page.
-#[derive(Debug)]
+/// Memory that is initialised. The region's own memory is aligned to a page.
 pub(super) struct Region {
     base: NonNull<u8>,
     len: usize,
@@ -37,15 +39,17 @@ pub(super) struct Region {
     owned: Owned,
 }
 
-/// The memory that a region returns when it is dropped.
-#[derive(Debug)]
+/// What a region gives back when it is dropped.
 enum Owned {
     /// The address that the allocator returned.
     Heap(NonNull<u8>),
     Mapping(Mapping),
+    /// The owner of the memory.
+    #[expect(dead_code, reason = "only dropped")]
+    Lent(Box<dyn Send + Sync>),
 }
 
-// SAFETY: a region is plain owned memory.
+// SAFETY: a region is plain memory, its own or lent to every thread.
 unsafe impl Send for Region {}
 // SAFETY: a region gives no access to its bytes through itself; holders of pointers into it answer for their accesses.
 unsafe impl Sync for Region {}
@@ -62,11 +66,20 @@ impl Region {
                 }),
             Backing::Heap => Self::heap(len),
             Backing::Mmap | Backing::HugePages => Self::map(len, now, backing),
+            Backing::Lent => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "memory of someone else needs Pool::on"))
+            }
         }?;
         if now < len {
             region.populate(now);
         }
         Ok(region)
+    }
+
+    /// Returns the region of memory that belongs to someone else.
+    pub(super) fn lent(memory: LentMemory) -> Self {
+        let LentMemory { base, len, owner, .. } = memory;
+        Self { base, len, backing: Backing::Lent, owned: Owned::Lent(owner) }
     }
 
     /// Populates the pages of the first `len` bytes of a mapping, so that the first packets cause no page faults.

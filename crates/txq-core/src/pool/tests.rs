@@ -2,6 +2,7 @@ use super::*;
 use crate::packet::{Packet, PacketList};
 
 mod counting;
+mod lent;
 mod modes;
 mod resize;
 
