@@ -21,8 +21,11 @@ use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
 
 mod check;
+mod lengths;
 mod locate;
 mod words;
+
+pub(crate) use lengths::{Length, Lengths};
 
 /// The built-in example, which runs if no file is given.
 pub(crate) const EXAMPLE: &str = include_str!("../examples/default.toml");
@@ -189,7 +192,8 @@ pub(crate) struct Pool {
 pub(crate) struct Sender {
     pub(crate) device: Option<String>,
     pub(crate) threads: Threads,
-    pub(crate) packet: Within<42, 9014>,
+    /// The lengths of its packets.
+    pub(crate) packet: Lengths,
     pub(crate) batch: Within<1, 1024>,
     /// The rate of all threads together.
     pub(crate) rate: Rate,
@@ -213,7 +217,7 @@ impl Default for Sender {
         Self {
             device: None,
             threads: Within::of(1),
-            packet: Within::of(60),
+            packet: Lengths::one(Length::of(60)),
             batch: Within::of(32),
             rate: Rate::Max,
             flows: Within::of(1),

@@ -21,6 +21,16 @@ pub(crate) enum Target {
     Udp(SocketAddr),
 }
 
+impl Target {
+    /// Returns what the packets begin with.
+    pub(crate) fn link(self) -> Link {
+        match self {
+            Target::Link(link) => link,
+            Target::Udp(_) => Link::Ip,
+        }
+    }
+}
+
 /// What all packets of a sender have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Common {
@@ -40,10 +50,7 @@ impl Common {
     }
 
     fn link(&self) -> Link {
-        match self.target {
-            Target::Link(link) => link,
-            Target::Udp(_) => Link::Ip,
-        }
+        self.target.link()
     }
 }
 

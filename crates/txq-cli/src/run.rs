@@ -83,16 +83,14 @@ fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
     let used = Use {
         threads: users().map(|sender| sender.threads.get()).sum(),
         limit: limits.sum(),
-        longest: users().map(|sender| sender.packet.size()).max().unwrap_or(0),
+        longest: users().map(|sender| sender.packet.longest()).max().unwrap_or(0),
         rated: users().all(|sender| sender.rate != Rate::Max),
     };
     let dev = device::start(device, used)?;
     device.tc.iter().try_for_each(|command| tc::apply(&dev, command))?;
-    Ok(Device {
-        dev,
-        discipline: device.discipline.unwrap_or_default(),
-        asked: Asked::sum(users().map(load::asked)),
-    })
+    let link = dev.info().link;
+    let asked = Asked::sum(users().map(|sender| load::asked(sender, link)));
+    Ok(Device { dev, discipline: device.discipline.unwrap_or_default(), asked })
 }
 
 fn jobs(config: &Config) -> Vec<Job<'_>> {

@@ -32,10 +32,10 @@ pub(super) fn check(config: &mut Config) -> anyhow::Result<()> {
         let device = sender.device.get_or_insert_with(|| names[0].clone());
         ensure!(sender.rate != Rate::Recorded, "rate \"recorded\" is for replay: use pps, bit or max");
         let room = config.device.iter().find(|d| d.name.as_ref() == Some(device)).and_then(|d| d.pool.room);
-        if let Some(room) = room.filter(|room| room.get() < sender.packet.get()) {
+        if let Some(room) = room.filter(|room| room.size() < sender.packet.longest()) {
             bail!(
                 "packets of {} bytes do not fit into the {room} of pool.room: use smaller packets or more room",
-                sender.packet
+                sender.packet.longest()
             );
         }
     }
