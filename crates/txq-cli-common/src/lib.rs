@@ -11,6 +11,7 @@ pub mod out;
 #[cfg(feature = "plot")]
 pub mod plot;
 pub mod rate;
+pub mod schema;
 pub mod span;
 pub mod stop;
 pub mod table;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use txq::tc;
 
+use crate::described;
 use crate::within::is_negative;
 
 /// A rate as the user writes it.
@@ -22,6 +23,8 @@ pub enum Rate {
     /// Bits per second of frames, counted as tc counts them: from the Ethernet header to the last byte of the payload.
     Bits(f64),
 }
+
+described!(Rate, "a rate, such as \"10kpps\" or \"100mbit\", or \"max\"", { "type": "string" });
 
 /// The highest accepted rate, in packets per second; a higher one is a mistake.
 const FASTEST: f64 = 1e12;

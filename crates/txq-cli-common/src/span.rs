@@ -7,12 +7,17 @@ use std::time::Duration;
 use serde::Deserialize;
 use txq::tc;
 
+use crate::described;
 use crate::within::is_negative;
 
 /// A span of time above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Span(pub Duration);
+
+described!(Span, "a time, such as \"300ms\" or \"5s\"", {
+    "type": "string", "pattern": "^[0-9.]+ *[a-z]+$",
+});
 
 impl FromStr for Span {
     type Err = String;

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
+use crate::described;
+
 /// A number from `LOW` to `HIGH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Within<const LOW: u64, const HIGH: u64>(u64);
@@ -83,6 +85,10 @@ impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH
         from.deserialize_i64(Whole)
     }
 }
+
+described!(impl [const LOW: u64, const HIGH: u64] Within<LOW, HIGH>, format!("{LOW} to {HIGH}"), {
+    "type": "integer", "minimum": LOW, "maximum": HIGH,
+});
 
 /// Microseconds for which a worker may poll the clock.
 pub type SpinUs = Within<0, 1_000_000>;

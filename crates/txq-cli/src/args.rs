@@ -78,6 +78,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   txq run                                        the built-in example, for 5 seconds
   txq run --print-example > my.toml              where to start from: all common keys, explained
+  txq run --print-keys                           all keys, with their values and defaults
   txq run my.toml --duration 10s
   txq run my.toml --discipline spinlock --json | tail -1 | jq .mpps
   txq run my.toml --control                      and meanwhile: txq tc qdisc replace dev null0 root fq_codel
@@ -186,6 +187,12 @@ pub(crate) struct RunArgs {
     /// Print the built-in example and do nothing else
     #[arg(long, exclusive = true)]
     pub(crate) print_example: bool,
+    /// Print all keys of a file with their values and defaults, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub(crate) print_keys: bool,
+    /// Print the JSON Schema of a file, for editors, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub(crate) print_schema: bool,
     /// Serve `txq tc` and `txq dev` during the run, on the default socket
     #[arg(long)]
     pub(crate) control: bool,

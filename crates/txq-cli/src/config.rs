@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use txq::Discipline;
 use txq::driver::Link;
@@ -21,67 +22,96 @@ use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
 
 mod check;
+mod keys;
 mod lengths;
 mod locate;
 mod words;
 
+pub(crate) use keys::{keys, schema};
 pub(crate) use lengths::{Length, Lengths};
 
 /// The built-in example, which runs if no file is given.
 pub(crate) const EXAMPLE: &str = include_str!("../examples/default.toml");
 
-/// A whole file.
-#[derive(Debug, Deserialize)]
+/// A file of `txq run`.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// How long senders send; `None` for until SIGINT or SIGTERM.
+    /// How long senders send. Default: until SIGINT or SIGTERM.
     pub(crate) duration: Option<Span>,
+    /// The devices: at least one.
     pub(crate) device: Vec<Device>,
+    /// What sends through them: at least one.
     pub(crate) sender: Vec<Sender>,
 }
 
-/// A `[[device]]`.
-#[derive(Debug, Default, Deserialize)]
+/// A device, with one of the tables null, pcap, af_packet, af_xdp, tap, tun and udp. Default: null.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Device {
+    /// The name that `txq tc` and senders use. Default: dev0, dev1 and so on.
     pub(crate) name: Option<String>,
+    /// The number of txqs. Default: 1.
     pub(crate) txqs: Option<Txqs>,
     /// The MTU of a device without an interface, in bytes; set only for devices that `txq dev` adds.
     #[serde(skip)]
     pub(crate) mtu: Option<u32>,
-    /// What the packets of a device without an interface begin with; `None` for Ethernet headers.
+    /// What packets begin with, of null and pcap. Default: ethernet.
     #[serde(deserialize_with = "words::link")]
+    #[schemars(schema_with = "words::links")]
     pub(crate) link: Option<Link>,
+    /// A device without a wire.
     pub(crate) null: Option<Null>,
+    /// A file as a device.
     pub(crate) pcap: Option<Pcap>,
+    /// A network interface of the kernel, by raw sockets.
     pub(crate) af_packet: Option<AfPacket>,
+    /// A network interface of the kernel, by AF_XDP sockets on its first queues.
     pub(crate) af_xdp: Option<AfXdp>,
+    /// An interface that carries Ethernet frames, and whose wire is the program.
     pub(crate) tap: Option<Tun>,
+    /// An interface that carries IP packets, and whose wire is the program.
     pub(crate) tun: Option<Tun>,
+    /// A UDP socket.
     pub(crate) udp: Option<Udp>,
+    /// How a sender's CPU chooses among the txqs. Default: auto.
     pub(crate) xps: Xps,
+    /// The root qdisc, in tc's words. Default: mq of several txqs, else the default qdisc.
     pub(crate) qdisc: Option<String>,
+    /// The qdisc that mq gives each txq, in tc's words. Default: pfifo_fast.
     pub(crate) default_qdisc: Option<String>,
     /// The qdiscs of single txqs under mq, by the number of the txq.
     pub(crate) txq_qdiscs: BTreeMap<words::TxqIndex, String>,
-    /// Classes, filters and qdiscs below the root, as commands of tc, in order.
+    /// Classes, filters and qdiscs below the root, as commands of tc without `dev`, in order.
     pub(crate) tc: Vec<String>,
+    /// How several senders enqueue to one qdisc. Default: combine.
     #[serde(deserialize_with = "words::discipline")]
+    #[schemars(schema_with = "words::disciplines")]
     pub(crate) discipline: Option<Discipline>,
+    /// The number of workers: threads that do what senders leave. Default: 1.
     pub(crate) workers: Option<Within<1, 1024>>,
-    /// The number of each txq's worker.
+    /// The number of each txq's worker. Default: in turn.
     pub(crate) affinity: Option<Vec<Within<0, 1023>>>,
+    /// Which threads reap completions. Default: inline.
     pub(crate) completions: words::Reapers,
+    /// Byte queue limits. Default: on where packets wait for a wire.
     pub(crate) bql: words::Bql,
+    /// The limit of a pfifo without one, in packets. Default: 1000.
     pub(crate) tx_queue_len: Option<Within<0, { u32::MAX as u64 }>>,
+    /// Packets that may wait for the owner of a qdisc; more are dropped (QDISC_BURST_DROP). Default:
+    /// 1000.
     pub(crate) max_burst: Option<Within<0, { u32::MAX as u64 }>>,
-    /// How long before a packet's time workers begin to poll the clock, in microseconds.
+    /// How long before a packet's time workers begin to poll the clock, in microseconds. Default: 0, which is never.
     pub(crate) spin_us: Option<SpinUs>,
-    /// Milliseconds after which a thread may leave txqs that it never finds idle; 0 for never.
+    /// Milliseconds after which a thread may leave txqs that it never finds idle; 0 for never. Default: 1000.
     pub(crate) txq_reselection_ms: Option<Within<0, { u32::MAX as u64 }>>,
+    /// Which calls of a sender are timed: all, none, or each n-th. Default: all at a rate, each 64th at max.
     #[serde(deserialize_with = "words::sampling")]
+    #[schemars(schema_with = "words::samplings")]
     pub(crate) sampling: Option<Sampling>,
+    /// The buffers.
     pub(crate) pool: Pool,
+    /// Injected faults. Each is a probability, except the seed and the times.
     pub(crate) faults: Option<Faults>,
     /// Whether the device records waits for locks, for `txq contention`.
     #[serde(skip)]
@@ -92,123 +122,149 @@ pub(crate) struct Device {
 }
 
 /// A device without a wire.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Null {
+    /// Packets that a txq's ring holds. Default: 1024.
     pub(crate) ring: Option<Within<1, { 1 << 20 }>>,
+    /// The rate of each txq's link. Default: without limit.
     pub(crate) rate: Option<words::LinkRate>,
+    /// The time from the wire to the completion. Default: none.
     pub(crate) delay: Option<Span>,
+    /// Completions are reported together, at multiples of this time. Default: at once.
     pub(crate) coalesce: Option<Span>,
+    /// Whether senders may reap completions. Default: true.
     pub(crate) inline: Option<bool>,
 }
 
 /// A file as a device.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pcap {
+    /// The file to write; one that exists is replaced.
     pub(crate) file: PathBuf,
 }
 
-/// A network interface of the kernel.
-#[derive(Debug, Deserialize)]
+/// A network interface of the kernel, by raw sockets.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfPacket {
+    /// The interface's name.
     pub(crate) interface: String,
-    /// Whether frames pass through the kernel's qdisc of the interface.
+    /// Whether frames pass through the kernel's qdisc of the interface. Default: false.
     #[serde(default)]
     pub(crate) kernel_qdisc: bool,
 }
 
 /// A network interface of the kernel, by AF_XDP sockets on its first queues.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfXdp {
+    /// The interface's name.
     pub(crate) interface: String,
-    /// The interface's queue of txq 0.
+    /// The interface's queue of txq 0. Default: 0.
     #[serde(default)]
     pub(crate) first_queue: u16,
 }
 
 /// An interface of the kernel whose wire is the program.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tun {
+    /// The interface's name. It is created if there is none; `%d` in it stands for a free number.
     pub(crate) interface: String,
+    /// The interface's MTU, in bytes. Default: the interface's own.
     pub(crate) mtu: Option<Within<68, 65535>>,
-    /// Whether the interface stays when the program ends.
+    /// Whether the interface stays when the program ends. Default: false.
     #[serde(default)]
     pub(crate) persistent: bool,
-    /// The network namespace, by name or by path.
+    /// The network namespace, by name or by path. Default: the program's.
     pub(crate) namespace: Option<String>,
 }
 
 /// A UDP socket.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Udp {
-    /// Where all packets go.
+    /// The address that all packets go to, with its port.
+    #[schemars(with = "words::Address")]
     pub(crate) remote: SocketAddr,
-    /// The socket's own address; `None` for any.
+    /// The socket's own address, with its port. Default: any.
+    #[schemars(with = "words::Address")]
     pub(crate) local: Option<SocketAddr>,
 }
 
 /// Injected faults of a device. Each is a probability, except the seed and the times.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Faults {
+    /// The start of the random numbers: the same seed, the same faults. Default: 0.
     pub(crate) seed: u64,
     /// The device refuses a part of a batch.
     pub(crate) busy: words::Probability,
     /// The device refuses everything for `stall_time`.
     pub(crate) stall: words::Probability,
+    /// How long a stall takes. Default: 1ms.
     pub(crate) stall_time: Option<Span>,
     /// The device drops a packet.
     pub(crate) drop: words::Probability,
     /// The device delays a completion by up to `delay_time`.
     pub(crate) delay: words::Probability,
+    /// The longest delay of a completion. Default: 100us.
     pub(crate) delay_time: Option<Span>,
     /// The device lets a completion overtake others.
     pub(crate) reorder: words::Probability,
 }
 
 /// The buffers of a device.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Pool {
+    /// The number of buffers. Default: by the senders' limits.
     pub(crate) buffers: Option<Within<1, { i32::MAX as u64 }>>,
+    /// The length of the longest packet, in bytes. Default: 1920, or that of the longest packet of a sender.
     pub(crate) room: Option<Within<1, { 1 << 20 }>>,
+    /// Where the memory comes from. Default: auto, which is huge pages if the system has enough reserved.
     #[serde(deserialize_with = "words::backing")]
+    #[schemars(schema_with = "words::backings")]
     pub(crate) backing: Backing,
-    /// Where a buffer goes if its packet is freed on another thread than the allocating one.
+    /// Where a buffer goes that another thread than the allocating one frees. Default: defer.
     #[serde(deserialize_with = "words::free")]
+    #[schemars(schema_with = "words::frees")]
     pub(crate) free: FreeMode,
-    /// The most buffers, freed elsewhere, that wait in each sender's inbox; 0 for none.
+    /// The most buffers, freed elsewhere, that wait in each sender's inbox; 0 for none. Default: 128.
     pub(crate) defer_max: Option<Within<0, { i32::MAX as u64 }>>,
 }
 
-/// A `[[sender]]`: one or several threads with the same traffic.
-#[derive(Debug, Deserialize)]
+/// A sender: one or several threads with the same traffic.
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Sender {
+    /// The name of its device. Needed if there are several.
     pub(crate) device: Option<String>,
+    /// The number of threads. Default: 1.
     pub(crate) threads: Threads,
-    /// The lengths of its packets.
+    /// The lengths of packets in bytes, with the link-layer header; imix is the simple Internet mix, 7 : 4 : 1 of IP packets of
+    /// 40, 576 and 1500 bytes. Default: 60.
     pub(crate) packet: Lengths,
+    /// Packets in a call of xmit. Default: 32.
     pub(crate) batch: Within<1, 1024>,
-    /// The rate of all threads together.
+    /// The rate of all threads together. Default: max.
     pub(crate) rate: Rate,
-    /// The number of flows of each thread.
+    /// The number of flows of each thread. Default: 1.
     pub(crate) flows: Within<1, 1_000_000>,
+    /// The priority of packets, as SO_PRIORITY. Default: 0.
     pub(crate) priority: Within<0, { u32::MAX as u64 }>,
-    /// The mark that `fw` filters match, as `SO_MARK`.
+    /// The mark of packets that `fw` filters match, as SO_MARK. Default: 0.
     pub(crate) mark: Within<0, { u32::MAX as u64 }>,
-    /// The DSCP of the IP header.
+    /// The DSCP in the IP header. Default: 0.
     pub(crate) dscp: Within<0, 63>,
-    /// The destination; `None` for one of the documentation, and for that of a UDP device.
+    /// The destination, with its port. Default: 192.0.2.1:9, or that of a UDP device.
+    #[schemars(with = "words::Address")]
     pub(crate) to: Option<SocketAddr>,
-    /// The CPUs of the threads: the n-th thread runs on the n-th CPU, round robin. Empty for any CPU.
+    /// The CPUs of the threads: the n-th thread runs on the n-th CPU, round robin. Default: any CPU.
     pub(crate) cpus: Vec<Within<0, 65535>>,
-    /// The limit of a thread's outstanding packets, like `SO_SNDBUF`.
+    /// The limit of a thread's outstanding packets, like SO_SNDBUF. Default: 128 at max, none at a rate.
     pub(crate) limit: Option<Within<1, { u32::MAX as u64 }>>,
 }
 

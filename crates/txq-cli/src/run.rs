@@ -18,11 +18,16 @@ use crate::tc;
 /// The default limit of outstanding packets of a sender at max: its own packets hold it back, and not drops.
 const LIMIT: u64 = 128;
 
-/// Runs a file, or the example, and prints the report; or prints the example.
+/// Runs a file, or the example, and prints the report; or prints what describes files.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
-    if args.print_example {
-        std::io::stdout().write_all(config::EXAMPLE.as_bytes())?;
-        return Ok(());
+    let print = match args {
+        RunArgs { print_example: true, .. } => Some(config::EXAMPLE.to_owned()),
+        RunArgs { print_keys: true, .. } => Some(config::keys()),
+        RunArgs { print_schema: true, .. } => Some(config::schema()),
+        _ => None,
+    };
+    if let Some(text) = print {
+        return Ok(std::io::stdout().write_all(text.as_bytes())?);
     }
     let (report, closed) = serve(args)?;
     report::print(&report, args.output)?;

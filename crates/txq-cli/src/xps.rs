@@ -12,6 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use txq::cpumask::CpuMask;
 use txq::topology::Topology;
 use txq::xps::XpsMap;
+use txq_cli_common::described;
 use txq_cli_common::failure::Refused;
 
 /// The requested way to choose a txq.
@@ -25,6 +26,8 @@ pub(crate) enum Xps {
     /// By CPU, with a mask of CPUs for each txq.
     Masks(Vec<String>),
 }
+
+described!(Xps, "\"auto\", \"none\", or a list of CPU masks, such as [\"1\", \"2\"]", { "type": ["string", "array"] });
 
 impl Xps {
     /// Returns the map for this machine; `None` for flow hash. An error if a mask is wrong, or if masks are given and the

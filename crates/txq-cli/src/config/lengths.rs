@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, SeqAccess, Unexpected, Visitor};
 use txq::driver::Link;
+use txq_cli_common::described;
 use txq_cli_common::within::Within;
 
 /// The length of one packet, in bytes, with its link-layer header.
@@ -45,6 +46,8 @@ impl Lengths {
         self.on(Link::Ethernet).into_iter().max().unwrap_or(0)
     }
 }
+
+described!(Lengths, "42 to 9014, a list of them, or \"imix\"", { "type": ["integer", "array", "string"] });
 
 struct Words;
 

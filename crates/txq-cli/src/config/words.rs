@@ -9,6 +9,8 @@ use txq::driver::Link;
 use txq::netdev::{Completions, Sampling};
 use txq::pool::{Backing, FreeMode};
 use txq::tc;
+use txq_cli_common::described;
+use txq_cli_common::schema::{Schema, SchemaGenerator, VALUE, json_schema};
 
 /// The number of a txq, as the key of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +23,8 @@ impl<'de> Deserialize<'de> for TxqIndex {
         text.parse().map(Self).map_err(|_| wrong())
     }
 }
+
+described!(TxqIndex, "the number of a txq", { "type": "string", "pattern": "^[0-9]+$" });
 
 /// The rate of a link, in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,13 @@ impl<'de> Deserialize<'de> for LinkRate {
     }
 }
 
+described!(LinkRate, "a rate, such as \"10gbit\"", { "type": "string" });
+
+/// How a key with an address is described.
+pub(super) struct Address;
+
+described!(Address, "an address and port, such as \"192.0.2.1:4789\"", { "type": "string" });
+
 /// A probability from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Probability(pub(crate) f64);
@@ -52,6 +63,8 @@ impl<'de> Deserialize<'de> for Probability {
         Err(D::Error::custom(format!("{value} is no probability: use 0.0 to 1.0")))
     }
 }
+
+described!(Probability, "0.0 to 1.0", { "type": "number", "minimum": 0.0, "maximum": 1.0 });
 
 /// Byte queue limits: `"off"`, or a table of sysfs's file names, each with a number or a word that its file accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +97,10 @@ impl<'de> Deserialize<'de> for Bql {
     }
 }
 
+described!(Bql, "\"off\", or a table of sysfs's file names, such as { limit_max = 30000 }", {
+    "type": ["string", "object"],
+});
+
 /// Which threads reap completions: `"inline"`, `"worker"` or `"per-queue"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reapers(pub(crate) Completions);
@@ -99,6 +116,45 @@ impl<'de> Deserialize<'de> for Reapers {
             ))),
         }
     }
+}
+
+described!(Reapers, words(&["inline", "worker", "per-queue"]), { "enum": ["inline", "worker", "per-queue"] });
+
+/// Returns words as they stand in a file.
+fn words(words: &[&str]) -> String {
+    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the schema of a key whose values are these words.
+fn one_of(of: &[&str]) -> Schema {
+    let mut schema = json_schema!({ "enum": of });
+    schema.insert(VALUE.into(), words(of).into());
+    schema
+}
+
+/// The words of [`discipline`].
+pub(super) fn disciplines(_: &mut SchemaGenerator) -> Schema {
+    one_of(&Discipline::ALL.iter().map(|discipline| discipline.name()).collect::<Vec<_>>())
+}
+
+/// The words of [`link`].
+pub(super) fn links(_: &mut SchemaGenerator) -> Schema {
+    one_of(&["ethernet", "ip"])
+}
+
+/// The words of [`backing`].
+pub(super) fn backings(_: &mut SchemaGenerator) -> Schema {
+    one_of(&["auto", "heap", "mmap", "huge"])
+}
+
+/// The words of [`free`].
+pub(super) fn frees(_: &mut SchemaGenerator) -> Schema {
+    one_of(&["defer", "shared", "keep"])
+}
+
+/// The values of [`sampling`].
+pub(super) fn samplings(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["string", "integer"], "x-value": "\"all\", \"off\", or a number" })
 }
 
 /// Parses the name of an enqueue discipline.

@@ -1,0 +1,157 @@
+//! The reference of a file's keys, made from the types that read it.
+
+use std::fmt::Write;
+
+use schemars::schema_for;
+use serde_json::Value;
+use txq_cli_common::schema::VALUE;
+
+use super::Config;
+
+/// What stands above the tables.
+const BEGIN: &str = "\
+# Keys of a file of `txq run`
+
+`txq run --print-keys` prints this document from the code that reads files, and `txq run --print-schema` the JSON Schema of a file, with
+which an editor completes and checks keys. `txq run --print-example` prints a file to begin with.
+";
+
+/// Returns the JSON Schema of a file.
+pub(crate) fn schema() -> String {
+    format!("{:#}\n", schema_for!(Config).as_value())
+}
+
+/// Returns the reference of all keys, in Markdown.
+pub(crate) fn keys() -> String {
+    let schema = schema_for!(Config);
+    let mut text = BEGIN.to_owned();
+    table(&mut text, "", schema.as_value(), schema.as_value());
+    text
+}
+
+/// Appends the keys of the table `name`, and then those of the tables in it.
+fn table(text: &mut String, name: &str, of: &Value, root: &Value) {
+    let mut tables = Vec::new();
+    let title = if name.is_empty() { "A file".to_owned() } else { format!("`{name}`") };
+    let _ = write!(text, "\n## {title}\n\n{}\n\n| key | value | |\n|---|---|---|\n", description(of));
+    for (key, value) in of["properties"].as_object().into_iter().flatten() {
+        let inner = resolve(value, root);
+        let (path, several) = (name.trim_matches(['[', ']']), inner["type"] == "array");
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let of = if several { resolve(&inner["items"], root) } else { inner };
+        let kind = if of["properties"].is_object() {
+            tables.push((if several { format!("[[{path}]]") } else { format!("[{path}]") }, of));
+            if several { "tables".to_owned() } else { "a table".to_owned() }
+        } else {
+            kind(inner, root)
+        };
+        let says = Some(description(value)).filter(|says| !says.is_empty());
+        let _ = writeln!(text, "| {key} | {kind} | {} |", says.unwrap_or_else(|| description(inner)));
+    }
+    for (at, (name, of)) in tables.iter().enumerate() {
+        // TAP and TUN have the same keys.
+        match tables[..at].iter().find(|before| before.1 == *of) {
+            Some((same, _)) => {
+                let _ = write!(text, "\n## `{name}`\n\nThe same keys as `{same}`.\n");
+            }
+            None => table(text, name, of, root),
+        }
+    }
+}
+
+/// Follows references and options to the schema that they stand for.
+fn resolve<'v>(mut value: &'v Value, root: &'v Value) -> &'v Value {
+    loop {
+        let some = value["anyOf"].as_array().and_then(|any| any.iter().find(|one| one["type"] != "null"));
+        value = match (value["$ref"].as_str(), some) {
+            (Some(name), _) => root.pointer(name.trim_start_matches('#')).unwrap_or(&Value::Null),
+            (None, Some(some)) => some,
+            (None, None) => return value,
+        };
+    }
+}
+
+/// Describes the values of a key in a few words.
+fn kind(value: &Value, root: &Value) -> String {
+    if let Some(says) = value[VALUE].as_str() {
+        return says.to_owned();
+    }
+    let one = |kind: &str| match (kind, &value["minimum"], &value["maximum"]) {
+        ("boolean", ..) => "true or false".to_owned(),
+        ("string", ..) => "a text".to_owned(),
+        ("array", ..) => format!("a list: {}", kind_of(&value["items"], root)),
+        ("object", ..) => {
+            let of = value["patternProperties"].as_object().and_then(|all| all.values().next());
+            let of = of.unwrap_or(&value["additionalProperties"]);
+            format!("a table: {}", kind_of(of, root))
+        }
+        ("integer", Value::Number(low), Value::Number(high)) => format!("{low} to {high}"),
+        ("integer", ..) => "a whole number".to_owned(),
+        (other, ..) => other.to_owned(),
+    };
+    match &value["type"] {
+        Value::String(kind) => one(kind),
+        Value::Array(kinds) => {
+            kinds.iter().filter_map(Value::as_str).filter(|&kind| kind != "null").map(one).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+fn kind_of(value: &Value, root: &Value) -> String {
+    kind(resolve(value, root), root)
+}
+
+/// Returns a schema's description as one line.
+fn description(of: &Value) -> String {
+    of["description"].as_str().unwrap_or_default().replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each key says what it is and which values it takes.
+    #[test]
+    fn every_key_is_described() {
+        let keys = keys();
+        let rows: Vec<&str> = keys.lines().filter(|line| line.starts_with("| ")).collect();
+        assert!(rows.len() > 70, "{keys}");
+        for row in rows.iter().filter(|row| **row != "| key | value | |") {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            assert!(cells.len() == 5 && cells[1..4].iter().all(|cell| !cell.is_empty()), "{row}");
+        }
+    }
+
+    /// All keys of the examples are in the schema.
+    #[test]
+    fn the_examples_have_no_other_keys() {
+        let schema = schema_for!(Config);
+        let root = schema.as_value();
+        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            known(&toml::from_str(&text).unwrap(), root, root);
+        }
+    }
+
+    fn known(found: &toml::Value, schema: &Value, root: &Value) {
+        let schema = resolve(schema, root);
+        match found {
+            toml::Value::Table(table) if schema["properties"].is_object() => {
+                for (key, value) in table {
+                    assert!(schema["properties"][key].is_object(), "{key} in {schema}");
+                    known(value, &schema["properties"][key], root);
+                }
+            }
+            toml::Value::Array(list) => list.iter().for_each(|one| known(one, &schema["items"], root)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_document_is_what_the_command_prints() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/keys.md");
+        let document = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(document == keys(), "docs/keys.md is out of date: `txq run --print-keys > docs/keys.md`");
+    }
+}
