@@ -1,8 +1,9 @@
-//! `examples/forward.rs` between two namespaces, under programs that we did not write: ping, iperf3, tcpdump. With and without
+//! `examples/forward.rs` between two namespaces, under programs that we did not write: ping, iperf3, dig, tcpdump. With and without
 //! the kernel's offloads, so with frames of one segment and of many.
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support {
+    pub(crate) mod dns;
     pub(crate) mod netns;
     pub(crate) mod offload;
     pub(crate) mod process;
@@ -14,6 +15,7 @@ mod forward;
 
 use std::time::Duration;
 
+use support::dns::DnsServer;
 use support::netns::Netns;
 use support::offload;
 use support::process::{Running, run, wait_until};
@@ -37,7 +39,7 @@ impl Bench {
     /// Starts the forwarder with ports of these kinds; near is behind the first.
     fn between(test: &str, kinds: [&str; 2], qdisc: &str, offloads: bool) -> Option<Self> {
         let can = require_root(test)
-            && require_tools(test, &["ip", "tc", "ping", "iperf3", "tcpdump"])
+            && require_tools(test, &["ip", "tc", "ping", "iperf3", "tcpdump", "dig"])
             && (!kinds.contains(&"af_xdp") || require_af_xdp(test))
             && (!kinds.iter().any(|kind| kind.starts_with('t')) || require_tun(test));
         if !can {
@@ -114,6 +116,10 @@ impl Bench {
         let received = ping.split(", ").find_map(|part| part.strip_suffix(" received")?.parse::<u32>().ok());
         assert!(received >= Some(50), "{ping}");
         assert!(!ping.contains("DUP") && !ping.contains("wrong data"), "{ping}");
+        let dns = DnsServer::start(&self.far, "10.77.0.2");
+        let query = ["@10.77.0.2", "+short", "+tries=10", "txq.example", "A"];
+        assert_eq!(run(self.near.command("dig").args(query)).trim(), "192.0.2.1");
+        drop(dns);
         let tcp = self.iperf3("-n 20M");
         // The server ends when the client does, and has not counted what is still on the way.
         assert!(tcp["end"]["sum_sent"]["bytes"].as_u64() >= Some(20 << 20), "{tcp}");
