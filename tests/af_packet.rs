@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support {
+    pub(crate) mod home;
     pub(crate) mod netns;
     pub(crate) mod offload;
     pub(crate) mod process;
@@ -13,6 +14,7 @@ mod support {
 use std::time::Duration;
 
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use support::home::assert_home;
 use support::netns::{Counters, Netns};
 use support::process::wait_until;
 use support::receiver::Receiver;
@@ -61,7 +63,7 @@ impl Bench {
     #[track_caller]
     fn check_idle(&self, dev: &NetDev) -> DeviceStats {
         assert!(dev.drain(SECONDS_5), "packets do not leave: {:?}", dev.stats());
-        assert_eq!(dev.pool().in_use(), Default::default());
+        assert_home(dev);
         self.check(dev)
     }
 }

@@ -2,6 +2,7 @@
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 mod support {
+    pub(crate) mod home;
     pub(crate) mod netns;
     pub(crate) mod offload;
     pub(crate) mod process;
@@ -11,6 +12,7 @@ mod support {
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use support::home::assert_home;
 use support::netns::Netns;
 use support::skip::{require_root, require_tools};
 use txq::NetDev;
@@ -64,7 +66,7 @@ fn send(dev: &NetDev, to: SocketAddr, packets: u8, len: usize) {
 #[track_caller]
 fn finish(dev: &NetDev) -> DeviceStats {
     assert!(dev.drain(SECONDS_20), "packets do not leave: {:?}", dev.stats());
-    assert_eq!(dev.pool().in_use(), Default::default());
+    assert_home(dev);
     dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 

@@ -6,6 +6,7 @@ use txq::driver::Link;
 use txq::packet::PacketList;
 use txq::{NetDev, Sender};
 
+use crate::support::home::assert_home;
 use crate::wire::LONG;
 
 /// IPv4 and UDP.
@@ -113,6 +114,6 @@ pub(crate) fn settle(dev: &NetDev) -> txq::stats::device::DeviceStats {
     assert!(dev.drain(LONG), "packets do not leave: {:?}", dev.stats());
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!((stats.queued, stats.in_flight), (0, 0), "{stats:?}");
-    assert_eq!(dev.pool().in_use(), Default::default());
+    assert_home(dev);
     stats
 }

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../support"]
 mod support {
+    pub(crate) mod home;
     pub(crate) mod netns;
     pub(crate) mod offload;
     pub(crate) mod process;
@@ -23,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use support::home::assert_home;
 use support::netns::Netns;
 use support::process::wait_until;
 use support::skip::{require, require_root, require_tools};
@@ -97,7 +99,7 @@ fn send(sender: &mut Sender, packets: impl IntoIterator<Item = Vec<u8>>) {
 #[track_caller]
 fn settle(dev: &NetDev, namespace: &Netns) -> DeviceStats {
     assert!(dev.drain(PATIENCE), "packets do not leave: {:?}", dev.stats());
-    assert_eq!(dev.pool().in_use(), Default::default());
+    assert_home(dev);
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     let rx = &counters(namespace, &dev.info().name)["rx"];
     let counted = (rx["packets"].as_u64().unwrap(), rx["bytes"].as_u64().unwrap());

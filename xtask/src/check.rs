@@ -1,5 +1,5 @@
 //! The checkers. Each finds errors that the others cannot: loom wrong orderings, shuttle errors in longer interleavings,
-//! Miri undefined behaviour, TSan data races of real threads, the fuzzer bad input, chaos errors under many simultaneous
+//! Miri undefined behaviour, TSan data races of real threads, ASan what the kernel is told of memory, the fuzzer bad input, chaos errors under many simultaneous
 //! events, the mutants tests that cannot fail, the oracle differences from Linux, busy loops tests that assume a fast
 //! machine, words sentences that need two readings, platforms code that compiles for this machine alone, deny licences and
 //! sources that nobody has allowed.
@@ -54,6 +54,8 @@ pub(crate) enum Checker {
     Miri,
     /// Data races of real threads
     Tsan,
+    /// Memory errors of the devices, whose memory the kernel reads and writes; with --deep of the path, too
+    Asan,
     /// The parsers under arbitrary input
     Fuzz,
     /// Real threads that do everything to a device at once: half a minute, or ten minutes
@@ -78,7 +80,7 @@ pub(crate) enum Checker {
     Platforms,
     /// That the dependencies have licences that are allowed, and come from crates.io (deny.toml)
     Deny,
-    /// All of them but busy
+    /// All of them but busy and asan
     All,
 }
 
@@ -110,6 +112,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Shuttle => models("under_shuttle", deep),
         Checker::Miri => miri(deep),
         Checker::Tsan => tsan(deep),
+        Checker::Asan => asan(deep),
         Checker::Fuzz => fuzz(deep),
         Checker::Chaos => chaos(deep),
         Checker::Mutants => run_release("mutants"),
@@ -191,8 +194,8 @@ fn miri(deep: bool) -> Result<()> {
         command.args(["--skip", "pool::tests::modes::", "--skip", "pool::tests::resize::"]);
     }
     crate::run(command.args(filters).env("MIRIFLAGS", seeds))?;
-    let mut command = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--", "af_packet::sys::"]);
-    crate::run(command.env("MIRIFLAGS", seeds))
+    let mut command = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--"]);
+    crate::run(command.args(["af_packet::socket::", "af_xdp::rings::", "vnet::"]).env("MIRIFLAGS", seeds))
 }
 
 fn tsan(deep: bool) -> Result<()> {
@@ -214,6 +217,29 @@ fn tsan(deep: bool) -> Result<()> {
     // A failed allocation returns null, as without the sanitizer.
     let options = format!("suppressions={}/xtask/tsan.supp allocator_may_return_null=1", root());
     crate::run(command.env("RUSTFLAGS", flags).env("TSAN_OPTIONS", options))
+}
+
+fn asan(deep: bool) -> Result<()> {
+    if !has_nightly(&["--version"]) {
+        println!("SKIP asan: there is no nightly toolchain");
+        return Ok(());
+    }
+    let mut command = cargo(true, &["test", "-p", "txq-device", "--lib", "--tests"]);
+    if deep {
+        command.args(["-p", "txq", "-p", "txq-core"]);
+    }
+    // The test leaves the sanitizer less address space than it needs.
+    command.args([
+        "--target",
+        "x86_64-unknown-linux-gnu",
+        "--",
+        "--skip",
+        "descriptors_without_memory_are_an_error",
+    ]);
+    let flags = "-Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer";
+    // A packet that outlives its pool leaks the pool's memory, which tests of that do on purpose.
+    let options = "detect_leaks=0 allocator_may_return_null=1";
+    crate::run(command.env("RUSTFLAGS", flags).env("ASAN_OPTIONS", options))
 }
 
 fn fuzz(deep: bool) -> Result<()> {

@@ -17,6 +17,11 @@ use txq::pool::{Backing, PoolConfig};
 use txq::xps::XpsMap;
 use txq::{Discipline, Flow, NetDev, Sender};
 
+#[path = "../../../tests/support/home.rs"]
+mod home;
+
+use home::assert_home;
+
 const TXQS: u16 = 4;
 const FLOWS: usize = 24;
 
@@ -122,7 +127,7 @@ fn finish(dev: &NetDev) {
     assert!(dev.drain(Duration::from_secs(20)), "{:?}", dev.stats());
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(stats.queued, 0);
-    assert_eq!(dev.pool().in_use(), Default::default());
+    assert_home(dev);
 }
 
 /// X4, T21, X7: three threads on three CPUs take flows from each other and a fourth replaces the map. No flow's packets are

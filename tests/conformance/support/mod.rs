@@ -1,5 +1,7 @@
 //! The parts that the suite shares with other tests.
 
+#[path = "../../support/home.rs"]
+pub(crate) mod home;
 #[path = "../../support/netns.rs"]
 pub(crate) mod netns;
 #[path = "../../support/offload.rs"]

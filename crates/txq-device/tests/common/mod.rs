@@ -6,6 +6,9 @@ use txq::NetDev;
 use txq::pool::{Backing, PoolConfig};
 use txq::stats::device::DeviceStats;
 
+#[path = "../../../../tests/support/home.rs"]
+mod home;
+
 /// Longer than any test takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -15,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn assert_conserved(dev: &NetDev) -> DeviceStats {
     assert!(dev.drain(PATIENCE), "packets do not leave: {:?}", dev.stats());
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
-    assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home: {stats:?}");
+    home::assert_home(dev);
     stats
 }
 

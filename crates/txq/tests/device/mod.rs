@@ -11,6 +11,11 @@ use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::{NetDev, pool};
 
+#[path = "../../../../tests/support/home.rs"]
+mod home;
+
+use home::assert_home;
+
 /// Settings of a txq of the device, and a record of its calls.
 #[derive(Default)]
 pub(crate) struct Wire {
@@ -157,6 +162,6 @@ pub(crate) fn assert_conserved(dev: &NetDev) -> txq::stats::device::DeviceStats 
     let stats = dev.audit().unwrap_or_else(|wrong| panic!("{wrong}"));
     // A worker may just look at a queue that is empty.
     assert!(dev.drain(Duration::from_secs(5)), "packets are still on their way: {stats:?}");
-    assert_eq!(dev.pool().in_use(), Default::default(), "buffers are not home: {stats:?}");
+    assert_home(dev);
     stats
 }
