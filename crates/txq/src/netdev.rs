@@ -37,6 +37,7 @@ mod lifecycle;
 mod steer;
 mod totals;
 mod tree;
+mod weak;
 
 pub use crate::txqueue::{Completions, DriverBug, DriverBugEvent, TxTimeout};
 pub use bands::BandStats;
@@ -44,6 +45,7 @@ pub use builder::Builder;
 use control::Control;
 pub use error::{AuditError, BuildError};
 use tree::Tree;
+pub use weak::{NetDevRef, WeakNetDev};
 
 pub use crate::shared::Sampling;
 
@@ -65,6 +67,8 @@ pub struct NetDev<A: Arch = Native> {
     threads: Vec<JoinHandle<()>>,
     /// Id of the process that built the device.
     process: u32,
+    /// Whether the end of this handle shuts the device down; false in a [`NetDevRef`].
+    owner: bool,
 }
 
 impl<A: Arch> fmt::Debug for NetDev<A> {
@@ -199,6 +203,11 @@ impl<A: Arch> NetDev<A> {
     pub fn set_contention(&self, on: bool) {
         self.shared.assert_outside("NetDev::set_contention");
         self.shared.set_contention(on);
+    }
+
+    /// Returns whether the recording of contention is on.
+    pub fn is_recording_contention(&self) -> bool {
+        self.shared.retries.is_on()
     }
 
     /// Returns the contention recorded so far; `None` if recording was never switched on. The call takes each lock once, as

@@ -360,3 +360,41 @@ fn a_driver_is_replaced() {
         );
     });
 }
+
+/// A weak handle reaches the device while the device is in service, and keeps neither the device nor its driver alive.
+#[test]
+fn a_weak_handle_ends_with_its_device() {
+    let wires = Wires::new(1, Some(4));
+    let mut dev = builder(&wires).qdisc("pfifo").build().unwrap();
+    let other = builder(&Wires::new(1, Some(4))).build().unwrap();
+    let (weak, again) = (dev.downgrade(), dev.downgrade().clone());
+    assert!(weak.is_same(&again) && !weak.is_same(&other.downgrade()));
+    let mut sender = dev.sender("s");
+    let access = weak.upgrade().unwrap();
+    access.replace_qdisc("root pfifo limit 7").unwrap();
+    drop(access);
+    // The end of the access has not shut the device down.
+    assert!(shown(&dev).contains("limit 7p"), "{}", shown(&dev));
+    assert_eq!(send(&mut sender, 0, 0, 0..1), Verdict::Success);
+    finish(&dev, &wires);
+    let access = weak.upgrade().unwrap();
+    dev.shutdown().unwrap();
+    assert!(weak.upgrade().is_none());
+    // An access that began before the shutdown is still safe to use.
+    assert!(shown(&access).starts_with("qdisc"));
+    drop((access, dev));
+    assert!(weak.upgrade().is_none());
+    assert_eq!(format!("{:?}", other.downgrade()), "WeakNetDev(\"wires\")");
+}
+
+/// The recording of contention is switched on and off while the device is used.
+#[test]
+fn a_device_says_whether_it_records_contention() {
+    let wires = Wires::new(1, Some(4));
+    let dev = builder(&wires).build().unwrap();
+    assert!(!dev.is_recording_contention());
+    dev.set_contention(true);
+    assert!(dev.is_recording_contention());
+    dev.set_contention(false);
+    assert!(!dev.is_recording_contention() && dev.contention().is_some());
+}

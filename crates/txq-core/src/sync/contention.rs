@@ -125,6 +125,11 @@ impl<A: Arch> Retries<A> {
         self.0.on.store(on.into(), Relaxed);
     }
 
+    /// Returns whether counting is on.
+    pub fn is_on(&self) -> bool {
+        self.0.on.load(Relaxed) != 0
+    }
+
     /// Returns the number of failed attempts counted.
     pub fn count(&self, retry: Retry) -> u64 {
         self.0.counts[retry as usize].load(Relaxed)

@@ -325,7 +325,8 @@ impl<A: Arch> Builder<A> {
             path,
         };
         let (shared, control) = (Arc::new(shared), Arc::new(Control::new(tree)));
-        let dev = NetDev { shared, control, threads: Vec::new(), process: std::process::id() };
+        let process = std::process::id();
+        let dev = NetDev { shared, control, threads: Vec::new(), process, owner: true };
         dev.shared.name_lines();
         dev.shared.grant_first_seats();
         if self.contention {

@@ -224,6 +224,9 @@ impl<A: Arch> Drop for NetDev<A> {
     /// Shuts the device down. Inside the device's data path that would wait for the caller, so a new thread does it. The
     /// same holds while the caller panics and the device has threads, because a second panic would abort.
     fn drop(&mut self) {
+        if !self.owner {
+            return;
+        }
         // A program that wants a driver's error calls `shutdown` before.
         let elsewhere = self.shared.is_inside() || (thread::panicking() && !self.threads.is_empty());
         if self.is_forked() || !(elsewhere || thread::panicking()) {
@@ -232,7 +235,8 @@ impl<A: Arch> Drop for NetDev<A> {
             let (shared, control) = (self.shared.clone(), self.control.clone());
             let threads = mem::take(&mut self.threads);
             // If the thread does not start, the device is not shut down.
-            let dev = ManuallyDrop::new(Self { shared, control, threads, process: self.process });
+            let dev =
+                ManuallyDrop::new(Self { shared, control, threads, process: self.process, owner: true });
             let end = move || drop(ManuallyDrop::into_inner(dev));
             let _ = thread::Builder::new().name("txq-shutdown".into()).spawn(end);
         }
