@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::root;
 
 /// The crates whose users are programs.
-const CRATES: [&str; 3] = ["txq-sched", "txq", "txq-device"];
+const CRATES: [&str; 4] = ["txq-sched", "txq", "txq-device", "txq-control"];
 
 /// Compares the API of each crate with its listing; with `bless`, writes the listing instead.
 pub(crate) fn check(bless: bool) -> Result<()> {

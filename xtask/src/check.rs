@@ -140,11 +140,12 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 9] = [
+const PUBLISHED: [&str; 10] = [
     "txq-core",
     "txq-sched",
     "txq",
     "txq-device",
+    "txq-control",
     "txq-sim",
     "txq-cli-common",
     "txq-bench",

@@ -25,6 +25,7 @@ Examples:
   txq run                                        what the path costs: 4 threads, 2 txqs, a device without a wire
   txq replay traffic.pcap --dev eth0 --rate 10kpps
   txq daemon & txq dev add d0; txq tc qdisc show  devices of your own, and tc for them
+  txq ls                                         the running programs that tc reaches
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
 ";
@@ -52,6 +53,9 @@ pub(crate) enum Command {
     /// Serve `txq dev` and `txq tc` on devices without senders, until SIGINT or SIGTERM
     #[command(after_help = DAEMON_EXAMPLES)]
     Daemon(DaemonArgs),
+    /// List the running programs that serve `txq tc` and `txq dev`
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(LsArgs),
     /// Show and change the qdiscs, classes and filters of a running txq, in tc's syntax
     #[command(after_help = TC_HELP, disable_help_flag = true)]
     Tc(TcArgs),
@@ -82,6 +86,7 @@ Examples:
   txq run my.toml --duration 10s
   txq run my.toml --discipline spinlock --json | tail -1 | jq .mpps
   txq run my.toml --control                      and meanwhile: txq tc qdisc replace dev null0 root fq_codel
+  txq run my.toml --control=/tmp/my.sock         there; the same as --socket /tmp/my.sock
 
 What is not known is - in the report, and null in JSON: a quantile of fewer samples than it takes (1000 for p99.9, 100 for
 p99, 10 for p90, 2 for p50), and the cost of a packet where all senders keep to a rate or fewer than 1000 packets are sent.
@@ -93,15 +98,69 @@ holds, refused, and sent are three numbers. A sender at max waits for buffers in
 const DAEMON_EXAMPLES: &str = "\
 Examples:
   txq daemon &                                   on $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock
+  txq daemon --name lab                          lab.sock beside it: `txq tc --name lab ..`
   txq daemon --socket /tmp/mine.sock             there; say the same to `txq tc` and `txq dev`
+  txq daemon --socket /run/lab/tc.sock --group netadmin
 
-It ends on SIGINT and SIGTERM. Only its own user can talk to it.";
+It ends on SIGINT and SIGTERM. Only its own user and root can talk to it, or the members of --group.";
+
+/// The place of a program's socket.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+pub(crate) struct At {
+    /// Name of the socket, in $XDG_RUNTIME_DIR/txq or /run/txq [default: control]
+    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
+    pub(crate) name: Option<String>,
+    /// Path of the socket [default: $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// A running program to reach.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    pub(crate) at: At,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", default_value = TIMEOUT)]
+    pub(crate) timeout: Span,
+}
+
+const TIMEOUT: &str = "10s";
+
+impl Default for Target {
+    fn default() -> Self {
+        Self { at: At::default(), timeout: TIMEOUT.parse().expect("a time") }
+    }
+}
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  txq ls
+  txq ls /run/user/1000/txq /tmp/mine.sock       other folders and sockets
+  txq ls --json | jq -r '.[] | select(.state == \"live\") | .path'
+
+STATE is live; silent: listens and does not answer; refused: speaks another version of the protocol; denied: another user's.
+A stale socket, whose program is dead, is named on stderr.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LsArgs {
+    /// Sockets, and folders of sockets [default: $XDG_RUNTIME_DIR/txq, or /run/txq]
+    pub(crate) paths: Vec<PathBuf>,
+    /// How long to wait for each program
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) timeout: Span,
+    /// Print one JSON array, with stale sockets, too
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaemonArgs {
-    /// Path of the socket to listen on [default: $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) at: At,
+    /// Serve the members of this group, too: a name or a number
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<String>,
     /// Do not print the socket's path on stderr
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -110,13 +169,16 @@ pub(crate) struct DaemonArgs {
 const TC_HELP: &str = "\
 Options, before the object, as short as you like:
   -s[tatistics]  -d[etails]  -r[aw]  -iec  -j[son]  -p[retty]  -b[atch] FILE  -f[orce]  -V[ersion]  -h[elp]
-  --socket PATH  where the txq listens, if not where it is usual
+  --name NAME    the running program, as `txq ls` lists it
+  --socket PATH  the socket of the running program, if it has no name
+  --timeout TIME how long to wait for an answer [default: 10s]
   --check        only say whether the text is right; needs no running txq
 
 Examples:
   txq tc qdisc replace dev d0 root handle 1: tbf rate 10mbit burst 10k latency 50ms
   txq tc -s qdisc show dev d0
   txq tc -j -p qdisc show
+  txq tc --name shaper qdisc show                of the program that serves its devices as \"shaper\"
   txq tc -batch my.tc                            a command a line; - for stdin; -force goes on after an error
   txq tc --check -batch my.tc
 
@@ -134,13 +196,13 @@ Examples:
   txq dev add d0                                 takes everything, sends nothing
   txq dev add d1 type dummy numtxqueues 4 txqueuelen 500 mtu 9000
   txq dev show
+  txq dev --name shaper show                     the devices of the program that serves them as \"shaper\"
   txq dev del d0";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DevArgs {
-    /// Path of the running txq's socket [default: $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: Target,
     /// `add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N]`, `del NAME`, or `show [NAME]`
     #[arg(allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
@@ -193,12 +255,11 @@ pub(crate) struct RunArgs {
     /// Print the JSON Schema of a file, for editors, and do nothing else
     #[arg(long, exclusive = true)]
     pub(crate) print_schema: bool,
-    /// Serve `txq tc` and `txq dev` during the run, on the default socket
-    #[arg(long)]
-    pub(crate) control: bool,
-    /// Serve `txq tc` and `txq dev` during the run, on this socket
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    /// Serve `txq tc` and `txq dev` during the run, on this socket or the default one. --socket and --name serve them, too
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
+    pub(crate) control: Option<Option<PathBuf>>,
+    #[command(flatten)]
+    pub(crate) at: At,
     #[command(flatten)]
     pub(crate) output: Output,
 }

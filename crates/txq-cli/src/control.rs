@@ -1,27 +1,78 @@
-//! The control socket, through which commands reach the devices of a running txq: a Unix stream socket that only its owner
-//! may open.
-//!
-//! A request is one line of JSON, and its answer too ([`Request`], [`crate::tc::Answer`]):
-//!
-//! ```text
-//! {"tc":{"words":["qdisc","show","dev","null0"],"show":{"stats":true,"json":true}}}
-//! {"dev":{"words":["add","null1","numtxqueues","4"]}}
-//!
-//! {"out":"qdisc mq 8001: root \n","err":"","rc":0}
-//! ```
-//!
-//! `words` are the words of the command line without its options. `show` may have `stats`, `details`, `raw`, `json`,
-//! `pretty` and `iec`. `out` and `err` are texts for the two output streams, and `rc` is the exit code. A connection carries
-//! any number of requests, one after the other. Requests of several connections run concurrently; changes of one device
-//! run one at a time.
+//! Running programs: how commands reach them, and how `txq daemon` and `txq run` serve commands.
 
-mod client;
-mod devices;
-mod message;
-mod path;
-mod server;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
-pub(crate) use client::Client;
-pub(crate) use devices::{Devices, NotRemoved};
-pub(crate) use message::Request;
-pub(crate) use server::Listener;
+use anyhow::Context;
+use txq_cli_common::failure::Refused;
+use txq_control::{Answer, Builder, Client, Error, Place, Server};
+
+use crate::args::{At, Target};
+use crate::device::{self, Dummies};
+
+impl At {
+    /// Returns whether a place is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.name.is_some() || self.socket.is_some()
+    }
+
+    /// Returns the place, or the default.
+    pub(crate) fn place(&self) -> Place {
+        match (&self.socket, &self.name) {
+            (Some(path), _) => Place::Path(path.clone()),
+            (None, Some(name)) => Place::Name(name.clone()),
+            (None, None) => Place::default(),
+        }
+    }
+}
+
+/// Connects to a running program; an error names the remedy.
+pub(crate) fn connect(target: &Target) -> anyhow::Result<Client> {
+    Client::connect_within(target.at.place(), target.timeout.0).map_err(failed)
+}
+
+/// Converts an error: into wrong input, or into the system's refusal.
+pub(crate) fn failed(error: Error) -> anyhow::Error {
+    match error {
+        Error::Name(_) | Error::Command { .. } | Error::SameDevice(_) => error.into(),
+        _ => Refused(error.to_string()).into(),
+    }
+}
+
+/// Prints both texts; returns the exit code.
+pub(crate) fn tell(answer: &Answer) -> anyhow::Result<ExitCode> {
+    std::io::stderr().write_all(answer.err.as_bytes())?;
+    let mut out = std::io::stdout();
+    out.write_all(answer.out.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::from(answer.rc))
+}
+
+/// Returns a server's builder. Its commands can make devices without a wire, which share threads and a pool.
+pub(crate) fn builder(at: &At) -> Builder {
+    // `None` until the first device is made.
+    let shared: Mutex<Option<Dummies>> = Mutex::new(None);
+    Server::builder().at(at.place()).make_devices(move |new| {
+        let shared = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = match shared {
+            Some(shared) => device::dummy(new, shared),
+            none => Dummies::start().and_then(|started| device::dummy(new, none.insert(started))),
+        };
+        made.map_err(|error| format!("{error:#}").into())
+    })
+}
+
+/// Returns the number of a group: the number itself, or that of the name in `/etc/group`.
+pub(crate) fn group(text: &str) -> anyhow::Result<u32> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group").context("/etc/group")?;
+    let fields = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let found = fields.into_iter().find(|fields| fields.first() == Some(&text));
+    let number = found.and_then(|fields| fields.get(2)?.parse().ok());
+    number.with_context(|| {
+        format!("--group {text}: there is no such group: use a name of /etc/group, or a number")
+    })
+}

@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use txq_cli_common::stop::{Signals, Stop};
+use txq_cli_common::stop::Signals;
+use txq_control::Access;
 
 use crate::args::DaemonArgs;
-use crate::control::{Devices, Listener};
+use crate::control;
 
 /// How often the daemon checks for signals.
 const TICK: Duration = Duration::from_millis(20);
@@ -14,17 +15,14 @@ const TICK: Duration = Duration::from_millis(20);
 /// Serves commands until SIGINT or SIGTERM.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
-    let listener = Listener::open(args.socket.as_deref())?;
+    let access = args.group.as_deref().map(control::group).transpose()?.map_or(Access::Owner, Access::Group);
+    let server =
+        control::builder(&args.at).access(access).program("txq daemon").start().map_err(control::failed)?;
     if !args.quiet {
-        eprintln!("txq: listening on {}", listener.path().display());
+        eprintln!("txq: listening on {}", server.path().display());
     }
-    let (devices, stop) = (Devices::default(), Stop::default());
-    thread::scope(|scope| {
-        scope.spawn(|| listener.serve(&devices, &stop));
-        while signals.seen().is_none() {
-            thread::sleep(TICK);
-        }
-        stop.ask();
-    });
+    while signals.seen().is_none() {
+        thread::sleep(TICK);
+    }
     Ok(())
 }

@@ -12,11 +12,11 @@ use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
 use txq_cli_common::failure::Refused;
 use txq_cli_common::span::Span;
+use txq_control::NewDevice;
 use txq_device::faults::{Faults, Rates};
 use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp};
 
 use crate::config;
-use crate::dev::Dummy;
 
 mod late;
 
@@ -119,12 +119,12 @@ impl Dummies {
 }
 
 /// Makes a device without a wire and without senders, driven by the shared threads.
-pub(crate) fn dummy(dummy: &Dummy, shared: &Dummies) -> anyhow::Result<NetDev> {
+pub(crate) fn dummy(new: &NewDevice, shared: &Dummies) -> anyhow::Result<NetDev> {
     let config = config::Device {
-        name: Some(dummy.name.clone()),
-        txqs: Some(txq_cli_common::within::Txqs::of(dummy.txqs.into())),
-        tx_queue_len: dummy.tx_queue_len.map(|len| txq_cli_common::within::Within::of(len.into())),
-        mtu: dummy.mtu,
+        name: Some(new.name.clone()),
+        txqs: Some(txq_cli_common::within::Txqs::of(new.txqs.into())),
+        tx_queue_len: new.tx_queue_len.map(|len| txq_cli_common::within::Within::of(len.into())),
+        mtu: new.mtu,
         ..Default::default()
     };
     let used = Use { threads: 0, limit: Some(0), longest: 0, rated: true };

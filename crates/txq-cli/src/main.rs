@@ -5,7 +5,8 @@
 //! the waits and the latency of such a run. `txq bench` measures the path itself, and `txq sim` runs it on simulated machines,
 //! each in a binary with the feature of that name.
 //!
-//! `txq tc` and `txq dev` show and change the devices of a running `txq daemon` or `txq run`.
+//! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
+//! them by the crate `txq-control`. `txq ls` lists these programs.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod failure;
 mod frames;
 mod hist;
 mod load;
+mod ls;
 mod pace;
 mod progress;
 mod pump;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Tc(args) => return end(tc::tc(args)),
         Command::Dev(args) => return end(dev::dev(args)),
         Command::Daemon(args) => daemon::daemon(args),
+        Command::Ls(args) => ls::ls(args),
         Command::Run(args) => run::run(args),
         Command::Replay(args) => replay::replay(args),
         Command::Contention(args) => contention::contention(args),

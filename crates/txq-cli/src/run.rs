@@ -2,18 +2,19 @@
 
 use std::io::Write;
 
+use anyhow::bail;
 use txq_cli_common::rate::Rate;
+use txq_control::{Listener, tc};
 
-use crate::args::{RunArgs, Workload};
+use crate::args::{At, RunArgs, Workload};
 use crate::config::{self, Config};
-use crate::control::Listener;
+use crate::control;
 use crate::device::{self, Use};
 use crate::frames::Target;
 use crate::load::{self, Load};
 use crate::pump::pump;
 use crate::report::{self, Asked, Report};
 use crate::session::{self, Device, Job};
-use crate::tc;
 
 /// The default limit of outstanding packets of a sender at max: its own packets hold it back, and not drops.
 const LIMIT: u64 = 128;
@@ -34,13 +35,21 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     closed
 }
 
-/// Runs a file, or the example; serves commands during the run if `args` has `--control` or `--socket`. Returns the report,
+/// Runs a file, or the example; serves commands during the run if `args` has `--control`, `--socket` or `--name`. Returns the report,
 /// and the first error of a sender or of closing a device.
 fn serve(args: &RunArgs) -> anyhow::Result<(Report, anyhow::Result<()>)> {
-    let asked = args.control || args.socket.is_some();
     let config = config_of(&args.workload)?;
-    let listener = asked.then(|| Listener::open(args.socket.as_deref())).transpose()?;
-    send(&args.workload, &config, args.output.quiet, listener.as_ref())
+    let at = match &args.control {
+        Some(Some(_)) if args.at.is_given() => {
+            bail!("--control=PATH, --socket and --name exclude each other: use one")
+        }
+        Some(Some(path)) => At { socket: Some(path.clone()), name: None },
+        _ => args.at.clone(),
+    };
+    let asked = args.control.is_some() || at.is_given();
+    let bind = || control::builder(&at).program("txq run").bind().map_err(control::failed);
+    let listener = asked.then(bind).transpose()?;
+    send(&args.workload, &config, args.output.quiet, listener)
 }
 
 /// Runs a file, or the example, after `adjust` has changed each device's configuration. Returns the report, and the first
@@ -70,11 +79,11 @@ fn send(
     load: &Workload,
     config: &Config,
     quiet: bool,
-    control: Option<&Listener>,
+    listener: Option<Listener>,
 ) -> anyhow::Result<(Report, anyhow::Result<()>)> {
     let devices = config.device.iter().map(|device| start(device, config)).collect::<Result<Vec<_>, _>>()?;
     let duration = load.duration.or(config.duration).map(|span| span.0);
-    session::run(devices, jobs(config), duration, quiet, control)
+    session::run(devices, jobs(config), duration, quiet, listener)
 }
 
 fn limit(sender: &config::Sender) -> Option<u64> {
@@ -92,7 +101,7 @@ fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
         rated: users().all(|sender| sender.rate != Rate::Max),
     };
     let dev = device::start(device, used)?;
-    device.tc.iter().try_for_each(|command| tc::apply(&dev, command))?;
+    device.tc.iter().try_for_each(|command| tc::apply(&dev, command)).map_err(control::failed)?;
     let link = dev.info().link;
     let asked = Asked::sum(users().map(|sender| load::asked(sender, link)));
     Ok(Device { dev, discipline: device.discipline.unwrap_or_default(), asked })

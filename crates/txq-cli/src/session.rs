@@ -10,8 +10,9 @@ use rustix::time::{ClockId, clock_gettime};
 use txq::{Discipline, NetDev};
 use txq_cli_common::failure::Refused;
 use txq_cli_common::stop::{Cause, Signals, Stop};
+use txq_control::Listener;
 
-use crate::control::{Devices, Listener};
+use crate::control;
 use crate::pace::{Gate, Pace};
 use crate::progress::Progress;
 use crate::pump::Account;
@@ -50,17 +51,18 @@ pub(crate) fn run(
     jobs: Vec<Job<'_>>,
     duration: Option<Duration>,
     quiet: bool,
-    control: Option<&Listener>,
+    listener: Option<Listener>,
 ) -> anyhow::Result<(Report, anyhow::Result<()>)> {
     let signals = Signals::catch()?;
     let cpu_before = cpu_time();
     let (gate, stop) = (Gate::default(), Stop::default());
-    let (named, served) = (Devices::lent(devices.iter().map(|device| &device.dev)), Stop::default());
+    let server = listener.map(|listener| {
+        devices.iter().try_for_each(|device| listener.add(&device.dev))?;
+        listener.serve()
+    });
+    let server = server.transpose().map_err(control::failed)?;
     let mut accounts = vec![Account::default(); devices.len()];
     let (cause, failed, start) = thread::scope(|scope| {
-        if let Some(control) = control {
-            scope.spawn(|| control.serve(&named, &served));
-        }
         let (alive, all_gone) = mpsc::channel::<()>();
         let mut threads = Vec::new();
         let mut failed = Ok(());
@@ -109,10 +111,9 @@ pub(crate) fn run(
                 Err(error) => failed = failed.and(Err(error)),
             }
         }
-        served.ask();
         (if failed.is_ok() { cause } else { Cause::Failure }, failed, start)
     });
-    drop(named);
+    drop(server);
     let sending = accounts.iter().map(|account| start + Duration::from_nanos(account.ended));
     let ends = drain(&devices, &signals, cause, sending.collect());
     let seconds: Vec<f64> = ends.iter().map(|end| (*end - start).as_secs_f64()).collect();

@@ -1,40 +1,64 @@
 //! The answer to a command: its output, its errors and its exit code.
 
-use std::io::Write;
-use std::process::ExitCode;
-
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use txq::tc::ParseError;
 
 /// tc's exit code for wrong words, which tc refuses without a device.
-pub(super) const WORDS: u8 = 255;
+pub const WORDS: u8 = 255;
 /// tc's exit code for wrong options of a kind, and for devices that do not exist.
-pub(super) const INPUT: u8 = 1;
-/// tc's exit code for a refusal of the kernel; here the device refuses.
-pub(super) const REFUSED: u8 = 2;
+pub const INPUT: u8 = 1;
+/// tc's exit code for a refusal of the kernel; here the device or the server refuses.
+pub const REFUSED: u8 = 2;
 
 /// The texts for both output streams, and the exit code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Answer {
-    pub(crate) out: String,
-    pub(crate) err: String,
-    pub(crate) rc: u8,
+#[non_exhaustive]
+pub struct Answer {
+    /// The text for the standard output.
+    pub out: String,
+    /// The text for the standard error: tc's message, and the remedy on a line that begins with `txq: `.
+    pub err: String,
+    /// The exit code, as tc's: 0 for success.
+    pub rc: u8,
+    /// The result of a request that is not a command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Value>,
+    /// Whether the server closes the connection, and reads no further request of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) closed: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Answer {
-    /// Makes a success with an output.
-    pub(crate) fn good(out: String) -> Self {
+    /// Returns a success with an output.
+    pub fn good(out: String) -> Self {
         Self { out, ..Self::default() }
     }
 
-    /// Makes a success with a usage on stderr, where tc prints it.
-    pub(super) fn help(text: &str) -> Self {
+    /// Returns a success with a result.
+    pub(crate) fn of(data: impl Serialize) -> Self {
+        match serde_json::to_value(data) {
+            Ok(data) => Self { data: Some(data), ..Self::default() },
+            Err(error) => Self::bad(REFUSED, &format!("the answer is no JSON: {error}"), None),
+        }
+    }
+
+    /// Returns the same answer, after which the server closes the connection.
+    pub(crate) fn closing(self) -> Self {
+        Self { closed: true, ..self }
+    }
+
+    /// Returns a success with a usage on stderr, where tc prints it.
+    pub(crate) fn help(text: &str) -> Self {
         Self { err: text.to_owned(), ..Self::default() }
     }
 
-    /// Makes an error of tc's message and a remedy.
-    pub(crate) fn bad(rc: u8, message: &str, remedy: Option<&str>) -> Self {
+    /// Returns an error of tc's message and a remedy.
+    pub fn bad(rc: u8, message: &str, remedy: Option<&str>) -> Self {
         let mut err = format!("{message}\n");
         if let Some(remedy) = remedy {
             err += &format!("txq: {remedy}\n");
@@ -42,7 +66,7 @@ impl Answer {
         Self { err, rc, ..Self::default() }
     }
 
-    /// Makes the error for a device that does not exist; the remedy names the nearest known device, or all.
+    /// Returns the error for a device that does not exist; the remedy names the nearest known device, or all.
     pub(crate) fn no_device(name: &str, known: &[String]) -> Self {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let remedy = match (nearest(name, &known), known.is_empty()) {
@@ -51,15 +75,6 @@ impl Answer {
             (None, false) => format!("there are {}", known.join(", ")),
         };
         Self::bad(INPUT, &format!("Cannot find device \"{name}\""), Some(&remedy))
-    }
-
-    /// Prints both texts; returns the exit code.
-    pub(crate) fn tell(&self) -> anyhow::Result<ExitCode> {
-        std::io::stderr().write_all(self.err.as_bytes())?;
-        let mut out = std::io::stdout();
-        out.write_all(self.out.as_bytes())?;
-        out.flush()?;
-        Ok(ExitCode::from(self.rc))
     }
 }
 
@@ -93,7 +108,7 @@ fn code(error: &ParseError) -> u8 {
 }
 
 /// Returns a question with the known word nearest to `word`, if one is near enough.
-pub(crate) fn nearest(word: &str, known: &[&str]) -> Option<String> {
+pub fn nearest(word: &str, known: &[&str]) -> Option<String> {
     let like = |known: &&str| strsim::jaro_winkler(word, known);
     let best = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)))?;
     (like(best) >= 0.8).then(|| format!("did you mean \"{best}\"?"))

@@ -1,56 +1,244 @@
-//! The client's side of the control socket.
+//! Clients: requests to a running txq.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use txq_cli_common::failure::Refused;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::de::DeserializeOwned;
 
-use super::{Request, path};
-use crate::tc::Answer;
+use crate::answer::Answer;
+use crate::info::Info;
+use crate::message::{Recording, Request};
+use crate::peer::{Peer, is_stopped};
+use crate::record::{Contention, Times};
+use crate::tc::Show;
+use crate::{Error, Place, What};
+
+/// How long a client waits for an answer, unless the caller sets another time.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to a running txq.
-pub(crate) struct Client {
+///
+/// ```no_run
+/// use txq_control::{Client, tc::Show};
+///
+/// let mut client = Client::connect("shaper")?;
+/// let words = ["qdisc", "replace", "dev", "wan", "root", "fq_codel"].map(str::to_owned);
+/// let answer = client.tc(&words, Show::default())?;
+/// assert_eq!(answer.rc, 0, "{}", answer.err);
+/// println!("{:?}", client.info()?.devices);
+/// # Ok::<(), txq_control::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Client {
     path: PathBuf,
-    stream: BufReader<UnixStream>,
+    stream: UnixStream,
+    timeout: Duration,
+    /// Bytes behind the last answer.
+    read: Vec<u8>,
 }
 
 impl Client {
-    /// Connects to `socket`, or to the default path; an error, [`Refused`], names the remedy.
-    pub(crate) fn connect(socket: Option<&Path>) -> anyhow::Result<Self> {
-        let path = socket.map_or_else(path::default, Path::to_path_buf);
-        match UnixStream::connect(&path) {
-            Ok(stream) => Ok(Self { path, stream: BufReader::new(stream) }),
-            Err(error) => {
-                let place = path.display();
-                let told = match error.kind() {
-                    ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                        format!(
-                            "no txq listens on {place}: start `txq daemon`, or name its socket with --socket"
-                        )
-                    }
-                    ErrorKind::PermissionDenied => {
-                        format!("{place} is another user's: run the command as who started that txq")
-                    }
-                    _ => format!("{place}: {error}: name the socket of a running txq with --socket"),
-                };
-                Err(Refused(told).into())
-            }
+    /// Connects to a socket by its name, or by a path with a `/`. The client waits 10 s for each answer.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`] if no server has the socket, [`Error::Denied`] if it is another user's, [`Error::Silent`] if the
+    /// server does not accept, [`Error::Lost`] if the system refuses, [`Error::Name`] for a name that no socket can have.
+    pub fn connect(place: impl Into<Place>) -> Result<Self, Error> {
+        Self::connect_within(place, TIMEOUT)
+    }
+
+    /// Connects, and waits `timeout` for the connection and for each answer; without end for zero.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect).
+    pub fn connect_within(place: impl Into<Place>, timeout: Duration) -> Result<Self, Error> {
+        let path = place.into().path()?.into_owned();
+        let stream = open(&path, timeout).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::NotRunning(path.clone()),
+            ErrorKind::PermissionDenied => Error::Denied(path.clone()),
+            // The kernel's list of connections that the server has not accepted is full.
+            ErrorKind::WouldBlock => Error::Silent { path: path.clone(), timeout, pid: None, stopped: false },
+            _ => Error::lost(&path, error),
+        })?;
+        Ok(Self { path, stream, timeout, read: Vec::new() })
+    }
+
+    /// Returns the path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the process that serves the socket; `None` for one in another PID namespace.
+    pub fn pid(&self) -> Option<u32> {
+        Peer::of(&self.stream).ok().and_then(|peer| peer.pid)
+    }
+
+    /// Executes a command in tc's syntax, without tc's options; `show` stands for these.
+    ///
+    /// # Errors
+    /// [`Error::Silent`] if no answer arrives in time, [`Error::Lost`] if the connection ends. An error of tc is an answer.
+    pub fn tc(&mut self, words: &[String], show: Show) -> Result<Answer, Error> {
+        self.ask(&Request::Tc { words: words.to_vec(), show }, Duration::ZERO)
+    }
+
+    /// Executes a command in the syntax of `txq dev`.
+    ///
+    /// # Errors
+    /// Those of [`tc`](Self::tc).
+    pub fn dev(&mut self, words: &[String]) -> Result<Answer, Error> {
+        self.ask(&Request::Dev { words: words.to_vec() }, Duration::ZERO)
+    }
+
+    /// Returns the program and its devices.
+    ///
+    /// # Errors
+    /// Those of [`tc`](Self::tc), and [`Error::Refused`] if the server speaks another version of the protocol.
+    pub fn info(&mut self) -> Result<Info, Error> {
+        self.data(&Request::Info {}, Duration::ZERO)
+    }
+
+    /// Records the waits between threads in a device, or in all devices, for a time; returns a record for each device.
+    ///
+    /// The server stops recording when the time is over or the client is gone. If the program itself records, the result
+    /// begins when the program began.
+    ///
+    /// # Errors
+    /// Those of [`tc`](Self::tc), and [`Error::Refused`] if there is no such device, another client records it, or too many
+    /// recordings run.
+    pub fn contention(&mut self, dev: Option<&str>, time: Duration) -> Result<Vec<Contention>, Error> {
+        let dev = dev.map(str::to_owned);
+        self.data(&Request::Contention(Recording { dev, ms: millis(time) }), time)
+    }
+
+    /// Counts times of a device, or of all devices, for a time; without a time, since the devices were built.
+    ///
+    /// # Errors
+    /// Those of [`contention`](Self::contention).
+    pub fn hist(&mut self, what: What, dev: Option<&str>, time: Duration) -> Result<Vec<Times>, Error> {
+        let dev = dev.map(str::to_owned);
+        self.data(&Request::Hist { what, dev, ms: millis(time) }, time)
+    }
+
+    /// Sends a request and returns the result in its answer.
+    fn data<T: DeserializeOwned>(&mut self, request: &Request, more: Duration) -> Result<T, Error> {
+        let answer = self.ask(request, more)?;
+        match answer.data {
+            Some(data) if answer.rc == 0 => serde_json::from_value(data)
+                .map_err(|error| Error::lost(&self.path, format!("not an answer: {error}"))),
+            _ => Err(Error::Refused {
+                path: self.path.clone(),
+                why: answer.err.trim_end().replace('\n', "; "),
+            }),
         }
     }
 
-    /// Sends a request and returns its answer; an error if the connection is lost or the answer cannot be parsed.
-    pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
-        let lost =
-            |what: String| Refused(format!("{}: {what}: is that txq still there?", self.path.display()));
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        self.stream.get_mut().write_all(&line).map_err(|error| lost(error.to_string()))?;
-        let mut answer = String::new();
-        let read = self.stream.read_line(&mut answer).map_err(|error| lost(error.to_string()))?;
-        if read == 0 {
-            return Err(lost("the connection ended before the answer".to_owned()).into());
+    /// Sends a request and returns its answer, for which the client waits `more` than its timeout. Connects again if the
+    /// server had closed the idle connection.
+    fn ask(&mut self, request: &Request, more: Duration) -> Result<Answer, Error> {
+        let line = request.line().map_err(|error| Error::lost(&self.path, error))?;
+        let first = self.exchange(&line, more)?;
+        if !first.closed {
+            return Ok(first);
         }
-        serde_json::from_str(&answer).map_err(|error| lost(format!("not an answer: {error}")).into())
+        // The server did not read the request: it says so by `closed`. A second refusal is the answer.
+        match Self::connect_within(self.path.clone(), self.timeout) {
+            Ok(again) => *self = again,
+            Err(_) => return Ok(first),
+        }
+        self.exchange(&line, more)
     }
+
+    fn exchange(&mut self, line: &[u8], more: Duration) -> Result<Answer, Error> {
+        let end = (!self.timeout.is_zero()).then(|| Instant::now() + self.timeout + more);
+        // A server that refuses may have closed its side already: its answer is read all the same.
+        let sent = self.send(line, end);
+        if let Err(error) = &sent
+            && error.kind() == ErrorKind::WouldBlock
+        {
+            return Err(self.silent());
+        }
+        let answer = match self.receive(end) {
+            Ok(answer) => answer,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(self.silent()),
+            Err(error) => return Err(Error::lost(&self.path, sent.err().unwrap_or(error))),
+        };
+        serde_json::from_slice(&answer)
+            .map_err(|error| Error::lost(&self.path, format!("not an answer: {error}")))
+    }
+
+    fn silent(&self) -> Error {
+        let pid = self.pid();
+        let stopped = pid.is_some_and(is_stopped);
+        Error::Silent { path: self.path.clone(), timeout: self.timeout, pid, stopped }
+    }
+
+    fn send(&self, line: &[u8], end: Option<Instant>) -> io::Result<()> {
+        let mut rest = line;
+        while !rest.is_empty() {
+            set_socket_timeout(&self.stream, Timeout::Send, left(end)?)?;
+            match rustix::net::send(&self.stream, rest, SendFlags::NOSIGNAL) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next line.
+    fn receive(&mut self, end: Option<Instant>) -> io::Result<Vec<u8>> {
+        let mut searched = 0;
+        loop {
+            if let Some(at) = self.read[searched..].iter().position(|&byte| byte == b'\n') {
+                let rest = self.read.split_off(searched + at + 1);
+                return Ok(std::mem::replace(&mut self.read, rest));
+            }
+            searched = self.read.len();
+            set_socket_timeout(&self.stream, Timeout::Recv, left(end)?)?;
+            let mut chunk = [0; 16 << 10];
+            match (&self.stream).read(&mut chunk) {
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        ErrorKind::UnexpectedEof,
+                        "the connection ended before the answer",
+                    ));
+                }
+                Ok(length) => self.read.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Returns a connected socket.
+fn open(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // `connect` waits like a write while the server's list of connections is full.
+    set_socket_timeout(&socket, Timeout::Send, (!timeout.is_zero()).then_some(timeout))?;
+    while let Err(error) = connect(&socket, &address) {
+        if error != rustix::io::Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    Ok(socket.into())
+}
+
+/// Returns the time until `end`, for a socket's timeout; an error if there is none left.
+fn left(end: Option<Instant>) -> io::Result<Option<Duration>> {
+    let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+    match left {
+        Some(left) if left.is_zero() => Err(ErrorKind::WouldBlock.into()),
+        // A socket's timeout has microseconds, and 0 waits without end.
+        _ => Ok(left.map(|left| left.max(Duration::from_micros(1)))),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
 }

@@ -1,96 +1,152 @@
-//! The devices that commands can reach: the devices of a run, and devices that a command made.
+//! The devices that commands can reach: those of the program, and those that commands made.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use txq::NetDev;
+use txq::netdev::{NetDevRef, WeakNetDev};
 
-use crate::device::Dummies;
+use crate::Error;
+
+/// The properties of a device that a command asks for (`txq dev add`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewDevice {
+    /// The name, at most 15 bytes, unused so far.
+    pub name: String,
+    /// The number of txqs, 1 if the command does not say.
+    pub txqs: u16,
+    /// The default limit of qdiscs, in packets.
+    pub tx_queue_len: Option<u32>,
+    /// The longest packet without its link-layer header, in bytes.
+    pub mtu: Option<u32>,
+}
+
+/// The program's function that makes a device for a command.
+pub(crate) type Make =
+    dyn Fn(&NewDevice) -> Result<NetDev, Box<dyn StdError + Send + Sync>> + Send + Sync + 'static;
 
 /// All devices that commands can reach; each has a name of its own.
 #[derive(Default)]
-pub(crate) struct Devices<'a> {
-    lent: Vec<&'a NetDev>,
-    made: Mutex<Made>,
+pub(crate) struct Devices {
+    known: Mutex<Known>,
+    make: Option<Box<Make>>,
 }
 
-/// The devices that a command made.
 #[derive(Default)]
-struct Made {
-    devices: Vec<Arc<NetDev>>,
-    /// The threads and the pool that these devices share; `None` until the first device is made.
-    shared: Option<Dummies>,
+struct Known {
+    /// The program's devices. Those that it has shut down or dropped are removed at the next addition.
+    lent: Vec<WeakNetDev>,
+    /// The devices that commands made.
+    made: Vec<NetDev>,
+}
+
+/// Why a device is not added.
+pub(crate) enum NotAdded {
+    /// The name is taken.
+    Exists,
+    /// The program makes no devices for commands.
+    Unsupported,
+    /// The program's function failed.
+    Failed(Box<dyn StdError + Send + Sync>),
 }
 
 /// Why a device is not removed.
 pub(crate) enum NotRemoved {
+    /// No device has the name.
     Absent,
+    /// The device is the program's own.
     InUse,
 }
 
-impl<'a> Devices<'a> {
-    /// Makes a set of the devices of a run, which commands cannot remove.
-    pub(crate) fn lent(lent: impl Iterator<Item = &'a NetDev>) -> Self {
-        Self { lent: lent.collect(), made: Mutex::default() }
+impl Known {
+    fn has(&self, name: &str) -> bool {
+        let lent = self.lent.iter().filter_map(WeakNetDev::upgrade);
+        lent.map(|dev| dev.info().name == name)
+            .chain(self.made.iter().map(|dev| dev.info().name == name))
+            .any(|is| is)
+    }
+}
+
+impl Devices {
+    /// Sets the function that makes devices for commands.
+    pub(crate) fn set_make(&mut self, make: Box<Make>) {
+        self.make = Some(make);
     }
 
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a device of the program, which commands cannot remove; an error if another one has the name.
+    pub(crate) fn lend(&self, dev: &NetDev) -> Result<(), Error> {
+        let (mut known, weak) = (self.known(), dev.downgrade());
+        known.lent.retain(|other| other.upgrade().is_some() && !other.is_same(&weak));
+        if known.has(&dev.info().name) {
+            return Err(Error::SameDevice(dev.info().name.clone()));
+        }
+        known.lent.push(weak);
+        Ok(())
+    }
+
+    /// Returns handles on the device of a name, or on all devices: the program's first, then those made, in order of creation.
+    pub(crate) fn handles(&self, name: Option<&str>) -> Vec<NetDevRef> {
+        let known = self.known();
+        let made = known.made.iter().map(|dev| dev.downgrade());
+        let all = known.lent.iter().cloned().chain(made).filter_map(|dev| dev.upgrade());
+        all.filter(|dev| name.is_none_or(|name| dev.info().name == name)).collect()
     }
 
     /// Calls `f` with the device called `name` and returns its result; `None` if there is no such device. Other commands may
     /// add and remove devices during the call.
     pub(crate) fn with<R>(&self, name: &str, f: impl FnOnce(&NetDev) -> R) -> Option<R> {
-        if let Some(dev) = self.lent.iter().find(|dev| dev.info().name == name) {
-            return Some(f(dev));
-        }
-        let dev = self.made().devices.iter().find(|dev| dev.info().name == name).cloned()?;
-        Some(f(&dev))
+        self.handles(Some(name)).first().map(|dev| f(dev))
     }
 
-    /// Calls `f` with each device and returns the results: the run's devices first, then those made, in order of creation.
-    pub(crate) fn all<R>(&self, f: impl FnMut(&NetDev) -> R) -> Vec<R> {
-        let made = self.made().devices.clone();
-        let made = made.iter().map(|dev| &**dev);
-        self.lent.iter().copied().chain(made).map(f).collect()
+    /// Calls `f` with each device and returns the results, in the order of [`handles`](Self::handles).
+    pub(crate) fn all<R>(&self, mut f: impl FnMut(&NetDev) -> R) -> Vec<R> {
+        self.handles(None).iter().map(|dev| f(dev)).collect()
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
         self.all(|dev| dev.info().name.clone())
     }
 
-    /// Adds the device that `make` returns; returns false, without a call, if the name is taken.
-    pub(crate) fn add(
-        &self,
-        name: &str,
-        make: impl FnOnce(&Dummies) -> anyhow::Result<NetDev>,
-    ) -> anyhow::Result<bool> {
-        let made = &mut *self.made();
-        let mut others = self.lent.iter().copied().chain(made.devices.iter().map(|dev| &**dev));
-        if others.any(|dev| dev.info().name == name) {
-            return Ok(false);
+    /// Makes and adds a device.
+    pub(crate) fn add(&self, new: &NewDevice) -> Result<(), NotAdded> {
+        let mut known = self.known();
+        if known.has(&new.name) {
+            return Err(NotAdded::Exists);
         }
-        let shared = match made.shared.take() {
-            Some(shared) => shared,
-            None => Dummies::start()?,
-        };
-        let dev = make(made.shared.insert(shared))?;
-        made.devices.push(Arc::new(dev));
-        Ok(true)
+        let make = self.make.as_ref().ok_or(NotAdded::Unsupported)?;
+        known.made.push(make(new).map_err(NotAdded::Failed)?);
+        Ok(())
     }
 
     /// Removes a device that a command made. Its queued packets are dropped.
     pub(crate) fn remove(&self, name: &str) -> Result<(), NotRemoved> {
-        let mut made = self.made();
-        match made.devices.iter().position(|dev| dev.info().name == name) {
+        let mut known = self.known();
+        match known.made.iter().position(|dev| dev.info().name == name) {
             Some(index) => {
-                let gone = made.devices.remove(index);
+                let gone = known.made.remove(index);
                 // The lock is released first, so that commands for other devices do not wait while this one is freed.
-                drop(made);
+                drop(known);
                 drop(gone);
                 Ok(())
             }
-            None if self.lent.iter().any(|dev| dev.info().name == name) => Err(NotRemoved::InUse),
+            None if known.has(name) => Err(NotRemoved::InUse),
             None => Err(NotRemoved::Absent),
         }
+    }
+}
+
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known();
+        f.debug_struct("Devices")
+            .field("lent", &known.lent)
+            .field("made", &known.made)
+            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,10 @@
 use std::io::{BufRead, BufReader};
 use std::process::ExitCode;
 
-use super::answer::{Answer, INPUT};
+use txq_control::Answer;
+use txq_control::tc::INPUT;
+
+use crate::control::tell;
 
 /// Executes the commands of a file, `-` for the standard input; returns the exit code.
 pub(super) fn run(
@@ -20,7 +23,7 @@ pub(super) fn run(
             Ok(file) => Box::new(BufReader::new(file)),
             Err(error) => {
                 let message = format!("Cannot open file \"{file}\" for reading: {}", reason(&error));
-                return Answer::bad(INPUT, &message, Some("check the path, or use - for stdin")).tell();
+                return tell(&Answer::bad(INPUT, &message, Some("check the path, or use - for stdin")));
             }
         },
     };
@@ -36,11 +39,11 @@ pub(super) fn run(
             },
             Err(error) => {
                 let remedy = "commands are lines of UTF-8";
-                return Answer::bad(INPUT, &format!("{file}:{}: {error}", commands.number), Some(remedy))
-                    .tell();
+                let message = format!("{file}:{}: {error}", commands.number);
+                return tell(&Answer::bad(INPUT, &message, Some(remedy)));
             }
         };
-        answer.tell()?;
+        tell(&answer)?;
         if answer.rc != 0 {
             eprintln!("Command failed {file}:{}", commands.number);
             code = ExitCode::from(INPUT);

@@ -1,9 +1,9 @@
 //! tc's options, which precede the object and may be abbreviated to any beginning.
 
-use std::path::PathBuf;
+use txq_control::Answer;
+use txq_control::tc::{Show, WORDS, nearest};
 
-use super::answer::{Answer, WORDS, nearest};
-use super::show::Show;
+use crate::args::Target;
 
 /// tc's options, in the order in which tc searches for one that begins like the word.
 const NAMES: [&str; 12] = [
@@ -30,7 +30,7 @@ pub(super) struct Flags {
     pub(super) help: bool,
     pub(super) version: bool,
     pub(super) batch: Option<String>,
-    pub(super) socket: Option<PathBuf>,
+    pub(super) target: Target,
     pub(super) words: Vec<String>,
 }
 
@@ -44,8 +44,13 @@ impl Flags {
                 "--" => break,
                 "--help" => flags.help = true,
                 "--check" => flags.check = true,
-                "--socket" => flags.socket = Some(words.next().ok_or_else(no_socket)?.into()),
-                long if long.starts_with("--socket=") => flags.socket = Some(long[9..].into()),
+                long if long.starts_with("--") && is_ours(long) => {
+                    let (name, value) = match long.split_once('=') {
+                        Some((name, value)) => (name, value.to_owned()),
+                        None => (long, words.next().ok_or_else(|| no_value(long))?.clone()),
+                    };
+                    flags.set(name, value)?;
+                }
                 _ => match NAMES.iter().find(|name| word.len() > 1 && name.starts_with(word.as_str())) {
                     Some(&("-statistics" | "-stats")) => flags.show.stats = true,
                     Some(&"-details") => flags.show.details = true,
@@ -61,7 +66,8 @@ impl Flags {
                         None => flags.help = true,
                     },
                     Some(&"-netns") => {
-                        let remedy = "txq's devices are in no namespace: use --socket to name another txq";
+                        let remedy =
+                            "txq's devices are in no namespace: use --name or --socket for another txq";
                         return Err(Answer::bad(WORDS, "Option \"-netns\" is not supported.", Some(remedy)));
                     }
                     _ => return Err(unknown(word)),
@@ -71,14 +77,46 @@ impl Flags {
         flags.words = words.cloned().collect();
         Ok(flags)
     }
+
+    /// Sets one of [`OURS`].
+    fn set(&mut self, name: &str, value: String) -> Result<(), Answer> {
+        let at = &mut self.target.at;
+        match name {
+            "--socket" => at.socket = Some(value.into()),
+            "--name" => at.name = Some(value),
+            _ => {
+                self.target.timeout =
+                    value.parse().map_err(|error| Answer::bad(WORDS, &format!("{error}"), None))?
+            }
+        }
+        let both = self.target.at.socket.is_some() && self.target.at.name.is_some();
+        match both {
+            true => Err(Answer::bad(
+                WORDS,
+                "Options \"--socket\" and \"--name\" exclude each other.",
+                Some("use one"),
+            )),
+            false => Ok(()),
+        }
+    }
 }
 
-fn no_socket() -> Answer {
-    Answer::bad(WORDS, "Option \"--socket\" wants a path.", Some("use --socket PATH"))
+/// The options that tc does not have, with the values that they want.
+const OURS: [(&str, &str); 3] = [("--socket", "a path"), ("--name", "a name"), ("--timeout", "a time")];
+
+fn is_ours(word: &str) -> bool {
+    OURS.iter()
+        .any(|(name, _)| word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+}
+
+fn no_value(word: &str) -> Answer {
+    let wants = OURS.iter().find(|(name, _)| *name == word).map_or("a value", |(_, wants)| wants);
+    let value = wants.rsplit(' ').next().unwrap_or_default().to_uppercase();
+    Answer::bad(WORDS, &format!("Option \"{word}\" wants {wants}."), Some(&format!("use {word} {value}")))
 }
 
 fn unknown(word: &str) -> Answer {
-    let known = [&NAMES[..], &["--socket", "--check"]].concat();
+    let known = [&NAMES[..], &["--socket", "--name", "--timeout", "--check"]].concat();
     let message = format!("Option \"{word}\" is unknown, try \"tc -help\".");
     Answer::bad(WORDS, &message, nearest(word, &known).as_deref())
 }
@@ -104,7 +142,7 @@ mod tests {
         }
         let flags = read("-fo -b - --socket /x --check").unwrap();
         assert_eq!((flags.force, flags.check, flags.batch.as_deref()), (true, true, Some("-")));
-        assert_eq!(flags.socket, Some("/x".into()));
+        assert_eq!(flags.target.at.socket, Some("/x".into()));
     }
 
     #[test]
@@ -112,7 +150,9 @@ mod tests {
         let answer = read("-jsno q").unwrap_err();
         let told = "Option \"-jsno\" is unknown, try \"tc -help\".\ntxq: did you mean \"-json\"?\n";
         assert_eq!((answer.rc, answer.err.as_str()), (255, told));
-        for text in ["-", "--statistics q", "-foo", "--socket", "-n x"] {
+        for text in
+            ["-", "--statistics q", "-foo", "--socket", "-n x", "--name a --socket /b", "--timeout x q"]
+        {
             assert_eq!(read(text).unwrap_err().rc, 255, "{text}");
         }
     }

@@ -3,14 +3,17 @@
 //! The words are parsed, and the qdisc is built on a temporary device. Conditions of the named device, such as whether the
 //! parent exists, are not checked.
 
-use txq::NetDev;
-use txq::pool::{Backing, PoolConfig};
-use txq_device::Null;
+use std::io;
 
-use super::answer::{Answer, REFUSED, WORDS, nearest};
+use txq::NetDev;
+use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::packet::PacketList;
+use txq::pool::{Backing, PoolConfig};
+
 use super::command::{Command, Object, Verb};
 use super::modify::Place;
 use super::{class, filter, show};
+use crate::answer::{Answer, REFUSED, WORDS, nearest};
 
 /// The txqs of the temporary device: enough for any map of txqs that a person writes by hand.
 const TXQS: u16 = 64;
@@ -70,9 +73,31 @@ fn build(place: &Place<'_>) -> Result<(), Answer> {
 /// Makes the temporary device; its workers are never started.
 pub(super) fn device() -> Result<NetDev, Answer> {
     let pool = PoolConfig { buffers: BUFFERS, backing: Backing::Heap, ..PoolConfig::default() };
-    let builder = NetDev::builder(Null::new(TXQS)).txqs(TXQS).qdisc("noqueue").pool_config(pool);
+    let builder = NetDev::builder(Unused).txqs(TXQS).qdisc("noqueue").pool_config(pool);
     let refused = |error: txq::netdev::BuildError| Answer::bad(REFUSED, &error.to_string(), None);
     builder.build().map_err(refused)
+}
+
+/// The driver of the temporary device, which never gets a packet.
+struct Unused;
+
+impl Driver for Unused {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo::new("null0").txqs(TXQS)
+    }
+
+    fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
+        Ok(DriverQueue { tx: Box::new(Self), done: Box::new(NoCompletions), ring: None })
+    }
+}
+
+impl Transmit for Unused {
+    fn start_xmit(&mut self, batch: &mut PacketList, cx: &mut TxCx<'_>) -> Status {
+        while let Some(packet) = batch.pop_front() {
+            cx.sent(packet);
+        }
+        Status::Ok
+    }
 }
 
 /// Returns the error for an unknown word after `show`.

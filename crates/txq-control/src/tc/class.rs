@@ -4,14 +4,14 @@
 
 use txq::tc::{ClassHeader, ClassInfo, Handle, ParseError, Style, Words, class_json, class_text, set_once};
 
-use super::answer::{Answer, REFUSED, WORDS, nearest};
 use super::check;
 use super::command::{Object, Verb};
 use super::show::{Show, json, listed};
-use crate::control::Devices;
+use crate::answer::{Answer, REFUSED, WORDS, nearest};
+use crate::devices::Devices;
 
 /// Adds, changes or deletes a class. As in tc, an error in a kind's options takes precedence over an error of the device.
-pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
+pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
     let header = header(rest)?;
     let text = rest.join(" ");
     let Some(name) = header.dev else {
@@ -128,7 +128,7 @@ impl<'a> Filter<'a> {
 }
 
 /// Lists the classes of the named device; none if no device is named, as tc does.
-pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
+pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw };
     let mut listed = match filter.dev {

@@ -1,7 +1,7 @@
 //! The first two words of a command: an object and a verb. Either may be abbreviated to any beginning; if several words
 //! have that beginning, the first in tc's list is meant.
 
-use super::answer::{Answer, INPUT, WORDS, nearest};
+use crate::answer::{Answer, INPUT, WORDS, nearest};
 
 /// The object of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

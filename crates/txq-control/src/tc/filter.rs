@@ -4,17 +4,17 @@ use serde_json::Value;
 use txq::filter::{filters_json, filters_text};
 use txq::tc::{Handle, ParseError, Style, Words, set_once};
 
-use super::answer::{Answer, REFUSED, WORDS, nearest};
 use super::check;
 use super::command::{Object, Verb};
 use super::show::{Show, json, listed};
-use crate::control::Devices;
+use crate::answer::{Answer, REFUSED, WORDS, nearest};
+use crate::devices::Devices;
 
 /// The line that tc prints after the kernel's message.
 const TALKING: &str = "We have an error talking to the kernel\n";
 
 /// Adds, changes or deletes a filter.
-pub(super) fn modify(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
+pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
     let Some(name) = device(rest)? else {
         parse(verb, rest)?;
         let remedy = "say which: dev NAME";
@@ -134,7 +134,7 @@ impl<'a> Filter<'a> {
 }
 
 /// Lists the filters of the named device; none if no device is named, as tc does.
-pub(super) fn show(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
+pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw };
     let mut listed = match filter.dev {

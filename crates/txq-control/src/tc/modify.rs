@@ -3,10 +3,10 @@
 use txq::NetDev;
 use txq::tc::{Handle, Header, ParseError, Words};
 
-use super::answer::{Answer, REFUSED};
 use super::check;
 use super::command::{Object, Verb};
-use crate::control::Devices;
+use crate::answer::{Answer, REFUSED};
+use crate::devices::Devices;
 
 /// The words after the verb: the header up to the kind, and the kind's options.
 pub(super) struct Place<'a> {
@@ -27,7 +27,7 @@ impl<'a> Place<'a> {
 
 /// Adds, changes, replaces or deletes a qdisc. As in tc, an error in a kind's options takes precedence over any error of the
 /// device.
-pub(super) fn qdisc(devices: &Devices<'_>, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
+pub(super) fn qdisc(devices: &Devices, verb: Verb, rest: &[String]) -> Result<Answer, Answer> {
     let place = Place::read(rest)?;
     let Some(name) = place.header.dev else {
         check::options(&place)?;

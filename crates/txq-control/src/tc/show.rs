@@ -5,22 +5,28 @@ use serde_json::Value;
 use txq::NetDev;
 use txq::tc::{Handle, ParseError, QdiscInfo, Style, Words, show_json, show_text};
 
-use super::answer::Answer;
 use super::check::unknown_word;
 use super::command::Object;
 use super::pretty::pretty;
-use crate::control::Devices;
+use crate::answer::Answer;
+use crate::devices::Devices;
 
 /// tc's options for its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Show {
-    pub(crate) stats: bool,
-    pub(crate) details: bool,
-    pub(crate) raw: bool,
-    pub(crate) json: bool,
-    pub(crate) pretty: bool,
-    pub(crate) iec: bool,
+pub struct Show {
+    /// Counters (`-s`).
+    pub stats: bool,
+    /// Details (`-d`).
+    pub details: bool,
+    /// Handles as numbers, too (`-r`).
+    pub raw: bool,
+    /// JSON (`-j`).
+    pub json: bool,
+    /// JSON with line breaks (`-p`).
+    pub pretty: bool,
+    /// Units of 1024 (`-iec`).
+    pub iec: bool,
 }
 
 /// Which qdiscs to show.
@@ -88,7 +94,7 @@ fn handle(text: &str) -> Result<Handle, ParseError> {
 }
 
 /// Lists the selected qdiscs of the named device, or of all devices.
-pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Result<Answer, Answer> {
+pub(super) fn qdiscs(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
     let style = Style { iec: show.iec, details: show.details, raw: show.raw };
     let listed = match filter.dev {
@@ -106,7 +112,7 @@ pub(super) fn qdiscs(devices: &Devices<'_>, rest: &[String], show: &Show) -> Res
 
 /// Returns the result of `f` on the named device; an error if there is no such device.
 pub(super) fn listed<T>(
-    devices: &Devices<'_>,
+    devices: &Devices,
     name: &str,
     f: impl FnOnce(&NetDev) -> Vec<T>,
 ) -> Result<Vec<T>, Answer> {

@@ -1,0 +1,169 @@
+//! Sockets that servers listen on.
+
+use std::fs::{self, Metadata, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+use crate::lock::{Lock, same};
+use crate::{Access, Error, Place};
+
+/// The connections that the kernel keeps for a server that does not accept them yet.
+const BACKLOG: i32 = 128;
+
+/// A socket on which no other server listens. Dropping it removes the socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) path: PathBuf,
+    pub(crate) socket: UnixListener,
+    /// The socket's file, to remove no other one.
+    file: Metadata,
+    process: u32,
+    /// Released last.
+    _lock: Lock,
+}
+
+impl Socket {
+    /// Listens. Creates the folder, and removes the socket of a process that died.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if another server listens there; [`Error::Socket`] if a file that is not a socket is there, or if the
+    /// system refuses; [`Error::Name`] for a name that none can have.
+    pub(crate) fn open(place: &Place, access: Access) -> Result<Self, Error> {
+        let path = place.path()?;
+        make_folder(&path, matches!(place, Place::Name(_)))?;
+        let lock = Lock::take(&path)?;
+        // The lock was free, so no process listens on an old socket. Anything but a socket stays.
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.file_type().is_socket() => {
+                fs::remove_file(&path).map_err(Error::socket(&path, "the old one cannot be removed"))?;
+            }
+            Ok(_) => {
+                let exists = ErrorKind::AlreadyExists.into();
+                return Err(Error::socket(&path, "there is a file that is no socket")(exists));
+            }
+            Err(_) => {}
+        }
+        let socket = bound(&path, access).map_err(Error::socket(&path, "cannot listen"))?;
+        let file = fs::symlink_metadata(&path).map_err(Error::socket(&path, "cannot listen"))?;
+        let socket = Self { path: path.into_owned(), socket, file, process: process::id(), _lock: lock };
+        socket.permit(access).map_err(Error::socket(&socket.path, "its permissions cannot be set"))?;
+        Ok(socket)
+    }
+
+    fn permit(&self, access: Access) -> io::Result<()> {
+        if let Access::Group(group) = access {
+            std::os::unix::fs::chown(&self.path, None, Some(group))?;
+        }
+        fs::set_permissions(&self.path, Permissions::from_mode(access.mode()))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // In a forked child, the socket is the parent's. A socket of another inode is another server's.
+        let here = || fs::symlink_metadata(&self.path).is_ok_and(|now| same(&now, &self.file));
+        if self.process == process::id() && here() {
+            // A failure has no remedy here: the next server on this path removes the socket.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Returns a listening socket. The file has its owner's permissions from the start, so no other user can ever open it: the
+/// kernel gives the file the permissions of the socket. (A umask would be that of all threads of the program.)
+fn bound(path: &Path, access: Access) -> io::Result<UnixListener> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::from_raw_mode(access.mode() & 0o600))?;
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Creates the folder of a socket, for its user alone.
+///
+/// # Errors
+/// [`Error::Socket`] if the runtime folder belongs to another user, or other users may write to it: they could replace the
+/// socket.
+fn make_folder(path: &Path, named: bool) -> Result<(), Error> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(Error::socket(path, "its folder cannot be made"))?;
+    if named {
+        let found = fs::metadata(folder).map_err(Error::socket(path, "its folder cannot be read"))?;
+        let own = rustix::process::geteuid().as_raw();
+        if ![0, own].contains(&found.uid()) || found.mode() & 0o022 != 0 {
+            let denied = ErrorKind::PermissionDenied.into();
+            return Err(Error::socket(path, "other users may write to its folder")(denied));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("txq-socket-{name}-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_socket_is_its_owners_before_it_is_permitted() {
+        let folder = folder("mode");
+        let path = folder.join("s");
+        let _socket = bound(&path, Access::Everyone).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn only_the_servers_own_socket_is_removed() {
+        let folder = folder("own");
+        let place = Place::from(folder.join("s"));
+        let socket = Socket::open(&place, Access::Owner).unwrap();
+        assert!(matches!(Socket::open(&place, Access::Owner), Err(Error::InUse { pid: Some(_), .. })));
+        fs::remove_file(&socket.path).unwrap();
+        let other = UnixListener::bind(&socket.path).unwrap();
+        drop(socket);
+        assert!(folder.join("s").exists());
+        drop(other);
+        // A socket without a listener is replaced, and the lock file is gone with its server.
+        drop(Socket::open(&place, Access::Everyone).unwrap());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn links_and_pipes_are_refused() {
+        let folder = folder("links");
+        let (path, target) = (folder.join("s"), folder.join("target"));
+        let told = || Socket::open(&Place::from(path.clone()), Access::Owner).unwrap_err().to_string();
+        std::os::unix::fs::symlink(&target, folder.join("s.lock")).unwrap();
+        assert!(told().contains("symbolic link"), "{}", told());
+        assert!(!target.exists());
+        fs::remove_file(folder.join("s.lock")).unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(told().contains("no socket"), "{}", told());
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            folder.join("s.lock"),
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        assert!(told().contains("no regular file"), "{}", told());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,149 @@
+//! Execution of requests.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use std::{io, process};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::answer::{Answer, INPUT, REFUSED};
+use crate::devices::Devices;
+use crate::info::{Info, InfoDevice};
+use crate::message::{Request, VERSION};
+use crate::record::{self, Recordings};
+use crate::{Limits, dev, tc};
+
+/// An event that other threads wait for in a `poll`.
+#[derive(Debug)]
+pub(super) struct Event(OwnedFd);
+
+impl Event {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub(super) fn set(&self) {
+        // It fails only if the counter is at its end, which also wakes.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    pub(super) fn clear(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
+        matches!(poll(&mut ready, Some(&timespec(Duration::ZERO))), Ok(1..))
+    }
+
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+/// The state that all threads of a server share.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) devices: Devices,
+    pub(super) program: String,
+    pub(super) limits: Limits,
+    pub(super) recordings: Recordings,
+    /// The number of recordings that run. The threads that execute requests add and subtract; the order does not matter,
+    /// because the number guards no other data.
+    pub(super) recording: AtomicUsize,
+    /// Set once, when the server stops.
+    pub(super) stop: Event,
+}
+
+impl Service {
+    /// Returns the answer to a line of `client`.
+    pub(super) fn answer(&self, line: &[u8], client: &impl AsFd) -> Answer {
+        let request = match Request::parse(line) {
+            Ok(request) => request,
+            Err(answer) => return answer,
+        };
+        // A panic of a qdisc or a driver must not end the server.
+        catch_unwind(AssertUnwindSafe(|| self.execute(request, client))).unwrap_or_else(|_| {
+            Answer::bad(REFUSED, "the command panicked", Some("the program's stderr says where"))
+        })
+    }
+
+    fn execute(&self, request: Request, client: &impl AsFd) -> Answer {
+        match request {
+            Request::Tc { words, show } => tc::run(&self.devices, &words, &show),
+            Request::Dev { words } => dev::run(&self.devices, &words),
+            Request::Info {} => Answer::of(self.info()),
+            Request::Contention(recording) => self.record(recording.ms, |time| {
+                let wait = || self.wait(time, client);
+                record::contention(&self.devices, &self.recordings, recording.dev.as_deref(), wait)
+            }),
+            Request::Hist { what, dev, ms: 0 } => {
+                record::hist(&self.devices, dev.as_deref(), what, Duration::ZERO, || true)
+            }
+            Request::Hist { what, dev, ms } => self.record(ms, |time| {
+                record::hist(&self.devices, dev.as_deref(), what, time, || self.wait(time, client))
+            }),
+        }
+    }
+
+    fn info(&self) -> Info {
+        Info {
+            program: self.program.clone(),
+            pid: process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocol: VERSION,
+            devices: self.devices.all(InfoDevice::of),
+        }
+    }
+
+    /// Calls `f` with the time of a recording, unless it is too long or too many run.
+    fn record(&self, ms: u64, f: impl FnOnce(Duration) -> Answer) -> Answer {
+        let (time, longest) = (Duration::from_millis(ms), self.limits.recording_time);
+        if time > longest {
+            return Answer::bad(
+                INPUT,
+                &format!("{time:?} is too long a recording"),
+                Some(&format!("use at most {longest:?}")),
+            );
+        }
+        /// Subtracts the recording when dropped, also by a panic.
+        struct One<'a>(&'a AtomicUsize);
+        impl Drop for One<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Relaxed);
+            }
+        }
+        let before = self.recording.fetch_add(1, Relaxed);
+        let _one = One(&self.recording);
+        if before >= self.limits.recordings {
+            return Answer::bad(REFUSED, "too many recordings at a time", Some("wait for the end of one"));
+        }
+        f(time)
+    }
+
+    /// Waits; returns false at once when the client is gone or the server stops.
+    fn wait(&self, time: Duration, client: &impl AsFd) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            // No events: only the end of the connection, in both directions, wakes.
+            let mut ready =
+                [PollFd::new(client, PollFlags::empty()), PollFd::new(self.stop.fd(), PollFlags::IN)];
+            match poll(&mut ready, Some(&timespec(left))) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// Returns a time for `poll`, at most a day.
+pub(super) fn timespec(time: Duration) -> Timespec {
+    let time = time.min(Duration::from_secs(86_400));
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
+}

@@ -1,0 +1,92 @@
+//! tc's language, for the devices of a program.
+//!
+//! Options, objects, commands, messages, output and exit codes are those of tc 6.1, as far as they concern qdiscs, classes
+//! and filters. After tc's message follows the remedy, on a line of its own that begins with `txq:`.
+//!
+//! ```
+//! use txq_control::tc;
+//!
+//! let words = ["qdisc", "replace", "dev", "d0", "root", "tbf", "rate", "1mbit"].map(str::to_owned);
+//! let answer = tc::check(&words);
+//! assert_eq!(answer.rc, 1);
+//! assert!(answer.err.starts_with("tbf: the \"burst\" parameter is mandatory."), "{}", answer.err);
+//! ```
+
+mod check;
+mod class;
+mod command;
+mod filter;
+mod modify;
+mod pretty;
+mod show;
+
+use txq::NetDev;
+
+use crate::answer::Answer;
+use crate::devices::Devices;
+use crate::error::Error;
+use command::{Command, Object, Verb};
+
+pub use crate::answer::{INPUT, REFUSED, WORDS, nearest};
+pub use show::Show;
+
+/// Executes a command on `devices`; returns its output, or its error with an exit code.
+pub(crate) fn run(devices: &Devices, words: &[String], show: &Show) -> Answer {
+    let command = match Command::read(words) {
+        Ok(command) => command,
+        Err(answer) => return answer,
+    };
+    let done = match (command.object, command.verb) {
+        (Object::Qdisc, Verb::Show) => show::qdiscs(devices, command.rest, show),
+        (Object::Qdisc, verb) => modify::qdisc(devices, verb, command.rest),
+        (Object::Class, Verb::Show) => class::show(devices, command.rest, show),
+        (Object::Class, verb) => class::modify(devices, verb, command.rest),
+        (Object::Filter, Verb::Show) => filter::show(devices, command.rest, show),
+        (Object::Filter, verb) => filter::modify(devices, verb, command.rest),
+    };
+    done.unwrap_or_else(|answer| answer)
+}
+
+/// Returns the answer to a command that needs no device: a request for help, or an error in the first two words. `None` if
+/// the command needs a device.
+pub fn without_device(words: &[String]) -> Option<Answer> {
+    Command::read(words).err()
+}
+
+/// Checks the text of a command without the device that it names; returns an empty answer, or the error.
+pub fn check(words: &[String]) -> Answer {
+    match Command::read(words) {
+        Ok(command) => check::check(&command),
+        Err(answer) => answer,
+    }
+}
+
+/// Executes a command on a device, whose name need not be in the command. The command may begin with `tc`.
+///
+/// # Errors
+/// [`Error::Command`] with tc's message.
+///
+/// ```
+/// fn fair(dev: &txq::NetDev) -> Result<(), txq_control::Error> {
+///     txq_control::tc::apply(dev, "qdisc replace root fq_codel")
+/// }
+/// ```
+pub fn apply(dev: &NetDev, command: &str) -> Result<(), Error> {
+    let mut words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    if words.first().is_some_and(|word| word == "tc") {
+        words.remove(0);
+    }
+    let name = &dev.info().name;
+    if !words.iter().any(|word| word == "dev") {
+        let at = words.len().min(2);
+        words.splice(at..at, ["dev".to_owned(), name.clone()]);
+    }
+    let devices = Devices::default();
+    devices.lend(dev)?;
+    let answer = run(&devices, &words, &Show::default());
+    if answer.rc == 0 {
+        return Ok(());
+    }
+    let message = answer.err.trim_end().replace('\n', "; ");
+    Err(Error::Command { device: name.clone(), command: command.to_owned(), message })
+}
