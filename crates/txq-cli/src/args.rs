@@ -280,12 +280,30 @@ pub(crate) struct Workload {
     pub(crate) spin_us: Option<SpinUs>,
 }
 
+/// A running program to record, instead of a workload.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunningArgs {
+    /// Record the running program of this name (`txq ls`), and send nothing
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["socket", "file", "discipline", "spin_us"])]
+    pub(crate) name: Option<String>,
+    /// Record the running program of this socket, and send nothing
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "discipline", "spin_us"])]
+    pub(crate) socket: Option<PathBuf>,
+    /// Record only this device of the running program
+    #[arg(long, value_name = "NAME")]
+    pub(crate) dev: Option<String>,
+    /// How long to wait for the running program's answer, after the recording
+    #[arg(long, value_name = "TIME", default_value = TIMEOUT)]
+    pub(crate) timeout: Span,
+}
+
 const CONTENTION_EXAMPLES: &str = "\
 Examples:
   txq contention --discipline spinlock           the built-in example: what one lock for all costs
   txq contention my.toml --duration 1s --discipline llist
   txq contention my.toml --lock-stat             as /proc/lock_stat of a kernel with CONFIG_LOCK_STAT
   txq contention my.toml --json | tail -1 | jq '.sites[] | {caller, contended}'
+  txq contention --name shaper --duration 5s     of a running program, which sends its own traffic (`txq ls`)
 
 The first table is perf's: it has only the sites at which a thread waited, and says what to do if none did (senders wait
 under --discipline spinlock; under combine and llist they hardly do). The second has every site: how often it took its lock, how long it held
@@ -296,6 +314,8 @@ rates of such a run are not those of `txq run`.";
 pub(crate) struct ContentionArgs {
     #[command(flatten)]
     pub(crate) workload: Workload,
+    #[command(flatten)]
+    pub(crate) running: RunningArgs,
     /// Print the locks in the layout of /proc/lock_stat
     #[arg(long, conflicts_with = "json")]
     pub(crate) lock_stat: bool,
@@ -308,6 +328,7 @@ Examples:
   txq hist                                       time in xmit, as bpftrace has it of __dev_queue_xmit
   txq hist my.toml --what completion --duration 1s
   txq hist --json | tail -1 | jq '.buckets[] | [.min, .count]'
+  txq hist --name shaper --what completion       of a running program, for 5 seconds; --duration 0s since its start
 
 A call of xmit hands in one batch; say batch = 1 in the file to measure single packets. The time includes one reading of
 the clock.";
@@ -316,6 +337,8 @@ the clock.";
 pub(crate) struct HistArgs {
     #[command(flatten)]
     pub(crate) workload: Workload,
+    #[command(flatten)]
+    pub(crate) running: RunningArgs,
     /// Which time to measure
     #[arg(long, value_enum, default_value_t = What::Xmit)]
     pub(crate) what: What,

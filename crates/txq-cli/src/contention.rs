@@ -12,35 +12,111 @@ use txq::stats::contention::ContentionReport;
 use txq_cli_common::contention::{lock_stat, perf};
 use txq_cli_common::out;
 
-use crate::args::ContentionArgs;
-use crate::report::Report;
+use crate::args::{ContentionArgs, Target};
+use crate::control;
+use crate::report::Rates;
 use crate::run;
 
 /// Disciplines under which senders wait for one another at the root lock.
 const WAITING: [Discipline; 2] = [Discipline::Spinlock, Discipline::Busylock];
 
-/// Runs a workload with recording on, and prints the recorded waits.
+/// The record of a run, or of a running program.
+struct Recording {
+    stopped_by: &'static str,
+    seconds: f64,
+    mpps: f64,
+    devices: Vec<Recorded>,
+    /// The sum of the records of all devices.
+    all: ContentionReport,
+}
+
+/// The record of one device.
+struct Recorded {
+    name: String,
+    /// The enqueue discipline, if the program names it.
+    discipline: Option<Discipline>,
+    seconds: f64,
+    sent: u64,
+    mpps: f64,
+    contention: Option<ContentionReport>,
+}
+
+/// Prints the recorded waits of a workload, or of a running program.
 pub(crate) fn contention(args: &ContentionArgs) -> anyhow::Result<()> {
+    match args.running.target() {
+        Some(target) => running(args, &target),
+        None => workload(args),
+    }
+}
+
+/// Records a running program.
+fn running(args: &ContentionArgs, target: &Target) -> anyhow::Result<()> {
+    let time = args.workload.duration.map_or(control::RECORDING, |span| span.0);
+    let mut client = control::connect(target)?;
+    let found = client.contention(args.running.dev.as_deref(), time).map_err(control::failed)?;
+    let rate = |sent: u64, seconds: f64| if seconds > 0.0 { sent as f64 / seconds / 1e6 } else { 0.0 };
+    let devices = found.into_iter().map(|found| Recorded {
+        mpps: rate(found.sent, found.seconds),
+        name: found.device,
+        discipline: None,
+        seconds: found.seconds,
+        sent: found.sent,
+        contention: Some(found.report),
+    });
+    let devices: Vec<_> = devices.collect();
+    let seconds = devices.iter().map(|device| device.seconds).fold(0.0, f64::max);
+    let mpps = rate(devices.iter().map(|device| device.sent).sum(), seconds);
+    let advice = "no thread waited for a lock in this time: record for longer with --duration\n";
+    print(args, &Recording::new("duration", seconds, mpps, devices), || advice.to_owned())
+}
+
+/// Sends a workload with recording on.
+fn workload(args: &ContentionArgs) -> anyhow::Result<()> {
     let (report, closed) =
         run::workload(&args.workload, args.output.quiet, |device| device.contention = true)?;
-    let all = sum(&report);
-    let waited = all.sites.iter().any(|site| site.stats.contended > 0);
-    let advice = (!waited).then(|| {
-        let disciplines: BTreeSet<_> = report.devices.iter().map(|device| device.discipline).collect();
-        advice(args.workload.file.as_deref(), &Vec::from_iter(disciplines))
+    let disciplines: BTreeSet<_> = report.devices.iter().map(|device| device.discipline).collect();
+    let mpps = Rates::achieved(&report.devices).mpps();
+    let devices = report.devices.into_iter().map(|device| Recorded {
+        mpps: device.achieved().mpps(),
+        name: device.name,
+        discipline: Some(device.discipline),
+        seconds: device.seconds,
+        sent: device.stats.sent,
+        contention: device.contention,
     });
+    let recording = Recording::new(report.ended.cause.name(), report.ended.seconds, mpps, devices.collect());
+    print(args, &recording, || advice(args.workload.file.as_deref(), &Vec::from_iter(disciplines)))?;
+    closed
+}
+
+impl Recording {
+    fn new(stopped_by: &'static str, seconds: f64, mpps: f64, devices: Vec<Recorded>) -> Self {
+        let mut all = ContentionReport::default();
+        devices.iter().flat_map(|device| &device.contention).for_each(|one| all.merge(one));
+        Self { stopped_by, seconds, mpps, devices, all }
+    }
+}
+
+/// Prints a record; calls `advice` if no thread waited.
+fn print(
+    args: &ContentionArgs,
+    recording: &Recording,
+    advice: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let all = &recording.all;
+    let waited = all.sites.iter().any(|site| site.stats.contended > 0);
+    let advice = (!waited).then(advice);
     let text = if args.output.json {
-        format!("{}\n", json::line(&report, &all))
+        format!("{}\n", json::line(recording))
     } else if args.lock_stat {
         if let Some(advice) = advice.filter(|_| !args.output.quiet) {
             eprint!("txq: {advice}");
         }
-        lock_stat::table(&all)
+        lock_stat::table(all)
     } else {
-        perf::table(&all) + advice.as_deref().unwrap_or_default() + "\n" + &meet::text(&report, &all)
+        perf::table(all) + advice.as_deref().unwrap_or_default() + "\n" + &meet::text(recording)
     };
-    out::write(&text)?;
-    closed
+    out::write(&text)
 }
 
 /// Returns why no wait was recorded, and a command that records some.
@@ -60,13 +136,6 @@ fn advice(file: Option<&Path>, disciplines: &[Discipline]) -> String {
         "no thread waited for a lock, as senders seldom do under {}; to record waits, run\n  {command} --discipline spinlock\n",
         names.join(" and ")
     )
-}
-
-/// Returns the sum of the records of all devices.
-fn sum(report: &Report) -> ContentionReport {
-    let mut all = ContentionReport::default();
-    report.devices.iter().flat_map(|device| &device.contention).for_each(|one| all.merge(one));
-    all
 }
 
 #[cfg(test)]

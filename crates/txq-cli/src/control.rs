@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use txq_cli_common::failure::Refused;
 use txq_control::{Answer, Builder, Client, Error, Place, Server};
 
-use crate::args::{At, Target};
+use crate::args::{At, RunningArgs, Target};
 use crate::device::{self, Dummies};
 
 impl At {
@@ -26,6 +27,17 @@ impl At {
         }
     }
 }
+
+impl RunningArgs {
+    /// Returns the running program to record; `None` for a workload.
+    pub(crate) fn target(&self) -> Option<Target> {
+        let at = At { name: self.name.clone(), socket: self.socket.clone() };
+        at.is_given().then_some(Target { at, timeout: self.timeout })
+    }
+}
+
+/// The time of a recording of a running program, without `--duration`.
+pub(crate) const RECORDING: Duration = Duration::from_secs(5);
 
 /// Connects to a running program; an error names the remedy.
 pub(crate) fn connect(target: &Target) -> anyhow::Result<Client> {

@@ -6,12 +6,42 @@ use txq::netdev::Sampling;
 use txq::stats::log2::Log2;
 use txq_cli_common::{bars, out};
 
-use crate::args::{HistArgs, What};
+use crate::args::{HistArgs, Target, What};
+use crate::control;
 use crate::report::Device;
 use crate::run;
 
-/// Runs a workload and prints one histogram of all devices together; an error if nothing was measured.
+/// Prints one histogram of all devices of a workload, or of a running program, together; an error if nothing was measured.
 pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
+    match args.running.target() {
+        Some(target) => running(args, &target),
+        None => workload(args),
+    }
+}
+
+/// Measures a running program.
+fn running(args: &HistArgs, target: &Target) -> anyhow::Result<()> {
+    let what = match args.what {
+        What::Xmit => txq_control::What::Xmit,
+        What::Driver => txq_control::What::Driver,
+        What::Completion => txq_control::What::Completion,
+    };
+    let time = args.workload.duration.map_or(control::RECORDING, |span| span.0);
+    let mut client = control::connect(target)?;
+    let found = client.hist(what, args.running.dev.as_deref(), time).map_err(control::failed)?;
+    let devices: Vec<_> = found.into_iter().map(|device| (device.device, device.times)).collect();
+    if print(args, &devices)? == 0 {
+        let remedy = match args.what {
+            What::Xmit => "the program builds its device with `xmit_times(true)`",
+            _ => "the program sends, and builds its device with `sampling`",
+        };
+        bail!("--what {}: nothing was measured: wait for longer, and check that {remedy}", args.what.name());
+    }
+    Ok(())
+}
+
+/// Sends a workload and measures it.
+fn workload(args: &HistArgs) -> anyhow::Result<()> {
     let what = args.what;
     let (report, closed) = run::workload(&args.workload, args.output.quiet, |device| match what {
         What::Xmit => device.xmit_times = true,
@@ -19,11 +49,24 @@ pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
             device.sampling.get_or_insert(Sampling::All);
         }
     })?;
+    let devices: Vec<_> =
+        report.devices.iter().map(|device| (device.name.clone(), of(device, what))).collect();
+    let samples = print(args, &devices)?;
+    closed?;
+    if samples == 0 {
+        bail!("--what {}: nothing was measured: send for longer, or without sampling = \"off\"", what.name());
+    }
+    Ok(())
+}
+
+/// Prints the histograms of devices; returns the number of samples.
+fn print(args: &HistArgs, devices: &[(String, Log2)]) -> anyhow::Result<u64> {
+    let what = args.what;
     let mut all = Log2::new();
-    report.devices.iter().for_each(|device| all.merge(&of(device, what)));
+    devices.iter().for_each(|(_, times)| all.merge(times));
     if args.output.json {
-        let devices = report.devices.iter();
-        let devices = devices.map(|d| json!({ "name": d.name, "buckets": bars::json(&of(d, what)) }));
+        let devices = devices.iter();
+        let devices = devices.map(|(name, times)| json!({ "name": name, "buckets": bars::json(times) }));
         let line = json!({
             "what": what.name(),
             "unit": "ns",
@@ -35,11 +78,7 @@ pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
     } else {
         out::write(&bars::text(&format!("{}_ns", what.name()), &all))?;
     }
-    closed?;
-    if all.count() == 0 {
-        bail!("--what {}: nothing was measured: send for longer, or without sampling = \"off\"", what.name());
-    }
-    Ok(())
+    Ok(all.count())
 }
 
 fn of(device: &Device, what: What) -> Log2 {

@@ -23,7 +23,7 @@ pub struct Answer {
     pub rc: u8,
     /// The result of a request that is not a command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data: Option<Value>,
+    pub(crate) data: Option<Box<Value>>,
     /// Whether the server closes the connection, and reads no further request of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) closed: bool,
@@ -42,7 +42,7 @@ impl Answer {
     /// Returns a success with a result.
     pub(crate) fn of(data: impl Serialize) -> Self {
         match serde_json::to_value(data) {
-            Ok(data) => Self { data: Some(data), ..Self::default() },
+            Ok(data) => Self { data: Some(Box::new(data)), ..Self::default() },
             Err(error) => Self::bad(REFUSED, &format!("the answer is no JSON: {error}"), None),
         }
     }

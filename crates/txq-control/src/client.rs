@@ -127,7 +127,7 @@ impl Client {
     fn data<T: DeserializeOwned>(&mut self, request: &Request, more: Duration) -> Result<T, Error> {
         let answer = self.ask(request, more)?;
         match answer.data {
-            Some(data) if answer.rc == 0 => serde_json::from_value(data)
+            Some(data) if answer.rc == 0 => serde_json::from_value(*data)
                 .map_err(|error| Error::lost(&self.path, format!("not an answer: {error}"))),
             _ => Err(Error::Refused {
                 path: self.path.clone(),

@@ -4,23 +4,23 @@ use serde_json::{Map, Value, json};
 use txq::stats::contention::ContentionReport;
 use txq_cli_common::contention::recorded;
 
-use crate::report::{Rates, Report};
+use super::Recording;
 
-pub(super) fn line(report: &Report, all: &ContentionReport) -> Value {
+pub(super) fn line(recording: &Recording) -> Value {
     let mut object = Map::new();
-    let sent: u64 = report.devices.iter().map(|device| device.stats.sent).sum();
-    object.insert("stopped_by".into(), json!(report.ended.cause.name()));
-    object.insert("seconds".into(), json!(report.ended.seconds));
+    let sent: u64 = recording.devices.iter().map(|device| device.sent).sum();
+    object.insert("stopped_by".into(), json!(recording.stopped_by));
+    object.insert("seconds".into(), json!(recording.seconds));
     object.insert("sent".into(), json!(sent));
-    object.insert("mpps".into(), json!(Rates::achieved(&report.devices).mpps()));
-    recorded(&mut object, all);
-    let devices = report.devices.iter().map(|device| {
+    object.insert("mpps".into(), json!(recording.mpps));
+    recorded(&mut object, &recording.all);
+    let devices = recording.devices.iter().map(|device| {
         let mut part = Map::new();
         part.insert("name".into(), json!(device.name));
-        part.insert("discipline".into(), json!(device.discipline.name()));
+        part.insert("discipline".into(), json!(device.discipline.map(|discipline| discipline.name())));
         part.insert("seconds".into(), json!(device.seconds));
-        part.insert("sent".into(), json!(device.stats.sent));
-        part.insert("mpps".into(), json!(device.achieved().mpps()));
+        part.insert("sent".into(), json!(device.sent));
+        part.insert("mpps".into(), json!(device.mpps));
         recorded(&mut part, device.contention.as_ref().unwrap_or(&ContentionReport::default()));
         Value::Object(part)
     });

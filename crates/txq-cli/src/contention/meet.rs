@@ -7,7 +7,7 @@ use txq::stats::contention::Retry;
 use txq_cli_common::bars;
 use txq_cli_common::span::Human;
 
-use crate::report::Report;
+use super::Recording;
 
 const HEADS: [&str; 10] = [
     "lock",
@@ -22,17 +22,20 @@ const HEADS: [&str; 10] = [
     "waited for",
 ];
 
-pub(super) fn text(report: &Report, all: &ContentionReport) -> String {
-    let mut text = String::new();
-    for device in &report.devices {
-        let _ = writeln!(text, "{}, {}", device.name, device.discipline);
+pub(super) fn text(recording: &Recording) -> String {
+    let (mut text, all) = (String::new(), &recording.all);
+    for device in &recording.devices {
+        let _ = match device.discipline {
+            Some(discipline) => writeln!(text, "{}, {discipline}", device.name),
+            None => writeln!(text, "{}", device.name),
+        };
         if let Some(recorded) = &device.contention {
             sites(&mut text, recorded);
             text.push('\n');
             sums(&mut text, recorded);
         }
-        let (seconds, mpps) = (device.seconds, device.achieved().mpps());
-        let _ = writeln!(text, "packets     sent {} in {seconds:.3} s, {mpps:.3} Mpps\n", device.stats.sent);
+        let (seconds, mpps) = (device.seconds, device.mpps);
+        let _ = writeln!(text, "packets     sent {} in {seconds:.3} s, {mpps:.3} Mpps\n", device.sent);
     }
     for row in all.sites.iter().filter(|row| row.stats.contended > 0) {
         let name = format!("wait_ns[{}, {}]", row.lock.name(), row.site.caller());

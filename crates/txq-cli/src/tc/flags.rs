@@ -86,7 +86,7 @@ impl Flags {
             "--name" => at.name = Some(value),
             _ => {
                 self.target.timeout =
-                    value.parse().map_err(|error| Answer::bad(WORDS, &format!("{error}"), None))?
+                    value.parse().map_err(|error: String| Answer::bad(WORDS, &error, None))?
             }
         }
         let both = self.target.at.socket.is_some() && self.target.at.name.is_some();
