@@ -234,6 +234,8 @@ impl Events<'_> {
         }
         self.next += 1;
         self.connections.push(Connection::new(self.next, client));
+        // Its request may have arrived with it; read now, so that it does not count as idle for the next connection.
+        self.read(self.next);
     }
 
     /// Closes the connection that is idle for the longest time: first one that is closing anyway, then one without a request,
