@@ -328,7 +328,8 @@ Examples:
   txq hist                                       time in xmit, as bpftrace has it of __dev_queue_xmit
   txq hist my.toml --what completion --duration 1s
   txq hist --json | tail -1 | jq '.buckets[] | [.min, .count]'
-  txq hist --name shaper --what completion       of a running program, for 5 seconds; --duration 0s since its start
+  txq hist --name shaper --what completion       of a running program, for 5 seconds
+  txq hist --name shaper --what driver --since-start
 
 A call of xmit hands in one batch; say batch = 1 in the file to measure single packets. The time includes one reading of
 the clock.";
@@ -342,6 +343,9 @@ pub(crate) struct HistArgs {
     /// Which time to measure
     #[arg(long, value_enum, default_value_t = What::Xmit)]
     pub(crate) what: What,
+    /// Print all times that the running program has measured, at once
+    #[arg(long, conflicts_with_all = ["duration", "file"])]
+    pub(crate) since_start: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }

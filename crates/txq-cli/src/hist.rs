@@ -1,5 +1,7 @@
 //! `txq hist`: a histogram of latency by powers of two, in the layout of a bpftrace script on `__dev_queue_xmit`.
 
+use std::time::Duration;
+
 use anyhow::bail;
 use serde_json::json;
 use txq::netdev::Sampling;
@@ -15,6 +17,9 @@ use crate::run;
 pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
     match args.running.target() {
         Some(target) => running(args, &target),
+        None if args.since_start => {
+            bail!("--since-start needs a running program: name it with --name or --socket")
+        }
         None => workload(args),
     }
 }
@@ -26,7 +31,10 @@ fn running(args: &HistArgs, target: &Target) -> anyhow::Result<()> {
         What::Driver => txq_control::What::Driver,
         What::Completion => txq_control::What::Completion,
     };
-    let time = args.workload.duration.map_or(control::RECORDING, |span| span.0);
+    let time = match args.since_start {
+        true => Duration::ZERO,
+        false => args.workload.duration.map_or(control::RECORDING, |span| span.0),
+    };
     let mut client = control::connect(target)?;
     let found = client.hist(what, args.running.dev.as_deref(), time).map_err(control::failed)?;
     let devices: Vec<_> = found.into_iter().map(|device| (device.device, device.times)).collect();
