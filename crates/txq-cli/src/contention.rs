@@ -25,13 +25,13 @@ struct Recording {
     stopped_by: &'static str,
     seconds: f64,
     mpps: f64,
-    devices: Vec<Recorded>,
+    devices: Vec<DeviceRecord>,
     /// The sum of the records of all devices.
     all: ContentionReport,
 }
 
 /// The record of one device.
-struct Recorded {
+struct DeviceRecord {
     name: String,
     /// The enqueue discipline, if the program names it.
     discipline: Option<Discipline>,
@@ -55,7 +55,7 @@ fn running(args: &ContentionArgs, target: &Target) -> anyhow::Result<()> {
     let mut client = control::connect(target)?;
     let found = client.contention(args.running.dev.as_deref(), time).map_err(control::failed)?;
     let rate = |sent: u64, seconds: f64| if seconds > 0.0 { sent as f64 / seconds / 1e6 } else { 0.0 };
-    let devices = found.into_iter().map(|found| Recorded {
+    let devices = found.into_iter().map(|found| DeviceRecord {
         mpps: rate(found.sent, found.seconds),
         name: found.device,
         discipline: None,
@@ -76,7 +76,7 @@ fn workload(args: &ContentionArgs) -> anyhow::Result<()> {
         run::workload(&args.workload, args.output.quiet, |device| device.contention = true)?;
     let disciplines: BTreeSet<_> = report.devices.iter().map(|device| device.discipline).collect();
     let mpps = Rates::achieved(&report.devices).mpps();
-    let devices = report.devices.into_iter().map(|device| Recorded {
+    let devices = report.devices.into_iter().map(|device| DeviceRecord {
         mpps: device.achieved().mpps(),
         name: device.name,
         discipline: Some(device.discipline),
@@ -90,7 +90,7 @@ fn workload(args: &ContentionArgs) -> anyhow::Result<()> {
 }
 
 impl Recording {
-    fn new(stopped_by: &'static str, seconds: f64, mpps: f64, devices: Vec<Recorded>) -> Self {
+    fn new(stopped_by: &'static str, seconds: f64, mpps: f64, devices: Vec<DeviceRecord>) -> Self {
         let mut all = ContentionReport::default();
         devices.iter().flat_map(|device| &device.contention).for_each(|one| all.merge(one));
         Self { stopped_by, seconds, mpps, devices, all }

@@ -27,9 +27,9 @@ pub(crate) fn hist(args: &HistArgs) -> anyhow::Result<()> {
 /// Measures a running program.
 fn running(args: &HistArgs, target: &Target) -> anyhow::Result<()> {
     let what = match args.what {
-        What::Xmit => txq_control::What::Xmit,
-        What::Driver => txq_control::What::Driver,
-        What::Completion => txq_control::What::Completion,
+        What::Xmit => txq_control::Interval::Xmit,
+        What::Driver => txq_control::Interval::Driver,
+        What::Completion => txq_control::Interval::Completion,
     };
     let time = match args.since_start {
         true => Duration::ZERO,

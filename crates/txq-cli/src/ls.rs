@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use txq_cli_common::out;
-use txq_control::{Found, State, list, list_folder, probe};
+use txq_control::{Program, State, list, list_folder, probe};
 
 use crate::args::LsArgs;
 use crate::control::failed;
@@ -34,7 +34,7 @@ pub(crate) fn ls(args: &LsArgs) -> anyhow::Result<()> {
 }
 
 /// Returns the rows of all sockets that are not stale, under a header; an empty text without rows.
-fn table(found: &[Found]) -> String {
+fn table(found: &[Program]) -> String {
     let rows: Vec<_> = found.iter().filter(|found| found.state != State::Stale).map(row).collect();
     if rows.is_empty() {
         return String::new();
@@ -50,7 +50,7 @@ fn table(found: &[Found]) -> String {
     rows.iter().map(line).collect()
 }
 
-fn row(found: &Found) -> [String; 5] {
+fn row(found: &Program) -> [String; 5] {
     let path = |path: &Path| path.display().to_string();
     let unknown = || "-".to_owned();
     let devices = |info: &txq_control::Info| {

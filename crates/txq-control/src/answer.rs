@@ -113,3 +113,8 @@ pub fn nearest(word: &str, known: &[&str]) -> Option<String> {
     let best = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)))?;
     (like(best) >= 0.8).then(|| format!("did you mean \"{best}\"?"))
 }
+
+/// Returns the words of a command.
+pub(crate) fn owned<W: AsRef<str>>(words: &[W]) -> Vec<String> {
+    words.iter().map(|word| word.as_ref().to_owned()).collect()
+}

@@ -9,13 +9,13 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::de::DeserializeOwned;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, owned};
 use crate::info::Info;
 use crate::message::{Recording, Request};
 use crate::peer::{Peer, is_stopped};
 use crate::record::{Contention, Times};
 use crate::tc::Show;
-use crate::{Error, Place, What};
+use crate::{Error, Interval, Place};
 
 /// How long a client waits for an answer, unless the caller sets another time.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,8 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// use txq_control::{Client, tc::Show};
 ///
 /// let mut client = Client::connect("shaper")?;
-/// let words = ["qdisc", "replace", "dev", "wan", "root", "fq_codel"].map(str::to_owned);
-/// let answer = client.tc(&words, Show::default())?;
+/// let answer = client.tc(&["qdisc", "replace", "dev", "wan", "root", "fq_codel"], Show::default())?;
 /// assert_eq!(answer.rc, 0, "{}", answer.err);
 /// println!("{:?}", client.info()?.devices);
 /// # Ok::<(), txq_control::Error>(())
@@ -81,16 +80,16 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Silent`] if no answer arrives in time, [`Error::Lost`] if the connection ends. An error of tc is an answer.
-    pub fn tc(&mut self, words: &[String], show: Show) -> Result<Answer, Error> {
-        self.ask(&Request::Tc { words: words.to_vec(), show }, Duration::ZERO)
+    pub fn tc<W: AsRef<str>>(&mut self, words: &[W], show: Show) -> Result<Answer, Error> {
+        self.ask(&Request::Tc { words: owned(words), show }, Duration::ZERO)
     }
 
     /// Executes a command in the syntax of `txq dev`.
     ///
     /// # Errors
     /// Those of [`tc`](Self::tc).
-    pub fn dev(&mut self, words: &[String]) -> Result<Answer, Error> {
-        self.ask(&Request::Dev { words: words.to_vec() }, Duration::ZERO)
+    pub fn dev<W: AsRef<str>>(&mut self, words: &[W]) -> Result<Answer, Error> {
+        self.ask(&Request::Dev { words: owned(words) }, Duration::ZERO)
     }
 
     /// Returns the program and its devices.
@@ -118,7 +117,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`contention`](Self::contention).
-    pub fn hist(&mut self, what: What, dev: Option<&str>, time: Duration) -> Result<Vec<Times>, Error> {
+    pub fn hist(&mut self, what: Interval, dev: Option<&str>, time: Duration) -> Result<Vec<Times>, Error> {
         let dev = dev.map(str::to_owned);
         self.data(&Request::Hist { what, dev, ms: millis(time) }, time)
     }

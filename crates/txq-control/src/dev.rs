@@ -2,7 +2,7 @@
 
 use txq::NetDev;
 
-use crate::answer::{Answer, INPUT, REFUSED, nearest};
+use crate::answer::{Answer, INPUT, REFUSED, nearest, owned};
 use crate::devices::{Devices, NewDevice, NotAdded, NotRemoved};
 
 /// The longest name, in bytes (`IFNAMSIZ` without its final zero).
@@ -11,8 +11,8 @@ const USAGE: &str =
     "use add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N], del NAME, or show [NAME]";
 
 /// Checks a command's words; returns the error, if there is one.
-pub fn check(words: &[String]) -> Option<Answer> {
-    Command::read(words).err()
+pub fn check<W: AsRef<str>>(words: &[W]) -> Option<Answer> {
+    Command::read(&owned(words)).err()
 }
 
 #[derive(Debug, PartialEq)]

@@ -26,7 +26,7 @@
 //! // Another process, or this one:
 //! let mut client = txq_control::Client::connect(place)?;
 //! let words = "qdisc replace dev null0 root tbf rate 1mbit burst 10k latency 50ms";
-//! let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+//! let words: Vec<_> = words.split(' ').collect();
 //! let answer = client.tc(&words, Default::default())?;
 //! assert_eq!((answer.rc, dev.qdiscs(Default::default())[0].kind.as_str()), (0, "tbf"));
 //! drop(server); // The socket is gone.
@@ -65,8 +65,8 @@ pub use devices::NewDevice;
 pub use error::Error;
 pub use info::{Info, InfoDevice};
 pub use limits::Limits;
-pub use list::{Found, State, list, list_folder, probe};
-pub use message::{VERSION, What};
+pub use list::{Program, State, list, list_folder, probe};
+pub use message::{Interval, VERSION};
 pub use peer::Access;
 pub use place::{Place, runtime_folder};
 pub use record::{Contention, Times};

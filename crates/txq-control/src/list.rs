@@ -39,10 +39,10 @@ impl State {
     }
 }
 
-/// A socket, and the program behind it.
+/// A program, as its socket shows it.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
-pub struct Found {
+pub struct Program {
     /// The name; `None` for a socket outside the runtime folder.
     pub name: Option<String>,
     /// The path.
@@ -59,7 +59,7 @@ pub struct Found {
 ///
 /// # Errors
 /// [`Error::Socket`] if the folder exists and cannot be read.
-pub fn list(timeout: Duration) -> Result<Vec<Found>, Error> {
+pub fn list(timeout: Duration) -> Result<Vec<Program>, Error> {
     list_folder(&runtime_folder(), timeout)
 }
 
@@ -67,7 +67,7 @@ pub fn list(timeout: Duration) -> Result<Vec<Found>, Error> {
 ///
 /// # Errors
 /// Those of [`list`].
-pub fn list_folder(folder: &Path, timeout: Duration) -> Result<Vec<Found>, Error> {
+pub fn list_folder(folder: &Path, timeout: Duration) -> Result<Vec<Program>, Error> {
     let files = match fs::read_dir(folder) {
         Ok(files) => files,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -82,9 +82,9 @@ pub fn list_folder(folder: &Path, timeout: Duration) -> Result<Vec<Found>, Error
 }
 
 /// Asks the program behind a socket, and returns what is known of it.
-pub fn probe(path: &Path, timeout: Duration) -> Found {
+pub fn probe(path: &Path, timeout: Duration) -> Program {
     let name = place::name_of(path).filter(|_| path.parent() == Some(&runtime_folder()));
-    let found = |state, pid, info| Found { name: name.clone(), path: path.to_owned(), state, pid, info };
+    let found = |state, pid, info| Program { name: name.clone(), path: path.to_owned(), state, pid, info };
     let mut client = match Client::connect_within(Place::from(path), timeout) {
         Ok(client) => client,
         Err(Error::NotRunning(_)) => return found(State::Stale, None, None),

@@ -27,7 +27,7 @@ pub(crate) enum Request {
     Contention(Recording),
     /// Counts times for a time, by powers of two.
     Hist {
-        what: What,
+        what: Interval,
         #[serde(default)]
         dev: Option<String>,
         #[serde(default)]
@@ -46,11 +46,11 @@ pub(crate) struct Recording {
     pub(crate) ms: u64,
 }
 
-/// The times that a histogram can count.
+/// The interval that a histogram measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum What {
+pub enum Interval {
     /// From the start to the end of each call of xmit.
     Xmit,
     /// From xmit until the driver takes the packet.
@@ -104,7 +104,7 @@ mod tests {
             Request::Dev { words: vec![] },
             Request::Info {},
             Request::Contention(Recording { dev: None, ms: 5 }),
-            Request::Hist { what: What::Driver, dev: Some("d".into()), ms: 0 },
+            Request::Hist { what: Interval::Driver, dev: Some("d".into()), ms: 0 },
         ] {
             let line = request.line().unwrap();
             assert!(line.starts_with(b"{\"v\":1,") && line.ends_with(b"\n"));

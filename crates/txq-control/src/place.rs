@@ -67,6 +67,12 @@ impl From<&str> for Place {
     }
 }
 
+impl From<String> for Place {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
 impl From<&Path> for Place {
     fn from(path: &Path) -> Self {
         Self::Path(path.to_owned())

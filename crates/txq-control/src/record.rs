@@ -11,7 +11,7 @@ use txq::netdev::WeakNetDev;
 use txq::stats::contention::ContentionReport;
 use txq::stats::log2::Log2;
 
-use crate::What;
+use crate::Interval;
 use crate::answer::{Answer, REFUSED};
 use crate::devices::Devices;
 
@@ -46,7 +46,7 @@ pub struct Times {
 pub(crate) struct Recordings(Mutex<Vec<WeakNetDev>>);
 
 /// A recording of one device; its end switches recording off, unless the program itself had switched it on.
-struct Recorded<'r> {
+struct OpenRecording<'r> {
     all: &'r Recordings,
     dev: WeakNetDev,
     own: bool,
@@ -61,7 +61,7 @@ impl Recordings {
     }
 
     /// Switches recording on; `None` if another client records the device.
-    fn start(&self, dev: &NetDev) -> Option<Recorded<'_>> {
+    fn start(&self, dev: &NetDev) -> Option<OpenRecording<'_>> {
         let (mut all, weak) = (self.all(), dev.downgrade());
         if all.iter().any(|other| other.is_same(&weak)) {
             return None;
@@ -74,11 +74,11 @@ impl Recordings {
             dev.set_contention(true);
         }
         let (name, since) = (dev.info().name.clone(), Instant::now());
-        Some(Recorded { all: self, dev: weak, own, name, since, sent: dev.stats().sent })
+        Some(OpenRecording { all: self, dev: weak, own, name, since, sent: dev.stats().sent })
     }
 }
 
-impl Drop for Recorded<'_> {
+impl Drop for OpenRecording<'_> {
     fn drop(&mut self) {
         if self.own
             && let Some(dev) = self.dev.upgrade()
@@ -126,14 +126,14 @@ pub(crate) fn contention(
 pub(crate) fn hist(
     devices: &Devices,
     dev: Option<&str>,
-    what: What,
+    what: Interval,
     time: Duration,
     wait: impl FnOnce() -> bool,
 ) -> Answer {
     let of = |dev: &NetDev| match what {
-        What::Xmit => dev.xmit_times(),
-        What::Driver => dev.latency().0.log2(),
-        What::Completion => dev.latency().1.log2(),
+        Interval::Xmit => dev.xmit_times(),
+        Interval::Driver => dev.latency().0.log2(),
+        Interval::Completion => dev.latency().1.log2(),
     };
     let before: Vec<_> = devices.handles(dev).iter().map(|dev| (dev.downgrade(), of(dev))).collect();
     if let Some(answer) = absent(devices, dev, before.is_empty()) {

@@ -22,7 +22,7 @@ mod show;
 
 use txq::NetDev;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, owned};
 use crate::devices::Devices;
 use crate::error::Error;
 use command::{Command, Object, Verb};
@@ -49,13 +49,13 @@ pub(crate) fn run(devices: &Devices, words: &[String], show: &Show) -> Answer {
 
 /// Returns the answer to a command that needs no device: a request for help, or an error in the first two words. `None` if
 /// the command needs a device.
-pub fn without_device(words: &[String]) -> Option<Answer> {
-    Command::read(words).err()
+pub fn without_device<W: AsRef<str>>(words: &[W]) -> Option<Answer> {
+    Command::read(&owned(words)).err()
 }
 
 /// Checks the text of a command without the device that it names; returns an empty answer, or the error.
-pub fn check(words: &[String]) -> Answer {
-    match Command::read(words) {
+pub fn check<W: AsRef<str>>(words: &[W]) -> Answer {
+    match Command::read(&owned(words)) {
         Ok(command) => check::check(&command),
         Err(answer) => answer,
     }

@@ -157,7 +157,7 @@ fn too_many_recordings_are_told() {
     first.write(b"{\"contention\":{\"ms\":3600000}}\n").unwrap();
     wait_for("recording", || dev.is_recording_contention());
     let mut client = Client::connect_within(folder.socket(), LONG).unwrap();
-    let error = client.hist(txq_control::What::Xmit, None, Duration::from_millis(1)).unwrap_err();
+    let error = client.hist(txq_control::Interval::Xmit, None, Duration::from_millis(1)).unwrap_err();
     assert!(error.to_string().contains("too many recordings"), "{error}");
     let mut second = Raw::new(&folder.socket());
     // It has taken the place of the idle client.

@@ -1,4 +1,4 @@
-//! What belongs to a whole process: forks, its death, and its signals. One test, because a process has one of each.
+//! Interval belongs to a whole process: forks, its death, and its signals. One test, because a process has one of each.
 
 mod device;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use device::{Folder, LONG, Raw, device, wait_for, words};
 use txq::stats::contention::Site;
-use txq_control::{Client, Error, Place, Server, State, VERSION, What, probe, serve};
+use txq_control::{Client, Error, Interval, Place, Server, State, VERSION, probe, serve};
 
 #[test]
 fn a_program_is_reshaped_through_its_socket() {
@@ -144,10 +144,10 @@ fn times_are_counted_from_the_start_or_for_a_time() {
         let _ = sender.xmit(packet);
     }
     let mut client = Client::connect(folder.socket()).unwrap();
-    let all = client.hist(What::Xmit, None, Duration::ZERO).unwrap();
+    let all = client.hist(Interval::Xmit, None, Duration::ZERO).unwrap();
     assert_eq!((all.len(), all[0].times.count()), (1, dev.xmit_times().count()));
     assert!(all[0].times.count() > 0);
-    let none = client.hist(What::Xmit, Some("d9"), Duration::from_millis(1)).unwrap();
+    let none = client.hist(Interval::Xmit, Some("d9"), Duration::from_millis(1)).unwrap();
     assert_eq!(none[0].times.count(), 0, "nothing was sent meanwhile");
 }
 

@@ -99,7 +99,7 @@ fn example() -> &'static PathBuf {
         let text = String::from_utf8(built.stdout).expect("JSON");
         let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
         let program = lines.filter(|line| line["target"]["name"] == "served");
-        let path = program.filter_map(|line| line["executable"].as_str().map(PathBuf::from)).last();
+        let path = program.filter_map(|line| line["executable"].as_str().map(PathBuf::from)).next_back();
         path.expect("the program's path")
     })
 }

@@ -15,7 +15,7 @@ use crate::answer::Answer;
 /// How much is read at a time.
 const CHUNK: usize = 16 << 10;
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It waits for a request, or for the rest of one.
@@ -29,7 +29,7 @@ pub(super) enum State {
 
 /// The result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Filled {
+pub(super) enum Arrival {
     /// A whole line has arrived.
     Line,
     /// The rest has not arrived yet.
@@ -70,27 +70,27 @@ impl Connection {
     }
 
     /// Reads what has arrived, up to a whole line or to `longest` bytes.
-    pub(super) fn fill(&mut self, longest: usize) -> Filled {
+    pub(super) fn fill(&mut self, longest: usize) -> Arrival {
         let mut chunk = [0; CHUNK];
         loop {
             if self.find_end().is_some() {
-                return Filled::Line;
+                return Arrival::Line;
             }
             let room = longest.saturating_sub(self.buffer.len()).min(CHUNK);
             if room == 0 {
-                return Filled::TooLong;
+                return Arrival::TooLong;
             }
             match (&*self.client).read(&mut chunk[..room]) {
-                Ok(0) => return Filled::End,
+                Ok(0) => return Arrival::End,
                 Ok(length) => {
                     if self.buffer.is_empty() {
                         self.since = Instant::now();
                     }
                     self.buffer.extend_from_slice(&chunk[..length]);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Filled::Part,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Arrival::Part,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Filled::End,
+                Err(_) => return Arrival::End,
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::connection::{Connection, Filled, State, send};
+use super::connection::{Arrival, Connection, State, send};
 use super::service::{Service, timespec};
 use super::workers::{Job, Workers};
 use crate::answer::{Answer, INPUT, REFUSED};
@@ -125,12 +125,12 @@ impl Events<'_> {
                 }
             }
             State::Open => match open.fill(longest) {
-                Filled::Part => {}
-                Filled::Line => self.dispatch(index),
-                Filled::End => {
+                Arrival::Part => {}
+                Arrival::Line => self.dispatch(index),
+                Arrival::End => {
                     self.connections.swap_remove(index);
                 }
-                Filled::TooLong => {
+                Arrival::TooLong => {
                     open.close_with(Answer::bad(
                         INPUT,
                         &format!("a request is longer than {longest} bytes"),

@@ -24,7 +24,7 @@ pub(super) struct Job {
 
 /// The end of a request.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct Outcome {
     pub(super) id: u64,
     /// Whether the answer was sent.
     pub(super) sent: bool,
@@ -50,7 +50,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    done: Vec<Done>,
+    done: Vec<Outcome>,
     /// The threads that exist, and those of them that wait for a request.
     threads: usize,
     idle: usize,
@@ -101,7 +101,7 @@ impl Workers {
     }
 
     /// Returns the requests that are done since the last call.
-    pub(super) fn take_done(&self) -> Vec<Done> {
+    pub(super) fn take_done(&self) -> Vec<Outcome> {
         self.shared.done.clear();
         std::mem::take(&mut self.shared.queue().done)
     }
@@ -129,7 +129,7 @@ fn work(shared: &Shared) {
             let answer = shared.service.answer(&job.line, &job.client);
             let sent = send(&job.client, &answer, shared.service.limits.answer_time).is_ok();
             queue = shared.queue();
-            queue.done.push(Done { id: job.id, sent });
+            queue.done.push(Outcome { id: job.id, sent });
             shared.done.set();
             continue;
         }
