@@ -1,5 +1,7 @@
 //! The command line.
 
+mod target;
+
 use std::any::TypeId;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,6 +13,7 @@ use txq_cli_common::span::Span;
 use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
 use crate::xps::Xps;
+pub(crate) use target::{At, RunningArgs, Target};
 
 /// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space
 #[derive(Debug, Parser)]
@@ -103,35 +106,6 @@ Examples:
   txq daemon --socket /run/lab/tc.sock --group netadmin
 
 It ends on SIGINT and SIGTERM. Only its own user and root can talk to it, or the members of --group.";
-
-/// The place of a program's socket.
-#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
-pub(crate) struct At {
-    /// Name of the socket, in $XDG_RUNTIME_DIR/txq or /run/txq [default: control]
-    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
-    pub(crate) name: Option<String>,
-    /// Path of the socket [default: $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-}
-
-/// A running program to reach.
-#[derive(Clone, Debug, PartialEq, clap::Args)]
-pub(crate) struct Target {
-    #[command(flatten)]
-    pub(crate) at: At,
-    /// How long to wait for an answer
-    #[arg(long, value_name = "TIME", default_value = TIMEOUT)]
-    pub(crate) timeout: Span,
-}
-
-const TIMEOUT: &str = "10s";
-
-impl Default for Target {
-    fn default() -> Self {
-        Self { at: At::default(), timeout: TIMEOUT.parse().expect("a time") }
-    }
-}
 
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -278,23 +252,6 @@ pub(crate) struct Workload {
     /// How long before a packet's time workers begin to poll the clock, in microseconds; replaces the file's spin_us
     #[arg(long, value_name = "N")]
     pub(crate) spin_us: Option<SpinUs>,
-}
-
-/// A running program to record, instead of a workload.
-#[derive(Debug, clap::Args)]
-pub(crate) struct RunningArgs {
-    /// Record the running program of this name (`txq ls`), and send nothing
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["socket", "file", "discipline", "spin_us"])]
-    pub(crate) name: Option<String>,
-    /// Record the running program of this socket, and send nothing
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["file", "discipline", "spin_us"])]
-    pub(crate) socket: Option<PathBuf>,
-    /// Record only this device of the running program
-    #[arg(long, value_name = "NAME")]
-    pub(crate) dev: Option<String>,
-    /// How long to wait for the running program's answer, after the recording
-    #[arg(long, value_name = "TIME", default_value = TIMEOUT)]
-    pub(crate) timeout: Span,
 }
 
 const CONTENTION_EXAMPLES: &str = "\

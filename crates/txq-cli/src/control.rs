@@ -88,3 +88,14 @@ pub(crate) fn group(text: &str) -> anyhow::Result<u32> {
         format!("--group {text}: there is no such group: use a name of /etc/group, or a number")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_names_or_numbers() {
+        assert_eq!((group("4242").unwrap(), group("root").unwrap()), (4242, 0));
+        assert!(group("no such group").unwrap_err().to_string().contains("/etc/group"));
+    }
+}

@@ -22,6 +22,9 @@ use workers::Workers;
 
 /// A control server. Dropping it stops the server, waits for its threads, and removes the socket.
 ///
+/// Dropping it waits for the running commands. So do not drop it inside the data path of a device that it serves: a command
+/// may wait for the caller.
+///
 /// The server does not keep devices alive: a device that the program drops or shuts down is no longer listed.
 ///
 /// After a `fork`, the server belongs to the parent. In the child, dropping it does nothing.

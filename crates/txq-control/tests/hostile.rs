@@ -1,6 +1,9 @@
 //! Clients that misbehave: the server stays up, answers all others, and says which bound was exceeded.
 
 mod device;
+#[path = "../../../tests/support/skip.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod skip;
 
 use std::io::ErrorKind;
 use std::net::Shutdown;
@@ -11,6 +14,7 @@ use std::time::Duration;
 
 use device::{Folder, LONG, Raw, device, wait_for, words};
 use serde_json::Value;
+use skip::require_root;
 use txq_control::{Access, Client, Error, Limits, Server, serve};
 
 const INFO: &str = "{\"info\":{}}";
@@ -276,10 +280,7 @@ const NOBODY: u32 = 65534;
 
 #[test]
 fn other_users_are_refused() {
-    // SAFETY: geteuid takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        assert!(std::env::var_os("TXQ_NO_SKIP").is_none(), "needs root");
-        eprintln!("SKIP other_users_are_refused: needs root");
+    if !require_root("other_users_are_refused") {
         return;
     }
     let (folder, dev) = (Folder::new(), device("d0"));

@@ -2,13 +2,16 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+#[path = "../../../../tests/support/tempdir.rs"]
+mod tempdir;
+
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempdir::TempDir;
 use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::packet::PacketList;
@@ -42,30 +45,20 @@ pub(crate) fn device(name: &str) -> NetDev {
     NetDev::builder(Sink(name.to_owned())).qdisc("pfifo limit 10").start().expect("a device")
 }
 
-/// A folder that is removed when its guard is dropped.
-pub(crate) struct Folder(PathBuf);
+/// A folder that is removed when its guard is dropped, and the place of a socket in it.
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("txq-ctl-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).expect("a folder");
-        Self(path)
+        Self(TempDir::new())
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.0.join("control.sock")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.path().join("control.sock")
     }
 }
 
