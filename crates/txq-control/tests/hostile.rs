@@ -101,7 +101,10 @@ fn garbage_is_answered_line_by_line() {
 #[test]
 fn half_a_line_and_silence_is_closed() {
     let (folder, dev) = (Folder::new(), device("d0"));
-    let limits = short(|limits| limits.request_time = Duration::from_millis(200));
+    // An idle connection would live on: the bound of a request ends these.
+    let limits = short(|limits| {
+        (limits.request_time, limits.idle_time) = (Duration::from_millis(200), LONG * 10);
+    });
     let _server = Server::builder().at(folder.socket()).device(&dev).limits(limits).start().unwrap();
     let mut half = Raw::new(&folder.socket());
     half.write(b"{\"info\"").unwrap();

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use device::{Folder, LONG, device, wait_for, words};
-use txq_control::{Client, Error, State, probe, serve};
+use txq_control::{Client, Error, Server, State, probe, serve};
 
 /// Set for the process that serves, forks and waits for its death: the socket.
 const HELPER: &str = "TXQ_CONTROL_TEST_SOCKET";
@@ -38,7 +38,8 @@ fn fork(f: impl FnOnce()) -> libc::pid_t {
 fn a_forked_child_harms_nothing() {
     let (folder, dev) = (Folder::new(), device("d0"));
     let server = serve(&dev, folder.socket()).unwrap();
-    let mut held = Some((server, dev));
+    let listener = Server::builder().at(folder.path().join("bound.sock")).bind().unwrap();
+    let mut held = Some((server, dev, listener));
     let child = fork(|| drop(held.take()));
     let mut status = 1;
     // SAFETY: `status` outlives the call.
@@ -46,10 +47,13 @@ fn a_forked_child_harms_nothing() {
     assert_eq!(status, 0, "the child ends by itself");
     let mut client = Client::connect_within(folder.socket(), LONG).unwrap();
     assert_eq!(client.info().unwrap().pid, std::process::id());
-    let (server, dev) = held.expect("the parent's");
-    // The lock is still held.
-    assert!(matches!(serve(&dev, folder.socket()), Err(Error::InUse { .. })));
-    drop(server);
+    let (server, dev, listener) = held.expect("the parent's");
+    // Both sockets are there, and locked.
+    for path in [server.path(), listener.path()] {
+        assert!(path.exists(), "{}", path.display());
+        assert!(matches!(serve(&dev, path), Err(Error::InUse { .. })));
+    }
+    drop((server, listener));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
