@@ -69,12 +69,13 @@ impl Recordings {
         all.push(weak.clone());
         drop(all);
         // The record of a program that records itself goes on.
-        let own = !dev.is_recording_contention();
+        let (own, name) = (!dev.is_recording_contention(), dev.info().name.clone());
+        let (since, sent) = (Instant::now(), dev.stats().sent);
+        let recorded = OpenRecording { all: self, dev: weak, own, name, since, sent };
         if own {
             dev.set_contention(true);
         }
-        let (name, since) = (dev.info().name.clone(), Instant::now());
-        Some(OpenRecording { all: self, dev: weak, own, name, since, sent: dev.stats().sent })
+        Some(recorded)
     }
 }
 
@@ -115,7 +116,7 @@ pub(crate) fn contention(
         Some(Contention {
             device: recorded.name.clone(),
             seconds: recorded.since.elapsed().as_secs_f64(),
-            sent: dev.stats().sent - recorded.sent,
+            sent: dev.stats().sent.saturating_sub(recorded.sent),
             report: dev.contention().unwrap_or_default(),
         })
     });
