@@ -169,6 +169,9 @@ const DEV_EXAMPLES: &str = "\
 Examples:
   txq dev add d0                                 takes everything, sends nothing
   txq dev add d1 type dummy numtxqueues 4 txqueuelen 500 mtu 9000
+  txq dev add up0 numtxqueues 2 type af_packet interface eth0
+  txq dev add vpn0 type tun namespace blue
+  txq dev add t0 type udp remote 192.0.2.1:4789
   txq dev show
   txq dev --name shaper show                     the devices of the program that serves them as \"shaper\"
   txq dev del d0";
@@ -177,7 +180,7 @@ Examples:
 pub(crate) struct DevArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// `add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N]`, `del NAME`, or `show [NAME]`
+    /// `add NAME [numtxqueues N] [txqueuelen N] [mtu N] [type KIND [KEY VALUE]..]`, `del NAME`, or `show [NAME]`
     #[arg(allow_negative_numbers = true)]
     pub(crate) words: Vec<String>,
 }

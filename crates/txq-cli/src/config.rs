@@ -21,12 +21,14 @@ use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
 use crate::xps::Xps;
 
+mod added;
 mod check;
 mod keys;
 mod lengths;
 mod locate;
 mod words;
 
+pub(crate) use added::of_words;
 pub(crate) use keys::{keys, schema};
 pub(crate) use lengths::{Length, Lengths};
 

@@ -61,15 +61,15 @@ pub(crate) fn tell(answer: &Answer) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(answer.rc))
 }
 
-/// Returns a server's builder. Its commands can make devices without a wire, which share threads and a pool.
+/// Returns a server's builder. Its commands can make devices, which share threads, and a pool where they may.
 pub(crate) fn builder(at: &At) -> Builder {
     // `None` until the first device is made.
     let shared: Mutex<Option<Dummies>> = Mutex::new(None);
     Server::builder().at(at.place()).make_devices(move |new| {
         let shared = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
         let made = match shared {
-            Some(shared) => device::dummy(new, shared),
-            none => Dummies::start().and_then(|started| device::dummy(new, none.insert(started))),
+            Some(shared) => device::added(new, shared),
+            none => Dummies::start().and_then(|started| device::added(new, none.insert(started))),
         };
         made.map_err(|error| format!("{error:#}").into())
     })

@@ -4,23 +4,20 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use txq::driver::{DeviceInfo, Driver, Link};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{Pool, PoolConfig, PoolError};
 use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
 use txq_cli_common::failure::Refused;
-use txq_cli_common::span::Span;
 use txq_control::NewDevice;
-use txq_device::faults::{Faults, Rates};
-use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp};
 
 use crate::config;
 
 mod late;
+mod open;
 
-use late::Late;
+use open::Opened;
 
 /// The expected use of a device, which determines its defaults.
 #[derive(Clone, Copy, Debug)]
@@ -118,32 +115,37 @@ impl Dummies {
     }
 }
 
-/// Makes a device without a wire and without senders, driven by the shared threads.
-pub(crate) fn dummy(new: &NewDevice, shared: &Dummies) -> anyhow::Result<NetDev> {
+/// Makes a device without senders, driven by the shared threads. The words after its type are the keys of the type's table in a
+/// file of `txq run`.
+pub(crate) fn added(new: &NewDevice, shared: &Dummies) -> anyhow::Result<NetDev> {
     let config = config::Device {
         name: Some(new.name.clone()),
         txqs: Some(txq_cli_common::within::Txqs::of(new.txqs.into())),
         tx_queue_len: new.tx_queue_len.map(|len| txq_cli_common::within::Within::of(len.into())),
         mtu: new.mtu,
-        ..Default::default()
+        ..config::of_words(new)?
     };
     let used = Use { threads: 0, limit: Some(0), longest: 0, rated: true };
-    let dev = builder(&config, used)?.pool(shared.pool.clone()).build().map_err(refusal)?;
+    let (builder, has_pool) = builder(&config, used)?;
+    let builder = if has_pool { builder } else { builder.pool(shared.pool.clone()) };
+    let dev = builder.build().map_err(refusal)?;
     shared.workers.drive(&dev);
     Ok(dev)
 }
 
 /// Makes the device and starts its workers.
 pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev> {
-    builder(config, used)?.start().map_err(refusal)
+    builder(config, used)?.0.start().map_err(refusal)
 }
 
-/// Returns a builder with everything but the threads that drive the device's workers.
-fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
+/// Returns a builder with everything but the threads that drive the device's workers, and whether the device has a pool that it
+/// must be used with.
+fn builder(config: &config::Device, used: Use) -> anyhow::Result<(Builder, bool)> {
     let name = config.name.clone().unwrap_or_default();
     let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
-    let (driver, fixed) = driver(config, &name, txqs, used)?;
+    let Opened { driver, pool: fixed } = open::driver(config, &name, txqs, used)?;
     let mut builder = Builder::new(driver).txqs(txqs);
+    let has_pool = fixed.is_some();
     if let Some(pool) = fixed {
         builder = builder.pool(pool);
     }
@@ -183,7 +185,7 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<Builder> {
     }
     let sampling = config.sampling.unwrap_or(if used.rated { Sampling::All } else { SAMPLE });
     builder = builder.sampling(sampling).pool_config(pool(config, &name, txqs, used));
-    Ok(builder.contention(config.contention).xmit_times(config.xmit_times))
+    Ok((builder.contention(config.contention).xmit_times(config.xmit_times), has_pool))
 }
 
 /// Converts a failure to make a device: into wrong input, or into the system's refusal.
@@ -194,126 +196,6 @@ fn refusal(error: BuildError) -> anyhow::Error {
         _ => true,
     };
     if input { error.into() } else { Refused(error.to_string()).into() }
-}
-
-/// Returns the driver that a device names, and the pool that it must be used with, if any. An interface is checked, and a
-/// tunnel created, at once; AF_PACKET sockets are bound and files created when the first txq is opened.
-fn driver(
-    config: &config::Device,
-    name: &str,
-    txqs: u16,
-    used: Use,
-) -> anyhow::Result<(Box<dyn Driver>, Option<Pool>)> {
-    let link = config.link.unwrap_or_default();
-    let info = |mtu| DeviceInfo::new(name).txqs(txqs).mtu(mtu).link(link);
-    // A device that is open, under the name of the configuration.
-    let open = |driver: Box<dyn Driver>| -> anyhow::Result<Late> {
-        let is = driver.info();
-        let info = DeviceInfo::new(name).txqs(is.txqs).mtu(is.mtu).link(is.link).gso(is.gso);
-        same_link(config.link.unwrap_or(info.link), info.link, name)?;
-        Ok(Late::new(info, move || Ok(driver)))
-    };
-    let system = |error: std::io::Error| anyhow::Error::from(Refused(error.to_string()));
-    let mut fixed = None;
-    let late = if let Some(pcap) = &config.pcap {
-        let file = pcap.file.clone();
-        Late::new(info(MTU).gso(true), move || Ok(Pcap::create(file, txqs)?.link(link)))
-    } else if let Some(config::AfPacket { interface, kernel_qdisc }) = &config.af_packet {
-        same_link(link, Link::Ethernet, name)?;
-        let opened = AfPacket::open(interface, txqs).map_err(system)?;
-        if !opened.is_up() {
-            let text = format!("interface \"{interface}\" is down: `ip link set {interface} up` starts it");
-            return Err(Refused(text).into());
-        }
-        open(Box::new(opened.bypass(!kernel_qdisc)))?
-    } else if let Some(config::AfXdp { interface, first_queue }) = &config.af_xdp {
-        same_link(link, Link::Ethernet, name)?;
-        let pool = Pool::new(&pool(config, name, txqs, used)).map_err(|error| refusal(error.into()))?;
-        let xdp = AfXdpConfig { first_queue: *first_queue, ..AfXdpConfig::new(interface, txqs) };
-        let opened = xdp.open(&pool).map_err(system)?;
-        fixed = Some(pool);
-        open(Box::new(opened))?
-    } else if let Some((tun, kind)) = config
-        .tun
-        .as_ref()
-        .map(|tun| (tun, Link::Ip))
-        .or(config.tap.as_ref().map(|tap| (tap, Link::Ethernet)))
-    {
-        same_link(config.link.unwrap_or(kind), kind, name)?;
-        let mut options = match kind {
-            Link::Ip => Tun::create(&tun.interface),
-            _ => Tun::create_tap(&tun.interface),
-        };
-        options = options.queues(txqs).persistent(tun.persistent);
-        if let Some(mtu) = tun.mtu {
-            options = options.mtu(mtu.get() as u32);
-        }
-        if let Some(namespace) = &tun.namespace {
-            options = options.namespace(namespace);
-        }
-        open(Box::new(options.open().map_err(system)?))?
-    } else if let Some(udp) = &config.udp {
-        let any = if udp.remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let local = udp.local.unwrap_or_else(|| any.parse().expect("an address"));
-        let opened = Udp::connect(local, udp.remote).map_err(|error| {
-            let text = format!(
-                "device \"{name}\" has no socket from {local} to {}: {error}: check `ip route`",
-                udp.remote
-            );
-            anyhow::Error::from(Refused(text))
-        })?;
-        open(Box::new(opened.txqs(txqs)))?
-    } else {
-        let mtu = config.mtu.unwrap_or(MTU);
-        let null = Null { link, ..null(config.null.as_ref().unwrap_or(&config::Null::default()), txqs) };
-        Late::new(info(mtu).gso(true), move || Ok(null))
-    };
-    let driver: Box<dyn Driver> = match &config.faults {
-        Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),
-        None => Box::new(late),
-    };
-    Ok((driver, fixed))
-}
-
-/// Refuses packets that do not begin as those of the device do.
-fn same_link(packets: Link, device: Link, name: &str) -> anyhow::Result<()> {
-    let remedy = match device {
-        Link::Ethernet => "send them through one of IP packets, or capture on an Ethernet interface",
-        _ => "send them through an Ethernet device",
-    };
-    ensure!(
-        packets == device,
-        "the packets begin with {packets}, and those of device \"{name}\" with {device}: {remedy}"
-    );
-    Ok(())
-}
-
-fn null(config: &config::Null, txqs: u16) -> Null {
-    let default = Null::new(txqs);
-    Null {
-        ring: config.ring.map_or(default.ring, |ring| ring.get() as u32),
-        rate: config.rate.map(|rate| rate.0),
-        delay: config.delay.map_or(0, nanos),
-        coalesce: config.coalesce.map_or(0, nanos),
-        inline: config.inline.unwrap_or(default.inline),
-        ..default
-    }
-}
-
-fn rates(config: &config::Faults) -> Rates {
-    Rates {
-        busy: config.busy.0,
-        stall: config.stall.0,
-        stall_ns: config.stall_time.map_or(STALL, nanos),
-        drop: config.drop.0,
-        delay: config.delay.0,
-        delay_ns: config.delay_time.map_or(DELAY, nanos),
-        reorder: config.reorder.0,
-    }
-}
-
-fn nanos(span: Span) -> u64 {
-    span.0.as_nanos() as u64
 }
 
 /// Returns the configuration of a device's pool. Its default size is the sum of what the queues hold, so that the queues

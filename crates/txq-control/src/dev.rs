@@ -1,4 +1,4 @@
-//! Devices without a wire: adds, removes and lists them, in the syntax of `ip link`.
+//! Adds, removes and lists devices, in the syntax of `ip link`.
 
 use txq::NetDev;
 
@@ -7,8 +7,10 @@ use crate::devices::{Devices, NewDevice, NotAdded, NotRemoved};
 
 /// The longest name, in bytes (`IFNAMSIZ` without its final zero).
 const NAME: usize = 15;
+/// The kind of device if the command does not say, which has no options.
+const DUMMY: &str = "dummy";
 const USAGE: &str =
-    "use add NAME [type dummy] [numtxqueues N] [txqueuelen N] [mtu N], del NAME, or show [NAME]";
+    "use add NAME [numtxqueues N] [txqueuelen N] [mtu N] [type KIND [KEY VALUE]..], del NAME, or show [NAME]";
 
 /// Checks a command's words; returns the error, if there is one.
 pub fn check<W: AsRef<str>>(words: &[W]) -> Option<Answer> {
@@ -100,19 +102,24 @@ fn new_device<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<NewDevice,
         let message = format!("Error: argument \"{name}\" is wrong: \"name\" not a valid ifname");
         return Err(Answer::bad(INPUT, &message, Some(&remedy)));
     }
-    let mut new = NewDevice { name: name.to_owned(), txqs: 1, tx_queue_len: None, mtu: None };
+    let mut new = NewDevice {
+        name: name.to_owned(),
+        kind: DUMMY.to_owned(),
+        options: Vec::new(),
+        txqs: 1,
+        tx_queue_len: None,
+        mtu: None,
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| bad(&format!("{word} without a value")));
         match word {
-            "type" => match value()? {
-                "dummy" => {}
-                other => return Err(bad(&format!("type \"{other}\" is none: there is dummy"))),
-            },
+            "type" => new.kind = value()?.to_owned(),
             "numtxqueues" => new.txqs = number(word, value()?, 1, 4096)? as u16,
             "txqueuelen" | "txqlen" | "qlen" => {
                 new.tx_queue_len = Some(number(word, value()?, 0, u32::MAX)?);
             }
             "mtu" => new.mtu = Some(number(word, value()?, 68, 65535)?),
+            key if new.kind != DUMMY => new.options.push((key.to_owned(), value()?.to_owned())),
             _ => {
                 let remedy = nearest(word, &["type", "numtxqueues", "txqueuelen", "mtu"]);
                 let message = format!("\"{word}\" is unknown");
@@ -146,9 +153,24 @@ mod tests {
 
     #[test]
     fn the_words_of_ip_link_are_read() {
-        let dummy = NewDevice { name: "d0".into(), txqs: 4, tx_queue_len: Some(0), mtu: Some(9000) };
+        let dummy = NewDevice {
+            name: "d0".into(),
+            kind: "dummy".into(),
+            options: Vec::new(),
+            txqs: 4,
+            tx_queue_len: Some(0),
+            mtu: Some(9000),
+        };
         let text = "add d0 type dummy numtxqueues 4 txqueuelen 0 mtu 9000";
-        assert_eq!(read(text), Ok(Command::Add(dummy)));
+        assert_eq!(read(text), Ok(Command::Add(dummy.clone())));
+        let udp = NewDevice {
+            kind: "udp".into(),
+            options: vec![("remote".into(), "192.0.2.1:9".into())],
+            txqs: 1,
+            tx_queue_len: None,
+            ..dummy
+        };
+        assert_eq!(read("add d0 type udp remote 192.0.2.1:9 mtu 9000"), Ok(Command::Add(udp)));
         assert_eq!(read(""), Ok(Command::Show(None)));
         assert_eq!(read("del d0"), Ok(Command::Del("d0".into())));
     }
@@ -163,7 +185,9 @@ mod tests {
             ("add d0 numtxqueues 0", "use a number from 1 to 4096"),
             ("add d0 mtu", "mtu without a value"),
             ("add d0 numtxqueue 4", "did you mean \"numtxqueues\"?"),
-            ("add d0 type veth", "there is dummy"),
+            ("add d0 type", "type without a value"),
+            ("add d0 type udp remote", "remote without a value"),
+            ("add d0 remote 192.0.2.1:9 type udp", "\"remote\" is unknown"),
             ("del", "del without a name"),
             ("show a b", "one word too many"),
         ] {

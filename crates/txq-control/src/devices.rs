@@ -15,6 +15,10 @@ use crate::Error;
 pub struct NewDevice {
     /// The name, at most 15 bytes, unused so far.
     pub name: String,
+    /// What the device is, in a word: `dummy` if the command does not say. The program knows which words it accepts.
+    pub kind: String,
+    /// The words after `type` and the kind, as pairs of a key and its value.
+    pub options: Vec<(String, String)>,
     /// The number of txqs, 1 if the command does not say.
     pub txqs: u16,
     /// The default limit of qdiscs, in packets.

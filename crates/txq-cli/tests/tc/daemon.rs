@@ -29,6 +29,35 @@ fn devices_come_and_go() {
     daemon.end();
 }
 
+/// The types of `dev add` are the tables of a file, with the same keys.
+#[test]
+fn devices_have_the_types_and_keys_of_a_file() {
+    let daemon = Served::daemon("types");
+    let capture = daemon.folder.file("out.pcap");
+    daemon.dev("add n0 numtxqueues 2 type null rate 10gbit delay 10us inline false").good();
+    daemon.dev(&format!("add p0 type pcap file {capture}")).good();
+    daemon.dev("add u0 txqueuelen 10 type udp remote 127.0.0.1:9 local 127.0.0.1:0").good();
+    let listed = daemon.dev("show").good();
+    for line in ["n0: mtu 1500 numtxqueues 2 qdisc mq\n", "p0: mtu 1500 ", "u0: mtu "] {
+        assert!(listed.contains(line), "{listed}");
+    }
+    assert!(fs::exists(&capture).unwrap());
+    for (words, rc, says) in [
+        ("add x0 type veth", 2, "type \"veth\" is none: use one of dummy, null, pcap, af_packet"),
+        ("add x0 type null rat 1gbit", 2, "type null: unknown field `rat`, expected one of `ring`, `rate`"),
+        ("add x0 type null rate", 1, "rate without a value"),
+        ("add x0 type udp", 2, "type udp: missing field `remote`"),
+        ("add x0 type af_packet", 2, "there is no interface \"x0\": `ip link` lists the interfaces"),
+        ("add x0 type tun mtu 40", 1, "use a number from 68 to 65535"),
+    ] {
+        let said = daemon.dev(words);
+        assert!(said.rc == rc && said.err.contains(says), "{words}: {said:?}");
+    }
+    (["n0", "p0", "u0"]).iter().for_each(|name| drop(daemon.dev(&format!("del {name}")).good()));
+    assert_eq!(daemon.dev("show").good(), "");
+    daemon.end();
+}
+
 /// A hundred idle devices cost a few threads, and little memory each.
 #[test]
 fn idle_devices_cost_little() {

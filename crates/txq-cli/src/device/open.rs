@@ -1,0 +1,187 @@
+//! Opens the driver that a `[[device]]` names.
+
+use std::io;
+
+use anyhow::ensure;
+use txq::driver::{DeviceInfo, Driver, Link};
+use txq::pool::Pool;
+use txq_cli_common::failure::Refused;
+use txq_cli_common::span::Span;
+use txq_device::faults::{Faults, Rates};
+use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp};
+
+use super::late::Late;
+use super::{DELAY, MTU, STALL, Use, refusal};
+use crate::config;
+
+/// A driver, and the pool that it must be used with, if any.
+pub(super) struct Opened {
+    pub(super) driver: Box<dyn Driver>,
+    pub(super) pool: Option<Pool>,
+}
+
+/// The device to open.
+struct Opening<'c> {
+    config: &'c config::Device,
+    name: &'c str,
+    txqs: u16,
+    used: Use,
+}
+
+/// Opens the driver that a device names. An interface is checked, and a tunnel created, at once; AF_PACKET sockets are bound and
+/// files created when the first txq is opened.
+pub(super) fn driver(config: &config::Device, name: &str, txqs: u16, used: Use) -> anyhow::Result<Opened> {
+    let opening = Opening { config, name, txqs, used };
+    let mut pool = None;
+    let late = if let Some(pcap) = &config.pcap {
+        opening.pcap(pcap)
+    } else if let Some(af_packet) = &config.af_packet {
+        opening.af_packet(af_packet)?
+    } else if let Some(af_xdp) = &config.af_xdp {
+        opening.af_xdp(af_xdp, pool.insert(opening.pool()?))?
+    } else if let Some(tun) = &config.tun {
+        opening.tun(tun, Link::Ip)?
+    } else if let Some(tap) = &config.tap {
+        opening.tun(tap, Link::Ethernet)?
+    } else if let Some(udp) = &config.udp {
+        opening.udp(udp)?
+    } else {
+        opening.null()
+    };
+    let driver: Box<dyn Driver> = match &config.faults {
+        Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),
+        None => Box::new(late),
+    };
+    Ok(Opened { driver, pool })
+}
+
+impl Opening<'_> {
+    /// What packets begin with, of a device that does not say it itself.
+    fn link(&self) -> Link {
+        self.config.link.unwrap_or_default()
+    }
+
+    fn info(&self, mtu: u32) -> DeviceInfo {
+        DeviceInfo::new(self.name).txqs(self.txqs).mtu(mtu).link(self.link()).gso(true)
+    }
+
+    fn pool(&self) -> anyhow::Result<Pool> {
+        let config = super::pool(self.config, self.name, self.txqs, self.used);
+        Pool::new(&config).map_err(|error| refusal(error.into()))
+    }
+
+    /// Refuses packets that do not begin as those of the device do.
+    fn same_link(&self, device: Link) -> anyhow::Result<()> {
+        let packets = self.config.link.unwrap_or(device);
+        let remedy = match device {
+            Link::Ethernet => "send them through one of IP packets, or capture on an Ethernet interface",
+            _ => "send them through an Ethernet device",
+        };
+        ensure!(
+            packets == device,
+            "the packets begin with {packets}, and those of device \"{}\" with {device}: {remedy}",
+            self.name
+        );
+        Ok(())
+    }
+
+    /// Gives a device that is open the name of the configuration.
+    fn opened(&self, driver: Box<dyn Driver>) -> anyhow::Result<Late> {
+        let is = driver.info();
+        self.same_link(is.link)?;
+        let info = DeviceInfo::new(self.name).txqs(is.txqs).mtu(is.mtu).link(is.link).gso(is.gso);
+        Ok(Late::new(info, move || Ok(driver)))
+    }
+
+    fn null(&self) -> Late {
+        let config = self.config.null.as_ref();
+        let null =
+            Null { link: self.link(), ..config.map_or_else(|| Null::new(self.txqs), |null| self.wire(null)) };
+        Late::new(self.info(self.config.mtu.unwrap_or(MTU)), move || Ok(null))
+    }
+
+    fn wire(&self, config: &config::Null) -> Null {
+        let default = Null::new(self.txqs);
+        Null {
+            ring: config.ring.map_or(default.ring, |ring| ring.get() as u32),
+            rate: config.rate.map(|rate| rate.0),
+            delay: config.delay.map_or(0, nanos),
+            coalesce: config.coalesce.map_or(0, nanos),
+            inline: config.inline.unwrap_or(default.inline),
+            ..default
+        }
+    }
+
+    fn pcap(&self, pcap: &config::Pcap) -> Late {
+        let (file, txqs, link) = (pcap.file.clone(), self.txqs, self.link());
+        Late::new(self.info(MTU), move || Ok(Pcap::create(file, txqs)?.link(link)))
+    }
+
+    fn af_packet(&self, config: &config::AfPacket) -> anyhow::Result<Late> {
+        let interface = &config.interface;
+        // Before anything is opened.
+        self.same_link(Link::Ethernet)?;
+        let device = AfPacket::open(interface, self.txqs).map_err(refused)?;
+        if !device.is_up() {
+            let text = format!("interface \"{interface}\" is down: `ip link set {interface} up` starts it");
+            return Err(Refused(text).into());
+        }
+        self.opened(Box::new(device.bypass(!config.kernel_qdisc)))
+    }
+
+    fn af_xdp(&self, config: &config::AfXdp, pool: &Pool) -> anyhow::Result<Late> {
+        self.same_link(Link::Ethernet)?;
+        let first_queue = config.first_queue;
+        let xdp = AfXdpConfig { first_queue, ..AfXdpConfig::new(&config.interface, self.txqs) };
+        self.opened(Box::new(xdp.open(pool).map_err(refused)?))
+    }
+
+    fn tun(&self, tun: &config::Tun, link: Link) -> anyhow::Result<Late> {
+        self.same_link(link)?;
+        let mut options = match link {
+            Link::Ip => Tun::create(&tun.interface),
+            _ => Tun::create_tap(&tun.interface),
+        };
+        options = options.queues(self.txqs).persistent(tun.persistent);
+        if let Some(mtu) = tun.mtu {
+            options = options.mtu(mtu.get() as u32);
+        }
+        if let Some(namespace) = &tun.namespace {
+            options = options.namespace(namespace);
+        }
+        self.opened(Box::new(options.open().map_err(refused)?))
+    }
+
+    fn udp(&self, udp: &config::Udp) -> anyhow::Result<Late> {
+        let any = if udp.remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let local = udp.local.unwrap_or_else(|| any.parse().expect("an address"));
+        let device = Udp::connect(local, udp.remote).map_err(|error| {
+            Refused(format!(
+                "device \"{}\" has no socket from {local} to {}: {error}: check `ip route`",
+                self.name, udp.remote
+            ))
+        })?;
+        self.opened(Box::new(device.txqs(self.txqs)))
+    }
+}
+
+/// What the system refuses.
+fn refused(error: io::Error) -> anyhow::Error {
+    Refused(error.to_string()).into()
+}
+
+fn rates(config: &config::Faults) -> Rates {
+    Rates {
+        busy: config.busy.0,
+        stall: config.stall.0,
+        stall_ns: config.stall_time.map_or(STALL, nanos),
+        drop: config.drop.0,
+        delay: config.delay.0,
+        delay_ns: config.delay_time.map_or(DELAY, nanos),
+        reorder: config.reorder.0,
+    }
+}
+
+fn nanos(span: Span) -> u64 {
+    span.0.as_nanos() as u64
+}
