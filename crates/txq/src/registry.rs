@@ -110,6 +110,13 @@ impl<A: Arch> Registry<A> {
         self.0.with(|held| held.data().leave(counters));
     }
 
+    /// Wakes the senders that wait for credit or for a buffer, after the device has gone down or has ended: they look at the
+    /// device.
+    pub(crate) fn wake_to_look(&self) {
+        let alive: Vec<_> = self.0.with(|held| held.data().alive.iter().map(|(_, c)| c.clone()).collect());
+        alive.iter().for_each(|counters| counters.wake_to_look());
+    }
+
     /// Updates the rows of gone senders, before another sender may get the home of one.
     pub(crate) fn settle_gone(&self) {
         self.0.with(|held| held.data().gone.iter_mut().for_each(Gone::settle));

@@ -18,11 +18,13 @@ use crate::steering::{Here, Steer};
 
 mod flow;
 mod room;
+mod waiting;
 
 use crate::registry::SenderCounters;
 pub use flow::Flow;
 pub use room::Room;
 use room::Waits;
+pub use waiting::{SendError, WaitError};
 
 /// Calls of xmit after which a sender checks again which CPU it runs on.
 const TURNS: u32 = 64;
@@ -103,7 +105,8 @@ impl<A: Arch> Sender<A> {
         &self.dev.pool
     }
 
-    /// Returns a packet of `len` bytes to fill. Returns an error, and does not wait, if there is no buffer.
+    /// Returns a packet of `len` bytes to fill. Returns an error, and does not wait, if there is no buffer;
+    /// [`buffer`](Sender::buffer) and [`wait_buffer`](Sender::wait_buffer) wait for one.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
         self.cache.alloc(len).or_else(|error| {
@@ -152,10 +155,12 @@ impl<A: Arch> Sender<A> {
 
     /// Sleeps until the limit allows an allocation, or until `deadline` on the clock of [`now`](Sender::now); returns
     /// whether it allows one. A sleeping sender is woken once half the limit is free, as the kernel wakes its senders, so
-    /// hand in the packets you hold before. Costs nothing while no sender sleeps.
+    /// hand in the packets you hold before. Returns false also when the device has been shut down. Costs nothing while no
+    /// sender sleeps.
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
         self.reap_deferred();
-        self.cache.wait_credit(deadline)
+        let dev = &self.dev;
+        self.cache.wait_credit_unless(deadline, || dev.is_stopping())
     }
 
     /// Sends one packet (`dev_queue_xmit`).

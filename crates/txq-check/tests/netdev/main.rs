@@ -5,4 +5,5 @@ mod device;
 mod graft;
 mod timers;
 mod txqueue;
+mod waiting;
 mod xmit;

@@ -18,7 +18,7 @@ use crate::pool::fate::Tally;
 use crate::pool::home::Home;
 use crate::pool::retired::{Run, Sorted, retire};
 use crate::pool::slot::{Body, Slot};
-use crate::pool::store::FreeMode;
+use crate::pool::store::{FreeMode, Store};
 
 /// The most buffers that a cache holds (`NAPI_SKB_CACHE_SIZE`). In a small pool a cache holds a 32nd of the pool's buffers.
 pub const CACHE_SIZE: usize = 128;
@@ -66,8 +66,13 @@ pub struct Cache<A: Arch = Native> {
     mode: FreeMode,
     /// The most buffers that the stack may hold.
     size: usize,
-    /// Whether the pool shrinks: then the stack keeps no buffer beyond a call.
-    shrinking: bool,
+    /// Whether the pool shrinks, or senders wait for a buffer: then the stack keeps no buffer beyond a call.
+    sharing: bool,
+    /// Whether the sender has joined the line of senders that wait for a buffer, and has neither left it nor taken the
+    /// buffer that it has got there.
+    pub(super) in_line: bool,
+    /// Whether the sender has registered a waker for credit.
+    pub(super) waits_for_credit: bool,
     /// Whether the sender has left packets in a device, to reap them in a later call.
     deferred: bool,
     /// The node of the CPU that the sender runs on.
@@ -101,17 +106,19 @@ impl<A: Arch> Cache<A> {
         let store = &shared.memory.store;
         let (mode, node) = (store.mode(), store.node_of(cpu));
         let home = shared.memory.homes.occupy(name, cpu, store);
-        let (size, shrinking) = store.size.join();
+        let (size, sharing) = store.size.join(|| home.open_inboxes());
         let stack = Vec::with_capacity(store.size.cache_max());
         let seen = home.account().read().freed();
         let home = NonNull::from(home);
-        Self {
+        let cache = Self {
             shared,
             home,
             stack,
             mode,
             size,
-            shrinking,
+            sharing,
+            in_line: false,
+            waits_for_credit: false,
             deferred: false,
             node,
             out: 0,
@@ -119,6 +126,22 @@ impl<A: Arch> Cache<A> {
             seen,
             leased: 0,
             flags: 0,
+        };
+        if sharing {
+            // A sender that waits for a buffer may have looked for homes before this one was on the list.
+            cache.close_inboxes();
+        }
+        cache
+    }
+
+    /// Closes the inboxes of its home, and puts their buffers into the stock.
+    #[cold]
+    fn close_inboxes(&self) {
+        for first in self.home().close_inboxes() {
+            // SAFETY: buffers taken from an inbox are ours, linked up to a null.
+            let mut run = unsafe { Run::of(first) };
+            self.home().account().taken(run.len());
+            self.store().put(&mut run);
         }
     }
 
@@ -126,6 +149,20 @@ impl<A: Arch> Cache<A> {
     pub(super) fn home(&self) -> &Home<A> {
         // SAFETY: homes live as long as the pool, which `shared` keeps alive.
         unsafe { self.home.as_ref() }
+    }
+
+    /// The home, as the line knows it.
+    pub(super) fn home_ptr(&self) -> *const Home<A> {
+        self.home.as_ptr().cast_const()
+    }
+
+    pub(super) fn store(&self) -> &Store<A> {
+        &self.shared.memory.store
+    }
+
+    /// Returns the length of the longest packet.
+    pub(super) fn room(&self) -> usize {
+        self.shared.room
     }
 
     /// Sets what the packets begin with that it allocates from now on ([`Packet::link`]).
@@ -220,6 +257,13 @@ impl<A: Arch> Cache<A> {
         }
         A::spend(move || Work::Alloc(got));
         Ok(got)
+    }
+
+    /// Allocates a packet of a buffer that the sender has got in the line. The limit must allow it.
+    pub(super) fn hand_out_own(&mut self, slot: NonNull<Slot<A>>, len: usize) -> Packet<A> {
+        A::spend(|| Work::Alloc(1));
+        self.out += 1;
+        self.hand_out(slot, len as u32)
     }
 
     /// Makes a packet of `len` bytes of a buffer that the caller has taken off the stack.
@@ -331,7 +375,7 @@ impl<A: Arch> Cache<A> {
     pub fn free(&mut self, list: &mut PacketList<A>) {
         A::spend(|| Work::Free(list.len()));
         let fits =
-            self.stack.len() + list.len() <= self.size && !self.shrinking && self.mode != FreeMode::Shared;
+            self.stack.len() + list.len() <= self.size && !self.sharing && self.mode != FreeMode::Shared;
         if fits && list.is_of(self.home.as_ptr()) && !self.home().is_kicked() {
             // All buffers are this sender's: they go on the stack in the list's order.
             self.out -= list.len() as i64;
@@ -360,7 +404,7 @@ impl<A: Arch> Cache<A> {
                 }
             }
         }
-        if self.shrinking {
+        if self.sharing {
             self.give_up();
         }
     }
@@ -417,19 +461,23 @@ impl<A: Arch> Cache<A> {
         store.stock(self.stack.drain(..bulk));
     }
 
-    /// Gives all buffers to the stock, then reads whether the pool still shrinks.
+    /// Gives all buffers to the stock, then reads whether the pool still shrinks or senders still wait. If not, opens the
+    /// inboxes of its home.
     #[cold]
     fn give_up(&mut self) {
         let store = &self.shared.memory.store;
         store.stock(self.stack.drain(..));
-        self.shrinking = store.size.is_shrinking();
+        self.sharing = store.size.is_short();
+        if !self.sharing {
+            store.size.unless_waiting(|| self.home().open_inboxes());
+        }
     }
 
     /// Reads the pool's size, which may have changed, and gives surplus buffers to the stock.
     #[cold]
     fn resized(&mut self) {
         let size = &self.shared.memory.store.size;
-        (self.size, self.shrinking) = (size.cache(), size.is_shrinking());
+        (self.size, self.sharing) = (size.cache(), size.is_short());
         while self.stack.len() > self.size {
             self.spill();
         }
@@ -444,7 +492,7 @@ impl<A: Arch> Cache<A> {
         }
         self.note_credit(word);
         if self.out >= self.limit {
-            return Err(AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 });
+            return Err(self.at_limit());
         }
         if self.stack.is_empty() { self.restock(word) } else { Ok(()) }
     }
@@ -488,7 +536,7 @@ impl<A: Arch> Cache<A> {
             self.resized();
         }
         let word = self.take_from(home);
-        if self.shrinking {
+        if self.sharing {
             self.give_up();
         }
         if word.backlog() > home.store.defer_max() / 2 {
@@ -530,6 +578,11 @@ impl<A: Arch> Cache<A> {
     }
 
     #[cold]
+    pub(super) fn at_limit(&self) -> AllocError {
+        AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 }
+    }
+
+    #[cold]
     pub(super) fn too_long(&self, len: usize) -> AllocError {
         AllocError::TooLong { pool: self.shared.name.clone(), len, room: self.shared.room }
     }
@@ -537,6 +590,7 @@ impl<A: Arch> Cache<A> {
 
 impl<A: Arch> Drop for Cache<A> {
     fn drop(&mut self) {
+        self.stop_waiting();
         // SAFETY: as in `empty_inbox`.
         let home = unsafe { self.home.as_ref() };
         self.note_credit(home.account().read());

@@ -12,6 +12,7 @@ use crate::pool::Shared;
 use crate::pool::account::since;
 use crate::pool::home::Home;
 use crate::pool::times::Times;
+use crate::sync::waiter;
 
 /// Counters of one home, on a line that only drops and samples touch.
 pub(super) struct Fate<A: Arch> {
@@ -57,10 +58,10 @@ pub struct Tally<A: Arch> {
     /// Packets dropped at this home before the sender moved in.
     dropped_before: u64,
     /// Keeps the home alive.
-    _pool: Arc<Shared<A>>,
+    pool: Arc<Shared<A>>,
 }
 
-// SAFETY: the home is shared by threads, and `_pool` keeps it alive.
+// SAFETY: the home is shared by threads, and `pool` keeps it alive.
 unsafe impl<A: Arch> Send for Tally<A> {}
 // SAFETY: as above; every access is to atomics.
 unsafe impl<A: Arch> Sync for Tally<A> {}
@@ -71,12 +72,19 @@ impl<A: Arch> Tally<A> {
         // SAFETY: homes live as long as their pool.
         let fate = unsafe { home.as_ref() }.fate();
         let (tenancy, dropped_before) = (fate.tenancy.load(Relaxed), fate.dropped.load(Relaxed));
-        Self { home, tenancy, dropped_before, _pool: pool }
+        Self { home, tenancy, dropped_before, pool }
     }
 
     fn home(&self) -> &Home<A> {
-        // SAFETY: homes live as long as their pool, which `_pool` keeps alive.
+        // SAFETY: homes live as long as their pool, which `pool` keeps alive.
         unsafe { self.home.as_ref() }
+    }
+
+    /// Wakes the sender if it waits for credit or for a buffer, to look at its device. It keeps its place in the line.
+    pub fn wake_to_look(&self) {
+        self.home().wake_to_look();
+        let waker = self.pool.memory.store.with_line(|line| line.renew(self.home.as_ptr(), None));
+        waker.flatten().into_iter().for_each(waiter::wake);
     }
 
     /// Whether no other sender has moved in since. If one has, the other methods include its packets.

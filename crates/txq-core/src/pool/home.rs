@@ -1,8 +1,9 @@
 //! A sender's home: the inbox, the account and the kick that other threads reach it by.
 
-use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use std::{mem, ptr};
 
 use crossbeam_utils::CachePadded;
 
@@ -14,10 +15,12 @@ use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
 use crate::pool::store::{FreeMode, Store};
 use crate::stats::contention::Retry;
+use crate::sync::spinlock::SpinLock;
+use crate::sync::waiter;
 
 /// More than half of `defer_max` waits in the inbox.
 const INBOX: u32 = 1;
-/// The pool's size has changed.
+/// The pool's size has changed, or a sender waits for a buffer.
 const SIZE: u32 = 2;
 
 /// The shared side of one sender's cache: other CPUs free the sender's buffers to its inbox.
@@ -40,6 +43,13 @@ pub(crate) struct Home<A: Arch> {
     waits_for: A::AtomicU64,
     /// The sender sleeps here; the thread that clears `SLEEPS` to wake it notifies.
     event: A::Event,
+    /// The waker of a task that waits for credit: stored by the sender before it sets `SLEEPS`, taken by the thread that
+    /// clears `SLEEPS`. Boxed: few senders use it.
+    task: Box<SpinLock<A, Option<Waker>>>,
+    /// The buffer that the sender has got in the line (`pool/line.rs`); null for none. Stored under the parking lock by the
+    /// thread that removes the sender from the line. Taken by the sender, which has found under the same lock that it is not
+    /// in the line. Relaxed: the lock orders both, and the buffer with them.
+    granted: A::AtomicPtr<Slot<A>>,
     /// Drops and sampled times of its packets. Only drops and samples touch this line.
     fate: CachePadded<Fate<A>>,
     /// The CPU that its sender allocates on. Written by the sender; a hint for all others.
@@ -141,8 +151,17 @@ impl<A: Arch> Home<A> {
         if word.backlog() > max / 2 {
             self.kick();
         }
-        self.inbox(if self.others.is_empty() { 0 } else { node(store) })
-            .push(run, || store.retries.note(Retry::Inbox));
+        let inbox = self.inbox(if self.others.is_empty() { 0 } else { node(store) });
+        if !inbox.push(run, || store.retries.note(Retry::Inbox)) {
+            self.take_elsewhere(run);
+        }
+    }
+
+    /// Puts a run, which is counted in the backlog, into the stock: the inbox is closed.
+    #[cold]
+    fn take_elsewhere(&self, run: &mut Run<A>) {
+        self.account().taken(run.len());
+        self.store.put(run);
     }
 
     /// Returns credit for `n` packets whose buffers do not come home.
@@ -166,7 +185,36 @@ impl<A: Arch> Home<A> {
         let (from, need) = (waits_for as u32, (waits_for >> 32) as u32);
         if since(word.freed(), from) >= need && self.account().rouse() {
             self.event.notify();
+            self.wake_task();
         }
+    }
+
+    /// Wakes the task that waits for credit, if there is one.
+    fn wake_task(&self) {
+        self.set_task(None).into_iter().for_each(waiter::wake);
+    }
+
+    /// Replaces the waker of the task that waits for credit; returns the old one, for the caller to use with no lock held.
+    pub(super) fn set_task(&self, waker: Option<Waker>) -> Option<Waker> {
+        self.task.with(|held| mem::replace(held.data(), waker))
+    }
+
+    /// Wakes the sender, if it waits for credit, to look at its device.
+    pub(super) fn wake_to_look(&self) {
+        self.event.notify();
+        self.wake_task();
+    }
+
+    /// Takes the buffer that the sender has got in the line; null for none. The sender is not in the line.
+    pub(super) fn claim(&self) -> *mut Slot<A> {
+        let slot = self.granted.load(Relaxed);
+        self.granted.store(ptr::null_mut(), Relaxed);
+        slot
+    }
+
+    /// Gives a buffer to the sender, which leaves the line. The caller holds the parking lock.
+    pub(super) fn grant(&self, slot: *mut Slot<A>) {
+        self.granted.store(slot, Relaxed);
     }
 
     /// Announces that the sender, which has seen `freed`, sleeps until `need` more packets are freed. Returns the account's
@@ -213,6 +261,16 @@ impl<A: Arch> Home<A> {
     pub(super) fn take_all(&self) -> impl Iterator<Item = *mut Slot<A>> {
         let inboxes = (0..=self.others.len()).map(|node| self.inbox(node));
         inboxes.filter(|inbox| !inbox.is_empty()).map(Inbox::take_all)
+    }
+
+    /// Closes all inboxes while senders wait for a buffer, and takes their buffers; yields the first of each node's.
+    pub(super) fn close_inboxes(&self) -> impl Iterator<Item = *mut Slot<A>> {
+        (0..=self.others.len()).map(|node| self.inbox(node).close()).filter(|first| !first.is_null())
+    }
+
+    /// Opens all inboxes, as [`Inbox::open`] does.
+    pub(super) fn open_inboxes(&self) {
+        (0..=self.others.len()).for_each(|node| self.inbox(node).open());
     }
 
     /// Leaves the home at the end of its sender, which has seen `freed` and has `out` packets still in use.
@@ -279,6 +337,8 @@ impl<A: Arch> Homes<A> {
             kicked: CachePadded::new(A::AtomicU32::new(0)),
             waits_for: A::AtomicU64::new(0),
             event: A::Event::new(),
+            task: Box::new(SpinLock::new(None)),
+            granted: A::AtomicPtr::new(ptr::null_mut()),
             fate: CachePadded::new(Fate::new()),
             cpu: A::AtomicU32::new(0),
             settled: A::AtomicU32::new(0),

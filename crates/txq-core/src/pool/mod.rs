@@ -38,6 +38,7 @@ pub mod fate;
 pub(crate) mod home;
 mod inbox;
 mod lent;
+mod line;
 mod offset;
 mod region;
 pub(crate) mod retired;
@@ -46,6 +47,7 @@ mod size;
 pub mod slot;
 pub(crate) mod store;
 pub mod times;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::fmt;

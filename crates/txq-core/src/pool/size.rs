@@ -4,14 +4,20 @@
 //! once). Buffers beyond the pool's size are parked. To shrink, a pool closes its stock: buffers freed to the stock are
 //! parked instead, until the surplus is gone. Closing is a bit that a put reads anyway (`pool/depot.rs`), so a pool that
 //! does not shrink pays nothing. A put takes a lock only while the pool shrinks.
+//!
+//! Senders that wait for a buffer close the stock for the same reason: each buffer then passes the lock, under which their
+//! line lies (`pool/line.rs`).
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CellApi};
 use crate::pool::cache::CACHE_SIZE;
+use crate::pool::home::Home;
+use crate::pool::line::Line;
 use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
 use crate::sync::spinlock::SpinLock;
@@ -37,6 +43,9 @@ struct Told<A: Arch> {
     parked: A::AtomicU32,
     /// Buffers that must still be parked.
     surplus: A::AtomicU32,
+    /// Senders that wait for a buffer. A sender reads it after it was kicked, and the kick (release, acquire) orders the
+    /// value that the first waiting sender stored before.
+    waiting: A::AtomicU32,
 }
 
 /// The state under the parking lock.
@@ -48,9 +57,18 @@ struct Parking<A: Arch> {
     parked: u32,
     /// How many more buffers must be parked. The stock is closed while this is not 0.
     surplus: u32,
+    /// The senders that wait for a buffer. The stock is closed while there are any.
+    line: Line<A>,
 }
 
-// SAFETY: the list owns its buffers.
+impl<A: Arch> Parking<A> {
+    /// Whether the stock must be closed.
+    fn is_short(&self) -> bool {
+        self.surplus > 0 || !self.line.is_empty()
+    }
+}
+
+// SAFETY: the list owns its buffers, and the homes in the line are shared between threads.
 unsafe impl<A: Arch> Send for Parking<A> {}
 
 impl<A: Arch> Size<A> {
@@ -60,8 +78,9 @@ impl<A: Arch> Size<A> {
             size: A::AtomicU32::new(max),
             parked: A::AtomicU32::new(0),
             surplus: A::AtomicU32::new(0),
+            waiting: A::AtomicU32::new(0),
         };
-        let parking = Parking { size: max, list: ptr::null_mut(), parked: 0, surplus: 0 };
+        let parking = Parking { size: max, list: ptr::null_mut(), parked: 0, surplus: 0, line: Line::new() };
         Self { max, told: CachePadded::new(told), parking: CachePadded::new(SpinLock::new(parking)) }
     }
 
@@ -88,6 +107,12 @@ impl<A: Arch> Size<A> {
         self.told.surplus.load(Relaxed) > 0
     }
 
+    /// Whether senders must keep no free buffer: the pool shrinks, or senders wait for a buffer.
+    #[inline]
+    pub(super) fn is_short(&self) -> bool {
+        self.is_shrinking() || self.told.waiting.load(Relaxed) > 0
+    }
+
     /// Returns the most buffers that a cache may hold: a 32nd of the pool, so that the caches of a few senders cannot hold
     /// all of it.
     pub(super) fn cache(&self) -> usize {
@@ -110,11 +135,57 @@ impl<A: Arch> Size<A> {
     }
 
     /// Reads the size for a new sender, after its home is on the list: later changes reach it by its kick. Returns the most
-    /// buffers that its cache may hold, and whether more buffers must be parked.
-    pub(super) fn join(&self) -> (usize, bool) {
-        // The lock orders this against a resize, which looks for homes after it has held the lock: either it finds the new
-        // home, or the size read here is its own.
-        self.parking.with(|held| (Self::cache_of(held.data().size), held.data().surplus > 0))
+    /// buffers that its cache may hold, and whether the sender must keep no free buffer. Calls `open` if no sender waits for
+    /// a buffer, so that the inboxes of its home may open.
+    pub(super) fn join(&self, open: impl FnOnce()) -> (usize, bool) {
+        // The lock orders this against a resize or a sender that begins to wait, which look for homes after they have held
+        // the lock: either they find the new home, or the state read here is theirs.
+        self.parking.with(|held| {
+            let parking = held.data();
+            if parking.line.is_empty() {
+                open();
+            }
+            (Self::cache_of(parking.size), parking.is_short())
+        })
+    }
+
+    /// Calls `open` if no sender waits for a buffer.
+    pub(super) fn unless_waiting(&self, open: impl FnOnce()) {
+        self.parking.with(|held| {
+            if held.data().line.is_empty() {
+                open();
+            }
+        });
+    }
+
+    /// Appends the sender of `home` to the line, and calls `close` if the line was empty; returns whether it was.
+    pub(super) fn wait(&self, home: &Home<A>, waker: &Waker, close: impl FnOnce()) -> bool {
+        let waker = waker.clone();
+        self.parking.with(|held| {
+            let line = &mut held.data().line;
+            let first = line.is_empty();
+            line.join(home, waker);
+            self.told.waiting.store(line.len() as u32, Relaxed);
+            if first {
+                close();
+            }
+            first
+        })
+    }
+
+    /// Calls `f` with the line under the lock, and returns its result. Calls `open` if the line was what kept the stock
+    /// closed.
+    pub(super) fn with_line<R>(&self, open: impl FnOnce(), f: impl FnOnce(&mut Line<A>) -> R) -> R {
+        self.parking.with(|held| {
+            let parking = held.data();
+            let before = parking.line.len();
+            let result = f(&mut parking.line);
+            self.told.waiting.store(parking.line.len() as u32, Relaxed);
+            if before > 0 && !parking.is_short() {
+                open();
+            }
+            result
+        })
     }
 
     /// Changes the size; calls `close` with whether there are buffers to park, and returns that.
@@ -125,7 +196,7 @@ impl<A: Arch> Size<A> {
             parking.surplus = (self.max - size).saturating_sub(parking.parked);
             self.told.size.store(size, Relaxed);
             self.told.surplus.store(parking.surplus, Relaxed);
-            close(parking.surplus > 0);
+            close(parking.is_short());
             parking.surplus > 0
         })
     }
@@ -147,13 +218,19 @@ impl<A: Arch> Size<A> {
         run
     }
 
-    /// Parks the surplus from the buffers linked from `first` up to a null; returns the rest. Opens the stock once the
-    /// surplus is gone.
+    /// Parks the surplus from the buffers linked from `first` up to a null, and gives the others to the senders that wait;
+    /// returns the rest, and the wakers of the senders that got one. Calls `open` once no sender waits and the surplus is
+    /// gone.
     ///
     /// # Safety
     /// The caller owns the buffers, and they are linked up to a null.
     #[cold]
-    pub(super) unsafe fn park(&self, mut first: *mut Slot<A>, open: impl FnOnce()) -> *mut Slot<A> {
+    pub(super) unsafe fn park(
+        &self,
+        mut first: *mut Slot<A>,
+        open: impl FnOnce(),
+    ) -> (*mut Slot<A>, Vec<Waker>) {
+        let mut woken = Vec::new();
         self.parking.with(|held| {
             let parking = held.data();
             while parking.surplus > 0 && !first.is_null() {
@@ -167,14 +244,16 @@ impl<A: Arch> Size<A> {
                 parking.parked += 1;
                 parking.surplus -= 1;
                 first = next;
-                if parking.surplus == 0 {
-                    open();
-                    break;
-                }
+            }
+            // SAFETY: the caller's promise; the buffers that are left are linked as before.
+            first = unsafe { parking.line.serve(first, &mut woken) };
+            if !parking.is_short() {
+                open();
             }
             self.told.parked.store(parking.parked, Relaxed);
             self.told.surplus.store(parking.surplus, Relaxed);
+            self.told.waiting.store(parking.line.len() as u32, Relaxed);
         });
-        first
+        (first, woken)
     }
 }

@@ -4,17 +4,21 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, CellApi, CpuId};
 use crate::cpumask::CpuMask;
 use crate::pool::depot::Depot;
+use crate::pool::home::Home;
+use crate::pool::line::Line;
 use crate::pool::retired::Run;
 use crate::pool::size::Size;
 use crate::pool::slot::Slot;
 use crate::sync::contention::Retries;
 use crate::sync::spinlock::SpinLock;
+use crate::sync::waiter;
 
 /// Where a packet's buffer goes when a thread other than the one that allocated it frees it. The packet's credit
 /// (`Sender::set_limit`) returns at once in every mode.
@@ -237,14 +241,28 @@ impl<A: Arch> Store<A> {
         pushed
     }
 
-    /// Parks the surplus from the buffers linked from `first`, and returns the rest.
+    /// Parks the surplus from the buffers linked from `first`, gives others to the senders that wait for one, and returns
+    /// the rest. Touches no memory of the pool after it has given the last one away.
     ///
     /// # Safety
     /// As for [`Size::park`].
     #[cold]
     unsafe fn park(&self, first: *mut Slot<A>) -> *mut Slot<A> {
         // SAFETY: the caller's promise.
-        unsafe { self.size.park(first, || self.close(false)) }
+        let (rest, woken) = unsafe { self.size.park(first, || self.close(false)) };
+        woken.into_iter().for_each(waiter::wake);
+        rest
+    }
+
+    /// Puts the sender of `home` at the end of the line; returns whether it is the first, which must then look for buffers
+    /// everywhere.
+    pub(super) fn wait(&self, home: &Home<A>, waker: &Waker) -> bool {
+        self.size.wait(home, waker, || self.close(true))
+    }
+
+    /// Calls `f` with the line under its lock, and opens the stock if nothing needs it closed. Returns the result of `f`.
+    pub(super) fn with_line<R>(&self, f: impl FnOnce(&mut Line<A>) -> R) -> R {
+        self.size.with_line(|| self.close(false), f)
     }
 
     /// Closes or opens all parts of the stock. The caller holds the parking lock.
@@ -273,8 +291,9 @@ impl<A: Arch> Store<A> {
         }
     }
 
-    /// Parks buffers that were in the stock when it was closed, until the surplus is gone.
-    fn park_stock(&self, slots: &[Slot<A>]) {
+    /// Parks buffers that were in the stock when it was closed, or gives them to the senders that wait, until neither needs
+    /// more.
+    pub(super) fn park_stock(&self, slots: &[Slot<A>]) {
         loop {
             let mut run = Run::new();
             self.take(slots, |slot| run.push(slot));

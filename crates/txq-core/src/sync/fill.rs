@@ -17,14 +17,16 @@
 //! waiter.
 
 use std::collections::VecDeque;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 
-use crate::arch::{Arch, Atomic, Event, Nanos};
+use crate::arch::{Arch, Atomic, Nanos};
 use crate::stats::contention::Site;
 use crate::sync::spinlock::SpinLock;
+use crate::sync::waiter;
+
+pub use crate::sync::waiter::Waiter;
 
 /// The queue has reached its high mark: arriving packets may find no room.
 const FULL: u64 = 1;
@@ -91,18 +93,6 @@ fn mark(packets: usize) -> u64 {
     (packets as u64).min(u32::MAX.into()) << LOW
 }
 
-/// A place where a sender sleeps, kept for its next wait.
-pub struct Waiter<A: Arch> {
-    event: A::Event,
-}
-
-impl<A: Arch> Waiter<A> {
-    /// Creates a place where no sender sleeps.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self { event: A::Event::new() })
-    }
-}
-
 /// An entry of the list.
 struct Entry<A: Arch> {
     waiter: Arc<Waiter<A>>,
@@ -115,9 +105,8 @@ struct Entry<A: Arch> {
 impl<A: Arch> Entry<A> {
     fn wake(self) {
         match self.waker {
-            None => self.waiter.event.notify(),
-            // Drops the panic of a waker: it is not the owner's, and nothing more can be done for the task.
-            Some(waker) => drop(panic::catch_unwind(AssertUnwindSafe(|| waker.wake()))),
+            None => self.waiter.notify(),
+            Some(waker) => waiter::wake(waker),
         }
     }
 }
@@ -249,7 +238,7 @@ impl<A: Arch> Fill<A> {
         let _registered = Registered { fill: self, waiter };
         self.register(waiter, refused, None);
         if look() | self.word().is_full(refused) {
-            waiter.event.wait(Some(until));
+            waiter.sleep(Some(until));
         }
     }
 
@@ -257,6 +246,19 @@ impl<A: Arch> Fill<A> {
     /// the queue is not full then, no wake may come.
     pub fn watch(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: &Waker) {
         self.register(waiter, refused, Some(waker.clone()));
+    }
+
+    /// Replaces the waker of a sender that is still on the list, and keeps its place; returns false if the sender is not on
+    /// the list. The caller checks the word after this, as after [`watch`](Fill::watch).
+    pub fn watch_on(&self, waiter: &Arc<Waiter<A>>, refused: bool, waker: &Waker) -> bool {
+        let fresh = waker.clone();
+        let old = self.with_list(|list| {
+            let entry = list.iter_mut().find(|entry| Arc::ptr_eq(&entry.waiter, waiter))?;
+            entry.refused = refused;
+            Some(entry.waker.replace(fresh))
+        });
+        // With no lock held: dropping a waker may run code of the program's own.
+        old.is_some()
     }
 
     /// Puts a sender on the list and sets [`WAITERS`], under the list's lock.

@@ -10,4 +10,5 @@ pub mod rcu;
 pub mod spinlock;
 pub mod spsc;
 pub mod timers;
+pub mod waiter;
 pub mod words;

@@ -37,6 +37,7 @@ impl<A: Arch> NetDev<A> {
             tree.up = false;
             // Before the queues are empty, so that a sender that waits for room finds the device down, not room.
             self.shared.reset_fill(true);
+            self.shared.senders.wake_to_look();
             self.close(Gate::Down, cx);
             for root in self.shared.roots_used() {
                 let mut running = true;
@@ -192,6 +193,7 @@ impl<A: Arch> NetDev<A> {
         let mut panicked = None;
         if shared.stopping.swap(1, Release) == 0 {
             shared.roots.iter().for_each(|root| root.fill.end());
+            shared.senders.wake_to_look();
             let close = || self.control(|_, cx| self.close(Gate::Gone, cx));
             panicked = panic::catch_unwind(AssertUnwindSafe(close)).err();
             shared.sched.iter().for_each(|s| s.notify());

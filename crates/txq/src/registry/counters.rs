@@ -120,6 +120,11 @@ impl<A: Arch> SenderCounters<A> {
         self.tally.dropped()
     }
 
+    /// Wakes the sender if it waits for credit or for a buffer.
+    pub(crate) fn wake_to_look(&self) {
+        self.tally.wake_to_look();
+    }
+
     /// Returns whether the home is still this sender's, so that its row can be computed again.
     pub(crate) fn is_current(&self) -> bool {
         self.tally.is_current()

@@ -16,8 +16,8 @@ use crate::datapath::Ctx;
 
 /// The first sleep of a sender whose device has no threads of its own: there may be no thread to wake it. Each further sleep
 /// is twice as long, up to [`LONGEST_NAP`].
-const NAP: Nanos = 50_000;
-const LONGEST_NAP: Nanos = 10_000_000;
+pub(super) const NAP: Nanos = 50_000;
+pub(super) const LONGEST_NAP: Nanos = 10_000_000;
 /// [`Sender::LONGEST_WAIT`], in nanoseconds.
 const LONGEST_WAIT: Nanos = 1_000_000_000;
 
@@ -136,15 +136,35 @@ impl<A: Arch> Sender<A> {
     ///
     /// Never returns [`Room::Full`]: that is [`Poll::Pending`].
     pub fn poll_room(&mut self, waker: &Waker) -> Poll<Room> {
+        self.poll_room_of(None, waker)
+    }
+
+    /// As [`poll_room`](Sender::poll_room), for the txq of a flow.
+    pub fn poll_room_on(&mut self, flow: &Flow<A>, waker: &Waker) -> Poll<Room> {
+        match flow.txq() {
+            Some(txq) => self.poll_room_of(Some(txq), waker),
+            None => Poll::Ready(Room::Free),
+        }
+    }
+
+    fn poll_room_of(&mut self, txq: Option<u16>, waker: &Waker) -> Poll<Room> {
         loop {
-            self.forget_waker();
-            let (root, refused) = match self.look_for_room(None) {
-                Ok(room) => return Poll::Ready(room),
+            let (root, refused) = match self.look_for_room(txq) {
+                Ok(room) => {
+                    self.forget_waker();
+                    return Poll::Ready(room);
+                }
                 Err(full) => full,
             };
             let waiter = self.waiter();
-            self.waits.watched = Some(root);
-            self.dev.roots[root].fill.watch(&waiter, refused, waker);
+            // A task that is polled without a wake keeps its place.
+            let keeps = self.waits.watched == Some(root)
+                && self.dev.roots[root].fill.watch_on(&waiter, refused, waker);
+            if !keeps {
+                self.forget_waker();
+                self.waits.watched = Some(root);
+                self.dev.roots[root].fill.watch(&waiter, refused, waker);
+            }
             if self.run_queue(root) | self.dev.roots[root].fill.word().is_full(refused) {
                 return Poll::Pending;
             }
@@ -227,7 +247,7 @@ impl<A: Arch> Sender<A> {
 
     /// Does the work that is due for a queue, as a worker does, or makes its owner look again. Returns whether the list in
     /// front of the queue is still long.
-    fn run_queue(&mut self, root: usize) -> bool {
+    pub(super) fn run_queue(&mut self, root: usize) -> bool {
         if A::inside(|inside| inside.depth()) > 0 {
             self.dev.hand_over(root);
             return self.dev.roots[root].discipline.is_behind();
@@ -244,7 +264,7 @@ impl<A: Arch> Sender<A> {
         root.discipline.is_behind()
     }
 
-    fn waiter(&mut self) -> Arc<Waiter<A>> {
+    pub(super) fn waiter(&mut self) -> Arc<Waiter<A>> {
         self.waits.waiter.get_or_insert_with(Waiter::new).clone()
     }
 

@@ -1,0 +1,99 @@
+//! Senders that wait for a buffer or for credit of a device that completes, goes down, or ends.
+//!
+//! Guards `txq/src/sender/waiting.rs` and the wakes in `netdev/lifecycle.rs`. Mutants that it catches, each by a sender that
+//! sleeps for ever: a device that goes down, or ends, and wakes no sender; a sender that registers and does not look at its
+//! device.
+
+use super::device::{Device, Record, assert_conserved};
+use txq::netdev::NetDev;
+use txq::packet::Packet;
+use txq::pool::{Backing, PoolConfig};
+use txq::{Sender, WaitError};
+use txq_check::{Loom, Model, Shuttle};
+
+fn device<A: Model>(buffers: u32) -> NetDev<A> {
+    let pool = PoolConfig { buffers, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
+    let device = Device { record: Record::new(1), ring: Some(4), inline: false };
+    device.builder().pool_config(pool).qdisc("pfifo").build().expect("a device")
+}
+
+fn wait<A: Model>(sender: &mut Sender<A>) -> Result<Packet<A>, WaitError> {
+    sender.wait_buffer(8, None)
+}
+
+/// Two senders wait for the one buffer, which the worker reaps.
+fn completed<A: Model>(senders: u32) {
+    let dev = device::<A>(1);
+    let (mut first, mut worker) = (dev.sender_on("first", 0), dev.worker(0));
+    let packet = first.alloc(8).expect("a buffer");
+    let _ = first.xmit(packet);
+    let senders: Vec<_> = (0..senders)
+        .map(|cpu| {
+            let mut sender = dev.sender_on("s", cpu + 1);
+            A::spawn(cpu + 1, move || drop(wait(&mut sender).expect("the device is up")))
+        })
+        .collect();
+    while worker.poll().is_some() {}
+    senders.into_iter().for_each(|join| join());
+    drop((first, worker));
+    assert_conserved(&dev);
+}
+
+/// A sender waits for a buffer that the program keeps, or for credit for it, while the device goes down or ends.
+fn closed<A: Model>(credit: bool, end: fn(&mut NetDev<A>), error: fn(&WaitError) -> bool) {
+    let mut dev = device::<A>(1);
+    let mut sender = dev.sender_on("s", 1);
+    if credit {
+        sender.set_limit(1);
+    }
+    let packet = sender.alloc(8).expect("a buffer");
+    let join = A::spawn(1, move || {
+        let got = wait(&mut sender);
+        assert!(got.as_ref().is_err_and(error), "{got:?}");
+    });
+    end(&mut dev);
+    join();
+    drop(packet);
+}
+
+fn ends<A: Model>() {
+    let gone = |error: &WaitError| matches!(error, WaitError::Gone { .. });
+    closed::<A>(false, |dev| dev.shutdown().expect("no driver fails"), gone);
+    closed::<A>(true, |dev| dev.shutdown().expect("no driver fails"), gone);
+}
+
+fn goes_down<A: Model>() {
+    let down = |error: &WaitError| matches!(error, WaitError::Down { .. });
+    closed::<A>(false, |dev| dev.deactivate(), down);
+    closed::<A>(true, |dev| dev.deactivate(), down);
+}
+
+#[test]
+fn one_waits_for_a_completion_under_loom() {
+    Loom::check_to(1, || completed::<Loom>(1));
+}
+
+#[test]
+fn three_wait_for_a_completion_under_shuttle() {
+    Shuttle::check(|| completed::<Shuttle>(3));
+}
+
+#[test]
+fn the_device_ends_under_loom() {
+    Loom::check_to(1, ends::<Loom>);
+}
+
+#[test]
+fn the_device_ends_under_shuttle() {
+    Shuttle::check(ends::<Shuttle>);
+}
+
+#[test]
+fn the_device_goes_down_under_loom() {
+    Loom::check_to(1, goes_down::<Loom>);
+}
+
+#[test]
+fn the_device_goes_down_under_shuttle() {
+    Shuttle::check(goes_down::<Shuttle>);
+}
