@@ -128,6 +128,31 @@ fn begun<A: Model>() {
     assert_all_home(&pool);
 }
 
+/// A wait has ended, and the holder opens its inbox again while the next wait begins. Then its packet is freed elsewhere, and
+/// it makes no more calls.
+fn reopened<A: Model>() {
+    let pool = pool::<A>(1, FreeMode::Defer);
+    let (mut holder, mut waiter) = (pool.cache("holder", 0), pool.cache("waiter", 0));
+    let packet = take(&mut holder, 1);
+    assert!(waiter.poll_alloc(8, Waker::noop()).is_pending());
+    waiter.stop_waiting();
+    let join = A::spawn(1, move || {
+        holder.free(&mut PacketList::new());
+        drop(packet);
+        holder
+    });
+    drop(wait(&mut waiter));
+    let mut holder = join();
+    // The inbox is open again after a call of the holder's while no sender waits.
+    drop(waiter);
+    holder.free(&mut PacketList::new());
+    let packet = take(&mut holder, 1);
+    drop(packet);
+    assert_eq!(pool.backlog(), 1, "the inbox stays closed");
+    drop(holder);
+    assert_all_home(&pool);
+}
+
 /// Two senders wait for one buffer: the one that waits longer gets it first.
 fn two_wait<A: Model>() {
     let pool = pool::<A>(1, FreeMode::Defer);
@@ -299,6 +324,11 @@ fn ended_under_loom() {
 #[test]
 fn begun_under_loom() {
     Loom::check(begun::<Loom>);
+}
+
+#[test]
+fn reopened_under_loom() {
+    Loom::check(reopened::<Loom>);
 }
 
 #[test]

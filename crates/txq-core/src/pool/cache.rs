@@ -461,23 +461,29 @@ impl<A: Arch> Cache<A> {
         store.stock(self.stack.drain(..bulk));
     }
 
-    /// Gives all buffers to the stock, then reads whether the pool still shrinks or senders still wait. If not, opens the
-    /// inboxes of its home.
+    /// Gives all buffers to the stock, then reads whether the pool still shrinks or senders still wait.
     #[cold]
     fn give_up(&mut self) {
         let store = &self.shared.memory.store;
         store.stock(self.stack.drain(..));
-        self.sharing = store.size.is_short();
+        self.read_shortage();
+    }
+
+    /// Reads whether senders must keep no free buffer. If they may, opens the inboxes of its home.
+    #[cold]
+    fn read_shortage(&mut self) {
+        let size = &self.shared.memory.store.size;
+        self.sharing = size.is_short();
         if !self.sharing {
-            store.size.unless_waiting(|| self.home().open_inboxes());
+            size.unless_waiting(|| self.home().open_inboxes());
         }
     }
 
     /// Reads the pool's size, which may have changed, and gives surplus buffers to the stock.
     #[cold]
     fn resized(&mut self) {
-        let size = &self.shared.memory.store.size;
-        (self.size, self.sharing) = (size.cache(), size.is_short());
+        self.size = self.shared.memory.store.size.cache();
+        self.read_shortage();
         while self.stack.len() > self.size {
             self.spill();
         }
