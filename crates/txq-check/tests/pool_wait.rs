@@ -2,7 +2,7 @@
 //! wake is lost.
 //!
 //! Guards `txq-core/src/pool/line.rs`, `waiting.rs`, and what they need of `inbox.rs`, `home.rs`, `size.rs`, `store.rs`,
-//! `cache.rs` and `credit.rs`. Time stands still under the checkers, so a wait without a wake is a deadlock, which they
+//! `cache.rs`, `reserve.rs` and `credit.rs`. Time stands still under the checkers, so a wait without a wake is a deadlock, which they
 //! report. Mutants that it catches, each by a sender that sleeps for ever: an inbox, a stock or a stack that stays open; a
 //! sender that joins the line and does not look again; a buffer that wakes no sender; a sender that gives up and keeps the
 //! buffer that it has got.
@@ -280,6 +280,27 @@ fn credit<A: Model>(free: FreeMode) {
     assert_all_home(&pool);
 }
 
+/// A sender that has its share of the pool waits for packets of its own, which two threads free.
+fn shared<A: Model>() {
+    let sizes = PoolConfig { buffers: 32, reserve: 1, room: 64, headroom: 0, ..PoolConfig::default() };
+    let pool = Pool::<A>::new(&PoolConfig { backing: Backing::Heap, ..sizes }).expect("a small pool");
+    let mut sender = pool.cache("sender", 0);
+    sender.guarantee();
+    let mut one = PacketList::new();
+    while let Ok(packet) = sender.alloc(8) {
+        one.push_back(packet);
+    }
+    assert!(matches!(sender.alloc(8), Err(AllocError::Reserved { .. })), "it has more than its share");
+    let (mut two, mut kept) = (PacketList::new(), PacketList::new());
+    one.move_front(1, &mut two);
+    one.move_front(one.len() - 1, &mut kept);
+    let join = [(1, one), (2, two)].map(|(cpu, packets)| A::spawn(cpu, move || drop(packets)));
+    drop(wait(&mut sender));
+    join.into_iter().for_each(|join| join());
+    drop((kept, sender));
+    assert_all_home(&pool);
+}
+
 /// Senders wait, send, and give up, and threads free the packets of all of them.
 fn crowd<A: Model>(free: FreeMode) {
     let pool = pool::<A>(2, free);
@@ -375,6 +396,16 @@ fn grown_under_loom() {
 fn credit_under_loom() {
     Loom::check(|| credit::<Loom>(FreeMode::Defer));
     Loom::check_to(1, || credit::<Loom>(FreeMode::Keep));
+}
+
+#[test]
+fn shared_under_loom() {
+    Loom::check_to(1, shared::<Loom>);
+}
+
+#[test]
+fn shared_under_shuttle() {
+    Shuttle::check(shared::<Shuttle>);
 }
 
 #[test]

@@ -74,6 +74,7 @@ impl<A: Arch> Sender<A> {
         dev.senders.settle_gone();
         let mut cache = dev.pool.cache(name, cpu);
         cache.set_link(dev.info.link);
+        cache.guarantee();
         let txqs = dev.txqs.len() as u16;
         let steer = Steer::new(&dev.steering, cpu, txqs, dev.hasher);
         let counters = Arc::new(SenderCounters::new(name, dev.xmit_times, &cache));

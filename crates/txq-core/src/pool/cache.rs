@@ -45,6 +45,22 @@ pub enum AllocError {
         /// The sender's limit, in packets.
         limit: u64,
     },
+    /// The sender has at least as many buffers in use as each sender is guaranteed, and those that are free are kept for other
+    /// senders ([`PoolConfig::reserve`](super::PoolConfig::reserve)).
+    #[error(
+        "sender \"{sender}\" has {held} of the {buffers} buffers of pool \"{pool}\" in use, and the free ones are kept for \
+         other senders: try again when some are sent, or give the pool more buffers"
+    )]
+    Reserved {
+        /// The pool's name.
+        pool: String,
+        /// The sender's name.
+        sender: String,
+        /// Packets of the sender that are in use.
+        held: u64,
+        /// How many buffers the pool has.
+        buffers: u32,
+    },
     /// The packet is longer than a buffer.
     #[error("a packet of {len} bytes is longer than the {room} that a buffer of pool \"{pool}\" holds")]
     TooLong {
@@ -71,6 +87,8 @@ pub struct Cache<A: Arch = Native> {
     /// Whether the sender has joined the line of senders that wait for a buffer, and has neither left it nor taken the
     /// buffer that it has got there.
     pub(super) in_line: bool,
+    /// Whether the sender has a guarantee in the pool, and keeps to the guarantees of others (`pool/reserve.rs`).
+    guaranteed: bool,
     /// Whether the sender has registered a waker for credit.
     pub(super) waits_for_credit: bool,
     /// Whether the sender has left packets in a device, to reap them in a later call.
@@ -118,6 +136,7 @@ impl<A: Arch> Cache<A> {
             size,
             sharing,
             in_line: false,
+            guaranteed: false,
             waits_for_credit: false,
             deferred: false,
             node,
@@ -151,6 +170,21 @@ impl<A: Arch> Cache<A> {
         unsafe { self.home.as_ref() }
     }
 
+    /// Gives the sender a guarantee ([`PoolConfig::reserve`](super::PoolConfig::reserve)).
+    #[doc(hidden)]
+    pub fn guarantee(&mut self) {
+        if !self.guaranteed {
+            self.guaranteed = true;
+            self.store().reserve.join();
+        }
+    }
+
+    /// Returns whether the sender may take buffers from the stock.
+    fn may_take(&self) -> bool {
+        let size = &self.store().size;
+        !self.guaranteed || self.store().reserve.allows(self.out, size.get(), size.bulk())
+    }
+
     /// The home, as the line knows it.
     pub(super) fn home_ptr(&self) -> *const Home<A> {
         self.home.as_ptr().cast_const()
@@ -158,6 +192,11 @@ impl<A: Arch> Cache<A> {
 
     pub(super) fn store(&self) -> &Store<A> {
         &self.shared.memory.store
+    }
+
+    /// Returns the number of buffers that move between the stack and the stock at a time.
+    pub(super) fn bulk(&self) -> usize {
+        self.store().size.bulk()
     }
 
     /// Returns the length of the longest packet.
@@ -510,6 +549,9 @@ impl<A: Arch> Cache<A> {
         if word.backlog() > 0 {
             self.empty_inbox();
         }
+        if self.stack.is_empty() && !self.may_take() {
+            return Err(self.reserved());
+        }
         if self.stack.is_empty() {
             let memory = &self.shared.memory;
             memory.store.take(&memory.slots, |slot| self.stack.push(slot));
@@ -584,6 +626,16 @@ impl<A: Arch> Cache<A> {
     }
 
     #[cold]
+    fn reserved(&self) -> AllocError {
+        AllocError::Reserved {
+            pool: self.shared.name.clone(),
+            sender: self.home().name(),
+            held: self.out as u64,
+            buffers: self.store().size.get(),
+        }
+    }
+
+    #[cold]
     pub(super) fn at_limit(&self) -> AllocError {
         AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 }
     }
@@ -597,6 +649,9 @@ impl<A: Arch> Cache<A> {
 impl<A: Arch> Drop for Cache<A> {
     fn drop(&mut self) {
         self.stop_waiting();
+        if self.guaranteed {
+            self.store().reserve.leave();
+        }
         // SAFETY: as in `empty_inbox`.
         let home = unsafe { self.home.as_ref() };
         self.note_credit(home.account().read());

@@ -4,6 +4,7 @@
 use std::task::Waker;
 
 use crate::arch::{Arch, Event, Nanos};
+use crate::pool::account::since;
 use crate::pool::cache::Cache;
 
 impl<A: Arch> Cache<A> {
@@ -58,6 +59,27 @@ impl<A: Arch> Cache<A> {
             self.home().account().rouse();
             drop(self.home().set_task(None));
         }
+    }
+
+    /// Returns whether packets of the sender have been freed since the last allocation: half of them, or a batch. If not,
+    /// `waker` is woken when they have been.
+    pub(super) fn poll_freed(&mut self, waker: &Waker) -> bool {
+        drop(self.home().set_task(Some(waker.clone())));
+        self.waits_for_credit = true;
+        let need = (self.out / 2).clamp(1, self.bulk() as i64) as u32;
+        // As in `lie_down`.
+        let word = self.home().lie_down(self.seen, need);
+        let freed = since(word.freed(), self.seen) >= need;
+        if freed {
+            self.forget_credit();
+        } else if word.backlog() > 0 {
+            // These are counted, and were not yet pushed when the sender looked into its inbox. No thread wakes it when they
+            // are, so it looks again.
+            self.forget_credit();
+            A::yield_cpu();
+            waker.wake_by_ref();
+        }
+        freed
     }
 
     fn has_credit(&mut self) -> bool {

@@ -41,6 +41,7 @@ mod lent;
 mod line;
 mod offset;
 mod region;
+mod reserve;
 pub(crate) mod retired;
 mod size;
 #[doc(hidden)]
@@ -75,6 +76,9 @@ pub use store::FreeMode;
 /// Default number of buffers that may wait for a sender to take them (`net.core.skb_defer_max`).
 pub const DEFER_MAX: u32 = 128;
 
+/// Default number of buffers guaranteed to each sender ([`PoolConfig::reserve`]).
+const RESERVE: u32 = 128;
+
 /// Configuration of a pool. Write `..PoolConfig::default()` last: a later version may have more fields.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
@@ -98,6 +102,11 @@ pub struct PoolConfig {
     /// freed beyond that number go to the depot, for all senders. Above half of it the sender takes them at its next call. 0
     /// turns deferring off.
     pub defer_max: u32,
+    /// Buffers guaranteed to each sender of a device: a sender that has as many in use takes no more while the rest of the
+    /// stock is needed for the guarantees of other senders, and of one more that may begin. Then its allocation is
+    /// [`AllocError::Reserved`] until its own packets leave. At most a 32nd of the pool for each sender, and half of the
+    /// pool for all; 0 guarantees nothing. Senders that send on may then lack buffers while one sender's packets queue.
+    pub reserve: u32,
     /// The CPUs of each NUMA node (`Topology::nodes`): each node frees to an inbox of
     /// its own, so that two nodes do not pass one cache line back and forth. Every eight CPUs have a depot of their own,
     /// because one word is not enough where many threads allocate at once. Empty means one node and one depot. A CPU that no
@@ -116,6 +125,7 @@ impl Default for PoolConfig {
             backing: Backing::Auto,
             free: FreeMode::Defer,
             defer_max: DEFER_MAX,
+            reserve: RESERVE,
             nodes: Vec::new(),
         }
     }
@@ -241,8 +251,18 @@ impl<A: Arch> Pool<A> {
     }
 
     fn create(config: &PoolConfig, lent: Option<LentMemory>) -> Result<Self, PoolError> {
-        let PoolConfig { name, buffers, max_buffers, room, headroom, backing, free, defer_max, nodes } =
-            config.clone();
+        let PoolConfig {
+            name,
+            buffers,
+            max_buffers,
+            room,
+            headroom,
+            backing,
+            free,
+            defer_max,
+            reserve,
+            nodes,
+        } = config.clone();
         let size = |what, value, range: &str| PoolError::Size {
             name: name.clone(),
             what,
@@ -297,7 +317,7 @@ impl<A: Arch> Pool<A> {
         let slot = |i| Slot::new(i, unsafe { region.base().as_ptr().add(i as usize * stride) });
         slots.extend((0..max).map(slot));
         let slots = slots.into_boxed_slice();
-        let store = Arc::new(Store::new(free, &slots, defer_max, &nodes));
+        let store = Arc::new(Store::new(free, &slots, (defer_max, reserve), &nodes));
         let memory = ManuallyDrop::new(Memory { slots, store, homes: Homes::new(), region });
         let shared = Arc::new(Shared { name, room, headroom, stride, memory });
         if buffers < max {
@@ -325,6 +345,11 @@ impl<A: Arch> Pool<A> {
     /// Returns the largest number that [`Pool::resize`] accepts.
     pub fn max_buffers(&self) -> u32 {
         self.0.memory.slots.len() as u32
+    }
+
+    /// Returns the buffers guaranteed to each sender: [`PoolConfig::reserve`], or what a pool of this size allows.
+    pub fn reserve(&self) -> u32 {
+        self.0.memory.store.reserve.each(self.buffers())
     }
 
     /// Returns the number of buffers out of circulation: [`Pool::max_buffers`] less [`Pool::buffers`], or fewer while

@@ -13,6 +13,7 @@ use crate::cpumask::CpuMask;
 use crate::pool::depot::Depot;
 use crate::pool::home::Home;
 use crate::pool::line::Line;
+use crate::pool::reserve::Reserve;
 use crate::pool::retired::Run;
 use crate::pool::size::Size;
 use crate::pool::slot::Slot;
@@ -54,6 +55,8 @@ pub(crate) struct Store<A: Arch> {
     /// The node of each CPU; CPUs beyond its end are on the first node.
     node_of: Box<[u16]>,
     nodes: usize,
+    /// The part of the stock that is kept for senders with few buffers.
+    pub(super) reserve: Reserve<A>,
     /// Counters of failed exchanges.
     pub(super) retries: Arc<Retries<A>>,
     /// The stock under [`FreeMode::Defer`]: a depot for every eight neighbouring CPUs. A thread that finds its own depot
@@ -119,7 +122,12 @@ impl<A: Arch> Locked<A> {
 
 impl<A: Arch> Store<A> {
     /// Returns the empty stock of a pool with these descriptors.
-    pub(super) fn new(mode: FreeMode, slots: &[Slot<A>], defer_max: u32, nodes: &[CpuMask]) -> Self {
+    pub(super) fn new(
+        mode: FreeMode,
+        slots: &[Slot<A>],
+        (defer_max, reserve): (u32, u32),
+        nodes: &[CpuMask],
+    ) -> Self {
         let mut node_of = vec![0; nodes.iter().map(CpuMask::width).max().unwrap_or(0)];
         for (node, cpus) in nodes.iter().enumerate() {
             cpus.iter().for_each(|cpu| node_of[cpu] = node as u16);
@@ -135,6 +143,7 @@ impl<A: Arch> Store<A> {
             nodes: nodes.len().max(1),
             depots: (0..depots).map(|_| Depot::new(retries.clone())).collect(),
             retries,
+            reserve: Reserve::new(reserve),
             locked: (0..nodes.len().max(1)).map(|_| CachePadded::new(SpinLock::new(Locked::new()))).collect(),
         }
     }
@@ -143,6 +152,7 @@ impl<A: Arch> Store<A> {
     pub(super) fn name_lines(&self) {
         A::name(self, "pool: setup");
         self.size.name_lines();
+        self.reserve.name_lines();
         self.retries.name_lines("pool: failed attempts");
         self.depots.iter().for_each(|depot| A::name(depot, "pool: a depot's head"));
         self.locked.iter().for_each(|stock| stock.name_lines("pool: the stock's lock", "pool: the stock"));
@@ -225,9 +235,21 @@ impl<A: Arch> Store<A> {
         ((ptr::from_ref(slot).addr() - self.base) / size_of::<Slot<A>>()) as u32
     }
 
-    /// Puts a batch into part `here` of the stock; returns false and leaves the batch if the stock is closed.
+    /// Puts a batch into part `here` of the stock, and counts it; returns false and leaves the batch if the stock is closed.
     #[inline]
     fn push(&self, here: usize, batch: &mut Run<A>, bulk: u32) -> bool {
+        let n = batch.len();
+        // Before: the push is the last access to the pool.
+        self.reserve.add(n);
+        let pushed = self.push_uncounted(here, batch, bulk);
+        if !pushed {
+            self.reserve.subtract(n);
+        }
+        pushed
+    }
+
+    #[inline]
+    fn push_uncounted(&self, here: usize, batch: &mut Run<A>, bulk: u32) -> bool {
         if self.mode != FreeMode::Defer {
             return self.locked[here].with(|held| held.data().put(batch, bulk, |first| self.index_of(first)));
         }
@@ -310,7 +332,15 @@ impl<A: Arch> Store<A> {
 
     /// Takes batches out of the stock until it has at least [`Size::bulk`] buffers or the stock is empty, and hands each
     /// buffer to `keep`.
-    pub(super) fn take(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) {
+    pub(super) fn take(&self, slots: &[Slot<A>], keep: impl FnMut(NonNull<Slot<A>>)) {
+        let taken = self.take_uncounted(slots, keep);
+        if taken > 0 {
+            self.reserve.subtract(taken as u32);
+        }
+    }
+
+    /// As [`take`](Store::take); returns how many buffers it has taken.
+    fn take_uncounted(&self, slots: &[Slot<A>], mut keep: impl FnMut(NonNull<Slot<A>>)) -> usize {
         let (mut taken, bulk) = (0, self.size.bulk());
         let here = self.here();
         while taken < bulk {
@@ -321,7 +351,7 @@ impl<A: Arch> Store<A> {
                 }),
             };
             if slot.is_none() {
-                return;
+                break;
             }
             while let Some(s) = slot {
                 // SAFETY: buffers taken are ours, linked up to a null.
@@ -330,6 +360,7 @@ impl<A: Arch> Store<A> {
                 taken += 1;
             }
         }
+        taken
     }
 }
 

@@ -13,16 +13,27 @@ use crate::pool::slot::Slot;
 impl<A: Arch> Cache<A> {
     /// Allocates as [`alloc`](Cache::alloc) does. If there is no buffer, the sender joins the line of those that wait for
     /// one, and `waker` is woken when the sender has got one: then the next call returns a packet. A sender has one place
-    /// and one waker, the last one. [`stop_waiting`](Cache::stop_waiting) leaves the line.
+    /// and one waker, the last one. A sender that has its share of a scarce pool does not join: its waker is woken when packets
+    /// of its own have been freed. [`stop_waiting`](Cache::stop_waiting) leaves the line.
     #[doc(hidden)]
     pub fn poll_alloc(&mut self, len: usize, waker: &Waker) -> Poll<Result<Packet<A>, AllocError>> {
         if len > self.room() {
             return Poll::Ready(Err(self.too_long(len)));
         }
         if !self.in_line {
-            match self.alloc(len) {
+            let refused = loop {
+                match self.alloc(len) {
+                    Err(AllocError::Reserved { .. }) if self.poll_freed(waker) => {}
+                    other => break other,
+                }
+            };
+            match refused {
                 Err(AllocError::Exhausted { .. }) => self.join_line(waker),
-                other => return Poll::Ready(other),
+                Err(AllocError::Reserved { .. }) => return Poll::Pending,
+                other => {
+                    self.forget_credit();
+                    return Poll::Ready(other);
+                }
             }
         }
         let (home, waker) = (self.home_ptr(), Some(waker.clone()));

@@ -93,7 +93,7 @@ impl<A: Arch> SenderCounters<A> {
     pub(crate) fn refused(&self, error: &AllocError) {
         match error {
             AllocError::Limit { .. } => add(&self.line.limited, 1),
-            AllocError::Exhausted { .. } => add(&self.line.exhausted, 1),
+            AllocError::Exhausted { .. } | AllocError::Reserved { .. } => add(&self.line.exhausted, 1),
             _ => {}
         }
     }
