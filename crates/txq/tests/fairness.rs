@@ -140,7 +140,7 @@ fn a_higher_priority_gets_buffers_beside_a_congested_lower_one() {
         let (wire, done) = (wires.0[0].clone(), &over);
         threads.spawn(move || {
             while !done.load(Relaxed) {
-                wire.lock().unwrap().complete(2);
+                wire.lock().unwrap().complete(4);
                 thread::yield_now();
             }
         });
@@ -177,4 +177,27 @@ fn a_congested_sender_awaits_its_own_packets() {
     }
     drop(hog);
     assert_conserved(&dev);
+}
+
+/// The default pool has a buffer for each packet that the qdiscs may queue, so an overload is the qdisc's to drop. A program
+/// that adds classes later grows the pool.
+#[test]
+fn the_default_pool_follows_the_limits() {
+    let dev = |qdisc: &str| NetDev::builder(Wires::new(1, None)).qdisc(qdisc).build().unwrap();
+    assert_eq!(dev("pfifo limit 100").pool().buffers(), 4096);
+    let fq_codel = dev("fq_codel");
+    assert!(!fq_codel.pool_demand().is_short(), "{}", fq_codel.pool_demand());
+    assert_eq!(fq_codel.pool_demand().queued, 10240);
+    let large = dev("pfifo limit 100000");
+    assert!(large.pool_demand().is_short(), "{}", large.pool_demand());
+    let htb = dev("handle 1: htb default 20");
+    htb.add_class("parent 1: classid 1:10 htb rate 1mbit").unwrap();
+    htb.replace_qdisc("parent 1:10 fq_codel").unwrap();
+    htb.add_class("parent 1: classid 1:20 htb rate 1mbit").unwrap();
+    htb.replace_qdisc("parent 1:20 bfifo").unwrap();
+    let demand = htb.pool_demand();
+    assert_eq!((demand.queued, demand.others, demand.is_short()), (10240, 1, true), "{demand}");
+    let demand = htb.fit_pool().unwrap();
+    assert!(!demand.is_short() && htb.pool().buffers() == demand.buffers, "{demand}");
+    assert_eq!(demand.to_string().split_once(';').unwrap().1, " the pool has 11264 buffers");
 }

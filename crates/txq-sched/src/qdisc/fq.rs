@@ -391,6 +391,10 @@ impl<A: Arch> Qdisc<A> for Fq<A> {
         self.fifo.len() + self.queued.0
     }
 
+    fn max_packets(&self) -> Option<usize> {
+        Some(self.params.limit as usize * self.band_pkts.len())
+    }
+
     fn stats(&self) -> QdiscStats {
         let backlog = self.fifo.bytes() + self.queued.1;
         QdiscStats { backlog, qlen: self.qlen() as u64, ..self.stats }

@@ -261,6 +261,12 @@ pub trait Qdisc<A: Arch = Native>: Send {
         None
     }
 
+    /// Returns how many packets it queues at most, all together, for the size of a pool: [`limit`](Qdisc::limit), or more if
+    /// its bands have limits of their own. `None` if its limits are not counted in packets, or are those of its classes.
+    fn max_packets(&self) -> Option<usize> {
+        self.limit()
+    }
+
     /// Returns the counters, with `backlog` and `qlen`.
     fn stats(&self) -> QdiscStats;
 

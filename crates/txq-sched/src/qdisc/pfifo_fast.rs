@@ -144,6 +144,10 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
         Some(NoLock { priomap: &PRIOMAP, limit: self.limit, len })
     }
 
+    fn max_packets(&self) -> Option<usize> {
+        Some(self.limit as usize * self.bands.len())
+    }
+
     fn can_bypass(&self) -> bool {
         true
     }

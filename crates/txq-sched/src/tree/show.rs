@@ -32,6 +32,25 @@ pub fn list_below<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, style: Style, 
     }
 }
 
+/// Returns how many packets a qdisc and those below its classes may queue: the sum of the limits that are counted in packets.
+/// Adds the number of qdiscs without such a limit to `others`.
+pub fn max_packets<A: Arch>(qdisc: &mut dyn Qdisc<A>, others: &mut usize) -> u64 {
+    if let Some(packets) = qdisc.max_packets() {
+        return packets as u64;
+    }
+    let Some(classes) = qdisc.classes() else {
+        *others += 1;
+        return 0;
+    };
+    let mut sum = 0_u64;
+    for minor in classes.minors() {
+        if let Some((leaf, _)) = classes.leaf(minor) {
+            sum = sum.saturating_add(max_packets(leaf.qdisc_mut(), others));
+        }
+    }
+    sum
+}
+
 /// Returns what `tc qdisc show` lists of a qdisc.
 pub fn info<A: Arch>(qdisc: &dyn Qdisc<A>, handle: Handle, parent: Handle, style: Style) -> QdiscInfo {
     QdiscInfo {

@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use txq_core::arch::{Arch, Atomic, Native};
 use txq_core::flow::FlowHasher;
-use txq_core::pool::{Pool, PoolConfig};
+use txq_core::pool::{Pool, PoolConfig, PoolError};
 use txq_core::sync::contention::Retries;
 use txq_core::sync::fill::Fill;
 use txq_core::sync::rcu::Rcu;
@@ -19,7 +19,7 @@ use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
 use super::control::Control;
 use super::steer::check;
 use super::tree::{Plan, Tree, child};
-use super::{BuildError, NetDev, nanos};
+use super::{BuildError, NetDev, demand, nanos};
 use crate::bql::BqlConfig;
 use crate::datapath::{Core, Datapath, Gate, Root, RootSelector, Shape};
 use crate::driver::Driver;
@@ -40,11 +40,14 @@ const WATCHDOG_TIMEO: Duration = Duration::from_secs(5);
 /// After how long a flow may leave a txq that it never finds empty (`net.core.txq_reselection_ms`).
 const TXQ_RESELECTION: Duration = Duration::from_secs(1);
 
+/// The default of [`Builder::default_qdisc`].
+const DEFAULT_QDISC: &str = "pfifo_fast";
+
 /// The key of the flow hash of packets without a hash. It is the same in each run, and public.
 const FLOW_KEY: [u64; 2] = [0x7478_7120_6b65_7930, 0x7478_7120_6b65_7931];
 
 /// The configuration of a device to build. Defaults: all txqs, `mq` over `pfifo_fast` (`pfifo_fast` alone with one txq), the
-/// discipline `combine`, no map, a pool of 4096 packets, one worker.
+/// discipline `combine`, no map, a pool of at least 4096 packets, one worker.
 pub struct Builder<A: Arch = Native> {
     driver: Box<dyn Driver<A>>,
     txqs: Option<u16>,
@@ -57,7 +60,8 @@ pub struct Builder<A: Arch = Native> {
     xps_rxqs: Option<XpsMap>,
     reselection: Duration,
     pool: Option<Pool<A>>,
-    pool_config: PoolConfig,
+    /// `None` for a pool whose size follows from the limits of the qdiscs.
+    pool_config: Option<PoolConfig>,
     tx_queue_len: u32,
     max_burst: u32,
     workers: usize,
@@ -111,14 +115,14 @@ impl<A: Arch> Builder<A> {
             txqs: None,
             qdisc: None,
             custom_qdisc: None,
-            default_qdisc: "pfifo_fast".into(),
+            default_qdisc: DEFAULT_QDISC.into(),
             children: Vec::new(),
             discipline: Discipline::default(),
             xps: None,
             xps_rxqs: None,
             reselection: TXQ_RESELECTION,
             pool: None,
-            pool_config: PoolConfig::default(),
+            pool_config: None,
             tx_queue_len: 1000,
             max_burst: QDISC_MAX_BURST,
             workers: 1,
@@ -160,8 +164,9 @@ impl<A: Arch> Builder<A> {
         txq_reselection: Duration => reselection = txq_reselection;
         /// A pool to share with other devices.
         pool: Pool<A> => pool = Some(pool);
-        /// A pool of the device's own.
-        pool_config: PoolConfig => pool_config = pool_config;
+        /// A pool of the device's own. By default it has 4096 buffers of 1920 bytes, or more if the qdiscs that are named to
+        /// the builder may queue more packets: up to 12288, and as memory allows ([`NetDev::pool_demand`]).
+        pool_config: PoolConfig => pool_config = Some(pool_config);
         /// The default limit of qdiscs, in packets (`tx_queue_len`).
         tx_queue_len: u32 => tx_queue_len = tx_queue_len;
         /// The maximum number of packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
@@ -251,7 +256,9 @@ impl<A: Arch> Builder<A> {
             pacing_horizon: self.driver.pacing_horizon(),
         };
         let mut tree = Tree::new(env, self.default_qdisc.clone());
-        let plan = self.plan(&mut tree)?;
+        let mut plan = self.plan(&mut tree)?;
+        let named = self.qdisc.is_some() || !self.children.is_empty() || self.default_qdisc != DEFAULT_QDISC;
+        let queued = demand::queued_by(&mut plan.qdiscs);
         let rule = A::AtomicU32::new(RootSelector::first(plan.shape).word());
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
         let roots = self.roots(plan.shape, plan.qdiscs, asked);
@@ -264,7 +271,10 @@ impl<A: Arch> Builder<A> {
         let steering = Steering { real: asked, classes, cpus, rxqs };
         let pool = match self.pool.take() {
             Some(pool) => pool,
-            None => Pool::new(&self.pool_config)?,
+            None => match &self.pool_config {
+                Some(config) => Pool::new(config)?,
+                None => default_pool(if named { queued } else { 0 })?,
+            },
         };
         let created = A::now();
         let per_queue = self.completions == Completions::PerQueue;
@@ -407,6 +417,13 @@ impl<A: Arch> Builder<A> {
         };
         each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect()
     }
+}
+
+/// Returns a pool for qdiscs that may queue `queued` packets, or one of the least size if there is no memory for it.
+fn default_pool<A: Arch>(queued: u64) -> Result<Pool<A>, PoolError> {
+    let (buffers, max_buffers) = (demand::buffers_for(queued), demand::DEFAULT_BUFFERS.1);
+    Pool::new(&PoolConfig { buffers, max_buffers, ..PoolConfig::default() })
+        .or_else(|_| Pool::new(&PoolConfig::default()))
 }
 
 impl Builder<Native> {
