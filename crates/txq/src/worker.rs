@@ -121,12 +121,13 @@
 //!
 //! # tokio and other executors
 //!
-//! A task that drives a worker competes with all other tasks, and a busy executor polls it late. Leave the workers to a
-//! [`WorkerPool`](crate::WorkerPool); then tasks only send, and wait for room without a thread:
+//! A task that drives a worker competes with all other tasks, and a busy executor polls it late. The timers of executors are
+//! coarse, too: tokio's count milliseconds. Leave the workers to threads beside the runtime, to those of [`Builder::start`] or
+//! to a [`WorkerPool`](crate::WorkerPool): they sleep until a departure time itself. Then tasks only send, and await buffers
+//! and room ([`Sender::buffer`], [`Sender::send`]):
 //!
 //! ```
-//! use std::future::poll_fn;
-//! use txq::{NetDev, Room, WorkerPool};
+//! use txq::{NetDev, WorkerPool};
 //! # use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 //! # use txq::packet::PacketList;
 //! # struct Sink;
@@ -166,22 +167,21 @@
 //! let mut sender = dev.sender("task");
 //! let task = async {
 //!     for _ in 0..1000 {
-//!         // In the executor's timeout of a second: a sender asks again after `Sender::LONGEST_WAIT` in any case.
-//!         let room = poll_fn(|cx| sender.poll_room(cx.waker())).await;
-//!         assert_eq!(room, Room::Free, "the device is down or gone");
-//!         let packet = sender.packet(&[0; 60]).expect("a free buffer");
-//!         let _verdict = sender.xmit(packet);
+//!         let mut packet = sender.buffer(60).await?;
+//!         packet.data_mut().fill(0);
+//!         let _verdict = sender.send(packet).await?;
 //!     }
+//!     Ok::<(), Box<dyn std::error::Error>>(())
 //! };
-//! block_on(task);
+//! block_on(task)?;
 //! assert!(dev.drain(Duration::from_secs(10)));
 //! assert_eq!((dev.audit()?.sent, sender.dropped()), (1000, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where a task must drive the worker itself, `set_waker` notifies a `tokio::sync::Notify`. The task waits for that or for
-//! the deadline, by `tokio::time::timeout_at`, and polls; tokio's timer has milliseconds. `txq_device::EventFd` also works under
-//! `tokio::io::unix::AsyncFd`.
+//! Where a task must drive the worker itself, it waits for an eventfd and for a timerfd, both under
+//! `tokio::io::unix::AsyncFd`, as the loop above does. `examples/async_send.rs` has that task, and measures the departure error
+//! of the three ways.
 //!
 //! [`Builder::start`]: crate::netdev::Builder::start
 //! [`Builder::build`]: crate::netdev::Builder::build
@@ -189,7 +189,9 @@
 //! [`NetDev::worker`]: crate::NetDev::worker
 //! [`NetDev::completer`]: crate::NetDev::completer
 //! [`Completions::PerQueue`]: crate::netdev::Completions::PerQueue
+//! [`Sender::buffer`]: crate::Sender::buffer
 //! [`Sender::poll_room`]: crate::Sender::poll_room
+//! [`Sender::send`]: crate::Sender::send
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
