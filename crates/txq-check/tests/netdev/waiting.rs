@@ -3,12 +3,15 @@
 //! Guards `txq/src/sender/waiting.rs` and the wakes in `netdev/lifecycle.rs`. Mutants that it catches, each by a sender that
 //! sleeps for ever: a device that goes down, or ends, and wakes no sender; a sender that registers and does not look at its
 //! device.
+//!
+//! And a sender that waits for room of a short queue (`txq/src/datapath/marks.rs`). Mutant that it catches by lost packets: a
+//! list in front of the qdisc that may be as long in front of a short queue as in front of a long one.
 
 use super::device::{Device, Record, assert_conserved};
 use txq::netdev::NetDev;
 use txq::packet::Packet;
 use txq::pool::{Backing, PoolConfig};
-use txq::{Sender, WaitError};
+use txq::{Room, Sender, WaitError};
 use txq_check::{Loom, Model, Shuttle};
 
 fn device<A: Model>(buffers: u32) -> NetDev<A> {
@@ -66,6 +69,36 @@ fn goes_down<A: Model>() {
     let down = |error: &WaitError| matches!(error, WaitError::Down { .. });
     closed::<A>(false, |dev| dev.deactivate(), down);
     closed::<A>(true, |dev| dev.deactivate(), down);
+}
+
+/// A sender that asks for room before each packet loses none, although an owner that the CPU was taken from takes nothing off the
+/// list in front of the qdisc.
+fn has_room<A: Model>() {
+    let device = Device { record: Record::new(1), ring: None, inline: false };
+    let dev: NetDev<A> = device.builder().qdisc("pfifo limit 4").build().expect("a device");
+    let (mut sender, mut worker) = (dev.sender_on("s", 0), dev.worker(0));
+    let join = A::spawn(0, move || {
+        for _ in 0..12 {
+            while sender.wait_room(None) != Room::Free {}
+            let packet = sender.alloc(8).expect("a buffer");
+            let _ = sender.xmit(packet);
+        }
+        assert_eq!(sender.dropped(), 0);
+    });
+    for _ in 0..12 {
+        // Owns the queue for a moment.
+        let _ = dev.stats();
+        worker.poll();
+    }
+    join();
+    while worker.poll().is_some() {}
+    drop(worker);
+    assert_conserved(&dev);
+}
+
+#[test]
+fn nothing_is_lost_with_room_under_shuttle() {
+    Shuttle::check(has_room::<Shuttle>);
 }
 
 #[test]

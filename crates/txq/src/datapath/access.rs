@@ -40,10 +40,9 @@ pub(crate) trait CoreAccess<A: Arch>: Send + Sync {
         false
     }
 
-    /// Whether the list in front of the qdisc is long. A sender that waits for room then does not add to the list: the owner
-    /// is behind, and may find no room for all packets. While this is true the queue has an owner, or its worker is
-    /// scheduled.
-    fn is_behind(&self) -> bool {
+    /// Whether the list in front of the qdisc has more than `long` packets ([`Root::is_behind`](super::Root::is_behind)). While
+    /// this is true the queue has an owner, or its worker is scheduled.
+    fn is_behind(&self, _long: u32) -> bool {
         false
     }
 

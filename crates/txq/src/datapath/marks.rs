@@ -20,6 +20,8 @@ const WANT_OF_ROOM: [DropReason; 3] =
 /// The marks of a queue, in packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
+    /// The qdisc's limit; `usize::MAX` if it has none, or none is known.
+    limit: usize,
     /// The queue is full at this backlog or more; `usize::MAX` if that is not known.
     pub(crate) high: usize,
     /// The queue has room again at this backlog or less.
@@ -28,11 +30,21 @@ pub(crate) struct Marks {
     refused: u64,
 }
 
+/// The list in front of a qdisc is long from a 16th of the qdisc's limit on. With as many packets again in the owner's hands,
+/// they fit in the last quarter of the limit.
+const LONG: usize = 16;
+
 impl Marks {
+    /// Returns the length from which on the list in front of the qdisc is long, in packets, if it has at most `max_burst`.
+    pub(crate) fn long(&self, max_burst: u32) -> u32 {
+        // At most `max_burst`, so it fits.
+        (self.limit.min(max_burst as usize) / LONG) as u32
+    }
+
     pub(crate) fn of<A: Arch>(qdisc: Option<&dyn Qdisc<A>>) -> Self {
         match qdisc.and_then(|qdisc| qdisc.limit()) {
-            Some(limit @ 1..) => Self { high: limit - limit / 4, low: limit / 2, refused: 0 },
-            _ => Self { high: usize::MAX, low: 0, refused: 0 },
+            Some(limit @ 1..) => Self { limit, high: limit - limit / 4, low: limit / 2, refused: 0 },
+            _ => Self { limit: usize::MAX, high: usize::MAX, low: 0, refused: 0 },
         }
     }
 }

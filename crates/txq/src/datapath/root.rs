@@ -21,11 +21,22 @@ pub(crate) struct Root<A: Arch> {
     /// Whether senders find room in it. An owner loads its word once a turn. The word is written when the queue fills up or
     /// a sender waits.
     pub(crate) fill: Fill<A>,
+    /// The maximum length of the list in front of the qdisc, in packets (`qdisc_max_burst`).
+    pub(crate) max_burst: u32,
+    /// The length from which on that list is long, in packets. Written by control operations, read by senders that wait for
+    /// room; Relaxed, because a sender that looked a moment before would not see a change either.
+    pub(crate) long: A::AtomicU32,
     /// Packets dropped because the list in front of the qdisc was full. Added by any sender (Relaxed), read by `totals`.
     pub(crate) burst_drops: A::AtomicU64,
 }
 
 impl<A: Arch> Root<A> {
+    /// Whether the list in front of the qdisc is long. A sender that waits for room then does not add to the list: the owner
+    /// is behind, and may find no room for all packets.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.discipline.is_behind(self.long.load(Relaxed))
+    }
+
     /// Drops a batch because the list in front of the qdisc has no room (`qdisc_max_burst`).
     pub(crate) fn drop_burst(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         self.burst_drops.fetch_add(batch.len() as u64, Relaxed);
@@ -46,6 +57,7 @@ impl<A: Arch> Root<A> {
         self.with_core_at_rest(dev, &mut |core, _| {
             f(core);
             core.note_limit();
+            self.long.store(core.marks.long(self.max_burst), Relaxed);
         });
     }
 

@@ -52,7 +52,7 @@ use crate::datapath::Root;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::lease::{self, Trial};
 use crate::enqueue::room::{InHand, Patience};
-use crate::enqueue::{DRIVEN, LONG, QUEUE};
+use crate::enqueue::{DRIVEN, QUEUE};
 use crate::run::{Bypass, Driven, Owner, bypass, turn};
 
 /// A thread owns the qdisc: it enqueues and dequeues, or is in the driver and has kept the qdisc.
@@ -345,9 +345,9 @@ impl<A: Arch> CoreAccess<A> for Combine<A> {
         self.exchange(|word| is(word, QDISC | DRIVER).then(|| with(word, AGAIN, 0))).is_ok()
     }
 
-    fn is_behind(&self) -> bool {
+    fn is_behind(&self, long: u32) -> bool {
         let Defer { word, count } = &*self.defer;
-        count.load(Relaxed) > self.max_burst / LONG && !list::<A>(word.load(Relaxed)).is_null()
+        count.load(Relaxed) > long && !list::<A>(word.load(Relaxed)).is_null()
     }
 
     /// Calls nothing: this discipline has no lock.

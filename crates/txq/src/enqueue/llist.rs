@@ -58,7 +58,7 @@ use crate::enqueue::intake::Intake;
 use crate::enqueue::llist::entrance::{Entrance, Room};
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::InHand;
-use crate::enqueue::{DRIVEN, LONG, QUEUE, ROOT_LOCK};
+use crate::enqueue::{DRIVEN, QUEUE, ROOT_LOCK};
 use crate::run::{Bypass, Driven, Owner, bypass, turn};
 
 struct Llist<A: Arch> {
@@ -385,9 +385,9 @@ impl<A: Arch> CoreAccess<A> for Llist<A> {
         !self.defer.list.is_empty()
     }
 
-    fn is_behind(&self) -> bool {
+    fn is_behind(&self, long: u32) -> bool {
         let Defer { list, count } = &*self.defer;
-        count.load(Relaxed) > self.max_burst / LONG && !list.is_empty()
+        count.load(Relaxed) > long && !list.is_empty()
     }
 
     fn locks(&self, f: &mut dyn FnMut(Lock, &dyn Recorded)) {

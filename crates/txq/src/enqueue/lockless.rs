@@ -32,10 +32,10 @@ use crate::datapath::Core;
 use crate::datapath::CoreAccess;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
+use crate::enqueue::QUEUE;
 use crate::enqueue::intake::Intake;
 use crate::enqueue::refused::Refused;
 use crate::enqueue::room::{InHand, Patience};
-use crate::enqueue::{LONG, QUEUE};
 use crate::run::{Bypass, Driven, Owner, bypass, turn_here};
 
 mod lists;
@@ -284,11 +284,9 @@ impl<A: Arch> CoreAccess<A> for Lockless<A> {
         self.state.load(Relaxed) & TOKEN != 0 && self.state.fetch_or(MISSED, Release) & TOKEN != 0
     }
 
-    fn is_behind(&self) -> bool {
+    fn is_behind(&self, long: u32) -> bool {
         let band = &self.lists.bands[0];
-        !self.lists.rule.is_banded()
-            && band.len.load(Relaxed) > self.max_burst / LONG
-            && !band.list.is_empty()
+        !self.lists.rule.is_banded() && band.len.load(Relaxed) > long && !band.list.is_empty()
     }
 
     /// Calls nothing: this discipline has no lock.

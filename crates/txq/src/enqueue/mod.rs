@@ -36,10 +36,6 @@ pub(crate) use noqueue::NoQueue;
 /// Bound on the packets that wait for a queue's owner (`net.core.qdisc_max_burst`).
 pub const QDISC_MAX_BURST: u32 = 1000;
 
-/// A list counts as long from `qdisc_max_burst / LONG` packets ([`CoreAccess::is_behind`](crate::datapath::CoreAccess::is_behind)). With as many packets again in
-/// the owner's hands, they fit in the last quarter of a qdisc whose limit is `qdisc_max_burst`.
-const LONG: u32 = 16;
-
 /// Returns whether the calling thread already owns a queue of this device, because a qdisc or a filter of the device sends
 /// through it; if so, drops the batch as a loop (`RECURSION_LIMIT`). For disciplines in which a sender waits for the owner:
 /// it would wait for itself.

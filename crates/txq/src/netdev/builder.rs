@@ -409,11 +409,13 @@ impl<A: Arch> Builder<A> {
             let in_force = has == shape;
             let qdisc = in_force.then(|| qdiscs.next().flatten()).flatten();
             let core = Core::new(qdisc, if in_force { Gate::Open } else { Gate::Relay });
+            let (max_burst, long) = (self.max_burst, core.marks.long(self.max_burst));
             let discipline = match (has, txq) {
                 (Shape::NoQueue, Some(txq)) => Box::new(NoQueue::new(core, txq)),
-                _ => self.discipline.build(core, self.max_burst),
+                _ => self.discipline.build(core, max_burst),
             };
-            Root { index, txq, discipline, fill: Fill::new(), burst_drops: A::AtomicU64::new(0) }
+            let (fill, long) = (Fill::new(), A::AtomicU32::new(long));
+            Root { index, txq, discipline, fill, max_burst, long, burst_drops: A::AtomicU64::new(0) }
         };
         each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect()
     }

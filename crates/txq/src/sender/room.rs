@@ -225,7 +225,7 @@ impl<A: Arch> Sender<A> {
             match word {
                 _ if word.is_gone() => Ok(Room::Gone),
                 _ if word.is_down() => Ok(Room::Down),
-                _ if word.is_full(refused) || dev.roots[root].discipline.is_behind() => Err((root, refused)),
+                _ if word.is_full(refused) || dev.roots[root].is_behind() => Err((root, refused)),
                 _ => Ok(Room::Free),
             }
         };
@@ -250,7 +250,7 @@ impl<A: Arch> Sender<A> {
     pub(super) fn run_queue(&mut self, root: usize) -> bool {
         if A::inside(|inside| inside.depth()) > 0 {
             self.dev.hand_over(root);
-            return self.dev.roots[root].discipline.is_behind();
+            return self.dev.roots[root].is_behind();
         }
         let dev = &*self.dev;
         let root = &dev.roots[root];
@@ -261,7 +261,7 @@ impl<A: Arch> Sender<A> {
         });
         root.run(dev, &mut cx);
         self.counters.settle(&self.cache);
-        root.discipline.is_behind()
+        root.is_behind()
     }
 
     pub(super) fn waiter(&mut self) -> Arc<Waiter<A>> {
