@@ -195,18 +195,20 @@ impl<T> Scheduler<T> {
     /// Returns the next packet that may leave at the time `now`, if there is one.
     pub fn dequeue(&mut self, now: Nanos) -> Option<Departed<T>> {
         let mut one = None;
-        self.each_departed(now, Budget::packets(1), |departed| one = Some(departed));
+        self.dequeue_with(now, Budget::packets(1), |departed| one = Some(departed));
         one
     }
 
     /// Appends the packets that may leave at the time `now`, within the budget, to `out`. Returns their number.
     pub fn dequeue_batch(&mut self, now: Nanos, budget: Budget, out: &mut Vec<Departed<T>>) -> usize {
         let before = out.len();
-        self.each_departed(now, budget, |departed| out.push(departed));
+        self.dequeue_with(now, budget, |departed| out.push(departed));
         out.len() - before
     }
 
-    fn each_departed(&mut self, now: Nanos, budget: Budget, mut f: impl FnMut(Departed<T>)) {
+    /// Calls `f` with each packet that may leave at the time `now`, within the budget: for programs whose list is not a `Vec`.
+    /// Packets left over by a panic of `f` are lost with their values.
+    pub fn dequeue_with(&mut self, now: Nanos, budget: Budget, mut f: impl FnMut(Departed<T>)) {
         self.begin();
         let mut out = std::mem::take(&mut self.out);
         self.call(now, |top, cx| top.qdisc.dequeue_batch(budget, &mut out, cx));
@@ -219,6 +221,12 @@ impl<T> Scheduler<T> {
         }
         self.cache.free(&mut out);
         self.out = out;
+    }
+
+    /// Drops all queued packets as `QUEUE_PURGE`. Their values are in [`dropped`](Scheduler::dropped). Counters stay.
+    pub fn purge(&mut self, now: Nanos) {
+        self.begin();
+        self.call(now, |top, cx| top.qdisc.reset(cx));
     }
 
     /// Returns when to dequeue next: 0 for at once, or the time of the qdisc's next event if the last call was a dequeue that

@@ -276,3 +276,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_purge_returns_every_value_with_its_reason() {
+    let mut link = Scheduler::new("handle 1: prio bands 3").unwrap();
+    link.tc(0, "qdisc add parent 1:1 handle 10: tbf rate 1mbit burst 1600 latency 1s").unwrap();
+    for value in 0..9 {
+        assert_eq!(link.enqueue(0, Item::new(1000, value).priority(value % 3 * 6)), Verdict::Success);
+    }
+    let mut out = Vec::new();
+    link.dequeue_with(0, Budget::packets(2), |departed| out.push(departed.value));
+    assert_eq!(out.len(), 2);
+    link.purge(0);
+    let dropped: Vec<_> = link.dropped().collect();
+    assert!(dropped.iter().all(|dropped| dropped.reason == DropReason::QueuePurge));
+    out.extend(dropped.iter().map(|dropped| dropped.value));
+    out.sort_unstable();
+    assert_eq!(out, (0..9).collect::<Vec<_>>());
+    assert_eq!((link.len(), link.drops().get(DropReason::QueuePurge), link.next_event()), (0, 7, None));
+}

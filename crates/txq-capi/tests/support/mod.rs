@@ -1,0 +1,135 @@
+//! The library as an installed one, compilers, and programs that end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a program may run. It ends much earlier, on any machine; the limit ends a program that hangs.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Whether a program is compiled with sanitizers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sanitize {
+    Yes,
+    No,
+}
+
+/// The built library, under the names that it is installed with.
+pub struct Library {
+    folder: PathBuf,
+}
+
+impl Library {
+    /// Returns the library that cargo has built for this test.
+    pub fn get() -> &'static Self {
+        static LIBRARY: OnceLock<Library> = OnceLock::new();
+        LIBRARY.get_or_init(|| {
+            let test = std::env::current_exe().expect("a test has a path");
+            let deps = test.parent().expect("a test is in a folder");
+            let built = deps.join("libtxq_c.so");
+            assert!(built.is_file(), "cargo has not built {}", built.display());
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
+            fs::create_dir_all(&folder).expect("a folder for programs");
+            for name in ["libtxq.so", "libtxq.so.0"] {
+                let link = folder.join(name);
+                let _ = fs::remove_file(&link);
+                symlink(&built, link).expect("a link to the library");
+            }
+            Library { folder }
+        })
+    }
+
+    /// Compiles `source`, a file of this crate; returns the program. Panics with the compiler's messages if it warns.
+    pub fn build(&self, compiler: &str, source: &str, sanitize: Sanitize, flags: &[String]) -> PathBuf {
+        let stem = Path::new(source).file_stem().and_then(OsStr::to_str).expect("a name");
+        let suffix = if sanitize == Sanitize::Yes { "-sanitized" } else { "" };
+        let program = self.folder.join(format!("{stem}-{compiler}{suffix}"));
+        let mut command = Command::new(compiler);
+        command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(&program);
+        if sanitize == Sanitize::Yes {
+            command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+        }
+        command.arg("-I").arg(of_crate("include")).arg(of_crate(source));
+        command.arg("-L").arg(&self.folder).args(["-ltxq", "-lpthread", "-ldl"]).args(flags);
+        let output = command.output().expect("the compiler runs");
+        assert!(output.status.success(), "{command:?}\n{}", text(&output.stderr));
+        program
+    }
+
+    /// Runs a compiler on a file of this crate, if this machine has the compiler.
+    pub fn check(&self, compiler: &str, flags: &[&str], source: &str) {
+        if !has(compiler) {
+            eprintln!("SKIP {compiler}: not installed");
+            return;
+        }
+        let output = Command::new(compiler).args(flags).arg(of_crate(source)).output().expect("it runs");
+        assert!(output.status.success(), "{compiler}: {}", text(&output.stderr));
+    }
+
+    /// Runs a program against the library; returns what it printed. Panics if it fails, or does not end.
+    pub fn run(&self, program: &Path, args: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(args);
+        self.output(&mut command)
+    }
+
+    /// As [`run`](Library::run), with any command.
+    pub fn output(&self, command: &mut Command) -> String {
+        command.env("LD_LIBRARY_PATH", &self.folder);
+        // A thread that a test leaves in the library on purpose is no leak, but everything unreachable is.
+        command.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0");
+        command.env("UBSAN_OPTIONS", "print_stacktrace=1");
+        command.env_remove("RUST_BACKTRACE");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let output = ended(child.expect("the program starts"));
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
+        out
+    }
+}
+
+/// Waits for a program, and kills it after [`LONGEST`].
+fn ended(child: Child) -> Output {
+    let id = child.id();
+    let waiting = thread::spawn(move || child.wait_with_output());
+    let start = Instant::now();
+    while !waiting.is_finished() {
+        if start.elapsed() > LONGEST {
+            let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    waiting.join().expect("waiting does not panic").expect("a program's output can be read")
+}
+
+/// Returns the compilers of this machine; prints SKIP for each that it lacks.
+pub fn compilers() -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for compiler in ["gcc", "clang"] {
+        match has(compiler) {
+            true => found.push(compiler),
+            false => eprintln!("SKIP {compiler}: not installed"),
+        }
+    }
+    found
+}
+
+/// Returns whether a program is installed.
+pub fn has(program: &str) -> bool {
+    let tried = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Returns the path of a file of this crate.
+pub fn of_crate(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
