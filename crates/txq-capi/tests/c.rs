@@ -3,12 +3,14 @@
 
 mod support;
 
-use support::{Library, Sanitize, compilers};
+use std::process::Command;
+
+use support::{Library, Mode, compilers, has, text};
 
 /// Compiles `tests/c/NAME.c` with each compiler and the sanitizers, runs it, and returns what it printed.
 fn runs(name: &str) -> Vec<String> {
     let library = Library::get();
-    let build = |compiler| library.build(compiler, &format!("tests/c/{name}.c"), Sanitize::Yes, &[]);
+    let build = |compiler| library.build(compiler, &format!("tests/c/{name}.c"), Mode::Sanitized, &[]);
     compilers().iter().map(|compiler| library.run(&build(*compiler), &[])).collect()
 }
 
@@ -35,4 +37,56 @@ fn the_header_is_one_of_strict_c99() {
         let flags = ["-x", "c", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-std=c99", "-pedantic"];
         library.check(compiler, &flags, "include/txq.h");
     }
+}
+
+/// Returns the flags for DPDK, with its headers as the system's; the error says why there are none.
+fn dpdk() -> Result<Vec<String>, String> {
+    let asked = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output();
+    let output = asked.map_err(|error| format!("pkg-config: {error}"))?;
+    if !output.status.success() {
+        return Err(text(&output.stderr).trim().to_owned());
+    }
+    let flags = text(&output.stdout);
+    let flags = flags.split_whitespace();
+    Ok(flags.map(|flag| flag.replacen("-I", "-isystem", 1)).collect())
+}
+
+#[test]
+fn dpdk_mbufs_leave_by_the_rates_of_htb_and_all_come_back() {
+    let flags = match dpdk() {
+        Ok(flags) => flags,
+        Err(why) => return eprintln!("SKIP dpdk: {why}: install libdpdk-dev and pkg-config"),
+    };
+    let library = Library::get();
+    for compiler in compilers() {
+        let program = library.build(compiler, "examples/dpdk_sched.c", Mode::Gnu, &flags);
+        // No huge pages, no devices, and nothing shared with other programs of DPDK.
+        let eal = ["--no-huge", "--no-pci", "-m", "256", "--no-telemetry", "--no-shconf"];
+        let more = ["--log-level", "lib.eal:3", "--vdev", "net_null0", "--", "64", "200", "1"];
+        let printed = library.run(&program, &[&eal[..], &more].concat());
+        let row = |name: &str| -> Vec<String> {
+            let line = printed.lines().find(|line| line.starts_with(name)).expect("a row for each scheduler");
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        // On a slow machine less leaves; more than the rate and each leaf's burst, 1 MB of 25, cannot.
+        let share: f64 = row("htb")[9].parse().expect("a share");
+        assert!(share > 0.0 && share < 1.1, "{printed}");
+        for name in ["htb", "fq_codel", "rte_sched"] {
+            assert!(row(name)[1].parse::<u64>().expect("a rate") > 0, "{printed}");
+        }
+        assert!(printed.contains("all 4864 mbufs are back"), "{printed}");
+    }
+}
+
+#[test]
+fn valgrind_finds_no_wrong_access_and_no_leak() {
+    if !has("valgrind") {
+        return eprintln!("SKIP valgrind: not installed");
+    }
+    let library = Library::get();
+    let Some(compiler) = compilers().first().copied() else { return };
+    let program = library.build(compiler, "tests/c/sched.c", Mode::Plain, &[]);
+    let mut command = Command::new("valgrind");
+    command.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+    assert_eq!(library.output(command.arg(program)), "sched: all as expected\n");
 }

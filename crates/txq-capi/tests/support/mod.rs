@@ -12,21 +12,24 @@ use std::time::{Duration, Instant};
 /// How long a program may run. It ends much earlier, on any machine; the limit ends a program that hangs.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Whether a program is compiled with sanitizers.
+/// How a program is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Sanitize {
-    Yes,
-    No,
+pub(crate) enum Mode {
+    /// With the sanitizers of addresses, leaks and undefined behaviour.
+    Sanitized,
+    Plain,
+    /// As an optimized program with the compiler's extensions.
+    Gnu,
 }
 
 /// The built library, under the names that it is installed with.
-pub struct Library {
+pub(crate) struct Library {
     folder: PathBuf,
 }
 
 impl Library {
     /// Returns the library that cargo has built for this test.
-    pub fn get() -> &'static Self {
+    pub(crate) fn get() -> &'static Self {
         static LIBRARY: OnceLock<Library> = OnceLock::new();
         LIBRARY.get_or_init(|| {
             let test = std::env::current_exe().expect("a test has a path");
@@ -45,15 +48,19 @@ impl Library {
     }
 
     /// Compiles `source`, a file of this crate; returns the program. Panics with the compiler's messages if it warns.
-    pub fn build(&self, compiler: &str, source: &str, sanitize: Sanitize, flags: &[String]) -> PathBuf {
+    pub(crate) fn build(&self, compiler: &str, source: &str, mode: Mode, flags: &[String]) -> PathBuf {
         let stem = Path::new(source).file_stem().and_then(OsStr::to_str).expect("a name");
-        let suffix = if sanitize == Sanitize::Yes { "-sanitized" } else { "" };
+        let suffix = if mode == Mode::Sanitized { "-sanitized" } else { "" };
         let program = self.folder.join(format!("{stem}-{compiler}{suffix}"));
         let mut command = Command::new(compiler);
-        command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(&program);
-        if sanitize == Sanitize::Yes {
-            command.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
-        }
+        command.args(["-Wall", "-Wextra", "-Werror", "-g", "-o"]).arg(&program);
+        match mode {
+            Mode::Sanitized => {
+                command.args(["-std=c11", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+            }
+            Mode::Plain => command.args(["-std=c11", "-O1"]),
+            Mode::Gnu => command.args(["-std=gnu11", "-O3", "-march=native"]),
+        };
         command.arg("-I").arg(of_crate("include")).arg(of_crate(source));
         command.arg("-L").arg(&self.folder).args(["-ltxq", "-lpthread", "-ldl"]).args(flags);
         let output = command.output().expect("the compiler runs");
@@ -62,7 +69,7 @@ impl Library {
     }
 
     /// Runs a compiler on a file of this crate, if this machine has the compiler.
-    pub fn check(&self, compiler: &str, flags: &[&str], source: &str) {
+    pub(crate) fn check(&self, compiler: &str, flags: &[&str], source: &str) {
         if !has(compiler) {
             eprintln!("SKIP {compiler}: not installed");
             return;
@@ -72,14 +79,14 @@ impl Library {
     }
 
     /// Runs a program against the library; returns what it printed. Panics if it fails, or does not end.
-    pub fn run(&self, program: &Path, args: &[&str]) -> String {
+    pub(crate) fn run(&self, program: &Path, args: &[&str]) -> String {
         let mut command = Command::new(program);
         command.args(args);
         self.output(&mut command)
     }
 
     /// As [`run`](Library::run), with any command.
-    pub fn output(&self, command: &mut Command) -> String {
+    pub(crate) fn output(&self, command: &mut Command) -> String {
         command.env("LD_LIBRARY_PATH", &self.folder);
         // A thread that a test leaves in the library on purpose is no leak, but everything unreachable is.
         command.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0");
@@ -108,7 +115,7 @@ fn ended(child: Child) -> Output {
 }
 
 /// Returns the compilers of this machine; prints SKIP for each that it lacks.
-pub fn compilers() -> Vec<&'static str> {
+pub(crate) fn compilers() -> Vec<&'static str> {
     let mut found = Vec::new();
     for compiler in ["gcc", "clang"] {
         match has(compiler) {
@@ -120,16 +127,16 @@ pub fn compilers() -> Vec<&'static str> {
 }
 
 /// Returns whether a program is installed.
-pub fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let tried = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success())
 }
 
 /// Returns the path of a file of this crate.
-pub fn of_crate(path: &str) -> PathBuf {
+pub(crate) fn of_crate(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
