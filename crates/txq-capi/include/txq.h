@@ -33,6 +33,11 @@
 #include <stdint.h>
 
 /**
+ * Show the counters of a device, its txqs and its senders. For `txq_dev_show` only.
+ */
+#define TXQ_SHOW_REPORT 3
+
+/**
  * A pointer is null that must not be.
  */
 #define TXQ_E_NULL (-1)
@@ -223,6 +228,21 @@
 #define TXQ_LINK_IP 1
 
 /**
+ * The device has accepted the packets. Only counters show a later drop.
+ */
+#define TXQ_SUCCESS 0
+
+/**
+ * The device has accepted some packets, or dropped others to make room.
+ */
+#define TXQ_CONGESTED 1
+
+/**
+ * The device has dropped all packets.
+ */
+#define TXQ_DROPPED 2
+
+/**
  * Show the qdiscs (`tc qdisc show`).
  */
 #define TXQ_SHOW_QDISCS 0
@@ -253,9 +273,217 @@
 #define TXQ_SHOW_DETAILS 4
 
 /**
+ * A device with its worker threads.
+ */
+typedef struct txq_dev txq_dev;
+
+/**
+ * The configuration of a device that is not started yet.
+ */
+typedef struct txq_dev_config txq_dev_config;
+
+/**
+ * A flow whose packets stay in order whichever sender sends them.
+ */
+typedef struct txq_flow txq_flow;
+
+/**
  * A tree of qdiscs over the program's own buffers, without threads, sockets or a clock.
  */
 typedef struct txq_sched txq_sched;
+
+/**
+ * A thread's handle on a device, with a stock of buffers of its own.
+ */
+typedef struct txq_sender txq_sender;
+
+/**
+ * A frame that a custom device sends.
+ */
+typedef struct txq_frame {
+    /**
+     * sizeof(struct txq_frame).
+     */
+    uint32_t size;
+    /**
+     * The number of bytes at `data`.
+     */
+    uint32_t len;
+    /**
+     * The frame's bytes. They stay until the frame is complete; without a ring, until `start_xmit` returns.
+     */
+    const uint8_t *data;
+    /**
+     * The number for `txq_dev_complete`; 0 without a ring.
+     */
+    uint64_t token;
+    /**
+     * The earliest departure time on the clock of `txq_now`; 0 for at once.
+     */
+    uint64_t departure;
+    /**
+     * The priority that the sender gave the packet, or a filter.
+     */
+    uint32_t priority;
+    /**
+     * The mark that the sender gave the packet.
+     */
+    uint32_t mark;
+    /**
+     * The flow's hash; 0 if it is not known.
+     */
+    uint32_t hash;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+} txq_frame;
+
+/**
+ * A device by callbacks. Each callback may run on any thread of the program that sends, and on the device's worker threads;
+ * one at a time for a txq. A callback must return, and must not wait. It may call `txq_dev_complete`, and `txq_xmit` and
+ * `txq_send` for other devices; all other functions of devices fail in it with TXQ_E_BUSY or TXQ_E_PANIC.
+ */
+typedef struct txq_driver {
+    /**
+     * sizeof(struct txq_driver).
+     */
+    uint32_t size;
+    /**
+     * The number of txqs, up to 65535; 0 counts as 1.
+     */
+    uint32_t txqs;
+    /**
+     * The longest packet without its link-layer header, in bytes; 0 counts as 1500.
+     */
+    uint32_t mtu;
+    /**
+     * What packets begin with: TXQ_LINK_ETHERNET or TXQ_LINK_IP.
+     */
+    uint32_t link;
+    /**
+     * How many frames each txq of the device keeps at a time, until `txq_dev_complete`; 0 if a frame that `start_xmit` takes
+     * is complete when it returns.
+     */
+    uint32_t ring;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+    /**
+     * The device's name, in reports and in tc's output; NULL counts as "custom".
+     */
+    const char *name;
+    /**
+     * The first argument of the callbacks.
+     */
+    void *context;
+    /**
+     * Takes frames, from the front; returns how many. The others are offered again: after `*retry_ns` nanoseconds, if the
+     * callback sets that, or after a completion, or soon. `n` is 64 at most. Must not be NULL.
+     */
+    size_t (*start_xmit)(void *context,
+                         uint32_t txq,
+                         const struct txq_frame *frames,
+                         size_t n,
+                         uint64_t *retry_ns);
+    /**
+     * Ends the transmission of a txq; returns 0, or an errno. May be NULL.
+     */
+    int32_t (*finish)(void *context, uint32_t txq);
+    /**
+     * Called once, when no callback follows: the device and its senders are freed, or the device did not start. May be
+     * NULL.
+     */
+    void (*release)(void *context);
+} txq_driver;
+
+/**
+ * Memory of the program for a device's packets: a card's, another library's, or memory shared with another process.
+ */
+typedef struct txq_memory {
+    /**
+     * sizeof(struct txq_memory).
+     */
+    uint32_t size;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+    /**
+     * The first byte. All bytes must be initialised.
+     */
+    void *base;
+    /**
+     * The number of bytes.
+     */
+    size_t len;
+    /**
+     * The distance between the starts of two packets' buffers, in bytes; 0 to let the library choose. The key buffers says how
+     * many there are.
+     */
+    size_t stride;
+    /**
+     * Called with `context` when the library no longer uses the memory: the device, its senders and all packets are gone, or
+     * the device did not start. May be NULL. Never called if packets are never completed.
+     */
+    void (*release)(void *context);
+    /**
+     * The argument of `release`.
+     */
+    void *context;
+} txq_memory;
+
+/**
+ * The counters of a device. `accepted + created = sent + dropped + queued` at any time.
+ */
+typedef struct txq_dev_stats {
+    /**
+     * sizeof(struct txq_dev_stats).
+     */
+    uint32_t size;
+    /**
+     * Always 0.
+     */
+    uint32_t reserved;
+    /**
+     * Packets handed in.
+     */
+    uint64_t accepted;
+    /**
+     * Packets that qdiscs created: copies and segments.
+     */
+    uint64_t created;
+    /**
+     * Packets that the device took and did not drop.
+     */
+    uint64_t sent;
+    /**
+     * Their bytes.
+     */
+    uint64_t bytes_sent;
+    /**
+     * Packets dropped.
+     */
+    uint64_t dropped;
+    /**
+     * Packets on their way to the device.
+     */
+    uint64_t queued;
+    /**
+     * Packets sent that the device still keeps.
+     */
+    uint64_t in_flight;
+    /**
+     * How often the device refused packets.
+     */
+    uint64_t requeues;
+    /**
+     * How often the callbacks of a custom device broke a rule: a `start_xmit` that returned more than it got, or did not take a
+     * frame that was completed.
+     */
+    uint64_t misuses;
+} txq_dev_stats;
 
 /**
  * The configuration of a scheduler. 0 in a field means the default.
@@ -428,9 +656,216 @@ typedef struct txq_qdisc_stats {
     uint64_t qlen;
 } txq_qdisc_stats;
 
+/**
+ * A packet that a sender has allocated, and what the device needs to know of it.
+ */
+typedef struct txq_packet {
+    /**
+     * sizeof(struct txq_packet). Set by the program in the first element of an array.
+     */
+    uint32_t size;
+    /**
+     * The packet's length. The program may make it smaller.
+     */
+    uint32_t len;
+    /**
+     * The bytes to fill; what they hold before is undefined. They are the program's until the packet is sent or discarded.
+     */
+    uint8_t *data;
+    /**
+     * The packet's number. The program must not change it.
+     */
+    uint64_t id;
+    /**
+     * The earliest departure time on the clock of `txq_now`; 0 for as soon as possible.
+     */
+    uint64_t departure;
+    /**
+     * The priority: a band, or a class such as 0x10010 for 1:10.
+     */
+    uint32_t priority;
+    /**
+     * The mark that fw filters match.
+     */
+    uint32_t mark;
+    /**
+     * The flow's hash; 0 to hash the packet's headers.
+     */
+    uint32_t hash;
+    /**
+     * The type of service of a packet of a udp: device (DSCP and ECN), up to 255; other devices ignore it.
+     */
+    uint32_t tos;
+    /**
+     * The payload bytes of each segment, if the packet is to be cut; 0 if not.
+     */
+    uint32_t gso_size;
+    /**
+     * The number of segments that the packet is cut into; 0 and 1 for none.
+     */
+    uint32_t segments;
+} txq_packet;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * Begins a device: null, pcap:FILE, af_packet:IFACE, af_xdp:IFACE, tap:NAME, tun:NAME or udp:ADDRESS:PORT. NULL begins one that
+ * `txq_dev_config_driver` describes. Packets of a udp: device are payloads; the library writes their IP and UDP headers.
+ * Returns NULL for an error; a name is checked when the device starts.
+ *
+ * Threads: any. One thread at a time uses a configuration.
+ */
+struct txq_dev_config *txq_dev_config_new(const char *device);
+
+/**
+ * Frees a configuration that was not started; NULL is allowed. Returns 0.
+ *
+ * Threads: the one that uses the configuration.
+ */
+int32_t txq_dev_config_free(struct txq_dev_config *config);
+
+/**
+ * Sets a key of the configuration. Values are checked at once, texts of qdiscs when the device starts. Returns 0.
+ *
+ * - txqs: number of txqs; 1 by default, for a custom device all
+ * - qdisc: the root qdisc in tc's words: "handle 1: htb default 10"
+ * - default_qdisc: the kind of qdisc that mq gives each txq
+ * - discipline: how senders reach a qdisc: combine (default), llist, lockless, busylock or spinlock
+ * - workers: worker threads; 1 by default
+ * - tx_queue_len: the default limit of qdiscs, in packets
+ * - max_burst: packets that wait for a queue's owner, at most
+ * - spin_us: how long before a packet's time a worker polls the clock, in microseconds
+ * - watchdog_ms: how long a txq may be stopped until that is counted, in milliseconds; 0 for ever
+ * - reselection_ms: how long a busy flow stays on its txq at most, in milliseconds; 0 for ever
+ * - buffers: packets that exist at a time; 4096 by default
+ * - max_buffers: buffers that the pool may grow to
+ * - room: the longest packet, in bytes; 1920 by default
+ * - headroom: bytes in front of a new packet; 128 by default, which a udp: device needs
+ * - defer_max: buffers that wait for their sender, at most
+ * - ring: null: packets on each txq's ring
+ * - rate_bps: null: the rate of each txq's link, in bits a second
+ * - delay_us: null: from the wire to the completion, in microseconds
+ * - link: null and pcap: ethernet (default) or ip
+ *
+ * Threads: the one that uses the configuration.
+ */
+int32_t txq_dev_config_set(struct txq_dev_config *config,
+                           const char *key,
+                           const char *value);
+
+/**
+ * Sets a device of the program's own, whose functions are callbacks. Returns 0. After an error, `release` is not called.
+ *
+ * Threads: the one that uses the configuration.
+ */
+int32_t txq_dev_config_driver(struct txq_dev_config *config,
+                              const struct txq_driver *driver);
+
+/**
+ * Puts the device's packets into memory of the program. Until `memory.release` is called, only the device's senders and the
+ * device access it. Returns 0. After an error, `release` is not called.
+ *
+ * Threads: the one that uses the configuration.
+ */
+int32_t txq_dev_config_memory(struct txq_dev_config *config,
+                              const struct txq_memory *memory);
+
+/**
+ * Starts a device and its worker threads. Frees `config` in any case. Returns NULL for an error.
+ *
+ * Threads: the one that uses the configuration. All threads may use the device at the same time.
+ */
+struct txq_dev *txq_dev_start(struct txq_dev_config *config);
+
+/**
+ * Shuts a device down and frees it; NULL is allowed. Queued packets are dropped: call `txq_dev_drain` before. Senders of the
+ * device stay valid and drop what they are given; free them, too. Returns 0, or an error of the device; it is freed anyway,
+ * except for TXQ_E_FORKED, TXQ_E_BUSY and TXQ_E_INVALID.
+ *
+ * Threads: any, while no other thread uses the device. Not in a callback.
+ */
+int32_t txq_dev_free(struct txq_dev *dev);
+
+/**
+ * Ends all sending: queued packets are dropped as QUEUE_PURGE, and so are all packets handed in afterwards. Waits for other
+ * calls with the device. Returns 0, or the first error of the device, which is shut down anyway.
+ *
+ * Threads: any. Not in a callback.
+ */
+int32_t txq_dev_shutdown(struct txq_dev *dev);
+
+/**
+ * Waits until no packet is queued and the device keeps none, for at most `timeout_ns` nanoseconds. Returns 1 if so, else 0.
+ *
+ * Threads: any. Not in a callback.
+ */
+int32_t txq_dev_drain(struct txq_dev *dev,
+                      uint64_t timeout_ns);
+
+/**
+ * Takes the device up (`up` is not 0) or down. While it is down, packets are dropped as QDISC_DROP. Returns 0.
+ *
+ * Threads: any. Not in a callback.
+ */
+int32_t txq_dev_set_up(struct txq_dev *dev,
+                       int32_t up);
+
+/**
+ * Completes frames that a custom device with a ring has sent: their memory is the library's again. `tokens` are those of the
+ * frames. Returns how many of them named a frame that the txq of the device kept.
+ *
+ * Threads: any, also in callbacks, and several at a time.
+ */
+int64_t txq_dev_complete(struct txq_dev *dev,
+                         uint32_t txq,
+                         const uint64_t *tokens,
+                         size_t n);
+
+/**
+ * Executes one command in tc's words on a running device: "qdisc replace root fq_codel", "class add parent 1: classid 1:10 htb
+ * rate 1mbit", "filter add parent 1: handle 7 fw classid 1:10". The verbs are add, change, replace and del; a leading "tc"
+ * makes no difference, and a "dev NAME" must name this device. Returns 0, or 1 if tc would warn; `txq_last_error` then returns the warning.
+ *
+ * Threads: any. Not in a callback.
+ */
+int32_t txq_dev_tc(struct txq_dev *dev,
+                   const char *command);
+
+/**
+ * Writes the counters to `stats`, whose `size` must be set. Returns 0.
+ *
+ * Threads: any. Not in a callback.
+ */
+int32_t txq_dev_get_stats(struct txq_dev *dev, struct txq_dev_stats *stats);
+
+/**
+ * Checks that the counters add up: no packet is missing or counted twice. Returns 0, or TXQ_E_AUDIT.
+ *
+ * Threads: any. Not in a callback.
+ */
+int32_t txq_dev_audit(struct txq_dev *dev);
+
+/**
+ * As `txq_sched_show`, for a device. TXQ_SHOW_REPORT writes the counters of the device, of its txqs and of its senders, and the
+ * drops by reason.
+ *
+ * Threads: any. Not in a callback.
+ */
+int64_t txq_dev_show(struct txq_dev *dev,
+                     uint32_t what,
+                     const char *parent,
+                     uint32_t flags,
+                     char *buffer,
+                     size_t n);
+
+/**
+ * Returns the time on the clock of departure times, in nanoseconds (CLOCK_MONOTONIC).
+ *
+ * Threads: any.
+ */
+uint64_t txq_now(void);
 
 /**
  * Returns the text of the last error of a call on this thread; empty before the first one. The text stays until the next
@@ -584,6 +1019,146 @@ int64_t txq_sched_show(struct txq_sched *sched,
                        uint32_t flags,
                        char *buffer,
                        size_t n);
+
+/**
+ * Creates a sender of a device; `name` is its name in reports. Returns NULL for an error.
+ *
+ * Threads: any; not in a callback. One thread at a time uses a sender; it may be another one at each call. For speed, give
+ * each thread a sender of its own.
+ */
+struct txq_sender *txq_sender_new(struct txq_dev *dev,
+                                  const char *name);
+
+/**
+ * Frees a sender; NULL is allowed. Packets that it has sent stay on their way; packets that the program still fills are freed.
+ * Returns 0.
+ *
+ * Threads: any, while no other thread uses the sender; also after the thread that used it has ended, and after the device was
+ * freed.
+ */
+int32_t txq_sender_free(struct txq_sender *sender);
+
+/**
+ * Allocates up to `n` packets of `len` bytes for the program to fill. Writes them to `packets`, whose first element's `size`
+ * must be set. All other fields are written, those after `id` with 0. Returns how many, at least 1, or TXQ_E_NO_BUFFER or
+ * TXQ_E_LIMIT. Each packet must be given to `txq_xmit` or `txq_sender_discard`.
+ *
+ * Threads: the one that uses the sender.
+ */
+int64_t txq_sender_alloc(struct txq_sender *sender,
+                         struct txq_packet *packets,
+                         size_t n,
+                         size_t len);
+
+/**
+ * Sends `n` packets of `txq_sender_alloc`, in order within each flow. Returns TXQ_SUCCESS, TXQ_CONGESTED or TXQ_DROPPED; the
+ * library has the packets in any of these cases. An error has taken none.
+ *
+ * Threads: the one that uses the sender.
+ */
+int32_t txq_xmit(struct txq_sender *sender,
+                 const struct txq_packet *packets,
+                 size_t n);
+
+/**
+ * As `txq_xmit`, for packets of one flow: they stay in order with all earlier packets of the flow, also those that other
+ * senders have sent.
+ *
+ * Threads: the one that uses the sender; the flow may be used by one thread at a time.
+ */
+int32_t txq_xmit_on(struct txq_sender *sender,
+                    struct txq_flow *flow,
+                    const struct txq_packet *packets,
+                    size_t n);
+
+/**
+ * Frees packets of `txq_sender_alloc` without sending them. Returns 0.
+ *
+ * Threads: the one that uses the sender.
+ */
+int32_t txq_sender_discard(struct txq_sender *sender, const struct txq_packet *packets, size_t n);
+
+/**
+ * Sends a copy of `len` bytes as one packet. Returns TXQ_SUCCESS, TXQ_CONGESTED or TXQ_DROPPED, or an error such as
+ * TXQ_E_NO_BUFFER, which has sent nothing.
+ *
+ * Threads: the one that uses the sender.
+ */
+int32_t txq_send(struct txq_sender *sender,
+                 const uint8_t *data,
+                 size_t len);
+
+/**
+ * Limits the packets that the sender may have on their way (SO_SNDBUF, counted in packets). At the limit, allocation fails
+ * with TXQ_E_LIMIT. Returns 0.
+ *
+ * Threads: the one that uses the sender.
+ */
+int32_t txq_sender_set_limit(struct txq_sender *sender,
+                             uint64_t packets);
+
+/**
+ * Returns how many packets of the sender are known to be dropped so far.
+ *
+ * Threads: the one that uses the sender.
+ */
+int64_t txq_sender_dropped(struct txq_sender *sender);
+
+/**
+ * Creates a flow, for programs that serve many connections on one thread, or hand them from thread to thread. Returns NULL for
+ * an error.
+ *
+ * Threads: any. One thread at a time uses a flow.
+ */
+struct txq_flow *txq_flow_new(void);
+
+/**
+ * Frees a flow; NULL is allowed. Its packets stay on their way. Returns 0.
+ *
+ * Threads: the one that uses the flow.
+ */
+int32_t txq_flow_free(struct txq_flow *flow);
+
+/**
+ * Returns how many packets of the flow were handed in and are neither dropped nor completed yet.
+ *
+ * Threads: the one that uses the flow.
+ */
+int64_t txq_flow_outstanding(struct txq_flow *flow);
+
+/**
+ * Sleeps until the queue that the sender's packets go to has room, for at most `timeout_ns` nanoseconds and at most 1 s. Call
+ * it before `txq_xmit`, to wait instead of losing packets. Returns 1 if there is room, 0 if the time has passed, TXQ_E_DOWN or
+ * TXQ_E_GONE.
+ *
+ * Threads: the one that uses the sender. Not in a callback.
+ */
+int32_t txq_sender_wait_room(struct txq_sender *sender,
+                             uint64_t timeout_ns);
+
+/**
+ * Returns the descriptor that becomes readable when there is room, for poll and epoll. It belongs to the sender and must not be
+ * closed.
+ *
+ * Threads: the one that uses the sender.
+ */
+int32_t txq_sender_room_fd(struct txq_sender *sender);
+
+/**
+ * As `txq_sender_wait_room` without sleeping. If there is no room, it returns 0 and makes the descriptor of
+ * `txq_sender_room_fd` readable once there is. Call it when the descriptor is readable, and after 1 s in any case.
+ *
+ * Threads: the one that uses the sender. Not in a callback.
+ */
+int32_t txq_sender_poll_room(struct txq_sender *sender);
+
+/**
+ * Sleeps until the sender's limit allows an allocation, for at most `timeout_ns` nanoseconds. Returns 1 if it does, else 0.
+ *
+ * Threads: the one that uses the sender. Not in a callback.
+ */
+int32_t txq_sender_wait_credit(struct txq_sender *sender,
+                               uint64_t timeout_ns);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -82,6 +82,23 @@ impl<T: Value> Handle<T> {
         result
     }
 
+    /// Calls `f` with the value, which several threads may use at a time.
+    ///
+    /// # Errors
+    /// A handle that is null, of another type, of the parent process, or being freed, and those of `f`.
+    pub(crate) fn share<R>(handle: *const Self, f: impl FnOnce(&T) -> Result<R>) -> Result<R>
+    where
+        T: Sync,
+    {
+        let handle = Self::check(handle)?;
+        if handle.state.load(Acquire) != FREE {
+            return Err(refused(IN_USE, T::NAME));
+        }
+        // SAFETY: a shared handle is never used by `with`, so all references are shared ones; the caller of the library frees
+        // no handle while another thread uses it.
+        f(unsafe { &*handle.value.get() })
+    }
+
     /// Frees a handle and returns its value; `None` for a null pointer. A broken handle's value is returned, too.
     pub(crate) fn take(handle: *mut Self) -> Result<Option<T>> {
         if handle.is_null() {

@@ -21,10 +21,15 @@
 // The names are C's.
 #![allow(non_camel_case_types)]
 
+pub mod config;
+pub mod device;
+pub mod driver;
 pub mod error;
 mod fork;
 mod handle;
 pub mod reason;
 pub mod sched;
+pub mod sender;
 pub mod show;
+mod slab;
 mod strings;

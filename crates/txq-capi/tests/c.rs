@@ -22,6 +22,47 @@ fn a_scheduler_does_what_it_says_and_refuses_the_rest() {
 }
 
 #[test]
+fn devices_do_what_they_say_and_refuse_the_rest() {
+    for printed in runs("device") {
+        assert_eq!(printed, "device: all as expected\n");
+    }
+}
+
+#[test]
+fn a_device_of_callbacks_sends_every_frame_whole_and_in_order() {
+    let library = Library::get();
+    for compiler in compilers() {
+        let program = library.build(compiler, "examples/custom_device.c", Mode::Sanitized, &[]);
+        let printed = library.run(&program, &[]);
+        let last = printed.lines().last();
+        assert_eq!(last, Some("2000 frames arrived of 2000 sent, 0 dropped; released 1 times"), "{printed}");
+    }
+}
+
+#[test]
+fn datagrams_of_two_threads_leave_at_the_rate_of_htb() {
+    let library = Library::get();
+    for compiler in compilers() {
+        let program = library.build(compiler, "examples/udp_sender.c", Mode::Sanitized, &[]);
+        let printed = library.run(&program, &[]);
+        let after = |word: &str| -> f64 {
+            let mut words = printed.split_whitespace().skip_while(|&at| at != word).skip(1);
+            words.next().and_then(|number| number.parse().ok()).expect("a number")
+        };
+        // "sent N dropped N in SECONDS s", behind what tc prints of the classes.
+        let last = printed.lines().find(|line| line.starts_with("sent ")).expect("a line of sums");
+        let words: Vec<&str> = last.split_whitespace().collect();
+        let (sent, seconds): (f64, f64) = (words[1].parse().unwrap(), words[5].parse().unwrap());
+        // 1028 bytes with the headers; the classes' bursts of 10 kB come on top, and the time is printed to 10 ms.
+        assert!(sent * 1028.0 * 8.0 <= 16e6 * (seconds + 0.01) + 3.0 * 10_240.0 * 8.0, "{printed}");
+        // The system may lose some on a machine that does not let the receiver run.
+        let (voice, bulk) = (after("voice"), after("bulk"));
+        assert!(voice > 0.0 && bulk > 0.0 && voice + bulk <= sent, "{printed}");
+        assert!(printed.contains("class htb 1:10 parent 1:1 leaf 10:"), "{printed}");
+    }
+}
+
+#[test]
 fn the_header_is_also_one_of_cpp() {
     let library = Library::get();
     for compiler in ["g++", "clang++"] {
@@ -85,6 +126,7 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
     }
     let library = Library::get();
     let Some(compiler) = compilers().first().copied() else { return };
+    // Devices do not run under valgrind: it hides the vDSO, where their clock reads the time.
     let program = library.build(compiler, "tests/c/sched.c", Mode::Plain, &[]);
     let mut command = Command::new("valgrind");
     command.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
