@@ -157,11 +157,20 @@ impl Sending {
         for given in packets {
             // A number that stands twice in the array names a packet only once.
             let Some(mut packet) = self.held.take(given.id) else { continue };
-            packet.truncate(given.len as usize);
-            packet.set_departure(given.departure);
-            packet.set_priority(given.priority);
-            packet.set_mark(given.mark);
-            packet.set_hash(given.hash);
+            // A new packet has its whole length, and zeros: most programs leave most of them.
+            if given.len as usize != packet.len() {
+                packet.truncate(given.len as usize);
+            }
+            if given.departure != 0 {
+                packet.set_departure(given.departure);
+            }
+            if given.priority | given.mark != 0 {
+                packet.set_priority(given.priority);
+                packet.set_mark(given.mark);
+            }
+            if given.hash != 0 {
+                packet.set_hash(given.hash);
+            }
             if given.segments > 1 {
                 packet.set_gso(given.gso_size as u16, given.segments as u16);
             }

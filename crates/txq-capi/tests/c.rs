@@ -80,6 +80,45 @@ fn the_header_is_one_of_strict_c99() {
     }
 }
 
+#[test]
+fn an_installed_library_is_found_by_pkg_config_and_links_both_ways() {
+    if !has("make") || !has("pkg-config") {
+        return eprintln!("SKIP install: make or pkg-config is not installed");
+    }
+    let library = Library::get();
+    let (built, folder) = library.folders();
+    let prefix = folder.join("installed");
+    let version = env!("CARGO_PKG_VERSION");
+    let mut make = Command::new("make");
+    // Cargo has built the library for this test, so `make` must not build another one.
+    make.arg("-C").arg(env!("CARGO_MANIFEST_DIR")).args(["install", "CARGO=true"]);
+    make.arg(format!("VERSION={version}")).arg(format!("BUILT={}", built.display()));
+    library.output(make.arg(format!("PREFIX={}", prefix.display())));
+    assert!(prefix.join(format!("lib/libtxq.so.{version}")).is_file());
+
+    let ask = |what: &[&str]| -> Vec<String> {
+        let mut command = Command::new("pkg-config");
+        command.args(what).arg("txq").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        library.output(&mut command).split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(ask(&["--modversion"]), [version]);
+    let shared = ask(&["--cflags", "--libs"]);
+    let to_archive = |flag: &String| if flag == "-ltxq" { "-l:libtxq.a".to_owned() } else { flag.clone() };
+    let archive: Vec<String> = ask(&["--static", "--cflags", "--libs"]).iter().map(to_archive).collect();
+    for (name, flags) in [("shared", shared), ("static", archive)] {
+        let Some(compiler) = compilers().first().copied() else { return };
+        let program = folder.join(format!("installed-{name}"));
+        let source = support::of_crate("tests/c/sched.c");
+        let mut command = Command::new(compiler);
+        library.output(command.arg(source).arg("-o").arg(&program).args(flags));
+        let mut command = Command::new(&program);
+        assert_eq!(library.output(&mut command), "sched: all as expected\n", "{name}");
+        // The library's name in the program is that of its version.
+        let needed = text(&std::fs::read(&program).expect("the program")).contains("libtxq.so.0");
+        assert_eq!(needed, name == "shared");
+    }
+}
+
 /// Returns the flags for DPDK, with its headers as the system's; the error says why there are none.
 fn dpdk() -> Result<Vec<String>, String> {
     let asked = Command::new("pkg-config").args(["--cflags", "--libs", "libdpdk"]).output();

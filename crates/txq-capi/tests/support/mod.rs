@@ -68,6 +68,12 @@ impl Library {
         program
     }
 
+    /// Returns the folder of the built files, and one for a test's own.
+    pub(crate) fn folders(&self) -> (PathBuf, &Path) {
+        let built = fs::canonicalize(self.folder.join("libtxq.so")).expect("the library");
+        (built.parent().expect("a folder").to_owned(), &self.folder)
+    }
+
     /// Runs a compiler on a file of this crate, if this machine has the compiler.
     pub(crate) fn check(&self, compiler: &str, flags: &[&str], source: &str) {
         if !has(compiler) {
