@@ -54,7 +54,7 @@ fn with<R>(sched: *mut txq_sched, f: impl FnOnce(&mut Sched) -> Result<R>) -> Re
 
 /// Builds the qdisc that `text` describes in tc's words, such as "handle 1: htb default 10" or "fq_codel limit 1000".
 /// `config` may be NULL for the defaults. Returns NULL for an error. mq, mqprio and noqueue are refused, because they hold no
-/// packets.
+/// packets. The copies of netem's duplicate are dropped as NOMEM, because each value exists once.
 ///
 /// Threads: any. One thread at a time uses a scheduler; it may be another one at each call. A scheduler has no threads and
 /// works in a child after fork.
