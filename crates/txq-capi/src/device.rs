@@ -185,7 +185,8 @@ pub unsafe extern "C" fn txq_dev_set_up(dev: *mut txq_dev, up: i32) -> i32 {
 }
 
 /// Completes frames that a custom device with a ring has sent: their memory is the library's again. `tokens` are those of the
-/// frames. Returns how many of them named a frame that the txq of the device kept.
+/// frames. Returns how many of them named a frame that the txq of the device kept. The txq notices the completions when a packet is sent,
+/// and after 1 ms at most.
 ///
 /// Threads: any, also in callbacks, and several at a time.
 #[unsafe(no_mangle)]
