@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use crate::error::{Error, Result, TXQ_E_BUSY, TXQ_E_FORKED, TXQ_E_INVALID, TXQ_E_NULL, TXQ_E_PANIC};
 use crate::fork::{count_forks, forks};
 
-/// A value behind a handle.
-pub(crate) trait Value {
+/// A value behind a handle, which may move between threads.
+pub(crate) trait Value: Send {
     /// The tag of the type. All differ.
     const TAG: u32;
     /// The name of the type in C.

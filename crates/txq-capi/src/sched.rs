@@ -34,6 +34,9 @@ struct Sched {
     most: usize,
 }
 
+// SAFETY: only the program's values are not `Send`. The library moves them, and never reads what they point to.
+unsafe impl Send for Sched {}
+
 impl Value for Sched {
     const TAG: u32 = 0x7478_7101;
     const NAME: &'static str = "txq_sched";
