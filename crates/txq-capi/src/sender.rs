@@ -106,7 +106,9 @@ fn verdict(verdict: Verdict) -> i32 {
 
 fn no_buffer(error: AllocError) -> Error {
     match error {
-        AllocError::Exhausted { .. } => Error::new(TXQ_E_NO_BUFFER, error.to_string()),
+        AllocError::Exhausted { .. } | AllocError::Reserved { .. } => {
+            Error::new(TXQ_E_NO_BUFFER, error.to_string())
+        }
         AllocError::Limit { .. } => Error::new(TXQ_E_LIMIT, error.to_string()),
         error => Error::invalid(error.to_string()),
     }

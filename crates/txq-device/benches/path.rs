@@ -85,7 +85,9 @@ fn run(txqs: u16, discipline: Discipline, threads: u64, packets: u64) -> Duratio
                             Verdict::Success | Verdict::Congested => left -= 1,
                         },
                         Err(AllocError::Limit { .. }) => _ = sender.wait_credit(None),
-                        Err(AllocError::Exhausted { .. }) => std::thread::yield_now(),
+                        Err(AllocError::Exhausted { .. } | AllocError::Reserved { .. }) => {
+                            std::thread::yield_now()
+                        }
                         Err(other) => unreachable!("{other}"),
                     }
                 }
