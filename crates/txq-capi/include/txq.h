@@ -298,6 +298,11 @@ typedef struct txq_sched txq_sched;
 typedef struct txq_sender txq_sender;
 
 /**
+ * A socket at which `txq tc`, `txq dev`, `txq contention` and `txq hist` reach devices of the program.
+ */
+typedef struct txq_server txq_server;
+
+/**
  * A frame that a custom device sends.
  */
 typedef struct txq_frame {
@@ -771,6 +776,36 @@ int32_t txq_dev_config_driver(struct txq_dev_config *config,
  */
 int32_t txq_dev_config_memory(struct txq_dev_config *config,
                               const struct txq_memory *memory);
+
+/**
+ * Opens a control socket: `place` is a name, as `txq ls` lists it and `txq tc --name` takes it, or a path with a `/`. Its user and
+ * root may use it. Returns NULL for an error.
+ *
+ * Threads: any.
+ */
+struct txq_server *txq_server_new(const char *place);
+
+/**
+ * Serves a device at the socket, until the device is shut down or freed. Each device of a socket has a name of its own. Returns 0.
+ *
+ * Threads: one at a time for the server. Not in a callback.
+ */
+int32_t txq_server_add(struct txq_server *server,
+                       struct txq_dev *dev);
+
+/**
+ * Writes the path of the socket, as `txq_sched_show` writes texts.
+ *
+ * Threads: one at a time for the server.
+ */
+int64_t txq_server_path(struct txq_server *server, char *buffer, size_t n);
+
+/**
+ * Closes a socket and frees the server; NULL is allowed. Waits for the commands that run. Returns 0.
+ *
+ * Threads: one at a time for the server. Not in a callback.
+ */
+int32_t txq_server_free(struct txq_server *server);
 
 /**
  * Starts a device and its worker threads. Frees `config` in any case. Returns NULL for an error.

@@ -106,7 +106,8 @@ pub(crate) fn with_outside<R>(dev: *mut txq_dev, f: impl FnOnce(&Dev) -> Result<
     with(dev, f)
 }
 
-fn refuse_inside() -> Result<()> {
+/// Refuses a call in a callback of a device, for which it would wait.
+pub(crate) fn refuse_inside() -> Result<()> {
     match is_inside() {
         true => {
             Err(Error::new(TXQ_E_BUSY, "a callback of a device called this function: use another thread"))

@@ -3,7 +3,7 @@
 //! `include/txq.h` describes each function; the test `header` generates it from this crate. There are two levels:
 //!
 //! - [`sched`]: a tree of qdiscs over the program's own buffers, without threads or devices ([`txq_sched::Scheduler`]).
-//! - [`device`], [`sender`]: devices, their senders and their worker threads ([`txq::NetDev`]).
+//! - [`device`], [`sender`]: devices, their senders and their worker threads ([`txq::NetDev`]). [`control`] lets `txq tc` reach them.
 //!
 //! These rules hold for every function. A pointer that the function reads must be null or point to what the function's type
 //! says, and a handle must not have been freed; the other rules are checked at each call:
@@ -22,6 +22,7 @@
 #![allow(non_camel_case_types)]
 
 pub mod config;
+pub mod control;
 pub mod device;
 pub mod driver;
 pub mod error;

@@ -5,6 +5,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -454,6 +457,59 @@ static void forks(void)
 	end(dev);
 }
 
+/* Sends a line to the control socket; writes the answer to `answer`. */
+static void ask(const char *path, const char *line, char *answer, size_t n)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	size_t got = 0;
+
+	CHECK(fd >= 0 && strlen(path) < sizeof to.sun_path);
+	strcpy(to.sun_path, path);
+	CHECK(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+	CHECK(write(fd, line, strlen(line)) == (ssize_t)strlen(line));
+	while (got == 0 || answer[got - 1] != '\n') {
+		ssize_t more = read(fd, answer + got, n - 1 - got);
+		CHECK(more > 0);
+		got += (size_t)more;
+	}
+	answer[got] = 0;
+	close(fd);
+}
+
+/* A tool of the operator reaches the device while the program runs. */
+static void serves(void)
+{
+	char folder[] = "/tmp/txq-capi-XXXXXX", place[64], path[128], answer[4096], shown[4096];
+
+	CHECK(mkdtemp(folder) != NULL);
+	snprintf(place, sizeof place, "%s/lab.sock", folder);
+	CHECK_ERROR(txq_server_new(NULL), NULL, "the place");
+	CHECK(txq_server_new("no spaces") == NULL);
+	txq_server *server = txq_server_new(place);
+	CHECK(server != NULL);
+	CHECK(txq_server_new(place) == NULL && strstr(txq_last_error(), "another txq listens there") != NULL);
+	CHECK(txq_server_path(server, path, sizeof path) == (int64_t)strlen(place) && strcmp(path, place) == 0);
+
+	txq_dev *dev = null_device("pfifo limit 40");
+	CHECK(txq_server_add(server, NULL) == TXQ_E_NULL && txq_server_add(NULL, dev) == TXQ_E_NULL);
+	CHECK(txq_server_add(server, dev) == 0 && txq_server_add(server, dev) == 0);
+	txq_dev *other = null_device("pfifo");
+	CHECK_ERROR(txq_server_add(server, other), TXQ_E_INVALID, "\"null0\" is served already");
+	end(other);
+	ask(path, "{\"v\":1,\"info\":{}}\n", answer, sizeof answer);
+	CHECK(strstr(answer, "null0") != NULL);
+	ask(path, "{\"v\":1,\"tc\":{\"words\":[\"qdisc\",\"replace\",\"dev\",\"null0\",\"root\",\"fq_codel\"]}}\n", answer,
+	    sizeof answer);
+	CHECK(txq_dev_show(dev, TXQ_SHOW_QDISCS, NULL, 0, shown, sizeof shown) > 0);
+	CHECK(strstr(shown, "fq_codel") != NULL);
+	end(dev);
+	ask(path, "{\"v\":1,\"info\":{}}\n", answer, sizeof answer);
+	CHECK(strstr(answer, "null0") == NULL);
+	CHECK(txq_server_free(server) == 0 && txq_server_free(NULL) == 0);
+	CHECK(access(path, F_OK) != 0 && rmdir(folder) == 0);
+}
+
 static void opened_twice(void)
 {
 	for (int round = 0; round < 2; round++) {
@@ -481,6 +537,7 @@ int main(void)
 	freed_early();
 	threads();
 	forks();
+	serves();
 	opened_twice();
 	puts("device: all as expected");
 	return 0;
