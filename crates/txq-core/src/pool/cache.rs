@@ -6,14 +6,13 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use thiserror::Error;
-
 use crate::arch::{Arch, Atomic, CellApi, CpuId, Nanos, Native, Work};
 use crate::drop::DropReason;
 use crate::flow::Link;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
 use crate::pool::account::{Word, since};
+use crate::pool::error::AllocError;
 use crate::pool::fate::Tally;
 use crate::pool::home::Home;
 use crate::pool::retired::{Run, Sorted, retire};
@@ -22,56 +21,6 @@ use crate::pool::store::{FreeMode, Store};
 
 /// The most buffers that a cache holds (`NAPI_SKB_CACHE_SIZE`). In a small pool a cache holds a 32nd of the pool's buffers.
 pub const CACHE_SIZE: usize = 128;
-
-/// Why an allocation failed. An allocation never waits for a buffer: the caller decides what to do with its packet.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AllocError {
-    /// Every buffer of the pool is in use or in other senders' caches.
-    #[error(
-        "pool \"{pool}\" has no free buffer of its {buffers}: send less at a time, or give the pool more buffers"
-    )]
-    Exhausted {
-        /// The pool's name.
-        pool: String,
-        /// How many buffers it has ([`Pool::buffers`](super::Pool::buffers)).
-        buffers: u32,
-    },
-    /// The sender has as many packets in use as its limit allows (`SO_SNDBUF`).
-    #[error("sender \"{sender}\" has all of its {limit} packets on their way: try again when some are sent")]
-    Limit {
-        /// The sender's name.
-        sender: String,
-        /// The sender's limit, in packets.
-        limit: u64,
-    },
-    /// The sender has at least as many buffers in use as each sender is guaranteed, and those that are free are kept for other
-    /// senders ([`PoolConfig::reserve`](super::PoolConfig::reserve)).
-    #[error(
-        "sender \"{sender}\" has {held} of the {buffers} buffers of pool \"{pool}\" in use, and the free ones are kept for \
-         other senders: try again when some are sent, or give the pool more buffers"
-    )]
-    Reserved {
-        /// The pool's name.
-        pool: String,
-        /// The sender's name.
-        sender: String,
-        /// Packets of the sender that are in use.
-        held: u64,
-        /// How many buffers the pool has.
-        buffers: u32,
-    },
-    /// The packet is longer than a buffer.
-    #[error("a packet of {len} bytes is longer than the {room} that a buffer of pool \"{pool}\" holds")]
-    TooLong {
-        /// The pool's name.
-        pool: String,
-        /// Length requested, in bytes.
-        len: usize,
-        /// Longest packet that fits, in bytes.
-        room: usize,
-    },
-}
 
 /// One sender's stock of buffers. Dropping it returns its buffers to the pool.
 pub struct Cache<A: Arch = Native> {

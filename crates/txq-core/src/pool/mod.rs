@@ -33,6 +33,7 @@ pub(crate) mod check;
 mod copy;
 mod credit;
 mod depot;
+mod error;
 #[doc(hidden)]
 pub mod fate;
 pub(crate) mod home;
@@ -57,8 +58,6 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use thiserror::Error;
-
 use crate::arch::{Arch, CellApi, CpuId, Native};
 use crate::cpumask::CpuMask;
 use crate::sync::contention::Retries;
@@ -68,7 +67,8 @@ use retired::Run;
 use slot::Slot;
 use store::Store;
 
-pub use cache::{AllocError, CACHE_SIZE, Cache};
+pub use cache::{CACHE_SIZE, Cache};
+pub use error::{AllocError, PoolError};
 pub use lent::LentMemory;
 pub use region::Backing;
 pub use store::FreeMode;
@@ -129,38 +129,6 @@ impl Default for PoolConfig {
             nodes: Vec::new(),
         }
     }
-}
-
-/// Why a pool cannot be created or resized.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum PoolError {
-    /// A size out of range.
-    #[error("pool \"{name}\": {what} {value} is out of range: use {range}")]
-    Size {
-        /// The pool's name.
-        name: String,
-        /// The name of the size.
-        what: &'static str,
-        /// The value requested.
-        value: usize,
-        /// The values allowed.
-        range: String,
-    },
-    /// The system has no memory for the pool.
-    #[error("pool \"{name}\": no memory for {bytes} bytes of {what} ({source}): {remedy}")]
-    Memory {
-        /// The pool's name.
-        name: String,
-        /// The part that needs the memory: `buffers` or `descriptors`.
-        what: &'static str,
-        /// The value requested.
-        bytes: usize,
-        /// How to need less.
-        remedy: String,
-        /// The system's error.
-        source: io::Error,
-    },
 }
 
 /// A pool of buffers. Clones are the same pool.

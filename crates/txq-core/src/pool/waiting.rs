@@ -6,7 +6,8 @@ use std::task::{Poll, Waker};
 use crate::arch::Arch;
 use crate::packet::Packet;
 use crate::pool::Memory;
-use crate::pool::cache::{AllocError, Cache};
+use crate::pool::cache::Cache;
+use crate::pool::error::AllocError;
 use crate::pool::retired::Run;
 use crate::pool::slot::Slot;
 
