@@ -45,7 +45,7 @@ pub(crate) struct Home<A: Arch> {
     event: A::Event,
     /// The waker of a task that waits for credit: stored by the sender before it sets `SLEEPS`, taken by the thread that
     /// clears `SLEEPS`. Boxed: few senders use it.
-    task: Box<SpinLock<A, Option<Waker>>>,
+    task: Box<CachePadded<SpinLock<A, Option<Waker>>>>,
     /// The buffer that the sender has got in the line (`pool/line.rs`); null for none. Stored under the parking lock by the
     /// thread that removes the sender from the line. Taken by the sender, which has found under the same lock that it is not
     /// in the line. Relaxed: the lock orders both, and the buffer with them.
@@ -90,6 +90,7 @@ impl<A: Arch> Home<A> {
         self.others.iter().for_each(|inbox| A::name(inbox, "pool: a sender's inbox"));
         A::name(&self.kicked, "pool: a sender's kick");
         A::name(&self.event, "pool: a sender's sleep");
+        A::name(&*self.task, "pool: a sender's waker");
         A::name(&self.fate, "pool: a sender's drops");
     }
 
@@ -337,7 +338,7 @@ impl<A: Arch> Homes<A> {
             kicked: CachePadded::new(A::AtomicU32::new(0)),
             waits_for: A::AtomicU64::new(0),
             event: A::Event::new(),
-            task: Box::new(SpinLock::new(None)),
+            task: Box::new(CachePadded::new(SpinLock::new(None))),
             granted: A::AtomicPtr::new(ptr::null_mut()),
             fate: CachePadded::new(Fate::new()),
             cpu: A::AtomicU32::new(0),
