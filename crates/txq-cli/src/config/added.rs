@@ -4,7 +4,7 @@ use anyhow::{anyhow, bail};
 use toml::{Table, Value};
 use txq_control::NewDevice;
 
-use super::Device;
+use super::{Device, keys};
 
 /// The types that have an interface: its name is that of the device unless the words say otherwise.
 const INTERFACES: [&str; 4] = ["af_packet", "af_xdp", "tap", "tun"];
@@ -16,7 +16,14 @@ pub(crate) fn of_words(new: &NewDevice) -> anyhow::Result<Device> {
     if !TYPES.contains(&kind) {
         bail!("type \"{kind}\" is none: use one of {}", TYPES.join(", "));
     }
-    let mut keys: Table = new.options.iter().map(|(key, text)| (key.clone(), value(text))).collect();
+    if new.mtu.is_some() && !matches!(kind, "dummy" | "null" | "tap" | "tun") {
+        bail!("mtu is for dummy, null, tap and tun: a device of type {kind} has an MTU of its own");
+    }
+    let as_in_a_file = |(key, text): &(String, String)| {
+        let text = text.as_str();
+        (key.clone(), if keys::takes_text(kind, key) { text.into() } else { value(text) })
+    };
+    let mut keys: Table = new.options.iter().map(as_in_a_file).collect();
     if INTERFACES.contains(&kind) {
         keys.entry("interface").or_insert_with(|| new.name.clone().into());
     }
@@ -32,7 +39,7 @@ pub(crate) fn of_words(new: &NewDevice) -> anyhow::Result<Device> {
     })
 }
 
-/// Returns a value as a file would have it: a number, true or false, or a text.
+/// Returns a value that need not be a text as a file would have it: a number, true or false, or a text.
 fn value(text: &str) -> Value {
     match text {
         "true" => true.into(),

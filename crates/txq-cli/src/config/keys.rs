@@ -29,6 +29,15 @@ pub(crate) fn keys() -> String {
     text
 }
 
+/// Returns whether the values of a key in a device's table, such as `null`, are texts only.
+pub(super) fn takes_text(table: &str, key: &str) -> bool {
+    let schema = schema_for!(Config);
+    let root = schema.as_value();
+    let device = resolve(&root["properties"]["device"]["items"], root);
+    let kind = &resolve(&device["properties"][table], root)["properties"][key]["type"];
+    kind == "string" || *kind == serde_json::json!(["string", "null"])
+}
+
 /// Appends the keys of the table `name`, and then those of the tables in it.
 fn table(text: &mut String, name: &str, of: &Value, root: &Value) {
     let mut tables = Vec::new();
@@ -120,6 +129,21 @@ mod tests {
         for row in rows.iter().filter(|row| **row != "| key | value | |") {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
             assert!(cells.len() == 5 && cells[1..4].iter().all(|cell| !cell.is_empty()), "{row}");
+        }
+    }
+
+    #[test]
+    fn texts_are_told_from_other_values() {
+        for (table, key, is_text) in [
+            ("af_packet", "interface", true),
+            ("tun", "namespace", true),
+            ("pcap", "file", true),
+            ("tun", "mtu", false),
+            ("null", "ring", false),
+            ("null", "inline", false),
+            ("null", "nonsense", false),
+        ] {
+            assert_eq!(takes_text(table, key), is_text, "{table}.{key}");
         }
     }
 

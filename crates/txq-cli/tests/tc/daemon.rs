@@ -48,6 +48,8 @@ fn devices_have_the_types_and_keys_of_a_file() {
         ("add x0 type null rate", 1, "rate without a value"),
         ("add x0 type udp", 2, "type udp: missing field `remote`"),
         ("add x0 type af_packet", 2, "there is no interface \"x0\": `ip link` lists the interfaces"),
+        ("add x0 type af_packet interface 7", 2, "there is no interface \"7\""),
+        ("add x0 mtu 1400 type udp remote 127.0.0.1:9", 2, "mtu is for dummy, null, tap and tun"),
         ("add x0 type tun mtu 40", 1, "use a number from 68 to 65535"),
     ] {
         let said = daemon.dev(words);
