@@ -150,11 +150,13 @@ impl Sending {
         Err(Error::invalid(format!("packet {index} {wrong}")))
     }
 
+    fn check_all(&self, packets: &[txq_packet]) -> Result<()> {
+        packets.iter().enumerate().try_for_each(|(index, packet)| self.check(index, packet))
+    }
+
     /// Moves the program's packets to a list.
     fn list(&mut self, packets: &[txq_packet]) -> Result<PacketList> {
-        for (index, packet) in packets.iter().enumerate() {
-            self.check(index, packet)?;
-        }
+        self.check_all(packets)?;
         let mut list = PacketList::new();
         for given in packets {
             // A number that stands twice in the array names a packet only once.
@@ -313,9 +315,7 @@ pub unsafe extern "C" fn txq_sender_discard(
         // SAFETY: the caller passes an array of `n` packets.
         let packets = unsafe { array(packets, n, "the array of packets") }?;
         with(sender, |sending| {
-            let list =
-                packets.iter().enumerate().try_for_each(|(index, packet)| sending.check(index, packet));
-            list?;
+            sending.check_all(packets)?;
             packets.iter().for_each(|packet| drop(sending.held.take(packet.id)));
             Ok(0)
         })
