@@ -95,6 +95,7 @@ pub(crate) struct Device {
     /// The number of each txq's worker. Default: in turn.
     pub(crate) affinity: Option<Vec<Within<0, 1023>>>,
     /// Which threads reap completions. Default: inline.
+    #[schemars(schema_with = "words::reapers")]
     pub(crate) completions: words::Reapers,
     /// Byte queue limits. Default: on where packets wait for a wire.
     pub(crate) bql: words::Bql,

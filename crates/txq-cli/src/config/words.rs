@@ -101,55 +101,77 @@ described!(Bql, "\"off\", or a table of sysfs's file names, such as { limit_max 
     "type": ["string", "object"],
 });
 
-/// Which threads reap completions: `"inline"`, `"worker"` or `"per-queue"`.
+/// A word of a file, and its value.
+type Word<T> = (&'static str, T);
+
+const LINKS: [Word<Link>; 2] = [("ethernet", Link::Ethernet), ("ip", Link::Ip)];
+const BACKINGS: [Word<Backing>; 4] =
+    [("auto", Backing::Auto), ("heap", Backing::Heap), ("mmap", Backing::Mmap), ("huge", Backing::HugePages)];
+const FREES: [Word<FreeMode>; 3] =
+    [("defer", FreeMode::Defer), ("shared", FreeMode::Shared), ("keep", FreeMode::Keep)];
+const REAPERS: [Word<Completions>; 3] =
+    [("inline", Completions::Inline), ("worker", Completions::Worker), ("per-queue", Completions::PerQueue)];
+
+/// Reads one of the words of a key.
+fn read<'de, D: Deserializer<'de>, T: Copy>(key: &str, of: &[Word<T>], from: D) -> Result<T, D::Error> {
+    let text = String::deserialize(from)?;
+    let found = of.iter().find(|(word, _)| *word == text).map(|&(_, value)| value);
+    found.ok_or_else(|| D::Error::custom(format!("{key} \"{text}\": use {}", list(names(of)))))
+}
+
+fn names<T>(of: &[Word<T>]) -> impl Iterator<Item = &'static str> + Clone {
+    of.iter().map(|&(word, _)| word)
+}
+
+/// Returns words as a sentence lists them.
+fn list(words: impl Iterator<Item = &'static str>) -> String {
+    let words: Vec<_> = words.map(|word| format!("\"{word}\"")).collect();
+    match words.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// Returns the schema of a key whose values are these words.
+fn one_of(words: impl Iterator<Item = &'static str> + Clone) -> Schema {
+    let mut schema = json_schema!({ "enum": words.clone().collect::<Vec<_>>() });
+    schema.insert(VALUE.into(), list(words).into());
+    schema
+}
+
+/// Which threads reap completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reapers(pub(crate) Completions);
 
 impl<'de> Deserialize<'de> for Reapers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match String::deserialize(from)?.as_str() {
-            "inline" => Ok(Self(Completions::Inline)),
-            "worker" => Ok(Self(Completions::Worker)),
-            "per-queue" => Ok(Self(Completions::PerQueue)),
-            other => Err(D::Error::custom(format!(
-                "completions \"{other}\": use \"inline\", \"worker\" or \"per-queue\""
-            ))),
-        }
+        read("completions", &REAPERS, from).map(Self)
     }
 }
 
-described!(Reapers, words(&["inline", "worker", "per-queue"]), { "enum": ["inline", "worker", "per-queue"] });
-
-/// Returns words as they stand in a file.
-fn words(words: &[&str]) -> String {
-    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the schema of a key whose values are these words.
-fn one_of(of: &[&str]) -> Schema {
-    let mut schema = json_schema!({ "enum": of });
-    schema.insert(VALUE.into(), words(of).into());
-    schema
+/// The words of [`Reapers`].
+pub(super) fn reapers(_: &mut SchemaGenerator) -> Schema {
+    one_of(names(&REAPERS))
 }
 
 /// The words of [`discipline`].
 pub(super) fn disciplines(_: &mut SchemaGenerator) -> Schema {
-    one_of(&Discipline::ALL.iter().map(|discipline| discipline.name()).collect::<Vec<_>>())
+    one_of(Discipline::ALL.iter().map(|discipline| discipline.name()))
 }
 
 /// The words of [`link`].
 pub(super) fn links(_: &mut SchemaGenerator) -> Schema {
-    one_of(&["ethernet", "ip"])
+    one_of(names(&LINKS))
 }
 
 /// The words of [`backing`].
 pub(super) fn backings(_: &mut SchemaGenerator) -> Schema {
-    one_of(&["auto", "heap", "mmap", "huge"])
+    one_of(names(&BACKINGS))
 }
 
 /// The words of [`free`].
 pub(super) fn frees(_: &mut SchemaGenerator) -> Schema {
-    one_of(&["defer", "shared", "keep"])
+    one_of(names(&FREES))
 }
 
 /// The values of [`sampling`].
@@ -177,34 +199,17 @@ pub(super) fn sampling<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Samp
     }
 }
 
-/// Parses what a device's packets begin with: `"ethernet"` or `"ip"`.
+/// Parses what a device's packets begin with.
 pub(super) fn link<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Link>, D::Error> {
-    match String::deserialize(from)?.as_str() {
-        "ethernet" => Ok(Some(Link::Ethernet)),
-        "ip" => Ok(Some(Link::Ip)),
-        other => Err(D::Error::custom(format!("link \"{other}\": use \"ethernet\" or \"ip\""))),
-    }
+    read("link", &LINKS, from).map(Some)
 }
 
-/// Parses the source of a pool's memory: `"auto"`, `"heap"`, `"mmap"` or `"huge"`.
+/// Parses the source of a pool's memory.
 pub(super) fn backing<'de, D: Deserializer<'de>>(from: D) -> Result<Backing, D::Error> {
-    match String::deserialize(from)?.as_str() {
-        "auto" => Ok(Backing::Auto),
-        "heap" => Ok(Backing::Heap),
-        "mmap" => Ok(Backing::Mmap),
-        "huge" => Ok(Backing::HugePages),
-        other => Err(D::Error::custom(format!(
-            "backing \"{other}\": use \"auto\", \"heap\", \"mmap\" or \"huge\""
-        ))),
-    }
+    read("backing", &BACKINGS, from)
 }
 
-/// Parses where a buffer goes if its packet is freed on another thread: `"defer"`, `"shared"` or `"keep"`.
+/// Parses where a buffer goes if its packet is freed on another thread.
 pub(super) fn free<'de, D: Deserializer<'de>>(from: D) -> Result<FreeMode, D::Error> {
-    match String::deserialize(from)?.as_str() {
-        "defer" => Ok(FreeMode::Defer),
-        "shared" => Ok(FreeMode::Shared),
-        "keep" => Ok(FreeMode::Keep),
-        other => Err(D::Error::custom(format!("free \"{other}\": use \"defer\", \"shared\" or \"keep\""))),
-    }
+    read("free", &FREES, from)
 }
