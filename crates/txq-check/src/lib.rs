@@ -7,9 +7,11 @@
 //! lists the lines that the tests guard, and the `mutants` program breaks each line and expects a test to fail.
 
 mod facade;
+mod instances;
 mod loom;
 mod shuttle;
 
+pub use instances::INSTANCES;
 pub use loom::Loom;
 pub use shuttle::Shuttle;
 

@@ -81,6 +81,15 @@ unsafe impl Arch for Loom {
 }
 
 impl Loom {
+    /// As [`check`](Model::check), for a scenario whose interleavings with two preemptions take longer than every run of the
+    /// tests can afford: those with one preemption, and with two where [`is_thorough`](crate::is_thorough), as the mutants are.
+    pub fn check_long(scenario: impl Fn() + Send + Sync + 'static) {
+        match crate::is_thorough() {
+            true => Loom::check(scenario),
+            false => Loom::check_to(1, scenario),
+        }
+    }
+
     /// Runs all interleavings with at most `preemptions`, for a scenario that takes too long to explore further.
     pub fn check_to(preemptions: usize, scenario: impl Fn() + Send + Sync + 'static) {
         let mut model = ::loom::model::Builder::new();

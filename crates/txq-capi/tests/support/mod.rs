@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -47,7 +48,8 @@ impl Library {
         })
     }
 
-    /// Compiles `source`, a file of this crate; returns the program. Panics with the compiler's messages if it warns.
+    /// Compiles `source`, a file of this crate; returns the program. Panics with the compiler's messages if it warns. A compiler
+    /// that is installed without its sanitizers' libraries compiles without them.
     pub(crate) fn build(&self, compiler: &str, source: &str, mode: Mode, flags: &[String]) -> PathBuf {
         let stem = Path::new(source).file_stem().and_then(OsStr::to_str).expect("a name");
         let suffix = if mode == Mode::Sanitized { "-sanitized" } else { "" };
@@ -55,6 +57,7 @@ impl Library {
         let mut command = Command::new(compiler);
         command.args(["-Wall", "-Wextra", "-Werror", "-g", "-o"]).arg(&program);
         match mode {
+            Mode::Sanitized if !sanitizes(compiler) => command.args(["-std=c11", "-O1"]),
             Mode::Sanitized => {
                 command.args(["-std=c11", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
             }
@@ -130,6 +133,23 @@ pub(crate) fn compilers() -> Vec<&'static str> {
         }
     }
     found
+}
+
+/// Returns whether a compiler can link a program with its sanitizers; prints SKIP if not. Distributions pack their libraries
+/// apart (Debian: `libclang-rt-dev`).
+fn sanitizes(compiler: &str) -> bool {
+    let mut command = Command::new(compiler);
+    command.args(["-fsanitize=address,undefined", "-x", "c", "-", "-o", "/dev/null"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let linked = command.spawn().and_then(|mut child| {
+        child.stdin.take().expect("piped").write_all(b"int main(void) { return 0; }\n")?;
+        child.wait()
+    });
+    let linked = linked.is_ok_and(|status| status.success());
+    if !linked {
+        eprintln!("SKIP the sanitizers of {compiler}: their libraries are not installed");
+    }
+    linked
 }
 
 /// Returns whether a program is installed.

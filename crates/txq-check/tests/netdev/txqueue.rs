@@ -136,8 +136,11 @@ macro_rules! disciplines {
             fn stop_and_wake_under_loom() {
                 let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: false, limit: None };
                 // A thread that finds these two in use leaves and retries, which makes executions long: a minute each.
-                let long = [Discipline::Combine, Discipline::Lockless].contains(&DISCIPLINE) && !txq_check::deep();
-                Loom::check_to(if long { 1 } else { 2 }, move || stop_and_wake::<Loom>(DISCIPLINE, load));
+                let longest = [Discipline::Combine, Discipline::Lockless].contains(&DISCIPLINE);
+                match longest && !txq_check::deep() {
+                    true => Loom::check_to(1, move || stop_and_wake::<Loom>(DISCIPLINE, load)),
+                    false => Loom::check_long(move || stop_and_wake::<Loom>(DISCIPLINE, load)),
+                }
             }
 
             #[test]
@@ -145,7 +148,7 @@ macro_rules! disciplines {
                 // The protocol is the txq's. combine stands for the disciplines whose queue has the seat, busylock for those
                 // that take the locks.
                 if txq_check::is_thorough() || [Discipline::Combine, Discipline::Busylock].contains(&DISCIPLINE) {
-                    Loom::check(|| stop_against_reap::<Loom>(DISCIPLINE));
+                    Loom::check_long(|| stop_against_reap::<Loom>(DISCIPLINE));
                 }
             }
 
@@ -200,7 +203,7 @@ disciplines! {
 /// the txq must not be stopped, because nothing would wake it any more. (T18)
 #[test]
 fn stop_by_bytes_against_reap_under_loom() {
-    Loom::check(|| {
+    Loom::check_long(|| {
         let device = Device { record: Record::<Loom>::new(1), ring: Some(8), inline: false };
         let mut dev =
             limited(device.builder(), Some(8)).discipline(Discipline::Spinlock).build().expect("a device");
@@ -220,7 +223,7 @@ fn stop_by_bytes_against_reap_under_loom() {
 #[test]
 fn stop_by_bytes_and_wake_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 8, inline: false, limit: Some(0) };
-    Loom::check(move || stop_and_wake::<Loom>(Discipline::Spinlock, load));
+    Loom::check_long(move || stop_and_wake::<Loom>(Discipline::Spinlock, load));
 }
 
 #[test]
@@ -243,5 +246,5 @@ fn a_wake_is_for_room_under_loom() {
 #[test]
 fn a_push_against_the_wake_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 2, each: 1, ring: 1, inline: false, limit: None };
-    Loom::check(move || stop_and_wake::<Loom>(Discipline::Llist, load));
+    Loom::check_long(move || stop_and_wake::<Loom>(Discipline::Llist, load));
 }

@@ -84,12 +84,13 @@ impl Place {
 }
 
 /// Builds the example program, if it is not up to date, and returns its path. Cargo builds it before the tests only if all
-/// tests of the package run.
+/// tests of the package run. It is built with the features of the whole workspace, so that `cargo test --workspace` compiles
+/// nothing again.
 fn example() -> &'static PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--offline", "-p", "txq-cli", "--example", "served"]);
+        cargo.args(["build", "--quiet", "--offline", "--workspace", "--example", "served"]);
         cargo.args(["--message-format", "json"]).current_dir(env!("CARGO_MANIFEST_DIR"));
         if !cfg!(debug_assertions) {
             cargo.arg("--release");

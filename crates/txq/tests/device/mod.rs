@@ -12,7 +12,7 @@ use txq::packet::{Packet, PacketList};
 use txq::{NetDev, pool};
 
 #[path = "../../../../tests/support/home.rs"]
-mod home;
+pub(crate) mod home;
 
 use home::assert_home;
 

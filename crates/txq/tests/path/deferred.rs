@@ -1,12 +1,9 @@
 //! Completions that a lone sender leaves to its next calls: how many, for which packets, and which thread finally reaps
 //! them.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-
 use std::time::{Duration, Instant};
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::netdev::{Builder, Completions, Sampling};
 use txq::{Discipline, Flow, NetDev, Sender};
 

@@ -1,12 +1,9 @@
 //! Which thread reaps a txq's completions, in whatever order they arrive; and a txq that gets none.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::netdev::{Builder, Completions, TxTimeout};
 use txq::packet::PacketList;
 use txq::{Discipline, NetDev, Sender};

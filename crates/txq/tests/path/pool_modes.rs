@@ -1,12 +1,9 @@
 //! Buffers come home in every mode of the pool, however senders and workers end (T26), and a sender at its limit sleeps
 //! until the device has completed its packets.
 
-#[allow(dead_code, reason = "shared with tests that need more of it")]
-mod device;
-
 use std::sync::Mutex;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::packet::PacketList;
 use txq::pool::{AllocError, FreeMode, PoolConfig};
 use txq::{NetDev, Sender};

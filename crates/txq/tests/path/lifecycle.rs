@@ -1,9 +1,7 @@
 //! Changes of a device while it sends: qdiscs exchanged, reset and deleted, the device taken down and up, queues resized,
 //! drivers replaced.
 
-mod device;
-
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::PacketList;

@@ -3,15 +3,11 @@
 //!
 //! Without the rights or the tools, the test prints a line that starts with SKIP (`sysfs/mod.rs`).
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-mod sysfs;
-
 use std::fs;
 use std::path::Path;
 
-use device::{Wires, pool};
-use sysfs::{compare_inside, succeeds};
+use crate::device::{Wires, pool};
+use crate::sysfs::{compare_inside, succeeds};
 use txq::NetDev;
 use txq::bql::{Attr, BqlError, ErrorKind};
 

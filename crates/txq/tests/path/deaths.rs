@@ -1,14 +1,11 @@
 //! Panics of senders, qdiscs and drivers, workers that a driver's panic ends, and what happens to the other threads'
 //! packets.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod device;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};

@@ -1,9 +1,6 @@
 //! A program's own qdisc, given to the device as an object.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod device;
-
-use device::Wires;
+use crate::device::Wires;
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};

@@ -1,9 +1,6 @@
 //! The rows of senders, bands and classes: their packets sent and dropped, and the times of these.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::netdev::{Builder, Sampling};
 use txq::pool::PoolConfig;
 use txq::stats::device::SenderStats;

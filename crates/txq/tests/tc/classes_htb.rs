@@ -1,13 +1,8 @@
 //! htb and its classes compared with the real tc and the running kernel: both get the same commands, and after each command
 //! the answer, the warnings and the classes must be the same. And packets through a real device.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-#[allow(dead_code, reason = "not every test needs all of the namespace")]
-mod netns;
-
-use device::{Wires, assert_conserved, pool};
-use netns::{DEV, Netns};
+use crate::device::{Wires, assert_conserved, pool};
+use crate::netns::{DEV, Netns};
 use txq::NetDev;
 use txq::drop::DropReason;
 use txq::tc::{ClassInfo, ParseError, Style, class_text, show_text};

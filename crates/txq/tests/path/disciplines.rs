@@ -1,14 +1,11 @@
 //! Promises of the enqueue disciplines beyond the path itself: bounds, turns, reasons, and order under adverse timing.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod device;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
 use txq::pool::PoolConfig;

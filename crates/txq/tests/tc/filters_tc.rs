@@ -1,13 +1,8 @@
 //! Filters compared with the real tc and the running kernel: both get the same commands, and after each command the answer
 //! and the filters must be the same, in plain text and as JSON. Kinds that this machine's kernel lacks are left out.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-#[allow(dead_code, reason = "not every test needs all of the namespace")]
-mod netns;
-
-use device::{Wires, pool};
-use netns::{DEV, Netns};
+use crate::device::{Wires, pool};
+use crate::netns::{DEV, Netns};
 use serde_json::Value;
 use txq::NetDev;
 use txq::filter::{filters_json, filters_text};

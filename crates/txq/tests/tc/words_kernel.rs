@@ -1,9 +1,7 @@
 //! Units, handles and error texts compared with the real tc: tc reads the same text, and prints what it understood or what
 //! is wrong.
 
-mod netns;
-
-use netns::{DEV, Netns};
+use crate::netns::{DEV, Netns};
 use serde_json::Value;
 use txq::tc::{Handle, Header, Micros, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words};
 

@@ -1,10 +1,7 @@
 //! Copies of packets (netem's `duplicate`) on a device: every one is sent, dropped or queued, and counted, whichever thread
 //! makes it.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod device;
-
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq::qdisc::Verdict;

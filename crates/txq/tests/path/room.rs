@@ -1,8 +1,5 @@
 //! Senders that wait for room: their return values, when they continue, and that nothing keeps them asleep.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -10,7 +7,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};

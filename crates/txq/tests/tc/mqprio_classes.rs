@@ -1,13 +1,8 @@
 //! mqprio's classes and those of a prio below it, as `tc class show` lists them. The texts are tc's output on a kernel that
 //! has mqprio; if this machine's kernel has it, the test compares with its output, too.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-#[allow(dead_code, reason = "not every test needs all of the namespace")]
-mod netns;
-
-use device::{Wires, pool};
-use netns::{DEV, Netns};
+use crate::device::{Wires, pool};
+use crate::netns::{DEV, Netns};
 use txq::NetDev;
 use txq::tc::{ParseError, Style, class_json, class_text};
 

@@ -1,9 +1,7 @@
 //! `txq::tc::show_text` and `show_json` compared with the real tc: the kernel's qdiscs are read from tc's JSON, and our
 //! output must be the same byte for byte, as text and as JSON.
 
-mod netns;
-
-use netns::{DEV, Netns};
+use crate::netns::{DEV, Netns};
 use serde_json::Value;
 use txq::stats::QdiscStats;
 use txq::tc::{Handle, Micros, Options, QdiscInfo, Rate, Size, Style, show_json, show_text};

@@ -1,11 +1,8 @@
 //! Which txq a packet uses, and when it may use another: rx queues, traffic classes, txqs in use, flows.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod device;
-
 use std::time::Duration;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::cpumask::CpuMask;
 use txq::netdev::Builder;
 use txq::packet::PacketList;

@@ -1,11 +1,8 @@
 //! Devices whose packets have no link layer: hashes, filters and qdiscs find the headers behind nothing.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod device;
-
 use std::io;
 
-use device::Wires;
+use crate::device::Wires;
 use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link};
 use txq::packet::PacketList;

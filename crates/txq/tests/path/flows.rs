@@ -17,10 +17,7 @@ use txq::pool::{Backing, PoolConfig};
 use txq::xps::XpsMap;
 use txq::{Discipline, Flow, NetDev, Sender};
 
-#[path = "../../../tests/support/home.rs"]
-mod home;
-
-use home::assert_home;
+use crate::device::home::assert_home;
 
 const TXQS: u16 = 4;
 const FLOWS: usize = 24;

@@ -1,8 +1,6 @@
 //! A packet's path from xmit to completion, step by step, on a device that the test controls.
 
-mod device;
-
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::{Builder, Sampling};
 use txq::packet::PacketList;

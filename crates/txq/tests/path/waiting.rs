@@ -1,9 +1,6 @@
 //! Senders that await credit, buffers and room: by hand, by the plainest executor, and on tokio. What ends a wait, in which
 //! order senders continue, and that a cancelled wait takes nothing with it.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::netdev::Builder;
 use txq::packet::Packet;
 use txq::pool::{AllocError, PoolConfig};

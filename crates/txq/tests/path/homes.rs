@@ -1,12 +1,9 @@
 //! Whatever packets a list holds, each buffer returns to its own pool, and each credit to its own sender.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod device;
-
 use std::sync::mpsc;
 use std::thread;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::packet::{Packet, PacketList};
 use txq::pool::{AllocError, Cache, Pool, PoolConfig};
 use txq::{Discipline, NetDev, Sender};

@@ -1,11 +1,8 @@
 //! Packets with segments: whole into a device that cuts them, cut for one that does not.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod device;
-
 use std::io;
 
-use device::Wires;
+use crate::device::Wires;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link};
 use txq::packet::Packet;
 use txq::pool::{Backing, PoolConfig};

@@ -1,9 +1,6 @@
 //! Filters of a device, through its own methods.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod device;
-
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::NetDev;
 use txq::filter::filters_text;
 use txq::packet::PacketList;

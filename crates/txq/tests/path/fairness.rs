@@ -1,14 +1,11 @@
 //! One pool, two senders: whatever a congested sender does, one that is not congested gets buffers. Through classes, by
 //! priority, and for a sender that begins when the other has all that it can get.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::pool::{AllocError, PoolConfig};
 use txq::{NetDev, Sender, WaitError};
 

@@ -1,12 +1,7 @@
 //! The maximum depth of a tree of qdiscs.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-#[allow(dead_code, reason = "not every test needs all of the namespace")]
-mod netns;
-
-use device::{Wires, assert_conserved, pool};
-use netns::{DEV, Netns};
+use crate::device::{Wires, assert_conserved, pool};
+use crate::netns::{DEV, Netns};
 use txq::NetDev;
 use txq::qdisc::Verdict;
 use txq::tc::Style;

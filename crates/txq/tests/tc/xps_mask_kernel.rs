@@ -6,9 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-mod sysfs;
-
-use sysfs::{compare_inside, succeeds};
+use crate::sysfs::{compare_inside, succeeds};
 use txq::cpumask::{CpuMask, MaskError};
 
 const EINVAL: i32 = 22;

@@ -1,12 +1,9 @@
 //! Byte queue limits on a device that completes when the test says so: when txqs stop and wake, and which bytes count.
 
-#[allow(dead_code, reason = "not every test needs all of the device")]
-mod device;
-
 use std::thread::sleep;
 use std::time::Duration;
 
-use device::{Wires, assert_conserved, pool};
+use crate::device::{Wires, assert_conserved, pool};
 use txq::bql::{Attr, BqlConfig, BqlState};
 use txq::netdev::Builder;
 use txq::packet::PacketList;

@@ -1,0 +1,26 @@
+//! The way of a packet through a device: senders, buffers, txqs, completions, and how they end. One program, because each
+//! program would be compiled and linked with the whole library.
+
+#[path = "../device/mod.rs"]
+mod device;
+
+mod bql;
+mod completions;
+mod copies;
+mod deaths;
+mod deferred;
+mod disciplines;
+mod fairness;
+mod flows;
+mod gso;
+mod homes;
+mod lifecycle;
+mod link;
+mod loops;
+mod missed_wake;
+mod pool_modes;
+mod room;
+mod senders;
+mod steering;
+mod waiting;
+mod whole;
