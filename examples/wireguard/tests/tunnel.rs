@@ -45,7 +45,7 @@ fn carries_tcp(test: &str, pair: [Program; 2]) {
         let (bits, seconds) = iperf3(&ends, from, "-P 2");
         assert!(bits > 0.0, "nothing arrived from end {from}");
         if pair[from] == CAKE {
-            // What is inside the socket buffers when the clock starts or ends comes on top: half a megabyte at most.
+            // The bytes in the socket buffers when the clock starts and ends come on top: half a megabyte at most.
             assert!(bits <= 30e6 * seconds + 4e6, "{bits} bits in {seconds} s");
         }
     }

@@ -2,7 +2,7 @@
 //! (`napi_skb_cache`, and DPDK's mempool cache).
 
 use std::fmt;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,13 +11,16 @@ use crate::drop::DropReason;
 use crate::flow::Link;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
-use crate::pool::account::{Word, since};
+use crate::pool::account::since;
 use crate::pool::error::AllocError;
 use crate::pool::fate::Tally;
 use crate::pool::home::Home;
-use crate::pool::retired::{Run, Sorted, retire};
+use crate::pool::retired::Run;
 use crate::pool::slot::{Body, Slot};
 use crate::pool::store::{FreeMode, Store};
+
+mod free;
+mod stock;
 
 /// The most buffers that a cache holds (`NAPI_SKB_CACHE_SIZE`). In a small pool a cache holds a 32nd of the pool's buffers.
 pub const CACHE_SIZE: usize = 128;
@@ -47,7 +50,7 @@ pub struct Cache<A: Arch = Native> {
     /// Buffers allocated here and not yet freed, including those freed elsewhere since `seen`.
     pub(super) out: i64,
     pub(super) limit: i64,
-    /// [`Word::freed`] when `out` was last reduced by it.
+    /// [`Word::freed`](super::account::Word::freed) when `out` was last reduced by it.
     pub(super) seen: u32,
     /// When the sender last took the lease of a queue (`enqueue/lease.rs`); 0 for never.
     leased: Nanos,
@@ -301,7 +304,7 @@ impl<A: Arch> Cache<A> {
         Tally::new(self.shared.clone(), self.home)
     }
 
-    /// Returns the number of buffers out and the [`Word::freed`] that it accounts for, both for [`Tally::pending`].
+    /// Returns the number of buffers out and the [`Word::freed`](super::account::Word::freed) that it accounts for, both for [`Tally::pending`].
     #[doc(hidden)]
     #[inline]
     pub fn credit(&self) -> (u32, u32) {
@@ -341,257 +344,6 @@ impl<A: Arch> Cache<A> {
     #[doc(hidden)]
     pub fn take_deferred(&mut self) -> bool {
         std::mem::take(&mut self.deferred)
-    }
-
-    /// Whether all packets of a list are this sender's own, and no flow counts them.
-    #[doc(hidden)]
-    #[inline]
-    pub fn is_home_of(&self, list: &PacketList<A>) -> bool {
-        list.is_of(self.home.as_ptr())
-    }
-
-    /// Frees dropped packets, and counts them as drops of the senders that allocated them.
-    #[doc(hidden)]
-    pub fn free_dropped(&mut self, list: &mut PacketList<A>) {
-        list.for_each_home(|home, n| home.note_dropped(n));
-        self.free(list);
-    }
-
-    /// Frees a list: the sender's own buffers to the stack, others as the pool's [`FreeMode`] says. Credit returns to the
-    /// senders that allocated them in every mode.
-    #[inline]
-    pub fn free(&mut self, list: &mut PacketList<A>) {
-        A::spend(|| Work::Free(list.len()));
-        let fits =
-            self.stack.len() + list.len() <= self.size && !self.sharing && self.mode != FreeMode::Shared;
-        if fits && list.is_of(self.home.as_ptr()) && !self.home().is_kicked() {
-            // All buffers are this sender's: they go on the stack in the list's order.
-            self.out -= list.len() as i64;
-            while let Some(slot) = list.take_front() {
-                self.stack.push(slot);
-            }
-            return;
-        }
-        self.free_slow(list);
-    }
-
-    /// As [`free`](Cache::free), for buffers of any sender.
-    #[inline(never)]
-    fn free_slow(&mut self, list: &mut PacketList<A>) {
-        if self.home().is_kicked() {
-            self.empty_inbox();
-        }
-        match self.mode {
-            FreeMode::Defer => self.free_home(list),
-            FreeMode::Keep => self.free_here(list, |cache, run| run.for_each(|slot| cache.keep(slot))),
-            FreeMode::Shared => {
-                let mut all = Run::new();
-                self.free_here(list, |_, run| all.append(run));
-                if all.len() > 0 {
-                    self.shared.memory.store.put(&mut all);
-                }
-            }
-        }
-        if self.sharing {
-            self.give_up();
-        }
-    }
-
-    /// Frees under [`FreeMode::Defer`]: the sender's own buffers to the stack, others to the inboxes of their homes.
-    fn free_home(&mut self, list: &mut PacketList<A>) {
-        // Built at the first foreign packet: a sender that frees only its own does not pay for it.
-        let mut sorted = None;
-        retire(list, |home, run| {
-            if ptr::eq(home, self.home.as_ptr()) {
-                self.out -= i64::from(run.len());
-                run.for_each(|slot| self.keep(slot));
-            } else {
-                sorted.get_or_insert_with(|| Sorted::new(self.node)).of(home).append(run);
-            }
-        });
-        if let Some(sorted) = sorted {
-            sorted.send_home();
-        }
-    }
-
-    /// Frees under the other modes: hands buffers of this pool to `keep` and returns only their credit. Buffers of other
-    /// pools go home.
-    fn free_here(&mut self, list: &mut PacketList<A>, mut keep: impl FnMut(&mut Self, Run<A>)) {
-        let mut sorted = Sorted::new(self.node);
-        retire(list, |home, run| {
-            if ptr::eq(home, self.home.as_ptr()) {
-                self.out -= i64::from(run.len());
-                return keep(self, run);
-            }
-            let retired = sorted.of(home);
-            if retired.keep(run.len(), &self.shared.memory.store) {
-                keep(self, run);
-            } else {
-                retired.append(run);
-            }
-        });
-        sorted.send_home();
-    }
-
-    /// Puts a buffer on the stack, after a spill if the stack is full.
-    #[inline]
-    fn keep(&mut self, slot: NonNull<Slot<A>>) {
-        if self.stack.len() >= self.size {
-            self.spill();
-        }
-        self.stack.push(slot);
-    }
-
-    /// Gives the coldest buffers to the stock.
-    fn spill(&mut self) {
-        let store = &self.shared.memory.store;
-        let bulk = store.size.bulk().min(self.stack.len());
-        store.stock(self.stack.drain(..bulk));
-    }
-
-    /// Gives all buffers to the stock, then reads whether the pool still shrinks or senders still wait.
-    #[cold]
-    fn give_up(&mut self) {
-        let store = &self.shared.memory.store;
-        store.stock(self.stack.drain(..));
-        self.read_shortage();
-    }
-
-    /// Reads whether senders must keep no free buffer. If they may, opens the inboxes of its home.
-    #[cold]
-    fn read_shortage(&mut self) {
-        let size = &self.shared.memory.store.size;
-        self.sharing = size.is_short();
-        if !self.sharing {
-            size.unless_waiting(|| self.home().open_inboxes());
-        }
-    }
-
-    /// Reads the pool's size, which may have changed, and gives surplus buffers to the stock.
-    #[cold]
-    fn resized(&mut self) {
-        self.size = self.shared.memory.store.size.cache();
-        self.read_shortage();
-        while self.stack.len() > self.size {
-            self.spill();
-        }
-    }
-
-    /// Puts buffers on the stack if it is empty. Returns an error if there are none, or if the limit allows no allocation.
-    #[cold]
-    fn refill(&mut self) -> Result<(), AllocError> {
-        let mut word = self.home().account().read();
-        if self.stack.is_empty() && word.backlog() > 0 {
-            word = self.empty_inbox();
-        }
-        self.note_credit(word);
-        if self.out >= self.limit {
-            return Err(self.at_limit());
-        }
-        if self.stack.is_empty() { self.restock(word) } else { Ok(()) }
-    }
-
-    /// Refills the empty stack: from the inbox if `word`, read just now, has a backlog; else from the stock; else from the
-    /// inboxes of other senders.
-    #[cold]
-    pub(super) fn restock(&mut self, word: Word) -> Result<(), AllocError> {
-        if word.backlog() > 0 {
-            self.empty_inbox();
-        }
-        if self.stack.is_empty() && !self.may_take() {
-            return Err(self.reserved());
-        }
-        if self.stack.is_empty() {
-            let memory = &self.shared.memory;
-            memory.store.take(&memory.slots, |slot| self.stack.push(slot));
-        }
-        if self.stack.is_empty() {
-            self.scavenge();
-        }
-        if self.stack.is_empty() {
-            return Err(AllocError::Exhausted {
-                pool: self.shared.name.clone(),
-                buffers: self.shared.memory.store.size.get(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Subtracts from `out` the packets freed elsewhere since the last time.
-    pub(super) fn note_credit(&mut self, word: Word) {
-        self.out -= i64::from(since(word.freed(), self.seen));
-        self.seen = word.freed();
-    }
-
-    /// Takes the buffers that other threads freed to this sender's home, and answers a kick. Returns the account's word
-    /// after that.
-    #[cold]
-    pub(super) fn empty_inbox(&mut self) -> Word {
-        // SAFETY: the home lives as long as the pool; the borrow is of the pool, not of `self`.
-        let home = unsafe { self.home.as_ref() };
-        if home.answer_kick() {
-            self.resized();
-        }
-        let word = self.take_from(home);
-        if self.sharing {
-            self.give_up();
-        }
-        if word.backlog() > home.store.defer_max() / 2 {
-            // These were counted but not yet pushed when we took: kick ourselves, so that the next call takes them.
-            home.kick();
-        }
-        word
-    }
-
-    /// Empties the inbox of `home` into the stack; what does not fit goes to the stock. Returns the account's word after
-    /// that.
-    fn take_from(&mut self, home: &Home<A>) -> Word {
-        let mut taken = 0;
-        let mut surplus = Run::new();
-        for mut slot in home.take_all() {
-            while let Some(s) = NonNull::new(slot) {
-                // SAFETY: buffers taken from an inbox are ours, linked up to a null.
-                slot = unsafe { s.as_ref().next.with(|n| *n) };
-                taken += 1;
-                if self.stack.len() < self.size {
-                    self.stack.push(s);
-                } else {
-                    surplus.push(s);
-                }
-            }
-        }
-        if surplus.len() > 0 {
-            self.shared.memory.store.put(&mut surplus);
-        }
-        home.account().taken(taken)
-    }
-
-    /// Takes buffers from the inboxes of all senders, idle or gone: the last resort before an error.
-    fn scavenge(&mut self) {
-        let shared = self.shared.clone();
-        for home in shared.memory.homes.iter().filter(|h| h.account().read().backlog() > 0) {
-            self.take_from(home);
-        }
-    }
-
-    #[cold]
-    fn reserved(&self) -> AllocError {
-        AllocError::Reserved {
-            pool: self.shared.name.clone(),
-            sender: self.home().name(),
-            held: self.out as u64,
-            buffers: self.store().size.get(),
-        }
-    }
-
-    #[cold]
-    pub(super) fn at_limit(&self) -> AllocError {
-        AllocError::Limit { sender: self.home().name(), limit: self.limit as u64 }
-    }
-
-    #[cold]
-    pub(super) fn too_long(&self, len: usize) -> AllocError {
-        AllocError::TooLong { pool: self.shared.name.clone(), len, room: self.shared.room }
     }
 }
 
