@@ -65,6 +65,13 @@ impl<A: Arch> Sender<A> {
         self.counters.dropped()
     }
 
+    /// Lets the next wait for room disregard the packets that this sender has lost so far: only a queue that is full by its
+    /// limit in packets holds the sender. A sender that serves many connections calls it before each wait, because
+    /// the limit of one flow or class has dropped the packet of one connection, and the others have room.
+    pub fn disregard_drops(&mut self) {
+        self.waits.dropped = self.counters.dropped();
+    }
+
     /// Sleeps until the queue that this sender's packets go to has room, or until `deadline` on the clock of
     /// [`now`](Sender::now), and at most for [`LONGEST_WAIT`](Sender::LONGEST_WAIT). Call it before each call of xmit: if
     /// there is room it costs a few loads.
