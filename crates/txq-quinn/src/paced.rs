@@ -19,6 +19,8 @@ use crate::turn;
 /// each wait would make the next one longer. quinn's pacer stays in charge of how much is sent. Before the first round trip is
 /// measured, packets leave at once. A qdisc that keeps departure times sends the packets: fq.
 ///
+/// For Cubic and New Reno. Use quinn's BBR without it: both together are many times slower.
+///
 /// ```
 /// # use std::sync::Arc;
 /// use quinn::congestion::CubicConfig;

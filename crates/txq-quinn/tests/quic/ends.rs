@@ -49,13 +49,15 @@ fn a_device_that_is_shut_down_ends_the_endpoint() {
         let _far = client.connect(address, "localhost").unwrap().await.unwrap();
         let near = accepted.await.unwrap();
         device.dev.shutdown().unwrap();
-        let mut send = near.open_uni().await.unwrap();
-        // Until the connection learns of it.
-        while send.write_all(&[0; 10_000]).await.is_ok() {}
+        // Until the connection learns of it, which it may have done already.
+        if let Ok(mut send) = near.open_uni().await {
+            while send.write_all(&[0; 10_000]).await.is_ok() {}
+        }
+        // Not that of a peer that is silent: that would be a timeout.
+        let why = near.closed().await;
         assert!(
-            matches!(near.closed().await, ConnectionError::TransportError(_)),
-            "{:?}",
-            near.close_reason()
+            matches!(why, ConnectionError::TransportError(_) | ConnectionError::LocallyClosed),
+            "{why:?}"
         );
         assert!(server.accept().await.is_none());
     });
