@@ -9,7 +9,7 @@ use quinn::AsyncUdpSocket;
 use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
 use txq_quinn::Socket;
 
-use crate::shaped::{Device, pattern, run};
+use crate::shaped::{Device, LONG, pattern, run};
 
 fn transmit(to: SocketAddr, contents: &[u8], segment: usize) -> Transmit<'_> {
     let ecn = Some(EcnCodepoint::Ect0);
@@ -46,6 +46,8 @@ fn exchange(near: &Device, far: &Device) -> Arc<Socket> {
 fn a_bundle_stays_one_message_where_no_gap_is_due() {
     let (near, far) = (Device::new("127.0.0.1:0", "pfifo", 512), Device::new("127.0.0.1:0", "pfifo", 512));
     let socket = exchange(&near, &far);
+    // The counters follow the call that sends.
+    assert!(near.dev.drain(LONG));
     let counts = near.counters.read();
     assert_eq!((counts.datagrams, counts.messages, counts.joined), (10, 1, 1), "{counts:?}");
     assert_eq!((near.dev.stats().sent, socket.counts().datagrams), (10, 10));
@@ -59,6 +61,8 @@ fn a_bundle_is_split_where_a_gap_is_due() {
     let (near, far) =
         (Device::new("127.0.0.1:0", "fq maxrate 400kbit", 512), Device::new("127.0.0.1:0", "pfifo", 512));
     let socket = exchange(&near, &far);
+    // The counters follow the call that sends.
+    assert!(near.dev.drain(LONG));
     let counts = near.counters.read();
     assert_eq!((counts.datagrams, counts.messages, counts.joined), (10, 10, 0), "{counts:?}");
     drop(socket);
