@@ -91,6 +91,22 @@ fn a_queue_without_a_limit_in_packets_holds_those_whose_packets_it_has_dropped()
     assert_eq!(sender.wait_room(None), Room::Free);
 }
 
+/// A sender of many connections goes on when the packet of one of them was dropped, but not when the queue is full.
+#[test]
+fn a_sender_that_disregards_its_drops_waits_for_limits_in_packets_alone() {
+    for (qdisc, after) in [("bfifo limit 600", Room::Free), ("pfifo limit 8", Room::Full)] {
+        let wires = Wires::new(1, Some(RING));
+        let dev = builder(&wires, qdisc).build().unwrap();
+        let mut sender = dev.sender("s");
+        while sender.dropped() == 0 {
+            let _ = send(&mut sender, 1);
+        }
+        assert_eq!(sender.wait_room(Some(0)), Room::Full);
+        sender.disregard_drops();
+        assert_eq!(sender.wait_room(Some(0)), after, "{qdisc}");
+    }
+}
+
 #[test]
 fn without_a_qdisc_the_ring_is_the_queue() {
     let wires = Wires::new(1, Some(RING));
