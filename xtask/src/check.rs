@@ -148,6 +148,7 @@ const PUBLISHED: [&str; 12] = [
     "txq-control",
     "txq-quinn",
     "txq-capi",
+    "txq-preload",
     "txq-sim",
     "txq-cli-common",
     "txq-bench",

@@ -1,0 +1,27 @@
+//! The library that `txq exec` loads into a program (`LD_PRELOAD`): the program's UDP datagrams leave through a txq device, and
+//! nothing in the program changes.
+//!
+//! It replaces the functions of the C library that send on a socket, and those that change what is known of a socket
+//! (`symbols`). A datagram becomes a packet with IP and UDP headers (`header`), goes through the qdisc of the process's one device
+//! (`process`), and leaves through a duplicate of the program's own descriptor (`driver`, `socket`), so its source port, its options
+//! and its replies are the program's. All else goes to the kernel as it is. `docs/exec.md` in the repository says what a program
+//! notices.
+//!
+//! Rules that hold everywhere here:
+//!
+//! - The library's own system calls are direct (`sys`), so it never calls itself.
+//! - No lock is held while the program's code can run: signals wait while a thread is in the device (`sys::Undisturbed`).
+//! - No panic crosses into the program, and a call that succeeds leaves `errno` as it was.
+//! - Frames that call the replaced functions own nothing, so a cancelled thread may unwind through them.
+
+#![cfg(target_os = "linux")]
+
+mod driver;
+mod header;
+mod message;
+mod process;
+mod send;
+mod socket;
+mod symbols;
+mod sys;
+mod table;

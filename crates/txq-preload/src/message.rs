@@ -1,0 +1,233 @@
+//! One message of the program: where its bytes are, where it goes, and what its control messages say.
+
+use std::ffi::c_int;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ptr;
+
+use crate::sys::Address;
+
+/// The length of the datagrams that a message is cut into (`linux/udp.h`): a control message, or the socket's option.
+pub(crate) const UDP_SEGMENT: c_int = 103;
+/// The departure time (`asm-generic/socket.h`): a control message, and the socket's option that allows it.
+pub(crate) const SO_TXTIME: c_int =
+    if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) { 63 } else { 61 };
+
+/// A destination, or a source, with the interface of a link-local address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    pub(crate) interface: u32,
+}
+
+/// What a message says beside its bytes.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Said {
+    /// TOS byte of IPv4, or traffic class of IPv6.
+    pub(crate) tos: Option<u8>,
+    /// Source address, and the interface to leave by (0: the routes decide).
+    pub(crate) source: Option<(IpAddr, u32)>,
+    /// The length of its datagrams.
+    pub(crate) segment: Option<usize>,
+    /// The departure time on the socket's clock, in nanoseconds.
+    pub(crate) departure: Option<u64>,
+}
+
+/// The parts of a message's payload.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    first: *const libc::iovec,
+    n: usize,
+    len: usize,
+}
+
+impl Parts {
+    /// Returns the parts; `None` if their lengths overflow.
+    ///
+    /// # Safety
+    /// There are `n` parts at `first`, and the bytes that they point at stay valid as long as the result is used.
+    pub(crate) unsafe fn new(first: *const libc::iovec, n: usize) -> Option<Self> {
+        let mut len = 0usize;
+        for i in 0..n {
+            // SAFETY: the caller's promise.
+            len = len.checked_add(unsafe { (*first.add(i)).iov_len })?;
+        }
+        Some(Self { first, n, len })
+    }
+
+    /// Returns the length of all parts together, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies the bytes from `skip` on to `to`, which is no longer than they are.
+    pub(crate) fn copy(&self, mut skip: usize, mut to: &mut [u8]) {
+        for i in 0..self.n {
+            // SAFETY: `new`'s caller has promised the parts.
+            let part = unsafe { *self.first.add(i) };
+            if skip >= part.iov_len {
+                skip -= part.iov_len;
+                continue;
+            }
+            let n = (part.iov_len - skip).min(to.len());
+            // SAFETY: `n` bytes from `skip` on are within the part, and `to` has as many. A packet's buffer is not the program's.
+            unsafe { ptr::copy_nonoverlapping(part.iov_base.cast::<u8>().add(skip), to.as_mut_ptr(), n) };
+            to = &mut to[n..];
+            skip = 0;
+        }
+    }
+}
+
+/// A destination that this library does not carry.
+#[derive(Debug)]
+pub(crate) struct Unknown;
+
+/// Returns the destination of a call; the error is that it has none that this library carries.
+///
+/// # Safety
+/// `name` is null, or `len` bytes there can be read.
+pub(crate) unsafe fn destination(
+    name: *const libc::sockaddr,
+    len: usize,
+    is_v6: bool,
+) -> Result<Option<Place>, Unknown> {
+    if name.is_null() || len == 0 {
+        return Ok(None);
+    }
+    if len < size_of::<libc::sa_family_t>() {
+        return Err(Unknown);
+    }
+    // SAFETY: the caller's promise; the address may be unaligned.
+    let family = c_int::from(unsafe { ptr::read_unaligned(name.cast::<libc::sa_family_t>()) });
+    let mut address = Address::empty();
+    // SAFETY: the lengths are checked before the bytes are read, and any bytes are such an address.
+    unsafe {
+        match family {
+            // A socket of IPv6 takes such an address, too.
+            libc::AF_INET if len >= size_of::<libc::sockaddr_in>() => {
+                address.v4 = ptr::read_unaligned(name.cast());
+            }
+            libc::AF_INET6 if is_v6 && len >= size_of::<libc::sockaddr_in6>() => {
+                address.v6 = ptr::read_unaligned(name.cast());
+            }
+            _ => return Err(Unknown),
+        }
+    }
+    place(&address).filter(|place| place.address.port() != 0).map(Some).ok_or(Unknown)
+}
+
+/// Returns an address in its canonical form; `None` for one that is not of IP, or has a flow label.
+pub(crate) fn place(address: &Address) -> Option<Place> {
+    // SAFETY: each family begins with its number; all fields are integers, of which any value is valid.
+    unsafe {
+        match c_int::from(address.family) {
+            libc::AF_INET => {
+                let ip = Ipv4Addr::from(address.v4.sin_addr.s_addr.to_ne_bytes());
+                let address = SocketAddr::new(ip.into(), u16::from_be(address.v4.sin_port));
+                Some(Place { address, interface: 0 })
+            }
+            libc::AF_INET6 if address.v6.sin6_flowinfo == 0 => {
+                let ip = Ipv6Addr::from(address.v6.sin6_addr.s6_addr);
+                let interface = if ip.is_unicast_link_local() || ip.is_multicast() {
+                    address.v6.sin6_scope_id
+                } else {
+                    0
+                };
+                let address = SocketAddr::new(ip.to_canonical(), u16::from_be(address.v6.sin6_port));
+                Some(Place { address, interface })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads a message's control messages; `None` if one of them is unknown to this library, or malformed.
+///
+/// # Safety
+/// The message's control pointer and length describe bytes that can be read.
+pub(crate) unsafe fn control(message: &libc::msghdr, said: &mut Said) -> Option<()> {
+    if message.msg_control.is_null() || message.msg_controllen == 0 {
+        return Some(());
+    }
+    // SAFETY: the macros return only headers that lie within the control data.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !at.is_null() {
+        // SAFETY: as above.
+        let header = unsafe { ptr::read_unaligned(at) };
+        // SAFETY: this computes a length.
+        let head = unsafe { libc::CMSG_LEN(0) } as usize;
+        #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
+        let end = message.msg_control.addr() + message.msg_controllen as usize;
+        #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
+        let len = (header.cmsg_len as usize).checked_sub(head).filter(|len| at.addr() + head + len <= end)?;
+        // SAFETY: `len` bytes follow the header, within the control data.
+        let data = unsafe { std::slice::from_raw_parts(libc::CMSG_DATA(at), len) };
+        said.take(header.cmsg_level, header.cmsg_type, data)?;
+        // SAFETY: as above.
+        at = unsafe { libc::CMSG_NXTHDR(message, at) };
+    }
+    Some(())
+}
+
+impl Said {
+    /// Takes one control message; `None` if it is unknown.
+    fn take(&mut self, level: c_int, kind: c_int, data: &[u8]) -> Option<()> {
+        let int = || Some(u32::from_ne_bytes(*data.first_chunk()?));
+        match (level, kind) {
+            // The kernel takes one byte, too.
+            (libc::IPPROTO_IP, libc::IP_TOS) => {
+                self.tos = Some(if data.len() == 1 { data[0] } else { u8::try_from(int()?).ok()? });
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.tos = Some(u8::try_from(int()?).ok()?),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                let spec: [u8; 4] = *data.get(4..)?.first_chunk()?;
+                self.source = Some((Ipv4Addr::from(spec).into(), int()?));
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let from = Ipv6Addr::from(*data.first_chunk::<16>()?);
+                let interface = u32::from_ne_bytes(*data.get(16..)?.first_chunk()?);
+                let from = if from.is_unspecified() { from.into() } else { from.to_canonical() };
+                self.source = Some((from, interface));
+            }
+            (libc::SOL_UDP, UDP_SEGMENT) => {
+                self.segment = Some(u16::from_ne_bytes(*data.first_chunk()?).into()).filter(|&len| len > 0);
+            }
+            (libc::SOL_SOCKET, SO_TXTIME) => self.departure = Some(u64::from_ne_bytes(*data.first_chunk()?)),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_gathered_from_any_place() {
+        let (a, b, c) = ([1u8, 2, 3], [0u8; 0], [4u8, 5, 6, 7]);
+        let part =
+            |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let parts = [part(&a), part(&b), part(&c)];
+        // SAFETY: the parts live as long as the test.
+        let parts = unsafe { Parts::new(parts.as_ptr(), 3) }.unwrap();
+        assert_eq!(parts.len(), 7);
+        for (skip, len, expected) in
+            [(0, 7, &[1, 2, 3, 4, 5, 6, 7][..]), (2, 3, &[3, 4, 5]), (3, 4, &[4, 5, 6, 7]), (7, 0, &[])]
+        {
+            let mut to = vec![0; len];
+            parts.copy(skip, &mut to);
+            assert_eq!(to, expected);
+        }
+    }
+
+    #[test]
+    fn unknown_or_short_control_messages_are_refused() {
+        let mut said = Said::default();
+        assert_eq!(said.take(libc::IPPROTO_IP, libc::IP_TTL, &[1, 0, 0, 0]), None);
+        assert_eq!(said.take(libc::IPPROTO_IP, libc::IP_TOS, &[]), None);
+        assert_eq!(said.take(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[0; 19]), None);
+        assert_eq!(said.take(libc::IPPROTO_IP, libc::IP_TOS, &[0xb8]), Some(()));
+        assert_eq!(said.take(libc::SOL_UDP, UDP_SEGMENT, &1200u16.to_ne_bytes()), Some(()));
+        assert_eq!((said.tos, said.segment), (Some(0xb8), Some(1200)));
+    }
+}

@@ -1,0 +1,306 @@
+//! A call of the program that sends: through the device, or to the kernel as it is.
+
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::*;
+
+use txq::Sender;
+use txq::packet::PacketList;
+
+use crate::driver::Tag;
+use crate::header::Header;
+use crate::message::{Parts, Said, control, destination};
+use crate::process::{self, Process, TABLE};
+use crate::socket::{Facts, Socket, State, cookie};
+use crate::sys::{self, Undisturbed};
+use crate::table::Entry;
+
+/// Flags of a call that this library carries. MSG_CONFIRM is a hint to the neighbour table, and is left out.
+const FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
+/// Maximum number of datagrams that the kernel cuts a message into (`UDP_MAX_SEGMENTS` of kernels before 6.9).
+const SEGMENTS: usize = 64;
+/// How long a call on a socket that does not block waits, in nanoseconds, so that a program that polls does not turn at once.
+const NONBLOCKING: u64 = 1_000_000;
+/// The longest sleep of a waiting call before it looks again, in nanoseconds: datagrams that a qdisc drops wake nobody.
+const LOOK: u64 = 10_000_000;
+
+/// What becomes of a call.
+pub(crate) enum Outcome {
+    /// The kernel does it.
+    Kernel,
+    /// So many messages are sent.
+    Sent(usize),
+    /// The call fails with this `errno`.
+    Error(c_int),
+}
+
+/// The result of one attempt.
+enum Attempt {
+    Over(Outcome),
+    /// There is no room for the first message: the socket's index, the value of its word of wakes before, and the socket's timeout.
+    Full(u32, u32, Option<u64>),
+}
+
+/// Messages of one call.
+pub(crate) trait Messages {
+    fn len(&self) -> usize;
+    /// Returns a message.
+    fn get(&self, i: usize) -> libc::msghdr;
+}
+
+/// Sends messages of the program.
+///
+/// # Safety
+/// The messages are as `sendmsg(2)` requires.
+pub(crate) unsafe fn send(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
+    if !process::is_on() {
+        return Outcome::Kernel;
+    }
+    let mut waited = Waited::default();
+    loop {
+        if TABLE.get(fd) == Entry::Other {
+            return Outcome::Kernel;
+        }
+        let undisturbed = Undisturbed::new();
+        // SAFETY: the caller's promise.
+        let attempt = catch_unwind(AssertUnwindSafe(|| unsafe { attempt(fd, messages, flags) }));
+        drop(undisturbed);
+        match attempt {
+            Ok(Attempt::Over(outcome)) => return outcome,
+            Ok(Attempt::Full(index, seen, timeout)) => {
+                if !waited.again(fd, flags, index, seen, timeout) {
+                    return Outcome::Error(libc::EAGAIN);
+                }
+            }
+            Err(_) => {
+                // The state of the device is unknown. The program goes on without it.
+                process::switch_off();
+                return Outcome::Kernel;
+            }
+        }
+    }
+}
+
+/// How long a call has waited.
+#[derive(Default)]
+struct Waited {
+    nanos: u64,
+    /// How long it may wait; `None` before the first wait.
+    bound: Option<u64>,
+}
+
+impl Waited {
+    /// Sleeps until there may be room; returns false if the call may not wait any longer.
+    fn again(&mut self, fd: c_int, flags: c_int, index: u32, seen: u32, timeout: Option<u64>) -> bool {
+        let bound = *self.bound.get_or_insert_with(|| {
+            let waits = flags & libc::MSG_DONTWAIT == 0 && !sys::is_nonblocking(fd);
+            if waits { timeout.unwrap_or(u64::MAX) } else { NONBLOCKING }
+        });
+        let left = bound.saturating_sub(self.nanos);
+        if left == 0 {
+            return false;
+        }
+        let before = txq::now();
+        if let Some(socket) = process::running().and_then(|process| process.sockets.get(index)) {
+            sys::sleep_while(&socket.wakes, seen, left.min(LOOK));
+        }
+        self.nanos = self.nanos.saturating_add(txq::now().saturating_sub(before).max(1));
+        true
+    }
+}
+
+/// Returns the index of the socket that a descriptor names, and takes the descriptor into the table.
+fn find(fd: c_int, process: Option<&'static Process>) -> Option<(&'static Process, u32)> {
+    match (TABLE.get(fd), process) {
+        (Entry::Other, _) => None,
+        (Entry::Socket(index), Some(process)) => Some((process, index)),
+        _ => {
+            let is_udp =
+                sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_UDP);
+            let process = if is_udp { process.or_else(process::started) } else { None };
+            let index = process.and_then(|process| process.sockets.add(fd));
+            TABLE.set(fd, index.map_or(Entry::Other, Entry::Socket));
+            Some((process?, index?))
+        }
+    }
+}
+
+/// # Safety
+/// As for `send`.
+unsafe fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt {
+    let kernel = Attempt::Over(Outcome::Kernel);
+    for _ in 0..2 {
+        let Some((process, index)) = find(fd, process::running()) else { return kernel };
+        if flags & !FLAGS != 0 {
+            process::count_passed();
+            return kernel;
+        }
+        let Some(socket) = process.sockets.get(index) else { return kernel };
+        let mut state = socket.state();
+        if cookie(fd) != Ok(state.cookie) {
+            // The number was closed and used again by calls that this library does not see.
+            drop(state);
+            TABLE.set(fd, Entry::Unknown);
+            process.sockets.remove_name(index);
+            continue;
+        }
+        // SAFETY: the caller's promise.
+        return process.with_sender(|sender| unsafe { hand_in(sender, index, socket, &mut state, messages) });
+    }
+    kernel
+}
+
+/// Hands the messages of a call to the device, until one does not fit.
+///
+/// # Safety
+/// As for `send`.
+unsafe fn hand_in(
+    sender: &mut Sender,
+    index: u32,
+    socket: &Socket,
+    state: &mut State,
+    messages: &impl Messages,
+) -> Attempt {
+    let over = Attempt::Over;
+    let Ok(facts) = socket.facts(state) else { return over(Outcome::Kernel) };
+    let met = socket.error.swap(0, Relaxed);
+    // An error of an earlier datagram says nothing about another destination, or another length.
+    if met != 0 && met != libc::EMSGSIZE && facts.peer.is_some() {
+        return over(Outcome::Error(met));
+    }
+    let mut list = PacketList::new();
+    let mut done = 0;
+    while done < messages.len() {
+        let message = messages.get(done);
+        // SAFETY: the caller's promise.
+        let planned = unsafe { Planned::new(&message, index, socket, &facts) };
+        let Some(planned) = planned else {
+            if done == 0 {
+                process::count_passed();
+                return over(Outcome::Kernel);
+            }
+            break;
+        };
+        let room = room(socket, state, list.len() as u64, facts.limit(planned.segment));
+        let full = match room {
+            Ok(()) if planned.fill(sender, &facts, &mut list) => None,
+            Ok(()) => Some(wait_for(socket, 1)),
+            Err(seen) => Some(seen),
+        };
+        if let Some(seen) = full {
+            if done == 0 {
+                return Attempt::Full(index, seen, facts.timeout);
+            }
+            break;
+        }
+        done += 1;
+    }
+    // A qdisc's drop is no error of the call, as in the kernel.
+    let _verdict = sender.xmit_batch_on(&mut state.flow, &mut list);
+    if done == 1 && state.flow.outstanding() == 0 {
+        let met = socket.error.swap(0, Relaxed);
+        if met != 0 {
+            return over(Outcome::Error(met));
+        }
+    }
+    over(Outcome::Sent(done))
+}
+
+/// Returns whether a socket of which `more` datagrams are about to be queued has room for one more; the error is the value of its
+/// word of wakes from which to wait.
+fn room(socket: &Socket, state: &State, more: u64, limit: u64) -> Result<(), u32> {
+    let waiting = state.flow.outstanding() + more;
+    if waiting < limit {
+        return Ok(());
+    }
+    // As the kernel, which wakes a sender when half of the send buffer is free.
+    let seen = wait_for(socket, (waiting - limit / 2) as i32);
+    if state.flow.outstanding() + more < limit { Ok(()) } else { Err(seen) }
+}
+
+/// Asks for a wake when `datagrams` have left; returns the value of the word of wakes before.
+fn wait_for(socket: &Socket, datagrams: i32) -> u32 {
+    let seen = socket.wakes.load(Acquire);
+    socket.wanted.store(datagrams.max(1), Release);
+    seen
+}
+
+/// A message that the device carries.
+struct Planned {
+    header: Header,
+    tag: Tag,
+    parts: Parts,
+    /// The length of each datagram but the last.
+    segment: usize,
+    departure: u64,
+}
+
+impl Planned {
+    /// Returns what to queue for a message; `None` if the kernel has to see it: it is unusual, or an error.
+    ///
+    /// # Safety
+    /// As for `send`.
+    unsafe fn new(message: &libc::msghdr, index: u32, socket: &Socket, facts: &Facts) -> Option<Self> {
+        if facts.is_corked {
+            return None;
+        }
+        let is_v6 = socket.is_v6.load(Relaxed);
+        let mut said = Said::default();
+        // SAFETY: the caller's promise.
+        let (parts, to) = unsafe {
+            control(message, &mut said)?;
+            let to = destination(message.msg_name.cast(), message.msg_namelen as usize, is_v6).ok()?;
+            (Parts::new(message.msg_iov, message.msg_iovlen as usize)?, to)
+        };
+        let place = to.or(facts.peer)?;
+        if place.address.is_ipv6() && !is_v6 || place.address.port() == 0 {
+            return None;
+        }
+        let (ip, leaves_by) = said.source.unzip();
+        let leaves_by = leaves_by.unwrap_or(0);
+        let interface = if place.interface > 0 { place.interface } else { leaves_by };
+        let is_clear = leaves_by == 0 || leaves_by == interface;
+        if !is_clear || interface >= Tag::INTERFACES || (said.departure.is_some() && !facts.txtime) {
+            return None;
+        }
+        let tos = said.tos.unwrap_or(facts.tos[usize::from(place.address.is_ipv6())]);
+        let header = Header { from: facts.source(place.address, ip), to: place.address, tos };
+        let cut = said.segment.or(Some(facts.segment).filter(|&segment| segment > 0));
+        let segment = cut.unwrap_or(parts.len()).min(parts.len());
+        if segment > header.longest() || (segment > 0 && parts.len().div_ceil(segment) > SEGMENTS) {
+            return None;
+        }
+        let tag = Tag {
+            socket: index as u16,
+            uses: socket.uses.load(Relaxed) as u16,
+            peer: to.is_none().then(|| socket.peers.load(Relaxed) as u8 & 31),
+            is_pinned: said.source.is_some(),
+            is_cut: parts.len() > segment,
+            interface,
+        };
+        Some(Self { header, tag, parts, segment, departure: said.departure.unwrap_or(0) })
+    }
+
+    /// Appends the datagrams of the message to `list`; returns false and appends none if there are too few buffers.
+    fn fill(&self, sender: &mut Sender, facts: &Facts, list: &mut PacketList) -> bool {
+        let (head, mut packets, mut at) = (self.header.len(), PacketList::new(), 0);
+        loop {
+            let len = self.segment.min(self.parts.len() - at);
+            let Ok(mut packet) = sender.alloc(head + len) else { return false };
+            let bytes = packet.data_mut();
+            self.header.write(bytes);
+            self.parts.copy(at, &mut bytes[head..]);
+            packet.set_cookie(self.tag.cookie());
+            packet.set_priority(facts.priority);
+            packet.set_mark(facts.mark);
+            packet.set_departure(self.departure);
+            packets.push_back(packet);
+            at += len;
+            if at >= self.parts.len() {
+                break;
+            }
+        }
+        list.append(&mut packets);
+        true
+    }
+}
