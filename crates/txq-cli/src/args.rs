@@ -3,6 +3,7 @@
 mod target;
 
 use std::any::TypeId;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   txq run                                        what the path costs: 4 threads, 2 txqs, a device without a wire
   txq replay traffic.pcap --dev eth0 --rate 10kpps
+  txq exec --qdisc 'fq maxrate 20mbit' -- iperf3 -u -c 192.0.2.1 -b 100M
   txq daemon & txq dev add d0; txq tc qdisc show  devices of your own, and tc for them
   txq ls                                         the running programs that tc reaches
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
@@ -53,6 +55,9 @@ pub(crate) enum Command {
     /// Send the frames of a capture, each flow in order, and report rates, drops and latency
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Run a program whose UDP datagrams leave through a qdisc of txq, without a change of the program
+    #[command(after_help = EXEC_EXAMPLES)]
+    Exec(ExecArgs),
     /// Serve `txq dev` and `txq tc` on devices without senders, until SIGINT or SIGTERM
     #[command(after_help = DAEMON_EXAMPLES)]
     Daemon(DaemonArgs),
@@ -97,6 +102,45 @@ p99, 10 for p90, 2 for p50), and the cost of a packet where all senders keep to 
 A sender at a rate offers each packet at its time, whatever the device does: a packet without a buffer is refused, one that
 its thread does not get to before the end is missed, and all others are accepted. So offered, which is what the schedule
 holds, refused, and sent are three numbers. A sender at max waits for buffers instead, and offers what it sends.";
+
+const EXEC_EXAMPLES: &str = "\
+Examples:
+  txq exec --qdisc 'fq maxrate 20mbit' -- iperf3 -u -c 192.0.2.1 -b 100M
+  txq exec --qdisc 'tbf rate 1mbit burst 10k latency 50ms' -- dig @192.0.2.1 example.org
+  txq exec --batch htb.tc -- ./server            commands of tc for the device udp0, a command a line
+  txq exec --name web -- ./server                and meanwhile: txq tc --name web qdisc replace dev udp0 root fq_codel
+  txq exec --json -- ./client 2>&1 >/dev/null | tail -1 | jq .processes
+
+Each process of the program has one device, udp0, for all of its UDP sockets, from its first datagram on. The report goes to
+stderr when the program ends. docs/exec.md says what a program notices.
+
+Exit codes: the program's own, 128 + the number of the signal that ended it; 125 a wrong qdisc, or no library; 126 the program
+cannot be run with the library (static, setuid, for another C library); 127 no such program. 1 a wrong option.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExecArgs {
+    /// The root qdisc, in tc's syntax
+    #[arg(long, value_name = "QDISC", default_value = "pfifo_fast")]
+    pub(crate) qdisc: String,
+    /// Commands of tc for the device udp0, executed after --qdisc
+    #[arg(long, value_name = "FILE")]
+    pub(crate) batch: Option<PathBuf>,
+    /// Name for `txq tc --name` and `txq ls`; a second process of the program is NAME-PID [default: the program's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// How long the program's exit waits for queued datagrams
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) drain: Span,
+    /// Print the report as one JSON object, on the last line of stderr
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print no report
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
 
 const DAEMON_EXAMPLES: &str = "\
 Examples:

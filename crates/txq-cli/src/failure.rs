@@ -20,7 +20,7 @@ pub(crate) fn tell(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Returns an error and its causes as one line, the outermost first. A cause that the line already quotes is left out.
-fn line(error: &anyhow::Error) -> String {
+pub(crate) fn line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !line.contains(&cause) {
@@ -32,10 +32,10 @@ fn line(error: &anyhow::Error) -> String {
 
 /// The names of the commands, for the error of a command line without one.
 const COMMANDS: &str = match (cfg!(feature = "bench"), cfg!(feature = "sim")) {
-    (true, true) => "run, replay, daemon, ls, tc, dev, contention, hist, bench or sim",
-    (true, false) => "run, replay, daemon, ls, tc, dev, contention, hist or bench",
-    (false, true) => "run, replay, daemon, ls, tc, dev, contention, hist or sim",
-    (false, false) => "run, replay, daemon, ls, tc, dev, contention or hist",
+    (true, true) => "run, replay, exec, daemon, ls, tc, dev, contention, hist, bench or sim",
+    (true, false) => "run, replay, exec, daemon, ls, tc, dev, contention, hist or bench",
+    (false, true) => "run, replay, exec, daemon, ls, tc, dev, contention, hist or sim",
+    (false, false) => "run, replay, exec, daemon, ls, tc, dev, contention or hist",
 };
 
 /// Prints clap's answer to a command line, help to stdout, an error as one line and the usage to stderr; returns the exit

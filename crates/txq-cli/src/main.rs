@@ -5,6 +5,8 @@
 //! the waits and the latency of such a run. `txq bench` measures the path itself, and `txq sim` runs it on simulated machines,
 //! each in a binary with the feature of that name.
 //!
+//! `txq exec` runs a program whose UDP datagrams leave through a qdisc.
+//!
 //! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
 //! them by the crate `txq-control`. `txq ls` lists these programs.
 
@@ -17,6 +19,7 @@ mod control;
 mod daemon;
 mod dev;
 mod device;
+mod exec;
 mod failure;
 mod frames;
 mod hist;
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Tc(args) => return end(tc::tc(args)),
         Command::Dev(args) => return end(dev::dev(args)),
+        Command::Exec(args) => return exec::exec(args),
         Command::Daemon(args) => daemon::daemon(args),
         Command::Ls(args) => ls::ls(args),
         Command::Run(args) => run::run(args),

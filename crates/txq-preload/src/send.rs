@@ -225,6 +225,12 @@ fn wait_for(socket: &Socket, datagrams: i32) -> u32 {
     seen
 }
 
+/// Returns the number of a message's parts.
+#[allow(clippy::unnecessary_cast, reason = "musl has another type")]
+pub(crate) fn parts_of(message: &libc::msghdr) -> usize {
+    message.msg_iovlen as usize
+}
+
 /// A message that the device carries.
 struct Planned {
     header: Header,
@@ -250,7 +256,7 @@ impl Planned {
         let (parts, to) = unsafe {
             control(message, &mut said)?;
             let to = destination(message.msg_name.cast(), message.msg_namelen as usize, is_v6).ok()?;
-            (Parts::new(message.msg_iov, message.msg_iovlen as usize)?, to)
+            (Parts::new(message.msg_iov, parts_of(message))?, to)
         };
         let place = to.or(facts.peer)?;
         if place.address.is_ipv6() && !is_v6 || place.address.port() == 0 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::process::{self, TABLE};
-use crate::send::{Messages, Outcome, send};
+use crate::send::{Messages, Outcome, parts_of, send};
 use crate::sys::{Next, Undisturbed, errno, set_errno};
 use crate::table::Entry;
 
@@ -113,10 +113,8 @@ unsafe fn send_one(fd: c_int, message: msghdr, flags: c_int) -> Option<ssize_t> 
 /// # Safety
 /// Its parts can be read.
 unsafe fn length(message: &msghdr) -> ssize_t {
-    #[allow(clippy::unnecessary_cast, reason = "musl has another type")]
-    let n = message.msg_iovlen as usize;
     // SAFETY: the caller's promise.
-    (0..n).map(|i| unsafe { (*message.msg_iov.add(i)).iov_len }).sum::<usize>() as ssize_t
+    (0..parts_of(message)).map(|i| unsafe { (*message.msg_iov.add(i)).iov_len }).sum::<usize>() as ssize_t
 }
 
 /// # Safety

@@ -1,0 +1,46 @@
+//! Where the library is that programs load.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "libtxq_preload.so";
+
+/// Returns the library: TXQ_PRELOAD, or the file in `deps/` (of a build), beside `txq`, or in `../lib/txq/` (of an installation).
+///
+/// # Errors
+/// If there is none, or LD_PRELOAD cannot have its path.
+pub(super) fn find() -> Result<PathBuf, String> {
+    let found = match env::var_os("TXQ_PRELOAD") {
+        Some(path) => {
+            let path = PathBuf::from(path);
+            if !path.is_file() {
+                return Err(format!("TXQ_PRELOAD: {} is no file: name {FILE}", path.display()));
+            }
+            path
+        }
+        None => beside()?,
+    };
+    // The system's loader looks for a name without `/` elsewhere.
+    let found = std::path::absolute(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+    match found.to_string_lossy().contains([' ', ':']) {
+        true => Err(format!(
+            "{}: LD_PRELOAD cannot have a path with a blank or a colon: copy the file elsewhere, and name it in TXQ_PRELOAD",
+            found.display()
+        )),
+        false => Ok(found),
+    }
+}
+
+fn beside() -> Result<PathBuf, String> {
+    let exe = env::current_exe()
+        .map_err(|error| format!("the path of txq is unknown: {error}: set TXQ_PRELOAD"))?;
+    let folder = exe.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join("deps").join(FILE), folder.join(FILE), folder.join("../lib/txq").join(FILE)];
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        format!(
+            "{FILE} is not beside {}, nor in ../lib/txq/ from there: build it by `cargo build --release -p txq-preload`, and copy \
+             target/release/{FILE} there, or name it in TXQ_PRELOAD",
+            exe.display()
+        )
+    })
+}
