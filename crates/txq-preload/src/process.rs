@@ -74,7 +74,7 @@ static IS_STARTING: AtomicU32 = AtomicU32::new(0);
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 /// Messages that went to the kernel as they were, because this library does not carry them.
 static PASSED: AtomicU64 = AtomicU64::new(0);
-/// What is known about the program's descriptors.
+/// The knowledge about the program's descriptors.
 pub(crate) static TABLE: Table = Table::new();
 
 impl Process {

@@ -53,14 +53,21 @@ pub(crate) trait Messages {
 /// # Safety
 /// The messages are as `sendmsg(2)` requires.
 pub(crate) unsafe fn send(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
-    if !process::is_on() {
+    if !process::is_on() || TABLE.get(fd) == Entry::Other {
         return Outcome::Kernel;
     }
+    let before = sys::errno();
+    // SAFETY: the caller's promise.
+    let outcome = unsafe { attempts(fd, messages, flags) };
+    sys::set_errno(before);
+    outcome
+}
+
+/// # Safety
+/// As for `send`.
+unsafe fn attempts(fd: c_int, messages: &impl Messages, flags: c_int) -> Outcome {
     let mut waited = Waited::default();
     loop {
-        if TABLE.get(fd) == Entry::Other {
-            return Outcome::Kernel;
-        }
         let undisturbed = Undisturbed::new();
         // SAFETY: the caller's promise.
         let attempt = catch_unwind(AssertUnwindSafe(|| unsafe { attempt(fd, messages, flags) }));
@@ -131,10 +138,6 @@ unsafe fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt 
     let kernel = Attempt::Over(Outcome::Kernel);
     for _ in 0..2 {
         let Some((process, index)) = find(fd, process::running()) else { return kernel };
-        if flags & !FLAGS != 0 {
-            process::count_passed();
-            return kernel;
-        }
         let Some(socket) = process.sockets.get(index) else { return kernel };
         let mut state = socket.state();
         if cookie(fd) != Ok(state.cookie) {
@@ -143,6 +146,16 @@ unsafe fn attempt(fd: c_int, messages: &impl Messages, flags: c_int) -> Attempt 
             TABLE.set(fd, Entry::Unknown);
             process.sockets.remove_name(index);
             continue;
+        }
+        let _ = socket.facts(&mut state);
+        state.is_corked |= flags & libc::MSG_MORE != 0;
+        if state.is_corked && state.flow.outstanding() > 0 {
+            let waiting = state.flow.outstanding() as i32;
+            return Attempt::Full(index, wait_for(socket, waiting), None);
+        }
+        if state.is_corked || flags & !FLAGS != 0 {
+            process::count_passed();
+            return kernel;
         }
         // SAFETY: the caller's promise.
         return process.with_sender(|sender| unsafe { hand_in(sender, index, socket, &mut state, messages) });
@@ -247,9 +260,6 @@ impl Planned {
     /// # Safety
     /// As for `send`.
     unsafe fn new(message: &libc::msghdr, index: u32, socket: &Socket, facts: &Facts) -> Option<Self> {
-        if facts.is_corked {
-            return None;
-        }
         let is_v6 = socket.is_v6.load(Relaxed);
         let mut said = Said::default();
         // SAFETY: the caller's promise.

@@ -18,7 +18,8 @@ use crate::sys::{self, Answer};
 
 /// The kernel's identity of a socket (`asm-generic/socket.h`).
 const SO_COOKIE: c_int = 57;
-const UDP_CORK: c_int = 1;
+/// Lets datagrams wait in the kernel for more of their bytes (`linux/udp.h`).
+pub(crate) const UDP_CORK: c_int = 1;
 
 /// A socket.
 pub(crate) struct Socket {
@@ -51,6 +52,9 @@ pub(crate) struct State {
     /// The number of descriptors of the program that the table maps to this socket.
     names: u32,
     pub(crate) flow: Flow,
+    /// Whether datagrams wait in the kernel for more of their bytes, or did once: then all go to the kernel, because a waiting one
+    /// would become a part of another.
+    pub(crate) is_corked: bool,
     /// What the kernel says about the socket; `None` if a call may have changed it.
     pub(crate) facts: Option<Facts>,
 }
@@ -87,7 +91,13 @@ impl Socket {
             uncut: AtomicBool::new(false),
             wanted: AtomicI32::new(0),
             wakes: AtomicU32::new(0),
-            state: Mutex::new(State { cookie: 0, names: 0, flow: Flow::new(), facts: None }),
+            state: Mutex::new(State {
+                cookie: 0,
+                names: 0,
+                flow: Flow::new(),
+                is_corked: false,
+                facts: None,
+            }),
         }
     }
 
@@ -104,6 +114,7 @@ impl Socket {
         let facts = Facts::read(fd, is_v6)?;
         self.tos.store(u32::from(facts.tos[0]) | u32::from(facts.tos[1]) << 8, Relaxed);
         self.peers.fetch_add(1, Relaxed);
+        state.is_corked |= facts.is_corked;
         state.facts = Some(facts);
         Ok(facts)
     }
@@ -119,6 +130,11 @@ impl Socket {
         state.facts = None;
         // An error shows at the next datagram.
         let _ = self.facts(&mut state);
+    }
+
+    /// Returns whether datagrams wait.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.state().flow.outstanding() > 0
     }
 
     /// Wakes the threads that wait, if enough datagrams have left.
@@ -183,8 +199,10 @@ impl Facts {
     /// Returns how many datagrams of `len` bytes may wait: as many as the kernel's send buffer holds, with the overhead that the
     /// kernel counts for each, and at least 2.
     pub(crate) fn limit(&self, len: usize) -> u64 {
-        const OVERHEAD: usize = 576;
-        let each = (len + OVERHEAD).next_power_of_two().min(len + 4096);
+        const HEADERS: usize = 400;
+        const DESCRIPTOR: usize = 256;
+        // The kernel's buffers are powers of two, with its headers and a trailer in them, and a descriptor beside.
+        let each = (len + HEADERS).next_power_of_two().min(len + 4096) + DESCRIPTOR;
         (self.send_buffer / each).max(2) as u64
     }
 
@@ -264,7 +282,7 @@ impl Sockets {
         socket.uses.fetch_add(1, Relaxed);
         socket.error.store(0, Relaxed);
         socket.uncut.store(false, Relaxed);
-        *state = State { cookie, names: 1, flow: Flow::new(), facts: None };
+        *state = State { cookie, names: 1, flow: Flow::new(), is_corked: false, facts: None };
         known.by_cookie.insert(cookie, index);
         Some(index)
     }

@@ -1,6 +1,6 @@
 //! The functions of the C library that this library replaces.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -9,11 +9,13 @@ use libc::{iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::process::{self, TABLE};
 use crate::send::{Messages, Outcome, parts_of, send};
+use crate::socket::{Socket, UDP_CORK};
 use crate::sys::{Next, Undisturbed, errno, set_errno};
 use crate::table::Entry;
 
-/// How long `bind` waits for the datagrams of a closed socket that has the address.
-const BIND: Duration = Duration::from_secs(1);
+/// How long `bind` waits for the datagrams of a closed socket that has the address, and `setsockopt(UDP_CORK)` for those of its
+/// socket.
+const LINGER: Duration = Duration::from_secs(1);
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -221,6 +223,38 @@ unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, n: c_int) -> 
     }
 }
 
+/// Programs send by this function, too, as those on libuv. It has a fixed number of arguments here: a call with fewer passes them in the
+/// same registers.
+///
+/// # Safety
+/// As `syscall(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
+    // SAFETY: the program's own arguments, of the types of that system call.
+    unsafe {
+        match number {
+            libc::SYS_sendto => {
+                return sendto(a as _, b as _, c as _, d as _, e as _, f as _) as _;
+            }
+            libc::SYS_sendmsg => return sendmsg(a as _, b as _, c as _) as _,
+            libc::SYS_sendmmsg => return sendmmsg(a as _, b as _, c as _, d as _).into(),
+            _ => {}
+        }
+    }
+    next!(
+        c"syscall",
+        fn(number => c_long, a => c_long, b => c_long, c => c_long, d => c_long, e => c_long, f => c_long) -> c_long
+    )
+}
+
 /// A new descriptor may have the number of one that was closed by a call that this library does not see.
 ///
 /// # Safety
@@ -279,6 +313,9 @@ unsafe extern "C-unwind" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
+    if (level, name) == (libc::SOL_UDP, UDP_CORK) && is_socket(fd) {
+        quietly(|| wait_for_waiting(fd));
+    }
     let result = next!(c"setsockopt", fn(fd => c_int, level => c_int, name => c_int, value => *const c_void, len => socklen_t) -> c_int);
     if is_socket(fd) {
         quietly(|| after_change(fd));
@@ -395,6 +432,20 @@ fn after_change(fd: c_int) {
     }
 }
 
+/// Waits for the datagrams of a socket, for at most [`LINGER`].
+fn wait_for_waiting(fd: c_int) {
+    let (Entry::Socket(index), Some(process)) = (TABLE.get(fd), process::running()) else { return };
+    let (step, mut waited) = (Duration::from_millis(1), Duration::ZERO);
+    let waits = || {
+        let _undisturbed = Undisturbed::new();
+        process.sockets.get(index).is_some_and(Socket::has_waiting)
+    };
+    while waits() && waited < LINGER {
+        std::thread::sleep(step);
+        waited += step;
+    }
+}
+
 /// Waits for the datagrams of closed sockets, and discards those that do not leave in time; returns whether there were any.
 fn wait_for_closing() -> bool {
     let Some(process) = process::running() else { return false };
@@ -403,7 +454,7 @@ fn wait_for_closing() -> bool {
     loop {
         let undisturbed = Undisturbed::new();
         let left = process.sockets.sweep();
-        if left > 0 && waited >= BIND {
+        if left > 0 && waited >= LINGER {
             process.sockets.abandon();
             return true;
         }

@@ -25,6 +25,21 @@ pub(crate) fn errno_address() -> usize {
     unsafe { libc::__errno_location() }.addr()
 }
 
+/// The C library's `syscall`, which this library replaces.
+type Syscall = unsafe extern "C" fn(c_long, ...) -> c_long;
+
+/// Returns the C library's `syscall`.
+fn call() -> Syscall {
+    static NEXT: Next = Next::new(c"syscall");
+    let function = NEXT.get();
+    if function.is_null() {
+        // Every C library has it.
+        std::process::abort();
+    }
+    // SAFETY: the C library's function of this name has this type.
+    unsafe { mem::transmute::<*mut c_void, Syscall>(function) }
+}
+
 /// Returns the result of a system call as `Answer`, and leaves `errno` as it was.
 fn answer(call: impl FnOnce() -> c_long) -> Answer<c_long> {
     let before = errno();
@@ -43,7 +58,7 @@ pub(crate) unsafe fn send_messages(fd: c_int, messages: &mut [libc::mmsghdr]) ->
     loop {
         // SAFETY: the caller answers for the messages.
         let sent = answer(|| unsafe {
-            libc::syscall(libc::SYS_sendmmsg, fd, messages.as_mut_ptr(), messages.len(), flags)
+            call()(libc::SYS_sendmmsg, fd, messages.as_mut_ptr(), messages.len(), flags)
         });
         match sent {
             Err(libc::EINTR) => {}
@@ -64,7 +79,7 @@ impl Plain for [c_int; 2] {}
 pub(crate) fn option<T: Plain>(fd: c_int, level: c_int, name: c_int) -> Answer<T> {
     let (mut value, mut len) = (T::default(), size_of::<T>() as libc::socklen_t);
     // SAFETY: the kernel writes at most `len` bytes, which `value` has, and any bytes are a value.
-    answer(|| unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len) })
+    answer(|| unsafe { call()(libc::SYS_getsockopt, fd, level, name, &raw mut value, &raw mut len) })
         .map(|_| value)
 }
 
@@ -85,10 +100,10 @@ impl Address {
 }
 
 /// Returns the socket's own address, or that of its peer.
-pub(crate) fn address(fd: c_int, call: c_long) -> Answer<Address> {
+pub(crate) fn address(fd: c_int, number: c_long) -> Answer<Address> {
     let (mut address, mut len) = (Address::empty(), size_of::<Address>() as libc::socklen_t);
     // SAFETY: the kernel writes at most `len` bytes, which `address` has.
-    answer(|| unsafe { libc::syscall(call, fd, &raw mut address, &raw mut len) }).map(|_| address)
+    answer(|| unsafe { call()(number, fd, &raw mut address, &raw mut len) }).map(|_| address)
 }
 
 /// Gives a socket without a port one, as its first datagram does.
@@ -100,7 +115,7 @@ pub(crate) fn bind_any(fd: c_int, is_v6: bool) {
     any.family = if is_v6 { libc::AF_INET6 } else { libc::AF_INET } as _;
     // A failure leaves the port 0 in the packet's header; the datagram gets one when it leaves.
     // SAFETY: the kernel reads `len` bytes of `any`.
-    let _ = answer(|| unsafe { libc::syscall(libc::SYS_bind, fd, &raw const any, len) });
+    let _ = answer(|| unsafe { call()(libc::SYS_bind, fd, &raw const any, len) });
 }
 
 /// Duplicates a descriptor to a number that programs hardly use.
@@ -108,7 +123,7 @@ pub(crate) fn duplicate(fd: c_int) -> Answer<c_int> {
     const HIGH: c_int = 500;
     let duplicate = |least: c_int| {
         // SAFETY: the call takes integers.
-        answer(|| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, least) })
+        answer(|| unsafe { call()(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, least) })
     };
     // EINVAL: the process may have only few descriptors.
     let high = duplicate(HIGH).or_else(|error| if error == libc::EINVAL { duplicate(3) } else { Err(error) });
@@ -118,15 +133,15 @@ pub(crate) fn duplicate(fd: c_int) -> Answer<c_int> {
 /// Closes a descriptor of this library.
 pub(crate) fn close(fd: c_int) {
     // SAFETY: the descriptor belongs to the caller, and nothing uses it any more.
-    let _ = answer(|| unsafe { libc::syscall(libc::SYS_close, fd) });
+    let _ = answer(|| unsafe { call()(libc::SYS_close, fd) });
 }
 
 /// Lets a descriptor of this library name something that is no socket.
 pub(crate) fn disconnect_number(fd: c_int) {
     // SAFETY: the call takes integers.
-    if let Ok(event) = answer(|| unsafe { libc::syscall(libc::SYS_eventfd2, 0, libc::O_CLOEXEC) }) {
+    if let Ok(event) = answer(|| unsafe { call()(libc::SYS_eventfd2, 0, libc::O_CLOEXEC) }) {
         // SAFETY: as above; `fd` belongs to this library.
-        let _ = answer(|| unsafe { libc::syscall(libc::SYS_dup3, event, fd, libc::O_CLOEXEC) });
+        let _ = answer(|| unsafe { call()(libc::SYS_dup3, event, fd, libc::O_CLOEXEC) });
         close(event as c_int);
     }
 }
@@ -134,13 +149,13 @@ pub(crate) fn disconnect_number(fd: c_int) {
 /// Returns the process id, also in a child of `vfork`.
 pub(crate) fn pid() -> u32 {
     // SAFETY: the call takes nothing.
-    answer(|| unsafe { libc::syscall(libc::SYS_getpid) }).unwrap_or(0) as u32
+    answer(|| unsafe { call()(libc::SYS_getpid) }).unwrap_or(0) as u32
 }
 
 /// Returns whether calls on a descriptor do not wait.
 pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: the call takes integers.
-    let flags = answer(|| unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) });
+    let flags = answer(|| unsafe { call()(libc::SYS_fcntl, fd, libc::F_GETFL) });
     flags.is_ok_and(|flags| flags as c_int & libc::O_NONBLOCK != 0)
 }
 
@@ -149,7 +164,7 @@ pub(crate) fn sleep_while(word: &std::sync::atomic::AtomicU32, is: u32, nanos: u
     let time = libc::timespec { tv_sec: (nanos / 1_000_000_000) as _, tv_nsec: (nanos % 1_000_000_000) as _ };
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word and the time live during the call.
-    let slept = answer(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, is, &raw const time) });
+    let slept = answer(|| unsafe { call()(libc::SYS_futex, word.as_ptr(), op, is, &raw const time) });
     slept == Err(libc::EINTR)
 }
 
@@ -157,7 +172,7 @@ pub(crate) fn sleep_while(word: &std::sync::atomic::AtomicU32, is: u32, nanos: u
 pub(crate) fn wake_all(word: &std::sync::atomic::AtomicU32) {
     let op = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the call reads only the address.
-    let _ = answer(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, c_int::MAX) });
+    let _ = answer(|| unsafe { call()(libc::SYS_futex, word.as_ptr(), op, c_int::MAX) });
 }
 
 /// Signals of the calling thread that wait until this is dropped: a handler may leave by `longjmp`, or send, and the thread
@@ -172,13 +187,7 @@ impl Undisturbed {
         let (all, mut before) = (u64::MAX, 0u64);
         // SAFETY: both sets have the stated size.
         let _ = answer(|| unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                &raw const all,
-                &raw mut before,
-                Self::SET,
-            )
+            call()(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, Self::SET)
         });
         Self(before)
     }
@@ -189,7 +198,7 @@ impl Drop for Undisturbed {
         let none = std::ptr::null_mut::<u64>();
         // SAFETY: the set has the stated size.
         let _ = answer(|| unsafe {
-            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const self.0, none, Self::SET)
+            call()(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const self.0, none, Self::SET)
         });
     }
 }
@@ -214,7 +223,16 @@ impl Next {
         }
         let before = errno();
         // SAFETY: the name ends in a NUL.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if found.is_null() {
+            // The C library itself was preloaded, in front of this one.
+            const C: &CStr = if cfg!(target_env = "musl") { c"libc.so" } else { c"libc.so.6" };
+            // SAFETY: both names end in a NUL; the library is loaded already, and stays.
+            found = unsafe {
+                let library = libc::dlopen(C.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+                if library.is_null() { found } else { libc::dlsym(library, self.name.as_ptr()) }
+            };
+        }
         set_errno(before);
         self.at.store(found, Relaxed);
         found

@@ -1,4 +1,4 @@
-//! What is known about each descriptor number of the program: nothing, that it is no UDP socket, or its socket.
+//! The knowledge about each descriptor number of the program: none, that it is no UDP socket, or its socket.
 //!
 //! Any thread reads and writes an entry, without a lock, also in a signal handler and in a child after `fork`. An entry may be
 //! wrong, because a descriptor can be closed by calls that this library does not see. So an entry is a hint: each send compares
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 1024;
 
-/// What is known about a descriptor.
+/// The knowledge about a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     Unknown,

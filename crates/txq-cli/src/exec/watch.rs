@@ -52,8 +52,7 @@ fn look(path: &str, seen: &mut Seen) {
     let ended = |pid: &Value| records.iter().any(|other| other["event"] == "ended" && other["pid"] == *pid);
     for record in records.iter().filter(|record| record["event"] == "started" && !ended(&record["pid"])) {
         let (Some(pid), Some(name)) = (record["pid"].as_u64(), record["name"].as_str()) else { continue };
-        let mut show = Show::default();
-        show.stats = true;
+        let show = Show { stats: true, ..Show::default() };
         let asked = Client::connect_within(Place::Name(name.to_owned()), ANSWER);
         if let Ok(answer) = asked.and_then(|mut client| client.tc(&["qdisc", "show"], show)) {
             seen.insert(pid, answer.out);
