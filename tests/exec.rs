@@ -349,7 +349,7 @@ fn the_program_keeps_its_exit_code_its_streams_and_its_libraries() {
     {
         let mut command = bench.exec("fq");
         command.env_remove("LD_PRELOAD");
-        before.inspect(|before| drop(command.env("LD_PRELOAD", before)));
+        command.envs(before.map(|before| ("LD_PRELOAD", before)));
         let ended = end(command.args(["--", "sh", "-c", script]));
         assert_eq!(ended.status.code(), Some(42), "{}", ended.stderr);
         assert_eq!(ended.stdout, format!("out\n{expected}\n"), "{}", ended.stderr);

@@ -16,6 +16,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod changes;
 mod driver;
 mod header;
 mod message;
