@@ -389,6 +389,25 @@ fn a_killed_program_leaves_nothing_that_hinders_the_next_one() {
 }
 
 #[test]
+fn handlers_that_jump_and_forks_among_threads_leave_no_lock_taken() {
+    let bench = Bench::new();
+    let Some(program) = bench.compile("stress", "stress") else { return };
+    let receiver = Receiver::start();
+    for qdisc in ["pfifo_fast", "tbf rate 80mbit burst 20k latency 50ms"] {
+        let ended = end(bench.exec(qdisc).arg("--").arg(&program).arg(receiver.port.to_string()));
+        assert_eq!(
+            (ended.status.code(), ended.stdout.as_str()),
+            (Some(0), "done\n"),
+            "{qdisc}: {}",
+            ended.stderr
+        );
+        let report = report(&ended);
+        // The program and its children.
+        assert_eq!(report["processes"].as_array().map(Vec::len), Some(31), "{report}");
+    }
+}
+
+#[test]
 fn iperf3_sends_no_more_than_the_rate_and_little_is_lost() {
     if !(require_root("iperf3") && require_tools("iperf3", &["ip", "iperf3"])) {
         return;

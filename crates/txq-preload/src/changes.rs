@@ -29,6 +29,9 @@ pub(crate) fn is_socket(fd: c_int) -> bool {
 
 /// Forgets descriptors that are about to be closed, or are new.
 pub(crate) fn forget(first: c_int, last: c_int) {
+    if first == last && TABLE.get(first) == Entry::Unknown {
+        return;
+    }
     let process = process::running();
     // A child of `vfork` closes its own descriptors, and has its parent's memory.
     if process.is_some_and(|process| !process.is_here()) {

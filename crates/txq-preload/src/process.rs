@@ -234,10 +234,21 @@ pub(crate) fn loaded() {
     };
     let settings = SETTINGS.get_or_init(|| settings);
     record(settings, json!({ "event": "loaded" }));
-    // SAFETY: the handler stays loaded (`-z nodelete`), and uses only atomics and system calls. Without memory for it, a child
+    // SAFETY: the handlers stay loaded (`-z nodelete`), and use only atomics and system calls. Without memory for them, a child
     // would wait for its parent's threads.
-    if unsafe { libc::pthread_atfork(None, None, Some(in_child)) } == 0 {
+    if unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) } == 0 {
         IS_ON.store(true, Relaxed);
+    }
+}
+
+/// Lets a thread that starts the device finish, for at most [`STARTING`]: a child would have its locks, which are not the device's
+/// own, for ever.
+extern "C" fn before_fork() {
+    let is_starting = || IS_STARTING.load(Acquire) == 1 && PROCESS.load(Acquire).is_null() && is_on();
+    let mut waited = Duration::ZERO;
+    while is_starting() && waited < STARTING {
+        thread::sleep(Duration::from_millis(1));
+        waited += Duration::from_millis(1);
     }
 }
 

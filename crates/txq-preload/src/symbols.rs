@@ -339,7 +339,7 @@ unsafe extern "C-unwind" fn getsockopt(
 /// As `close(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    if is_socket(fd) {
+    if process::is_on() {
         quietly(|| forget(fd, fd));
     }
     next!(c"close", fn(fd => c_int) -> c_int)
@@ -356,6 +356,19 @@ unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_in
         });
     }
     next!(c"close_range", fn(first => c_uint, last => c_uint, flags => c_int) -> c_int)
+}
+
+/// As `socket`.
+///
+/// # Safety
+/// As `dup(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
+    let fd = next!(c"dup", fn(old => c_int) -> c_int);
+    if fd >= 0 && process::is_on() {
+        quietly(|| forget(fd, fd));
+    }
+    fd
 }
 
 /// # Safety

@@ -1,7 +1,8 @@
 //! System calls that no library takes over, the library's own `errno`, and the functions that this library replaces.
 
 use std::ffi::{CStr, c_int, c_long, c_void};
-use std::mem;
+use std::mem::{self, MaybeUninit};
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// The result of a system call: a number, or an `errno`.
@@ -195,7 +196,7 @@ impl Undisturbed {
 
 impl Drop for Undisturbed {
     fn drop(&mut self) {
-        let none = std::ptr::null_mut::<u64>();
+        let none = ptr::null_mut::<u64>();
         // SAFETY: the set has the stated size.
         let _ = answer(|| unsafe {
             call()(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const self.0, none, Self::SET)
@@ -212,7 +213,7 @@ pub(crate) struct Next {
 
 impl Next {
     pub(crate) const fn new(name: &'static CStr) -> Self {
-        Self { name, at: AtomicPtr::new(std::ptr::null_mut()) }
+        Self { name, at: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Returns the function; null if no library has it.
@@ -222,6 +223,13 @@ impl Next {
             return known;
         }
         let before = errno();
+        let (mut all, mut mask) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // A handler that leaves by `longjmp` would leave the loader's lock taken.
+        // SAFETY: both sets are the calling frame's own; `sigfillset` fills the first before it is read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), mask.as_mut_ptr());
+        }
         // SAFETY: the name ends in a NUL.
         let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if found.is_null() {
@@ -233,6 +241,8 @@ impl Next {
                 if library.is_null() { found } else { libc::dlsym(library, self.name.as_ptr()) }
             };
         }
+        // SAFETY: the call above has filled the set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut()) };
         set_errno(before);
         self.at.store(found, Relaxed);
         found
