@@ -225,6 +225,27 @@ static void segments(int family) {
     close(in), close(out);
 }
 
+/* A datagram that waits in a queue is the one that the call was made for, whatever the program does to the socket next. */
+static void changes(int family) {
+    int is_v4 = family == AF_INET, one = receiver(family), tos = 0x20;
+    int out = socket(family, SOCK_DGRAM, 0);
+    CHECK(connect(out, &to.any, to_len) == 0);
+    int two = receiver(family), mine = port(out);
+    CHECK(send(out, "first", 5, 0) == 5);
+    CHECK(connect(out, &to.any, to_len) == 0);
+    CHECK(send(out, "second", 6, 0) == 6);
+    CHECK(setsockopt(out, is_v4 ? IPPROTO_IP : IPPROTO_IPV6, is_v4 ? IP_TOS : IPV6_TCLASS, &tos, sizeof tos) == 0);
+    CHECK(send(out, "third", 5, 0) == 5);
+    CHECK(close(out) == 0);
+    out = socket(family, SOCK_DGRAM, 0);
+    CHECK(sendto(out, "fourth", 6, 0, &to.any, to_len) == 6);
+    CHECK(expect(one, "first") == 0 && from_port() == mine);
+    CHECK(expect(two, "second") == 0 && from_port() == mine);
+    CHECK(expect(two, "third") == 0x20 && from_port() == mine);
+    CHECK(expect(two, "fourth") == 0 && from_port() == port(out));
+    close(one), close(two), close(out);
+}
+
 /* Numbers of descriptors that are used again, duplicates, and what only has the number of a socket. */
 static void numbers(void) {
     int in = receiver(AF_INET), out = socket(AF_INET, SOCK_DGRAM, 0);
@@ -337,6 +358,7 @@ int main(void) {
         calls(i ? AF_INET6 : AF_INET);
         service(i ? AF_INET6 : AF_INET);
         segments(i ? AF_INET6 : AF_INET);
+        changes(i ? AF_INET6 : AF_INET);
     }
     if (has_v6) source();
     numbers();

@@ -138,7 +138,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) quiet: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -126,6 +126,10 @@ fn find(fd: c_int, process: Option<&'static Process>) -> Option<(&'static Proces
                 sys::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_UDP);
             let process = if is_udp { process.or_else(process::started) } else { None };
             let index = process.and_then(|process| process.sockets.add(fd));
+            if is_udp && index.is_none() {
+                // Without a descriptor for the duplicate, the kernel has this socket from now on.
+                process::count_passed();
+            }
             TABLE.set(fd, index.map_or(Entry::Other, Entry::Socket));
             Some((process?, index?))
         }
