@@ -23,6 +23,7 @@ mod ctx;
 mod gate;
 mod marks;
 mod owners;
+mod pace;
 mod permit;
 mod root;
 mod selector;

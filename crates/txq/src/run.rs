@@ -12,6 +12,7 @@
 //!               Owner::gather                     takes its own packets and those that senders queued for it
 //!               admit
 //! qdisc           Qdisc::enqueue, enqueue_batch   queues the packets, or drops them with a reason
+//!               enqueue_ahead                     before a slow driver: admits more, so that priorities can overtake
 //!               run                               loops while packets are queued and the txq takes them
 //!                 Core::dequeue                   checks that the txq is open and how much it takes (TxQueue::budget)
 //! qdisc             Qdisc::dequeue_batch
@@ -49,11 +50,13 @@ use crate::datapath::{Datapath, Root};
 use crate::transfer::Transmitted;
 use crate::txqueue::TxQueue;
 
+mod ahead;
 mod bypass;
 mod dequeue;
 mod relay;
 mod unwind;
 
+use ahead::enqueue_ahead;
 pub(crate) use bypass::{Bypass, bypass};
 pub(crate) use relay::forward;
 use unwind::{Back, Direct, InDriver, InQdisc};
@@ -66,6 +69,9 @@ const TURN: Nanos = 100_000;
 
 /// The thread that owns a [`Core`]. The defaults fit an owner for which no sender queues packets.
 pub(crate) trait Owner<A: Arch> {
+    /// Whether a turn may enqueue more packets than it sends if the driver is slow (`run/ahead.rs`).
+    const AHEAD: bool = false;
+
     /// Returns the core.
     fn core(&mut self) -> &mut Core<A>;
 
@@ -210,8 +216,8 @@ fn admit<A: Arch>(
 /// A turn is bounded in packets ([`QUOTA`], or `share` if the owner submits more than that) and in time ([`TURN`]), so that
 /// no sender works for others for long. The worker sends the packets that are left.
 #[inline]
-pub(crate) fn turn<A: Arch>(
-    owner: impl Owner<A>,
+pub(crate) fn turn<A: Arch, O: Owner<A>>(
+    owner: O,
     root: &Root<A>,
     own: &mut PacketList<A>,
     share: usize,
@@ -223,8 +229,8 @@ pub(crate) fn turn<A: Arch>(
 /// As [`turn`], inlined into the caller: an owner of more than two words is not copied while the stores to its fields are
 /// still pending.
 #[inline(always)]
-pub(crate) fn turn_here<A: Arch>(
-    owner: impl Owner<A>,
+pub(crate) fn turn_here<A: Arch, O: Owner<A>>(
+    owner: O,
     root: &Root<A>,
     own: &mut PacketList<A>,
     share: usize,
@@ -249,6 +255,9 @@ pub(crate) fn turn_here<A: Arch>(
             let (admitted, then) = admit(&mut owner, root, &mut chunk, cx);
             verdict.get_or_insert(if batches == 1 { admitted } else { Verdict::Success });
             going = then;
+        }
+        if O::AHEAD && A::LEASE > 0 && admitted >= QUOTA && going == Going::On {
+            going = enqueue_ahead(&mut owner, own, root, cx);
         }
         if going == Going::On {
             going = run(&mut owner, root, &mut quota, cx);

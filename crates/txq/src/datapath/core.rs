@@ -13,6 +13,7 @@ use crate::datapath::Ctx;
 use crate::datapath::Gate;
 use crate::datapath::OwnerRecord;
 use crate::datapath::marks::Marks;
+use crate::datapath::pace::Pace;
 use crate::datapath::permit::Permit;
 
 /// A queue's state: the qdisc, the packets around it and the counters. Plain data with one owner.
@@ -42,6 +43,8 @@ pub(crate) struct Core<A: Arch> {
     pub(crate) marks: Marks,
     /// Packets that may bypass the qdisc without further checks.
     pub(crate) permit: Permit,
+    /// What enqueueing costs, for an owner that enqueues ahead of the driver (`run/ahead.rs`).
+    pub(crate) pace: Pace,
 }
 
 /// Counts the packets that reached a [`Core`], by what happened to them. At any time, the owner finds
@@ -80,6 +83,7 @@ impl<A: Arch> Core<A> {
             refused: 0,
             requeues_before: 0,
             permit: Permit::default(),
+            pace: Pace::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 #[path = "../device/mod.rs"]
 mod device;
 
+mod ahead;
 mod bql;
 mod completions;
 mod copies;

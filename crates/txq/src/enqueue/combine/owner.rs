@@ -62,6 +62,8 @@ impl<A: Arch> Turn<'_, A> {
 }
 
 impl<A: Arch> Owner<A> for Turn<'_, A> {
+    const AHEAD: bool = true;
+
     #[inline]
     fn core(&mut self) -> &mut Core<A> {
         &mut self.owner_state().core
