@@ -17,9 +17,13 @@ use txq_device::Null;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let place = arguments.next().unwrap_or_else(|| "served".to_owned());
-    let seconds = arguments.next().map_or(Ok(60), |text| text.parse())?;
+    run(&place, arguments.next().map_or(Ok(60), |text| text.parse())?)
+}
+
+/// Serves a device at `place`, and sends through it for so many seconds.
+pub(crate) fn run(place: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
     let dev = NetDev::builder(Null::new(1)).qdisc("pfifo limit 1000").start()?;
-    let server = txq_control::serve(&dev, place.as_str())?;
+    let server = txq_control::serve(&dev, place)?;
     println!("serving on {}", server.path().display());
     let (mut sender, start) = (dev.sender("main"), Instant::now());
     while start.elapsed() < Duration::from_secs(seconds) {

@@ -1,8 +1,10 @@
 //! loom as an `Arch`: every interleaving, and every value that C11 allows a load to return.
 //!
-//! loom's limits bound the tests: five threads, seven remembered stores per atomic, `SeqCst` accesses treated as `AcqRel`
-//! (`fence(SeqCst)` is modelled), and stores to one atomic take effect in the order of execution. It needs no `cfg`: the
-//! data plane names no atomic except through its `Arch`.
+//! loom's limits bound the tests: five threads, of which the first only starts the scenario; seven remembered stores per
+//! atomic, `SeqCst` accesses treated as `AcqRel` (`fence(SeqCst)` is modelled), and stores to one atomic take effect in the
+//! order of execution. It needs no `cfg`: the data plane names no atomic except through its `Arch`.
+
+use std::sync::Arc;
 
 use txq_core::arch::{Arch, CellApi};
 
@@ -13,6 +15,8 @@ facade!(loom);
 
 /// Number of failed looks of a thread after which its execution is followed to its end, but not branched any further.
 const PAUSES: u32 = 2;
+/// Size of a thread's stack, in words.
+const STACK: usize = 16 << 10;
 
 ::loom::thread_local! {
     static PAUSED: std::cell::Cell<u32> = std::cell::Cell::new(0);
@@ -90,12 +94,21 @@ impl Loom {
         }
     }
 
+    /// Starts a thread with a stack that a device fits on; that of loom's first thread is 32 KiB.
+    fn thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> ::loom::thread::JoinHandle<T> {
+        ::loom::thread::Builder::new().stack_size(STACK).spawn(f).expect("loom starts a thread")
+    }
+
     /// Runs all interleavings with at most `preemptions`, for a scenario that takes too long to explore further.
     pub fn check_to(preemptions: usize, scenario: impl Fn() + Send + Sync + 'static) {
         let mut model = ::loom::model::Builder::new();
         model.preemption_bound = Some(preemptions);
         model.max_branches = 10_000;
-        model.check(scenario);
+        let scenario = Arc::new(scenario);
+        model.check(move || {
+            let scenario = scenario.clone();
+            Loom::thread(move || scenario()).join().expect("a thread that panics ends the model");
+        });
     }
 }
 
@@ -110,7 +123,7 @@ impl Model for Loom {
         cpu: CpuId,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> impl FnOnce() -> T + Send + 'static {
-        let thread = ::loom::thread::spawn(move || {
+        let thread = Loom::thread(move || {
             CPU.with(|c| c.set(cpu));
             f()
         });

@@ -38,7 +38,7 @@ struct Options {
     #[arg(long)]
     tun: String,
     /// A file with the private key, as `wg genkey` prints it
-    #[arg(long, value_name = "FILE", value_parser = private)]
+    #[arg(long, value_name = "FILE", value_parser = |file: &str| key(&std::fs::read_to_string(file)?))]
     private_key: [u8; 32],
     /// The peer's public key, as `wg pubkey` prints it
     #[arg(long, value_name = "KEY", value_parser = key)]
@@ -61,10 +61,6 @@ fn main() -> Result<()> {
     let options = Options::parse();
     let peer = Arc::new(Peer::new(options.private_key, options.peer, options.endpoint));
     if options.plain { plain::run(&options, &peer) } else { tunnel::run(&options, &peer) }
-}
-
-fn private(file: &str) -> Result<[u8; 32]> {
-    key(&std::fs::read_to_string(file)?)
 }
 
 /// Reads a key as `wg` writes it.

@@ -16,9 +16,7 @@ const COOKIE_REPLY: u8 = 3;
 pub(crate) const MTU: u32 = 1420;
 
 /// The peer.
-pub(crate) struct Peer {
-    state: Mutex<State>,
-}
+pub(crate) struct Peer(Mutex<State>);
 
 pub(crate) struct State {
     tunn: Tunn,
@@ -28,12 +26,12 @@ pub(crate) struct State {
 impl Peer {
     pub(crate) fn new(private: [u8; 32], public: [u8; 32], endpoint: Option<SocketAddr>) -> Self {
         let tunn = Tunn::new(StaticSecret::from(private), PublicKey::from(public), None, None, 0, None);
-        Self { state: Mutex::new(State { tunn, endpoint }) }
+        Self(Mutex::new(State { tunn, endpoint }))
     }
 
     /// Locks the state for a batch of packets.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs the protocol's timers for ever: handshakes, keepalives. `send` sends a message to the peer.

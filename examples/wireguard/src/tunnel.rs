@@ -1,10 +1,9 @@
 //! The tunnel with txq: a device whose driver encrypts.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use anyhow::{Context, Result};
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx};
@@ -13,8 +12,8 @@ use txq::packet::PacketList;
 use txq::pool::PoolConfig;
 use txq::receive::Receive;
 use txq::{NetDev, Sender};
-use txq_device::udp::{self, Datagram, Udp};
-use txq_device::{Tun, tun};
+use txq_device::udp::{self, Datagram};
+use txq_device::{Tun, Udp, tun};
 
 use crate::Options;
 use crate::peer::{MTU, Peer, State};
@@ -55,22 +54,17 @@ fn outward(packets: &mut tun::Receiver, mut sender: Sender) -> io::Result<()> {
 }
 
 /// Hands the packets in the peer's messages to the kernel.
-fn inward(
-    peer: &Peer,
-    messages: &mut udp::Receiver,
-    mut sender: Sender,
-    mut answers: Sender,
-) -> io::Result<()> {
+fn inward(peer: &Peer, udp: &mut udp::Receiver, mut sender: Sender, mut wire: Sender) -> io::Result<()> {
     let (mut batch, mut opened) = (PacketList::new(), PacketList::new());
     loop {
-        if messages.receive(BATCH, &mut sender, &mut batch)? == 0 {
-            messages.wait(Some(Duration::from_secs(1)))?;
+        if udp.receive(BATCH, &mut sender, &mut batch)? == 0 {
+            udp.wait(Some(Duration::from_secs(1)))?;
         }
         let mut state = peer.lock();
         while let Some(message) = batch.pop_front() {
             let Ok((headers, payload)) = Datagram::parse(message.data()) else { continue };
             let Ok(mut packet) = sender.alloc(State::room(payload.len())) else { continue };
-            let send = |to, answer: &[u8]| send(&mut answers, to, answer);
+            let send = |to, answer: &[u8]| send(&mut wire, to, answer);
             if let Some(len) = state.decrypt(headers.source(), payload, packet.data_mut(), send) {
                 packet.truncate(len);
                 opened.push_back(packet);

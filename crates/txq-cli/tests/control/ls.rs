@@ -24,7 +24,8 @@ fn programs_are_listed_while_they_live() {
     assert_eq!(lab[0], "lab");
     assert_eq!(lab[2..].join(" "), "txq daemon live d0 (pfifo_fast), d1 (noqueue)");
     assert_eq!(shaper[1], program.status("Pid:").to_string());
-    assert_eq!((shaper[0], shaper[2..].join(" ").as_str()), ("shaper", "served live null0 (pfifo)"));
+    let expected = format!("{} live null0 (pfifo)", crate::example_name());
+    assert_eq!((shaper[0], shaper[2..].join(" ")), ("shaper", expected));
     let listed = json(&place, "");
     assert_eq!(
         (listed.len(), listed[1]["name"].as_str(), listed[1]["state"].as_str()),

@@ -3,6 +3,9 @@
 #[path = "../../../../tests/support/process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod process;
+#[path = "../../../../examples/served.rs"]
+#[expect(dead_code, reason = "the tests call `run`")]
+mod served;
 #[path = "../../../../tests/support/tempdir.rs"]
 mod tempdir;
 
@@ -13,7 +16,6 @@ mod stopped;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use process::{Finished, Running};
@@ -68,8 +70,9 @@ impl Place {
 
     /// Starts the example program, which serves its device for `seconds`.
     fn example(&self, name: &str, seconds: u32) -> Running {
-        let mut command = Command::new(example());
-        command.args([name, &seconds.to_string()]).env("XDG_RUNTIME_DIR", self.0.path());
+        let mut command = Command::new(std::env::current_exe().expect("a test has a path"));
+        command.args(["--exact", "example", "--ignored", "--nocapture"]);
+        command.env(EXAMPLE, format!("{name} {seconds}")).env("XDG_RUNTIME_DIR", self.0.path());
         let mut running = Running::start(&mut command);
         running.wait_for_text("serving on", LONG);
         running
@@ -83,26 +86,22 @@ impl Place {
     }
 }
 
-/// Builds the example program, if it is not up to date, and returns its path. Cargo builds it before the tests only if all
-/// tests of the package run. It is built with the features of the whole workspace, so that `cargo test --workspace` compiles
-/// nothing again.
-fn example() -> &'static PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--offline", "--workspace", "--example", "served"]);
-        cargo.args(["--message-format", "json"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        if !cfg!(debug_assertions) {
-            cargo.arg("--release");
-        }
-        let built = cargo.output().expect("cargo");
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        let text = String::from_utf8(built.stdout).expect("JSON");
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        let program = lines.filter(|line| line["target"]["name"] == "served");
-        let path = program.filter_map(|line| line["executable"].as_str().map(PathBuf::from)).next_back();
-        path.expect("the program's path")
-    })
+/// The variable that has the example's arguments.
+const EXAMPLE: &str = "TXQ_TEST_EXAMPLE";
+
+/// The example, as the program that [`Place::example`] starts: this test alone, in a process of its own. So it is as new as the tests.
+#[test]
+#[ignore = "it is a program, which other tests start"]
+fn example() {
+    let words = std::env::var(EXAMPLE).expect("the arguments");
+    let (place, seconds) = words.split_once(' ').expect("two words");
+    served::run(place, seconds.parse().expect("seconds")).expect("the example runs");
+}
+
+/// Returns the name of that program.
+fn example_name() -> String {
+    let path = std::env::current_exe().expect("a test has a path");
+    path.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
 /// Polls `done` until it is true; fails after [`LONG`].
