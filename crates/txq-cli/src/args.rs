@@ -76,6 +76,9 @@ pub(crate) enum Command {
     /// Send the traffic of a file, and print a histogram of its latency, as bpftrace does
     #[command(after_help = HIST_EXAMPLES)]
     Hist(HistArgs),
+    /// Print the counters of a running program's devices, a line each, as ethtool -S does
+    #[command(after_help = STAT_EXAMPLES)]
+    Stat(StatArgs),
     /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
     #[cfg(feature = "bench")]
     #[command(after_help = txq_bench::EXAMPLES)]
@@ -207,6 +210,23 @@ pub(crate) struct TcArgs {
     /// A command in tc's syntax: `OPTIONS` and `qdisc|class|filter add|change|replace|del|show ..`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,
+}
+
+const STAT_EXAMPLES: &str = "\
+Examples:
+  txq stat
+  txq stat --name shaper null0                   one device of the program that serves it as \"shaper\"
+  txq stat --json | jq '.[0].counters.tx_dropped'";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The device [default: all]
+    pub(crate) dev: Option<String>,
+    /// Print one JSON array, an object for each device
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const DEV_EXAMPLES: &str = "\

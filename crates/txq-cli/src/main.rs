@@ -32,6 +32,7 @@ mod replay;
 mod report;
 mod run;
 mod session;
+mod stat;
 mod tc;
 mod xps;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::replay(args),
         Command::Contention(args) => contention::contention(args),
         Command::Hist(args) => hist::hist(args),
+        Command::Stat(args) => stat::stat(args),
         #[cfg(feature = "bench")]
         Command::Bench(args) => txq_bench::bench(args),
         #[cfg(feature = "sim")]

@@ -14,6 +14,7 @@ use crate::info::Info;
 use crate::message::{Recording, Request};
 use crate::peer::{Peer, is_stopped};
 use crate::record::{Contention, Times};
+use crate::stat::Counters;
 use crate::tc::Show;
 use crate::{Error, Interval, Place};
 
@@ -98,6 +99,14 @@ impl Client {
     /// Those of [`tc`](Self::tc), and [`Error::Refused`] if the server speaks another version of the protocol.
     pub fn info(&mut self) -> Result<Info, Error> {
         self.data(&Request::Info {}, Duration::ZERO)
+    }
+
+    /// Returns the counters of a device, or of all devices.
+    ///
+    /// # Errors
+    /// Those of [`info`](Self::info), and [`Error::Refused`] if there is no such device.
+    pub fn stat(&mut self, dev: Option<&str>) -> Result<Vec<Counters>, Error> {
+        self.data(&Request::Stat { dev: dev.map(str::to_owned) }, Duration::ZERO)
     }
 
     /// Records the waits between threads in a device, or in all devices, for a time; returns a record for each device.

@@ -1,6 +1,6 @@
 //! Serve and reach a running txq: tc for a program's own devices, from another process, while the program sends.
 //!
-//! A program serves its devices by one call. `txq tc`, `txq dev`, `txq contention`, `txq hist` and `txq ls` then reach them:
+//! A program serves its devices by one call. `txq tc`, `txq dev`, `txq stat`, `txq contention`, `txq hist` and `txq ls` then reach them:
 //!
 //! ```
 //! # #[derive(Debug)] struct Null;
@@ -57,6 +57,7 @@ mod peer;
 mod place;
 mod record;
 mod server;
+mod stat;
 pub mod tc;
 
 pub use answer::Answer;
@@ -71,6 +72,7 @@ pub use peer::Access;
 pub use place::{Place, runtime_folder};
 pub use record::{Contention, Times};
 pub use server::{Builder, Listener, Server};
+pub use stat::Counters;
 
 /// Serves a device at a socket until the returned handle is dropped. The socket is a name, or a path with a `/`.
 ///

@@ -23,6 +23,12 @@ pub(crate) enum Request {
     Dev { words: Vec<String> },
     /// The program and its devices.
     Info {},
+    /// The counters of devices.
+    Stat {
+        /// The device; all without a name.
+        #[serde(default)]
+        dev: Option<String>,
+    },
     /// Records contention for a time.
     Contention(Recording),
     /// Counts times for a time, by powers of two.
@@ -103,6 +109,7 @@ mod tests {
             Request::Tc { words: vec!["qdisc".into()], show: Show { stats: true, ..Show::default() } },
             Request::Dev { words: vec![] },
             Request::Info {},
+            Request::Stat { dev: None },
             Request::Contention(Recording { dev: None, ms: 5 }),
             Request::Hist { what: Interval::Driver, dev: Some("d".into()), ms: 0 },
         ] {

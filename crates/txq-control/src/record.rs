@@ -157,11 +157,11 @@ fn busy(name: &str) -> Answer {
 }
 
 /// Returns the error for a device that does not exist, and for a program without devices.
-fn absent(devices: &Devices, dev: Option<&str>, none: bool) -> Option<Answer> {
+pub(crate) fn absent(devices: &Devices, dev: Option<&str>, none: bool) -> Option<Answer> {
     let remedy = Some("make one with `txq dev add NAME`");
     none.then(|| match dev {
         Some(name) => Answer::no_device(name, &devices.names()),
-        None => Answer::bad(REFUSED, "there is no device to record", remedy),
+        None => Answer::bad(REFUSED, "there is no device", remedy),
     })
 }
 

@@ -12,6 +12,7 @@ mod tempdir;
 mod ls;
 mod program;
 mod recordings;
+mod stat;
 mod stopped;
 
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use crate::devices::Devices;
 use crate::info::{Info, InfoDevice};
 use crate::message::{Request, VERSION};
 use crate::record::{self, Recordings};
-use crate::{Limits, dev, tc};
+use crate::{Limits, dev, stat, tc};
 
 /// An event that other threads wait for in a `poll`.
 #[derive(Debug)]
@@ -75,6 +75,7 @@ impl Service {
             Request::Tc { words, show } => tc::run(&self.devices, &words, &show),
             Request::Dev { words } => dev::run(&self.devices, &words),
             Request::Info {} => Answer::of(self.info()),
+            Request::Stat { dev } => stat::stat(&self.devices, dev.as_deref()),
             Request::Contention(recording) => self.record(recording.ms, |time| {
                 let wait = || self.wait(time, client);
                 record::contention(&self.devices, &self.recordings, recording.dev.as_deref(), wait)
