@@ -60,6 +60,12 @@ impl Running {
         assert_eq!(sent, 0, "{}: cannot be signalled", self.what);
     }
 
+    /// Returns whether the process has ended.
+    #[allow(dead_code, reason = "few tests ask")]
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+
     /// Waits for the end; a process that takes longer is killed and fails the test.
     pub(crate) fn finish(mut self, within: Duration) -> Finished {
         let ended = wait_until(within, || self.child.try_wait().expect("a child").is_some());

@@ -35,10 +35,14 @@ fn a_running_programs_waits_are_recorded() {
     let mixed = place.txq("contention my.toml --name shaper");
     assert!(!mixed.status.success() && mixed.stderr.contains("cannot be used with"), "{}", mixed.stderr);
     // A recording that is interrupted leaves the program unrecorded: the next one is not refused.
-    let mut killed = place.command("contention --name shaper --duration 600s");
-    let killed = Running::start(&mut killed);
+    let start = || Running::start(&mut place.command("contention --name shaper --duration 600s"));
+    let mut killed = start();
     wait_for("the first recording", || {
         let other = place.txq("contention --name shaper --duration 1ms --quiet --json");
+        if killed.has_ended() {
+            // It began during a short recording, and was refused.
+            killed = start();
+        }
         other.stderr.contains("another command records")
     });
     killed.signal(libc::SIGKILL);
