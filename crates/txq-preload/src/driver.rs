@@ -14,8 +14,8 @@ use txq::Nanos;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
 use txq::packet::{Packet, PacketList};
+use txq_device::udp::Datagram;
 
-use crate::header::Header;
 use crate::message::UDP_SEGMENT;
 use crate::process::DEVICE;
 use crate::socket::{Socket, Sockets};
@@ -166,14 +166,14 @@ impl Tx {
     /// datagram.
     fn fill(&mut self, batch: &PacketList, socket: &Socket) -> Option<usize> {
         let (mut n, mut parts) = (0, 0);
-        let mut open: Option<(Header, u64)> = None;
+        let mut open: Option<(Datagram, u64)> = None;
         let own = batch.front()?.cookie() >> 32;
         for packet in batch.iter().take(PARTS) {
             let cookie = packet.cookie();
             if cookie >> 32 != own {
                 break;
             }
-            let Some((header, payload)) = Header::read(packet.data()) else { break };
+            let Ok((header, payload)) = Datagram::parse(packet.data()) else { break };
             let joins = open == Some((header, cookie)) && self.messages[n - 1].takes(payload.len());
             if !joins {
                 if n == MESSAGES {
@@ -206,29 +206,29 @@ impl Tx {
     }
 
     /// Begins a message: its address, and the control messages of its first datagram.
-    fn begin(&mut self, i: usize, header: Header, tag: Tag, socket: &Socket) {
+    fn begin(&mut self, i: usize, header: Datagram, tag: Tag, socket: &Socket) {
         let control = &mut self.controls[i];
         let to = &mut self.headers[i].msg_hdr;
         (to.msg_control, to.msg_controllen) = (ptr::null_mut(), 0);
-        let is_v4 = header.to.is_ipv4();
+        let is_v4 = header.destination().is_ipv4();
         if tag.peer == Some(socket.peers.load(Relaxed) as u8 & 31) {
             (to.msg_name, to.msg_namelen) = (ptr::null_mut(), 0);
         } else {
-            let (address, len) = address(header.to, socket.is_v6.load(Relaxed), tag.interface);
+            let (address, len) = address(header.destination(), socket.is_v6.load(Relaxed), tag.interface);
             self.addresses[i] = address;
             (to.msg_name, to.msg_namelen) = ((&raw mut self.addresses[i]).cast(), len);
         }
         let tos = socket.tos.load(Relaxed).to_le_bytes();
-        if header.tos != tos[usize::from(!is_v4)] {
+        if header.traffic_class() != tos[usize::from(!is_v4)] {
             let (level, kind) = if is_v4 {
                 (libc::IPPROTO_IP, libc::IP_TOS)
             } else {
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
             };
-            push(control, to, level, kind, c_int::from(header.tos));
+            push(control, to, level, kind, c_int::from(header.traffic_class()));
         }
         if tag.is_pinned {
-            match header.from.ip() {
+            match header.source().ip() {
                 IpAddr::V4(ip) => {
                     let source = libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
                     let info = libc::in_pktinfo {

@@ -2,7 +2,7 @@
 //! nothing in the program changes.
 //!
 //! It replaces the functions of the C library that send on a socket, and those that change what is known of a socket
-//! (`symbols`). A datagram becomes a packet with IP and UDP headers (`header`), goes through the qdisc of the process's one device
+//! (`symbols`). A datagram becomes a packet with IP and UDP headers ([`txq_device::udp::Datagram`]), goes through the qdisc of the process's one device
 //! (`process`), and leaves through a duplicate of the program's own descriptor (`driver`, `socket`), so its source port, its options
 //! and its replies are the program's. All else goes to the kernel as it is. `docs/exec.md` in the repository says what a program
 //! notices.
@@ -18,7 +18,6 @@
 
 mod changes;
 mod driver;
-mod header;
 mod message;
 mod process;
 mod send;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::*;
 
 use txq::Sender;
 use txq::packet::PacketList;
+use txq_device::udp::Datagram;
 
 use crate::driver::Tag;
-use crate::header::Header;
 use crate::message::{Parts, Said, control, destination};
 use crate::process::{self, Process, TABLE};
 use crate::socket::{Facts, Socket, State, cookie};
@@ -235,7 +235,9 @@ fn room(socket: &Socket, state: &State, more: u64, limit: u64) -> Result<(), u32
     if state.flow.outstanding() + more < limit { Ok(()) } else { Err(seen) }
 }
 
-/// Asks for a wake when `datagrams` have left; returns the value of the word of wakes before.
+/// Asks for a wake when `datagrams` have left; returns the value of the word of wakes before. The orderings pair with those in
+/// `Socket::left` and `Socket::wake`. A datagram that leaves just before this asks wakes nobody, and one that has left counts as
+/// waiting until its buffer is free: the sleeping call looks again after [`LOOK`].
 fn wait_for(socket: &Socket, datagrams: i32) -> u32 {
     let seen = socket.wakes.load(Acquire);
     socket.wanted.store(datagrams.max(1), Release);
@@ -248,9 +250,15 @@ pub(crate) fn parts_of(message: &libc::msghdr) -> usize {
     message.msg_iovlen as usize
 }
 
+/// Returns the longest payload of a datagram with these headers, in bytes.
+fn longest(header: &Datagram) -> usize {
+    const UDP: usize = 8;
+    65_535 - if header.destination().is_ipv4() { header.header_len() } else { UDP }
+}
+
 /// A message that the device carries.
 struct Planned {
-    header: Header,
+    header: Datagram,
     tag: Tag,
     parts: Parts,
     /// The length of each datagram but the last.
@@ -284,10 +292,10 @@ impl Planned {
             return None;
         }
         let tos = said.tos.unwrap_or(facts.tos[usize::from(place.address.is_ipv6())]);
-        let header = Header { from: facts.source(place.address, ip), to: place.address, tos };
+        let header = Datagram::new(place.address).from(facts.source(place.address, ip)).tos(tos);
         let cut = said.segment.or(Some(facts.segment).filter(|&segment| segment > 0));
         let segment = cut.unwrap_or(parts.len()).min(parts.len());
-        if segment > header.longest() || (segment > 0 && parts.len().div_ceil(segment) > SEGMENTS) {
+        if segment > longest(&header) || (segment > 0 && parts.len().div_ceil(segment) > SEGMENTS) {
             return None;
         }
         let tag = Tag {
@@ -303,13 +311,14 @@ impl Planned {
 
     /// Appends the datagrams of the message to `list`; returns false and appends none if there are too few buffers.
     fn fill(&self, sender: &mut Sender, facts: &Facts, list: &mut PacketList) -> bool {
-        let (head, mut packets, mut at) = (self.header.len(), PacketList::new(), 0);
+        let (head, mut packets, mut at) = (self.header.header_len(), PacketList::new(), 0);
         loop {
             let len = self.segment.min(self.parts.len() - at);
             let Ok(mut packet) = sender.alloc(head + len) else { return false };
             let bytes = packet.data_mut();
-            self.header.write(bytes);
             self.parts.copy(at, &mut bytes[head..]);
+            let written = self.header.write(bytes);
+            debug_assert!(written.is_some(), "no segment is longer than `longest`");
             packet.set_cookie(self.tag.cookie());
             packet.set_priority(facts.priority);
             packet.set_mark(facts.mark);

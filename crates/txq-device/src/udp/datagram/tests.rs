@@ -1,3 +1,5 @@
+use txq::flow::{Hosts, dissect_ip};
+
 use super::*;
 
 const PAYLOADS: [usize; 6] = [0, 1, 2, 7, 1200, 65_000];
@@ -126,4 +128,23 @@ fn alike_headers_are_read_as_all_others() {
             assert_eq!(alike, None);
         }
     }
+}
+
+#[test]
+fn headers_that_are_written_are_dissected() {
+    for (from, to, port) in
+        [("192.0.2.1:7", "198.51.100.9:53", 53), ("[2001:db8::1]:7", "[2001:db8::9]:443", 443)]
+    {
+        let (datagram, bytes) = built(from, to, 0xb9, 5);
+        let found = dissect_ip(&bytes);
+        assert_eq!(
+            (found.tos, found.keys.src_port, found.keys.dst_port, found.ip_proto),
+            (0xb9, 7, port, 17)
+        );
+        assert!(!matches!(found.keys.hosts, Hosts::Unknown | Hosts::Mac { .. }));
+        assert!(Datagram::parse(&bytes[..20]).is_err());
+        assert_eq!(datagram.source().port(), 7);
+    }
+    assert!(Datagram::parse(&[]).is_err());
+    assert!(Datagram::parse(&[0xff; 64]).is_err());
 }
