@@ -22,7 +22,8 @@ pub struct Counters {
 impl Counters {
     fn of(dev: &NetDev) -> Self {
         let stats = dev.stats();
-        let mut counters = of_device(&stats);
+        let mut counters = Vec::new();
+        of_device(&stats, &mut counters);
         stats.queues.iter().for_each(|queue| of_queue(queue, &mut counters));
         (0..).zip(&stats.senders).for_each(|(n, sender)| of_sender(n, sender, &mut counters));
         let drops = stats.dropped.iter().map(|(reason, n)| (format!("drop_{reason}").to_lowercase(), n));
@@ -31,8 +32,13 @@ impl Counters {
     }
 }
 
-fn of_device(stats: &DeviceStats) -> Vec<(String, u64)> {
-    let counters = [
+/// Appends counters whose names begin with `prefix`.
+fn add<const N: usize>(counters: &mut Vec<(String, u64)>, prefix: &str, own: [(&str, u64); N]) {
+    counters.extend(own.map(|(name, value)| (format!("{prefix}{name}"), value)));
+}
+
+fn of_device(stats: &DeviceStats, counters: &mut Vec<(String, u64)>) {
+    let own = [
         ("tx_packets", stats.sent),
         ("tx_bytes", stats.bytes_sent),
         ("tx_dropped", stats.dropped.total()),
@@ -42,38 +48,42 @@ fn of_device(stats: &DeviceStats) -> Vec<(String, u64)> {
         ("requeues", stats.requeues),
         ("in_flight", stats.in_flight),
     ];
-    counters.map(|(name, value)| (name.to_owned(), value)).into()
+    add(counters, "", own);
 }
 
 fn of_queue(queue: &QueueStats, counters: &mut Vec<(String, u64)>) {
-    let own = &queue.counters;
-    let mut add = |name: &str, value| counters.push((format!("tx_queue_{}_{name}", queue.txq), value));
-    add("packets", own.packets);
-    add("bytes", own.bytes);
-    add("batches", own.batches);
-    add("dropped", own.dropped);
-    add("stops", own.stops);
-    add("tx_timeout", own.tx_timeout);
-    add("driver_bugs", own.driver_bugs);
-    add("invented", own.invented);
-    add("in_flight", queue.in_flight.into());
-    add("stopped", queue.stopped.into());
+    let (own, prefix) = (&queue.counters, format!("tx_queue_{}_", queue.txq));
+    let all = [
+        ("packets", own.packets),
+        ("bytes", own.bytes),
+        ("batches", own.batches),
+        ("dropped", own.dropped),
+        ("stops", own.stops),
+        ("tx_timeout", own.tx_timeout),
+        ("driver_bugs", own.driver_bugs),
+        ("invented", own.invented),
+        ("in_flight", queue.in_flight.into()),
+        ("stopped", queue.stopped.into()),
+    ];
+    add(counters, &prefix, all);
     if let Some(bql) = &queue.bql {
-        add("bql_limit", bql.limit.into());
-        add("bql_inflight", bql.inflight.into());
-        add("bql_stall_cnt", bql.stall_cnt.into());
+        let (limit, inflight) = (bql.limit.into(), bql.inflight.into());
+        let stalls = bql.stall_cnt.into();
+        add(counters, &prefix, [("bql_limit", limit), ("bql_inflight", inflight), ("bql_stall_cnt", stalls)]);
     }
 }
 
 /// Senders are numbered in the order of their creation, since several may have one name.
 fn of_sender(n: usize, sender: &SenderStats, counters: &mut Vec<(String, u64)>) {
-    let mut add = |name: &str, value| counters.push((format!("sender_{n}_{}_{name}", sender.name), value));
-    add("accepted", sender.accepted);
-    add("sent", sender.sent);
-    add("dropped", sender.dropped);
-    add("pending", sender.pending);
-    add("no_buffer", sender.no_buffer);
-    add("at_limit", sender.at_limit);
+    let own = [
+        ("accepted", sender.accepted),
+        ("sent", sender.sent),
+        ("dropped", sender.dropped),
+        ("pending", sender.pending),
+        ("no_buffer", sender.no_buffer),
+        ("at_limit", sender.at_limit),
+    ];
+    add(counters, &format!("sender_{n}_{}_", sender.name), own);
 }
 
 /// Returns the counters of a device, or of all devices.

@@ -73,9 +73,9 @@ impl<'d> Builder<'d> {
         Self { classify: Some(Box::new(classify)), ..self }
     }
 
-    /// Wraps the socket that the device sends through, or another one on the same port, for an endpoint on `runtime`, which
-    /// receives from it. From here on the socket has the options
-    /// that quinn gives its own ones: not blocking, no fragments, joined datagrams and marks of congestion received.
+    /// Wraps the socket that the device sends through, or another one on the same port, for an endpoint on `runtime`. The
+    /// endpoint receives from it. From then on the socket has the options that quinn gives its own sockets: it does not block,
+    /// sends no fragments, and receives joined datagrams and marks of congestion.
     ///
     /// # Errors
     /// Those of [`Runtime::wrap_udp_socket`], such as those of socket options;

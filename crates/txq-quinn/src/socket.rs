@@ -110,9 +110,9 @@ impl Socket {
     /// Ends the endpoint: its task finds the error when it receives. An error from `try_send` would end one connection's
     /// task, and leave its streams waiting.
     pub(crate) fn end(&self) {
-        // Release, and the acquire in `poll_recv`: not needed for memory of ours. The lock orders the store before a reader
-        // that registers later, which then reads it.
-        if !self.gone.swap(true, Ordering::AcqRel) {
+        // Relaxed: the reader's lock, taken below and in `register`, orders this store before the load of a reader that registers
+        // later.
+        if !self.gone.swap(true, Ordering::Relaxed) {
             let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(reader) = reader {
                 reader.wake();
@@ -123,7 +123,7 @@ impl Socket {
     /// Registers the task that receives; an error if the device is gone.
     fn register(&self, waker: &Waker) -> io::Result<()> {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.gone.load(Ordering::Acquire) {
+        if self.gone.load(Ordering::Relaxed) {
             let why = format!(
                 "device \"{}\" has been shut down: close the endpoint before its device",
                 self.device

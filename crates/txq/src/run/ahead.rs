@@ -12,6 +12,7 @@ use crate::datapath::{Ctx, Root};
 const PORTIONS: u32 = 8;
 /// Bound on the time for them, in nanoseconds.
 const TIME: Nanos = 20_000;
+
 /// Enqueues further portions of the waiting packets, if that takes a small part of the time in which they are sent. The owner
 /// has just enqueued a whole portion.
 #[cold]
