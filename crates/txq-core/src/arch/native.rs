@@ -50,7 +50,7 @@ unsafe impl Arch for Native {
         INSIDE.with(f)
     }
 
-    const LEASE: Nanos = 50_000;
+    const LEASE: Nanos = 100_000;
 
     #[inline]
     fn relax() {

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::arch::{Arch, Atomic, CellApi, CpuId, Nanos, Native, Work};
+use crate::arch::{Arch, Atomic, CellApi, CpuId, Native, Work};
 use crate::drop::DropReason;
 use crate::flow::Link;
 use crate::packet::{Packet, PacketList};
@@ -18,6 +18,7 @@ use crate::pool::home::Home;
 use crate::pool::retired::Run;
 use crate::pool::slot::{Body, Slot};
 use crate::pool::store::{FreeMode, Store};
+use crate::sync::lease::Past;
 
 mod free;
 mod stock;
@@ -52,8 +53,8 @@ pub struct Cache<A: Arch = Native> {
     pub(super) limit: i64,
     /// [`Word::freed`](super::account::Word::freed) when `out` was last reduced by it.
     pub(super) seen: u32,
-    /// When the sender last took the lease of a queue (`enqueue/lease.rs`); 0 for never.
-    leased: Nanos,
+    /// What the sender remembers of leases.
+    leases: Past,
     /// The flags of a packet that is allocated: those of the link.
     flags: u8,
 }
@@ -95,7 +96,7 @@ impl<A: Arch> Cache<A> {
             out: 0,
             limit: i64::MAX,
             seen,
-            leased: 0,
+            leases: Past::default(),
             flags: 0,
         };
         if sharing {
@@ -284,14 +285,6 @@ impl<A: Arch> Cache<A> {
         unsafe { Packet::from_slot(slot) }
     }
 
-    /// Returns a number that differs from those of nearly all other senders; never 0.
-    #[doc(hidden)]
-    #[inline]
-    pub fn tag(&self) -> u16 {
-        // Homes are at least 128 bytes apart.
-        ((self.home.as_ptr().addr() >> 7) as u16).max(1)
-    }
-
     /// Returns the number of buffers allocated here that no thread has freed.
     #[doc(hidden)]
     pub fn on_the_way(&self) -> i64 {
@@ -326,18 +319,11 @@ impl<A: Arch> Cache<A> {
         self.deferred = true;
     }
 
-    /// Returns when the sender last took the lease of a queue, as [`set_leased`](Cache::set_leased) noted; 0 for never.
+    /// Returns what the sender remembers of leases.
     #[doc(hidden)]
     #[inline]
-    pub fn leased(&self) -> Nanos {
-        self.leased
-    }
-
-    /// Notes when the sender took the lease of a queue; 0 forgets it.
-    #[doc(hidden)]
-    #[inline]
-    pub fn set_leased(&mut self, at: Nanos) {
-        self.leased = at;
+    pub fn leases(&mut self) -> &mut Past {
+        &mut self.leases
     }
 
     /// Returns whether [`note_deferred`](Cache::note_deferred) was called since the last call of this, and clears the note.

@@ -6,19 +6,19 @@
 //! cache. Then the first waiting sender to find it over takes it (`sync/lease.rs`).
 //!
 //! A lease is advice: the discipline's own word still decides the ownership of the queue. A sender that may not wait, or has
-//! waited for [`WAIT`], continues as if there were no lease. A sender begins to wait when [`LIGHT`] of its earlier packets
-//! are outstanding, so a sender that sends seldom never waits.
+//! waited for [`WAIT`], continues as if there were no lease. A sender begins to wait when it has handed in [`LIGHT`] packets
+//! within the length of a lease, so a sender that sends seldom never waits.
 //!
 //! Measurement decides whether senders wait or hand over ([`Trial`]): the owners of a contended queue compare what it sends
 //! under each rule, and try the worse one again now and then.
 
 use txq_core::arch::{Arch, Nanos};
-use txq_core::sync::lease::Lease;
+use txq_core::sync::lease::{Lease, tag};
 
 use crate::datapath::Ctx;
 
-/// Outstanding packets from which a sender without a recent lease waits for one.
-const LIGHT: i64 = 32;
+/// Packets in the length of a lease from which a sender without a recent lease waits for one.
+const LIGHT: usize = 32;
 /// How long after it took a lease a sender counts as busy and waits from its first packet on, in nanoseconds.
 const BUSY: Nanos = 20_000_000;
 /// The longest wait for a lease in one call, in nanoseconds.
@@ -27,10 +27,16 @@ const WAIT: Nanos = 2_000_000;
 /// without a CPU while no sender waits.
 const STALE: Nanos = 10_000_000;
 
+/// Returns the tag of the sender whose call this is.
+#[inline]
+pub(super) fn own_tag<A: Arch>(cx: &Ctx<'_, A>) -> u16 {
+    tag(cx.cache.id())
+}
+
 /// Whether another sender has the lease, or had it last.
 #[inline]
 pub(super) fn is_anothers<A: Arch>(lease: &Lease<A>, cx: &Ctx<'_, A>) -> bool {
-    A::LEASE > 0 && lease.held().is_anothers(cx.cache.tag())
+    A::LEASE > 0 && lease.held().is_anothers(own_tag(cx))
 }
 
 /// Waits until the sender of `packets` can take the lease, until there is no lease, or until [`WAIT`] is over. Returns
@@ -41,8 +47,9 @@ pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A
     let start = A::now();
     // The caller's own entry is one.
     let nested = A::inside(|inside| inside.depth()) > 1;
-    let busy = || start < cx.cache.leased() + BUSY || cx.cache.on_the_way() - packets as i64 >= LIGHT;
-    let light = nested || !busy();
+    let past = cx.cache.leases();
+    let busy = past.count(packets, start, A::LEASE) >= LIGHT || start < past.took + BUSY;
+    let light = nested || !busy;
     let grace = if light { STALE } else { 0 };
     let mut now = start;
     loop {
@@ -50,8 +57,8 @@ pub(super) fn wait<A: Arch>(lease: &Lease<A>, packets: usize, cx: &mut Ctx<'_, A
         if held.is_none() {
             return false;
         }
-        if now >= held.end() + grace && lease.take(held, cx.cache.tag(), now + A::LEASE) {
-            cx.cache.set_leased(if light { 0 } else { now });
+        if now >= held.end() + grace && lease.take(held, own_tag(cx), now + A::LEASE) {
+            cx.cache.leases().took = if light { 0 } else { now };
             return true;
         }
         if light || now >= start + WAIT || cx.dev.is_stopping() {

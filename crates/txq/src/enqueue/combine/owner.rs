@@ -10,6 +10,7 @@ use super::{AGAIN, Combine, DRIVER, OwnerState, QDISC, flagged, is, list, with};
 use crate::datapath::Core;
 use crate::datapath::Ctx;
 use crate::datapath::Root;
+use crate::enqueue::lease;
 use crate::run::{Driven, Owner};
 
 /// The queue's owner, for one turn: it has the qdisc, or has released the qdisc and is in the driver.
@@ -36,7 +37,7 @@ impl<A: Arch> Turn<'_, A> {
         let now = A::now();
         let OwnerState { core, trial, .. } = self.owner_state();
         match trial.look(now, core.sent()) {
-            Some(true) => self.queue.lease.grant(cx.cache.tag(), now + A::LEASE),
+            Some(true) => self.queue.lease.grant(lease::own_tag(cx), now + A::LEASE),
             Some(false) => self.queue.lease.end(),
             None => {}
         }
