@@ -140,12 +140,13 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 13] = [
+const PUBLISHED: [&str; 14] = [
     "txq-core",
     "txq-sched",
     "txq",
     "txq-device",
     "txq-control",
+    "txq-watch",
     "txq-quinn",
     "txq-capi",
     "txq-preload",
