@@ -39,10 +39,11 @@ impl Running {
         Self { what, child, stdout, stderr }
     }
 
-    /// Waits until the process has written `text` on either stream.
-    pub(crate) fn wait_for_text(&mut self, text: &str, within: Duration) {
+    /// Waits until the process has written `text` on either stream; returns all that it has written.
+    pub(crate) fn wait_for_text(&mut self, text: &str, within: Duration) -> String {
         let said = wait_until(within, || self.stdout.contains(text) || self.stderr.contains(text));
         assert!(said, "{} did not say {text:?}: {}{}", self.what, self.stdout.copy(), self.stderr.copy());
+        self.stdout.copy() + &self.stderr.copy()
     }
 
     /// Returns a number from the process's `/proc/PID/status`, for example `VmRSS:` in KiB.

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod target;
+mod web;
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -15,6 +16,7 @@ use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
 use crate::xps::Xps;
 pub(crate) use target::{At, RunningArgs, Target};
+pub(crate) use web::WebArgs;
 
 /// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space
 #[derive(Debug, Parser)]
@@ -31,6 +33,7 @@ Examples:
   txq exec --qdisc 'fq maxrate 20mbit' -- iperf3 -u -c 192.0.2.1 -b 100M
   txq daemon & txq dev add d0; txq tc qdisc show  devices of your own, and tc for them
   txq ls                                         the running programs that tc reaches
+  txq web                                        a page with the queues of one, and metrics for Prometheus
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
 ";
@@ -79,6 +82,9 @@ pub(crate) enum Command {
     /// Print the counters of a running program's devices, a line each, as ethtool -S does
     #[command(after_help = STAT_EXAMPLES)]
     Stat(StatArgs),
+    /// Serve a web page with a running program's queues, and their metrics for Prometheus
+    #[command(after_help = web::EXAMPLES)]
+    Web(WebArgs),
     /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
     #[cfg(feature = "bench")]
     #[command(after_help = txq_bench::EXAMPLES)]

@@ -34,6 +34,7 @@ mod run;
 mod session;
 mod stat;
 mod tc;
+mod web;
 mod xps;
 
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Contention(args) => contention::contention(args),
         Command::Hist(args) => hist::hist(args),
         Command::Stat(args) => stat::stat(args),
+        Command::Web(args) => web::web(args),
         #[cfg(feature = "bench")]
         Command::Bench(args) => txq_bench::bench(args),
         #[cfg(feature = "sim")]

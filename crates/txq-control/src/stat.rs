@@ -24,6 +24,7 @@ impl Counters {
         let stats = dev.stats();
         let mut counters = Vec::new();
         of_device(&stats, &mut counters);
+        of_machinery(dev, &mut counters);
         stats.queues.iter().for_each(|queue| of_queue(queue, &mut counters));
         (0..).zip(&stats.senders).for_each(|(n, sender)| of_sender(n, sender, &mut counters));
         let drops = stats.dropped.iter().map(|(reason, n)| (format!("drop_{reason}").to_lowercase(), n));
@@ -47,6 +48,21 @@ fn of_device(stats: &DeviceStats, counters: &mut Vec<(String, u64)>) {
         ("queued", stats.queued),
         ("requeues", stats.requeues),
         ("in_flight", stats.in_flight),
+    ];
+    add(counters, "", own);
+}
+
+/// The device's state, its pool and its workers.
+fn of_machinery(dev: &NetDev, counters: &mut Vec<(String, u64)>) {
+    let pool = dev.pool();
+    let own = [
+        ("active", dev.is_active().into()),
+        ("mtu", dev.info().mtu.into()),
+        ("pool_buffers", pool.buffers().into()),
+        ("pool_max_buffers", pool.max_buffers().into()),
+        ("pool_backlog", pool.backlog()),
+        ("pool_defer_max", pool.defer_max().into()),
+        ("worker_restarts", dev.worker_restarts()),
     ];
     add(counters, "", own);
 }

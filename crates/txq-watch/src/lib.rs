@@ -6,4 +6,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod metrics;
 pub mod snapshot;
+pub mod web;

@@ -1,7 +1,7 @@
 //! One look at a running program: its devices with their counters, their queues as a tree, and their times.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -12,6 +12,8 @@ use txq_control::{Client, Counters, Error, Info, Interval};
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Snapshot {
+    /// When it was taken, in seconds since 1970: rates are differences of two snapshots over the time between them.
+    pub at: f64,
     /// The program and its devices.
     pub program: Info,
     /// The devices, in the order of `program`.
@@ -91,7 +93,9 @@ impl Snapshot {
     /// # Errors
     /// Those of [`Client::info`].
     pub fn take(client: &mut Client) -> Result<Self, Error> {
-        let (program, stats) = (client.info()?, client.stat(None)?);
+        let program = client.info()?;
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let stats = client.stat(None)?;
         let mut devices: Vec<_> = stats.iter().map(Device::of).collect();
         let show = Show { stats: true, json: true, ..Show::default() };
         for device in &mut devices {
@@ -113,7 +117,7 @@ impl Snapshot {
                 }
             }
         }
-        Ok(Self { program, devices })
+        Ok(Self { at, program, devices })
     }
 }
 

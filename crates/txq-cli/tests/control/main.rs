@@ -14,6 +14,7 @@ mod program;
 mod recordings;
 mod stat;
 mod stopped;
+mod web;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,0 +1,27 @@
+//! The options of `txq web`.
+
+use std::net::SocketAddr;
+
+use super::Target;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  txq web                                        then open http://127.0.0.1:9119 in a browser
+  txq web --name shaper --listen 127.0.0.1:9120
+  curl -s http://127.0.0.1:9119/metrics          what Prometheus reads
+  curl -s http://127.0.0.1:9119/api/snapshot | jq '.devices[].tree[] | [.kind, .handle, .drops]'
+
+The server only shows. The program is asked at most twice a second, however many read, and may start or end meanwhile. Beyond
+loopback, anybody who reaches the address can read.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct WebArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The address to listen on; port 0 chooses a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9119")]
+    pub(crate) listen: SocketAddr,
+    /// Do not print the address
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}

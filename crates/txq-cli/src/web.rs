@@ -1,0 +1,34 @@
+//! `txq web`: a page with a running program's queues, and their metrics for Prometheus.
+
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use txq_cli_common::failure::Refused;
+use txq_cli_common::stop::Signals;
+use txq_watch::web::Web;
+
+use crate::args::WebArgs;
+
+/// How often the command checks for signals.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Serves the page until SIGINT or SIGTERM.
+pub(crate) fn web(args: &WebArgs) -> anyhow::Result<()> {
+    let signals = Signals::catch()?;
+    let web = Web::bind(args.listen, args.target.at.place(), args.target.timeout.0).map_err(|error| {
+        Refused(format!("--listen {}: {error}: use another port, or an address of this machine", args.listen))
+    })?;
+    if !args.quiet {
+        eprintln!("txq: http://{}/ and http://{0}/metrics", web.address());
+    }
+    let (stop, stopped) = UnixStream::pair().context("a pair of sockets")?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while signals.seen().is_none() {
+            thread::sleep(TICK);
+        }
+        drop(stop);
+    })?;
+    web.serve(stopped).context("serving the page")
+}
