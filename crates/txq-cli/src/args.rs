@@ -1,5 +1,6 @@
 //! The command line.
 
+mod kernel;
 mod target;
 mod web;
 
@@ -15,6 +16,7 @@ use txq_cli_common::span::Span;
 use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
 use crate::xps::Xps;
+pub(crate) use kernel::{DoctorArgs, XpsAction, XpsArgs};
 pub(crate) use target::{At, RunningArgs, Target};
 pub(crate) use web::WebArgs;
 
@@ -85,6 +87,12 @@ pub(crate) enum Command {
     /// Serve a web page with a running program's queues, and their metrics for Prometheus
     #[command(after_help = web::EXAMPLES)]
     Web(WebArgs),
+    /// Say what contends in the kernel's own device, and which command changes it
+    #[command(after_help = kernel::DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Show and set which CPUs use which txq of the kernel's own device
+    #[command(after_help = kernel::XPS_EXAMPLES)]
+    Xps(XpsArgs),
     /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
     #[cfg(feature = "bench")]
     #[command(after_help = txq_bench::EXAMPLES)]

@@ -7,6 +7,8 @@
 //!
 //! `txq exec` runs a program whose UDP datagrams leave through a qdisc.
 //!
+//! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` look at the kernel's own devices.
+//!
 //! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
 //! them by the crate `txq-control`. `txq ls` lists these programs.
 
@@ -23,6 +25,7 @@ mod exec;
 mod failure;
 mod frames;
 mod hist;
+mod kernel;
 mod load;
 mod ls;
 mod pace;
@@ -58,6 +61,8 @@ fn main() -> ExitCode {
         Command::Hist(args) => hist::hist(args),
         Command::Stat(args) => stat::stat(args),
         Command::Web(args) => web::web(args),
+        Command::Doctor(args) => kernel::doctor::doctor(args),
+        Command::Xps(args) => kernel::xps::xps(args),
         #[cfg(feature = "bench")]
         Command::Bench(args) => txq_bench::bench(args),
         #[cfg(feature = "sim")]
