@@ -1,6 +1,7 @@
 //! The command line.
 
 mod kernel;
+mod packaging;
 mod target;
 mod web;
 
@@ -17,6 +18,7 @@ use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 
 use crate::xps::Xps;
 pub(crate) use kernel::{DoctorArgs, XpsAction, XpsArgs};
+pub(crate) use packaging::{CompletionsArgs, ManArgs};
 pub(crate) use target::{At, RunningArgs, Target};
 pub(crate) use web::WebArgs;
 
@@ -93,6 +95,12 @@ pub(crate) enum Command {
     /// Show and set which CPUs use which txq of the kernel's own device
     #[command(after_help = kernel::XPS_EXAMPLES)]
     Xps(XpsArgs),
+    /// Print completions of these commands for a shell
+    #[command(after_help = packaging::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Write a manual page for each command into a folder
+    #[command(after_help = packaging::MAN_EXAMPLES)]
+    Man(ManArgs),
     /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
     #[cfg(feature = "bench")]
     #[command(after_help = txq_bench::EXAMPLES)]

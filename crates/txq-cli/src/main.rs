@@ -29,6 +29,7 @@ mod kernel;
 mod load;
 mod ls;
 mod pace;
+mod packaging;
 mod progress;
 mod pump;
 mod replay;
@@ -61,6 +62,8 @@ fn main() -> ExitCode {
         Command::Hist(args) => hist::hist(args),
         Command::Stat(args) => stat::stat(args),
         Command::Web(args) => web::web(args),
+        Command::Completions(args) => packaging::completions(args),
+        Command::Man(args) => packaging::man(args),
         Command::Doctor(args) => kernel::doctor::doctor(args),
         Command::Xps(args) => kernel::xps::xps(args),
         #[cfg(feature = "bench")]
