@@ -15,7 +15,7 @@ mod advice;
 pub(crate) mod doctor;
 pub(crate) mod xps;
 
-/// An interface of the kernel. What the machine does not tell is `None`.
+/// An interface of the kernel. A value that the machine does not tell is `None`.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Interface {
     pub(crate) name: String,

@@ -8,7 +8,7 @@ use super::Interface;
 /// Something to change.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What is so, and what it costs.
+    /// The state, and its cost.
     pub(crate) what: String,
     /// The command that changes it.
     pub(crate) remedy: String,

@@ -32,7 +32,7 @@ fn remedy(change: impl FnOnce(&mut Interface)) -> String {
 #[test]
 fn a_healthy_interface_needs_nothing() {
     assert_eq!(advice(&healthy()), []);
-    // What is not known is no finding.
+    // An unknown value is no finding.
     let unknown = Interface { qdiscs: None, offloads: None, channels: None, carrier: None, ..healthy() };
     assert_eq!(advice(&unknown), []);
 }
