@@ -204,6 +204,51 @@ pub(crate) fn packets_with_segments_arrive(wire: &mut dyn Wire) {
     }
 }
 
+/// The device computes a checksum that the sender has left to it, or the sender has computed it.
+pub(crate) fn checksums_are_filled_in(wire: &mut dyn Wire) {
+    let (link, dev) = (wire.link(), device(wire, 1));
+    let mut sender = dev.sender("s0");
+    // The checksum of UDP.
+    let at = link.header_len() as usize + HEADERS - 2;
+    for number in 0..20 {
+        let mut bytes = packet(link, 0, number, length(number));
+        bytes[at..at + 2].copy_from_slice(&[0xba, 0xad]);
+        let mut packet = sender.packet(&bytes).unwrap();
+        packet.set_link(link);
+        assert!(sender.fill_checksum(&mut packet));
+        assert_eq!(packet.is_checksum_partial(), dev.info().checksum);
+        let _ = sender.xmit(packet);
+    }
+    drop(sender);
+    let stats = settle(&dev);
+    assert_eq!((stats.sent, stats.dropped.total()), (20, 0), "{stats:?}");
+    drop(dev);
+    if let Some(found) = wire.arrived(20) {
+        assert_eq!(numbers(link, &found), [(0, (0..20).collect())].into());
+        for bytes in found {
+            let (right, partial) = checksums(&bytes[link.header_len() as usize..]);
+            let is = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            assert!(wire.accepts(is, right, partial), "{is:x}, not {right:x}: {bytes:x?}");
+        }
+    }
+}
+
+/// Returns the checksum of a UDP packet in IPv4, and the sum of its pseudo header.
+fn checksums(ip: &[u8]) -> (u16, u16) {
+    let sum = |bytes: &[u8]| {
+        let words =
+            bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
+        words.sum::<u32>()
+    };
+    let fold = |sum: u32| {
+        let sum = (sum >> 16) + (sum & 0xffff);
+        ((sum >> 16) + (sum & 0xffff)) as u16
+    };
+    let pseudo = sum(&ip[12..20]) + 17 + (ip.len() as u32 - 20);
+    let all = !fold(pseudo + sum(&ip[20..26]) + sum(&ip[28..]));
+    (if all == 0 { 0xffff } else { all }, fold(pseudo))
+}
+
 pub(crate) fn a_small_limit_is_enough(wire: &mut dyn Wire) {
     let (link, dev) = (wire.link(), device(wire, 1));
     let mut sender = dev.sender("s0");

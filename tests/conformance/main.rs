@@ -42,6 +42,7 @@ macro_rules! devices {
             short_packets_do_no_harm
             a_packet_that_is_too_long_is_dropped_alone
             packets_with_segments_arrive
+            checksums_are_filled_in
             a_small_limit_is_enough
             packets_of_another_pool_are_sent
             what_is_refused_is_sent_later

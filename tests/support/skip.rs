@@ -52,6 +52,12 @@ fn on_path(tool: &str) -> bool {
     })
 }
 
+/// Prints that a part of a test did not run for want of hardware, which no build server has.
+#[allow(dead_code, reason = "few tests need it")]
+pub(crate) fn note_missing(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIP {test}: {why}");
+}
+
 /// Prints a skip and returns `false`. With `TXQ_NO_SKIP` set a skip is a failure: a build server must not pass because
 /// nothing ran.
 fn skip(test: &str, why: &str) -> bool {

@@ -227,12 +227,27 @@ impl<A: Arch> Packet<A> {
     /// Returns the earliest departure time on the clock of the `Arch`; 0 means as soon as possible (`skb->tstamp`,
     /// `SCM_TXTIME`).
     pub fn departure(&self) -> Nanos {
-        self.body(|b| b.tstamp)
+        self.body(|b| b.tstamp & !Body::<A>::PARTIAL)
     }
 
-    /// Sets the earliest departure time.
+    /// Sets the earliest departure time, at most 2^63 - 1 ns.
     pub fn set_departure(&mut self, at: Nanos) {
-        self.body_mut(|b| b.tstamp = at);
+        let partial = Body::<A>::PARTIAL;
+        self.body_mut(|b| b.tstamp = at.min(!partial) | b.tstamp & partial);
+    }
+
+    /// Returns whether the device computes the TCP or UDP checksum, whose field holds the sum of the pseudo header until then
+    /// (`CHECKSUM_PARTIAL`). `Sender::fill_checksum` decides it.
+    #[inline]
+    pub fn is_checksum_partial(&self) -> bool {
+        self.body(|b| b.tstamp & Body::<A>::PARTIAL != 0)
+    }
+
+    /// Sets whether the device computes the checksum.
+    #[doc(hidden)]
+    pub fn set_checksum_partial(&mut self, partial: bool) {
+        let bit = Body::<A>::PARTIAL;
+        self.body_mut(|b| b.tstamp = b.tstamp & !bit | if partial { bit } else { 0 });
     }
 
     /// Returns the flow's hash; 0 while unknown (`skb->hash`).

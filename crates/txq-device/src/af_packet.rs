@@ -51,7 +51,8 @@
 //! [`AfPacket::receivers`] opens sockets that get a copy of each frame that comes in; the kernel's own stack gets the frame as
 //! well. Each frame goes to one of the sockets, by its flow. The VLAN tag that the kernel takes off is put back, and checksums
 //! that the sender's kernel left to a card are computed. A frame with segments ([`Packet::gso`]) stays whole if it fits into a
-//! buffer of the pool; a longer one is cut, so a pool of ordinary buffers is enough.
+//! buffer of the pool; a longer one is cut, so a pool of ordinary buffers is enough. Each carries the time at which the kernel received
+//! it if [`record_times`](txq::receive::Receive::record_times) asks for that.
 //!
 //! | counter | frames |
 //! |---|---|
@@ -65,9 +66,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
 use txq::drop::DropReason;
-#[cfg(doc)]
-use txq::packet::Packet;
 use txq::packet::PacketList;
+#[cfg(doc)]
+use txq::{Sender, packet::Packet};
 use txq_core::arch::{Arch, Nanos};
 
 use crate::backoff::Backoff;
@@ -140,7 +141,15 @@ impl AfPacket {
             io::Error::new(error.kind(), what)
         })?;
         let sockets = Arc::new(Mutex::new(sockets));
-        Ok(Self { ifname: ifname.to_owned(), txqs, bypass: true, gso: false, interface, sockets })
+        Ok(Self {
+            ifname: ifname.to_owned(),
+            txqs,
+            bypass: true,
+            gso: false,
+           
+            interface,
+            sockets,
+        })
     }
 
     /// Returns whether the interface was up when it was opened. Packets for one that is down wait until it is up.
@@ -156,8 +165,8 @@ impl AfPacket {
         self
     }
 
-    /// Sets whether the kernel cuts packets with segments, or the interface's hardware does (`PACKET_VNET_HDR`). By default
-    /// the sender cuts them. Each frame then has a header of ten bytes in front, which the kernel reads, and passes through
+    /// Sets whether the kernel cuts packets with segments and computes the checksums of [`Sender::fill_checksum`], or the interface's
+    /// hardware does (`PACKET_VNET_HDR`). By default the sender does both. Each frame then has a header of ten bytes in front, which the kernel reads, and passes through
     /// the kernel's qdisc, behind which the kernel cuts.
     #[must_use]
     pub fn gso(mut self, gso: bool) -> Self {
@@ -168,7 +177,11 @@ impl AfPacket {
 
 impl<A: Arch> Driver<A> for AfPacket {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo::new(self.ifname.clone()).txqs(self.txqs).mtu(self.interface.mtu).gso(self.gso)
+        DeviceInfo::new(self.ifname.clone())
+            .txqs(self.txqs)
+            .mtu(self.interface.mtu)
+            .gso(self.gso)
+            .checksum(self.gso)
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue<A>> {

@@ -14,6 +14,8 @@
 //! | [`mode`](AfXdpConfig::mode) | | none | zero-copy or copy. None: zero-copy if driver and pool allow it |
 //! | [`receive`](AfXdpConfig::receive) | | false | whether the device receives, too |
 //! | [`attach`](AfXdpConfig::attach) | | none | where the XDP program for receiving runs. None: in the driver if it can |
+//! | [`checksum`](AfXdpConfig::checksum) | | true | whether the kernel or the card may compute checksums |
+//! | [`horizon`](AfXdpConfig::horizon) | time | 0 | how long before its departure time a packet goes to a card that keeps it until then |
 //!
 //! ```no_run
 //! use txq::NetDev;
@@ -92,6 +94,20 @@
 //!
 //! Byte queue limits are on in zero-copy mode and on interfaces with hardware, where packets wait for a wire.
 //!
+//! # Checksums and departure times
+//!
+//! A frame can have metadata in front of it (Linux 6.11), which asks for two things. [`AfXdp::offloads`] says which of them there are:
+//!
+//! | | in copy mode | in zero-copy mode |
+//! |---|---|---|
+//! | [`Offloads::checksum`]: the checksum of [`Sender::fill_checksum`](txq::Sender::fill_checksum), and those of the segments of such a packet | the kernel computes it, or leaves it to the card as for its own packets | if the card does it (`tx-checksum`) |
+//! | [`Offloads::launch_time`]: the departure time ([`Packet::departure`](txq::packet::Packet::departure)) | no: the kernel sends past its qdiscs, which alone would wait | if the card does it (`tx-launch-time-fifo`), and with a [`horizon`](AfXdpConfig::horizon) |
+//!
+//! Without the first the sender computes checksums, and without the second the qdisc keeps packets until their time. With it, fq hands
+//! them down early (`offload_horizon`), as times of `CLOCK_TAI`: PTP must set the card's clock to it. The pool's headroom must be at
+//! least 24 bytes, and a buffer at least 24 bytes longer than its room, as with [`AfXdp::pool_config`]. A packet that has used up its
+//! headroom is copied.
+//!
 //! # Receiving
 //!
 //! [`AfXdp::receivers`] returns one [`Receiver`] a queue. The device attaches an XDP program to the interface, which hands
@@ -100,7 +116,12 @@
 //!
 //! A frame is received as it lies in the driver's buffer. A VLAN tag that the card has taken off is lost: `ethtool -K eth0
 //! rxvlan off` leaves the tag in place. A checksum that a veth's peer has left out is missing: `ethtool -K PEER tx off` makes
-//! the peer compute it. A frame longer than a buffer counts as missed.
+//! the peer compute it. A frame longer than a buffer counts as missed. The kernel tells no time of reception.
+//!
+//! A receiver that must not wait for a wakeup polls before it sleeps ([`BusyPoll`](txq::receive::BusyPoll)): a look at the ring, and a
+//! call that lets the kernel poll the card's queue in this thread (`SO_PREFER_BUSY_POLL`, with CAP_NET_ADMIN and Linux 5.11). For that
+//! the card's interrupts must be deferred: `echo 2 > /sys/class/net/eth0/napi_defer_hard_irqs` and `echo 200000 >
+//! /sys/class/net/eth0/gro_flush_timeout`.
 //!
 //! [`DropReason::PktTooBig`]: txq::drop::DropReason::PktTooBig
 //! [`DropReason::HdrTrunc`]: txq::drop::DropReason::HdrTrunc
@@ -109,6 +130,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue};
 use txq::pool::{Pool, PoolConfig};
@@ -117,6 +139,7 @@ use txq_core::sync::spsc;
 mod complete;
 mod explain;
 mod interface;
+mod metadata;
 mod program;
 mod queue;
 mod receive;
@@ -125,6 +148,7 @@ mod socket;
 mod transmit;
 mod umem;
 
+pub use metadata::Offloads;
 pub use receive::Receiver;
 
 use complete::Done;
@@ -134,6 +158,8 @@ use queue::{Queue, Setup};
 use socket::Flags;
 use transmit::Tx;
 use umem::Umem;
+
+use crate::sys::netdev;
 
 /// How packets get from the pool to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,6 +198,10 @@ pub struct AfXdpConfig {
     pub receive: bool,
     /// Where the XDP program runs; `None` for the driver if it can, else generic.
     pub attach: Option<Attach>,
+    /// Whether the kernel or the card may compute checksums.
+    pub checksum: bool,
+    /// How long before its departure time a packet goes to a card that keeps it until then; zero for never.
+    pub horizon: Duration,
 }
 
 impl AfXdpConfig {
@@ -185,6 +215,8 @@ impl AfXdpConfig {
             mode: None,
             receive: false,
             attach: None,
+            checksum: true,
+            horizon: Duration::ZERO,
         }
     }
 
@@ -204,7 +236,8 @@ impl AfXdpConfig {
             _ => libc::XDP_COPY,
         };
         let flags = Flags { mode, need_wakeup: true };
-        let setup = Setup { size: self.ring, receive: self.receive, flags };
+        let metadata = (self.checksum || !self.horizon.is_zero()) && umem.has_space(metadata::LEN);
+        let setup = Setup { size: self.ring, receive: self.receive, metadata, flags };
         let interface = Arc::new(interface);
         let mut queues: Vec<Arc<Queue>> = Vec::new();
         for index in (u32::from(self.first_queue)..).take(self.queues.into()) {
@@ -212,9 +245,12 @@ impl AfXdpConfig {
                 .map_err(|failed| explain::open(&interface, &umem, self, index, failed))?;
             queues.push(Arc::new(queue));
         }
+        let offloads = self.offloads(&queues[0]);
         let mut device = AfXdp {
             mode: if queues[0].zero_copy { Mode::ZeroCopy } else { Mode::Copy },
             ring: self.ring,
+            offloads,
+            horizon: if offloads.launch_time { self.horizon } else { Duration::ZERO },
             attached: None,
             receivers: Vec::new(),
             queues: queues.into(),
@@ -225,6 +261,20 @@ impl AfXdpConfig {
         }
         Ok(device)
     }
+
+    /// Returns which of the wanted offloads there are. In copy mode the kernel itself computes checksums, or leaves them to the
+    /// card as it does for its own packets, and does not hold frames back. In zero-copy mode the card does both or nobody.
+    fn offloads(&self, queue: &Queue) -> Offloads {
+        if !queue.metadata {
+            return Offloads::default();
+        }
+        let of_card =
+            if queue.zero_copy { netdev::xsk_features(queue.interface.index).unwrap_or(0) } else { 0 };
+        Offloads {
+            checksum: self.checksum && (!queue.zero_copy || of_card & netdev::TX_CHECKSUM != 0),
+            launch_time: !self.horizon.is_zero() && of_card & netdev::TX_LAUNCH_TIME != 0,
+        }
+    }
 }
 
 /// The device.
@@ -232,6 +282,9 @@ impl AfXdpConfig {
 pub struct AfXdp {
     mode: Mode,
     ring: u32,
+    offloads: Offloads,
+    /// Zero unless the card keeps packets until their departure.
+    horizon: Duration,
     attached: Option<Attach>,
     receivers: Vec<Receiver>,
     /// The queues that are not yet opened as txqs.
@@ -257,6 +310,11 @@ impl AfXdp {
     /// Returns the mode in use.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Returns what the kernel or the card does for the packets that are sent.
+    pub fn offloads(&self) -> Offloads {
+        self.offloads
     }
 
     /// Returns where the XDP program runs; `None` if the device does not receive.
@@ -286,13 +344,20 @@ impl AfXdp {
 impl Driver for AfXdp {
     fn info(&self) -> DeviceInfo {
         let name = self.interface.name.clone();
-        DeviceInfo::new(name).txqs(self.queues.len() as u16).mtu(self.interface.mtu)
+        DeviceInfo::new(name)
+            .txqs(self.queues.len() as u16)
+            .mtu(self.interface.mtu)
+            .checksum(self.offloads.checksum)
+    }
+
+    fn pacing_horizon(&self) -> Duration {
+        self.horizon
     }
 
     fn open(&mut self, _txq: u16) -> io::Result<DriverQueue> {
         let queue = self.queues.pop_front().ok_or(io::ErrorKind::NotFound)?;
         let (originals, waiting) = spsc::ring(self.ring);
-        let tx = Tx::new(queue.clone(), originals);
+        let tx = Tx::new(queue.clone(), originals, self.offloads);
         Ok(DriverQueue { tx: Box::new(tx), done: Box::new(Done::new(queue, waiting)), ring: Some(self.ring) })
     }
 }

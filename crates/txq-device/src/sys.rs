@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 
 pub(crate) mod interface;
+pub(crate) mod netdev;
 mod option;
 
 pub(crate) use option::{Plain, get, get_prefix, set, set_buffer};

@@ -319,7 +319,7 @@ impl<A: Arch> Driver<A> for Tun {
     fn info(&self) -> DeviceInfo {
         let Interface { name, mtu, kind, has_header, .. } = &*self.interface;
         let info = DeviceInfo::new(name.clone()).txqs(self.queues.len() as u16).mtu(*mtu);
-        info.link(kind.link()).gso(*has_header)
+        info.link(kind.link()).gso(*has_header).checksum(*has_header)
     }
 
     fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {

@@ -78,7 +78,8 @@
 //!
 //! [`Udp::receiver`] returns the receiving half, whose packets have headers as they had on the wire, as far as the
 //! socket tells: addresses, ports, DSCP, ECN. They can be inspected, and sent on through a device whose packets begin with IP. The system
-//! joins datagrams of a flow (`UDP_GRO`); the receiver cuts them.
+//! joins datagrams of a flow (`UDP_GRO`); the receiver cuts them. With [`record_times`](txq::receive::Receive::record_times) each
+//! carries the time at which the system received it.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -324,7 +325,12 @@ impl Udp {
 
 impl<A: Arch> Driver<A> for Udp {
     fn info(&self) -> DeviceInfo {
-        DeviceInfo::new(self.name.clone()).txqs(self.txqs).mtu(self.mtu).link(Link::Ip).gso(true)
+        DeviceInfo::new(self.name.clone())
+            .txqs(self.txqs)
+            .mtu(self.mtu)
+            .link(Link::Ip)
+            .gso(true)
+            .checksum(true)
     }
 
     fn pacing_horizon(&self) -> Duration {

@@ -84,7 +84,11 @@ impl Vnet {
     /// Returns the header for sending a packet; `None` if it has segments and cannot be cut.
     pub(crate) fn of<A: Arch>(packet: &Packet<A>) -> Option<Self> {
         match packet.gso() {
-            (_, ..=1) => Some(Self::default()),
+            (_, ..=1) if !packet.is_checksum_partial() => Some(Self::default()),
+            (_, ..=1) => {
+                let layout = Layout::of(packet.data(), &packet.dissect());
+                Some(layout.map_or(Self::default(), |layout| Self::new(&layout, packet.data(), 0)))
+            }
             (0, _) => None,
             (size, _) => {
                 let layout = Layout::of(packet.data(), &packet.dissect())?;

@@ -94,12 +94,15 @@ pub struct DeviceInfo {
     /// Whether its driver takes packets with segments ([`Packet::gso`]) and cuts them, or has the hardware cut them. Senders
     /// cut them for any other device; a packet that they cannot cut, or for whose segments there are no buffers, arrives whole.
     pub gso: bool,
+    /// Whether its driver takes packets without their TCP or UDP checksum ([`Packet::is_checksum_partial`]) and computes it, or
+    /// has the hardware compute it. For any other device [`Sender::fill_checksum`](crate::Sender::fill_checksum) computes it.
+    pub checksum: bool,
 }
 
 impl DeviceInfo {
-    /// Returns the properties of an Ethernet device with one txq, packets of 1500 bytes and no segmentation.
+    /// Returns the properties of an Ethernet device with one txq, packets of 1500 bytes, no segmentation and no checksums.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), txqs: 1, mtu: 1500, link: Link::Ethernet, gso: false }
+        Self { name: name.into(), txqs: 1, mtu: 1500, link: Link::Ethernet, gso: false, checksum: false }
     }
 
     /// Sets the maximum number of txqs.
@@ -120,6 +123,11 @@ impl DeviceInfo {
     /// Sets whether the driver takes packets with segments.
     pub fn gso(self, gso: bool) -> Self {
         Self { gso, ..self }
+    }
+
+    /// Sets whether the driver takes packets without their checksum.
+    pub fn checksum(self, checksum: bool) -> Self {
+        Self { checksum, ..self }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::datapath::RootSelector;
 use crate::shared::{Sampling, Shared};
 use crate::steering::{Here, Steer};
 
+mod checksum;
 mod flow;
 mod room;
 mod waiting;

@@ -89,7 +89,12 @@ impl Opening<'_> {
     fn opened(&self, driver: Box<dyn Driver>) -> anyhow::Result<Late> {
         let is = driver.info();
         self.same_link(is.link)?;
-        let info = DeviceInfo::new(self.name).txqs(is.txqs).mtu(is.mtu).link(is.link).gso(is.gso);
+        let info = DeviceInfo::new(self.name)
+            .txqs(is.txqs)
+            .mtu(is.mtu)
+            .link(is.link)
+            .gso(is.gso)
+            .checksum(is.checksum);
         Ok(Late::new(info, move || Ok(driver)))
     }
 

@@ -103,6 +103,12 @@ impl Layout {
         }
     }
 
+    /// Writes the sum of the pseudo header into the checksum field, to which the device adds the rest of the packet.
+    pub fn set_partial_checksum(&self, packet: &mut [u8]) {
+        let sum = fold(self.pseudo(packet, packet.len() - self.payload));
+        put(packet, self.checksum_at(), sum.into());
+    }
+
     /// Computes the transport checksum of a packet. A UDP packet in IPv4 without one stays without one.
     pub fn set_checksum(&self, packet: &mut [u8]) {
         let at = self.checksum_at();

@@ -355,6 +355,11 @@ impl<A: Arch> Pool<A> {
         self.0.room
     }
 
+    /// Returns the number of free bytes in front of a packet that was just allocated.
+    pub fn headroom(&self) -> usize {
+        self.0.headroom.into()
+    }
+
     /// Returns the kind of memory that the buffers lie in: never [`Backing::Auto`].
     pub fn backing(&self) -> Backing {
         self.0.memory.region.backing()

@@ -57,7 +57,7 @@ pub(crate) struct Body<A: Arch> {
     pub(crate) data: *mut u8,
     /// The home of the sender that allocated the buffer; set by each allocation, meaningless before.
     pub(crate) home: *const Home<A>,
-    /// Earliest departure time, 0 for now (`skb->tstamp`).
+    /// Earliest departure time, 0 for now (`skb->tstamp`); above it the bit [`Body::PARTIAL`].
     pub(crate) tstamp: Nanos,
     /// When the packet was handed in; 0 if its latency is not sampled.
     pub(crate) stamp: Nanos,
@@ -83,6 +83,9 @@ pub(crate) struct Body<A: Arch> {
 }
 
 impl<A: Arch> Body<A> {
+    /// The device computes the transport checksum (`CHECKSUM_PARTIAL`). In `tstamp`, whose times are centuries below it,
+    /// because `flags` is full.
+    pub(crate) const PARTIAL: Nanos = 1 << 63;
     /// `network`, `transport` and `protocol` are set.
     pub(crate) const DISSECTED: u8 = 1;
     /// `cookie` is set.

@@ -49,6 +49,8 @@ pub(super) struct Queue {
     pub(super) index: u32,
     pub(super) zero_copy: bool,
     pub(super) need_wakeup: bool,
+    /// Whether frames may have metadata. Then each frame has space for it in front.
+    pub(super) metadata: bool,
     /// [`UP`], [`DOWN`] or [`GONE`]. Written by the thread that kicks, read by both halves. [`GONE`] is final: Release, so
     /// that a half that reads it knows that the kernel has left the tx ring.
     state: AtomicU8,
@@ -74,6 +76,8 @@ pub(super) struct Setup {
     /// Slots of each ring.
     pub(super) size: u32,
     pub(super) receive: bool,
+    /// Whether to ask for metadata.
+    pub(super) metadata: bool,
     pub(super) flags: Flags,
 }
 
@@ -88,10 +92,13 @@ impl Queue {
     ) -> Result<Self, (Step, io::Error)> {
         let at = |step| move |error| (step, error);
         let fd = socket::open().map_err(at(Step::Socket))?;
-        if first.is_none() {
-            let headroom = if setup.receive { umem.headroom() } else { 0 };
-            socket::register(&fd, umem, headroom).map_err(at(Step::Umem))?;
-        }
+        let metadata = match first {
+            Some(first) => first.metadata,
+            None => {
+                let headroom = if setup.receive { umem.headroom() } else { 0 };
+                socket::register(&fd, umem, headroom, setup.metadata).map_err(at(Step::Umem))?
+            }
+        };
         socket::create_rings(&fd, setup.size, setup.receive).map_err(at(Step::Rings))?;
         socket::widen(&fd);
         let rings = Rings::map(&fd, setup.size, setup.receive).map_err(at(Step::Rings))?;
@@ -104,6 +111,7 @@ impl Queue {
             index,
             zero_copy,
             need_wakeup: first.map_or(flags.need_wakeup, |first| first.need_wakeup),
+            metadata,
             state: AtomicU8::new(UP),
             error: Mutex::new(None),
             rings: Some(rings),

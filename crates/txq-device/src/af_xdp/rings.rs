@@ -6,6 +6,23 @@
 //! a batch ([`Producer::publish`], [`Consumer::publish`]).
 //!
 //! The types know nothing of the kernel, so tests play its side on ordinary memory.
+//!
+//! # No ring has two threads of the program at one side
+//!
+//! | ring | the program's side | made once by | used by |
+//! |---|---|---|---|
+//! | fill, rx | [`Producer`], [`Consumer`] | `Receiver::new` | the thread that has the receiver, by `&mut` |
+//! | tx | [`Producer`] | `Tx::new` | the holder of the tx lock, or the owner of the only queue that feeds the txq, by `&mut` |
+//! | completion | [`Consumer`] | `Done::new` | the holder of the completion lock, by `&mut` |
+//!
+//! The other side is the kernel's. Neither type can be cloned, and every method that touches a slot takes `&mut self` or reads what
+//! that side alone has written. A change of thread goes through the lock, which orders the accesses. Copies of a [`Ring`] read its
+//! cursors only, from any thread: those are atomics, and a stale one says "full", "empty" or "pending" too long, until the next look.
+//! So the one concurrency in a ring is that with the kernel, which `values_cross_between_threads_in_order` plays under Miri. What
+//! threads of the program do share without a lock is the table of the buffers' uses (`umem.rs`), by compare and swap.
+//!
+//! The kernel's cursors are not trusted with memory: whatever they say, an index stays within the ring, and no side gets more
+//! slots than the ring has.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -185,10 +202,11 @@ impl<T: Copy> Consumer<T> {
     /// Returns the next value without taking it; `None` if the ring is empty.
     pub(super) fn peek(&mut self) -> Option<T> {
         if self.head == self.tail {
-            self.head = self.ring.produced();
-            if self.head == self.tail {
+            let head = self.ring.produced();
+            if !(1..=self.ring.size).contains(&head.wrapping_sub(self.tail)) {
                 return None;
             }
+            self.head = head;
         }
         // SAFETY: the slot is filled, hence the consumer's until `publish`.
         Some(unsafe { self.ring.slot(self.tail).read() })

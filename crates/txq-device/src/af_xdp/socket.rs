@@ -8,6 +8,7 @@ use std::ptr::{self, NonNull};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use super::metadata;
 use super::rings::Ring;
 use super::umem::Umem;
 use crate::sys::{self, set};
@@ -54,8 +55,9 @@ pub(super) fn open() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Registers the memory of a pool as the socket's UMEM.
-pub(super) fn register(fd: &OwnedFd, umem: &Umem, headroom: usize) -> io::Result<()> {
+/// Registers the memory of a pool as the socket's UMEM; returns whether frames may have metadata, which they do if `metadata` is
+/// true and the kernel knows it (Linux 6.11).
+pub(super) fn register(fd: &OwnedFd, umem: &Umem, headroom: usize, metadata: bool) -> io::Result<bool> {
     // SAFETY: all zeros are a valid struct of integers.
     let mut reg: libc::xdp_umem_reg = unsafe { mem::zeroed() };
     reg.addr = umem.base as u64;
@@ -63,7 +65,18 @@ pub(super) fn register(fd: &OwnedFd, umem: &Umem, headroom: usize) -> io::Result
     reg.chunk_size = umem.chunk as u32;
     reg.headroom = headroom as u32;
     reg.flags = libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
-    set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, reg)
+    if metadata {
+        let with = libc::xdp_umem_reg {
+            flags: reg.flags | libc::XDP_UMEM_TX_METADATA_LEN,
+            tx_metadata_len: metadata::LEN as u32,
+            ..reg
+        };
+        match set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, with) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            done => return done.map(|()| true),
+        }
+    }
+    set(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, reg).map(|()| false)
 }
 
 /// Asks for the rings of a socket: a fill, a completion and a tx ring of `size` slots each, and an rx ring if it receives.

@@ -10,6 +10,7 @@ use txq::pool::Cache;
 use txq_core::arch::Native;
 use txq_core::sync::spsc;
 
+use super::metadata::{self, Metadata, Offloads};
 use super::queue::{Kick, Queue};
 use super::rings::Producer;
 use super::socket::Desc;
@@ -28,15 +29,27 @@ pub(super) struct Tx {
     copies: Option<Cache>,
     /// For a copy when no buffer is free.
     retry: Backoff,
+    offloads: Offloads,
     queue: Arc<Queue>,
 }
 
 impl Tx {
     /// Returns the transmitting half of a queue, which must have no other one.
-    pub(super) fn new(queue: Arc<Queue>, originals: spsc::Producer<Native, Packet>) -> Self {
+    pub(super) fn new(
+        queue: Arc<Queue>,
+        originals: spsc::Producer<Native, Packet>,
+        offloads: Offloads,
+    ) -> Self {
         // SAFETY: the caller's promise; the kernel reads only slots between the cursors, and `queue` keeps the ring mapped.
         let ring = unsafe { Producer::new(queue.rings().tx) };
-        Self { ring, originals, copies: None, retry: Backoff::new(), queue }
+        Self { ring, originals, copies: None, retry: Backoff::new(), offloads, queue }
+    }
+
+    /// Returns whether a packet's own buffer can be sent: it is of the device's pool, and has space for metadata, which the kernel
+    /// takes for granted.
+    fn is_direct(&self, packet: &Packet) -> bool {
+        let has_space = !self.queue.metadata || packet.headroom() >= metadata::LEN;
+        has_space && self.queue.umem.pool.owns(packet)
     }
 
     /// Returns why a packet cannot be sent. The kernel would skip it without a completion, or send it to a driver that drops
@@ -54,14 +67,17 @@ impl Tx {
         if len > most && matches!([data[12], data[13]], [0x81, 0] | [0x88, 0xa8]) {
             most += TAG;
         }
-        (len > most.min(umem.chunk)).then_some(DropReason::PktTooBig)
+        let longest = umem.chunk - if self.queue.metadata { metadata::LEN } else { 0 };
+        let fits = len <= most.min(longest) && (len <= umem.pool.room() || self.is_direct(packet));
+        (!fits).then_some(DropReason::PktTooBig)
     }
 
-    /// Hands a packet's buffer to the kernel, or a copy's if the packet is of another pool. Returns the packet if no buffer is
-    /// free for a copy. The ring has room.
-    fn give(&mut self, packet: Packet) -> Result<(), Packet> {
+    /// Hands a packet's buffer to the kernel, or a copy's if its own cannot be sent. Returns the packet if no buffer is free for a
+    /// copy. The ring has room. `launch_at` is the time until which the card keeps the frame, on the card's clock, or 0.
+    fn give(&mut self, packet: Packet, launch_at: u64) -> Result<(), Packet> {
         let (pool, len) = (&self.queue.umem.pool, packet.len() as u32);
-        let (packet, of) = if pool.owns(&packet) {
+        let metadata = if self.queue.metadata { Metadata::of(&packet, launch_at) } else { None };
+        let (mut packet, of) = if self.is_direct(&packet) {
             (packet, Use::Sent)
         } else {
             let copies = self.copies.get_or_insert_with(|| pool.cache("af_xdp copies", 0));
@@ -71,9 +87,17 @@ impl Tx {
             self.originals.push(packet)?;
             (copy, Use::Copied)
         };
+        let mut options = 0;
+        if let Some(metadata) = metadata
+            && let Some(space) = packet.push(metadata::LEN)
+        {
+            space.copy_from_slice(&metadata.to_bytes());
+            packet.pull(metadata::LEN);
+            options = libc::XDP_TX_METADATA;
+        }
         let address = packet.into_offset(pool);
         self.queue.uses.set(address / self.queue.umem.stride, of);
-        let pushed = self.ring.push(Desc { address: address as u64, len, options: 0 });
+        let pushed = self.ring.push(Desc { address: address as u64, len, options });
         debug_assert!(pushed, "the ring has room");
         Ok(())
     }
@@ -117,6 +141,7 @@ impl Transmit for Tx {
             return Status::Ok;
         }
         let (mut status, before) = (Status::Ok, self.ring.head());
+        let mut ahead = None;
         while let Some(packet) = batch.pop_front() {
             if let Some(reason) = self.unfit(&packet) {
                 cx.drop(packet, reason);
@@ -127,7 +152,13 @@ impl Transmit for Tx {
                 status = Status::Busy { retry: None };
                 break;
             }
-            if let Err(packet) = self.give(packet) {
+            let launch_at = match packet.departure() {
+                at if self.offloads.launch_time && at > cx.clock.now() => {
+                    at + *ahead.get_or_insert_with(metadata::tai_ahead)
+                }
+                _ => 0,
+            };
+            if let Err(packet) = self.give(packet, launch_at) {
                 batch.push_front(packet);
                 status = Status::Busy { retry: Some(self.retry.after(Backoff::BOUND)) };
                 break;

@@ -61,6 +61,11 @@ impl Umem {
         Ok(Self { pool: pool.clone(), base: base.addr().get(), len, stride, chunk })
     }
 
+    /// Returns whether each packet that fits into the pool's buffers has `bytes` in front, and goes to the kernel with them.
+    pub(super) fn has_space(&self, bytes: usize) -> bool {
+        self.pool.headroom() >= bytes && self.pool.room() + bytes <= self.chunk
+    }
+
     /// Returns whether any two neighbouring pages are neighbours in physical memory too. A card's driver takes no other
     /// memory for frames that cross a page.
     pub(super) fn is_contiguous(&self) -> bool {
@@ -180,6 +185,21 @@ mod tests {
         assert_eq!(umem.locate(256 << ADDRESS_BITS | (2112 * 3)), Some((3, 2112 * 3 + 256)));
         assert_eq!(umem.locate(16 * 2112), None);
         assert_eq!(umem.locate(u64::MAX), None);
+    }
+
+    /// The completing half and the transmitting half both try, when an interface is gone.
+    #[test]
+    fn of_threads_that_take_the_same_buffers_each_gets_others() {
+        let buffers = if cfg!(miri) { 20 } else { 20_000 };
+        let uses = Uses::new(buffers);
+        (0..buffers).for_each(|buffer| uses.set(buffer, Use::Sent));
+        let take = || (0..buffers).filter(|&buffer| uses.take_if(buffer, Use::Sent)).collect::<Vec<_>>();
+        let mut taken = std::thread::scope(|scope| {
+            let threads = [scope.spawn(take), scope.spawn(take), scope.spawn(take)];
+            threads.map(|thread| thread.join().unwrap()).concat()
+        });
+        taken.sort_unstable();
+        assert_eq!(taken, (0..buffers).collect::<Vec<_>>());
     }
 
     #[test]

@@ -66,8 +66,13 @@ impl Tx {
         if data.len() > self.longest && !self.fits(data, data.len()) {
             return Err(Refusal::Unfit(DropReason::PktTooBig));
         }
-        let written =
-            if self.interface.has_header { self.write([&COMPLETE, data]) } else { self.write([data]) };
+        let written = match self.interface.has_header {
+            false => self.write([data]),
+            true if packet.is_checksum_partial() => {
+                self.write([&Vnet::of(packet).unwrap_or_default().to_bytes(), data])
+            }
+            true => self.write([&COMPLETE, data]),
+        };
         written.map_err(Refusal::Kernel)
     }
 

@@ -2,7 +2,7 @@
 //! tbf where it is longer than the bucket) and for a device that cannot cut it.
 //!
 //! Each segment is a packet with the headers of the whole one. Lengths, IPv4 ids, sequence numbers, flags and checksums are
-//! set for each (RFC 9293, RFC 768). The last segment is the packet itself, and the others are new packets, in a qdisc
+//! set for each (RFC 9293, RFC 768); where the device computes the checksum of the whole packet, it computes those of the segments. The last segment is the packet itself, and the others are new packets, in a qdisc
 //! copies (`copying.rs`). So the credit of the sender and the count of the flow return when all segments have left. A packet
 //! stays whole if it is neither TCP nor UDP in IP, if it is a fragment, or if there are no buffers for its segments.
 
@@ -16,10 +16,16 @@ use txq_core::packet::{Packet, PacketList};
 use crate::qdisc::Cx;
 
 /// Sets the headers of segment `number`, whose payload begins `before` bytes behind the start of the whole payload.
-fn finish(layout: &Layout, segment: &mut [u8], number: usize, before: usize, is_last: bool) {
+fn finish<A: Arch>(layout: &Layout, packet: &mut Packet<A>, number: usize, before: usize, is_last: bool) {
+    let partial = packet.is_checksum_partial();
+    let segment = packet.data_mut();
     let payload = segment.len() - layout.payload;
     layout.set_segment(&mut segment[..layout.payload], payload, number, before, is_last);
-    layout.set_checksum(segment);
+    if partial {
+        layout.set_partial_checksum(segment);
+    } else {
+        layout.set_checksum(segment);
+    }
 }
 
 /// Returns the segments of a GSO packet in order, or the packet itself if it has no segments or cannot be cut.
@@ -50,7 +56,7 @@ pub fn cut<A: Arch>(
             segments.push_back(packet);
             let (mut number, count) = (0, segments.len());
             segments.for_each_mut(|segment| {
-                finish(&layout, segment.data_mut(), number, number * size, number + 1 == count);
+                finish(&layout, segment, number, number * size, number + 1 == count);
                 segment.set_gso(0, 1);
                 segment.set_hash(hash);
                 if let Some((network, transport, ethertype)) = offsets {
@@ -81,7 +87,7 @@ pub fn cut_bytes<A: Arch>(
     let mut segments = PacketList::new();
     for (number, part) in payload.chunks(size).enumerate() {
         let mut segment = fill(headers, part)?;
-        finish(&layout, segment.data_mut(), number, number * size, number + 1 == count);
+        finish(&layout, &mut segment, number, number * size, number + 1 == count);
         segments.push_back(segment);
     }
     Some(segments)

@@ -112,6 +112,39 @@ proptest! {
     ) {
         compare(1 << size, 0u32.wrapping_sub(before_wrap), &steps);
     }
+
+    /// Under Miri an index outside of the ring is an error.
+    #[test]
+    fn a_cursor_that_lies_leads_nowhere(
+        size in 0..5u32, start: u32, lies in prop::collection::vec(lie(), 1..20),
+    ) {
+        let size = 1 << size;
+        let memory = Memory::new(size, start);
+        let (mut producer, mut consumer) = memory.sides();
+        let (mut pushed, mut popped) = (0, 0);
+        for lie in lies {
+            // The kernel is the consumer of one ring and the producer of another; here both lie about the same memory.
+            memory.ring.consumer().store(start.wrapping_add(lie), Relaxed);
+            while pushed < 3 * size && producer.push(7) {
+                pushed += 1;
+            }
+            prop_assert!(producer.room(u32::MAX) <= size);
+            prop_assert!(producer.head().wrapping_sub(start.wrapping_add(lie)) <= size || producer.room(1) == 0);
+            producer.filled(producer.head().wrapping_sub(1));
+            memory.ring.producer().store(start.wrapping_add(lie), Relaxed);
+            let before = popped;
+            while consumer.pop().is_some() {
+                popped += 1;
+                prop_assert!(popped - before <= size, "more values than slots");
+            }
+            prop_assert_eq!(consumer.peek(), None);
+        }
+    }
+}
+
+/// Returns a distance that a cursor claims to have gone: a little, or any.
+fn lie() -> impl Strategy<Value = u32> {
+    prop_oneof![0..64u32, any::<u32>(), (0..64u32).prop_map(|back| 0u32.wrapping_sub(back))]
 }
 
 /// The orderings: under Miri a missing one is a data race on a slot.
