@@ -9,13 +9,14 @@ mod support {
 }
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::netns::Netns;
 use support::skip::{require_root, require_tools};
 use txq::NetDev;
 use txq::packet::PacketList;
-use txq::receive::{Receive, RxStats};
+use txq::receive::{BusyPoll, Receive, RxStats};
+use txq_device::af_packet::Receiver;
 use txq_device::{AfPacket, Null};
 
 const FLOWS: u16 = 16;
@@ -59,6 +60,14 @@ impl Bench {
         let (near, far) = (Netns::new(), Netns::new());
         near.connect("tx0", &far, "rx0", 1);
         Some(Self { near, far })
+    }
+
+    /// Opens receivers of the other end, whose frames come in blocks or by messages.
+    fn receivers(&self, n: u16, blocks: bool) -> Vec<Receiver> {
+        let receivers: Vec<Receiver> =
+            self.far.call(move || AfPacket::open("rx0", 1).unwrap().blocks(blocks).receivers(n).unwrap());
+        assert!(receivers.iter().all(|receiver| receiver.has_blocks() == blocks));
+        receivers
     }
 
     fn sender(&self) -> NetDev {
@@ -113,8 +122,8 @@ fn receive(mut receivers: Vec<impl Receive>, n: usize) -> Vec<(Vec<Vec<u8>>, RxS
 #[test]
 fn receivers_share_the_flows() {
     let Some(bench) = Bench::new("receivers_share_the_flows") else { return };
-    for n in [1, 3] {
-        let receivers = bench.far.call(move || AfPacket::open("rx0", 1).unwrap().receivers(n).unwrap());
+    for (n, blocks) in [(1, false), (3, false), (1, true), (3, true)] {
+        let receivers = bench.receivers(n, blocks);
         bench.send((0..PACKETS).map(frame));
         let found = receive(receivers, PACKETS.into());
         let mut owners = BTreeMap::new();
@@ -142,11 +151,17 @@ fn receivers_share_the_flows() {
 /// A frame of a jumbo interface that no buffer holds is counted, and the next one is received.
 #[test]
 fn a_frame_longer_than_a_buffer_is_counted() {
-    let Some(bench) = Bench::new("a_frame_longer_than_a_buffer_is_counted") else { return };
+    for blocks in [false, true] {
+        let Some(bench) = Bench::new("a_frame_longer_than_a_buffer_is_counted") else { return };
+        a_frame_longer_than_a_buffer_is_counted_by(blocks, &bench);
+    }
+}
+
+fn a_frame_longer_than_a_buffer_is_counted_by(blocks: bool, bench: &Bench) {
     for (namespace, name) in [(&bench.near, "tx0"), (&bench.far, "rx0")] {
         namespace.ip(&format!("link set {name} mtu 9000"));
     }
-    let receivers = bench.far.call(|| AfPacket::open("rx0", 1).unwrap().receivers(1).unwrap());
+    let receivers = bench.receivers(1, blocks);
     let mut sent = bench.near.call(|| {
         let pool = txq::pool::PoolConfig { room: 9100, ..Default::default() };
         NetDev::builder(AfPacket::open("tx0", 1).unwrap()).pool_config(pool).start().unwrap()
@@ -166,10 +181,16 @@ fn a_frame_longer_than_a_buffer_is_counted() {
 /// others, and `wait` says that they are there.
 #[test]
 fn a_call_returns_no_more_packets_than_its_budget() {
+    for blocks in [false, true] {
+        let Some(bench) = Bench::new("a_call_returns_no_more_packets_than_its_budget") else { return };
+        a_call_returns_no_more_packets_than_its_budget_by(blocks, &bench);
+    }
+}
+
+fn a_call_returns_no_more_packets_than_its_budget_by(blocks: bool, bench: &Bench) {
     const SEGMENTS: u16 = 25;
     const SIZE: u16 = 1000;
-    let Some(bench) = Bench::new("a_call_returns_no_more_packets_than_its_budget") else { return };
-    let mut receiver = bench.far.call(|| AfPacket::open("rx0", 1).unwrap().receivers(1).unwrap()).remove(0);
+    let mut receiver = bench.receivers(1, blocks).remove(0);
     let mut sent = bench.near.call(|| {
         let pool = txq::pool::PoolConfig { room: 32_000, ..Default::default() };
         let device = AfPacket::open("tx0", 1).unwrap().gso(true);
@@ -214,8 +235,14 @@ fn segments(n: u16, size: u16) -> Vec<u8> {
 
 #[test]
 fn an_interface_that_goes_down_says_so_and_comes_back() {
-    let Some(bench) = Bench::new("an_interface_that_goes_down_says_so_and_comes_back") else { return };
-    let mut receiver = bench.far.call(|| AfPacket::open("rx0", 1).unwrap().receivers(1).unwrap()).remove(0);
+    for blocks in [false, true] {
+        let Some(bench) = Bench::new("an_interface_that_goes_down_says_so_and_comes_back") else { return };
+        an_interface_that_goes_down_says_so_and_comes_back_by(blocks, &bench);
+    }
+}
+
+fn an_interface_that_goes_down_says_so_and_comes_back_by(blocks: bool, bench: &Bench) {
+    let mut receiver = bench.receivers(1, blocks).remove(0);
     let dev = NetDev::builder(Null::new(1)).start().unwrap();
     let (mut sender, mut batch) = (dev.sender("far"), PacketList::new());
     assert!(!receiver.wait(Some(Duration::from_millis(1))).unwrap());
@@ -230,4 +257,38 @@ fn an_interface_that_goes_down_says_so_and_comes_back() {
     assert!(receiver.wait(Some(Duration::from_secs(10))).unwrap());
     assert_eq!(receiver.receive(10, &mut sender, &mut batch).unwrap(), 1);
     assert_eq!(batch.front().unwrap().data(), frame(7));
+}
+
+/// Each frame carries the time at which the kernel received it, tags or not, also in a receiver that polls before it sleeps.
+#[test]
+fn frames_carry_the_time_at_which_they_came() {
+    for blocks in [false, true] {
+        let Some(bench) = Bench::new("frames_carry_the_time_at_which_they_came") else { return };
+        frames_carry_the_time_at_which_they_came_by(blocks, &bench);
+    }
+}
+
+fn frames_carry_the_time_at_which_they_came_by(blocks: bool, bench: &Bench) {
+    let receiver = bench.receivers(1, blocks).remove(0);
+    let mut receiver: Box<dyn Receive> = Box::new(BusyPoll::new(receiver, Duration::from_micros(100)));
+    receiver.record_times().unwrap();
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let dev = NetDev::builder(Null::new(1)).start().unwrap();
+    let (mut sender, mut batch) = (dev.sender("far"), PacketList::new());
+    assert!(!receiver.wait(Some(Duration::from_millis(1))).unwrap());
+    let mut last = now();
+    for number in 0..30 {
+        bench.send([frame(number)]);
+        let arrived = now();
+        while batch.is_empty() {
+            assert!(receiver.wait(Some(Duration::from_secs(30))).unwrap());
+            receiver.receive(10, &mut sender, &mut batch).unwrap();
+        }
+        let packet = batch.pop_front().unwrap();
+        assert_eq!(packet.data(), frame(number));
+        let time = packet.cookie();
+        // The kernel may begin to take times a little after it was asked to.
+        assert!((last..=now()).contains(&time), "{time} is not within {last} and {arrived}");
+        last = time;
+    }
 }

@@ -33,11 +33,11 @@ struct Bench {
 
 impl Bench {
     fn new(test: &str, qdisc: &str, offloads: bool) -> Option<Self> {
-        Self::between(test, ["af_packet", "af_packet"], qdisc, offloads)
+        Self::between(test, ["af_packet", "af_packet"], [qdisc, "0"], offloads)
     }
 
-    /// Starts the forwarder with ports of these kinds; near is behind the first.
-    fn between(test: &str, kinds: [&str; 2], qdisc: &str, offloads: bool) -> Option<Self> {
+    /// Starts the forwarder with ports of these kinds, a qdisc and a time to poll; near is behind the first.
+    fn between(test: &str, kinds: [&str; 2], options: [&str; 2], offloads: bool) -> Option<Self> {
         let can = require_root(test)
             && require_tools(test, &["ip", "tc", "ping", "iperf3", "tcpdump", "dig"])
             && (!kinds.contains(&"af_xdp") || require_af_xdp(test))
@@ -63,7 +63,7 @@ impl Bench {
             end.ip("link set e0 up");
             end.wait_carrier("e0");
         }
-        args.push(qdisc.to_owned());
+        args.extend(options.map(str::to_owned));
         // It forwards until the test's process ends.
         drop(middle.spawn(move || forward::run(&args).unwrap_or_else(|error| panic!("{error}"))));
         for (kind, end, port, addresses) in [
@@ -138,20 +138,20 @@ fn programs_talk_through_it_with_segments_and_without() {
     }
 }
 
-/// Every pair of devices that carry the same packets.
+/// Every pair of devices that carry the same packets, one of each kind with receivers that poll.
 #[test]
 fn programs_talk_between_any_two_devices() {
     let pairs = [
-        (["af_xdp", "af_xdp"], false),
-        (["af_xdp", "af_packet"], false),
-        (["tap", "af_packet"], true),
-        (["tap", "af_xdp"], false),
-        (["tap", "tap"], true),
-        (["tun", "tun"], true),
+        (["af_xdp", "af_xdp"], "100", false),
+        (["af_xdp", "af_packet"], "0", false),
+        (["tap", "af_packet"], "100", true),
+        (["tap", "af_xdp"], "0", false),
+        (["tap", "tap"], "0", true),
+        (["tun", "tun"], "0", true),
     ];
-    for (kinds, offloads) in pairs {
+    for (kinds, poll, offloads) in pairs {
         let test = format!("programs_talk_between_any_two_devices: {}, {}", kinds[0], kinds[1]);
-        if let Some(bench) = Bench::between(&test, kinds, "fq_codel", offloads) {
+        if let Some(bench) = Bench::between(&test, kinds, ["fq_codel", poll], offloads) {
             eprintln!("{test}");
             bench.check();
         }

@@ -8,6 +8,7 @@
 //! | `ifname` of [`AfPacket::open`] | | none | the interface, of the calling thread's network namespace; Ethernet or loopback |
 //! | `txqs` of [`AfPacket::open`] | | none | the number of sockets, one a txq |
 //! | [`gso`](AfPacket::gso) | | false | whether the kernel cuts packets with segments; then nothing bypasses its qdisc |
+//! | [`blocks`](AfPacket::blocks) | | false | whether receivers get frames in blocks of shared memory, which takes less CPU time and adds a millisecond |
 //! | [`bypass`](AfPacket::bypass) | | true | whether frames bypass the interface's qdisc in the kernel, because txq's is in front of it |
 //!
 //! The MTU is the interface's. A socket's send buffer is 8 MiB with CAP_NET_ADMIN, else what `net.core.wmem_max` allows.
@@ -74,6 +75,7 @@ use txq_core::arch::{Arch, Nanos};
 use crate::backoff::Backoff;
 use crate::vnet::Vnet;
 
+mod blocks;
 mod receive;
 mod recv;
 mod socket;
@@ -97,6 +99,7 @@ pub struct AfPacket {
     txqs: u16,
     bypass: bool,
     gso: bool,
+    blocks: bool,
     interface: Interface,
     /// A socket for each txq. Opened with the interface, in the network namespace in which its index counts; the thread that
     /// starts the device may be in another one.
@@ -146,7 +149,7 @@ impl AfPacket {
             txqs,
             bypass: true,
             gso: false,
-           
+            blocks: false,
             interface,
             sockets,
         })
@@ -171,6 +174,15 @@ impl AfPacket {
     #[must_use]
     pub fn gso(mut self, gso: bool) -> Self {
         self.gso = gso;
+        self
+    }
+
+    /// Sets whether [`receivers`](AfPacket::receivers) get frames in blocks of memory that the kernel shares (`TPACKET_V3`), if the
+    /// kernel has memory for them, which takes less CPU time a frame. The kernel hands a block over when it is full or a millisecond old,
+    /// so frames that come alone are late by that. Off by default.
+    #[must_use]
+    pub fn blocks(mut self, blocks: bool) -> Self {
+        self.blocks = blocks;
         self
     }
 }

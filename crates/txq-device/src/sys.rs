@@ -12,6 +12,11 @@ mod option;
 
 pub(crate) use option::{Plain, get, get_prefix, set, set_buffer};
 
+/// Options of sockets since Linux 3.11 and 5.11 (`asm-generic/socket.h`).
+const SO_BUSY_POLL: libc::c_int = 46;
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
 /// Sleeps until there is something to read, until a signal arrives, or until `timeout` has passed. Returns false only after the
 /// timeout.
 pub(crate) fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
@@ -23,6 +28,26 @@ pub(crate) fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Res
         Err(rustix::io::Errno::INTR) => Ok(true),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Makes the kernel poll the socket's queue of the card for `time` in a call that finds nothing, as far as it can and the permissions
+/// allow.
+pub(crate) fn busy_poll(fd: impl AsFd, time: Duration) {
+    let time = libc::c_int::try_from(time.as_micros()).unwrap_or(libc::c_int::MAX);
+    for (option, value) in [(SO_BUSY_POLL, time), (SO_PREFER_BUSY_POLL, 1), (SO_BUSY_POLL_BUDGET, 64)] {
+        let _ = set(&fd, libc::SOL_SOCKET, option, value);
+    }
+}
+
+/// Lets messages that are received carry the time at which they came in (`SCM_TIMESTAMPNS`).
+pub(crate) fn record_times(fd: impl AsFd) -> io::Result<()> {
+    set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// Returns a time in nanoseconds.
+#[allow(clippy::unnecessary_cast, reason = "the fields have other types on 32 bits")]
+pub(crate) fn nanos(time: libc::timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Sends messages without waiting; returns how many the kernel took, counted from the first. An error concerns the first

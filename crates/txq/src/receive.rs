@@ -22,7 +22,8 @@
 //! A receiver records what it knows of a packet: the rx queue ([`set_rx_queue`](crate::packet::Packet::set_rx_queue)), which steering may
 //! use, and [`set_gso`](crate::packet::Packet::set_gso) if the kernel has joined segments. A VLAN tag that the kernel has taken off is put back. A checksum
 //! that the kernel left to the card is computed, except in a packet with segments, whose checksums the device or the
-//! software writes that cuts it.
+//! software writes that cuts it. If asked to, the receiver also records when the system received a packet
+//! ([`record_times`](Receive::record_times)). [`BusyPoll`] polls for a time before it sleeps.
 
 use std::io;
 use std::time::Duration;
@@ -32,6 +33,9 @@ use txq_core::flow::Link;
 use txq_core::packet::PacketList;
 
 use crate::sender::Sender;
+
+mod busy_poll;
+pub use busy_poll::BusyPoll;
 
 /// An rx queue of a device (`napi_poll` of the receiving side). One thread at a time uses it.
 pub trait Receive<A: Arch = Native>: Send {
@@ -59,6 +63,52 @@ pub trait Receive<A: Arch = Native>: Send {
 
     /// Returns the counters.
     fn stats(&self) -> RxStats;
+
+    /// Asks the system to poll the device's queue for `time` in a call that finds no packets, if it can (`SO_BUSY_POLL`,
+    /// `SO_PREFER_BUSY_POLL`). [`BusyPoll`] calls it.
+    fn prefer_busy_poll(&mut self, time: Duration) {
+        let _ = time;
+    }
+
+    /// Records from now on when the system received each packet: nanoseconds since 1970 (`CLOCK_REALTIME`) as its
+    /// [`cookie`](txq_core::packet::Packet::cookie). A packet that came in before has the time at which it is read.
+    ///
+    /// # Errors
+    /// When the device does not know, and the system's.
+    fn record_times(&mut self) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the device does not know when its packets came in"))
+    }
+}
+
+impl<A: Arch, R: Receive<A> + ?Sized> Receive<A> for Box<R> {
+    fn link(&self) -> Link {
+        (**self).link()
+    }
+
+    fn receive(
+        &mut self,
+        budget: usize,
+        sender: &mut Sender<A>,
+        batch: &mut PacketList<A>,
+    ) -> io::Result<usize> {
+        (**self).receive(budget, sender, batch)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        (**self).wait(timeout)
+    }
+
+    fn stats(&self) -> RxStats {
+        (**self).stats()
+    }
+
+    fn prefer_busy_poll(&mut self, time: Duration) {
+        (**self).prefer_busy_poll(time);
+    }
+
+    fn record_times(&mut self) -> io::Result<()> {
+        (**self).record_times()
+    }
 }
 
 /// Counters of an rx queue.

@@ -13,10 +13,11 @@ use txq::{Sender, qdisc};
 use txq_core::arch::Arch;
 
 use super::AfPacket;
-use super::recv::{self, BATCH, Frame, Messages};
+use super::blocks::{self, Blocks};
+use super::recv::{self, BATCH, Messages, Notes};
 use super::socket::{self, Interface};
 use crate::sys;
-use crate::vnet::Malformed;
+use crate::vnet::{Malformed, Vnet};
 
 /// Frames that the machine sends go to no socket of the group (`PACKET_FANOUT_FLAG_IGNORE_OUTGOING`).
 const FANOUT_IGNORE_OUTGOING: libc::c_uint = 0x4000;
@@ -29,9 +30,9 @@ pub struct Receiver<A: Arch = txq_core::arch::Native> {
     ifname: String,
     /// Its number among the receivers of one call.
     queue: u16,
-    messages: Messages,
-    /// Buffers for the next frames.
-    spare: PacketList<A>,
+    source: Source<A>,
+    /// Whether packets get the time at which they came in.
+    times: bool,
     /// Packets that exceed the budget of the call that received them: a frame may have been cut into many.
     ready: PacketList<A>,
     /// An error after packets, which the next call returns.
@@ -39,6 +40,14 @@ pub struct Receiver<A: Arch = txq_core::arch::Native> {
     stats: RxStats,
     /// Frames that the kernel dropped, as far as they were read: a read sets the kernel's count to 0.
     missed: Cell<u64>,
+}
+
+/// How frames come from the kernel.
+enum Source<A: Arch> {
+    /// By `recvmmsg`, into buffers for the next frames.
+    Messages { messages: Messages, spare: PacketList<A> },
+    /// In shared memory.
+    Blocks(Blocks),
 }
 
 impl<A: Arch> std::fmt::Debug for Receiver<A> {
@@ -75,7 +84,14 @@ impl AfPacket {
         on(libc::PACKET_VNET_HDR)?;
         on(libc::PACKET_AUXDATA)?;
         on(libc::PACKET_IGNORE_OUTGOING)?;
-        sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+        // Some kernels have no virtio-net headers in blocks, and each needs memory for them.
+        let source = match if self.blocks { Blocks::map(&fd).ok() } else { None } {
+            Some(blocks) => Source::Blocks(blocks),
+            None => {
+                sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
+                Source::Messages { messages: Messages::new(), spare: PacketList::new() }
+            }
+        };
         promiscuous(&fd, self.interface)?;
         socket::bind(&fd, self.interface, libc::ETH_P_ALL as u16)?;
         if several {
@@ -85,8 +101,8 @@ impl AfPacket {
             fd,
             ifname: self.ifname.clone(),
             queue,
-            messages: Messages::new(),
-            spare: PacketList::new(),
+            source,
+            times: false,
             ready: PacketList::new(),
             failure: None,
             stats: RxStats::default(),
@@ -139,78 +155,124 @@ enum Fault {
 }
 
 impl<A: Arch> Receiver<A> {
-    /// Returns the packets of the frame number `n`, which is in `packet` or partly beyond it. They are several if the frame had
-    /// to be cut.
-    fn packets(
-        &self,
-        n: usize,
-        mut packet: Packet<A>,
-        sender: &mut Sender<A>,
-    ) -> Result<PacketList<A>, Fault> {
-        let frame = self.messages.frame(n, packet.len());
-        let mut packets = PacketList::new();
-        if frame.len > packet.len() {
-            packets = cut(&frame, packet.data(), sender).ok_or(Fault::TooLong)?;
-        } else {
-            packet.truncate(frame.len);
-            let segments = frame.vnet.complete(packet.data_mut(), Link::Ethernet);
-            if let Some((size, segs)) = segments.map_err(|Malformed| Fault::Malformed)? {
-                packet.set_gso(size, segs);
-            }
-            packets.push_back(packet);
-        }
-        let mut tagged = true;
-        packets.for_each_mut(|packet| {
-            packet.set_rx_queue(self.queue);
-            tagged &= frame.vlan.is_none_or(|vlan| recv::tag(packet, vlan));
-        });
-        if tagged { Ok(packets) } else { Err(Fault::Malformed) }
+    /// Returns whether frames come in memory that the kernel shares ([`AfPacket::blocks`]).
+    pub fn has_blocks(&self) -> bool {
+        matches!(self.source, Source::Blocks(_))
     }
 
-    /// Receives the frames of one system call, at most `budget`, and keeps their packets in `ready`. Returns whether there may
-    /// be more.
+    /// Receives at most `budget` frames and keeps their packets in `ready`. Returns whether there may be more.
     fn refill(&mut self, budget: usize, sender: &mut Sender<A>) -> io::Result<bool> {
-        let want = budget.min(BATCH);
-        if self.spare.len() < want {
-            let room = sender.pool().room();
-            // Without buffers, frames stay in the socket.
-            let _ = sender.alloc_batch(want - self.spare.len(), room, &mut self.spare);
-        }
-        let mut buffers = PacketList::new();
-        self.spare.move_front(want, &mut buffers);
-        let offered = buffers.len();
-        if offered == 0 {
-            return Ok(false);
-        }
-        let got = self.messages.receive(&self.fd, &mut buffers);
-        for n in 0..*got.as_ref().unwrap_or(&0) {
-            let packet = buffers.pop_front().expect("as many as were offered");
-            match self.packets(n, packet, sender) {
-                Ok(mut packets) => self.ready.append(&mut packets),
-                Err(Fault::TooLong) => self.stats.too_long += 1,
-                Err(Fault::Malformed) => self.stats.malformed += 1,
+        let Self { source, ready, stats, .. } = self;
+        let mark = Mark { queue: self.queue, times: self.times };
+        let mut take = |packets: Result<PacketList<A>, Fault>| match packets {
+            Ok(mut packets) => ready.append(&mut packets),
+            Err(Fault::TooLong) => stats.too_long += 1,
+            Err(Fault::Malformed) => stats.malformed += 1,
+        };
+        match source {
+            Source::Messages { messages, spare } => {
+                let want = budget.min(BATCH);
+                if spare.len() < want {
+                    let room = sender.pool().room();
+                    // Without buffers, frames stay in the socket.
+                    let _ = sender.alloc_batch(want - spare.len(), room, spare);
+                }
+                let mut buffers = PacketList::new();
+                spare.move_front(want, &mut buffers);
+                let offered = buffers.len();
+                if offered == 0 {
+                    return Ok(false);
+                }
+                let got = messages.receive(&self.fd, &mut buffers);
+                for n in 0..*got.as_ref().unwrap_or(&0) {
+                    let mut packet = buffers.pop_front().expect("as many as were offered");
+                    let frame = messages.frame(n, packet.len());
+                    take(if frame.len > packet.len() {
+                        cut(&[packet.data(), frame.beyond].concat(), frame.len, frame.vnet, sender)
+                            .and_then(|packets| mark.all(packets, frame.notes))
+                    } else {
+                        packet.truncate(frame.len);
+                        mark.whole(packet, frame.vnet, frame.notes)
+                    });
+                }
+                spare.append(&mut buffers);
+                got.map(|got| got == offered)
+            }
+            Source::Blocks(blocks) => {
+                let room = sender.pool().room();
+                for _ in 0..budget {
+                    let Some(frame) = blocks.peek() else {
+                        return blocks::error_of(&self.fd).map(|()| false);
+                    };
+                    take(if frame.len > room {
+                        cut(frame.data, frame.len, frame.vnet, sender)
+                            .and_then(|packets| mark.all(packets, frame.notes))
+                    } else if frame.data.len() < frame.len {
+                        Err(Fault::TooLong)
+                    } else {
+                        // Without a buffer, the frame stays in its block.
+                        let Ok(mut packet) = sender.alloc(frame.len) else { return Ok(false) };
+                        packet.data_mut().copy_from_slice(frame.data);
+                        mark.whole(packet, frame.vnet, frame.notes)
+                    });
+                    blocks.pop();
+                }
+                Ok(true)
             }
         }
-        self.spare.append(&mut buffers);
-        got.map(|got| got == offered)
     }
 }
 
-/// Cuts a frame, of which `begin` is in a buffer, into packets of its segments. Returns `None` if it has none, and if there are
-/// no buffers for them.
-fn cut<A: Arch>(frame: &Frame<'_>, begin: &[u8], sender: &mut Sender<A>) -> Option<PacketList<A>> {
-    let size = frame.vnet.gso_size()?;
-    let long = [begin, frame.beyond].concat();
-    if long.len() < frame.len {
-        return None;
+/// What every packet of a receiver gets.
+#[derive(Clone, Copy)]
+struct Mark {
+    queue: u16,
+    times: bool,
+}
+
+impl Mark {
+    /// Returns the packet of a frame that is in it as a whole.
+    fn whole<A: Arch>(self, mut packet: Packet<A>, vnet: Vnet, notes: Notes) -> Result<PacketList<A>, Fault> {
+        let segments = vnet.complete(packet.data_mut(), Link::Ethernet);
+        if let Some((size, segs)) = segments.map_err(|Malformed| Fault::Malformed)? {
+            packet.set_gso(size, segs);
+        }
+        let mut packets = PacketList::new();
+        packets.push_back(packet);
+        self.all(packets, notes)
     }
-    qdisc::cut_bytes(&long, &dissect(&long), size, |headers, part| {
+
+    /// Gives the packets of a frame what the kernel has noted about it.
+    fn all<A: Arch>(self, mut packets: PacketList<A>, notes: Notes) -> Result<PacketList<A>, Fault> {
+        let mut tagged = true;
+        packets.for_each_mut(|packet| {
+            packet.set_rx_queue(self.queue);
+            tagged &= notes.vlan.is_none_or(|vlan| recv::tag(packet, vlan));
+            if let Some(time) = notes.time.filter(|_| self.times) {
+                packet.set_cookie(time);
+            }
+        });
+        if tagged { Ok(packets) } else { Err(Fault::Malformed) }
+    }
+}
+
+/// Cuts a frame of `len` bytes, of which `bytes` are here, into packets of its segments. An error if it has none, and if there are no
+/// buffers for them.
+fn cut<A: Arch>(
+    bytes: &[u8],
+    len: usize,
+    vnet: Vnet,
+    sender: &mut Sender<A>,
+) -> Result<PacketList<A>, Fault> {
+    let size = vnet.gso_size().filter(|_| bytes.len() >= len).ok_or(Fault::TooLong)?;
+    let packets = qdisc::cut_bytes(bytes, &dissect(bytes), size, |headers, part| {
         let mut segment = sender.alloc(headers.len() + part.len()).ok()?;
         let (head, rest) = segment.data_mut().split_at_mut(headers.len());
         head.copy_from_slice(headers);
         rest.copy_from_slice(part);
         Some(segment)
-    })
+    });
+    packets.ok_or(Fault::TooLong)
 }
 
 impl<A: Arch> Receive<A> for Receiver<A> {
@@ -250,7 +312,11 @@ impl<A: Arch> Receive<A> for Receiver<A> {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        if !self.ready.is_empty() || self.failure.is_some() {
+        let is_filled = match &mut self.source {
+            Source::Blocks(blocks) => blocks.has_frames(),
+            Source::Messages { .. } => false,
+        };
+        if is_filled || !self.ready.is_empty() || self.failure.is_some() {
             return Ok(true);
         }
         sys::wait_readable(&self.fd, timeout)
@@ -263,6 +329,16 @@ impl<A: Arch> Receive<A> for Receiver<A> {
         let mut stats = self.stats;
         stats.missed = self.missed.get();
         stats
+    }
+
+    fn prefer_busy_poll(&mut self, time: Duration) {
+        sys::busy_poll(&self.fd, time);
+    }
+
+    fn record_times(&mut self) -> io::Result<()> {
+        self.times = true;
+        // Blocks have it without being asked.
+        if self.has_blocks() { Ok(()) } else { sys::record_times(&self.fd) }
     }
 }
 

@@ -15,8 +15,8 @@ use crate::vnet::{self, Vnet};
 pub(super) const BATCH: usize = 32;
 /// The bytes of a frame that do not fit into its buffer: a packet with segments has up to 64 KiB.
 const OVERFLOW: usize = 1 << 16;
-/// Space for the kernel's notes on a frame ([`libc::tpacket_auxdata`]).
-const NOTES: usize = 64;
+/// Space for the kernel's notes on a frame: a [`libc::tpacket_auxdata`] and a time.
+const NOTES: usize = 96;
 /// A message consists of the virtio-net header, the buffer, and the bytes beyond it.
 const PARTS: usize = 3;
 
@@ -45,8 +45,16 @@ pub(super) struct Frame<'m> {
     pub(super) len: usize,
     /// Its bytes beyond the buffer.
     pub(super) beyond: &'m [u8],
+    pub(super) notes: Notes,
+}
+
+/// The kernel's notes on a frame.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Notes {
     /// The tag protocol and the tag that the kernel has taken off.
     pub(super) vlan: Option<(u16, u16)>,
+    /// When the frame came in, in nanoseconds since 1970, if the socket records it.
+    pub(super) time: Option<u64>,
 }
 
 impl Messages {
@@ -99,23 +107,41 @@ impl Messages {
         let len = (message.msg_len as usize).saturating_sub(vnet::LEN);
         let rest = len.saturating_sub(room).min(OVERFLOW);
         let vnet = Vnet::from_bytes(self.vnet[n]);
-        Frame { vnet, len, beyond: &self.beyond[n * OVERFLOW..][..rest], vlan: vlan(&message.msg_hdr) }
+        Frame { vnet, len, beyond: &self.beyond[n * OVERFLOW..][..rest], notes: notes(&message.msg_hdr) }
     }
 }
 
-/// Returns the tag protocol and the VLAN tag in the kernel's notes.
-fn vlan(header: &libc::msghdr) -> Option<(u16, u16)> {
-    const ETH_P_8021Q: u16 = 0x8100;
+/// Returns the kernel's notes.
+fn notes(header: &libc::msghdr) -> Notes {
+    let mut notes = Notes::default();
     // SAFETY: the kernel has filled in the control bytes and their length.
-    let note = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
-    if (note.cmsg_level, note.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
-        return None;
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: the macros return only headers that lie within the control bytes.
+    while let Some(note) = unsafe { at.as_ref() } {
+        match (note.cmsg_level, note.cmsg_type) {
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                // SAFETY: PACKET_AUXDATA holds a tpacket_auxdata, of plain integers; it may be unaligned.
+                let aux: libc::tpacket_auxdata = unsafe { ptr::read_unaligned(libc::CMSG_DATA(note).cast()) };
+                notes.vlan = vlan_of(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid);
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: SCM_TIMESTAMPNS holds a timespec, of plain integers; it may be unaligned.
+                notes.time = Some(sys::nanos(unsafe { ptr::read_unaligned(libc::CMSG_DATA(note).cast()) }));
+            }
+            _ => {}
+        }
+        // SAFETY: `note` is a header within the control bytes.
+        at = unsafe { libc::CMSG_NXTHDR(header, note) };
     }
-    // SAFETY: PACKET_AUXDATA holds a tpacket_auxdata, of plain integers; it may be unaligned.
-    let aux = unsafe { ptr::read_unaligned(libc::CMSG_DATA(note).cast::<libc::tpacket_auxdata>()) };
-    let has = |flag| aux.tp_status & flag != 0;
-    let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) { aux.tp_vlan_tpid } else { ETH_P_8021Q };
-    has(libc::TP_STATUS_VLAN_VALID).then_some((protocol, aux.tp_vlan_tci))
+    notes
+}
+
+/// Returns the tag protocol and the VLAN tag that the kernel has taken off, from a frame's status and the fields that it makes valid.
+pub(super) fn vlan_of(status: u32, tci: u16, protocol: u16) -> Option<(u16, u16)> {
+    const ETH_P_8021Q: u16 = 0x8100;
+    let has = |flag| status & flag != 0;
+    let protocol = if has(libc::TP_STATUS_VLAN_TPID_VALID) { protocol } else { ETH_P_8021Q };
+    has(libc::TP_STATUS_VLAN_VALID).then_some((protocol, tci))
 }
 
 /// Puts a VLAN tag back behind the addresses of a frame. Returns false if the frame is shorter than its header, or has no

@@ -220,6 +220,10 @@ impl Receive for Receiver {
         stats.missed = of.rx_dropped + of.rx_ring_full;
         stats
     }
+
+    fn prefer_busy_poll(&mut self, time: Duration) {
+        sys::busy_poll(&*self.queue, time);
+    }
 }
 
 /// Readable while there are frames.

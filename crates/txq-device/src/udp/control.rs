@@ -7,6 +7,7 @@ use std::ptr;
 use txq_core::arch::Nanos;
 
 use super::socket::{SO_TXTIME, UDP_GRO, UDP_SEGMENT};
+use crate::sys;
 
 /// Space for control messages: more than one message has in either direction.
 #[repr(C, align(8))]
@@ -104,6 +105,8 @@ pub(super) struct Received {
     pub(super) segment: Option<usize>,
     /// How many datagrams the socket has dropped so far, modulo 2^32.
     pub(super) missed: Option<u32>,
+    /// When the message came in, in nanoseconds since 1970, if the socket records it.
+    pub(super) time: Option<u64>,
 }
 
 impl Received {
@@ -152,6 +155,7 @@ impl Received {
                 self.segment = read::<libc::c_int>(data).and_then(|len| usize::try_from(len).ok());
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.missed = read::<u32>(data),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => self.time = read(data).map(sys::nanos),
             _ => {}
         }
     }
@@ -161,6 +165,7 @@ impl Received {
 trait Plain: Copy {}
 impl Plain for libc::c_int {}
 impl Plain for u32 {}
+impl Plain for libc::timespec {}
 impl Plain for libc::in_pktinfo {}
 impl Plain for libc::in6_pktinfo {}
 

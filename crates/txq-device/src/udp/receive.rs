@@ -61,6 +61,8 @@ struct Current {
     left: usize,
     /// Bytes of payload of each packet but the last.
     segment: usize,
+    /// When it came in, if the socket records it.
+    time: Option<u64>,
 }
 
 // SAFETY: the pointers in it lead to its own boxes, and are written anew before each call that uses them.
@@ -159,7 +161,7 @@ impl Receiver {
         let to = if canonical(to).is_ipv4() == from.is_ipv4() { to } else { unspecified(from, to.port()) };
         let datagram = Datagram::new(to).from(from).tos(control.tos);
         let segment = control.segment.filter(|&segment| segment > 0 && segment < left).unwrap_or(left);
-        Some(Current { datagram, at: self.next * STRIDE, left, segment })
+        Some(Current { datagram, at: self.next * STRIDE, left, segment, time: control.time })
     }
 
     /// Appends packets of the current message to `batch`, at most `budget`; returns how many, or `None` without a buffer.
@@ -188,6 +190,9 @@ impl Receiver {
             packet.truncate(head + len);
             packet.set_link(Link::Ip);
             packet.set_rx_queue(self.rx_queue);
+            if let Some(time) = current.time {
+                packet.set_cookie(time);
+            }
             let to = packet.data_mut();
             to[head..].copy_from_slice(&self.data[current.at..current.at + len]);
             let written = current.datagram.write(to);
@@ -266,6 +271,14 @@ impl Receive for Receiver {
 
     fn stats(&self) -> RxStats {
         self.stats
+    }
+
+    fn prefer_busy_poll(&mut self, time: Duration) {
+        sys::busy_poll(&*self.socket, time);
+    }
+
+    fn record_times(&mut self) -> io::Result<()> {
+        sys::record_times(&*self.socket)
     }
 }
 

@@ -8,7 +8,7 @@ mod receive;
 mod send;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::assert_conserved;
 use txq::driver::Driver;
@@ -16,7 +16,7 @@ use txq::drop::DropReason;
 use txq::netdev::Builder;
 use txq::packet::{Packet, PacketList};
 use txq::pool::{Backing, PoolConfig};
-use txq::receive::Receive;
+use txq::receive::{BusyPoll, Receive};
 use txq::{NetDev, Sender};
 use txq_device::udp::{self, Counts, Datagram, Udp};
 use txq_device::{Faults, faults::Rates};

@@ -103,3 +103,33 @@ fn lost_datagrams_are_counted_by_the_receiver() {
     assert_eq!(got as u64 + receiver.stats().missed, 1001);
     assert!(receiver.stats().missed > 0);
 }
+
+/// Each datagram carries the time at which the kernel received it, also those that came joined; the receiver polls before it
+/// sleeps.
+#[test]
+fn datagrams_carry_the_time_at_which_they_came() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    for at in [V4, V6] {
+        let udp = Udp::bind(at).unwrap();
+        let mut receiver = BusyPoll::new(udp.receiver().unwrap(), Duration::from_micros(100));
+        receiver.record_times().unwrap();
+        let dev = builder(udp.clone()).start().unwrap();
+        let mut sender = dev.sender("s");
+        let mut last = now();
+        for round in 0..10 {
+            let packets = (0..5)
+                .map(|n| udp::packet(&mut sender, udp.local_addr(), &payload(round * 5 + n, 100)).unwrap());
+            let mut batch: PacketList = packets.collect();
+            let _ = sender.xmit_batch(&mut batch);
+            let mut got = PacketList::new();
+            while got.len() < 5 {
+                assert!(receiver.wait(Some(Duration::from_secs(20))).unwrap());
+                receiver.receive(10, &mut sender, &mut got).unwrap();
+            }
+            for packet in got.iter() {
+                assert!((last..=now()).contains(&packet.cookie()), "{} is not after {last}", packet.cookie());
+                last = packet.cookie();
+            }
+        }
+    }
+}
