@@ -200,7 +200,11 @@ fn miri(deep: bool) -> Result<()> {
     }
     crate::run(command.args(filters).env("MIRIFLAGS", seeds))?;
     let mut command = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--"]);
-    crate::run(command.args(["af_packet::socket::", "af_xdp::rings::"]).env("MIRIFLAGS", seeds))
+    crate::run(
+        command
+            .args(["af_packet::socket::", "af_packet::blocks::", "af_xdp::rings::", "af_xdp::umem::"])
+            .env("MIRIFLAGS", seeds),
+    )
 }
 
 fn tsan(deep: bool) -> Result<()> {

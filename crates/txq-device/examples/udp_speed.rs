@@ -2,6 +2,9 @@
 //! `UDP_SEGMENT`, in turns. Both send to a socket that nobody reads. Once it takes messages as they are (`UDP_GRO`), so the
 //! system's own work is as little as it can be; once the system cuts them, as a network interface's driver does at the latest.
 //!
+//! The second bare loop has each datagram in a buffer of its own, as a program has whose datagrams come from different flows. The
+//! device gets single datagrams in such buffers, and then packets with segments, whose datagrams are one buffer as in the first loop.
+//!
 //! ```sh
 //! cargo run --release -p txq-device --example udp_speed
 //! cargo run --release -p txq-device --example udp_speed -- 1200 20    # payload bytes, rounds
@@ -14,9 +17,10 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use txq::packet::PacketList;
+use txq::pool::PoolConfig;
 use txq::{NetDev, Sender};
 use txq_device::Udp;
-use txq_device::udp::Datagram;
+use txq_device::udp::{Counters, Datagram};
 
 mod speed;
 
@@ -33,40 +37,71 @@ fn main() -> Result<(), Box<dyn Error>> {
     compare(len, rounds, false)
 }
 
+const QDISCS: [&str; 3] = ["noqueue", "pfifo", "fq_codel"];
+
+/// Sends a batch of datagrams with this payload.
+type Send = Box<dyn FnMut(&[u8]) -> io::Result<()>>;
+
+/// A contestant: its name, what it sends with, and its device if it has one.
+struct Contestant {
+    name: String,
+    send: Send,
+    device: Option<(NetDev, Counters)>,
+}
+
+/// Returns the loops without the device, and the device with each qdisc.
+fn contestants(to: SocketAddr, len: usize) -> Result<Vec<Contestant>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    for (name, apart) in [("bare loop", false), ("bare, 64 buffers", true)] {
+        let mut bare = Bare::new(to, len, apart)?;
+        let send = Box::new(move |payload: &[u8]| bare.send(payload));
+        all.push(Contestant { name: name.into(), send, device: None });
+    }
+    for joined in [false, true] {
+        for qdisc in QDISCS {
+            let udp = Udp::connect("127.0.0.1:0", to)?;
+            let counters = udp.counters();
+            let builder = NetDev::builder(udp).qdisc(qdisc);
+            let long = PoolConfig { room: 65_535, buffers: 512, ..PoolConfig::default() };
+            let dev = if joined { builder.pool_config(long) } else { builder }.start()?;
+            let mut sender = dev.sender("main");
+            let send: Send = match joined {
+                false => Box::new(move |payload: &[u8]| send(&mut sender, to, payload)),
+                true => Box::new(move |payload: &[u8]| send_segments(&mut sender, to, payload)),
+            };
+            let name = format!("txq, {}{qdisc}", if joined { "segments, " } else { "" });
+            all.push(Contestant { name, send, device: Some((dev, counters)) });
+        }
+    }
+    Ok(all)
+}
+
 /// Prints the comparison for a sink that takes messages as they are, or has them cut.
 fn compare(len: usize, rounds: usize, takes_joined: bool) -> Result<(), Box<dyn Error>> {
     let sink = Udp::bind("127.0.0.1:0")?.receive_buffer(4096)?.join(takes_joined);
     let _receiver = sink.receiver()?;
-    let to = sink.local_addr();
-    let mut bare = Bare::new(to, len)?;
-    let mut through = Vec::new();
-    for qdisc in ["noqueue", "pfifo", "fq_codel"] {
-        let udp = Udp::connect("127.0.0.1:0", to)?;
-        let counters = udp.counters();
-        let dev = NetDev::builder(udp).qdisc(qdisc).start()?;
-        through.push((qdisc, dev.sender("main"), counters, dev));
-    }
-    let mut results = vec![Vec::new(); 1 + through.len()];
+    let mut all = contestants(sink.local_addr(), len)?;
+    let mut results = vec![Vec::new(); all.len()];
     let payload = vec![7; len];
     for _ in 0..rounds {
-        results[0].push(turn(|| bare.send(&payload))?);
-        for (result, (_, sender, ..)) in results[1..].iter_mut().zip(&mut through) {
-            result.push(turn(|| send(sender, to, &payload))?);
+        for (result, contestant) in results.iter_mut().zip(&mut all) {
+            result.push(turn(|| (contestant.send)(&payload))?);
         }
     }
     let sink = if takes_joined { "not cut" } else { "cut" };
-    println!("{sink:<16} {:>12} {:>8} {:>12} {:>8}", "1000/s", "of bare", "CPU ns each", "of bare");
+    println!("{sink:<24} {:>12} {:>8} {:>12} {:>8}", "1000/s", "of bare", "CPU ns each", "of bare");
     let medians: Vec<_> = results.iter().map(|turns| Speed::median(turns)).collect();
-    for (index, Speed { rate, cost }) in medians.iter().enumerate() {
-        let name = index.checked_sub(1).map_or("bare loop".into(), |i| format!("txq, {}", through[i].0));
+    for (Contestant { name, .. }, Speed { rate, cost }) in all.iter().zip(&medians) {
         let (rate_of, cost_of) = (rate / medians[0].rate, cost / medians[0].cost);
-        println!("{name:<16} {rate:>12.0} {rate_of:>8.3} {cost:>12.0} {cost_of:>8.3}");
+        println!("{name:<24} {rate:>12.0} {rate_of:>8.3} {cost:>12.0} {cost_of:>8.3}");
     }
-    for (qdisc, _, counters, dev) in through {
+    for Contestant { name, send, device } in all {
+        drop(send);
+        let Some((dev, counters)) = device else { continue };
         let counts = counters.read();
         let (per_message, per_call) =
             (counts.datagrams as f64 / counts.messages as f64, counts.datagrams as f64 / counts.calls as f64);
-        println!("{qdisc}: {per_message:.1} datagrams a message, {per_call:.1} a call of sendmmsg");
+        println!("{name}: {per_message:.1} datagrams a message, {per_call:.1} a call of sendmmsg");
         dev.audit()?;
     }
     Ok(())
@@ -100,15 +135,36 @@ fn send(sender: &mut Sender, to: SocketAddr, payload: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A loop without the device: a buffer of datagrams, cut by the system into as few messages as it takes.
+/// Sends a batch through a device, in packets with as many segments as a message may have.
+fn send_segments(sender: &mut Sender, to: SocketAddr, payload: &[u8]) -> io::Result<()> {
+    let (mut batch, mut left) = (PacketList::new(), BATCH);
+    while left > 0 {
+        let segs = left.min(65_487 / payload.len());
+        let mut packet = sender.alloc(segs * payload.len()).map_err(io::Error::other)?;
+        packet.data_mut().chunks_exact_mut(payload.len()).for_each(|part| part.copy_from_slice(payload));
+        Datagram::new(to).push(&mut packet).ok_or(io::ErrorKind::InvalidInput)?;
+        packet.set_gso(payload.len() as u16, segs as u16);
+        batch.push_back(packet);
+        left -= segs;
+    }
+    let _verdict = sender.xmit_batch(&mut batch);
+    Ok(())
+}
+
+/// A loop without the device: datagrams in one buffer or apart, cut by the system into as few messages as it takes.
 struct Bare {
     socket: UdpSocket,
     len: usize,
+    /// Distance from one datagram to the next.
+    stride: usize,
     data: Vec<u8>,
 }
 
+/// Distance of a pool's buffers.
+const STRIDE: usize = 2048;
+
 impl Bare {
-    fn new(to: SocketAddr, len: usize) -> io::Result<Self> {
+    fn new(to: SocketAddr, len: usize, apart: bool) -> io::Result<Self> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(to)?;
         let segment = len as libc::c_int;
@@ -126,27 +182,33 @@ impl Bare {
         if set != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { socket, len, data: vec![0; BATCH * len] })
+        let stride = if apart { STRIDE.max(len) } else { len };
+        Ok(Self { socket, len, stride, data: vec![0; BATCH * stride] })
     }
 
     /// Sends a batch by one call.
     fn send(&mut self, payload: &[u8]) -> io::Result<()> {
-        self.data.chunks_exact_mut(self.len).for_each(|datagram| datagram.copy_from_slice(payload));
-        let most = (65_487 / self.len).min(64) * self.len;
-        let mut parts: Vec<_> = self
-            .data
-            .chunks(most)
-            .map(|data| libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() })
-            .collect();
-        let message = |part: &mut libc::iovec| {
+        let Self { len, stride, data, .. } = self;
+        data.chunks_exact_mut(*stride)
+            .for_each(|datagram| datagram[..payload.len()].copy_from_slice(payload));
+        // One part a message, or one a datagram.
+        let most = (65_487 / *len).min(64);
+        let part = if stride == len { most * *len } else { *stride };
+        let iovec = |data: &mut [u8]| {
+            let iov_len = if stride == len { data.len() } else { *len };
+            libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len }
+        };
+        let mut parts: Vec<_> = data.chunks_mut(part).map(iovec).collect();
+        let message = |parts: &mut [libc::iovec]| {
             // SAFETY: all zeros are a valid message without address, data and control data.
             let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
-            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (part, 1);
+            (message.msg_hdr.msg_iov, message.msg_hdr.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
             message
         };
-        let mut messages: Vec<_> = parts.iter_mut().map(message).collect();
+        let each = if stride == len { 1 } else { most };
+        let mut messages: Vec<_> = parts.chunks_mut(each).map(message).collect();
         let n = messages.len() as libc::c_uint;
-        // SAFETY: each message points to a part, which points to data that lives through the call.
+        // SAFETY: each message points to parts, which point to data that lives through the call.
         let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), n, 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

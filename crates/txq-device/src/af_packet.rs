@@ -179,7 +179,8 @@ impl AfPacket {
 
     /// Sets whether [`receivers`](AfPacket::receivers) get frames in blocks of memory that the kernel shares (`TPACKET_V3`), if the
     /// kernel has memory for them, which takes less CPU time a frame. The kernel hands a block over when it is full or a millisecond old,
-    /// so frames that come alone are late by that. Off by default.
+    /// so frames that come alone are late by that. On a busy machine it drops some frames although blocks are free, and
+    /// counts them as missed. Off by default.
     #[must_use]
     pub fn blocks(mut self, blocks: bool) -> Self {
         self.blocks = blocks;

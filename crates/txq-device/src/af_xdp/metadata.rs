@@ -70,14 +70,12 @@ pub(super) fn tai_ahead() -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use txq::pool::{Backing, Pool, PoolConfig};
+    use txq::pool::{Backing, Cache, Pool, PoolConfig};
 
     use super::*;
 
-    fn packet(partial: bool) -> Packet {
-        let pool =
-            Pool::new(&PoolConfig { buffers: 4, backing: Backing::Heap, ..PoolConfig::default() }).unwrap();
-        let mut packet = pool.cache("test", 0).alloc(60).unwrap();
+    fn packet(cache: &mut Cache, partial: bool) -> Packet {
+        let mut packet = cache.alloc(60).unwrap();
         let data = packet.data_mut();
         data.fill(0);
         data[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
@@ -91,16 +89,20 @@ mod tests {
     /// The layout of `struct xsk_tx_metadata`.
     #[test]
     fn each_field_is_where_the_kernel_reads_it() {
-        assert_eq!(Metadata::of(&packet(false), 0), None);
+        let config = PoolConfig { buffers: 8, backing: Backing::Heap, ..PoolConfig::default() };
+        let pool = Pool::new(&config).unwrap();
+        let mut cache = pool.cache("test", 0);
+        let mut of = |partial, launch_at| Metadata::of(&packet(&mut cache, partial), launch_at);
+        assert_eq!(of(false, 0), None);
         let read = |metadata: Option<Metadata>| {
             let bytes = metadata.unwrap().to_bytes();
             let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
             let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
             (word(0), half(8), half(10), word(16))
         };
-        assert_eq!(read(Metadata::of(&packet(true), 0)), (2, 34, 6, 0));
-        assert_eq!(read(Metadata::of(&packet(false), 77)), (4, 0, 0, 77));
-        assert_eq!(read(Metadata::of(&packet(true), 77)), (6, 34, 6, 77));
+        assert_eq!(read(of(true, 0)), (2, 34, 6, 0));
+        assert_eq!(read(of(false, 77)), (4, 0, 0, 77));
+        assert_eq!(read(of(true, 77)), (6, 34, 6, 77));
     }
 
     #[cfg(not(miri))]

@@ -121,8 +121,18 @@ impl Messages {
         // The headers of the packet before.
         let mut before = &[][..];
         for packet in packets.take(PARTS) {
-            let alike = open.as_ref().and_then(|open| Content::alike(packet, before, open, rules));
-            let content = match alike.map_or_else(|| Content::of(packet, rules), Ok) {
+            let alike = open.as_ref().and_then(|_| alike(packet, before));
+            // Nearly all packets of a sender that is fast: nothing but the payload is looked at, copied or compared.
+            if let (Some(open), Some(payload)) = (&mut open, alike)
+                && self.messages[filled].has_room(open, payload.len(), departure(packet, rules), rules)
+            {
+                before = packet.data();
+                self.messages[filled].add(open, payload.len(), 1);
+                self.parts[parts] = part(payload);
+                parts += 1;
+                continue;
+            }
+            let content = match Content::of(packet, rules) {
                 Ok(content) => content,
                 Err(fill) if parts == 0 => return fill,
                 Err(_) => break,
@@ -141,11 +151,7 @@ impl Messages {
                 open = Some(self.begin(filled, content.datagram, content.departure, rules));
             }
             let Some(open) = &mut open else { break };
-            let message = &mut self.messages[filled];
-            message.packets += 1;
-            message.datagrams += content.datagrams;
-            open.bytes += content.payload.len();
-            open.closed = content.datagrams > 1 || content.payload.len() < message.segment;
+            self.messages[filled].add(open, content.payload.len(), content.datagrams);
             self.parts[parts] = part(content.payload);
             parts += 1;
         }
@@ -255,32 +261,38 @@ impl<'f> Content<'f> {
         }
         Ok(Self { datagram, payload, departure: departure(packet, rules), datagrams, segment })
     }
+}
 
-    /// As [`of`](Content::of), for a packet that differs from the one `before` only in its payload; `None` for others. `before`
-    /// is in the `open` message.
-    fn alike<A: Arch>(packet: &'f Packet<A>, before: &[u8], open: &Open, rules: &Rules) -> Option<Self> {
-        if packet.segs() > 1 {
-            return None;
-        }
-        let payload = Datagram::parse_alike(packet.data(), before)?;
-        let (datagram, segment) = (open.datagram, payload.len());
-        Some(Self { datagram, payload, departure: departure(packet, rules), datagrams: 1, segment })
-    }
+/// Returns the payload of a packet that differs from the one `before` only in its payload; `None` for others.
+fn alike<'f, A: Arch>(packet: &'f Packet<A>, before: &[u8]) -> Option<&'f [u8]> {
+    if packet.segs() > 1 { None } else { Datagram::parse_alike(packet.data(), before) }
 }
 
 impl Message {
     /// Returns whether a packet can be one more of this open message.
     fn takes(&self, open: &Open, content: &Content<'_>, rules: &Rules) -> bool {
-        let len = content.payload.len();
+        content.datagrams == 1
+            && self.has_room(open, content.payload.len(), content.departure, rules)
+            && open.datagram == content.datagram
+    }
+
+    /// Returns whether a datagram of this payload and departure can be one more of this open message if its headers are alike.
+    fn has_room(&self, open: &Open, len: usize, departure: Nanos, rules: &Rules) -> bool {
         rules.joins
             && !open.closed
-            && content.datagrams == 1
             && self.segment <= rules.longest_segment
             && (1..=self.segment).contains(&len)
             && self.datagrams < SEGMENTS
             && open.bytes + len <= LONGEST
-            && open.departure == content.departure
-            && open.datagram == content.datagram
+            && open.departure == departure
+    }
+
+    /// Adds a packet of `datagrams` with `len` bytes of payload, which the message takes.
+    fn add(&mut self, open: &mut Open, len: usize, datagrams: usize) {
+        self.packets += 1;
+        self.datagrams += datagrams;
+        open.bytes += len;
+        open.closed = datagrams > 1 || len < self.segment;
     }
 }
 
