@@ -168,9 +168,9 @@ impl AfPacket {
         self
     }
 
-    /// Sets whether the kernel cuts packets with segments and computes the checksums of [`Sender::fill_checksum`], or the interface's
-    /// hardware does (`PACKET_VNET_HDR`). By default the sender does both. Each frame then has a header of ten bytes in front, which the kernel reads, and passes through
-    /// the kernel's qdisc, behind which the kernel cuts.
+    /// Sets whether the kernel cuts packets with segments and computes the checksums of [`Sender::fill_checksum`], or the
+    /// interface's hardware does (`PACKET_VNET_HDR`). By default the sender does both. Each frame then has a header of ten bytes in
+    /// front, which the kernel reads, and passes through the kernel's qdisc, behind which the kernel cuts.
     #[must_use]
     pub fn gso(mut self, gso: bool) -> Self {
         self.gso = gso;

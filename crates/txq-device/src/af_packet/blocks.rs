@@ -205,14 +205,18 @@ impl Blocks {
             features: 0,
         };
         set(fd, libc::SOL_PACKET, libc::PACKET_VERSION, VERSION)?;
-        let mapped = set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, request).and_then(|()| {
-            let access = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-            let base = unsafe { mmap(ptr::null_mut(), SIZE * COUNT, access, MapFlags::SHARED, fd, 0) };
-            NonNull::new(base?.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory.into())
-        });
+        set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, request)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
+        let base = unsafe { mmap(ptr::null_mut(), SIZE * COUNT, access, MapFlags::SHARED, fd, 0) };
+        let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast::<u8>())) else {
+            // The socket receives by messages again.
+            let none = Request { block_size: 0, blocks: 0, frame_size: 0, frames: 0, retire: 0, ..request };
+            set(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, none)?;
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
         // SAFETY: a whole mapping, of pages that the kernel has zeroed, which a drop unmaps; the kernel is the other side.
-        mapped.map(|base| Self(unsafe { Ring::new(base, SIZE, COUNT) }))
+        Ok(Self(unsafe { Ring::new(base, SIZE, COUNT) }))
     }
 
     /// Returns whether there is a frame.

@@ -99,3 +99,51 @@ fn without_buffers_it_stays_whole() {
     let _ = sender.xmit(small);
     assert_eq!((dev.stats().accepted, wires.at(0).sent()), (5, vec![5; 4]), "the limit allows four");
 }
+
+/// [`Wires`] that computes checksums, or does not.
+struct Computes(Wires, bool);
+
+impl Driver for Computes {
+    fn info(&self) -> DeviceInfo {
+        self.0.info().link(Link::Ip).checksum(self.1)
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        self.0.open(txq)
+    }
+}
+
+/// A checksum that is left to the device is the sum of the pseudo header, of each segment too; for another device it is computed.
+#[test]
+fn checksums_are_left_to_a_device_that_computes_them() {
+    for computes in [true, false] {
+        let wires = Wires::new(1, Some(256));
+        let pool = PoolConfig { buffers: 64, backing: Backing::Heap, ..PoolConfig::default() };
+        let builder = NetDev::builder(Computes(wires.clone(), computes)).pool_config(pool);
+        let dev = builder.qdisc("pfifo").bql(None).build().unwrap();
+        let mut sender = dev.sender("one");
+        for segs in [1, 3] {
+            let mut packet = packet(&mut sender, segs);
+            packet.set_hash(9);
+            packet.set_departure(u64::MAX);
+            assert!(sender.fill_checksum(&mut packet));
+            let has = (packet.is_checksum_partial(), packet.departure(), packet.hash());
+            assert_eq!(has, (computes, u64::MAX >> 1, 9));
+            packet.set_departure(7);
+            assert_eq!((packet.is_checksum_partial(), packet.departure()), (computes, 7));
+            let _ = sender.xmit(packet);
+        }
+        let mut other = sender.packet(&[0x45; 60]).unwrap();
+        assert!(!sender.fill_checksum(&mut other) && !other.is_checksum_partial());
+        assert_eq!(other.data(), [0x45; 60]);
+        drop(other);
+        let frames = wires.at(0).kept();
+        assert_eq!(frames.len(), 4);
+        for frame in frames {
+            let (pseudo, is) = (sum(&frame[12..20], 17 + 108), u16::from_be_bytes([frame[26], frame[27]]));
+            assert_eq!(is == pseudo, computes, "{is:x}");
+            assert_eq!(sum(&frame[12..], 17 + 108) == 0xffff, !computes);
+        }
+        dev.audit().unwrap();
+    }
+}
