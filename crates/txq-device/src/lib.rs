@@ -10,7 +10,8 @@
 //! | [`null`] | nowhere, at a rate and after a delay |
 //! | [`tracer`], [`faults`] | another driver, which is traced, or made to fail |
 //!
-//! [`port`] opens a device that sends and receives by its name, [`capture`] reads captures, and [`eventfd`] wakes an event loop.
+//! [`port`] opens a device that sends and receives by its name, [`forward`] sends through one device what another receives,
+//! [`watch`] sees an interface go and come back, [`capture`] reads captures, and [`eventfd`] wakes an event loop.
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -18,6 +19,7 @@ mod backoff;
 pub mod capture;
 pub mod eventfd;
 pub mod faults;
+pub mod forward;
 pub mod null;
 pub mod pcap;
 pub mod port;
@@ -28,17 +30,20 @@ pub mod tracer;
 pub mod tun;
 pub mod udp;
 mod vnet;
+pub mod watch;
 
 pub use af_packet::AfPacket;
 pub use af_xdp::{AfXdp, AfXdpConfig};
 pub use capture::Capture;
 pub use eventfd::EventFd;
 pub use faults::Faults;
+pub use forward::Forwarder;
 pub use null::Null;
 pub use pcap::Pcap;
 pub use tracer::Tracer;
 pub use tun::Tun;
 pub use udp::Udp;
+pub use watch::Watch;
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

@@ -109,6 +109,7 @@ use txq::driver::{DeviceInfo, Driver, DriverQueue, Link, NoCompletions};
 use txq_core::arch::Arch;
 
 use crate::sys::interface::Control;
+use crate::watch::Watch;
 
 mod cut;
 mod ioctl;
@@ -307,6 +308,14 @@ impl Tun {
     pub fn receivers(&self) -> Vec<Receiver> {
         let receiver = |(index, queue)| Receiver::new(Arc::clone(queue), Arc::clone(&self.interface), index);
         (0..).zip(&self.queues).map(receiver).collect()
+    }
+
+    /// Returns a watch of the interface, also if it is in another network namespace than the program.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn watch(&self) -> io::Result<Watch> {
+        Ok(Watch::new(self.interface.control.try_clone()?, self.name()))
     }
 
     /// Sets whether the interface stays when the program ends.

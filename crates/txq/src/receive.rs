@@ -61,6 +61,10 @@ pub trait Receive<A: Arch = Native>: Send {
     /// device offers instead ([`AsFd`](std::os::fd::AsFd)).
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool>;
 
+    /// Frees the buffers that the receiver keeps for packets to come, and packets that it has not returned yet: another
+    /// sender is used from now on. Buffers of a sender's pool that are kept beyond the pool's end are leaked.
+    fn release(&mut self) {}
+
     /// Returns the counters.
     fn stats(&self) -> RxStats;
 
@@ -100,6 +104,10 @@ impl<A: Arch, R: Receive<A> + ?Sized> Receive<A> for Box<R> {
 
     fn stats(&self) -> RxStats {
         (**self).stats()
+    }
+
+    fn release(&mut self) {
+        (**self).release();
     }
 
     fn prefer_busy_poll(&mut self, time: Duration) {

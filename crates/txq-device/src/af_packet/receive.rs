@@ -322,6 +322,13 @@ impl<A: Arch> Receive<A> for Receiver<A> {
         sys::wait_readable(&self.fd, timeout)
     }
 
+    fn release(&mut self) {
+        self.ready = PacketList::new();
+        if let Source::Messages { spare, .. } = &mut self.source {
+            *spare = PacketList::new();
+        }
+    }
+
     fn stats(&self) -> RxStats {
         let kernel = sys::get::<libc::tpacket_stats>(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS);
         let dropped = kernel.map_or(0, |kernel| kernel.tp_drops);

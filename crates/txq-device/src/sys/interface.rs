@@ -80,9 +80,19 @@ impl Control {
 
     /// Returns whether the interface is up (`IFF_UP`).
     pub(crate) fn is_up(&self, name: &str) -> io::Result<bool> {
+        Ok(self.flags(name)? & libc::IFF_UP != 0)
+    }
+
+    /// Returns the interface's flags (`IFF_UP`, `IFF_RUNNING` and others).
+    pub(crate) fn flags(&self, name: &str) -> io::Result<libc::c_int> {
         let query = self.ask(name, libc::SIOCGIFFLAGS)?;
         // SAFETY: SIOCGIFFLAGS fills in `ifru_flags`, an integer.
-        Ok(unsafe { query.ifr_ifru.ifru_flags } & libc::IFF_UP as libc::c_short != 0)
+        Ok(unsafe { query.ifr_ifru.ifru_flags }.into())
+    }
+
+    /// Returns another socket of the same network namespace.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
     }
 
     /// Brings the interface up, if it is down.

@@ -86,6 +86,10 @@ impl<A: Arch, R: Receive<A>> Receive<A> for BusyPoll<R> {
         self.receiver.prefer_busy_poll(time);
     }
 
+    fn release(&mut self) {
+        self.receiver.release();
+    }
+
     fn record_times(&mut self) -> io::Result<()> {
         self.receiver.record_times()
     }
