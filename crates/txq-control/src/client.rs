@@ -109,6 +109,23 @@ impl Client {
         self.data(&Request::Stat { dev: dev.map(str::to_owned) }, Duration::ZERO)
     }
 
+    /// Makes the program read its configuration again ([`Builder::on_reload`](crate::Builder::on_reload)). The answer's output says
+    /// what changed, or its error why nothing did.
+    ///
+    /// # Errors
+    /// Those of [`tc`](Self::tc).
+    pub fn reload(&mut self) -> Result<Answer, Error> {
+        self.ask(&Request::Reload {}, Duration::ZERO)
+    }
+
+    /// Returns the qdiscs, classes and filters of a device, or of all devices, as commands of tc ([`tc::save`](crate::tc::save)).
+    ///
+    /// # Errors
+    /// Those of [`tc`](Self::tc). A device that does not exist is an answer.
+    pub fn save(&mut self, dev: Option<&str>) -> Result<Answer, Error> {
+        self.ask(&Request::Save { dev: dev.map(str::to_owned) }, Duration::ZERO)
+    }
+
     /// Records the waits between threads in a device, or in all devices, for a time; returns a record for each device.
     ///
     /// The server stops recording when the time is over or the client is gone. If the program itself records, the result

@@ -31,11 +31,15 @@ pub struct NewDevice {
 pub(crate) type Make =
     dyn Fn(&NewDevice) -> Result<NetDev, Box<dyn StdError + Send + Sync>> + Send + Sync + 'static;
 
+/// The program's function that returns more counters of a device.
+pub(crate) type More = dyn Fn(&str) -> Vec<(String, u64)> + Send + Sync + 'static;
+
 /// All devices that commands can reach; each has a name of its own.
 #[derive(Default)]
 pub(crate) struct Devices {
     known: Mutex<Known>,
     make: Option<Box<Make>>,
+    more: Option<Box<More>>,
 }
 
 #[derive(Default)]
@@ -77,6 +81,16 @@ impl Devices {
     /// Sets the function that makes devices for commands.
     pub(crate) fn set_make(&mut self, make: Box<Make>) {
         self.make = Some(make);
+    }
+
+    /// Sets the function that returns more counters of a device.
+    pub(crate) fn set_more(&mut self, more: Box<More>) {
+        self.more = Some(more);
+    }
+
+    /// Returns the program's own counters of a device.
+    pub(crate) fn more(&self, name: &str) -> Vec<(String, u64)> {
+        self.more.as_ref().map_or_else(Vec::new, |more| more(name))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

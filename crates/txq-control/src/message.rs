@@ -31,6 +31,14 @@ pub(crate) enum Request {
     },
     /// Records contention for a time.
     Contention(Recording),
+    /// Reads the program's configuration again.
+    Reload {},
+    /// The qdiscs, classes and filters of devices, as commands of tc.
+    Save {
+        /// The device; all without a name.
+        #[serde(default)]
+        dev: Option<String>,
+    },
     /// Counts times for a time, by powers of two.
     Hist {
         what: Interval,
@@ -110,6 +118,8 @@ mod tests {
             Request::Dev { words: vec![] },
             Request::Info {},
             Request::Stat { dev: None },
+            Request::Reload {},
+            Request::Save { dev: Some("d".into()) },
             Request::Contention(Recording { dev: None, ms: 5 }),
             Request::Hist { what: Interval::Driver, dev: Some("d".into()), ms: 0 },
         ] {

@@ -20,11 +20,12 @@ pub struct Counters {
 }
 
 impl Counters {
-    fn of(dev: &NetDev) -> Self {
+    fn of(dev: &NetDev, devices: &Devices) -> Self {
         let stats = dev.stats();
         let mut counters = Vec::new();
         of_device(&stats, &mut counters);
         of_machinery(dev, &mut counters);
+        counters.extend(devices.more(&dev.info().name));
         stats.queues.iter().for_each(|queue| of_queue(queue, &mut counters));
         (0..).zip(&stats.senders).for_each(|(n, sender)| of_sender(n, sender, &mut counters));
         let drops = stats.dropped.iter().map(|(reason, n)| (format!("drop_{reason}").to_lowercase(), n));
@@ -104,6 +105,6 @@ fn of_sender(n: usize, sender: &SenderStats, counters: &mut Vec<(String, u64)>) 
 
 /// Returns the counters of a device, or of all devices.
 pub(crate) fn stat(devices: &Devices, dev: Option<&str>) -> Answer {
-    let found: Vec<_> = devices.handles(dev).iter().map(|dev| Counters::of(dev)).collect();
+    let found: Vec<_> = devices.handles(dev).iter().map(|dev| Counters::of(dev, devices)).collect();
     absent(devices, dev, found.is_empty()).unwrap_or_else(|| Answer::of(found))
 }

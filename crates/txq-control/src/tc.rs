@@ -18,6 +18,7 @@ mod command;
 mod filter;
 mod modify;
 mod pretty;
+mod save;
 mod show;
 
 use txq::NetDev;
@@ -28,6 +29,8 @@ use crate::error::Error;
 use command::{Command, Object, Verb};
 
 pub use crate::answer::{INPUT, REFUSED, WORDS, nearest};
+pub use save::save;
+pub(crate) use save::save_devices;
 pub use show::Show;
 
 /// Executes a command on `devices`; returns its output, or its error with an exit code.

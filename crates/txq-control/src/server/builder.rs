@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use txq::NetDev;
 use txq::netdev::WeakNetDev;
 
-use super::service::{Event, Service};
+use super::service::{Event, Reload, Service};
 use super::{Listener, Server};
-use crate::devices::{Devices, Make};
+use crate::devices::{Devices, Make, More};
 use crate::listener::Socket;
 use crate::{Access, Error, Limits, NewDevice, Place};
 
@@ -29,6 +29,8 @@ pub struct Builder {
     access: Access,
     limits: Limits,
     make: Option<Box<Make>>,
+    more: Option<Box<More>>,
+    reload: Option<Reload>,
 }
 
 impl Builder {
@@ -40,6 +42,8 @@ impl Builder {
             access: Access::default(),
             limits: Limits::default(),
             make: None,
+            more: None,
+            reload: None,
         }
     }
 
@@ -82,6 +86,23 @@ impl Builder {
         self
     }
 
+    /// Adds counters of the program to those of a device ([`Client::stat`](crate::Client::stat)): `counters` returns names and
+    /// values for the device of a name, such as what a bridge receives on it.
+    pub fn counters(mut self, counters: impl Fn(&str) -> Vec<(String, u64)> + Send + Sync + 'static) -> Self {
+        self.more = Some(Box::new(counters));
+        self
+    }
+
+    /// Lets `txq reload` call `reload`, which reads the program's configuration again and returns a text for the caller, or why
+    /// nothing has changed. Several calls may come at a time. Without it, `txq reload` is refused.
+    pub fn on_reload(
+        mut self,
+        reload: impl Fn() -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        self.reload = Some(Reload(Box::new(reload)));
+        self
+    }
+
     /// Binds the socket. Clients can connect, and wait until [`Listener::serve`].
     ///
     /// # Errors
@@ -92,6 +113,9 @@ impl Builder {
         if let Some(make) = self.make {
             devices.set_make(make);
         }
+        if let Some(more) = self.more {
+            devices.set_more(more);
+        }
         for dev in self.devices.iter().filter_map(WeakNetDev::upgrade) {
             devices.lend(&dev)?;
         }
@@ -101,6 +125,7 @@ impl Builder {
             program: self.program.unwrap_or_else(program),
             limits: self.limits,
             recordings: Default::default(),
+            reload: self.reload,
             recording: Default::default(),
             stop: Event::new().map_err(Error::start(&socket.path))?,
         };

@@ -1,5 +1,7 @@
 //! Execution of requests.
 
+use std::error::Error as StdError;
+use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -43,6 +45,18 @@ impl Event {
     }
 }
 
+/// The program's function that reads its configuration again; returns what it has to say.
+pub(super) struct Reload(pub(super) Box<ReloadFn>);
+
+pub(super) type ReloadFn =
+    dyn Fn() -> Result<String, Box<dyn StdError + Send + Sync>> + Send + Sync + 'static;
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reload")
+    }
+}
+
 /// The state that all threads of a server share.
 #[derive(Debug)]
 pub(super) struct Service {
@@ -50,6 +64,7 @@ pub(super) struct Service {
     pub(super) program: String,
     pub(super) limits: Limits,
     pub(super) recordings: Recordings,
+    pub(super) reload: Option<Reload>,
     /// The number of recordings that run. The threads that execute requests add and subtract; the order does not matter,
     /// because the number guards no other data.
     pub(super) recording: AtomicUsize,
@@ -76,6 +91,8 @@ impl Service {
             Request::Dev { words } => dev::run(&self.devices, &words),
             Request::Info {} => Answer::of(self.info()),
             Request::Stat { dev } => stat::stat(&self.devices, dev.as_deref()),
+            Request::Reload {} => self.reload(),
+            Request::Save { dev } => tc::save_devices(&self.devices, dev.as_deref()),
             Request::Contention(recording) => self.record(recording.ms, |time| {
                 let wait = || self.wait(time, client);
                 record::contention(&self.devices, &self.recordings, recording.dev.as_deref(), wait)
@@ -96,6 +113,19 @@ impl Service {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: VERSION,
             devices: self.devices.all(InfoDevice::of),
+        }
+    }
+
+    fn reload(&self) -> Answer {
+        match &self.reload {
+            Some(Reload(reload)) => match reload() {
+                Ok(out) => Answer::good(out),
+                Err(error) => Answer::bad(REFUSED, &error.to_string(), None),
+            },
+            None => {
+                let remedy = "this program reads no configuration again: restart it";
+                Answer::bad(REFUSED, "RTNETLINK answers: Operation not supported", Some(remedy))
+            }
         }
     }
 

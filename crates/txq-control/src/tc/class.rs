@@ -130,7 +130,7 @@ impl<'a> Filter<'a> {
 /// Lists the classes of the named device; none if no device is named, as tc does.
 pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
-    let style = Style { iec: show.iec, details: show.details, raw: show.raw };
+    let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let mut listed = match filter.dev {
         Some(name) => listed(devices, name, |dev| dev.classes_info(style))?,
         None => Vec::new(),

@@ -96,7 +96,7 @@ fn handle(text: &str) -> Result<Handle, ParseError> {
 /// Lists the selected qdiscs of the named device, or of all devices.
 pub(super) fn qdiscs(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
     let filter = Filter::read(rest)?;
-    let style = Style { iec: show.iec, details: show.details, raw: show.raw };
+    let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
     let listed = match filter.dev {
         Some(name) => {
             let mut of = listed(devices, name, |dev| dev.qdiscs(style))?;

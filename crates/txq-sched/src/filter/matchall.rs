@@ -97,6 +97,12 @@ impl Matchall {
             if let Some(class) = rule.classid.filter(|&class| class != Handle::UNSPEC) {
                 options.put("flowid", class.to_string(), format_args!("flowid {class}"));
             }
+            if style.input {
+                if rule.skip_hw {
+                    options.flag("skip_hw");
+                }
+                return (options, None);
+            }
             options.end_blank();
             if rule.skip_hw {
                 options.put("skip_hw", true, "\n  skip_hw");

@@ -29,6 +29,13 @@ pub struct FilterInfo {
     pub hits: Option<u64>,
 }
 
+impl FilterInfo {
+    /// Returns the protocol as tc names it: `ip`, `all`, or `[2000]` for a number without a name.
+    pub fn protocol_name(&self) -> String {
+        proto::name(self.protocol)
+    }
+}
+
 /// Returns the filters as lines of text, with counters if `stats` (`tc -s filter show`).
 pub fn filters_text(filters: &[FilterInfo], stats: bool) -> String {
     let mut text = String::new();

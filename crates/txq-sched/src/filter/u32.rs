@@ -206,6 +206,9 @@ impl U32 {
     pub(super) fn rules(&self, style: Style) -> Vec<Options> {
         let table = self.printed_table();
         let mut head = Options::new(style);
+        if style.input {
+            return self.rules.iter().map(|(&node, rule)| show(table, node, rule, style)).collect();
+        }
         let handle = format!("{table:x}:{}", raw(table, 0, style));
         head.put("fh", handle.as_str(), format_args!("fh {handle}"));
         head.put("ht_divisor", 1, "ht divisor 1").end_blank();
@@ -235,6 +238,20 @@ fn raw(table: u32, node: u32, style: Style) -> String {
 
 fn show(table: u32, node: u32, rule: &Entry, style: Style) -> Options {
     let mut options = Options::new(style);
+    if style.input {
+        options.text_only(format_args!("handle {table:x}::{node:x}"));
+        for KeyMatch { value, mask, offset, nexthdr } in &rule.keys {
+            let from = if *nexthdr { "nexthdr+" } else { "" };
+            options.text_only(format_args!("match u32 {value:#x} {mask:#x} at {from}{offset}"));
+        }
+        if let Some(class) = rule.class {
+            options.text_only(format_args!("flowid {class}"));
+        }
+        if rule.skip_hw {
+            options.flag("skip_hw");
+        }
+        return options;
+    }
     let handle = format!("{table:x}::{node:x}{}", raw(table, node, style));
     options.put("fh", handle.as_str(), format_args!("fh {handle}")).number("order", node.into());
     options.put("key_ht", format!("{table:x}"), format_args!("key ht {table:x}")).put("bkt", "0", "bkt 0");

@@ -220,6 +220,16 @@ impl<A: Arch> Qdisc<A> for Etf<A> {
     fn options(&self, style: Style) -> Options {
         let on = |on: bool| if on { "on" } else { "off" };
         let mut options = Options::new(style);
+        if style.input {
+            options.text_only("clockid CLOCK_TAI").number("delta", self.params.delta.into());
+            if self.params.deadline_mode {
+                options.flag("deadline_mode");
+            }
+            if self.params.skip_sock_check {
+                options.flag("skip_sock_check");
+            }
+            return options;
+        }
         options.put("clockid", "TAI", "clockid TAI").number("delta", self.params.delta.into());
         for (key, value) in [
             ("offload", false),

@@ -148,6 +148,27 @@ impl Mqprio {
         let text: String = ranges().map(|r| format!("({}:{}) ", r.start, r.end - 1)).collect();
         let json: Vec<_> = ranges().map(|r| vec![r.start, r.end - 1]).collect();
         let mut options = Options::new(style);
+        if style.input {
+            options.number("num_tc", classes.len() as u64).list("map", &map);
+            let queues: String = ranges().map(|r| format!(" {}@{}", r.len(), r.start)).collect();
+            options
+                .text_only(format_args!("queues{queues}"))
+                .number("hw", (self.channel || self.bw_rlimit).into());
+            if self.channel {
+                options.text_only("mode channel");
+            }
+            if self.bw_rlimit {
+                options.text_only("shaper bw_rlimit");
+            }
+            for (name, rates) in [("min_rate", &self.min_rate), ("max_rate", &self.max_rate)] {
+                let rates: String =
+                    rates.iter().take(classes.len()).map(|r| format!(" {}", r.exact())).collect();
+                if !rates.is_empty() {
+                    options.text_only(format_args!("{name}{rates}"));
+                }
+            }
+            return options;
+        }
         options.number("tc", classes.len() as u64).list("map", &map).end_blank();
         options.put("queues", json, format_args!("{LINE}queues:{text}"));
         if self.channel || self.bw_rlimit {

@@ -135,6 +135,9 @@ impl<A: Arch> Qdisc<A> for PfifoFast<A> {
 
     fn options(&self, style: Style) -> Options {
         let mut options = Options::new(style);
+        if style.input {
+            return options;
+        }
         options.number("bands", 3).list("priomap", &PRIOMAP.map(u64::from)).json_only("multiqueue", false);
         options
     }

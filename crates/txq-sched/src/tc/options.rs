@@ -28,6 +28,9 @@ pub struct Style {
     pub details: bool,
     /// Print the kernel's raw numbers beside some readable ones (`tc -r`).
     pub raw: bool,
+    /// Print words that a command accepts, with exact numbers and without counters: the options of a qdisc, a class or a filter
+    /// that restore it. tc has no such flag. The other flags should be off then.
+    pub input: bool,
 }
 
 /// The fields of one qdisc, in order. JSON values are plain numbers: bytes per second, bytes, microseconds.
@@ -88,30 +91,43 @@ impl Options {
 
     /// Adds `key Np`, a number of packets.
     pub fn packets(&mut self, key: &str, value: u64) -> &mut Options {
-        self.put(key, value, format_args!("{key} {value}p"))
+        match self.style.input {
+            true => self.number(key, value),
+            false => self.put(key, value, format_args!("{key} {value}p")),
+        }
     }
 
     /// Adds `key 10Kb`; bytes in JSON.
     pub fn size(&mut self, key: &str, value: Size) -> &mut Options {
-        self.put(key, value.0, format_args!("{key} {value}"))
+        match self.style.input {
+            true => self.number(key, value.0.into()),
+            false => self.put(key, value.0, format_args!("{key} {value}")),
+        }
     }
 
     /// Adds `key 10Mbit`, or `key 9765Kibit` with [`Style::iec`]; bytes per second in JSON.
     pub fn rate(&mut self, key: &str, value: Rate) -> &mut Options {
-        match self.style.iec {
-            true => self.put(key, value.0, format_args!("{key} {}", value.iec())),
-            false => self.put(key, value.0, format_args!("{key} {value}")),
+        match self.style {
+            Style { input: true, .. } => self.put(key, value.0, format_args!("{key} {}", value.exact())),
+            Style { iec: true, .. } => self.put(key, value.0, format_args!("{key} {}", value.iec())),
+            _ => self.put(key, value.0, format_args!("{key} {value}")),
         }
     }
 
     /// Adds `key 5ms`; microseconds in JSON.
     pub fn micros(&mut self, key: &str, value: Micros) -> &mut Options {
-        self.put(key, value.0, format_args!("{key} {value}"))
+        match self.style.input {
+            true => self.put(key, value.0, format_args!("{key} {}us", value.0)),
+            false => self.put(key, value.0, format_args!("{key} {value}")),
+        }
     }
 
     /// Adds `key 800ns`; nanoseconds in JSON.
     pub fn nanos(&mut self, key: &str, value: Nanos) -> &mut Options {
-        self.put(key, value.0, format_args!("{key} {value}"))
+        match self.style.input {
+            true => self.put(key, value.0, format_args!("{key} {}ns", value.0)),
+            false => self.put(key, value.0, format_args!("{key} {value}")),
+        }
     }
 
     /// Adds `key 1 2 2 2`; an array in JSON.
@@ -157,6 +173,14 @@ mod tests {
         let mut options = Options::new(Style { iec: true, ..Style::default() });
         options.rate("rate", Rate(131_072)).size("burst", Size(10_240));
         assert_eq!(options.text(), "rate 1Mibit burst 10Kb");
+    }
+
+    #[test]
+    fn input_style_is_exact() {
+        let mut options = Options::new(Style { input: true, ..Style::default() });
+        options.rate("rate", Rate(131_072)).size("burst", Size(1_048_577)).packets("limit", 5);
+        options.micros("target", Micros(1_001)).nanos("slot", Nanos(1_000_001));
+        assert_eq!(options.text(), "rate 1048576bit burst 1048577 limit 5 target 1001us slot 1000001ns");
     }
 
     #[test]

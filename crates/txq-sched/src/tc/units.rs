@@ -174,6 +174,11 @@ impl FromStr for Nanos {
 }
 
 impl Rate {
+    /// Returns the rate in whole bits per second, such as `1000000bit`, which is exact.
+    pub fn exact(self) -> String {
+        format!("{}bit", u128::from(self.0) * 8)
+    }
+
     /// Returns the rate as `tc -iec` prints it, such as `1Gibit`.
     pub fn iec(self) -> impl fmt::Display {
         IecRate(self)

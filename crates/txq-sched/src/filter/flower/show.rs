@@ -27,6 +27,13 @@ pub(super) fn rule(rule: &Rule, style: Style) -> Options {
     let mut keys = Keys { what: &rule.what, text: String::new(), json: Map::new() };
     keys.all();
     options.json_only("keys", keys.json);
+    if style.input {
+        options.text_only(input(&keys.text));
+        if rule.skip_hw {
+            options.flag("skip_hw");
+        }
+        return options;
+    }
     if !keys.text.is_empty() {
         options.text_only(keys.text);
     }
@@ -35,6 +42,23 @@ pub(super) fn rule(rule: &Rule, style: Style) -> Options {
     }
     options.put("not_in_hw", true, "\n  not_in_hw");
     options
+}
+
+/// Returns the words of keys as a command has them.
+fn input(text: &str) -> String {
+    let key = |line: &str| {
+        let (name, value) = line.trim().split_once(' ')?;
+        Some(match name {
+            // The protocol of the filter says so.
+            "eth_type" => return None,
+            "icmp_type" => format!("type {value}"),
+            "icmp_code" => format!("code {value}"),
+            // The mask is hexadecimal.
+            "tcp_flags" => format!("tcp_flags {}", value.replacen('/', "/0x", 1)),
+            name => format!("{name} {value}"),
+        })
+    };
+    text.lines().filter_map(key).collect::<Vec<_>>().join(" ")
 }
 
 impl Keys<'_> {

@@ -26,6 +26,7 @@ fn name<T: PartialEq>(all: &[(&'static str, T)], value: &T) -> &'static str {
 pub(super) fn options(params: &Params, style: Style) -> Options {
     let mut options = Options::new(style);
     match params.bandwidth {
+        0 if style.input => options.text_only("unlimited"),
         0 => options.put("bandwidth", "unlimited", "bandwidth unlimited"),
         bandwidth => options.rate("bandwidth", Rate(bandwidth)),
     };
@@ -61,7 +62,10 @@ pub(super) fn options(params: &Params, style: Style) -> Options {
         Cells::None if !link.raw => options.put("atm", "noatm", "noatm"),
         Cells::None => &mut options,
     };
-    options.put("overhead", link.overhead, format_args!("overhead {}", link.overhead));
+    // As a command, an overhead ends `raw`.
+    if !(style.input && link.raw) {
+        options.put("overhead", link.overhead, format_args!("overhead {}", link.overhead));
+    }
     if link.mpu > 0 {
         options.number("mpu", link.mpu.into());
     }

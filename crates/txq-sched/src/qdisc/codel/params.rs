@@ -65,9 +65,15 @@ impl Goal {
 
     /// Writes `target`, `ce_threshold` and `interval` as tc does.
     pub(in crate::qdisc) fn show(&self, options: &mut Options) {
-        options.micros("target", micros(self.target));
+        // As a command, the least time that is cut to this one.
+        let is_input = options.style().input;
+        let shown = |time: Nanos| match is_input {
+            true => Micros(u32::try_from(time.div_ceil(1000)).unwrap_or(u32::MAX)),
+            false => micros(time),
+        };
+        options.micros("target", shown(self.target));
         if let Some(threshold) = self.ce_threshold {
-            options.micros("ce_threshold", micros(threshold));
+            options.micros("ce_threshold", shown(threshold));
             let (selector, mask) = self.selector;
             if (selector, mask) != (0, 0) {
                 options.put(
@@ -78,7 +84,7 @@ impl Goal {
                 options.json_only("ce_threshold_mask", mask);
             }
         }
-        options.micros("interval", micros(self.interval));
+        options.micros("interval", shown(self.interval));
     }
 }
 

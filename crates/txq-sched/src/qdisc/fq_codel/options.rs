@@ -124,6 +124,8 @@ pub(super) fn show(params: &Params, flows: usize, style: Style) -> Options {
     options.size("memory_limit", Size(*memory_limit));
     if goal.ecn {
         options.flag("ecn");
+    } else if style.input {
+        options.text_only("noecn");
     }
     options.number("drop_batch", u64::from(*drop_batch)).end_blank();
     options

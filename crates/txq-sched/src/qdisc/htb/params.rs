@@ -86,7 +86,9 @@ impl Params {
         let default = format!("{:#x}", self.default);
         let shown = if self.default == 0 { "0" } else { &default };
         options.put("default", shown, format_args!("default {shown}"));
-        options.number("direct_packets_stat", direct);
+        if !style.input {
+            options.number("direct_packets_stat", direct);
+        }
         if style.details {
             options.put("ver", "3.17", "ver 3.17");
         }
@@ -119,6 +121,13 @@ impl Bucket {
     fn shown(&self) -> Size {
         let micros = u128::from(self.time() / 1000);
         let bytes = u128::from(self.rate.rate) * micros / 1_000_000;
+        Size(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+
+    /// Returns the least size in bytes that makes this bucket.
+    fn exact(&self) -> Size {
+        let micros = (u128::from(self.ticks) * 8).div_ceil(125);
+        let bytes = (u128::from(self.rate.rate) * micros).div_ceil(1_000_000);
         Size(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 }
@@ -201,7 +210,7 @@ impl ClassParams {
         let link = self.rate.rate.link;
         if let Some(quantum) = quantum {
             options.number("prio", self.prio.into());
-            if style.details {
+            if style.details || style.input {
                 options.number("quantum", quantum.into());
             }
         }
@@ -212,7 +221,7 @@ impl ClassParams {
         options.rate("ceil", Rate(self.ceil.rate.rate));
         link.show_layer(&mut options, style);
         for (name, bucket) in [("burst", &self.rate), ("cburst", &self.ceil)] {
-            let size = bucket.shown();
+            let size = if style.input { bucket.exact() } else { bucket.shown() };
             if style.details {
                 options.put(name, size.0, format_args!("{name} {size}/1 mpu {}", Size(link.mpu.into())));
             } else {
@@ -221,6 +230,8 @@ impl ClassParams {
         }
         if style.details {
             options.json_only("mpu", link.mpu).number("level", level.into());
+        } else if style.input && link.mpu > 0 {
+            options.number("mpu", link.mpu.into());
         }
         if style.raw {
             let (buffer, cbuffer) = (self.rate.ticks, self.ceil.ticks);

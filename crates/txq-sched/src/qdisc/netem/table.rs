@@ -11,29 +11,33 @@ const ONE: f64 = 8192.0;
 /// The distribution of a delay around its mean: the i-th of 4096 values is above a share of (i + 1/2) / 4096 of all delays.
 /// A value of 8192 is one standard deviation; values beyond 4 of them are cut.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Table(Box<[i16]>);
+pub(super) struct Table {
+    /// Its name in tc's words.
+    pub(super) name: &'static str,
+    values: Box<[i16]>,
+}
 
 impl Table {
     /// Returns the distribution with a name, or `None` if tc knows none. `uniform` is `Some(None)`: it needs no table.
     pub(super) fn named(name: &str) -> Option<Option<Table>> {
         Some(match name {
             "uniform" => None,
-            "normal" => Some(Self::from_quantiles(normal(SIZE))),
-            "pareto" => Some(Self::from_quantiles(pareto(SIZE))),
-            "paretonormal" => Some(Self::from_quantiles(pareto_normal())),
+            "normal" => Some(Self::from_quantiles("normal", normal(SIZE))),
+            "pareto" => Some(Self::from_quantiles("pareto", pareto(SIZE))),
+            "paretonormal" => Some(Self::from_quantiles("paretonormal", pareto_normal())),
             _ => return None,
         })
     }
 
-    fn from_quantiles(values: Vec<f64>) -> Table {
+    fn from_quantiles(name: &'static str, values: Vec<f64>) -> Table {
         let entry = |value: f64| (value * ONE).round().clamp(i16::MIN.into(), i16::MAX.into()) as i16;
-        Self(values.into_iter().map(entry).collect())
+        Self { name, values: values.into_iter().map(entry).collect() }
     }
 
     /// Returns the value for an evenly distributed number, with this standard deviation.
     pub(super) fn value(&self, number: u32, deviation: u64) -> i128 {
-        let index = (number as usize * self.0.len()) >> 32;
-        i128::from(self.0[index]) * i128::from(deviation) / ONE as i128
+        let index = (number as usize * self.values.len()) >> 32;
+        i128::from(self.values[index]) * i128::from(deviation) / ONE as i128
     }
 }
 

@@ -145,7 +145,8 @@ impl Params {
                 options.put(name, size.clone(), format_args!("{text_name} {size}"));
                 options.size("mpu", Size(link.mpu.into()));
             } else {
-                options.size(text_name, bucket.shown());
+                let exact = Size(u32::try_from(bucket.bytes).unwrap_or(u32::MAX));
+                options.size(text_name, if style.input { exact } else { bucket.shown() });
             }
             if style.raw {
                 let ticks = bucket.time() >> 6;
@@ -154,24 +155,31 @@ impl Params {
         };
         cell(&mut options, "burst", "burst", bucket);
         if let Some(peak) = peak {
-            options.text_only(format_args!("peakrate {}", Rate(peak.rate.rate)));
-            cell(&mut options, "mtu", if style.details { "mtu" } else { "minburst" }, peak);
+            let rate = Rate(peak.rate.rate);
+            match style.input {
+                true => options.text_only(format_args!("peakrate {}", rate.exact())),
+                false => options.text_only(format_args!("peakrate {rate}")),
+            };
+            cell(&mut options, "mtu", if style.details || style.input { "mtu" } else { "minburst" }, peak);
         }
         let late = |bucket: &Bucket| {
             let all = 1e6 * f64::from(*limit) / bucket.rate.rate as f64;
             all - bucket.micros() as f64
         };
         let latency = peak.iter().map(late).fold(late(bucket), f64::max);
-        if latency >= 0.0 {
+        if latency >= 0.0 && !style.input {
             options.micros("lat", Micros(latency as u32));
         }
-        if style.raw || latency < 0.0 {
+        if style.raw || style.input || latency < 0.0 {
             options.size("limit", Size(*limit));
         }
         if link.overhead > 0 {
             options.number("overhead", link.overhead.into());
         }
         link.show_layer(&mut options, style);
+        if style.input && link.mpu > 0 {
+            options.number("mpu", link.mpu.into());
+        }
         options.end_blank();
         options
     }

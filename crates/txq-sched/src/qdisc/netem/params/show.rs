@@ -9,7 +9,13 @@ impl Params {
         if self.delay.0 > 0 || self.jitter.0 > 0 {
             let (delay, jitter) = (ticks(self.delay), ticks(self.jitter));
             let mut text = format!("delay {delay}");
-            if self.jitter.0 > 0 {
+            if style.input {
+                text =
+                    format!("delay {}us {}us{}", self.delay.0, self.jitter.0, correlated(self.correlation));
+                if let Some(table) = &self.table {
+                    text += &format!(" distribution {}", table.name);
+                }
+            } else if self.jitter.0 > 0 {
                 text += &format!("  {jitter}{}", correlated(self.correlation));
             }
             let fields = json!({
@@ -60,14 +66,19 @@ fn ticks(time: Micros) -> Micros {
 impl Link {
     fn put(&self, options: &mut Options) {
         let Self { rate, packet_overhead, cell_size, cell_overhead } = *self;
-        let mut text =
-            if options.style().iec { format!("rate {}", rate.iec()) } else { format!("rate {rate}") };
+        let mut text = match options.style() {
+            Style { input: true, .. } => {
+                format!("rate {} {packet_overhead} {cell_size} {cell_overhead}", rate.exact())
+            }
+            Style { iec: true, .. } => format!("rate {}", rate.iec()),
+            _ => format!("rate {rate}"),
+        };
         for (name, value) in [
             ("packetoverhead", i64::from(packet_overhead)),
             ("cellsize", cell_size.into()),
             ("celloverhead", cell_overhead.into()),
         ] {
-            if value != 0 {
+            if value != 0 && !options.style().input {
                 text += &format!(" {name} {value}");
             }
         }
@@ -84,14 +95,19 @@ impl Link {
 fn put_slot(options: &mut Options, slot: &Slot) {
     let seconds = |time: Nanos| number(time.0 as f64 / 1e9);
     let (mut fields, mut text) = (Map::new(), String::from("slot"));
+    let is_input = options.style().input;
     match &slot.wait {
         Wait::Between(min, max) => {
-            text += &format!(" {min} {max}");
+            text += &if is_input { format!(" {}ns {}ns", min.0, max.0) } else { format!(" {min} {max}") };
             fields.insert("min-delay".into(), seconds(*min));
             fields.insert("max-delay".into(), seconds(*max));
         }
-        Wait::Distributed { mean, deviation, .. } => {
-            text += &format!(" distribution {mean} {deviation}");
+        Wait::Distributed { mean, deviation, table } => {
+            let name = table.as_ref().map_or("uniform", |table| table.name);
+            text += &match is_input {
+                true => format!(" distribution {name} {}ns {}ns", mean.0, deviation.0),
+                false => format!(" distribution {mean} {deviation}"),
+            };
             fields.insert("distribution".into(), seconds(*mean));
             fields.insert("jitter".into(), seconds(*deviation));
         }
@@ -115,7 +131,12 @@ fn put_odds(options: &mut Options, key: &str, name: &str, odds: Odds) {
 
 fn put_chain(options: &mut Options, model: &str, names: &[&str], chances: &[Percent]) {
     let all = || names.iter().zip(chances);
-    let text: String = all().map(|(name, chance)| format!(" {name} {}", shown(*chance))).collect();
+    let is_input = options.style().input;
+    let text = |(name, chance): (&&str, &Percent)| match is_input {
+        true => format!(" {}", shown(*chance)),
+        false => format!(" {name} {}", shown(*chance)),
+    };
+    let text: String = all().map(text).collect();
     let fields: Map<_, _> = all().map(|(name, chance)| ((*name).to_owned(), share(*chance))).collect();
     options.put(&format!("loss-{model}"), fields, format_args!("loss {model}{text}"));
 }

@@ -1,0 +1,153 @@
+//! The state of a device as commands: its qdiscs, classes and filters.
+
+use std::fmt::Write;
+
+use txq::NetDev;
+use txq::tc::{ClassInfo, Handle, QdiscInfo, Style};
+
+use crate::answer::Answer;
+use crate::devices::Devices;
+
+/// Kinds whose classes are made by commands. Those of other kinds come with the qdisc.
+const CLASSFUL: [&str; 2] = ["htb", "drr"];
+
+/// Returns tc's commands that give a device the qdiscs, classes and filters that `dev` has, each on a line (`txq tc -batch`).
+/// They work on a device without such, and on one that has the same already. Packets and counters are not saved.
+///
+/// Default qdiscs and noqueue are left out, and so are filters that are functions of the program: a comment stands for each.
+///
+/// ```
+/// # struct Sink;
+/// # impl txq::driver::Driver for Sink {
+/// #     fn info(&self) -> txq::driver::DeviceInfo { txq::driver::DeviceInfo::new("sink") }
+/// #     fn open(&mut self, _: u16) -> std::io::Result<txq::driver::DriverQueue> {
+/// #         Ok(txq::driver::DriverQueue { tx: Box::new(Sink), done: Box::new(txq::driver::NoCompletions), ring: None })
+/// #     }
+/// # }
+/// # impl txq::driver::Transmit for Sink {
+/// #     fn start_xmit(&mut self, batch: &mut txq::packet::PacketList, cx: &mut txq::driver::TxCx<'_>) -> txq::driver::Status {
+/// #         while let Some(packet) = batch.pop_front() { cx.sent(packet); }
+/// #         txq::driver::Status::Ok
+/// #     }
+/// # }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let dev = txq::NetDev::builder(Sink).qdisc("handle 1: pfifo limit 5").start()?;
+/// assert_eq!(txq_control::tc::save(&dev), "qdisc replace dev sink root handle 1: pfifo limit 5\n");
+/// # Ok(())
+/// # }
+/// ```
+pub fn save(dev: &NetDev) -> String {
+    let style = Style { input: true, ..Style::default() };
+    let (qdiscs, classes) = (dev.qdiscs(style), dev.classes_info(style));
+    let mut saved = Saved { dev, style, qdiscs: &qdiscs, classes: &classes, text: String::new() };
+    if let Some(root) = qdiscs.iter().find(|qdisc| qdisc.parent == Handle::ROOT) {
+        if root.handle != Handle::UNSPEC && (qdiscs.len() > 1 || CLASSFUL.contains(&root.kind.as_str())) {
+            // htb does not change, so it is made anew, with all that is below it.
+            saved.line(&format!("qdisc replace dev {} root pfifo", dev.info().name));
+        }
+        saved.qdisc(root);
+    }
+    saved.text
+}
+
+/// Returns the commands for a device, or for all devices.
+pub(crate) fn save_devices(devices: &Devices, dev: Option<&str>) -> Answer {
+    let handles = devices.handles(dev);
+    match dev {
+        Some(name) if handles.is_empty() => Answer::no_device(name, &devices.names()),
+        _ => Answer::good(handles.iter().map(|dev| save(dev)).collect()),
+    }
+}
+
+struct Saved<'d> {
+    dev: &'d NetDev,
+    style: Style,
+    qdiscs: &'d [QdiscInfo],
+    classes: &'d [ClassInfo],
+    text: String,
+}
+
+impl Saved<'_> {
+    /// Writes a qdisc, its classes, the qdiscs below them, and its filters.
+    fn qdisc(&mut self, qdisc: &QdiscInfo) {
+        let (handle, name) = (qdisc.handle, &self.dev.info().name);
+        if handle != Handle::UNSPEC {
+            let place = match qdisc.parent {
+                Handle::ROOT => "root".to_owned(),
+                parent => format!("parent {parent}"),
+            };
+            let (major, kind, options) = (handle.major(), &qdisc.kind, qdisc.options.text());
+            self.line(&format!("qdisc replace dev {name} {place} handle {major:x}: {kind} {options}"));
+        }
+        if CLASSFUL.contains(&qdisc.kind.as_str()) {
+            self.classes_below(if handle == Handle::UNSPEC { Handle::ROOT } else { handle });
+        }
+        let qdiscs = self.qdiscs;
+        let below =
+            |other: &&QdiscInfo| other.parent != Handle::ROOT && other.parent.major() == handle.major();
+        // As mq's are listed from the last to the first.
+        let mut below: Vec<_> = qdiscs.iter().filter(below).collect();
+        below.sort_by_key(|qdisc| qdisc.parent);
+        // Default qdiscs have no handle, and only one at the root has others below it.
+        if handle != Handle::UNSPEC || qdisc.parent == Handle::ROOT {
+            below.into_iter().for_each(|below| self.qdisc(below));
+        }
+        if handle != Handle::UNSPEC {
+            self.filters(handle);
+        }
+        let classes = self.classes;
+        let own = classes.iter().filter(|class| class.handle.major() == handle.major());
+        own.for_each(|class| self.filters(class.handle));
+    }
+
+    /// Writes the classes whose parent is `parent`, or the root for a qdisc, and those below them.
+    fn classes_below(&mut self, parent: Handle) {
+        let (classes, name) = (self.classes, &self.dev.info().name);
+        let is_qdisc = parent.minor() == 0;
+        let own = |class: &&ClassInfo| match is_qdisc {
+            true => class.handle.major() == parent.major() && [Handle::ROOT, parent].contains(&class.parent),
+            false => class.parent == parent,
+        };
+        let mut own: Vec<_> = classes.iter().filter(own).collect();
+        own.sort_by_key(|class| class.handle);
+        for class in own {
+            let (handle, kind, options) = (class.handle, &class.kind, class.options.text());
+            // A class of the qdisc itself is shown below `root`.
+            let above = format!("parent {}", if is_qdisc { parent } else { class.parent });
+            self.line(&format!("class replace dev {name} {above} classid {handle} {kind} {options}"));
+            self.classes_below(handle);
+        }
+    }
+
+    /// Writes the filters of a qdisc or a class.
+    fn filters(&mut self, parent: Handle) {
+        let name = &self.dev.info().name;
+        for filter in self.dev.filters_info(Some(parent), self.style) {
+            let (Some(options), kind, pref) = (&filter.options, filter.kind, filter.pref) else { continue };
+            let text = options.text().trim();
+            if kind == "closure" {
+                let _ = writeln!(
+                    self.text,
+                    "# dev {name} parent {parent} pref {pref}: a function of the program"
+                );
+                continue;
+            }
+            let Some((handle, rest)) =
+                text.strip_prefix("handle ").map(|text| text.split_once(' ').unwrap_or((text, "")))
+            else {
+                continue;
+            };
+            let named = filter.protocol_name();
+            // A number without a name is in brackets.
+            let protocol = named.trim_matches(['[', ']']);
+            self.line(&format!(
+                "filter replace dev {name} parent {parent} protocol {protocol} pref {pref} handle {handle} {kind} {rest}"
+            ));
+        }
+    }
+
+    fn line(&mut self, command: &str) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let _ = writeln!(self.text, "{}", words.join(" "));
+    }
+}
