@@ -35,7 +35,8 @@ Examples:
   txq run                                        what the path costs: 4 threads, 2 txqs, a device without a wire
   txq replay traffic.pcap --dev eth0 --rate 10kpps
   txq exec --qdisc 'fq maxrate 20mbit' -- iperf3 -u -c 192.0.2.1 -b 100M
-  txq daemon & txq dev add d0; txq tc qdisc show  devices of your own, and tc for them
+  txq bridge eth0 eth1 --up 'cake bandwidth 20mbit'
+  txq daemon --config /etc/txq.toml              bridges that run for months; txq check, reload, save and tc for them
   txq ls                                         the running programs that tc reaches
   txq web                                        a page with the queues of one, and metrics for Prometheus
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
@@ -65,9 +66,21 @@ pub(crate) enum Command {
     /// Run a program whose UDP datagrams leave through a qdisc of txq, without a change of the program
     #[command(after_help = EXEC_EXAMPLES)]
     Exec(ExecArgs),
-    /// Serve `txq dev` and `txq tc` on devices without senders, until SIGINT or SIGTERM
+    /// Forward between the devices of a file, each through its qdisc, and serve `txq tc`, until SIGINT or SIGTERM
     #[command(after_help = DAEMON_EXAMPLES)]
     Daemon(DaemonArgs),
+    /// Forward between two interfaces, each direction through its qdisc, and serve `txq tc`
+    #[command(after_help = BRIDGE_EXAMPLES)]
+    Bridge(BridgeArgs),
+    /// Check a file of `txq daemon` or `txq run` without opening a device
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
+    /// Make a running `txq daemon` apply the changes of its file
+    #[command(after_help = RELOAD_EXAMPLES)]
+    Reload(ReloadArgs),
+    /// Print the qdiscs, classes and filters of a running txq as commands that restore them
+    #[command(after_help = SAVE_EXAMPLES)]
+    Save(SaveArgs),
     /// List the running programs that serve `txq tc` and `txq dev`
     #[command(after_help = LS_EXAMPLES)]
     Ls(LsArgs),
@@ -169,12 +182,47 @@ pub(crate) struct ExecArgs {
 
 const DAEMON_EXAMPLES: &str = "\
 Examples:
-  txq daemon &                                   on $XDG_RUNTIME_DIR/txq/control.sock, or /run/txq/control.sock
-  txq daemon --name lab                          lab.sock beside it: `txq tc --name lab ..`
+  txq daemon --config /etc/txq.toml              devices and bridges of a file; `txq daemon --print-example` prints one
+  txq check /etc/txq.toml && txq reload          after a change of the file; SIGHUP does the same
+  txq daemon &                                   no devices but those of `txq dev add`
+  txq daemon --name lab                          lab.sock instead of control.sock: `txq tc --name lab ..`
   txq daemon --socket /tmp/mine.sock             there; say the same to `txq tc` and `txq dev`
   txq daemon --socket /run/lab/tc.sock --group netadmin
 
-It ends on SIGINT and SIGTERM. Only its own user and root can talk to it, or the members of --group.";
+It ends on SIGINT and SIGTERM; its queued packets are dropped. Only its own user and root can talk to it, or the members of
+--group. docs/daemon.md is the operator's guide.";
+
+const BRIDGE_EXAMPLES: &str = "\
+Examples:
+  txq bridge eth0 eth1 --up 'cake bandwidth 20mbit' --down 'cake bandwidth 100mbit'
+  txq bridge af_xdp:eth0 tap:vm0
+  txq bridge tun:vpn0 tun:vpn1 --up 'netem delay 40ms'
+  txq tc qdisc change dev eth1 root cake bandwidth 30mbit      meanwhile; also `txq tc -s qdisc show` and `txq stat`
+
+Frames pass with their VLAN tags. Interfaces of a bridge should have no IP address: the kernel would answer, too. The bridge
+ends on SIGINT and SIGTERM. `txq daemon --config` has more: classes, filters, several bridges, reload.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BridgeArgs {
+    /// The first end: IFACE, af_packet:IFACE, af_xdp:IFACE, tap:NAME or tun:NAME
+    pub(crate) first: String,
+    /// The second end
+    pub(crate) second: String,
+    /// The qdisc from the first end to the second, that is of the second device [default: fq_codel]
+    #[arg(long, value_name = "QDISC")]
+    pub(crate) up: Option<String>,
+    /// The qdisc from the second end to the first, that is of the first device [default: fq_codel]
+    #[arg(long, value_name = "QDISC")]
+    pub(crate) down: Option<String>,
+    /// Number of queues of each interface, each with a receiving thread
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) txqs: Txqs,
+    /// Pass packets of several segments whole instead of cutting them before the qdisc
+    #[arg(long)]
+    pub(crate) keep_segments: bool,
+    #[command(flatten)]
+    pub(crate) serving: Serving,
+}
 
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -199,6 +247,61 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DaemonArgs {
+    /// A TOML file of devices, bridges and senders, which `txq reload` and SIGHUP read again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print an example of a file with all keys of bridges, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub(crate) print_example: bool,
+    #[command(flatten)]
+    pub(crate) serving: Serving,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  txq check /etc/txq.toml
+  txq check my.toml && txq run my.toml
+
+It opens nothing but the file. Qdiscs, classes and filters are tried on devices without a wire. Whether the interfaces exist is
+not checked. Exit codes: 0 right, 1 wrong.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// A file of `txq daemon` or `txq run`
+    pub(crate) file: PathBuf,
+}
+
+const RELOAD_EXAMPLES: &str = "\
+Examples:
+  txq check /etc/txq.toml && txq reload
+  txq reload --name lab
+
+The daemon applies what differs from the file as it was last read. Queues that the difference does not concern keep their
+packets and counters. If the file is wrong, or a device does not open, nothing changes. Exit codes: 0 done, 2 nothing has changed.";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReloadArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+const SAVE_EXAMPLES: &str = "\
+Examples:
+  txq save > state.tc
+  txq tc -batch state.tc                         restores it, also after a restart
+  txq save --name shaper eth0                    of one device of the program that serves it as \"shaper\"";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SaveArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The device [default: all]
+    pub(crate) dev: Option<String>,
+}
+
+/// How a daemon serves commands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serving {
     #[command(flatten)]
     pub(crate) at: At,
     /// Serve the members of this group, too: a name or a number

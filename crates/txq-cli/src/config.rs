@@ -1,14 +1,14 @@
-//! The configuration file of `txq run`: devices and senders, as TOML.
+//! The configuration file of `txq run` and `txq daemon`: devices, bridges and senders, as TOML.
 //!
-//! Every key has a range or a set of words. A wrong value is an error that names its line, and so is an unknown key.
-//! [`check`] finds keys that contradict each other.
+//! Every key has a range or a set of words. A wrong value is an error that names its line and column, and so is an unknown
+//! key. [`check`] finds keys that contradict each other, and [`rehearse`] qdiscs that no device takes.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use txq::Discipline;
@@ -22,29 +22,66 @@ use txq_cli_common::within::{SpinUs, Threads, Txqs, Within};
 use crate::xps::Xps;
 
 mod added;
+mod bridge;
 mod check;
 mod keys;
 mod lengths;
 mod locate;
+mod rehearse;
 mod words;
 
 pub(crate) use added::of_words;
+pub(crate) use bridge::of_bridge;
+pub(crate) use check::Purpose;
 pub(crate) use keys::{keys, schema};
 pub(crate) use lengths::{Length, Lengths};
+pub(crate) use rehearse::stand_in;
+pub(crate) use words::{Priority, Segments};
 
-/// The built-in example, which runs if no file is given.
+/// The built-in example of `txq run`, which runs if no file is given.
 pub(crate) const EXAMPLE: &str = include_str!("../examples/default.toml");
 
-/// A file of `txq run`.
+/// The built-in example of `txq daemon`, with all keys.
+pub(crate) const DAEMON_EXAMPLE: &str = include_str!("../examples/daemon/every-key.toml");
+
+/// A file of `txq run` or `txq daemon`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// How long senders send. Default: until SIGINT or SIGTERM.
+    /// How long senders send, in `txq run`. Default: until SIGINT or SIGTERM.
     pub(crate) duration: Option<Span>,
     /// The devices: at least one.
     pub(crate) device: Vec<Device>,
-    /// What sends through them: at least one.
+    /// What forwards between them, in `txq daemon`.
+    #[serde(default)]
+    pub(crate) bridge: Vec<Bridge>,
+    /// What sends through them; `txq run` needs at least one.
+    #[serde(default)]
     pub(crate) sender: Vec<Sender>,
+}
+
+/// A bridge: what one device receives, the other sends, in both directions.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bridge {
+    /// The names of its two devices, each of another interface: two of af_packet, af_xdp and tap, or two of tun.
+    #[schemars(schema_with = "words::two_devices")]
+    pub(crate) devices: [String; 2],
+    /// What happens to packets of several segments (GSO, GRO): "cut" cuts them before the qdisc, which is exact at any rate. "keep"
+    /// passes them whole, up to 64 KiB, and costs less at rates of gigabits; then tbf and cake cut where it matters, as in
+    /// the kernel. Default: cut.
+    #[serde(default, deserialize_with = "words::segments")]
+    #[schemars(schema_with = "words::segment_words")]
+    pub(crate) segments: Segments,
+    /// The priority of packets, which pfifo_fast, prio and mqprio read: "tos" derives it from the IP header, as the kernel does
+    /// for packets that it routes; "none" is 0. Default: tos.
+    #[serde(default, deserialize_with = "words::priority")]
+    #[schemars(schema_with = "words::priorities")]
+    pub(crate) priority: Priority,
+    /// The CPUs of the receiving threads: the n-th thread runs on the n-th CPU, round robin. Each device has a thread for each
+    /// txq. Default: any CPU.
+    #[serde(default)]
+    pub(crate) cpus: Vec<Within<0, 65535>>,
 }
 
 /// A device, with one of the tables null, pcap, af_packet, af_xdp, tap, tun and udp. Default: null.
@@ -290,24 +327,53 @@ impl Default for Sender {
     }
 }
 
-/// Reads and checks a file, or the example; the error names the file, and the line where it is known.
+/// A file that was read and checked.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    /// The same as plain values, to compare with another file.
+    pub(crate) raw: toml::Table,
+}
+
+/// Reads and checks a file of `txq run`, or the example; the error names the file, and the line where it is known.
 pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Config> {
-    let Some(path) = file else { return parse("the example", EXAMPLE) };
-    let bytes =
-        fs::read(path).with_context(|| format!("{} cannot be read: check the path", path.display()))?;
-    let name = path.display().to_string();
-    match str::from_utf8(&bytes) {
-        Ok(text) => parse(&name, text),
-        Err(_) => {
-            bail!("{name}: not a text in UTF-8: write a TOML file, such as `txq run --print-example` shows")
-        }
+    match file {
+        Some(path) => load(path, Purpose::Run).map(|loaded| loaded.config),
+        None => parse("the example", EXAMPLE, Purpose::Run).map(|loaded| loaded.config),
     }
 }
 
-fn parse(name: &str, text: &str) -> anyhow::Result<Config> {
-    let mut config: Config = toml::from_str(text).map_err(|error| locate::describe(name, text, &error))?;
-    check::check(&mut config).with_context(|| name.to_owned())?;
-    Ok(config)
+/// Reads and checks a file for a purpose.
+pub(crate) fn load(path: &Path, purpose: Purpose) -> anyhow::Result<Loaded> {
+    let name = path.display().to_string();
+    let text = text_of(path)?;
+    parse(&name, &text, purpose)
+}
+
+/// Reads and checks a file for a purpose, and tries its qdiscs on devices without a wire. Opens nothing but the file.
+pub(crate) fn load_and_rehearse(path: &Path, purpose: Purpose) -> anyhow::Result<Loaded> {
+    let name = path.display().to_string();
+    let text = text_of(path)?;
+    let loaded = parse(&name, &text, purpose)?;
+    rehearse::rehearse(&loaded.config).map_err(|fault| fault.at(&name, &text))?;
+    Ok(loaded)
+}
+
+fn text_of(path: &Path) -> anyhow::Result<String> {
+    let bytes =
+        fs::read(path).with_context(|| format!("{} cannot be read: check the path", path.display()))?;
+    String::from_utf8(bytes).map_err(|_| {
+        let remedy = "write a TOML file, such as `txq run --print-example` shows";
+        anyhow!("{}: not a text in UTF-8: {remedy}", path.display())
+    })
+}
+
+fn parse(name: &str, text: &str, purpose: Purpose) -> anyhow::Result<Loaded> {
+    let wrong = |error: toml::de::Error| locate::describe(name, text, &error);
+    let mut config: Config = toml::from_str(text).map_err(wrong)?;
+    let raw = toml::from_str(text).map_err(wrong)?;
+    check::check(&mut config, purpose).map_err(|fault| fault.at(name, text))?;
+    Ok(Loaded { config, raw })
 }
 
 #[cfg(test)]

@@ -1,28 +1,106 @@
-//! `txq daemon`: serves commands about devices without senders.
+//! `txq daemon` and `txq bridge`: forward between devices, and serve commands about them, until SIGINT or SIGTERM.
+//!
+//! One thread opens, watches and changes the devices: the main thread, in [`State`]. Requests to reload come to it from the
+//! threads of the control server.
 
-use std::thread;
+mod bridge;
+mod generate;
+mod live;
+mod queues;
+mod reload;
+mod state;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use anyhow::Context;
+use signal_hook::consts::SIGHUP;
+use txq_cli_common::out;
 use txq_cli_common::stop::Signals;
 use txq_control::Access;
 
-use crate::args::DaemonArgs;
+use crate::args::{BridgeArgs, DaemonArgs, Serving};
+use crate::config::{self, Loaded, Purpose};
 use crate::control;
+use state::State;
 
-/// How often the daemon checks for signals.
+/// How often the daemon looks for signals.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Serves commands until SIGINT or SIGTERM.
+/// Serves commands, on the devices of a file if one is given.
 pub(crate) fn daemon(args: &DaemonArgs) -> anyhow::Result<()> {
+    if args.print_example {
+        return out::write(config::DAEMON_EXAMPLE);
+    }
+    let loaded = args.config.as_deref().map(load).transpose()?;
+    serve(&args.serving, loaded, args.config.clone())
+}
+
+/// Bridges two devices that the command line names.
+pub(crate) fn bridge(args: &BridgeArgs) -> anyhow::Result<()> {
+    serve(&args.serving, Some(config::of_bridge(args)?), None)
+}
+
+fn load(path: &Path) -> anyhow::Result<Loaded> {
+    config::load_and_rehearse(path, Purpose::Daemon)
+}
+
+fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
+    let hangup = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, hangup.clone()).context("SIGHUP cannot be caught")?;
     let access = args.group.as_deref().map(control::group).transpose()?.map_or(Access::Owner, Access::Group);
-    let server =
-        control::builder(&args.at).access(access).program("txq daemon").start().map_err(control::failed)?;
+    let meters = state::Meters::default();
+    let (ask, asked) = mpsc::channel::<mpsc::Sender<Result<String, String>>>();
+    let counters = meters.clone();
+    // Before the devices are opened, so that a second daemon opens none.
+    let listener = control::builder(&args.at)
+        .access(access)
+        .program("txq daemon")
+        .counters(move |dev| counters.of(dev))
+        .on_reload(move || {
+            let (tell, told) = mpsc::channel();
+            let ends = |_| "the daemon is ending";
+            ask.send(tell).map_err(|_| "the daemon is ending")?;
+            Ok(told.recv().map_err(ends)??)
+        })
+        .bind()
+        .map_err(control::failed)?;
+    let mut state = State::start(loaded, meters)?;
+    let server = listener.serve().map_err(control::failed)?;
+    state.serve(&server)?;
     if !args.quiet {
         eprintln!("txq: listening on {}", server.path().display());
     }
     while signals.seen().is_none() {
-        thread::sleep(TICK);
+        let reload = |state: &mut State| reload(state, file.as_deref(), &server);
+        match asked.recv_timeout(TICK) {
+            // The caller may have gone.
+            Ok(tell) => drop(tell.send(reload(&mut state))),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        if hangup.swap(false, Relaxed) {
+            match reload(&mut state) {
+                Ok(said) => eprint!("{said}"),
+                Err(why) => eprintln!("txq: {why}"),
+            }
+        }
+        state.tick();
     }
+    // A caller that waits for a reload hears of the end, and the server waits for the caller's thread.
+    drop(asked);
+    drop(server);
     Ok(())
+}
+
+/// Applies the file's difference; returns what has changed, or why nothing has.
+fn reload(state: &mut State, file: Option<&Path>, server: &txq_control::Server) -> Result<String, String> {
+    let file = file.ok_or("there is no file to read: start the daemon with --config FILE")?;
+    let changed = load(file).and_then(|loaded| state.reload(loaded));
+    // Devices may be new in either case: those that were opened again after a failure.
+    let served = state.serve(server);
+    changed.and_then(|said| served.map(|()| said)).map_err(|error| crate::failure::line(&error))
 }

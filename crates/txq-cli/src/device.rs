@@ -1,26 +1,30 @@
 //! Opens devices from a `[[device]]` of a file; the options of `txq replay` are converted into one.
 
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use txq::netdev::{BuildError, Builder, Sampling};
 use txq::pool::{Pool, PoolConfig, PoolError};
+use txq::receive::Receive;
 use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
 use txq_cli_common::failure::Refused;
 use txq_control::NewDevice;
+use txq_device::{AfXdp, Watch};
 
 use crate::config;
 
 mod late;
 mod open;
 
-use open::Opened;
+use open::Driven;
 
 /// The expected use of a device, which determines its defaults.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
     /// The number of sending threads.
     pub(crate) threads: u64,
@@ -30,6 +34,41 @@ pub(crate) struct Use {
     pub(crate) longest: usize,
     /// Whether all senders keep to a rate, which leaves time to measure each packet.
     pub(crate) rated: bool,
+    /// Whether the device receives for a bridge, too.
+    pub(crate) receive: Reception,
+}
+
+/// What a device receives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reception {
+    /// Nothing: it only sends.
+    #[default]
+    Off,
+    /// Packets, those of several segments cut.
+    Cut,
+    /// Packets, those of several segments whole.
+    Whole,
+}
+
+/// A device that is open, and what it receives with.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) dev: NetDev,
+    pub(crate) reception: Received,
+}
+
+/// What an open device receives with, and the watch of its interface, if it has one.
+#[derive(Default)]
+pub(crate) struct Received {
+    /// One for each txq; none if the device only sends.
+    pub(crate) receivers: Vec<Box<dyn Receive>>,
+    pub(crate) watch: Option<Watch>,
+}
+
+impl fmt::Debug for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Received").field("watch", &self.watch).finish_non_exhaustive()
+    }
 }
 
 /// The MTU of devices without an interface, in bytes (`ETH_DATA_LEN`).
@@ -46,6 +85,12 @@ const BURST: u64 = 1000;
 const STOCK: u64 = 128;
 /// The bounds of a pool's default size, in buffers.
 const POOL: (u64, u64) = (1024, 65536);
+/// The bounds of the pool of a device that receives, which grows with its qdiscs: the same; fewer of buffers for whole packets;
+/// and as many for AF_XDP, whose pool does not grow, as fq_codel queues beside what the rings hold.
+const WHOLE_POOL: (u64, u64) = (1024, 8192);
+const XDP_POOL: u64 = 16384;
+/// The length of the longest packet with segments, behind an Ethernet header with a VLAN tag.
+pub(crate) const WHOLE: usize = 65_553;
 /// The threads and buffers that all devices without senders share. A command uses a buffer only while it runs.
 const MAX_WORKERS: usize = 4;
 const DUMMY_BUFFERS: u32 = 256;
@@ -125,8 +170,8 @@ pub(crate) fn added(new: &NewDevice, shared: &Dummies) -> anyhow::Result<NetDev>
         mtu: new.mtu,
         ..config::of_words(new)?
     };
-    let used = Use { threads: 0, limit: Some(0), longest: 0, rated: true };
-    let (builder, has_pool) = builder(&config, used)?;
+    let used = Use { threads: 0, limit: Some(0), longest: 0, rated: true, receive: Reception::Off };
+    let (builder, has_pool, _) = builder(&config, used)?;
     let builder = if has_pool { builder } else { builder.pool(shared.pool.clone()) };
     let dev = builder.build().map_err(refusal)?;
     shared.workers.drive(&dev);
@@ -135,15 +180,35 @@ pub(crate) fn added(new: &NewDevice, shared: &Dummies) -> anyhow::Result<NetDev>
 
 /// Makes the device and starts its workers.
 pub(crate) fn start(config: &config::Device, used: Use) -> anyhow::Result<NetDev> {
-    builder(config, used)?.0.start().map_err(refusal)
+    open(config, used).map(|opened| opened.dev)
 }
 
-/// Returns a builder with everything but the threads that drive the device's workers, and whether the device has a pool that it
-/// must be used with.
-fn builder(config: &config::Device, used: Use) -> anyhow::Result<(Builder, bool)> {
+/// Makes the device, starts its workers, and returns what it receives with, too.
+pub(crate) fn open(config: &config::Device, used: Use) -> anyhow::Result<Opened> {
+    let (builder, _, reception) = builder(config, used)?;
+    Ok(Opened { dev: builder.start().map_err(refusal)?, reception })
+}
+
+/// Opens the interface of a device anew, which has been removed and is back, and replaces the device's driver.
+pub(crate) fn reopen(dev: &NetDev, config: &config::Device, used: Use) -> anyhow::Result<Received> {
     let name = config.name.clone().unwrap_or_default();
     let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
-    let Opened { driver, pool: fixed } = open::driver(config, &name, txqs, used)?;
+    let Driven { driver, reception, .. } = open::driver(config, &name, txqs, used, Some(dev.pool()))?;
+    let (noted, opened) = late::Noted::new(driver);
+    match dev.replace_driver(noted) {
+        // The old driver's error: its interface was gone, which is why it is replaced.
+        Err(_) if opened.load(Relaxed) == u32::from(txqs) => {}
+        done => done.map_err(|error| Refused(error.to_string()))?,
+    }
+    Ok(reception)
+}
+
+/// Returns a builder with everything but the threads that drive the device's workers, whether the device has a pool that it
+/// must be used with, and what it receives with.
+fn builder(config: &config::Device, used: Use) -> anyhow::Result<(Builder, bool, Received)> {
+    let name = config.name.clone().unwrap_or_default();
+    let txqs = config.txqs.map_or(1, |txqs| txqs.get() as u16);
+    let Driven { driver, pool: fixed, reception } = open::driver(config, &name, txqs, used, None)?;
     let mut builder = Builder::new(driver).txqs(txqs);
     let has_pool = fixed.is_some();
     if let Some(pool) = fixed {
@@ -185,7 +250,7 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<(Builder, bool)
     }
     let sampling = config.sampling.unwrap_or(if used.rated { Sampling::All } else { SAMPLE });
     builder = builder.sampling(sampling).pool_config(pool(config, &name, txqs, used));
-    Ok((builder.contention(config.contention).xmit_times(config.xmit_times), has_pool))
+    Ok((builder.contention(config.contention).xmit_times(config.xmit_times), has_pool, reception))
 }
 
 /// Converts a failure to make a device: into wrong input, or into the system's refusal.
@@ -207,12 +272,22 @@ fn pool(config: &config::Device, name: &str, txqs: u16, used: Use) -> PoolConfig
     let queues = u64::from(txqs).saturating_mul(limit.saturating_add(RING + BURST));
     let needed = queues.min(used.limit.unwrap_or(u64::MAX));
     // Each thread's stock, and the batch that the thread is filling.
-    let needed = needed.saturating_add((used.threads + 1) * 2 * STOCK).clamp(POOL.0, POOL.1);
-    let standard = PoolConfig::default();
+    let receives = used.receive != Reception::Off;
+    let (bounds, longest) = match used.receive {
+        Reception::Whole => (WHOLE_POOL, WHOLE),
+        _ => (POOL, used.longest),
+    };
+    let needed = needed.saturating_add((used.threads + 1) * 2 * STOCK).clamp(bounds.0, bounds.1);
+    let (needed, standard) = match config.af_xdp.is_some() && receives {
+        true => (needed.max(XDP_POOL), AfXdp::pool_config(0)),
+        false => (needed, PoolConfig::default()),
+    };
+    let grows = receives && config.pool.buffers.is_none() && config.af_xdp.is_none();
     PoolConfig {
         name: name.to_owned(),
         buffers: config.pool.buffers.map_or(needed, |buffers| buffers.get()) as u32,
-        room: config.pool.room.map_or(standard.room.max(used.longest), |room| room.size()),
+        max_buffers: if grows { bounds.1 as u32 } else { 0 },
+        room: config.pool.room.map_or(standard.room.max(longest), |room| room.size()),
         backing: config.pool.backing,
         free: config.pool.free,
         defer_max: config.pool.defer_max.map_or(standard.defer_max, |packets| packets.get() as u32),

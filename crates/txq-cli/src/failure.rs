@@ -32,10 +32,18 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
 
 /// The names of the commands, for the error of a command line without one.
 const COMMANDS: &str = match (cfg!(feature = "bench"), cfg!(feature = "sim")) {
-    (true, true) => "run, replay, exec, daemon, ls, tc, dev, contention, hist, stat, bench or sim",
-    (true, false) => "run, replay, exec, daemon, ls, tc, dev, contention, hist, stat or bench",
-    (false, true) => "run, replay, exec, daemon, ls, tc, dev, contention, hist, stat or sim",
-    (false, false) => "run, replay, exec, daemon, ls, tc, dev, contention, hist or stat",
+    (true, true) => {
+        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist, stat, bench or sim"
+    }
+    (true, false) => {
+        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist, stat or bench"
+    }
+    (false, true) => {
+        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist, stat or sim"
+    }
+    (false, false) => {
+        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist or stat"
+    }
 };
 
 /// Prints clap's answer to a command line, help to stdout, an error as one line and the usage to stderr; returns the exit

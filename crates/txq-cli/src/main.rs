@@ -5,6 +5,9 @@
 //! the waits and the latency of such a run. `txq bench` measures the path itself, and `txq sim` runs it on simulated machines,
 //! each in a binary with the feature of that name.
 //!
+//! `txq daemon` and `txq bridge` forward between devices, each direction through its qdisc. `txq check`, `txq reload` and
+//! `txq save` check the daemon's file, apply it anew, and print its state as commands.
+//!
 //! `txq exec` runs a program whose UDP datagrams leave through a qdisc.
 //!
 //! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` look at the kernel's own devices.
@@ -15,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod check;
 mod config;
 mod contention;
 mod control;
@@ -37,6 +41,7 @@ mod report;
 mod run;
 mod session;
 mod stat;
+mod state;
 mod tc;
 mod web;
 mod xps;
@@ -55,6 +60,10 @@ fn main() -> ExitCode {
         Command::Dev(args) => return end(dev::dev(args)),
         Command::Exec(args) => return exec::exec(args),
         Command::Daemon(args) => daemon::daemon(args),
+        Command::Bridge(args) => daemon::bridge(args),
+        Command::Check(args) => check::check(args),
+        Command::Reload(args) => return end(state::reload(args)),
+        Command::Save(args) => return end(state::save(args)),
         Command::Ls(args) => ls::ls(args),
         Command::Run(args) => run::run(args),
         Command::Replay(args) => replay::replay(args),

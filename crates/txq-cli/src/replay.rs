@@ -16,7 +16,7 @@ use txq_cli_common::within::Within;
 use txq_device::capture::Capture;
 
 use crate::args::ReplayArgs;
-use crate::device::{self, Use};
+use crate::device::{self, Reception, Use};
 use crate::pace::Schedule;
 use crate::pump::{Count, Frame, Source, pump};
 use crate::report::{self, Asked};
@@ -58,6 +58,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         limit: limit.map(|limit| limit * threads),
         longest: recording.longest(),
         rated: limit.is_none(),
+        receive: Reception::Off,
     };
     let schedule = schedule(&recording, args.rate);
     let device = Device {

@@ -9,7 +9,7 @@ use txq_control::{Listener, tc};
 use crate::args::{At, RunArgs, Workload};
 use crate::config::{self, Config};
 use crate::control;
-use crate::device::{self, Use};
+use crate::device::{self, Reception, Use};
 use crate::frames::Target;
 use crate::load::{self, Load};
 use crate::pump::pump;
@@ -86,7 +86,8 @@ fn send(
     session::run(devices, jobs(config), duration, quiet, listener)
 }
 
-fn limit(sender: &config::Sender) -> Option<u64> {
+/// Returns the limit of outstanding packets of each of a sender's threads, if it has one.
+pub(crate) fn limit(sender: &config::Sender) -> Option<u64> {
     sender.limit.map(|limit| limit.get()).or((sender.rate == Rate::Max).then_some(LIMIT))
 }
 
@@ -99,6 +100,7 @@ fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
         limit: limits.sum(),
         longest: users().map(|sender| sender.packet.longest()).max().unwrap_or(0),
         rated: users().all(|sender| sender.rate != Rate::Max),
+        receive: Reception::Off,
     };
     let dev = device::start(device, used)?;
     device.tc.iter().try_for_each(|command| tc::apply(&dev, command)).map_err(control::failed)?;

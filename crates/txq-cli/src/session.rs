@@ -212,7 +212,7 @@ pub(crate) fn send(
 }
 
 /// Binds the calling thread to a CPU.
-fn pin(cpu: u32) -> anyhow::Result<()> {
+pub(crate) fn pin(cpu: u32) -> anyhow::Result<()> {
     let refused = || Refused(format!("CPU {cpu}: no thread can run there: use one of those that are online"));
     if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
         return Err(refused().into());

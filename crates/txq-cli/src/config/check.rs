@@ -1,56 +1,155 @@
 //! Checks across keys: names that must differ or exist, keys that exclude each other.
 
-use anyhow::{bail, ensure};
 use txq::pool::FreeMode;
 use txq_cli_common::rate::Rate;
 
-use super::{Config, Device};
+use super::locate::{Fault, steps};
+use super::words::Segments;
+use super::{Bridge, Config, Device};
+use crate::device::WHOLE;
 
-/// Fills in missing names of devices; returns an error for the first contradiction.
-pub(super) fn check(config: &mut Config) -> anyhow::Result<()> {
-    ensure!(!config.device.is_empty(), "there is no device: write a [[device]]");
-    ensure!(!config.sender.is_empty(), "there is no sender: write a [[sender]]");
+/// What a file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// `txq run`: it sends.
+    Run,
+    /// `txq daemon`: it forwards, and may send.
+    Daemon,
+}
+
+/// Fills in missing names of devices; returns the first contradiction.
+pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> {
+    if config.device.is_empty() {
+        return Err(Fault::new(steps!["device"], "there is no device: write a [[device]]"));
+    }
+    match purpose {
+        Purpose::Run if config.sender.is_empty() => {
+            return Err(Fault::new(steps!["sender"], "there is no sender: write a [[sender]]"));
+        }
+        Purpose::Run if !config.bridge.is_empty() => {
+            let remedy = "use `txq daemon --config`";
+            return Err(Fault::new(steps!["bridge"], format!("a bridge is for a daemon: {remedy}")));
+        }
+        Purpose::Daemon if config.duration.is_some() => {
+            let remedy = "leave it out: a daemon ends by a signal";
+            return Err(Fault::new(steps!["duration"], format!("duration is for `txq run`: {remedy}")));
+        }
+        _ => {}
+    }
     for (index, device) in config.device.iter_mut().enumerate() {
-        one_driver(device)?;
-        bound_of_use(device)?;
+        one_driver(index, device)?;
+        bound_of_use(index, device)?;
         device.name.get_or_insert_with(|| format!("dev{index}"));
     }
     let names: Vec<String> = config.device.iter().flat_map(|device| device.name.clone()).collect();
     for (index, name) in names.iter().enumerate() {
-        ensure!(!names[..index].contains(name), "two devices are called \"{name}\": give one another name");
+        if names[..index].contains(name) {
+            let message = format!("two devices are called \"{name}\": give one another name");
+            return Err(Fault::new(steps!["device", index, "name"], message));
+        }
     }
-    for sender in &mut config.sender {
+    senders(config, &names)?;
+    for (index, bridge) in config.bridge.iter().enumerate() {
+        ends(index, bridge, config, &names)?;
+    }
+    Ok(())
+}
+
+fn senders(config: &mut Config, names: &[String]) -> Result<(), Fault> {
+    for (index, sender) in config.sender.iter_mut().enumerate() {
+        let fault =
+            |key: &'static str, message: String| Err(Fault::new(steps!["sender", index, key], message));
         match &sender.device {
             Some(name) if !names.contains(name) => {
-                bail!("a sender's device \"{name}\" does not exist: use one of {}", names.join(", "))
+                let known = names.join(", ");
+                return fault(
+                    "device",
+                    format!("a sender's device \"{name}\" does not exist: use one of {known}"),
+                );
             }
             None if names.len() > 1 => {
-                bail!("a sender does not say its device: add device = \"{}\" or another", names[0])
+                let remedy = format!("add device = \"{}\" or another", names[0]);
+                return fault("device", format!("a sender does not say its device: {remedy}"));
             }
             _ => {}
         }
         let device = sender.device.get_or_insert_with(|| names[0].clone());
-        ensure!(sender.rate != Rate::Recorded, "rate \"recorded\" is for replay: use pps, bit or max");
+        if sender.rate == Rate::Recorded {
+            return fault("rate", "rate \"recorded\" is for replay: use pps, bit or max".to_owned());
+        }
         let room = config.device.iter().find(|d| d.name.as_ref() == Some(device)).and_then(|d| d.pool.room);
         if let Some(room) = room.filter(|room| room.size() < sender.packet.longest()) {
-            bail!(
-                "packets of {} bytes do not fit into the {room} of pool.room: use smaller packets or more room",
-                sender.packet.longest()
+            let longest = sender.packet.longest();
+            let remedy = "use smaller packets or more room";
+            return fault(
+                "packet",
+                format!("packets of {longest} bytes do not fit into the {room} of pool.room: {remedy}"),
             );
         }
     }
     Ok(())
 }
 
-/// Refuses `pool.defer_max` where the mode of freeing has no inbox to bound.
-fn bound_of_use(device: &Device) -> anyhow::Result<()> {
-    if device.pool.defer_max.is_some() && device.pool.free != FreeMode::Defer {
-        bail!("pool.defer_max is for pool.free = \"defer\": leave out one of the two");
+/// Checks the devices of a bridge.
+fn ends(index: usize, bridge: &Bridge, config: &Config, names: &[String]) -> Result<(), Fault> {
+    let fault =
+        |end: usize, message: String| Err(Fault::new(steps!["bridge", index, "devices", end], message));
+    let mut links = Vec::new();
+    for (end, name) in bridge.devices.iter().enumerate() {
+        let Some(device) = names.iter().position(|known| known == name) else {
+            let known = names.join(", ");
+            return fault(end, format!("a bridge's device \"{name}\" does not exist: use two of {known}"));
+        };
+        let Some(carries) = carries(&config.device[device]) else {
+            let remedy = "use af_packet, af_xdp, tap or tun";
+            return fault(end, format!("device \"{name}\" does not receive for a bridge: {remedy}"));
+        };
+        let users = config.bridge[..=index].iter().flat_map(|bridge| &bridge.devices);
+        let earlier = users.take(2 * index + end).any(|other| other == name);
+        if earlier {
+            let remedy = "give each bridge two devices of its own";
+            return fault(end, format!("device \"{name}\" is an end of a bridge already: {remedy}"));
+        }
+        let room = config.device[device].pool.room.filter(|room| room.size() < WHOLE);
+        if let (Segments::Keep, Some(room)) = (bridge.segments, room) {
+            let message = format!(
+                "pool.room {room} is too small for segments = \"keep\": leave it out, or use {WHOLE} or more"
+            );
+            return Err(Fault::new(steps!["device", device, "pool", "room"], message));
+        }
+        links.push(carries);
+    }
+    if links[0] != links[1] {
+        let [a, b] = &bridge.devices;
+        let message = format!(
+            "device \"{a}\" carries {}, and \"{b}\" {}: use two of af_packet, af_xdp and tap, or two of tun",
+            links[0], links[1]
+        );
+        return fault(1, message);
     }
     Ok(())
 }
 
-fn one_driver(device: &Device) -> anyhow::Result<()> {
+/// Returns what a device carries that a bridge can receive from; `None` for any other device.
+fn carries(device: &Device) -> Option<&'static str> {
+    let ethernet = device.af_packet.is_some() || device.af_xdp.is_some() || device.tap.is_some();
+    match (ethernet, device.tun.is_some()) {
+        (true, _) => Some("Ethernet frames"),
+        (false, true) => Some("IP packets"),
+        _ => None,
+    }
+}
+
+/// Refuses `pool.defer_max` where the mode of freeing has no inbox to bound.
+fn bound_of_use(index: usize, device: &Device) -> Result<(), Fault> {
+    if device.pool.defer_max.is_some() && device.pool.free != FreeMode::Defer {
+        let message = "pool.defer_max is for pool.free = \"defer\": leave out one of the two";
+        return Err(Fault::new(steps!["device", index, "pool", "defer_max"], message));
+    }
+    Ok(())
+}
+
+fn one_driver(index: usize, device: &Device) -> Result<(), Fault> {
     let given = [
         ("null", device.null.is_some()),
         ("pcap", device.pcap.is_some()),
@@ -60,9 +159,10 @@ fn one_driver(device: &Device) -> anyhow::Result<()> {
         ("tun", device.tun.is_some()),
         ("udp", device.udp.is_some()),
     ];
-    let mut given = given.iter().filter(|(_, given)| *given).map(|(name, _)| name);
+    let mut given = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name);
     if let (Some(first), Some(second)) = (given.next(), given.next()) {
-        bail!("a device is both {first} and {second}: keep one of the two");
+        let message = format!("a device is both {first} and {second}: keep one of the two");
+        return Err(Fault::new(steps!["device", index, second], message));
     }
     Ok(())
 }

@@ -10,10 +10,11 @@ use super::Config;
 
 /// What stands above the tables.
 const BEGIN: &str = "\
-# Keys of a file of `txq run`
+# Keys of a file of `txq run` and `txq daemon`
 
 `txq run --print-keys` prints this document from the code that reads files, and `txq run --print-schema` the JSON Schema of a file, with
-which an editor completes and checks keys. `txq run --print-example` prints a file to begin with.
+which an editor completes and checks keys. `txq run --print-example` prints a file to begin with, `txq daemon --print-example` one with
+every key. `txq check FILE` checks a file.
 ";
 
 /// Returns the JSON Schema of a file.
@@ -152,9 +153,47 @@ mod tests {
     fn the_examples_have_no_other_keys() {
         let schema = schema_for!(Config);
         let root = schema.as_value();
+        let mut files = 0;
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/examples")).unwrap() {
-            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            known(&toml::from_str(&text).unwrap(), root, root);
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "toml") {
+                known(&toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap(), root, root);
+                files += 1;
+            }
+        }
+        assert!(files >= 3);
+        known(&toml::from_str(super::super::DAEMON_EXAMPLE).unwrap(), root, root);
+    }
+
+    /// The daemon's example has every key, with a value or, for those of `txq run` alone, in a comment.
+    #[test]
+    fn the_example_of_a_daemon_has_every_key() {
+        let schema = schema_for!(Config);
+        let root = schema.as_value();
+        let example = toml::from_str(super::super::DAEMON_EXAMPLE).unwrap();
+        let mut missing = Vec::new();
+        complete("", &[&example], root, root, &mut missing);
+        assert_eq!(missing, ["duration"]);
+        assert!(super::super::DAEMON_EXAMPLE.contains("\n# duration = "));
+    }
+
+    /// Adds the keys of a schema that none of the tables `found` has.
+    fn complete(path: &str, found: &[&toml::Value], schema: &Value, root: &Value, missing: &mut Vec<String>) {
+        for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+            let of: Vec<&toml::Value> = found.iter().filter_map(|table| table.get(key)).collect();
+            let path = format!("{path}{}{key}", if path.is_empty() { "" } else { "." });
+            if of.is_empty() {
+                missing.push(path);
+                continue;
+            }
+            let inner = resolve(inner, root);
+            let several = inner["type"] == "array";
+            let inner = if several { resolve(&inner["items"], root) } else { inner };
+            if inner["properties"].is_object() {
+                let lists = of.iter().flat_map(|value| value.as_array().into_iter().flatten());
+                let of: Vec<_> = if several { lists.collect() } else { of };
+                complete(&path, &of, inner, root, missing);
+            }
         }
     }
 

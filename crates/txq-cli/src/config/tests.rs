@@ -1,5 +1,9 @@
 use super::*;
 
+fn parse(name: &str, text: &str) -> anyhow::Result<Config> {
+    super::parse(name, text, Purpose::Run).map(|loaded| loaded.config)
+}
+
 fn error(text: &str) -> String {
     format!("{:#}", parse("x.toml", text).unwrap_err())
 }
@@ -22,20 +26,20 @@ fn a_file_of_two_empty_tables_is_enough() {
 #[test]
 fn errors_name_the_line_the_key_and_the_remedy() {
     for (text, told) in [
-        ("[[device]]\ntxsq = 2", "x.toml:2: there is no key \"txsq\" here: did you mean \"txqs\"?"),
-        ("[device]\ntxqs = 1", "x.toml:1: there may be several of these: write [[..]]"),
-        ("[[device]]\ntxqs = 0", "x.toml:2: key \"txqs\": 0 is out of range: use 1 to 4096"),
+        ("[[device]]\ntxsq = 2", "x.toml:2:1: there is no key \"txsq\" here: did you mean \"txqs\"?"),
+        ("[device]\ntxqs = 1", "x.toml:1:1: there may be several of these: write [[..]]"),
+        ("[[device]]\ntxqs = 0", "x.toml:2:8: key \"txqs\": 0 is out of range: use 1 to 4096"),
         (
             "[[device]]\ntxqs = \"two\"",
-            "x.toml:2: key \"txqs\": invalid type: string \"two\", expected a whole number from 1 to 4096",
+            "x.toml:2:8: key \"txqs\": invalid type: string \"two\", expected a whole number from 1 to 4096",
         ),
         (
             "[[device]]\n[[sender]]\npacket = 100000",
-            "x.toml:3: key \"packet\": 100000 is out of range: use 42 to 9014",
+            "x.toml:3:10: key \"packet\": 100000 is out of range: use 42 to 9014",
         ),
-        ("[[device]]\n[[sender]]\nrate = \"fast\"", "x.toml:3: key \"rate\": rate \"fast\" is none: use"),
+        ("[[device]]\n[[sender]]\nrate = \"fast\"", "x.toml:3:8: key \"rate\": rate \"fast\" is none: use"),
         ("[[device]]\ntxq_qdiscs = { one = \"pfifo\" }", "\"one\" is no txq"),
-        ("duration = \"5\"", "x.toml:1: key \"duration\": time \"5\" has no unit"),
+        ("duration = \"5\"", "x.toml:1:12: key \"duration\": time \"5\" has no unit"),
         ("[[device]]\nsampling = \"some\"", "use \"all\", \"off\", or n"),
         ("[[device]]\n[device.null]\nrate = \"0bit\"", "use a rate above zero"),
         ("[[device]]\nbql = \"on\"", "key \"bql\": bql \"on\": use \"off\", or a table"),
@@ -48,13 +52,13 @@ fn errors_name_the_line_the_key_and_the_remedy() {
         ("[[device]]\ncompletions = \"irq\"", "use \"inline\", \"worker\" or \"per-queue\""),
         (
             "[[device]]\n[device.pool]\nfree = \"later\"",
-            "x.toml:3: key \"free\": free \"later\": use \"defer\", \"shared\" or \"keep\"",
+            "x.toml:3:8: key \"free\": free \"later\": use \"defer\", \"shared\" or \"keep\"",
         ),
         (
             "[[device]]\n[device.pool]\ndefer_max = -1",
-            "x.toml:3: key \"defer_max\": -1 is out of range: use 0 to 2147483647",
+            "x.toml:3:13: key \"defer_max\": -1 is out of range: use 0 to 2147483647",
         ),
-        ("[[device]]\ntxq_reselection_ms = -1", "x.toml:2: key \"txq_reselection_ms\": "),
+        ("[[device]]\ntxq_reselection_ms = -1", "x.toml:2:22: key \"txq_reselection_ms\": "),
     ] {
         let error = error(text);
         assert!(error.contains(told), "{text:?}: {error}");
@@ -75,8 +79,15 @@ fn byte_queue_limits_are_on_with_what_is_said() {
 #[test]
 fn contradictions_are_found() {
     for (text, told) in [
-        ("device = []\nsender = []", "there is no device"),
-        ("[[device]]\nname = \"a\"\n[[device]]\nname = \"a\"\n[[sender]]", "two devices are called \"a\""),
+        ("device = []\nsender = []", "x.toml:1:1: there is no device"),
+        (
+            "[[device]]\nname = \"a\"\n[[device]]\nname = \"a\"\n[[sender]]",
+            "x.toml:4:1: two devices are called \"a\"",
+        ),
+        (
+            "[[device]]\n[[bridge]]\ndevices = [\"a\", \"b\"]\n[[sender]]",
+            "x.toml:2:3: a bridge is for a daemon",
+        ),
         ("[[device]]\n[[sender]]\ndevice = \"b\"", "does not exist: use one of dev0"),
         ("[[device]]\n[[device]]\n[[sender]]", "does not say its device"),
         ("[[device]]\n[device.null]\n[device.pcap]\nfile = \"x\"\n[[sender]]", "both null and pcap"),
@@ -89,5 +100,73 @@ fn contradictions_are_found() {
     ] {
         let error = error(text);
         assert!(error.contains(told), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn contradictions_of_a_bridge_are_found_at_their_place() {
+    const ENDS: &str = "[[device]]\nname = \"a\"\naf_packet = { interface = \"x\" }\n\
+                        [[device]]\nname = \"b\"\naf_xdp = { interface = \"y\" }\n\
+                        [[device]]\nname = \"c\"\ntun = { interface = \"z\" }\n[[device]]\nname = \"d\"\n";
+    for (bridge, told) in [
+        ("devices = [\"a\", \"b\"]", None),
+        ("devices = [\"a\"]", Some("x.toml:13:11: key \"devices\": invalid length 1")),
+        (
+            "devices = [\"a\", \"x\"]",
+            Some("x.toml:13:17: a bridge's device \"x\" does not exist: use two of a, b, c, d"),
+        ),
+        (
+            "devices = [\"a\", \"c\"]",
+            Some("x.toml:13:17: device \"a\" carries Ethernet frames, and \"c\" IP packets"),
+        ),
+        (
+            "devices = [\"a\", \"d\"]",
+            Some("x.toml:13:17: device \"d\" does not receive for a bridge: use af_packet"),
+        ),
+        ("devices = [\"a\", \"a\"]", Some("x.toml:13:17: device \"a\" is an end of a bridge already")),
+        (
+            "devices = [\"a\", \"b\"]\n[[bridge]]\ndevices = [\"b\", \"c\"]",
+            Some("x.toml:15:12: device \"b\" is an end of a bridge already"),
+        ),
+        (
+            "devices = [\"a\", \"b\"]\nsegments = \"whole\"",
+            Some("x.toml:14:12: key \"segments\": segments \"whole\": use"),
+        ),
+        ("devices = [\"a\", \"b\"]\npriority = 1", Some("x.toml:14:12: key \"priority\": ")),
+    ] {
+        let parsed = super::parse("x.toml", &format!("{ENDS}[[bridge]]\n{bridge}"), Purpose::Daemon);
+        match (parsed, told) {
+            (Ok(_), None) => {}
+            (Err(error), Some(told)) => {
+                assert!(format!("{error:#}").starts_with(told), "{bridge:?}: {error:#}")
+            }
+            (parsed, _) => panic!("{bridge:?}: {parsed:?}"),
+        }
+    }
+}
+
+/// What tc would refuse is found without a device, and at its place.
+#[test]
+fn qdiscs_are_rehearsed() {
+    for (device, told) in [
+        ("qdisc = \"cake bandwidth 5mbit\"", None),
+        ("qdisc = \"cake bandwith 5mbit\"", Some("x.toml:2:1: ")),
+        ("default_qdisc = \"pfifo limt 5\"", Some("x.toml:2:1: ")),
+        ("txqs = 2\ntxq_qdiscs = { 7 = \"fq\" }", Some("x.toml:3:1: ")),
+        (
+            "tc = [\n \"qdisc replace root prio\",\n \"class add parent 9: classid 9:1 htb rate 1mbit\"]",
+            Some("x.toml:4:2: "),
+        ),
+    ] {
+        let text = format!("[[device]]\n{device}");
+        let loaded = super::parse("x.toml", &text, Purpose::Daemon).unwrap();
+        match (rehearse::rehearse(&loaded.config), told) {
+            (Ok(()), None) => {}
+            (Err(fault), Some(told)) => {
+                let error = fault.at("x.toml", &text).to_string();
+                assert!(error.starts_with(told) && error.len() > told.len(), "{device:?}: {error}");
+            }
+            (done, _) => panic!("{device:?}: {done:?}"),
+        }
     }
 }

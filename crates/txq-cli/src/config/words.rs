@@ -169,6 +169,60 @@ pub(super) fn backings(_: &mut SchemaGenerator) -> Schema {
     one_of(names(&BACKINGS))
 }
 
+/// What a bridge does with packets of several segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Segments {
+    /// Cuts them before the qdisc.
+    #[default]
+    Cut,
+    /// Passes them whole.
+    Keep,
+}
+
+/// Where a bridge's packets get their priority from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Priority {
+    /// From the IP header.
+    #[default]
+    Tos,
+    /// From nowhere: it is 0.
+    None,
+}
+
+const SEGMENTS: [Word<Segments>; 2] = [("cut", Segments::Cut), ("keep", Segments::Keep)];
+const PRIORITIES: [Word<Priority>; 2] = [("tos", Priority::Tos), ("none", Priority::None)];
+
+/// The words of [`segments`].
+pub(super) fn segment_words(_: &mut SchemaGenerator) -> Schema {
+    one_of(names(&SEGMENTS))
+}
+
+/// The words of [`priority`].
+pub(super) fn priorities(_: &mut SchemaGenerator) -> Schema {
+    one_of(names(&PRIORITIES))
+}
+
+/// The value of a bridge's `devices`.
+pub(super) fn two_devices(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": { "type": "string" },
+        "minItems": 2,
+        "maxItems": 2,
+        "x-value": "two names, such as [\"lan\", \"wan\"]",
+    })
+}
+
+/// Parses what a bridge does with packets of several segments.
+pub(super) fn segments<'de, D: Deserializer<'de>>(from: D) -> Result<Segments, D::Error> {
+    read("segments", &SEGMENTS, from)
+}
+
+/// Parses where a bridge's packets get their priority from.
+pub(super) fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<Priority, D::Error> {
+    read("priority", &PRIORITIES, from)
+}
+
 /// The words of [`free`].
 pub(super) fn frees(_: &mut SchemaGenerator) -> Schema {
     one_of(names(&FREES))

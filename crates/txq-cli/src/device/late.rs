@@ -2,6 +2,8 @@
 //! device's configuration has been checked: bad input leaves no trace.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use txq::driver::{DeviceInfo, Driver, DriverQueue};
 
@@ -38,5 +40,35 @@ impl Driver for Late {
             Some(driver) => driver.open(txq),
             None => Err(io::Error::other("it did not open before")),
         }
+    }
+}
+
+/// A driver whose opened txqs are counted.
+pub(super) struct Noted {
+    driver: Box<dyn Driver>,
+    opened: Arc<AtomicU32>,
+}
+
+impl Noted {
+    /// Wraps a driver; returns the number of its txqs that are open, too.
+    pub(super) fn new(driver: Box<dyn Driver>) -> (Self, Arc<AtomicU32>) {
+        let opened = Arc::new(AtomicU32::new(0));
+        (Self { driver, opened: opened.clone() }, opened)
+    }
+}
+
+impl Driver for Noted {
+    fn info(&self) -> DeviceInfo {
+        self.driver.info()
+    }
+
+    fn pacing_horizon(&self) -> std::time::Duration {
+        self.driver.pacing_horizon()
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue> {
+        let queue = self.driver.open(txq)?;
+        self.opened.fetch_add(1, Relaxed);
+        Ok(queue)
     }
 }

@@ -5,19 +5,21 @@ use std::io;
 use anyhow::ensure;
 use txq::driver::{DeviceInfo, Driver, Link};
 use txq::pool::Pool;
+use txq::receive::Receive;
 use txq_cli_common::failure::Refused;
 use txq_cli_common::span::Span;
 use txq_device::faults::{Faults, Rates};
-use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp};
+use txq_device::{AfPacket, AfXdpConfig, Null, Pcap, Tun, Udp, Watch};
 
 use super::late::Late;
-use super::{DELAY, MTU, STALL, Use, refusal};
+use super::{DELAY, MTU, Received, Reception, STALL, Use, refusal};
 use crate::config;
 
-/// A driver, and the pool that it must be used with, if any.
-pub(super) struct Opened {
+/// A driver, the pool that it must be used with, if any, and what the device receives with.
+pub(super) struct Driven {
     pub(super) driver: Box<dyn Driver>,
     pub(super) pool: Option<Pool>,
+    pub(super) reception: Received,
 }
 
 /// The device to open.
@@ -26,19 +28,30 @@ struct Opening<'c> {
     name: &'c str,
     txqs: u16,
     used: Use,
+    /// Whether the device's interface was open before, and has been removed since.
+    again: bool,
+    reception: Received,
 }
 
 /// Opens the driver that a device names. An interface is checked, and a tunnel created, at once; AF_PACKET sockets are bound and
-/// files created when the first txq is opened.
-pub(super) fn driver(config: &config::Device, name: &str, txqs: u16, used: Use) -> anyhow::Result<Opened> {
-    let opening = Opening { config, name, txqs, used };
+/// files created when the first txq is opened. `before` is the pool of a device whose interface was removed and is back.
+pub(super) fn driver(
+    config: &config::Device,
+    name: &str,
+    txqs: u16,
+    used: Use,
+    before: Option<&Pool>,
+) -> anyhow::Result<Driven> {
+    let (again, reception) = (before.is_some(), Received::default());
+    let mut opening = Opening { config, name, txqs, used, again, reception };
     let mut pool = None;
     let late = if let Some(pcap) = &config.pcap {
         opening.pcap(pcap)
     } else if let Some(af_packet) = &config.af_packet {
         opening.af_packet(af_packet)?
     } else if let Some(af_xdp) = &config.af_xdp {
-        opening.af_xdp(af_xdp, pool.insert(opening.pool()?))?
+        let own = before.cloned().map_or_else(|| opening.pool(), Ok)?;
+        opening.af_xdp(af_xdp, pool.insert(own))?
     } else if let Some(tun) = &config.tun {
         opening.tun(tun, Link::Ip)?
     } else if let Some(tap) = &config.tap {
@@ -52,7 +65,7 @@ pub(super) fn driver(config: &config::Device, name: &str, txqs: u16, used: Use) 
         Some(faults) => Box::new(Faults::new(late, faults.seed, rates(faults))),
         None => Box::new(late),
     };
-    Ok(Opened { driver, pool })
+    Ok(Driven { driver, pool, reception: opening.reception })
 }
 
 impl Opening<'_> {
@@ -122,39 +135,62 @@ impl Opening<'_> {
         Late::new(self.info(MTU), move || Ok(Pcap::create(file, txqs)?.link(link)))
     }
 
-    fn af_packet(&self, config: &config::AfPacket) -> anyhow::Result<Late> {
+    fn af_packet(&mut self, config: &config::AfPacket) -> anyhow::Result<Late> {
         let interface = &config.interface;
         // Before anything is opened.
         self.same_link(Link::Ethernet)?;
         let device = AfPacket::open(interface, self.txqs).map_err(refused)?;
-        if !device.is_up() {
+        if self.used.receive == Reception::Off && !device.is_up() {
             let text = format!("interface \"{interface}\" is down: `ip link set {interface} up` starts it");
             return Err(Refused(text).into());
         }
-        self.opened(Box::new(device.bypass(!config.kernel_qdisc)))
+        if self.used.receive != Reception::Off {
+            self.receives(device.receivers(self.txqs).map_err(refused)?);
+            self.reception.watch = Some(Watch::interface(interface).map_err(refused)?);
+        }
+        let whole = self.used.receive == Reception::Whole;
+        self.opened(Box::new(device.bypass(!config.kernel_qdisc).gso(whole)))
     }
 
-    fn af_xdp(&self, config: &config::AfXdp, pool: &Pool) -> anyhow::Result<Late> {
+    fn af_xdp(&mut self, config: &config::AfXdp, pool: &Pool) -> anyhow::Result<Late> {
         self.same_link(Link::Ethernet)?;
-        let first_queue = config.first_queue;
-        let xdp = AfXdpConfig { first_queue, ..AfXdpConfig::new(&config.interface, self.txqs) };
-        self.opened(Box::new(xdp.open(pool).map_err(refused)?))
+        let (first_queue, receive) = (config.first_queue, self.used.receive != Reception::Off);
+        let xdp = AfXdpConfig { first_queue, receive, ..AfXdpConfig::new(&config.interface, self.txqs) };
+        let mut device = xdp.open(pool).map_err(refused)?;
+        if receive {
+            self.receives(device.receivers());
+            self.reception.watch = Some(Watch::interface(&config.interface).map_err(refused)?);
+        }
+        self.opened(Box::new(device))
     }
 
-    fn tun(&self, tun: &config::Tun, link: Link) -> anyhow::Result<Late> {
+    fn tun(&mut self, tun: &config::Tun, link: Link) -> anyhow::Result<Late> {
         self.same_link(link)?;
         let mut options = match link {
             Link::Ip => Tun::create(&tun.interface),
             _ => Tun::create_tap(&tun.interface),
         };
-        options = options.queues(self.txqs).persistent(tun.persistent);
+        let whole = self.used.receive == Reception::Whole;
+        // The user who removed the interface makes it again, with its addresses and routes.
+        options = options.queues(self.txqs).persistent(tun.persistent).gro(whole).attach(self.again);
         if let Some(mtu) = tun.mtu {
             options = options.mtu(mtu.get() as u32);
         }
         if let Some(namespace) = &tun.namespace {
             options = options.namespace(namespace);
         }
-        self.opened(Box::new(options.open().map_err(refused)?))
+        let device = options.open().map_err(refused)?;
+        if self.used.receive != Reception::Off {
+            self.receives(device.receivers());
+            self.reception.watch = Some(device.watch().map_err(refused)?);
+        }
+        self.opened(Box::new(device))
+    }
+
+    /// Keeps the receivers for the caller.
+    fn receives<R: Receive + 'static>(&mut self, receivers: Vec<R>) {
+        let boxed = |receiver| Box::new(receiver) as Box<dyn Receive>;
+        self.reception.receivers = receivers.into_iter().map(boxed).collect();
     }
 
     fn udp(&self, udp: &config::Udp) -> anyhow::Result<Late> {

@@ -1,0 +1,37 @@
+//! The bridge that `txq bridge` describes in words.
+
+use anyhow::ensure;
+use toml::Table;
+
+use super::check::{self, Purpose};
+use super::{Bridge, Config, Device, Loaded, Priority, Segments, rehearse};
+use crate::args::BridgeArgs;
+use crate::device;
+
+/// Returns the file that stands for a command line.
+pub(crate) fn of_bridge(args: &BridgeArgs) -> anyhow::Result<Loaded> {
+    let (first, second) = (end(&args.first, args, &args.down)?, end(&args.second, args, &args.up)?);
+    let names = [&first, &second].map(|device| device.name.clone().unwrap_or_default());
+    ensure!(names[0] != names[1], "both ends of the bridge are \"{}\": name two interfaces", names[0]);
+    let bridge = Bridge {
+        devices: names,
+        segments: if args.keep_segments { Segments::Keep } else { Segments::Cut },
+        priority: Priority::Tos,
+        cpus: Vec::new(),
+    };
+    let mut config =
+        Config { duration: None, device: vec![first, second], bridge: vec![bridge], sender: Vec::new() };
+    // There is no file in which the faults have a place.
+    let wrong = |fault: super::locate::Fault| fault.at("txq bridge", "");
+    check::check(&mut config, Purpose::Daemon).map_err(wrong)?;
+    rehearse::rehearse(&config).map_err(wrong)?;
+    Ok(Loaded { config, raw: Table::new() })
+}
+
+/// Returns the device of one end, with the qdisc of what leaves there.
+fn end(name: &str, args: &BridgeArgs, qdisc: &Option<String>) -> anyhow::Result<Device> {
+    let mut device = device::named(name, args.txqs.get() as u16, false)?;
+    device.qdisc.clone_from(qdisc);
+    device.default_qdisc = Some("fq_codel".to_owned());
+    Ok(device)
+}

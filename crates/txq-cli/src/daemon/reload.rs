@@ -1,0 +1,243 @@
+//! Reload: applies the difference between the file as it was last read and the file as it is.
+//!
+//! The new file has been checked, and its qdiscs rehearsed, before anything is touched. A device whose `qdisc`, `tc` or
+//! `tx_queue_len` differs stays open and changes its queues ([`queues`](super::queues)); one of which anything else differs is opened
+//! anew. If a device does not open, the devices and bridges of the old file run again, and nothing has changed.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use anyhow::ensure;
+use toml::{Table, Value};
+use txq_cli_common::failure::Refused;
+use txq_device::Watch;
+
+use super::live::{Live, use_of};
+use super::queues;
+use super::state::State;
+use crate::config::{Config, Loaded};
+
+/// Keys of a device that change while it is open.
+const QUEUE_KEYS: [&str; 3] = ["qdisc", "tc", "tx_queue_len"];
+
+/// What becomes of a device of the new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It stays as it is.
+    Same,
+    /// It stays open, and its queues change.
+    Queues,
+    /// It is opened: new, or anew.
+    Open,
+}
+
+/// Both files, side by side.
+struct Both {
+    old: Arc<Config>,
+    new: Arc<Config>,
+    fates: Vec<Fate>,
+    /// Devices that are closed: those without a place in the new file, and those to be opened anew.
+    closed: Vec<String>,
+    /// Bridges that stay, by their ends.
+    kept: Vec<[String; 2]>,
+    /// Whether all senders stay.
+    same_senders: bool,
+}
+
+impl State {
+    /// Applies a file that was checked and rehearsed; returns a line for each change. After an error, nothing has changed.
+    pub(super) fn reload(&mut self, loaded: Loaded) -> anyhow::Result<String> {
+        let Some(old) = self.config.clone() else {
+            return Err(Refused(
+                "the daemon was started without --config: there is nothing to compare".to_owned(),
+            )
+            .into());
+        };
+        let Loaded { config, raw } = loaded;
+        let both = Both::compare(old, &self.raw, Arc::new(config), &raw);
+        both.interfaces_exist()?;
+        // Before anything is stopped: queues that cannot change in place are found on devices without a wire.
+        let steps = queues::plan(&both.old, &both.new, |number| both.fates[number] == Fate::Queues)?;
+        if let Err(error) = self.replace_devices(&both) {
+            self.restore(&both);
+            return Err(error);
+        }
+        (self.config, self.raw) = (Some(both.new.clone()), raw);
+        let mut said = String::new();
+        for (number, steps) in steps {
+            let name = both.name(number);
+            let live = self.live.iter_mut().find(|live| live.name() == name);
+            live.into_iter().for_each(|live| steps.apply(live, &mut said));
+        }
+        self.live.iter_mut().for_each(Live::fit_pool);
+        self.start_missing()?;
+        both.tell(&mut said);
+        Ok(if said.is_empty() { "txq: nothing has changed\n".to_owned() } else { said })
+    }
+
+    /// Stops what does not stay, closes and opens devices. Bridges and senders are not started again.
+    fn replace_devices(&mut self, both: &Both) -> anyhow::Result<()> {
+        if !both.same_senders {
+            self.generators = None;
+        }
+        self.stop_bridges(|ends| both.kept.contains(ends));
+        self.live.retain(|live| !both.closed.iter().any(|closed| closed == live.name()));
+        for number in 0..both.new.device.len() {
+            let name = both.name(number);
+            match self.live.iter_mut().find(|live| live.name() == name) {
+                Some(live) => live.belongs(&both.new, number),
+                None => self.live.push(Live::open(&both.new, number)?),
+            }
+        }
+        // In the order of the file, in which commands list them.
+        self.live
+            .sort_by_key(|live| (0..both.new.device.len()).find(|&number| both.name(number) == live.name()));
+        Ok(())
+    }
+
+    /// Opens the devices of the old file again that were closed, and starts its bridges and senders.
+    fn restore(&mut self, both: &Both) {
+        let old = |name: &str| {
+            (0..both.old.device.len()).find(|&n| both.old.device[n].name.as_deref() == Some(name))
+        };
+        self.live.retain(|live| !both.is_opened(live.name()));
+        for number in 0..both.old.device.len() {
+            let name = both.old.device[number].name.clone().unwrap_or_default();
+            match self.live.iter_mut().find(|live| live.name() == name) {
+                Some(live) => live.belongs(&both.old, number),
+                None => match Live::open(&both.old, number) {
+                    Ok(live) => self.live.push(live),
+                    Err(error) => eprintln!("txq: {}", crate::failure::line(&error)),
+                },
+            }
+        }
+        self.live.sort_by_key(|live| old(live.name()));
+        if let Err(error) = self.start_missing() {
+            eprintln!("txq: {}", crate::failure::line(&error));
+        }
+    }
+
+    /// Stops the bridges that do not stay.
+    fn stop_bridges(&mut self, stays: impl Fn(&[String; 2]) -> bool) {
+        let (kept, stopped): (Vec<_>, Vec<_>) =
+            self.bridges.drain(..).partition(|bridge| stays(&bridge.ends));
+        self.bridges = kept;
+        stopped.into_iter().for_each(|bridge| bridge.stop(&mut self.live));
+    }
+}
+
+impl Both {
+    fn compare(old: Arc<Config>, old_raw: &Table, new: Arc<Config>, new_raw: &Table) -> Self {
+        let old_number =
+            |name: &str| (0..old.device.len()).find(|&n| old.device[n].name.as_deref() == Some(name));
+        let mut fates = Vec::new();
+        for (number, device) in new.device.iter().enumerate() {
+            let before = device.name.as_deref().and_then(old_number);
+            fates.push(match before {
+                None => Fate::Open,
+                Some(before) if use_of(&old, before) != use_of(&new, number) => Fate::Open,
+                Some(before) => fate(&table(old_raw, "device", before), &table(new_raw, "device", number)),
+            });
+        }
+        let stays = |name: &Option<String>| {
+            (0..new.device.len()).any(|n| new.device[n].name == *name && fates[n] != Fate::Open)
+        };
+        let closed: Vec<_> = old
+            .device
+            .iter()
+            .map(|device| &device.name)
+            .filter(|name| !stays(name))
+            .flatten()
+            .cloned()
+            .collect();
+        let mut kept = Vec::new();
+        for (number, bridge) in old.bridge.iter().enumerate() {
+            let same = (0..new.bridge.len())
+                .any(|n| table(new_raw, "bridge", n) == table(old_raw, "bridge", number));
+            if same && !bridge.devices.iter().any(|end| closed.contains(end)) {
+                kept.push(bridge.devices.clone());
+            }
+        }
+        let senders = |config: &Config| {
+            config.sender.iter().filter_map(|sender| sender.device.clone()).collect::<Vec<_>>()
+        };
+        let same_senders = old_raw.get("sender") == new_raw.get("sender")
+            && !senders(&old).iter().any(|device| closed.contains(device));
+        Self { old, new, fates, closed, kept, same_senders }
+    }
+
+    fn name(&self, number: usize) -> &str {
+        self.new.device[number].name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns whether a device of the new file is opened.
+    fn is_opened(&self, name: &str) -> bool {
+        (0..self.new.device.len()).any(|number| self.name(number) == name && self.fates[number] == Fate::Open)
+    }
+
+    /// Refuses a file with a device to open whose interface does not exist.
+    fn interfaces_exist(&self) -> anyhow::Result<()> {
+        for (device, _) in self.new.device.iter().zip(&self.fates).filter(|(_, fate)| **fate == Fate::Open) {
+            let af_packet = device.af_packet.as_ref().map(|device| &device.interface);
+            let af_xdp = device.af_xdp.as_ref().map(|device| &device.interface);
+            for interface in af_packet.into_iter().chain(af_xdp) {
+                let watch = Watch::interface(interface).map_err(|error| Refused(error.to_string()))?;
+                ensure!(
+                    watch.index().is_some(),
+                    Refused(format!(
+                        "there is no interface \"{interface}\": `ip link` lists the interfaces of this network namespace"
+                    ))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a line for each device and bridge that came, went or was opened anew.
+    fn tell(&self, said: &mut String) {
+        for name in self.closed.iter().filter(|name| !self.is_opened(name)) {
+            let _ = writeln!(said, "txq: device \"{name}\" is closed");
+        }
+        for number in (0..self.fates.len()).filter(|&number| self.fates[number] == Fate::Open) {
+            let name = self.name(number);
+            let anew = if self.closed.iter().any(|closed| closed == name) { " anew" } else { "" };
+            let _ = writeln!(said, "txq: device \"{name}\" is opened{anew}");
+        }
+        let ends =
+            |config: &Config| config.bridge.iter().map(|bridge| bridge.devices.clone()).collect::<Vec<_>>();
+        let (old, new) = (ends(&self.old), ends(&self.new));
+        for [a, b] in old.iter().filter(|ends| !new.contains(ends)) {
+            let _ = writeln!(said, "txq: the bridge of \"{a}\" and \"{b}\" is stopped");
+        }
+        for [a, b] in new.iter().filter(|ends| !self.kept.contains(ends)) {
+            let _ = writeln!(said, "txq: the bridge of \"{a}\" and \"{b}\" is started");
+        }
+        if !self.same_senders {
+            let _ = writeln!(said, "txq: the senders are started anew");
+        }
+    }
+}
+
+/// Returns the table number `number` of a list of tables.
+fn table(raw: &Table, list: &str, number: usize) -> Table {
+    let found = raw.get(list).and_then(Value::as_array).and_then(|list| list.get(number));
+    found.and_then(Value::as_table).cloned().unwrap_or_default()
+}
+
+/// Compares two tables of one device.
+fn fate(old: &Table, new: &Table) -> Fate {
+    let rest = |table: &Table| -> Table {
+        table
+            .iter()
+            .filter(|(key, _)| !QUEUE_KEYS.contains(&key.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    };
+    if old == new {
+        Fate::Same
+    } else if rest(old) == rest(new) {
+        Fate::Queues
+    } else {
+        Fate::Open
+    }
+}

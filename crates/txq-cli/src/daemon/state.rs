@@ -1,0 +1,137 @@
+//! The daemon's devices, bridges and senders.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use txq_control::Server;
+use txq_device::forward::Meter;
+
+use super::bridge::Bridge;
+use super::generate::Generators;
+use super::live::Live;
+use crate::config::{Config, Loaded};
+use crate::control;
+
+/// How often the daemon looks at the interfaces.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often it compares the pools with the qdiscs.
+const FIT: Duration = Duration::from_secs(1);
+
+/// What each device receives for a bridge, for the threads of the control server.
+#[derive(Clone, Default)]
+pub(super) struct Meters(Arc<Mutex<BTreeMap<String, Vec<Meter>>>>);
+
+impl Meters {
+    /// Returns the counters of what a device receives: none if it does not receive.
+    pub(super) fn of(&self, device: &str) -> Vec<(String, u64)> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(meters) = all.get(device) else { return Vec::new() };
+        let stats: Vec<_> = meters.iter().map(Meter::stats).collect();
+        let sum = |of: fn(&txq_device::forward::Stats) -> u64| stats.iter().map(of).sum();
+        // The names of `ethtool -S` and `ip -s -s link`.
+        let counters = [
+            ("rx_packets", sum(|stats| stats.rx.packets)),
+            ("rx_bytes", sum(|stats| stats.rx.bytes)),
+            ("rx_missed_errors", sum(|stats| stats.rx.missed)),
+            ("rx_length_errors", sum(|stats| stats.rx.too_long)),
+            ("rx_errors", sum(|stats| stats.rx.malformed)),
+            ("rx_no_buffer", sum(|stats| stats.starved)),
+        ];
+        counters.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    pub(super) fn set(&self, bridges: &[Bridge]) {
+        let ways = bridges.iter().flat_map(|bridge| &bridge.ways);
+        let all = ways.map(|way| (way.from.clone(), way.meters())).collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+}
+
+/// All that the daemon runs. The fields are dropped in this order: those that send before the devices.
+pub(super) struct State {
+    pub(super) generators: Option<Generators>,
+    pub(super) bridges: Vec<Bridge>,
+    pub(super) live: Vec<Live>,
+    pub(super) config: Option<Arc<Config>>,
+    /// The file's plain values.
+    pub(super) raw: toml::Table,
+    meters: Meters,
+    looked: Instant,
+    fitted: Instant,
+}
+
+impl State {
+    /// Opens everything that a file describes, and starts to forward.
+    pub(super) fn start(loaded: Option<Loaded>, meters: Meters) -> anyhow::Result<Self> {
+        let now = Instant::now();
+        let mut state = Self {
+            generators: None,
+            bridges: Vec::new(),
+            live: Vec::new(),
+            config: None,
+            raw: toml::Table::new(),
+            meters,
+            looked: now,
+            fitted: now,
+        };
+        let Some(Loaded { config, raw }) = loaded else { return Ok(state) };
+        let config = Arc::new(config);
+        for number in 0..config.device.len() {
+            state.live.push(Live::open(&config, number)?);
+        }
+        (state.config, state.raw) = (Some(config), raw);
+        state.start_missing()?;
+        Ok(state)
+    }
+
+    /// Starts the bridges and senders that do not run.
+    pub(super) fn start_missing(&mut self) -> anyhow::Result<()> {
+        let Some(config) = self.config.clone() else { return Ok(()) };
+        for bridge in &config.bridge {
+            if !self.bridges.iter().any(|running| running.ends == bridge.devices) {
+                self.bridges.push(Bridge::start(bridge, &mut self.live)?);
+            }
+        }
+        self.meters.set(&self.bridges);
+        if self.generators.is_none() && !config.sender.is_empty() {
+            self.generators = Some(Generators::start(&config, &self.live)?);
+        }
+        Ok(())
+    }
+
+    /// Lets the server reach all devices; a device that it reaches already is added once.
+    pub(super) fn serve(&self, server: &Server) -> anyhow::Result<()> {
+        self.live.iter().try_for_each(|live| server.add(&live.dev)).map_err(control::failed)
+    }
+
+    /// Does what is due: looks at the interfaces, and compares pools with qdiscs.
+    pub(super) fn tick(&mut self) {
+        let now = Instant::now();
+        if now - self.looked >= LOOK {
+            self.looked = now;
+            self.look();
+        }
+        if now - self.fitted >= FIT {
+            self.fitted = now;
+            self.live.iter_mut().for_each(Live::fit_pool);
+        }
+    }
+
+    fn look(&mut self) {
+        for live in &mut self.live {
+            let ways = || self.bridges.iter().flat_map(|bridge| &bridge.ways);
+            let is_new = live.look();
+            let name = live.name().to_owned();
+            for way in ways().filter(|way| way.from == name) {
+                if is_new {
+                    way.replace(live);
+                }
+                // The error of an interface that is not up was said as that.
+                if let Some(error) = way.error().filter(|_| live.is_up()) {
+                    eprintln!("txq: {error}");
+                }
+            }
+        }
+    }
+}
