@@ -27,8 +27,9 @@ pub(crate) fn stand_in(index: usize, device: &Device) -> Result<NetDev, Fault> {
     let dev =
         build(device, &keys).map_err(|error| Fault::new(steps!["device", index, "txq_qdiscs"], error))?;
     for (at, command) in device.tc.iter().enumerate() {
-        tc::apply(&dev, command)
-            .map_err(|error| Fault::new(steps!["device", index, "tc", at], error.to_string()))?;
+        tc::apply(&dev, command).map_err(|error| {
+            Fault::new(steps!["device", index, "tc", at], without_usage(&error.to_string()))
+        })?;
     }
     Ok(dev)
 }
@@ -55,5 +56,11 @@ fn build(device: &Device, keys: &[&str]) -> Result<NetDev, String> {
     for (txq, qdisc) in device.txq_qdiscs.iter().filter(|_| keys.contains(&"txq_qdiscs")) {
         builder = builder.child(txq.0, qdisc);
     }
-    builder.build().map_err(|error| error.to_string())
+    builder.build().map_err(|error| without_usage(&error.to_string()))
+}
+
+/// Returns an error as one line, without the usage that tc prints after some.
+fn without_usage(error: &str) -> String {
+    let end = ["\nUsage:", "; Usage:"].iter().filter_map(|usage| error.find(usage)).min();
+    error[..end.unwrap_or(error.len())].trim_end().replace('\n', "; ")
 }

@@ -19,6 +19,7 @@ mod skip;
 mod tempdir;
 
 mod bench;
+mod check;
 mod forwarding;
 mod interfaces;
 mod reload;
