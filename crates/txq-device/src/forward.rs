@@ -96,6 +96,9 @@ impl fmt::Debug for Hooks {
 pub struct Stats {
     /// Those of all its receivers.
     pub rx: RxStats,
+    /// Packets that the sender added by cutting packets with segments, for a device that does not
+    /// ([`Sender::added_by_cuts`]). The device accepts this many more than were received.
+    pub added_by_cuts: u64,
     /// How often packets waited in the receiving device, because the sender had no buffer.
     pub starved: u64,
     /// Calls that returned an error.
@@ -266,6 +269,7 @@ impl Loop {
 
     fn stats(&self) -> Stats {
         let (mut stats, now) = (self.before, self.receiver.stats());
+        stats.added_by_cuts = self.sender.added_by_cuts();
         stats.rx.packets += now.packets;
         stats.rx.bytes += now.bytes;
         stats.rx.missed += now.missed;

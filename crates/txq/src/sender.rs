@@ -59,6 +59,8 @@ pub struct Sender<A: Arch = Native> {
     parts: Vec<u16>,
     /// The state of its waits for room.
     waits: Waits<A>,
+    /// Packets that [`cut`](Self::cut) has added.
+    added: u64,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -98,8 +100,15 @@ impl<A: Arch> Sender<A> {
             split,
             parts: Vec::new(),
             waits: Waits::default(),
+            added: 0,
             not_sync: PhantomData,
         }
+    }
+
+    /// Returns how many packets this sender has added by cutting packets with segments, for a device that does not cut: a packet
+    /// of n segments is counted as n packets handed in, which adds n - 1.
+    pub fn added_by_cuts(&self) -> u64 {
+        self.added
     }
 
     /// Returns the pool that it allocates from.
@@ -322,7 +331,7 @@ impl<A: Arch> Sender<A> {
     /// whole, for the driver to drop, if the sender has no buffers for its segments.
     #[cold]
     fn cut(&mut self, batch: &mut PacketList<A>) {
-        let mut cut = PacketList::new();
+        let (mut cut, whole) = (PacketList::new(), batch.len());
         while let Some(packet) = batch.pop_front() {
             cut.append(&mut qdisc::cut(packet, |packet, head, parts| {
                 let mut list = PacketList::new();
@@ -338,6 +347,7 @@ impl<A: Arch> Sender<A> {
                 Some(list)
             }));
         }
+        self.added += (cut.len() - whole) as u64;
         batch.append(&mut cut);
     }
 

@@ -33,6 +33,7 @@ impl Meters {
         let counters = [
             ("rx_packets", sum(|stats| stats.rx.packets)),
             ("rx_bytes", sum(|stats| stats.rx.bytes)),
+            ("rx_added_by_cuts", sum(|stats| stats.added_by_cuts)),
             ("rx_missed_errors", sum(|stats| stats.rx.missed)),
             ("rx_length_errors", sum(|stats| stats.rx.too_long)),
             ("rx_errors", sum(|stats| stats.rx.malformed)),

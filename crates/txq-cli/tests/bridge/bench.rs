@@ -165,7 +165,7 @@ impl Bench {
     pub(crate) fn assert_explained(&self, from: &str, to: &str) {
         let mut last = String::new();
         let agree = wait_until(LONG, || {
-            let received = self.counter(from, "rx_packets");
+            let received = self.counter(from, "rx_packets") + self.counter(from, "rx_added_by_cuts");
             let [accepted, created, sent, dropped, queued] =
                 ["accepted", "created", "tx_packets", "tx_dropped", "queued"]
                     .map(|name| self.counter(to, name));
