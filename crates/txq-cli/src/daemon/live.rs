@@ -12,6 +12,9 @@ use crate::config::{self, Config, Segments};
 use crate::control;
 use crate::device::{self, Opened, Received, Reception, Use};
 
+/// The buffers of a device with a qdisc whose limit is not counted in packets, as cake's.
+const UNBOUNDED: u32 = 16384;
+
 /// An open device.
 pub(super) struct Live {
     /// The file that it is from.
@@ -92,7 +95,12 @@ impl Live {
     /// Gives the pool as many buffers as the qdiscs may queue.
     pub(super) fn fit_pool(&mut self) {
         // Without memory for more buffers, the pool stays as it is.
-        let _ = self.dev.fit_pool();
+        let Ok(demand) = self.dev.fit_pool() else { return };
+        let pool = self.dev.pool();
+        let wanted = UNBOUNDED.min(pool.max_buffers());
+        if demand.others > 0 && pool.buffers() < wanted {
+            let _ = pool.resize(wanted);
+        }
     }
 
     /// Looks at the interface, says on stderr what has changed, and opens an interface that is back. Returns whether the
