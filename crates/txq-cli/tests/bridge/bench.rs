@@ -64,13 +64,14 @@ impl Bench {
         // The same address for an interface that is made again, which its neighbours know.
         let mac = format!("02:00:00:00:00:0{}", address.rsplit('.').next().expect("an address"));
         let peer = format!("peer name e0 address {mac} netns {}", end.name());
-        self.middle.ip(&format!("link add name {port} type veth {peer}"));
-        self.middle.ip(&format!("link set {port} up"));
+        // It gets its name last: a daemon that waits for the name finds it complete.
+        self.middle.ip(&format!("link add name new type veth {peer}"));
         if !offloads {
-            let name = port.to_owned();
-            self.middle.call(move || offload::switch_off(&name));
+            self.middle.call(|| offload::switch_off("new"));
             end.call(|| offload::switch_off("e0"));
         }
+        self.middle.ip(&format!("link set new name {port}"));
+        self.middle.ip(&format!("link set {port} up"));
         self.middle.receive_on_one_cpu(port);
         end.ip("link set e0 up");
         end.receive_on_one_cpu("e0");
