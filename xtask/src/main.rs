@@ -6,6 +6,7 @@ mod api;
 mod bench;
 mod busy;
 mod check;
+mod deb;
 mod layers;
 mod platforms;
 mod words;
@@ -34,12 +35,19 @@ enum Chore {
         #[arg(long)]
         last: bool,
     },
+    /// Build the Debian package
+    Deb {
+        /// Install it on this machine, use what it contains, and remove it
+        #[arg(long = "try")]
+        install: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Xtask::parse().chore {
         Chore::Check(args) => check::run(&args),
         Chore::Bench { last } => bench::run(last),
+        Chore::Deb { install } => deb::deb(install),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

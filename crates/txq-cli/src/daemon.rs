@@ -6,6 +6,7 @@
 mod bridge;
 mod generate;
 mod live;
+mod notify;
 mod queues;
 mod reload;
 mod state;
@@ -25,6 +26,7 @@ use txq_control::Access;
 use crate::args::{BridgeArgs, DaemonArgs, Serving};
 use crate::config::{self, Loaded, Purpose};
 use crate::control;
+use notify::Manager;
 use state::State;
 
 /// How often the daemon looks for signals.
@@ -49,6 +51,7 @@ fn load(path: &Path) -> anyhow::Result<Loaded> {
 }
 
 fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyhow::Result<()> {
+    let mut manager = Manager::of_environment();
     let signals = Signals::catch()?;
     let hangup = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, hangup.clone()).context("SIGHUP cannot be caught")?;
@@ -75,6 +78,7 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyho
     if !args.quiet {
         eprintln!("txq: listening on {}", server.path().display());
     }
+    manager.ready(&format!("serving {}", server.path().display()));
     while signals.seen().is_none() {
         let reload = |state: &mut State| reload(state, file.as_deref(), &server);
         match asked.recv_timeout(TICK) {
@@ -89,7 +93,9 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyho
             }
         }
         state.tick();
+        manager.alive();
     }
+    manager.stopping();
     // A caller that waits for a reload hears of the end, and the server waits for the caller's thread.
     drop(asked);
     drop(server);

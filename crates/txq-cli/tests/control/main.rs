@@ -10,6 +10,7 @@ mod served;
 mod tempdir;
 
 mod ls;
+mod manager;
 mod program;
 mod recordings;
 mod stat;
