@@ -3,6 +3,7 @@
 mod kernel;
 mod packaging;
 mod target;
+mod watch;
 mod web;
 
 use std::any::TypeId;
@@ -20,6 +21,7 @@ use crate::xps::Xps;
 pub(crate) use kernel::{DoctorArgs, XpsAction, XpsArgs};
 pub(crate) use packaging::{CompletionsArgs, ManArgs};
 pub(crate) use target::{At, RunningArgs, Target};
+pub(crate) use watch::TopArgs;
 pub(crate) use web::WebArgs;
 
 /// tc for programs that left the kernel: sends traffic through Linux's multi-core transmit path in user space
@@ -39,6 +41,7 @@ Examples:
   txq daemon --config /etc/txq.toml              bridges that run for months; txq check, reload, save and tc for them
   txq ls                                         the running programs that tc reaches
   txq web                                        a page with the queues of one, and metrics for Prometheus
+  txq top                                        the queues of a running program, live
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
 ";
@@ -114,6 +117,9 @@ pub(crate) enum Command {
     /// Write a manual page for each command into a folder
     #[command(after_help = packaging::MAN_EXAMPLES)]
     Man(ManArgs),
+    /// Show the queues of a running program, with their rates, in a terminal, as htop shows processes
+    #[command(after_help = watch::TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Measure the cost of the transmit path on this machine, beside DPDK and the kernel
     #[cfg(feature = "bench")]
     #[command(after_help = txq_bench::EXAMPLES)]

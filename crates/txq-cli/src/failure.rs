@@ -6,6 +6,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::args::Args;
+use clap::CommandFactory;
 use clap::error::ErrorKind;
 use txq_cli_common::failure::Refused;
 
@@ -30,21 +32,15 @@ pub(crate) fn line(error: &anyhow::Error) -> String {
     line
 }
 
-/// The names of the commands, for the error of a command line without one.
-const COMMANDS: &str = match (cfg!(feature = "bench"), cfg!(feature = "sim")) {
-    (true, true) => {
-        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist, stat, bench or sim"
+/// Returns the names of the commands, for the error of a command line without one.
+fn commands() -> String {
+    let commands = Args::command();
+    let names: Vec<_> = commands.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    match names.split_last() {
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
     }
-    (true, false) => {
-        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist, stat or bench"
-    }
-    (false, true) => {
-        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist, stat or sim"
-    }
-    (false, false) => {
-        "run, replay, exec, daemon, bridge, check, reload, save, ls, tc, dev, contention, hist or stat"
-    }
-};
+}
 
 /// Prints clap's answer to a command line, help to stdout, an error as one line and the usage to stderr; returns the exit
 /// code.
@@ -59,7 +55,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         if error.render().to_string().contains("Usage: txq sim ") {
             return no_command(" of txq sim", txq_sim_cli::COMMANDS);
         }
-        return no_command("", COMMANDS);
+        return no_command("", &commands());
     }
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

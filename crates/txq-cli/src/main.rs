@@ -13,7 +13,7 @@
 //! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` look at the kernel's own devices.
 //!
 //! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
-//! them by the crate `txq-control`. `txq ls` lists these programs.
+//! them by the crate `txq-control`. `txq ls` lists these programs. `txq top` shows their queues in a terminal.
 
 #![forbid(unsafe_code)]
 
@@ -43,6 +43,7 @@ mod session;
 mod stat;
 mod state;
 mod tc;
+mod top;
 mod web;
 mod xps;
 
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         Command::Man(args) => packaging::man(args),
         Command::Doctor(args) => kernel::doctor::doctor(args),
         Command::Xps(args) => kernel::xps::xps(args),
+        Command::Top(args) => top::top(args),
         #[cfg(feature = "bench")]
         Command::Bench(args) => txq_bench::bench(args),
         #[cfg(feature = "sim")]

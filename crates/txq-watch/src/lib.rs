@@ -8,4 +8,5 @@
 
 pub mod metrics;
 pub mod snapshot;
+pub mod top;
 pub mod web;
