@@ -50,7 +50,8 @@ pub(crate) const DAEMON_EXAMPLE: &str = include_str!("../examples/daemon/every-k
 pub(crate) struct Config {
     /// How long senders send, in `txq run`. Default: until SIGINT or SIGTERM.
     pub(crate) duration: Option<Span>,
-    /// The devices: at least one.
+    /// The devices: at least one, except in `txq daemon`, which waits for `txq dev add`.
+    #[serde(default)]
     pub(crate) device: Vec<Device>,
     /// What forwards between them, in `txq daemon`.
     #[serde(default)]

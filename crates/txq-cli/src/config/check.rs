@@ -19,7 +19,7 @@ pub(crate) enum Purpose {
 
 /// Fills in missing names of devices; returns the first contradiction.
 pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> {
-    if config.device.is_empty() {
+    if config.device.is_empty() && purpose == Purpose::Run {
         return Err(Fault::new(steps!["device"], "there is no device: write a [[device]]"));
     }
     match purpose {
