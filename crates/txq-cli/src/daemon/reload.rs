@@ -1,7 +1,7 @@
 //! Reload: applies the difference between the file as it was last read and the file as it is.
 //!
 //! The new file has been checked, and its qdiscs rehearsed, before anything is touched. A device whose `qdisc`, `tc` or
-//! `tx_queue_len` differs stays open and changes its queues ([`queues`](super::queues)); one of which anything else differs is opened
+//! `tx_queue_len` differs stays open and changes its queues ([`queues`]); one of which anything else differs is opened
 //! anew. If a device does not open, the devices and bridges of the old file run again, and nothing has changed.
 
 use std::fmt::Write;
