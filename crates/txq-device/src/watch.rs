@@ -9,6 +9,7 @@
 //!     State::NoCarrier => println!("eth0: is the cable plugged in?"),
 //!     State::Down => println!("eth0: `ip link set eth0 up` starts it"),
 //!     State::Gone => println!("eth0: the interface is removed"),
+//!     other => println!("eth0 {other}"),
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
