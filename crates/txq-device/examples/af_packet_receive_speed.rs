@@ -10,7 +10,7 @@
 
 use std::error::Error;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,8 +23,11 @@ use txq::packet::PacketList;
 use txq::receive::Receive;
 use txq_device::{AfPacket, Null, af_packet};
 
+#[path = "speed/raw.rs"]
+mod raw;
 mod speed;
 
+use raw::{bind, option, socket};
 use speed::{Speed, cpu_time};
 
 /// Frames in a portion, which every receiver has room for, and frames in a round.
@@ -128,7 +131,7 @@ impl Ring {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let base =
             unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED | MapFlags::POPULATE, &fd, 0) }?;
-        bind(&fd, index)?;
+        bind(&fd, index, libc::ETH_P_ALL)?;
         Ok(Self { fd, base: base.cast(), len, size, count, next: 0, of_blocks, data: Box::new([0; ROOM]) })
     }
 
@@ -228,38 +231,6 @@ fn readable(fd: &OwnedFd) {
     unsafe { libc::poll(&raw mut poll, 1, 1000) };
 }
 
-fn option(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, words: &[u32]) -> io::Result<()> {
-    // SAFETY: the kernel reads the words.
-    let set = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), level, name, words.as_ptr().cast(), size_of_val(words) as u32)
-    };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Returns a raw socket that receives nothing yet.
-fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: the call takes integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just opened and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Lets a socket receive all frames of an interface.
-fn bind(fd: &OwnedFd, index: u32) -> io::Result<()> {
-    // SAFETY: all zeros are an address.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = index as i32;
-    let len = size_of::<libc::sockaddr_ll>() as u32;
-    // SAFETY: the address lives through the call and has the length given.
-    let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
-    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// Sends `n` frames to the other end.
 struct Sending {
     fd: OwnedFd,
@@ -332,7 +303,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let index = |name| rustix::net::netdevice::name_to_index(&fd, name);
     let (near, far) = (index("near")?, index("far")?);
     option(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &[1])?;
-    bind(&fd, near)?;
+    bind(&fd, near, 0)?;
     let mut frame = vec![0xff; 12];
     frame.extend([0x88, 0xb5]);
     frame.resize(len, 0);
@@ -377,7 +348,7 @@ fn messages(index: u32) -> io::Result<Messages> {
     option(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, &[1])?;
     option(&fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &[1])?;
     option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &[8 << 20])?;
-    bind(&fd, index)?;
+    bind(&fd, index, libc::ETH_P_ALL)?;
     Ok(Messages {
         fd,
         data: vec![[0; ROOM]; CALL],

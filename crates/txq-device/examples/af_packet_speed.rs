@@ -7,12 +7,14 @@
 use std::error::Error;
 use std::mem;
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use txq_device::AfPacket;
 
+#[path = "speed/raw.rs"]
+mod raw;
 mod speed;
 
 use speed::{BATCH, TURN, turn};
@@ -26,34 +28,9 @@ fn packet(thread: u8) -> Vec<u8> {
     packet
 }
 
-/// Returns a raw socket that sends to the interface past its qdisc.
-fn socket(index: u32) -> OwnedFd {
-    // SAFETY: the call takes integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    assert!(fd >= 0, "a raw socket: {}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor was just opened and has no other owner.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: all zeros are an address.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_ifindex = index as i32;
-    // SAFETY: the address lives through the call and has the length given.
-    let bound = unsafe {
-        libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32)
-    };
-    assert_eq!(bound, 0, "bind: {}", std::io::Error::last_os_error());
-    let one: libc::c_int = 1;
-    // SAFETY: the kernel reads an integer.
-    unsafe {
-        let (level, option) = (libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS);
-        libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const one).cast(), size_of_val(&one) as u32);
-    }
-    fd
-}
-
 fn bare(index: u32, threads: u8) -> u64 {
     turn(threads, |thread| {
-        let socket = socket(index);
+        let socket = raw::sending(index).expect("a raw socket");
         let packets: Vec<Vec<u8>> = (0..BATCH).map(|_| packet(thread)).collect();
         Box::new(move || {
             // As in a program that sends different packets each time, the messages are filled in for each call.

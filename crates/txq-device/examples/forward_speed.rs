@@ -8,15 +8,19 @@
 //! the other end count, and the CPU time of all. The bridge works on the CPU that sends, and txq on another.
 
 use std::error::Error;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::net::netdevice::name_to_index;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 #[allow(dead_code, reason = "only its function is needed")]
 #[path = "../../../examples/forward.rs"]
 mod forward;
+#[path = "speed/raw.rs"]
+mod raw;
 mod speed;
 
 use speed::{BATCH, Speed, TURN};
@@ -62,31 +66,6 @@ fn connect(number: usize) -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
-}
-
-/// Returns a raw socket that sends to an interface past its qdisc.
-fn socket(name: &str) -> Result<OwnedFd, Box<dyn Error>> {
-    // SAFETY: the call takes integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    assert!(fd >= 0, "a raw socket: {}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor was just opened and has no other owner.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: all zeros are an address.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_ifindex = rustix::net::netdevice::name_to_index(&fd, name)? as i32;
-    // SAFETY: the address lives through the call and has the length given.
-    let bound = unsafe {
-        libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32)
-    };
-    assert_eq!(bound, 0, "bind: {}", std::io::Error::last_os_error());
-    let one: libc::c_int = 1;
-    // SAFETY: the kernel reads an integer.
-    unsafe {
-        let (level, option) = (libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS);
-        libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const one).cast(), size_of_val(&one) as u32);
-    }
-    Ok(fd)
 }
 
 /// Sends for a turn; returns how many frames have arrived at the other end of the way.
@@ -138,10 +117,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNET)? };
     // So that the interfaces send nothing by themselves.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    let names = UdpSocket::bind("0.0.0.0:0")?;
     let mut sockets = Vec::new();
     for number in 0..WAYS.len() {
         connect(number)?;
-        sockets.push(socket(&format!("in0{number}"))?);
+        sockets.push(raw::sending(name_to_index(&names, &format!("in0{number}"))?)?);
     }
     // Until the threads receive and the bridge's ports forward.
     std::thread::sleep(Duration::from_secs(1));
