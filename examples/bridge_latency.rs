@@ -10,6 +10,7 @@
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../tests/support"]
 mod support {
+    pub(crate) mod loaded_ping;
     pub(crate) mod netns;
     pub(crate) mod offload;
     pub(crate) mod process;
@@ -21,18 +22,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use support::loaded_ping::{LoadedPing, options, picture};
 use support::netns::Netns;
 use support::process::{Running, run};
 use support::skip::{require_af_xdp, require_root, require_tools};
-use txq_cli_common::plot::{At, Curve, Curves, Size, curves};
+use txq_cli_common::plot::Size;
 
 const LONG: Duration = Duration::from_secs(120);
 /// The rate of all rows, in bit/s, and the best share of it that is TCP's payload.
 const RATE: f64 = 20e6;
 const PAYLOAD: f64 = 1448.0 / 1514.0;
 const SHAPER: &str = "handle 1: tbf rate 20mbit burst 5k limit 3m";
-const PERCENTILES: [f64; 9] = [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 100.0];
 
 /// A row: its name, the kind of txq's devices or none for the kernel's bridge, the root qdisc, and what is below it.
 const ROWS: [(&str, Option<&str>, &str, &[&str]); 9] = [
@@ -60,26 +60,8 @@ const ROWS: [(&str, Option<&str>, &str, &[&str]); 9] = [
     ("txq, no shaper", Some("af_packet"), "fq_codel", &[]),
 ];
 
-/// What one row measured.
-struct Row {
-    name: &'static str,
-    /// bit/s of TCP.
-    goodput: f64,
-    /// Round-trip times in milliseconds, ascending.
-    pings: Vec<f64>,
-    lost: usize,
-}
-
 fn main() -> Result<()> {
-    let (mut svg, mut seconds, mut args) = (None, 10, std::env::args().skip(1));
-    while let Some(option) = args.next() {
-        let value = args.next().with_context(|| format!("{option} needs a value"));
-        match option.as_str() {
-            "--svg" => svg = Some(value?),
-            "--seconds" => seconds = value?.parse().context("--seconds: not a number of seconds")?,
-            _ => bail!("unknown option {option}; use: bridge_latency [--svg FILE] [--seconds N]"),
-        }
-    }
+    let (svg, seconds) = options("bridge_latency")?;
     if !(require_root("bridge_latency") && require_tools("bridge_latency", &["ip", "tc", "ping", "iperf3"])) {
         return Ok(());
     }
@@ -93,20 +75,23 @@ fn main() -> Result<()> {
             continue;
         }
         eprintln!("{name}: {seconds} s ..");
-        rows.push(measure(name, kind, root, below, seconds)?);
+        rows.push((name, measure(kind, root, below, seconds)?));
     }
     println!(
         "{:<22}{:>12}{:>8}{:>10}{:>10}{:>8}",
         "bridge", "TCP Mbit/s", "share", "ping p50", "p99", "lost"
     );
-    for row in &rows {
-        let [p50, p99] = [50.0, 99.0].map(|percent| percentile(&row.pings, percent));
+    for (name, row) in &rows {
+        let [p50, p99] = [50.0, 99.0].map(|percent| row.percentile(percent));
         let (goodput, share) = (row.goodput / 1e6, row.goodput / (RATE * PAYLOAD));
-        let share = if row.name.ends_with("no shaper") { "-".to_owned() } else { format!("{share:.3}") };
-        println!("{:<22}{goodput:>12.1}{share:>8}{p50:>7.1} ms{p99:>7.1} ms{:>8}", row.name, row.lost);
+        let share = if name.ends_with("no shaper") { "-".to_owned() } else { format!("{share:.3}") };
+        println!("{name:<22}{goodput:>12.1}{share:>8}{p50:>7.1} ms{p99:>7.1} ms{:>8}", row.lost);
     }
     if let Some(file) = svg {
-        fs::write(&file, picture(&rows)?).with_context(|| format!("--svg {file}"))?;
+        let title = "Ping through a bridge of 20 Mbit/s that four TCP streams fill";
+        let runs = rows.iter().map(|(name, row)| (*name, row));
+        let picture = picture(title, runs, Size { width: 760, height: 420, names: 150 })?;
+        fs::write(&file, picture).with_context(|| format!("--svg {file}"))?;
         println!("wrote {file}");
     }
     Ok(())
@@ -124,7 +109,7 @@ fn kernel_has(root: &str, below: &[&str]) -> bool {
 }
 
 /// Sends four TCP streams through a bridge, and pings meanwhile.
-fn measure(name: &'static str, kind: Option<&str>, root: &str, below: &[&str], seconds: u32) -> Result<Row> {
+fn measure(kind: Option<&str>, root: &str, below: &[&str], seconds: u32) -> Result<LoadedPing> {
     let (near, middle, far) = (Netns::new(), Netns::new(), Netns::new());
     for (port, end, address) in [("m0", &near, "10.78.0.1"), ("m1", &far, "10.78.0.2")] {
         middle.ip(&format!("link add name {port} type veth peer name e0 netns {}", end.name()));
@@ -139,27 +124,9 @@ fn measure(name: &'static str, kind: Option<&str>, root: &str, below: &[&str], s
     fs::create_dir_all(&folder)?;
     let _bridge = bridge(&middle, kind, root, below, &folder)?;
     run(near.command("ping").args(["-c", "1", "-w", "20", "10.78.0.2"]));
-    let mut server = Running::start(far.command("iperf3").args(["-s", "-1", "--forceflush"]));
-    server.wait_for_text("listening", LONG);
-    let time = (seconds + 2).to_string();
-    let iperf3 = ["-c", "10.78.0.2", "-P", "4", "-J", "-t", &time];
-    let iperf3 = Running::start(near.command("iperf3").args(iperf3));
-    // The pings begin when the streams have filled the queue.
-    std::thread::sleep(Duration::from_secs(2));
-    let count = 50 * seconds.saturating_sub(1).max(1);
-    let ping = ["-i", "0.02", "-c", &count.to_string(), "-W", "2", "10.78.0.2"];
-    let ping = Running::start(near.command("ping").args(ping)).finish(LONG);
-    let iperf3 = iperf3.finish(LONG);
+    let measured = LoadedPing::measure(&near, &far, "10.78.0.2", seconds)?;
     fs::remove_dir_all(&folder)?;
-    let report: Value =
-        serde_json::from_str(&iperf3.stdout).with_context(|| format!("iperf3: {}", iperf3.stdout))?;
-    let goodput =
-        report["end"]["sum_received"]["bits_per_second"].as_f64().context("iperf3 has no result")?;
-    let times =
-        ping.stdout.lines().filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok());
-    let mut pings: Vec<f64> = times.collect();
-    pings.sort_by(f64::total_cmp);
-    Ok(Row { name, goodput, lost: count as usize - pings.len(), pings })
+    Ok(measured)
 }
 
 /// Bridges m0 and m1, with a qdisc from near to far.
@@ -201,27 +168,4 @@ fn bridge(
     let mut running = Running::start(command.args(["daemon", "--config", &file, "--socket", &socket]));
     running.wait_for_text("listening on", LONG);
     Ok(Some(running))
-}
-
-fn percentile(ascending: &[f64], percent: f64) -> f64 {
-    let last = ascending.len().saturating_sub(1);
-    ascending.get((last as f64 * percent / 100.0).round() as usize).copied().unwrap_or(f64::NAN)
-}
-
-/// Draws the distribution of the pings, a curve for each row.
-fn picture(rows: &[Row]) -> Result<String> {
-    let at = |row: &Row| {
-        let values = PERCENTILES.iter().enumerate();
-        values
-            .map(|(step, &percent)| At { step, value: percentile(&row.pings, percent), spread: None })
-            .collect()
-    };
-    let panel = Curves {
-        title: "Ping through a bridge of 20 Mbit/s that four TCP streams fill".to_owned(),
-        over: "percentile of the pings".to_owned(),
-        figure: "round trip, ms".to_owned(),
-        steps: PERCENTILES.iter().enumerate().map(|(i, percent)| (format!("{percent}"), i as f64)).collect(),
-        curves: rows.iter().map(|row| Curve { name: row.name.to_owned(), at: at(row) }).collect(),
-    };
-    curves(&[panel], Size { width: 760, height: 420, names: 150 }, 1)
 }

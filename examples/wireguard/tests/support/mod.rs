@@ -3,6 +3,7 @@
 #[path = "../../../../tests/support"]
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 pub(crate) mod shared {
+    pub(crate) mod loaded_ping;
     pub(crate) mod netns;
     pub(crate) mod offload;
     pub(crate) mod process;
