@@ -268,13 +268,9 @@ impl Loop {
     }
 
     fn stats(&self) -> Stats {
-        let (mut stats, now) = (self.before, self.receiver.stats());
+        let mut stats = self.before;
         stats.added_by_cuts = self.sender.added_by_cuts();
-        stats.rx.packets += now.packets;
-        stats.rx.bytes += now.bytes;
-        stats.rx.missed += now.missed;
-        stats.rx.too_long += now.too_long;
-        stats.rx.malformed += now.malformed;
+        stats.rx += self.receiver.stats();
         stats
     }
 

@@ -26,6 +26,7 @@
 //! ([`record_times`](Receive::record_times)). [`BusyPoll`] polls for a time before it sleeps.
 
 use std::io;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use txq_core::arch::{Arch, Native};
@@ -140,5 +141,15 @@ impl RxStats {
     pub fn received(&mut self, packets: u64, bytes: u64) {
         self.packets += packets;
         self.bytes += bytes;
+    }
+}
+
+impl AddAssign for RxStats {
+    fn add_assign(&mut self, other: Self) {
+        let Self { packets, bytes, missed, too_long, malformed } = other;
+        self.received(packets, bytes);
+        self.missed += missed;
+        self.too_long += too_long;
+        self.malformed += malformed;
     }
 }
