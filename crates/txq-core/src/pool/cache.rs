@@ -11,7 +11,6 @@ use crate::drop::DropReason;
 use crate::flow::Link;
 use crate::packet::{Packet, PacketList};
 use crate::pool::Shared;
-use crate::pool::account::since;
 use crate::pool::error::AllocError;
 use crate::pool::fate::Tally;
 use crate::pool::home::Home;
@@ -283,12 +282,6 @@ impl<A: Arch> Cache<A> {
         });
         // SAFETY: the one handle to this buffer.
         unsafe { Packet::from_slot(slot) }
-    }
-
-    /// Returns the number of buffers allocated here that no thread has freed.
-    #[doc(hidden)]
-    pub fn on_the_way(&self) -> i64 {
-        self.out - i64::from(since(self.home().account().read().freed(), self.seen))
     }
 
     /// Returns a view of the counters that this sender's home keeps of it.
