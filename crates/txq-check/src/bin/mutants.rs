@@ -3,7 +3,7 @@
 //! A test that cannot fail proves nothing, and an ordering that no test misses is a claim without a witness. The list is
 //! `mutants.toml`. Each mutant is made in a copy of the sources, built, and run; it must build, and its test must fail. The
 //! run fails if a mutant survives or its line no longer exists. Arguments select mutants by a part of their file's name, or
-//! by their test's name.
+//! by their test's name. `from=N` begins at the selection's mutant N, where an earlier run ended: the whole list takes hours.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -81,19 +81,24 @@ fn run() -> Result<usize> {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = crate_dir.ancestors().nth(2).ok_or("no workspace")?;
     let list: Mutants = toml::from_str(&fs::read_to_string(crate_dir.join("mutants.toml"))?)?;
-    let select: Vec<String> = std::env::args().skip(1).collect();
+    let mut select: Vec<String> = std::env::args().skip(1).collect();
+    let mut from = 1;
+    if let Some(at) = select.iter().position(|argument| argument.starts_with("from=")) {
+        let number = select.remove(at);
+        from = number["from=".len()..].parse().map_err(|e| format!("{number}: {e}"))?;
+    }
     let selected =
         |m: &Mutant| select.is_empty() || select.iter().any(|s| m.file.contains(s) || m.test == *s);
-    let mutants: Vec<_> = list.mutant.into_iter().filter(selected).collect();
+    let mutants: Vec<_> = list.mutant.into_iter().filter(selected).skip(from.max(1) - 1).collect();
 
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let lab = Lab { tree: target.join("mutants/tree"), target: target.join("mutants/target") };
     lab.copy(root)?;
     let patience = lab.check_sound(&mutants)?;
-    println!("file | line | broken how | test | fate");
-    println!("-----|------|------------|------|-----");
+    println!("number | file | line | broken how | test | fate");
+    println!("------ | -----|------|------------|------|-----");
     let mut bad = 0;
-    for mutant in &mutants {
+    for (number, mutant) in (from.max(1)..).zip(&mutants) {
         let (line, fate) = lab.try_mutant(mutant, patience[&mutant.part()])?;
         let fate = match fate {
             Fate::Caught(message) => format!("caught: {message}"),
@@ -101,7 +106,7 @@ fn run() -> Result<usize> {
             Fate::Invalid(why) => format!("INVALID: {why}"),
         };
         bad += usize::from(!fate.starts_with("caught"));
-        println!("{} | {line} | {} | {} | {fate}", mutant.file, mutant.how, mutant.test);
+        println!("{number} | {} | {line} | {} | {} | {fate}", mutant.file, mutant.how, mutant.test);
     }
     Ok(bad)
 }
