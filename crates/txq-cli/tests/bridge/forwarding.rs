@@ -194,3 +194,23 @@ fn send_frame(interface: &str, rest: &[u8]) {
         libc::close(socket);
     }
 }
+
+/// cake has a limit in bytes, and classes of its own without qdiscs. With too few buffers, packets wait in the interface in front of it.
+#[test]
+fn a_device_with_cake_has_buffers_for_what_cake_may_queue() {
+    let Some(bench) = Bench::new("a_device_with_cake_has_buffers_for_what_cake_may_queue", "af_packet", true)
+    else {
+        return;
+    };
+    let text = file("af_packet", "").replacen("fq_codel", "cake bandwidth 500mbit", 1).replacen(
+        "\"fq_codel\"",
+        "\"handle 1: tbf rate 500mbit burst 250k limit 3m\"\ntc = [\"qdisc add parent 1:1 cake\"]",
+        1,
+    );
+    let daemon = bench.daemon(&text);
+    // 15 MiB in frames of 1514 bytes.
+    for dev in ["near", "far"] {
+        assert!(bench.counter(dev, "pool_buffers") > (15 << 20) / 1514, "{}", bench.txq("stat").out);
+    }
+    drop(end(daemon));
+}

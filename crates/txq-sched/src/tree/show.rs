@@ -33,7 +33,8 @@ pub fn list_below<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, style: Style, 
 }
 
 /// Returns how many packets a qdisc and those below its classes may queue: the sum of the limits that are counted in packets.
-/// Adds the number of qdiscs without such a limit to `others`.
+/// Adds the number of qdiscs without such a limit to `others`. One of them is a qdisc whose classes have no qdiscs, as cake's flows: it
+/// queues the packets itself.
 pub fn max_packets<A: Arch>(qdisc: &mut dyn Qdisc<A>, others: &mut usize) -> u64 {
     if let Some(packets) = qdisc.max_packets() {
         return packets as u64;
@@ -42,12 +43,14 @@ pub fn max_packets<A: Arch>(qdisc: &mut dyn Qdisc<A>, others: &mut usize) -> u64
         *others += 1;
         return 0;
     };
-    let mut sum = 0_u64;
+    let (mut sum, mut has_leaf) = (0_u64, false);
     for minor in classes.minors() {
         if let Some((leaf, _)) = classes.leaf(minor) {
+            has_leaf = true;
             sum = sum.saturating_add(max_packets(leaf.qdisc_mut(), others));
         }
     }
+    *others += usize::from(!has_leaf);
     sum
 }
 
