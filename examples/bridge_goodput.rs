@@ -1,0 +1,236 @@
+//! Goodput through `txq bridge` as a share of the rate less headers, the shares of htb's classes, and the ping meanwhile; and the same
+//! through the kernel's own bridge, with its qdiscs.
+//!
+//! A cell is a way (AF_PACKET, AF_XDP, TUN to TUN, or the kernel), a shaper, a rate and a protocol. TCP has four streams. UDP is
+//! offered a fifth more than the rate. Under htb, half of the streams are in a class of 30 % of the rate and half in one of 70 %, each
+//! with the whole rate as its ceiling; in the rows `htb one`, the class of 30 % is alone and borrows the rest.
+//! Needs root, for network namespaces, and ip, ss, tc, ping and iperf3.
+//!
+//! ```sh
+//! cargo build --release && cargo run --release -p txq-cli --example bridge_goodput -- --only 'af_packet cake' --seconds 5
+//! ```
+
+mod bridges;
+#[allow(dead_code, reason = "shared with tests that need more of it")]
+#[path = "../tests/support"]
+mod support {
+    pub(crate) mod netns;
+    pub(crate) mod offload;
+    pub(crate) mod process;
+    pub(crate) mod skip;
+    pub(crate) mod tempdir;
+}
+
+use anyhow::{Context, Result, bail};
+use bridges::{Course, FAR, LONG, Shaper, Way, busy, percentile, pings};
+use serde_json::Value;
+use support::process::{Running, wait_until};
+use support::skip::{note_missing, require_af_xdp, require_root, require_tools, require_tun};
+
+const WAYS: [Way; 4] = [Way::AfPacket, Way::AfXdp, Way::Tun, Way::Kernel];
+/// Mbit/s.
+const RATES: [u32; 2] = [50, 500];
+const KINDS: [&str; 6] = ["tbf pfifo", "tbf fq_codel", "htb pfifo", "htb fq_codel", "htb one", "cake"];
+/// Payload bytes of TCP, with timestamps, and of UDP in a packet of 1500 bytes.
+const TCP: f64 = 1448.0;
+const UDP: f64 = 1472.0;
+/// The part of the rate that is guaranteed to each class, in percent.
+const CLASSES: [u32; 2] = [30, 70];
+const PORT: u16 = 5201;
+/// How long the streams run before anything is measured, in seconds.
+const WARM_UP: u32 = 1;
+
+#[derive(Clone, Copy)]
+struct Cell {
+    way: Way,
+    kind: &'static str,
+    /// Mbit/s.
+    rate: u32,
+    udp: bool,
+}
+
+/// What a cell measured.
+struct Measured {
+    /// bit/s of payload, of each class or of all.
+    goodput: Vec<f64>,
+    /// Milliseconds, ascending.
+    pings: Vec<f64>,
+    /// How many CPUs worked on average, in the whole machine.
+    cpus: f64,
+}
+
+impl Cell {
+    fn name(self) -> String {
+        let (way, kind, rate) = (self.way.name(), self.kind, self.rate);
+        format!("{way} {kind} {rate} {}", if self.udp { "udp" } else { "tcp" })
+    }
+
+    fn shaper(self) -> Shaper {
+        let rate = self.rate;
+        // What the rate sends in 4 ms: a timer may be late by as much.
+        let burst = rate * 1_000_000 / 8 / 250;
+        let leaf = if self.kind.ends_with("pfifo") { "pfifo limit 1000" } else { "fq_codel" };
+        match self.kind.split_once(' ') {
+            None => Shaper { root: format!("cake bandwidth {rate}mbit"), below: Vec::new() },
+            Some(("tbf", _)) => Shaper {
+                root: format!("handle 1: tbf rate {rate}mbit burst {burst} limit 3m"),
+                below: vec![format!("qdisc add parent 1:1 handle 2: {leaf}")],
+            },
+            Some(_) => {
+                let class = |parent: &str, id: u32, rate: u32, ceil: u32| {
+                    format!(
+                        "class add parent {parent} classid 1:{id} htb rate {rate}kbit ceil {ceil}kbit burst {burst} cburst {burst}"
+                    )
+                };
+                let all = rate * 1000;
+                let mut below = vec![class("1:", 1, all, all)];
+                for (id, percent) in (10..).zip(CLASSES) {
+                    below.push(class("1:1", id, all / 100 * percent, all));
+                    below.push(format!("qdisc add parent 1:{id} handle {id}: {leaf}"));
+                }
+                below.push(format!(
+                    "filter add parent 1: protocol ip pref 1 u32 match ip dport {PORT} 0xffff classid 1:10"
+                ));
+                Shaper { root: "handle 1: htb default 11".to_owned(), below }
+            }
+        }
+    }
+
+    /// Returns how many iperf3 run: one for each class that has traffic.
+    fn programs(self) -> u16 {
+        if self.kind.starts_with("htb") && self.kind != "htb one" { 2 } else { 1 }
+    }
+
+    /// The best goodput that the rate allows, in bit/s.
+    fn best(self) -> f64 {
+        let packet = if self.way == Way::Tun { 1500.0 } else { 1514.0 };
+        f64::from(self.rate) * 1e6 * if self.udp { UDP } else { TCP } / packet
+    }
+
+    fn measure(self, seconds: u32) -> Result<Measured> {
+        let course = Course::new(self.way, &self.shaper())?;
+        let programs = self.programs();
+        let ports: Vec<String> = (0..programs).map(|n| (PORT + n).to_string()).collect();
+        let mut servers = Vec::new();
+        for port in &ports {
+            servers.push(Running::start(course.far.command("iperf3").args(["-s", "-1", "-J", "-p", port])));
+            let mut listening = course.far.command("ss");
+            listening.args(["-Hltn", &format!("sport = :{port}")]);
+            wait_until(LONG, || listening.output().is_ok_and(|done| !done.stdout.is_empty()));
+        }
+        let time = (seconds + WARM_UP).to_string();
+        let streams = if self.udp { 1 } else { 4 / programs };
+        let clients = ports.iter().zip(CLASSES).map(|(port, percent)| {
+            let percent = if programs == 1 { 100 } else { percent };
+            let offered = format!("{}K", self.rate * 12 * percent);
+            let words = ["-c", FAR, "-p", port, "-J", "-t", &time, "-P", &streams.to_string()];
+            let udp = ["-u", "-l", "1472", "-b", &offered];
+            let mut client = course.near.command("iperf3");
+            client.args(words).args(udp.iter().filter(|_| self.udp));
+            Running::start(&mut client)
+        });
+        let clients: Vec<_> = clients.collect();
+        // The pings begin when the streams have filled the queue, and end before them.
+        std::thread::sleep(std::time::Duration::from_secs(u64::from(WARM_UP)));
+        let (began, worked) = (std::time::Instant::now(), busy());
+        let pings = pings(&course, "0.01", 100 * seconds.saturating_sub(1).max(1));
+        let cpus = (busy() - worked) / began.elapsed().as_secs_f64();
+        clients.into_iter().for_each(|client| drop(client.finish(LONG)));
+        let goodput = servers.into_iter().map(|server| {
+            let said = server.finish(LONG).stdout;
+            received(&said).with_context(|| format!("iperf3: {said}"))
+        });
+        Ok(Measured { goodput: goodput.collect::<Result<_>>()?, pings, cpus })
+    }
+}
+
+/// Returns the payload that a server of iperf3 received, in bit/s, from the end of the warm-up to its last whole second: what was queued
+/// when the sender stopped does not count.
+fn received(report: &str) -> Option<f64> {
+    let report: Value = serde_json::from_str(report).ok()?;
+    let sums = report["intervals"].as_array()?.iter().map(|interval| &interval["sum"]);
+    let whole = sums
+        .filter(|sum| sum["start"].as_f64() >= Some(WARM_UP.into()) && sum["seconds"].as_f64() > Some(0.99));
+    let [bits, seconds] = whole.fold([0.0, 0.0], |[bits, seconds], sum| {
+        let of = |key: &str| sum[key].as_f64().unwrap_or(0.0);
+        [bits + 8.0 * of("bytes"), seconds + of("seconds")]
+    });
+    (seconds > 0.0).then_some(bits / seconds)
+}
+
+fn main() -> Result<()> {
+    let (mut only, mut seconds, mut list, mut args) = (Vec::new(), 5, false, std::env::args().skip(1));
+    while let Some(option) = args.next() {
+        match option.as_str() {
+            "--only" => only.push(args.next().context("--only needs words of the rows")?),
+            "--seconds" => {
+                let value = args.next().context("--seconds needs a number")?;
+                seconds = value.parse().context("--seconds: not a number of seconds")?;
+            }
+            "--list" => list = true,
+            _ => bail!(
+                "unknown option {option}; use: bridge_goodput [--list] [--only 'WORD..'].. [--seconds N]"
+            ),
+        }
+    }
+    let mut cells = Vec::new();
+    for way in WAYS {
+        for kind in KINDS {
+            for rate in RATES {
+                cells.extend([false, true].map(|udp| Cell { way, kind, rate, udp }));
+            }
+        }
+    }
+    // A row is run if it has all words of one of the filters.
+    cells.retain(|cell| {
+        let name = cell.name();
+        let has = |word: &str| name.split(' ').any(|part| part == word);
+        only.is_empty() || only.iter().any(|words| words.split_whitespace().all(has))
+    });
+    if list {
+        cells.iter().for_each(|cell| println!("{}", cell.name()));
+        return Ok(());
+    }
+    if !(require_root("bridge_goodput")
+        && require_tools("bridge_goodput", &["ip", "ss", "tc", "ping", "iperf3"]))
+    {
+        return Ok(());
+    }
+    println!(
+        "{:<28}{:>8}{:>8}{:>16}{:>10}{:>10}{:>6}",
+        "way, shaper, Mbit/s", "Mbit/s", "share", "classes", "ping p50", "p99", "CPUs"
+    );
+    for cell in cells {
+        let name = cell.name();
+        let can = match cell.way {
+            Way::AfPacket => true,
+            Way::AfXdp => require_af_xdp(&name),
+            Way::Tun => require_tun(&name),
+            Way::Kernel => {
+                cell.shaper().is_in_kernel() || {
+                    note_missing(&name, "the kernel lacks one of its qdiscs");
+                    false
+                }
+            }
+        };
+        if !can {
+            continue;
+        }
+        let measured = cell.measure(seconds).with_context(|| name.clone())?;
+        let goodput: f64 = measured.goodput.iter().sum();
+        let classes = if measured.goodput.len() == 1 {
+            "-".to_owned()
+        } else {
+            let shares: Vec<_> = measured.goodput.iter().map(|of| format!("{:.3}", of / goodput)).collect();
+            shares.join(" : ")
+        };
+        let [p50, p99] = [50.0, 99.0].map(|percent| percentile(&measured.pings, percent));
+        println!(
+            "{name:<28}{:>8.1}{:>8.3}{classes:>16}{p50:>7.1} ms{p99:>7.1} ms{:>6.1}",
+            goodput / 1e6,
+            goodput / cell.best(),
+            measured.cpus
+        );
+    }
+    Ok(())
+}
