@@ -60,6 +60,8 @@ pub(crate) enum Checker {
     Fuzz,
     /// Real threads that do everything to a device at once: half a minute, or ten minutes
     Chaos,
+    /// A bridge under traffic: 1,000 reloads, kill -9 and another start, interfaces that go and come back
+    Reloads,
     /// That a model test fails when the line it guards is broken
     Mutants,
     /// That the generic code compiles to what std atomics compile to
@@ -115,6 +117,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Asan => asan(deep),
         Checker::Fuzz => fuzz(deep),
         Checker::Chaos => chaos(deep),
+        Checker::Reloads => reloads(deep),
         Checker::Mutants => run_release("mutants"),
         Checker::Asm => run_release("asm"),
         Checker::Words => words::check(),
@@ -128,11 +131,11 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::All => {
             use Checker::{
                 Api, Asm, Chaos, Deny, Fuzz, Layers, Loom, Miri, Mutants, Oracle, Package, Platforms,
-                Shuttle, Tsan, Words,
+                Reloads, Shuttle, Tsan, Words,
             };
             let all = [
                 Words, Layers, Api, Package, Deny, Platforms, Loom, Shuttle, Asm, Miri, Tsan, Oracle, Fuzz,
-                Chaos, Mutants,
+                Chaos, Reloads, Mutants,
             ];
             all.into_iter().try_for_each(|checker| one(checker, deep))
         }
@@ -271,6 +274,13 @@ fn fuzz(deep: bool) -> Result<()> {
 fn chaos(deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq", "--test", "chaos"]);
     crate::run(command.env("TXQ_CHAOS_SECONDS", if deep { "600" } else { "30" }))
+}
+
+/// Runs the tests of the daemon that change or end it under traffic, with many more reloads.
+fn reloads(deep: bool) -> Result<()> {
+    let mut command = cargo(false, &["test", "-p", "txq-cli", "--test", "bridge", "--"]);
+    command.args(["reload::", "killed", "interfaces::"]);
+    crate::run(command.env("TXQ_RELOADS", if deep { "10000" } else { "1000" }))
 }
 
 /// Runs the oracle, built like the tests, because most of its time is the kernel's.
