@@ -42,8 +42,12 @@ pub fn save(dev: &NetDev) -> String {
     let mut saved = Saved { dev, style, qdiscs: &qdiscs, classes: &classes, text: String::new() };
     if let Some(root) = qdiscs.iter().find(|qdisc| qdisc.parent == Handle::ROOT) {
         if root.handle != Handle::UNSPEC && (qdiscs.len() > 1 || CLASSFUL.contains(&root.kind.as_str())) {
-            // htb does not change, so it is made anew, with all that is below it.
-            saved.line(&format!("qdisc replace dev {} root pfifo", dev.info().name));
+            // htb does not change, so it is made anew, with all that is below it. The pfifo has a handle that no saved qdisc has: one
+            // that the device chooses might be the root's, which then could not replace it.
+            let name = &dev.info().name;
+            let is_free = |major: &u16| qdiscs.iter().all(|qdisc| qdisc.handle.major() != *major);
+            let free = (1..0x8000).rev().find(is_free).unwrap_or(1);
+            saved.line(&format!("qdisc replace dev {name} root handle {free:x}: pfifo"));
         }
         saved.qdisc(root);
     }
