@@ -86,7 +86,7 @@ pub(crate) enum Checker {
     All,
 }
 
-const FUZZ_TARGETS: [&str; 4] = ["mask", "dissect", "tc", "capture"];
+const FUZZ_TARGETS: [&str; 7] = ["mask", "dissect", "tc", "capture", "commands", "control", "frames"];
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let CheckArgs { checker, deep, long, times, package, bless, filter } = args;
