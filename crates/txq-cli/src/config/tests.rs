@@ -170,3 +170,65 @@ fn qdiscs_are_rehearsed() {
         }
     }
 }
+
+/// A file with random faults is a good file, or has an error with its place. `TXQ_MUTATIONS` sets the number of files.
+#[test]
+fn a_damaged_file_is_good_or_has_a_place() {
+    let number = std::env::var("TXQ_MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let mut state = 1_u64;
+    let mut random = move |below: usize| {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    let parts = [
+        "0",
+        "-1",
+        "1e9",
+        "\"\"",
+        "[",
+        "]",
+        "{}",
+        "=",
+        "\n",
+        "[[device]]\n",
+        "\"\u{e9}\"",
+        "true",
+        "99999999999999999999",
+    ];
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..number {
+        let mut lines: Vec<String> = DAEMON_EXAMPLE.lines().map(str::to_owned).collect();
+        for _ in 0..=random(2) {
+            let (at, other) = (random(lines.len()), random(lines.len()));
+            match random(4) {
+                0 => drop(lines.remove(at)),
+                1 => lines.swap(at, other),
+                2 => lines.insert(at, lines[other].clone()),
+                _ => {
+                    let line = &mut lines[at];
+                    let ends: Vec<usize> = line.char_indices().map(|(i, _)| i).chain([line.len()]).collect();
+                    let (from, to) = (random(ends.len()), random(ends.len()));
+                    line.replace_range(ends[from.min(to)]..ends[from.max(to)], parts[random(parts.len())]);
+                }
+            }
+        }
+        let text = lines.join("\n");
+        match super::parse("x.toml", &text, Purpose::Daemon) {
+            Ok(_) => good += 1,
+            Err(error) => {
+                let said = format!("{error:#}");
+                let mut place = said.split(':').skip(1).map(|part| part.parse::<usize>().unwrap_or(0));
+                let line = place.next().unwrap_or(0);
+                assert!(
+                    said.starts_with("x.toml:") && (1..=lines.len() + 2).contains(&line),
+                    "{said}\n{text}"
+                );
+                bad += 1;
+            }
+        }
+    }
+    assert!(good > 0 && bad > 0, "{good} good, {bad} bad");
+}
