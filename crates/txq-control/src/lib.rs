@@ -67,6 +67,7 @@ pub use error::Error;
 pub use info::{Info, InfoDevice};
 pub use limits::Limits;
 pub use list::{Program, State, list, list_folder, probe};
+pub use listener::Socket;
 pub use message::{Interval, VERSION};
 pub use peer::Access;
 pub use place::{Place, runtime_folder};

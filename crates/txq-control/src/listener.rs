@@ -2,8 +2,9 @@
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -11,15 +12,17 @@ use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::lock::{Lock, same};
+use crate::peer::Peer;
 use crate::{Access, Error, Place};
 
 /// The connections that the kernel keeps for a server that does not accept them yet.
 const BACKLOG: i32 = 128;
 
-/// A socket on which no other server listens. Dropping it removes the socket.
+/// A socket on which no other server listens, for a program that speaks a protocol of its own there. Dropping it removes the socket.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub struct Socket {
     pub(crate) path: PathBuf,
+    access: Access,
     pub(crate) socket: UnixListener,
     /// The socket's file, to remove no other one.
     file: Metadata,
@@ -34,7 +37,7 @@ impl Socket {
     /// # Errors
     /// [`Error::InUse`] if another server listens there; [`Error::Socket`] if a file that is not a socket is there, or if the
     /// system refuses; [`Error::Name`] for a name that none can have.
-    pub(crate) fn open(place: &Place, access: Access) -> Result<Self, Error> {
+    pub fn open(place: &Place, access: Access) -> Result<Self, Error> {
         let path = place.path()?;
         make_folder(&path, matches!(place, Place::Name(_)))?;
         let lock = Lock::take(&path)?;
@@ -51,9 +54,28 @@ impl Socket {
         }
         let socket = bound(&path, access).map_err(Error::socket(&path, "cannot listen"))?;
         let file = fs::symlink_metadata(&path).map_err(Error::socket(&path, "cannot listen"))?;
-        let socket = Self { path: path.into_owned(), socket, file, process: process::id(), _lock: lock };
+        let socket =
+            Self { path: path.into_owned(), access, socket, file, process: process::id(), _lock: lock };
         socket.permit(access).map_err(Error::socket(&socket.path, "its permissions cannot be set"))?;
         Ok(socket)
+    }
+
+    /// Returns the socket's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Accepts a connection, and returns it with whether the socket serves its user (`SO_PEERCRED`). Neither the socket nor the connection
+    /// blocks.
+    ///
+    /// # Errors
+    /// Those of `accept`: [`ErrorKind::WouldBlock`] if no connection waits.
+    pub fn accept(&self) -> io::Result<(UnixStream, bool)> {
+        let (client, _) = self.socket.accept()?;
+        client.set_nonblocking(true)?;
+        let own = rustix::process::geteuid().as_raw();
+        let allowed = self.access.allows(Peer::of(&client)?, own);
+        Ok((client, allowed))
     }
 
     fn permit(&self, access: Access) -> io::Result<()> {
@@ -61,6 +83,12 @@ impl Socket {
             std::os::unix::fs::chown(&self.path, None, Some(group))?;
         }
         fs::set_permissions(&self.path, Permissions::from_mode(access.mode()))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
