@@ -86,7 +86,8 @@ pub(crate) enum Checker {
     All,
 }
 
-const FUZZ_TARGETS: [&str; 7] = ["mask", "dissect", "tc", "capture", "commands", "control", "frames"];
+const FUZZ_TARGETS: [&str; 8] =
+    ["mask", "dissect", "tc", "capture", "commands", "control", "frames", "ring"];
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let CheckArgs { checker, deep, long, times, package, bless, filter } = args;
@@ -143,12 +144,13 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
 }
 
 /// The crates that are published, in the order in which they depend on one another.
-const PUBLISHED: [&str; 14] = [
+const PUBLISHED: [&str; 15] = [
     "txq-core",
     "txq-sched",
     "txq",
     "txq-device",
     "txq-control",
+    "txq-socket",
     "txq-watch",
     "txq-quinn",
     "txq-capi",
