@@ -56,6 +56,9 @@ pub(crate) struct Config {
     /// What forwards between them, in `txq daemon`.
     #[serde(default)]
     pub(crate) bridge: Vec<Bridge>,
+    /// Sockets at which local programs hand in packets, in `txq daemon`.
+    #[serde(default)]
+    pub(crate) socket: Vec<Socket>,
     /// What sends through them; `txq run` needs at least one.
     #[serde(default)]
     pub(crate) sender: Vec<Sender>,
@@ -83,6 +86,28 @@ pub(crate) struct Bridge {
     /// txq. Default: any CPU.
     #[serde(default)]
     pub(crate) cpus: Vec<Within<0, 65535>>,
+}
+
+/// A Unix socket at which local programs hand packets to a device, by a ring in shared memory; `docs/socket.md` is the protocol.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Socket {
+    /// The socket's path.
+    pub(crate) path: PathBuf,
+    /// The name in counters. Default: the name of the file, up to the last dot.
+    pub(crate) name: Option<String>,
+    /// The name of its device. Needed if there are several.
+    pub(crate) device: Option<String>,
+    /// A group whose members may connect, too. Default: the daemon's user and root alone.
+    pub(crate) group: Option<String>,
+    /// The most clients at a time. Default: 16.
+    pub(crate) clients: Option<Within<1, 1024>>,
+    /// The frames that a client's ring holds, rounded up to a power of two. Default: 256.
+    pub(crate) slots: Option<Within<1, 32768>>,
+    /// The most packets of each client on their way through the device. Default: 128.
+    pub(crate) credit: Option<Within<1, { u32::MAX as u64 }>>,
+    /// The highest priority that a client may give its packets; descriptors with a higher one are skipped. Default: 6.
+    pub(crate) priority_max: Option<Within<0, { u32::MAX as u64 }>>,
 }
 
 /// A device, with one of the tables null, pcap, af_packet, af_xdp, tap, tun and udp. Default: null.

@@ -9,6 +9,7 @@ mod live;
 mod notify;
 mod queues;
 mod reload;
+mod socket;
 mod state;
 
 use std::path::{Path, PathBuf};

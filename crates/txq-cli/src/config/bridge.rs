@@ -19,8 +19,13 @@ pub(crate) fn of_bridge(args: &BridgeArgs) -> anyhow::Result<Loaded> {
         priority: Priority::Tos,
         cpus: Vec::new(),
     };
-    let mut config =
-        Config { duration: None, device: vec![first, second], bridge: vec![bridge], sender: Vec::new() };
+    let mut config = Config {
+        duration: None,
+        device: vec![first, second],
+        bridge: vec![bridge],
+        socket: Vec::new(),
+        sender: Vec::new(),
+    };
     // There is no file in which the faults have a place.
     let wrong = |fault: super::locate::Fault| fault.at("txq bridge", "");
     check::check(&mut config, Purpose::Daemon).map_err(wrong)?;

@@ -8,6 +8,8 @@ use super::words::Segments;
 use super::{Bridge, Config, Device};
 use crate::device::WHOLE;
 
+mod sockets;
+
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -30,6 +32,10 @@ pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> 
             let remedy = "use `txq daemon --config`";
             return Err(Fault::new(steps!["bridge"], format!("a bridge is for a daemon: {remedy}")));
         }
+        Purpose::Run if !config.socket.is_empty() => {
+            let remedy = "use `txq daemon --config`";
+            return Err(Fault::new(steps!["socket"], format!("a socket is for a daemon: {remedy}")));
+        }
         Purpose::Daemon if config.duration.is_some() => {
             let remedy = "leave it out: a daemon ends by a signal";
             return Err(Fault::new(steps!["duration"], format!("duration is for `txq run`: {remedy}")));
@@ -49,6 +55,7 @@ pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> 
         }
     }
     senders(config, &names)?;
+    sockets::check(config, &names)?;
     for (index, bridge) in config.bridge.iter().enumerate() {
         ends(index, bridge, config, &names)?;
     }

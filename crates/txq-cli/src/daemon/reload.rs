@@ -14,6 +14,7 @@ use txq_device::Watch;
 
 use super::live::{Live, use_of};
 use super::queues;
+use super::socket;
 use super::state::State;
 use crate::config::{Config, Loaded};
 
@@ -40,6 +41,8 @@ struct Both {
     closed: Vec<String>,
     /// Bridges that stay, by their ends.
     kept: Vec<[String; 2]>,
+    /// Sockets that stay, by their names.
+    kept_sockets: Vec<String>,
     /// Whether all senders stay.
     same_senders: bool,
 }
@@ -81,6 +84,7 @@ impl State {
             self.generators = None;
         }
         self.stop_bridges(|ends| both.kept.contains(ends));
+        self.sockets.close(|name| both.keeps_socket(name));
         self.live.retain(|live| !both.closed.iter().any(|closed| closed == live.name()));
         for number in 0..both.new.device.len() {
             let name = both.name(number);
@@ -92,7 +96,8 @@ impl State {
         // In the order of the file, in which commands list them.
         self.live
             .sort_by_key(|live| (0..both.new.device.len()).find(|&number| both.name(number) == live.name()));
-        Ok(())
+        // A path may be another program's.
+        self.sockets.open_missing(&both.new, &self.live)
     }
 
     /// Opens the devices of the old file again that were closed, and starts its bridges and senders.
@@ -100,6 +105,7 @@ impl State {
         let old = |name: &str| {
             (0..both.old.device.len()).find(|&n| both.old.device[n].name.as_deref() == Some(name))
         };
+        self.sockets.close(|name| both.keeps_socket(name));
         self.live.retain(|live| !both.is_opened(live.name()));
         for number in 0..both.old.device.len() {
             let name = both.old.device[number].name.clone().unwrap_or_default();
@@ -158,16 +164,29 @@ impl Both {
                 kept.push(bridge.devices.clone());
             }
         }
+        let mut kept_sockets = Vec::new();
+        for (number, socket) in old.socket.iter().enumerate() {
+            let same = (0..new.socket.len())
+                .find(|&n| table(new_raw, "socket", n) == table(old_raw, "socket", number))
+                .filter(|&n| new.socket[n].device == socket.device);
+            if same.is_some() && !socket.device.as_ref().is_some_and(|device| closed.contains(device)) {
+                kept_sockets.push(socket::name(socket));
+            }
+        }
         let senders = |config: &Config| {
             config.sender.iter().filter_map(|sender| sender.device.clone()).collect::<Vec<_>>()
         };
         let same_senders = old_raw.get("sender") == new_raw.get("sender")
             && !senders(&old).iter().any(|device| closed.contains(device));
-        Self { old, new, fates, closed, kept, same_senders }
+        Self { old, new, fates, closed, kept, kept_sockets, same_senders }
     }
 
     fn name(&self, number: usize) -> &str {
         self.new.device[number].name.as_deref().unwrap_or_default()
+    }
+
+    fn keeps_socket(&self, name: &str) -> bool {
+        self.kept_sockets.iter().any(|kept| kept == name)
     }
 
     /// Returns whether a device of the new file is opened.
@@ -211,6 +230,14 @@ impl Both {
         }
         for [a, b] in new.iter().filter(|ends| !self.kept.contains(ends)) {
             let _ = writeln!(said, "txq: the bridge of \"{a}\" and \"{b}\" is started");
+        }
+        let sockets = |config: &Config| config.socket.iter().map(socket::name).collect::<Vec<_>>();
+        let gone = |name: &&String| !self.keeps_socket(name);
+        for name in sockets(&self.old).iter().filter(gone) {
+            let _ = writeln!(said, "txq: the socket \"{name}\" is closed");
+        }
+        for name in sockets(&self.new).iter().filter(gone) {
+            let _ = writeln!(said, "txq: the socket \"{name}\" is opened");
         }
         if !self.same_senders {
             let _ = writeln!(said, "txq: the senders are started anew");

@@ -1,4 +1,4 @@
-//! The daemon's devices, bridges and senders.
+//! The daemon's devices, bridges, sockets and senders.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use txq_control::Server;
 use txq_device::forward::Meter;
+use txq_socket::SocketStats;
 
 use super::bridge::Bridge;
 use super::generate::Generators;
 use super::live::Live;
+use super::socket::{self, Sockets};
 use crate::config::{Config, Loaded};
 use crate::control;
 
@@ -18,41 +20,58 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it compares the pools with the qdiscs.
 const FIT: Duration = Duration::from_secs(1);
 
-/// What each device receives for a bridge, for the threads of the control server.
+/// What bridges and sockets count, for the threads of the control server.
 #[derive(Clone, Default)]
-pub(super) struct Meters(Arc<Mutex<BTreeMap<String, Vec<Meter>>>>);
+pub(super) struct Meters(Arc<Mutex<Sources>>);
+
+#[derive(Default)]
+struct Sources {
+    /// By the device that receives.
+    bridges: BTreeMap<String, Vec<Meter>>,
+    /// `None` while there is no socket.
+    sockets: Option<Box<dyn Fn() -> Vec<SocketStats> + Send + Sync>>,
+}
 
 impl Meters {
-    /// Returns the counters of what a device receives: none if it does not receive.
+    /// Returns the counters of what a device receives, and of its sockets: none if it has neither.
     pub(super) fn of(&self, device: &str) -> Vec<(String, u64)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(meters) = all.get(device) else { return Vec::new() };
-        let stats: Vec<_> = meters.iter().map(Meter::stats).collect();
-        let sum = |of: fn(&txq_device::forward::Stats) -> u64| stats.iter().map(of).sum();
-        // The names of `ethtool -S` and `ip -s -s link`.
-        let counters = [
-            ("rx_packets", sum(|stats| stats.rx.packets)),
-            ("rx_bytes", sum(|stats| stats.rx.bytes)),
-            ("rx_added_by_cuts", sum(|stats| stats.added_by_cuts)),
-            ("rx_missed_errors", sum(|stats| stats.rx.missed)),
-            ("rx_length_errors", sum(|stats| stats.rx.too_long)),
-            ("rx_errors", sum(|stats| stats.rx.malformed)),
-            ("rx_no_buffer", sum(|stats| stats.starved)),
-        ];
-        counters.map(|(name, value)| (name.to_owned(), value)).into()
+        let mut counters = all.bridges.get(device).map_or_else(Vec::new, |meters| received(meters));
+        let sockets = all.sockets.iter().flat_map(|sockets| sockets());
+        counters.extend(sockets.filter(|socket| socket.device == device).flat_map(|s| socket::counters(&s)));
+        counters
     }
 
-    pub(super) fn set(&self, bridges: &[Bridge]) {
+    pub(super) fn set(&self, bridges: &[Bridge], sockets: &Sockets) {
         let ways = bridges.iter().flat_map(|bridge| &bridge.ways);
-        let all = ways.map(|way| (way.from.clone(), way.meters())).collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        let bridges = ways.map(|way| (way.from.clone(), way.meters())).collect();
+        let sources = Sources { bridges, sockets: sockets.meter() };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sources;
     }
+}
+
+/// Returns the counters of what a device receives.
+fn received(meters: &[Meter]) -> Vec<(String, u64)> {
+    let stats: Vec<_> = meters.iter().map(Meter::stats).collect();
+    let sum = |of: fn(&txq_device::forward::Stats) -> u64| stats.iter().map(of).sum();
+    // The names of `ethtool -S` and `ip -s -s link`.
+    let counters = [
+        ("rx_packets", sum(|stats| stats.rx.packets)),
+        ("rx_bytes", sum(|stats| stats.rx.bytes)),
+        ("rx_added_by_cuts", sum(|stats| stats.added_by_cuts)),
+        ("rx_missed_errors", sum(|stats| stats.rx.missed)),
+        ("rx_length_errors", sum(|stats| stats.rx.too_long)),
+        ("rx_errors", sum(|stats| stats.rx.malformed)),
+        ("rx_no_buffer", sum(|stats| stats.starved)),
+    ];
+    counters.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// All that the daemon runs. The fields are dropped in this order: those that send before the devices.
 pub(super) struct State {
     pub(super) generators: Option<Generators>,
     pub(super) bridges: Vec<Bridge>,
+    pub(super) sockets: Sockets,
     pub(super) live: Vec<Live>,
     pub(super) config: Option<Arc<Config>>,
     /// The file's plain values.
@@ -69,6 +88,7 @@ impl State {
         let mut state = Self {
             generators: None,
             bridges: Vec::new(),
+            sockets: Sockets::default(),
             live: Vec::new(),
             config: None,
             raw: toml::Table::new(),
@@ -86,7 +106,7 @@ impl State {
         Ok(state)
     }
 
-    /// Starts the bridges and senders that do not run.
+    /// Starts the bridges, sockets and senders that do not run.
     pub(super) fn start_missing(&mut self) -> anyhow::Result<()> {
         let Some(config) = self.config.clone() else { return Ok(()) };
         for bridge in &config.bridge {
@@ -94,7 +114,8 @@ impl State {
                 self.bridges.push(Bridge::start(bridge, &mut self.live)?);
             }
         }
-        self.meters.set(&self.bridges);
+        self.sockets.open_missing(&config, &self.live)?;
+        self.meters.set(&self.bridges, &self.sockets);
         if self.generators.is_none() && !config.sender.is_empty() {
             self.generators = Some(Generators::start(&config, &self.live)?);
         }
