@@ -1,14 +1,17 @@
 //! The socket of a connection: the server's welcome, and the bytes with which the sides ring.
 
-use std::io::{self, IoSlice, IoSliceMut};
+#[cfg(feature = "server")]
+use std::io::IoSlice;
+use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(feature = "server")]
+use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recv, recvmsg, send, sendmsg,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send};
+#[cfg(feature = "server")]
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
 
 use crate::layout::{MAGIC, VERSION};
 use crate::{Error, Reason};
@@ -19,6 +22,7 @@ const WELCOME: usize = 16;
 const RING: u8 = 0;
 
 /// Sends the welcome with the memory's descriptor, or the reason of a refusal. Never waits.
+#[cfg(feature = "server")]
 pub(crate) fn welcome(to: &UnixStream, memory: Result<(BorrowedFd<'_>, usize), Reason>) -> io::Result<()> {
     let (status, size) = memory.map_or_else(|reason| (reason as u32, 0), |(_, size)| (0, size as u32));
     let mut bytes = [0; WELCOME];

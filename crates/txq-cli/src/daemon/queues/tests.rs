@@ -18,6 +18,7 @@ fn between(old: &Device, new: &Device) -> Option<Vec<String>> {
             &device.tc.iter().map(String::as_str).collect::<Vec<_>>(),
         )],
         bridge: Vec::new(),
+        socket: Vec::new(),
         sender: Vec::new(),
     };
     let plan = plan(&config(old), &config(new), |_| true).unwrap();
