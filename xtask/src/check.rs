@@ -86,8 +86,7 @@ pub(crate) enum Checker {
     All,
 }
 
-const FUZZ_TARGETS: [&str; 8] =
-    ["mask", "dissect", "tc", "capture", "commands", "control", "frames", "ring"];
+const FUZZ_TARGETS: [&str; 8] = ["mask", "dissect", "tc", "capture", "commands", "control", "frames", "ring"];
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let CheckArgs { checker, deep, long, times, package, bless, filter } = args;
