@@ -164,7 +164,9 @@ fn a_killed_client_harms_itself_only() {
 fn sends_until_it_is_killed() {
     let Some(path) = std::env::var_os("TXQ_SOCKET_VICTIM") else { return };
     let mut client = Client::connect(path).unwrap();
-    (0..).for_each(|n| client.send(&frame(1, n, 600), 0).unwrap());
+    for n in 0.. {
+        client.send(&frame(1, n, 600), 0).unwrap();
+    }
 }
 
 /// The daemon ends: clients hear it, and connect to the next one.
