@@ -190,6 +190,8 @@ fn crowd<A: Model>(free: FreeMode) {
 fn slept_under_loom() {
     Loom::check(|| slept::<Loom>(FreeMode::Defer));
     Loom::check(|| slept::<Loom>(FreeMode::Keep));
+    // Under `Shared` a sender frees its own packets by the slow path.
+    Loom::check(|| slept::<Loom>(FreeMode::Shared));
 }
 
 #[test]
