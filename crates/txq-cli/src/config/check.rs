@@ -62,36 +62,42 @@ pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> 
     Ok(())
 }
 
+/// Fills in the device of a sender or a socket, and returns it; or returns why it has none.
+fn own_device<'d>(
+    user: &str,
+    device: &'d mut Option<String>,
+    devices: &[String],
+) -> Result<&'d mut String, String> {
+    let [first, others @ ..] = devices else {
+        return Err(format!("a {user} has no device: write a [[device]]"));
+    };
+    match device {
+        Some(name) if !devices.contains(name) => {
+            let known = devices.join(", ");
+            Err(format!("a {user}'s device \"{name}\" does not exist: use one of {known}"))
+        }
+        None if !others.is_empty() => {
+            Err(format!("a {user} does not say its device: add device = \"{first}\" or another"))
+        }
+        _ => Ok(device.get_or_insert_with(|| first.clone())),
+    }
+}
+
 fn senders(config: &mut Config, names: &[String]) -> Result<(), Fault> {
     for (index, sender) in config.sender.iter_mut().enumerate() {
-        let fault =
-            |key: &'static str, message: String| Err(Fault::new(steps!["sender", index, key], message));
-        match &sender.device {
-            Some(name) if !names.contains(name) => {
-                let known = names.join(", ");
-                return fault(
-                    "device",
-                    format!("a sender's device \"{name}\" does not exist: use one of {known}"),
-                );
-            }
-            None if names.len() > 1 => {
-                let remedy = format!("add device = \"{}\" or another", names[0]);
-                return fault("device", format!("a sender does not say its device: {remedy}"));
-            }
-            _ => {}
-        }
-        let device = sender.device.get_or_insert_with(|| names[0].clone());
+        let fault = |key: &'static str, message: String| Fault::new(steps!["sender", index, key], message);
+        let device = own_device("sender", &mut sender.device, names).map_err(|why| fault("device", why))?;
         if sender.rate == Rate::Recorded {
-            return fault("rate", "rate \"recorded\" is for replay: use pps, bit or max".to_owned());
+            return Err(fault("rate", "rate \"recorded\" is for replay: use pps, bit or max".to_owned()));
         }
-        let room = config.device.iter().find(|d| d.name.as_ref() == Some(device)).and_then(|d| d.pool.room);
+        let room = config.device.iter().find(|d| d.name.as_ref() == Some(&*device)).and_then(|d| d.pool.room);
         if let Some(room) = room.filter(|room| room.size() < sender.packet.longest()) {
             let longest = sender.packet.longest();
             let remedy = "use smaller packets or more room";
-            return fault(
+            return Err(fault(
                 "packet",
                 format!("packets of {longest} bytes do not fit into the {room} of pool.room: {remedy}"),
-            );
+            ));
         }
     }
     Ok(())

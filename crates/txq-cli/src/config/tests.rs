@@ -76,6 +76,18 @@ fn byte_queue_limits_are_on_with_what_is_said() {
     assert_eq!((config.limit_max, config.limit_min, config.hold_time), (30000, 1879048192, 8));
 }
 
+/// A daemon's file may have no device, but nothing that needs one then.
+#[test]
+fn what_sends_needs_a_device() {
+    for (user, path) in [("sender", ""), ("socket", "path = \"/run/x.sock\"\n")] {
+        for device in ["", "device = \"a\"\n"] {
+            let parsed = super::parse("x.toml", &format!("[[{user}]]\n{path}{device}"), Purpose::Daemon);
+            let told = format!("{:#}", parsed.expect_err("a contradiction"));
+            assert!(told.contains(&format!("a {user} has no device: write a [[device]]")), "{told}");
+        }
+    }
+}
+
 #[test]
 fn contradictions_are_found() {
     for (text, told) in [
