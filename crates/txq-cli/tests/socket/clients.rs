@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use txq_socket::{Client, Error, Reason};
 
-use crate::bench::{Bench, LONG, end, frame};
+use crate::bench::{Bench, LONG, end};
 use crate::netns::Netns;
 use crate::process::{Running, run, wait_until};
 use crate::receiver::Receiver;
 use crate::skip::{require_root, require_tools};
+use crate::socket_frame::frame;
 
 /// Where the clients' sources are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/socket");

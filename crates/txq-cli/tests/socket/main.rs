@@ -15,6 +15,8 @@ mod receiver;
 #[path = "../../../../tests/support/skip.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod skip;
+#[path = "../../../../tests/support/socket_frame.rs"]
+mod socket_frame;
 #[path = "../../../../tests/support/tempdir.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod tempdir;

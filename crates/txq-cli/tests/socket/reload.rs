@@ -2,8 +2,9 @@
 
 use txq_socket::{Client, Error, Reason};
 
-use crate::bench::{Bench, LONG, end, frame};
+use crate::bench::{Bench, LONG, end};
 use crate::process::wait_until;
+use crate::socket_frame::frame;
 
 #[test]
 fn sockets_come_and_go() {

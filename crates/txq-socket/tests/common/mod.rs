@@ -4,6 +4,8 @@
 
 #[path = "../../../../tests/support/home.rs"]
 mod home;
+#[path = "../../../../tests/support/socket_frame.rs"]
+mod socket_frame;
 #[path = "../../../../tests/support/tempdir.rs"]
 mod tempdir;
 
@@ -13,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use socket_frame::frame;
 use tempdir::TempDir;
 use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
@@ -113,14 +116,4 @@ pub(crate) fn wait(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "no {what} within {LONG:?}");
         thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// Returns frame `n` of client `tag`: every byte follows from both.
-pub(crate) fn frame(tag: u8, n: u32, len: usize) -> Vec<u8> {
-    let mut frame = vec![0; len];
-    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
-    frame[14..18].copy_from_slice(&n.to_be_bytes());
-    frame[18] = tag;
-    (19..len).for_each(|at| frame[at] = (n as usize + at) as u8);
-    frame
 }
