@@ -14,6 +14,7 @@ mod bridges;
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../tests/support"]
 mod support {
+    pub(crate) mod loaded_ping;
     pub(crate) mod netns;
     pub(crate) mod offload;
     pub(crate) mod process;
@@ -22,8 +23,9 @@ mod support {
 }
 
 use anyhow::{Context, Result, bail};
-use bridges::{Course, FAR, LONG, Shaper, Way, busy, percentile, pings};
+use bridges::{Course, FAR, LONG, Shaper, Way, busy};
 use serde_json::Value;
+use support::loaded_ping::{percentile, pings};
 use support::process::{Running, wait_until};
 use support::skip::{note_missing, require_af_xdp, require_root, require_tools, require_tun};
 
@@ -133,7 +135,7 @@ impl Cell {
         // The pings begin when the streams have filled the queue, and end before them.
         std::thread::sleep(std::time::Duration::from_secs(u64::from(WARM_UP)));
         let (began, worked) = (std::time::Instant::now(), busy());
-        let pings = pings(&course, "0.01", 100 * seconds.saturating_sub(1).max(1));
+        let pings = pings(&course.near, FAR, "0.01", 100 * seconds.saturating_sub(1).max(1));
         let cpus = (busy() - worked) / began.elapsed().as_secs_f64();
         clients.into_iter().for_each(|client| drop(client.finish(LONG)));
         let goodput = servers.into_iter().map(|server| {

@@ -10,6 +10,8 @@
 //! ```
 
 mod bridges;
+#[path = "../crates/txq-device/examples/speed/raw.rs"]
+mod raw;
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 #[path = "../tests/support"]
 mod support {
@@ -22,11 +24,13 @@ mod support {
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use bridges::{Course, Shaper, Way, busy};
+use rustix::net::netdevice::name_to_index;
 use support::skip::{note_missing, require_af_xdp, require_root, require_tools};
 
 const TURN: Duration = Duration::from_millis(500);
@@ -135,28 +139,8 @@ fn frame(to: &[u8], from: &[u8]) -> Vec<u8> {
 
 /// Returns a raw socket that sends to e0 past its qdisc.
 fn socket() -> Result<OwnedFd> {
-    // SAFETY: the call takes integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    ensure!(fd >= 0, "a raw socket: {}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor was just opened and has no other owner.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: all zeros are an address.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    // SAFETY: the name ends with a zero.
-    address.sll_ifindex = unsafe { libc::if_nametoindex(c"e0".as_ptr()) } as i32;
-    // SAFETY: the address lives through the call and has the length given.
-    let bound = unsafe {
-        libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as u32)
-    };
-    ensure!(bound == 0, "bind: {}", std::io::Error::last_os_error());
-    let one: libc::c_int = 1;
-    // SAFETY: the kernel reads an integer.
-    unsafe {
-        let (level, option) = (libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS);
-        libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const one).cast(), size_of_val(&one) as u32);
-    }
-    Ok(fd)
+    let index = name_to_index(UdpSocket::bind("0.0.0.0:0")?, "e0")?;
+    raw::sending(index).context("a raw socket")
 }
 
 /// Lets this thread, and all that it starts, run on the first `cpus` CPUs.

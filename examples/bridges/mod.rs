@@ -144,22 +144,6 @@ impl Course {
     }
 }
 
-/// Pings from near to far, `count` times; returns the round-trip times in milliseconds, ascending.
-pub(crate) fn pings(course: &Course, interval: &str, count: u32) -> Vec<f64> {
-    let words = ["-i", interval, "-c", &count.to_string(), "-W", "2", FAR];
-    let ended = Running::start(course.near.command("ping").args(words)).finish(LONG);
-    let times =
-        ended.stdout.lines().filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok());
-    let mut times: Vec<f64> = times.collect();
-    times.sort_by(f64::total_cmp);
-    times
-}
-
-pub(crate) fn percentile(ascending: &[f64], percent: f64) -> f64 {
-    let last = ascending.len().saturating_sub(1);
-    ascending.get((last as f64 * percent / 100.0).round() as usize).copied().unwrap_or(f64::NAN)
-}
-
 /// Returns how many seconds this machine's CPUs have worked so far.
 pub(crate) fn busy() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();

@@ -34,25 +34,36 @@ impl LoadedPing {
         // The pings begin when the streams have filled the queue.
         std::thread::sleep(Duration::from_secs(2));
         let count = 50 * seconds.saturating_sub(1).max(1);
-        let ping = ["-i", "0.02", "-c", &count.to_string(), "-W", "2", address];
-        let ping = Running::start(near.command("ping").args(ping)).finish(LONG);
+        let pings = pings(near, address, "0.02", count);
         let iperf3 = iperf3.finish(LONG);
         let report: Value =
             serde_json::from_str(&iperf3.stdout).with_context(|| format!("iperf3: {}", iperf3.stdout))?;
         let goodput =
             report["end"]["sum_received"]["bits_per_second"].as_f64().context("iperf3 has no result")?;
-        let times = ping.stdout.lines();
-        let times = times.filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok());
-        let mut pings: Vec<f64> = times.collect();
-        pings.sort_by(f64::total_cmp);
         Ok(Self { goodput, lost: count as usize - pings.len(), pings })
     }
 
     /// Returns the time that `percent` of the pings do not exceed, in milliseconds.
     pub(crate) fn percentile(&self, percent: f64) -> f64 {
-        let last = self.pings.len().saturating_sub(1);
-        self.pings.get((last as f64 * percent / 100.0).round() as usize).copied().unwrap_or(f64::NAN)
+        percentile(&self.pings, percent)
     }
+}
+
+/// Pings `address` from `near`, `count` times; returns the round-trip times in milliseconds, ascending.
+pub(crate) fn pings(near: &Netns, address: &str, interval: &str, count: u32) -> Vec<f64> {
+    let words = ["-i", interval, "-c", &count.to_string(), "-W", "2", address];
+    let ping = Running::start(near.command("ping").args(words)).finish(LONG);
+    let times = ping.stdout.lines();
+    let times = times.filter_map(|line| line.split("time=").nth(1)?.split(' ').next()?.parse().ok());
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+/// Returns the value that `percent` of the values do not exceed; not a number if there is none.
+pub(crate) fn percentile(ascending: &[f64], percent: f64) -> f64 {
+    let last = ascending.len().saturating_sub(1);
+    ascending.get((last as f64 * percent / 100.0).round() as usize).copied().unwrap_or(f64::NAN)
 }
 
 /// Reads the options of an example: a file for the picture, and how many seconds each run takes.
