@@ -221,6 +221,9 @@ impl<A: Arch> Sender<A> {
     /// woken when the next call may succeed. A sender has one waker, the last one. It keeps its place among the senders that
     /// wait until it has a buffer, or until [`stop_waiting`](Sender::stop_waiting).
     ///
+    /// Hand in the packets that you hold before: they count against the limit. If this thread hands them in after the call
+    /// and the device completes them at once, `waker` is not woken; poll again then.
+    ///
     /// The thread that frees a buffer wakes the waker, in the data path of a device: the waker should be quick, and must not
     /// call the device.
     ///
