@@ -19,7 +19,8 @@ pub(crate) struct Schedule<A: Arch> {
     /// Queues to run, by the number of their root. Any thread sets a bit, the worker takes all; each operation is AcqRel
     /// ([`Bits`]).
     run: Bits<A>,
-    /// Txqs to reap, set and taken as the bits of `run` are.
+    /// Txqs to reap, set and taken as the bits of `run` are. The worker also sets the bit of a txq that it looks at later by
+    /// itself, and takes no bits before the first of these looks: a sender that finds a bit does not wake it.
     reap: Bits<A>,
     /// When to run each queue again. Set by the owner of the queue, taken by the worker ([`Timers`]).
     timers: Timers<A>,
@@ -64,6 +65,11 @@ impl<A: Arch> Schedule<A> {
         if self.reap.set(txq.into()) {
             self.notify();
         }
+    }
+
+    /// Adds a txq that the worker, which calls this, looks at later by itself, so that no sender wakes it meanwhile.
+    pub(crate) fn hold_reap(&self, txq: u16) {
+        let _ = self.reap.set(txq.into());
     }
 
     /// Makes the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`). The

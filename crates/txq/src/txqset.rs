@@ -12,11 +12,18 @@ impl TxqSet {
         Self { list: Vec::new(), member: vec![false; txqs].into() }
     }
 
+    /// Adds a txq; returns whether it is new.
     #[inline]
-    pub(crate) fn insert(&mut self, txq: u16) {
-        if !std::mem::replace(&mut self.member[usize::from(txq)], true) {
+    pub(crate) fn insert(&mut self, txq: u16) -> bool {
+        let new = !std::mem::replace(&mut self.member[usize::from(txq)], true);
+        if new {
             self.list.push(txq);
         }
+        new
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
@@ -39,7 +46,7 @@ mod tests {
     #[test]
     fn a_txq_is_in_it_once_until_it_is_let_go() {
         let mut set = TxqSet::new(10);
-        [3, 9, 3, 0].into_iter().for_each(|txq| set.insert(txq));
+        assert_eq!([3, 9, 3, 0].map(|txq| set.insert(txq)), [true, true, false, true]);
         assert_eq!(set.iter().collect::<Vec<_>>(), [3, 9, 0]);
         set.retain(|txq| txq != 9);
         set.insert(3);

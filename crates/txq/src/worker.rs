@@ -196,13 +196,18 @@
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use txq_core::arch::{Arch, Event, Nanos, Native, Work};
+use txq_core::arch::{Arch, Atomic, Event, Nanos, Native, Work};
 use txq_core::pool::Cache;
 
 use crate::datapath::Ctx;
 use crate::shared::Shared;
 use crate::txqset::TxqSet;
+
+mod looks;
+
+use looks::Looks;
 
 /// How long a thread pauses after a panic, in nanoseconds.
 pub(crate) const PAUSE: Nanos = 1_000_000;
@@ -214,6 +219,10 @@ pub struct Worker<A: Arch = Native> {
     cache: Cache<A>,
     /// Txqs whose device keeps packets that no other thread is sure to reap.
     reaping: TxqSet,
+    /// When to look at each of them again.
+    looks: Box<[Looks]>,
+    /// The worker takes further ones from its schedule at this time, or earlier if there are none now.
+    take_at: Nanos,
     /// Queues to run in this turn. A field, to reuse its memory.
     due: Vec<usize>,
 }
@@ -231,7 +240,8 @@ impl<A: Arch> Worker<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, index: usize) -> Self {
         let cache = dev.pool.cache(&format!("worker {index}"), 0);
         let reaping = TxqSet::new(dev.txqs.len());
-        Self { dev, index, cache, reaping, due: Vec::new() }
+        let looks = dev.txqs.iter().map(|_| Looks::default()).collect();
+        Self { dev, index, cache, reaping, looks, take_at: 0, due: Vec::new() }
     }
 
     /// Sets a function that is called when there is work to do, by the thread that causes the work. It should be quick: an
@@ -254,28 +264,53 @@ impl<A: Arch> Worker<A> {
         let (dev, sched) = (&*self.dev, &self.dev.sched[self.index]);
         dev.assert_outside("Worker::poll");
         let mut cx = Ctx::new(dev, &mut self.cache);
-        let reaping = &mut self.reaping;
-        sched.take_reap(|txq| reaping.insert(txq as u16));
+        let (reaping, looks) = (&mut self.reaping, &mut self.looks);
         let mut next: Option<Nanos> = None;
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
+        // While it is too early for every txq, the bits stay set, and no sender that sets one again wakes this worker.
+        if reaping.is_empty() || cx.clock.now() >= self.take_at {
+            sched.take_reap(|txq| {
+                if reaping.insert(txq as u16) {
+                    looks[txq] = Looks::default();
+                }
+            });
+        }
+        let mut take_at = Nanos::MAX;
         reaping.retain(|txq| {
+            let looks = &mut looks[usize::from(txq)];
             let txq = &dev.txqs[usize::from(txq)];
-            if let Some(at) = txq.next_look(|| cx.clock.now()) {
+            if let Some(at) = looks.too_early(cx.clock.now()) {
+                take_at = take_at.min(looks.not_before());
                 sooner(at);
                 return true;
             }
-            let at = dev.inside(|| dev.reap(txq, &mut cx));
+            if let Some(at) = txq.next_look(|| cx.clock.now()) {
+                take_at = 0;
+                sooner(at);
+                return true;
+            }
+            let soonest = dev.inside(|| dev.reap(txq, &mut cx));
             txq.report_bugs(dev);
             let more = txq.needs_reaping() || txq.is_watched();
             if more {
-                sooner(at.unwrap_or_else(|| cx.clock.now() + txq.next_poll()));
+                let now = cx.clock.now();
+                let (completed, in_flight) = (txq.completed.packets.load(Relaxed), txq.in_flight());
+                let mut at = looks.note(completed, in_flight, now, soonest, || now + txq.next_poll());
                 let watch = dev.watchdog.as_ref();
-                if let Some(at) = watch.and_then(|watchdog| txq.watch(watchdog, || cx.clock.now())) {
-                    sooner(at);
+                if let Some(end) = watch.and_then(|watchdog| txq.watch(watchdog, || now)) {
+                    at = at.min(end);
+                    looks.look_by(end);
                 }
+                if looks.too_early(now).is_some() {
+                    sched.hold_reap(txq.index);
+                }
+                take_at = take_at.min(looks.not_before());
+                sooner(at);
             }
             more
         });
+        // The worker is awake by then: it is the time of the earliest look.
+        self.take_at = take_at;
         cx.clock.advance();
         let due = &mut self.due;
         sched.take_run(|root| due.push(root));

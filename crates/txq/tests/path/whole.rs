@@ -1,11 +1,15 @@
 //! A packet's path from xmit to completion, step by step, on a device that the test controls.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::{Builder, Sampling};
 use txq::packet::PacketList;
 use txq::qdisc::Verdict;
-use txq::{Discipline, NetDev, Sender};
+use txq::{Discipline, NetDev, Sender, Worker};
 
 fn builder(wires: &Wires) -> Builder {
     // The ring stops packets here, not a byte limit; `bql.rs` tests that.
@@ -71,6 +75,48 @@ fn what_the_driver_refuses_is_requeued_in_front() {
     });
 }
 
+/// Makes a worker look at the txqs that it watches. It may wait up to 0.1 ms from one look to the next.
+fn look(worker: &mut Worker) {
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    worker.poll();
+}
+
+/// While the worker waits until the device has completed half of its packets, no sender wakes it, and it looks by itself.
+#[test]
+fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
+    let wires = Wires::new(1, Some(256));
+    let dev = builder(&wires).qdisc("pfifo").build().unwrap();
+    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+    let wakes = Arc::new(AtomicU32::new(0));
+    let count = wakes.clone();
+    worker.set_waker(move || {
+        count.fetch_add(1, Relaxed);
+    });
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..100));
+    assert_eq!(wakes.load(Relaxed), 1);
+    worker.poll();
+    wires.at(0).complete(10);
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    let next = worker.poll();
+    assert_eq!(dev.stats().in_flight, 90);
+    for cookie in 100..120 {
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
+    }
+    assert_eq!(wakes.load(Relaxed), 1);
+    assert!(next.is_some_and(|at| at <= txq::now() + 100_000), "the worker looks by itself");
+    wires.at(0).complete(usize::MAX);
+    look(&mut worker);
+    // A look takes 64 packets, and the next follows at once.
+    worker.poll();
+    assert_eq!((assert_conserved(&dev).sent, wakes.load(Relaxed)), (120, 1));
+    // The wait is over with the last packet.
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 120..121));
+    assert_eq!(wakes.load(Relaxed), 2);
+    wires.at(0).complete(1);
+    worker.poll();
+    assert_eq!(assert_conserved(&dev).sent, 121);
+}
+
 /// The ring is full: the txq stops, the driver gets nothing, and a completion restarts it without a further packet.
 #[test]
 fn a_full_ring_stops_the_txq_and_a_completion_wakes_it() {
@@ -85,10 +131,10 @@ fn a_full_ring_stops_the_txq_and_a_completion_wakes_it() {
         assert!(stats.queues[0].stopped);
         // Room for less than a quarter of the ring does not wake the txq.
         wires.at(0).complete(1);
-        worker.poll();
+        look(&mut worker);
         assert_eq!(dev.stats().sent, 8);
         wires.at(0).complete(1);
-        worker.poll();
+        look(&mut worker);
         worker.poll();
         assert_eq!(dev.stats().sent, 10);
         while !dev.is_idle() {
@@ -364,7 +410,7 @@ fn a_full_device_is_not_asked_again_and_again() {
             assert_eq!(worker.poll(), Some(u64::MAX), "{qdisc} over {txqs} txqs");
             for _ in 0..3 {
                 wires.0.iter().for_each(|wire| wire.lock().unwrap().complete(1));
-                worker.poll();
+                look(&mut worker);
             }
             drop(sender);
             assert_eq!(assert_conserved(&dev).sent, 3);

@@ -1,0 +1,141 @@
+//! When a worker looks again at a txq whose device keeps packets: interrupt moderation (`ethtool -C tx-usecs`).
+//!
+//! A worker that reaped each packet when it is complete would be awake all the time, and compete for the queue with its
+//! senders. So it waits until the device has completed half of the packets that it keeps, by its rate since the last look,
+//! for [`MOST`] at most. The device does not run dry meanwhile, and a sender that waits for half of its limit is woken in
+//! time. A worker that is awake for one txq also looks at the others whose wait is half over, so that the looks at many txqs
+//! fall together.
+
+use txq_core::arch::Nanos;
+
+/// The longest wait between looks at a device that completes packets, in nanoseconds.
+const MOST: Nanos = 100_000;
+/// The shortest wait between looks at a device that does not know when its next packet is complete, in nanoseconds.
+const LEAST: Nanos = 10_000;
+/// The part of the packets in flight that the worker leaves until they are complete.
+const PART: u64 = 2;
+
+/// A worker's looks at one txq. The default is due at once.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Looks {
+    /// Time of the last look; 0 if there was none.
+    last: Nanos,
+    /// Count of completed packets then.
+    completed: u32,
+    /// A worker that runs before this time, for other work, does not look; 0 if it does at any time.
+    not_before: Nanos,
+    /// Time for which the worker is woken for the next look.
+    next: Nanos,
+}
+
+impl Looks {
+    /// Returns the time of the next look if it is too early to look now.
+    pub(crate) fn too_early(&self, now: Nanos) -> Option<Nanos> {
+        (now < self.not_before).then_some(self.next)
+    }
+
+    /// Returns the time before which no look is made; 0 for none.
+    pub(crate) fn not_before(&self) -> Nanos {
+        self.not_before
+    }
+
+    /// Makes the next look at `at`, if that is earlier.
+    pub(crate) fn look_by(&mut self, at: Nanos) {
+        self.not_before = self.not_before.min(at);
+        self.next = self.next.min(at);
+    }
+
+    /// Notes a look that has left `in_flight` packets in the device. Another packet is complete at `soonest`, if the driver
+    /// knows; 0 if the look has not taken all complete packets. `poll` returns when to look if nobody knows. Returns the time of the next look.
+    pub(crate) fn note(
+        &mut self,
+        completed: u32,
+        in_flight: u32,
+        now: Nanos,
+        soonest: Option<Nanos>,
+        poll: impl FnOnce() -> Nanos,
+    ) -> Nanos {
+        let wait = match (self.last, completed.wrapping_sub(self.completed)) {
+            (0, _) | (_, 0) => 0,
+            (last, done) => {
+                let part = now.saturating_sub(last).saturating_mul(in_flight.into()) / u64::from(done) / PART;
+                part.min(MOST)
+            }
+        };
+        let at = now.saturating_add(wait);
+        let next = match soonest {
+            Some(0) => 0,
+            Some(soonest) if soonest < at => at,
+            // A device whose next packet takes longer needs no moderation.
+            Some(soonest) => soonest,
+            None if wait >= LEAST => at,
+            // Polls in short succession would be a busy loop: senders wake the worker.
+            None => poll(),
+        };
+        let not_before = if next == at && wait > 0 { now.saturating_add(wait / 2) } else { 0 };
+        *self = Self { last: now, completed, not_before, next };
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(looks: &mut Looks, completed: u32, in_flight: u32, now: Nanos, soonest: Nanos) -> Nanos {
+        looks.note(completed, in_flight, now, Some(soonest), || unreachable!())
+    }
+
+    #[test]
+    fn the_first_look_is_followed_by_one_at_the_next_completion() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.too_early(1), None);
+        assert_eq!(note(&mut looks, 7, 3, 1000, 1200), 1200);
+        // The driver may be wrong: other work of the worker is an occasion to look.
+        assert_eq!(looks.too_early(1100), None);
+        // Nothing was completed since.
+        assert_eq!(note(&mut looks, 7, 3, 1300, 1500), 1500);
+    }
+
+    #[test]
+    fn a_look_leaves_half_of_the_packets_in_flight() {
+        let mut looks = Looks::default();
+        note(&mut looks, 0, 40, 1000, 2000);
+        // A packet in 1000 ns: twenty of the forty take 20,000 ns.
+        assert_eq!(note(&mut looks, 10, 40, 11_000, 12_000), 31_000);
+        // A worker that is awake for another txq looks when half of the wait is over.
+        assert_eq!((looks.too_early(20_999), looks.too_early(21_000)), (Some(31_000), None));
+        // Few packets are left: at the next completion, at the latest.
+        assert_eq!(note(&mut looks, 30, 1, 31_000, 32_000), 32_000);
+    }
+
+    #[test]
+    fn packets_that_are_complete_are_not_left() {
+        let mut looks = Looks::default();
+        note(&mut looks, 0, 140, 1000, 2000);
+        assert_eq!(note(&mut looks, 64, 76, 200_000, 0), 0);
+        assert_eq!(looks.too_early(200_001), None);
+    }
+
+    #[test]
+    fn a_slow_device_is_looked_at_when_it_completes_a_packet_and_a_long_ring_in_time() {
+        let mut looks = Looks::default();
+        note(&mut looks, 0, 20, 1000, 2000);
+        assert_eq!(note(&mut looks, 100, 20, 1_001_000, 1_102_000), 1_102_000);
+        assert_eq!(looks.not_before(), 0);
+        assert_eq!(note(&mut looks, 102, 100_000, 1_201_000, 1_202_000), 1_301_000);
+        looks.look_by(1_211_000);
+        assert_eq!((looks.too_early(1_210_999), looks.too_early(1_211_000)), (Some(1_211_000), None));
+    }
+
+    #[test]
+    fn a_driver_that_knows_no_time_is_polled_until_its_rate_is_known() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.note(0, 40, 1000, None, || 51_000), 51_000);
+        assert_eq!(looks.not_before(), 0);
+        assert_eq!(looks.note(40, 48, 51_000, None, || unreachable!()), 81_000);
+        assert_eq!((looks.too_early(65_999), looks.too_early(66_000)), (Some(81_000), None));
+        assert_eq!(looks.note(80, 8, 66_000, None, || 116_000), 116_000);
+        assert_eq!(looks.not_before(), 0);
+    }
+}
