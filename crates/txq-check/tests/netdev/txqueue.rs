@@ -242,9 +242,37 @@ fn a_wake_is_for_room_under_loom() {
     });
 }
 
-/// A sender pushes a packet onto llist's empty list while the worker opens the txq: one of the two observes the other. (T16)
+/// A sender pushes a packet onto llist's empty list, because another one holds the lock, while the worker opens the txq: either
+/// the worker notices the list and the sender the open txq, or the worker runs the queue. (T16)
 #[test]
 fn a_push_against_the_wake_under_loom() {
-    let load = Load { txqs: 1, senders: 1, calls: 2, each: 1, ring: 1, inline: false, limit: None };
-    Loom::check_long(move || stop_and_wake::<Loom>(Discipline::Llist, load));
+    Loom::check(|| {
+        let record = Record::<Loom>::new(1);
+        let device = Device { record: record.clone(), ring: Some(1), inline: false };
+        let dev = device.builder().discipline(Discipline::Llist).build().expect("a device");
+        let [mut one, mut other] = [0, 1].map(|cpu| dev.sender_on("s", cpu));
+        let mut first = packets(&mut one, 0, 2);
+        let mut second = packets(&mut other, 1, 1);
+        let _ = one.xmit(first.pop_front().expect("two packets"));
+        assert!(dev.stats().queues[0].stopped, "the device keeps a packet");
+        let mut worker = dev.worker(0);
+        let worker = Loom::spawn(1, move || {
+            let _ = worker.poll();
+            worker
+        });
+        let other = Loom::spawn(2, move || {
+            let _ = other.xmit_batch(&mut second);
+            other
+        });
+        let _ = one.xmit_batch(&mut first);
+        let (mut worker, other) = (worker(), other());
+        // Each poll completes one packet, and makes room for the next.
+        for _ in 0..4 {
+            let _ = worker.poll();
+        }
+        drop((one, other));
+        assert_conserved(&dev);
+        assert_order(&record.sent(), 2, 1, true);
+        assert_eq!(record.sent().len(), 3);
+    });
 }
