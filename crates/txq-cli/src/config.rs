@@ -1,4 +1,4 @@
-//! The configuration file of `txq run` and `txq daemon`: devices, bridges and senders, as TOML.
+//! The configuration file of `txq run` and `txq daemon`: devices, bridges, replays and senders, as TOML.
 //!
 //! Every key has a range or a set of words. A wrong value is an error that names its line and column, and so is an unknown
 //! key. [`check`] finds keys that contradict each other, and [`rehearse`] qdiscs that no device takes.
@@ -28,6 +28,7 @@ mod keys;
 mod lengths;
 mod locate;
 mod rehearse;
+mod replay;
 mod words;
 
 pub(crate) use added::of_words;
@@ -36,6 +37,7 @@ pub(crate) use check::Purpose;
 pub(crate) use keys::{keys, schema};
 pub(crate) use lengths::{Length, Lengths};
 pub(crate) use rehearse::stand_in;
+pub(crate) use replay::Replay;
 pub(crate) use words::{Priority, Segments};
 
 /// The built-in example of `txq run`, which runs if no file is given.
@@ -59,6 +61,9 @@ pub(crate) struct Config {
     /// Sockets at which local programs hand in packets, in `txq daemon`.
     #[serde(default)]
     pub(crate) socket: Vec<Socket>,
+    /// Captures that are sent, in `txq daemon`.
+    #[serde(default)]
+    pub(crate) replay: Vec<Replay>,
     /// What sends through them; `txq run` needs at least one.
     #[serde(default)]
     pub(crate) sender: Vec<Sender>,
@@ -376,11 +381,12 @@ pub(crate) fn load(path: &Path, purpose: Purpose) -> anyhow::Result<Loaded> {
     parse(&name, &text, purpose)
 }
 
-/// Reads and checks a file for a purpose, and tries its qdiscs on devices without a wire. Opens nothing but the file.
+/// Reads and checks a file for a purpose, reads its captures, and tries its qdiscs on devices without a wire. Opens no device.
 pub(crate) fn load_and_rehearse(path: &Path, purpose: Purpose) -> anyhow::Result<Loaded> {
     let name = path.display().to_string();
     let text = text_of(path)?;
-    let loaded = parse(&name, &text, purpose)?;
+    let mut loaded = parse(&name, &text, purpose)?;
+    check::read_captures(&mut loaded.config).map_err(|fault| fault.at(&name, &text))?;
     rehearse::rehearse(&loaded.config).map_err(|fault| fault.at(&name, &text))?;
     Ok(loaded)
 }

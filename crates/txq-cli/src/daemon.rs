@@ -9,6 +9,7 @@ mod live;
 mod notify;
 mod queues;
 mod reload;
+mod replay;
 mod socket;
 mod state;
 

@@ -38,6 +38,18 @@ pub(crate) struct Use {
     pub(crate) receive: Reception,
 }
 
+impl Use {
+    /// Returns whether a device that was opened for this use serves another one, too.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        // The least that a pool has.
+        let room = AfXdp::pool_config(0).room;
+        self.threads >= other.threads
+            && self.limit == other.limit
+            && self.longest.max(room) >= other.longest
+            && self.receive == other.receive
+    }
+}
+
 /// What a device receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reception {

@@ -44,6 +44,9 @@ pub(crate) trait Source {
     /// Returns the next frame, or `None` at the end of the source.
     fn next(&mut self) -> Option<Frame<'_>>;
 
+    /// Notes that no buffer was free at the time of the last frame, of `len` bytes.
+    fn refused(&mut self, _len: usize) {}
+
     /// Returns the number of a rated source's frames that are due at `now` or earlier, in nanoseconds since the start.
     fn due_by(&self, now: u64) -> Count;
 }
@@ -145,7 +148,9 @@ pub(crate) fn pump(
         };
         let Some(mut packet) = packet else {
             if rated {
-                account.refused.add(frame.len);
+                let len = frame.len;
+                account.refused.add(len);
+                source.refused(len);
             }
             if stop.asked() {
                 break;

@@ -5,6 +5,7 @@
 //! number of threads.
 
 mod file;
+mod tape;
 
 use std::fs;
 
@@ -22,11 +23,12 @@ use crate::pump::{Count, Frame, Source, pump};
 use crate::report::{self, Asked};
 use crate::session::{self, Device, Job};
 use file::Recording;
+pub(crate) use tape::Tape;
 
 /// The most frames that a thread hands in at a time.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 /// The limit of outstanding packets of a thread at max: its own packets hold it back, and not drops.
-const LIMIT: u64 = 128;
+pub(crate) const LIMIT: u64 = 128;
 
 /// Sends a capture and prints the report.
 pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
@@ -60,16 +62,16 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
         rated: limit.is_none(),
         receive: Reception::Off,
     };
-    let schedule = schedule(&recording, args.rate);
+    let schedule = schedule(&recording, args.rate, 1.0);
     let device = Device {
         dev: device::start(&config, used)?,
         discipline: args.discipline.unwrap_or_default(),
         asked: asked(&recording, args.rate, schedule.as_ref()),
     };
-    let passes = if args.passes.get() == 0 { u64::MAX } else { args.passes.get() };
+    let passes = passes(args.passes.get());
     let (recording, schedule) = (&recording, schedule.as_ref());
     let jobs = deal(recording, threads as u32).into_iter().enumerate().map(|(index, frames)| {
-        let part = Part { recording, schedule, frames, passes, pass: 0, next: 0 };
+        let part = Part::new(recording, schedule, frames, passes);
         let name = format!("replay-{index}");
         let thread_name = name.clone();
         Job {
@@ -99,8 +101,13 @@ fn refuse_own_output(args: &ReplayArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the number of passes that a user's number stands for: 0 is without end.
+pub(crate) fn passes(asked: u64) -> u64 {
+    if asked == 0 { u64::MAX } else { asked }
+}
+
 /// Returns the indices of each thread's frames.
-fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
+pub(crate) fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
     let mut dealt = vec![Vec::new(); threads as usize];
     for (index, frame) in (0..).zip(recording.frames()) {
         let hash = public_hash(&recording.link().dissect(frame).keys);
@@ -109,8 +116,8 @@ fn deal(recording: &Recording<'_>, threads: u32) -> Vec<Vec<u32>> {
     dealt
 }
 
-/// Returns the time of each frame; `None` at max.
-fn schedule(recording: &Recording<'_>, rate: Rate) -> Option<Schedule> {
+/// Returns the time of each frame; `None` at max. A recorded pace is `speed` times as fast.
+pub(crate) fn schedule(recording: &Recording<'_>, rate: Rate, speed: f64) -> Option<Schedule> {
     let mut sum = 0.0;
     let mut running = |cost: &dyn Fn(usize) -> f64| {
         let due = recording.frames().map(|frame| {
@@ -126,7 +133,8 @@ fn schedule(recording: &Recording<'_>, rate: Rate) -> Option<Schedule> {
         Rate::Packets(pps) => Some(running(&|_| 1e9 / pps)),
         Rate::Bits(bits) => Some(running(&|len| len as f64 * 8e9 / bits)),
         Rate::Recorded => {
-            Some(Schedule::new(recording.times().map(|at| at as f64).collect(), recording.pass()))
+            let due = recording.times().map(|at| at as f64 / speed).collect();
+            Some(Schedule::new(due, recording.pass() / speed))
         }
     }
 }
@@ -140,7 +148,7 @@ fn asked(recording: &Recording<'_>, rate: Rate, schedule: Option<&Schedule>) -> 
 }
 
 /// One thread's part of a replay.
-struct Part<'a> {
+pub(crate) struct Part<'a> {
     recording: &'a Recording<'a>,
     schedule: Option<&'a Schedule>,
     frames: Vec<u32>,
@@ -149,7 +157,26 @@ struct Part<'a> {
     next: usize,
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// Returns the part of the frames with these indices.
+    pub(crate) fn new(
+        recording: &'a Recording<'a>,
+        schedule: Option<&'a Schedule>,
+        frames: Vec<u32>,
+        passes: u64,
+    ) -> Self {
+        Self { recording, schedule, frames, passes, pass: 0, next: 0 }
+    }
+
+    /// Returns the number of passes whose last frame it has handed out.
+    pub(crate) fn passed(&self) -> u64 {
+        if self.frames.is_empty() {
+            self.passes
+        } else {
+            self.pass + u64::from(self.next == self.frames.len())
+        }
+    }
+
     /// Returns the schedule, unless all its frames are due at the same time.
     fn paced(&self) -> Option<&Schedule> {
         self.schedule.filter(|schedule| schedule.pass() > 0.0)

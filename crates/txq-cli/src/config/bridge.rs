@@ -24,6 +24,7 @@ pub(crate) fn of_bridge(args: &BridgeArgs) -> anyhow::Result<Loaded> {
         device: vec![first, second],
         bridge: vec![bridge],
         socket: Vec::new(),
+        replay: Vec::new(),
         sender: Vec::new(),
     };
     // There is no file in which the faults have a place.

@@ -1,5 +1,7 @@
 //! Checks across keys: names that must differ or exist, keys that exclude each other.
 
+use std::path::Path;
+
 use txq::pool::FreeMode;
 use txq_cli_common::rate::Rate;
 
@@ -8,7 +10,10 @@ use super::words::Segments;
 use super::{Bridge, Config, Device};
 use crate::device::WHOLE;
 
+mod replays;
 mod sockets;
+
+pub(super) use replays::read as read_captures;
 
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +41,10 @@ pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> 
             let remedy = "use `txq daemon --config`";
             return Err(Fault::new(steps!["socket"], format!("a socket is for a daemon: {remedy}")));
         }
+        Purpose::Run if !config.replay.is_empty() => {
+            let remedy = "use `txq replay`, or `txq daemon --config`";
+            return Err(Fault::new(steps!["replay"], format!("a replay is for a daemon: {remedy}")));
+        }
         Purpose::Daemon if config.duration.is_some() => {
             let remedy = "leave it out: a daemon ends by a signal";
             return Err(Fault::new(steps!["duration"], format!("duration is for `txq run`: {remedy}")));
@@ -56,13 +65,14 @@ pub(super) fn check(config: &mut Config, purpose: Purpose) -> Result<(), Fault> 
     }
     senders(config, &names)?;
     sockets::check(config, &names)?;
+    replays::check(config, &names)?;
     for (index, bridge) in config.bridge.iter().enumerate() {
         ends(index, bridge, config, &names)?;
     }
     Ok(())
 }
 
-/// Fills in the device of a sender or a socket, and returns it; or returns why it has none.
+/// Fills in the device of a sender, a socket or a replay, and returns it; or returns why it has none.
 fn own_device<'d>(
     user: &str,
     device: &'d mut Option<String>,
@@ -81,6 +91,26 @@ fn own_device<'d>(
         }
         _ => Ok(device.get_or_insert_with(|| first.clone())),
     }
+}
+
+/// Fills in the name of a socket or a replay, which is by default that of its file, and returns it; or returns why it has none.
+fn own_name(
+    user: &str,
+    name: &mut Option<String>,
+    file: &Path,
+    earlier: &[String],
+) -> Result<String, String> {
+    let stem = || file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.get_or_insert_with(stem);
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        let remedy = "add a name of 1 to 64 of the characters a-z, A-Z, 0-9, _ and -";
+        return Err(format!("\"{name}\" cannot name a {user}: {remedy}"));
+    }
+    if earlier.contains(name) {
+        return Err(format!("two {user}s are called \"{name}\": give one another name"));
+    }
+    Ok(name.clone())
 }
 
 fn senders(config: &mut Config, names: &[String]) -> Result<(), Fault> {

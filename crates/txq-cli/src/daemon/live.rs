@@ -38,11 +38,18 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
     let bridge =
         config.bridge.iter().find(|bridge| bridge.devices.iter().any(|end| Some(end) == name.as_ref()));
     let senders = || config.sender.iter().filter(|sender| sender.device == *name);
+    let replays = || config.replay.iter().filter(|replay| replay.device == *name);
     let txqs = bridge.map_or(0, |_| config.device[number].txqs.map_or(1, |txqs| txqs.get()));
     Use {
-        threads: txqs + senders().map(|sender| sender.threads.get()).sum::<u64>(),
+        threads: txqs
+            + senders().map(|sender| sender.threads.get()).sum::<u64>()
+            + replays().map(|replay| replay.threads.get()).sum::<u64>(),
         limit: None,
-        longest: senders().map(|sender| sender.packet.longest()).max().unwrap_or(0),
+        longest: senders()
+            .map(|sender| sender.packet.longest())
+            .chain(replays().map(|replay| replay.longest()))
+            .max()
+            .unwrap_or(0),
         rated: false,
         receive: match bridge.map(|bridge| bridge.segments) {
             None => Reception::Off,

@@ -43,6 +43,8 @@ struct Both {
     kept: Vec<[String; 2]>,
     /// Sockets that stay, by their names.
     kept_sockets: Vec<String>,
+    /// Replays that stay, by their names.
+    kept_replays: Vec<String>,
     /// Whether all senders stay.
     same_senders: bool,
 }
@@ -83,6 +85,7 @@ impl State {
         if !both.same_senders {
             self.generators = None;
         }
+        self.players.retain(|player| both.kept_replays.contains(&player.name));
         self.stop_bridges(|ends| both.kept.contains(ends));
         self.sockets.close(|name| both.keeps_socket(name));
         self.live.retain(|live| !both.closed.iter().any(|closed| closed == live.name()));
@@ -141,7 +144,7 @@ impl Both {
             let before = device.name.as_deref().and_then(old_number);
             fates.push(match before {
                 None => Fate::Open,
-                Some(before) if use_of(&old, before) != use_of(&new, number) => Fate::Open,
+                Some(before) if !use_of(&old, before).covers(&use_of(&new, number)) => Fate::Open,
                 Some(before) => fate(&table(old_raw, "device", before), &table(new_raw, "device", number)),
             });
         }
@@ -173,12 +176,24 @@ impl Both {
                 kept_sockets.push(socket::name(socket));
             }
         }
+        let mut kept_replays = Vec::new();
+        for (number, replay) in old.replay.iter().enumerate() {
+            let same = new.replay.iter().enumerate().any(|(n, other)| {
+                other.name() == replay.name()
+                    && other.device == replay.device
+                    && table(new_raw, "replay", n) == table(old_raw, "replay", number)
+                    && matches!((&other.tape, &replay.tape), (Some(one), Some(other)) if one.is_like(other))
+            });
+            if same && !replay.device.as_ref().is_some_and(|device| closed.contains(device)) {
+                kept_replays.push(replay.name().to_owned());
+            }
+        }
         let senders = |config: &Config| {
             config.sender.iter().filter_map(|sender| sender.device.clone()).collect::<Vec<_>>()
         };
         let same_senders = old_raw.get("sender") == new_raw.get("sender")
             && !senders(&old).iter().any(|device| closed.contains(device));
-        Self { old, new, fates, closed, kept, kept_sockets, same_senders }
+        Self { old, new, fates, closed, kept, kept_sockets, kept_replays, same_senders }
     }
 
     fn name(&self, number: usize) -> &str {
@@ -238,6 +253,15 @@ impl Both {
         }
         for name in sockets(&self.new).iter().filter(gone) {
             let _ = writeln!(said, "txq: the socket \"{name}\" is opened");
+        }
+        let replays =
+            |config: &Config| config.replay.iter().map(|replay| replay.name().to_owned()).collect::<Vec<_>>();
+        let differs = |name: &&String| !self.kept_replays.contains(name);
+        for name in replays(&self.old).iter().filter(differs) {
+            let _ = writeln!(said, "txq: the replay \"{name}\" is stopped");
+        }
+        for name in replays(&self.new).iter().filter(differs) {
+            let _ = writeln!(said, "txq: the replay \"{name}\" is started");
         }
         if !self.same_senders {
             let _ = writeln!(said, "txq: the senders are started anew");

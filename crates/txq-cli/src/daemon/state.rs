@@ -1,4 +1,4 @@
-//! The daemon's devices, bridges, sockets and senders.
+//! The daemon's devices, bridges, sockets, replays and senders.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +11,7 @@ use txq_socket::SocketStats;
 use super::bridge::Bridge;
 use super::generate::Generators;
 use super::live::Live;
+use super::replay::{self, Player};
 use super::socket::{self, Sockets};
 use crate::config::{Config, Loaded};
 use crate::control;
@@ -20,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it compares the pools with the qdiscs.
 const FIT: Duration = Duration::from_secs(1);
 
-/// What bridges and sockets count, for the threads of the control server.
+/// What bridges, sockets and replays count, for the threads of the control server.
 #[derive(Clone, Default)]
 pub(super) struct Meters(Arc<Mutex<Sources>>);
 
@@ -30,22 +31,26 @@ struct Sources {
     bridges: BTreeMap<String, Vec<Meter>>,
     /// `None` while there is no socket.
     sockets: Option<Box<dyn Fn() -> Vec<SocketStats> + Send + Sync>>,
+    replays: Vec<replay::Meter>,
 }
 
 impl Meters {
-    /// Returns the counters of what a device receives, and of its sockets: none if it has neither.
+    /// Returns the counters of what a device receives, of its sockets and of its replays.
     pub(super) fn of(&self, device: &str) -> Vec<(String, u64)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counters = all.bridges.get(device).map_or_else(Vec::new, |meters| received(meters));
         let sockets = all.sockets.iter().flat_map(|sockets| sockets());
         counters.extend(sockets.filter(|socket| socket.device == device).flat_map(|s| socket::counters(&s)));
+        let replays = all.replays.iter().filter(|replay| replay.device == device);
+        counters.extend(replays.flat_map(replay::Meter::counters));
         counters
     }
 
-    pub(super) fn set(&self, bridges: &[Bridge], sockets: &Sockets) {
+    pub(super) fn set(&self, bridges: &[Bridge], sockets: &Sockets, players: &[Player]) {
         let ways = bridges.iter().flat_map(|bridge| &bridge.ways);
         let bridges = ways.map(|way| (way.from.clone(), way.meters())).collect();
-        let sources = Sources { bridges, sockets: sockets.meter() };
+        let replays = players.iter().map(Player::meter).collect();
+        let sources = Sources { bridges, sockets: sockets.meter(), replays };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sources;
     }
 }
@@ -70,6 +75,7 @@ fn received(meters: &[Meter]) -> Vec<(String, u64)> {
 /// All that the daemon runs. The fields are dropped in this order: those that send before the devices.
 pub(super) struct State {
     pub(super) generators: Option<Generators>,
+    pub(super) players: Vec<Player>,
     pub(super) bridges: Vec<Bridge>,
     pub(super) sockets: Sockets,
     pub(super) live: Vec<Live>,
@@ -87,6 +93,7 @@ impl State {
         let now = Instant::now();
         let mut state = Self {
             generators: None,
+            players: Vec::new(),
             bridges: Vec::new(),
             sockets: Sockets::default(),
             live: Vec::new(),
@@ -106,7 +113,7 @@ impl State {
         Ok(state)
     }
 
-    /// Starts the bridges, sockets and senders that do not run.
+    /// Starts the bridges, sockets, replays and senders that do not run.
     pub(super) fn start_missing(&mut self) -> anyhow::Result<()> {
         let Some(config) = self.config.clone() else { return Ok(()) };
         for bridge in &config.bridge {
@@ -115,7 +122,14 @@ impl State {
             }
         }
         self.sockets.open_missing(&config, &self.live)?;
-        self.meters.set(&self.bridges, &self.sockets);
+        for (number, replay) in config.replay.iter().enumerate() {
+            let live = self.live.iter().find(|live| Some(live.name()) == replay.device.as_deref());
+            let is_playing = self.players.iter().any(|player| player.name == replay.name());
+            if let Some(live) = live.filter(|_| !is_playing) {
+                self.players.push(Player::start(&config, number, live)?);
+            }
+        }
+        self.meters.set(&self.bridges, &self.sockets, &self.players);
         if self.generators.is_none() && !config.sender.is_empty() {
             self.generators = Some(Generators::start(&config, &self.live)?);
         }

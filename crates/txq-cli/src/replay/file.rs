@@ -11,7 +11,8 @@ use txq_device::capture::Capture;
 use txq_device::udp::Datagram;
 
 /// Frames and their times, borrowed from a capture.
-pub(super) struct Recording<'c> {
+#[derive(PartialEq, Eq)]
+pub(crate) struct Recording<'c> {
     frames: Vec<&'c [u8]>,
     /// What all frames begin with.
     link: Link,
@@ -23,7 +24,7 @@ pub(super) struct Recording<'c> {
 
 impl<'c> Recording<'c> {
     /// Reads all frames of a capture; an error if it is damaged or has no frame.
-    pub(super) fn of(capture: &'c Capture) -> anyhow::Result<Self> {
+    pub(crate) fn of(capture: &'c Capture) -> anyhow::Result<Self> {
         let mut recording = Self { frames: Vec::new(), link: Link::Ethernet, times: Vec::new(), cut: 0 };
         for frame in capture.frames() {
             let frame = frame?;
@@ -52,7 +53,7 @@ impl<'c> Recording<'c> {
 
     /// Returns each frame as the payload of a datagram to `remote`, with its headers. As in VXLAN (RFC 7348, section 5), the
     /// source port is a hash of the frame's flow, so qdiscs still tell the flows apart.
-    pub(super) fn datagrams(&self, remote: SocketAddr) -> anyhow::Result<Vec<Vec<u8>>> {
+    pub(crate) fn datagrams(&self, remote: SocketAddr) -> anyhow::Result<Vec<Vec<u8>>> {
         let any: IpAddr =
             if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let datagram = |frame: &[u8]| {
@@ -70,43 +71,43 @@ impl<'c> Recording<'c> {
     }
 
     /// Returns the same recording of other packets, which begin with IP.
-    pub(super) fn with_packets<'p>(&self, packets: &'p [Vec<u8>]) -> Recording<'p> {
+    pub(crate) fn with_packets<'p>(&self, packets: &'p [Vec<u8>]) -> Recording<'p> {
         let frames = packets.iter().map(Vec::as_slice).collect();
         Recording { frames, link: Link::Ip, times: self.times.clone(), cut: self.cut }
     }
 
-    pub(super) fn frames(&self) -> impl ExactSizeIterator<Item = &'c [u8]> + '_ {
+    pub(crate) fn frames(&self) -> impl ExactSizeIterator<Item = &'c [u8]> + '_ {
         self.frames.iter().copied()
     }
 
     /// Returns what all frames begin with.
-    pub(super) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> Link {
         self.link
     }
 
     #[inline]
-    pub(super) fn frame(&self, index: usize) -> &'c [u8] {
+    pub(crate) fn frame(&self, index: usize) -> &'c [u8] {
         self.frames[index]
     }
 
-    pub(super) fn times(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn times(&self) -> impl Iterator<Item = u64> + '_ {
         self.times.iter().copied()
     }
 
     /// Returns the nanoseconds after which the recording repeats: its length plus the mean gap between two frames, which
     /// stands for the gap from the last frame to the first.
-    pub(super) fn pass(&self) -> f64 {
+    pub(crate) fn pass(&self) -> f64 {
         let span = self.times.iter().max().copied().unwrap_or(0) as f64;
         let gaps = self.times.len().saturating_sub(1).max(1) as f64;
         span + span / gaps
     }
 
-    pub(super) fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.frames.iter().map(|frame| frame.len()).max().unwrap_or(0)
     }
 
     /// Returns a warning if some frames were captured only in part.
-    pub(super) fn warning(&self, file: &Path) -> Option<String> {
+    pub(crate) fn warning(&self, file: &Path) -> Option<String> {
         (self.cut > 0).then(|| {
             let (cut, all) = (self.cut, self.frames.len());
             format!("{}: {cut} of {all} frames were captured in part and are sent so", file.display())

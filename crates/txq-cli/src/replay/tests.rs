@@ -37,13 +37,16 @@ fn each_flow_has_one_thread_and_its_order() {
 fn schedules_keep_the_rate_over_passes() {
     let capture = pcap(10, 1, 100);
     let recording = Recording::of(&capture).unwrap();
-    let due = |rate: &str, pass, index| schedule(&recording, rate.parse().unwrap()).unwrap().due(pass, index);
+    let due =
+        |rate: &str, pass, index| schedule(&recording, rate.parse().unwrap(), 1.0).unwrap().due(pass, index);
     assert_eq!((due("1kpps", 0, 9), due("1kpps", 3, 1)), (9_000_000, 31_000_000));
     // 42 bytes are 336 bits.
     assert_eq!((due("336kbit", 0, 9), due("336kbit", 1, 0)), (9_000_000, 10_000_000));
+    let fast = schedule(&recording, Rate::Recorded, 4.0).unwrap();
+    assert_eq!((fast.due(0, 9), fast.due(1, 0)), (225_000, 250_000));
     assert_eq!((due("recorded", 0, 9), due("recorded", 1, 0)), (900_000, 1_000_000));
-    assert!(schedule(&recording, Rate::Max).is_none());
-    let asked = asked(&recording, Rate::Recorded, schedule(&recording, Rate::Recorded).as_ref());
+    assert!(schedule(&recording, Rate::Max, 1.0).is_none());
+    let asked = asked(&recording, Rate::Recorded, schedule(&recording, Rate::Recorded, 1.0).as_ref());
     assert_eq!((asked.pps, asked.bps), (Some(10_000.0), Some(3_360_000.0)));
 }
 
@@ -53,7 +56,7 @@ fn the_frames_that_are_due_are_counted() {
     let capture = pcap(10, 3, 100);
     let recording = Recording::of(&capture).unwrap();
     for rate in ["1kpps", "700mpps", "3gpps", "336kbit", "recorded"] {
-        let schedule = schedule(&recording, rate.parse().unwrap()).unwrap();
+        let schedule = schedule(&recording, rate.parse().unwrap(), 1.0).unwrap();
         let part = |frames| Part {
             recording: &recording,
             schedule: Some(&schedule),
@@ -81,7 +84,7 @@ fn the_frames_that_are_due_are_counted() {
 fn a_recording_of_one_moment_is_not_rated() {
     let capture = pcap(10, 3, 0);
     let recording = Recording::of(&capture).unwrap();
-    let schedule = schedule(&recording, Rate::Recorded);
+    let schedule = schedule(&recording, Rate::Recorded, 1.0);
     let schedule = schedule.as_ref();
     let part = Part { recording: &recording, schedule, frames: vec![0], passes: 1, pass: 0, next: 0 };
     assert!(!part.is_rated());

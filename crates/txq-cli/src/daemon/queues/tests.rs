@@ -19,6 +19,7 @@ fn between(old: &Device, new: &Device) -> Option<Vec<String>> {
         )],
         bridge: Vec::new(),
         socket: Vec::new(),
+        replay: Vec::new(),
         sender: Vec::new(),
     };
     let plan = plan(&config(old), &config(new), |_| true).unwrap();
