@@ -30,6 +30,7 @@ fn running(args: &HistArgs, target: &Target) -> anyhow::Result<()> {
         What::Xmit => txq_control::Interval::Xmit,
         What::Driver => txq_control::Interval::Driver,
         What::Completion => txq_control::Interval::Completion,
+        What::Lateness => txq_control::Interval::Lateness,
     };
     let time = match args.since_start {
         true => Duration::ZERO,
@@ -41,6 +42,7 @@ fn running(args: &HistArgs, target: &Target) -> anyhow::Result<()> {
     if print(args, &devices)? == 0 {
         let remedy = match args.what {
             What::Xmit => "the program builds its device with `xmit_times(true)`",
+            What::Lateness => "a qdisc shapes, and holds packets back",
             _ => "the program sends, and builds its device with `sampling`",
         };
         bail!("--what {}: nothing was measured: wait for longer, and check that {remedy}", args.what.name());
@@ -53,6 +55,7 @@ fn workload(args: &HistArgs) -> anyhow::Result<()> {
     let what = args.what;
     let (report, closed) = run::workload(&args.workload, args.output.quiet, |device| match what {
         What::Xmit => device.xmit_times = true,
+        What::Lateness => {}
         What::Driver | What::Completion => {
             device.sampling.get_or_insert(Sampling::All);
         }
@@ -62,7 +65,11 @@ fn workload(args: &HistArgs) -> anyhow::Result<()> {
     let samples = print(args, &devices)?;
     closed?;
     if samples == 0 {
-        bail!("--what {}: nothing was measured: send for longer, or without sampling = \"off\"", what.name());
+        let remedy = match what {
+            What::Lateness => "send more than the qdisc's rate allows",
+            _ => "send for longer, or without sampling = \"off\"",
+        };
+        bail!("--what {}: nothing was measured: {remedy}", what.name());
     }
     Ok(())
 }
@@ -94,5 +101,6 @@ fn of(device: &Device, what: What) -> Log2 {
         What::Xmit => device.xmit_times,
         What::Driver => device.latency.0.log2(),
         What::Completion => device.latency.1.log2(),
+        What::Lateness => device.lateness,
     }
 }

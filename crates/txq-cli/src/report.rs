@@ -71,6 +71,8 @@ pub(crate) struct Device {
     pub(crate) stats: DeviceStats,
     /// The latency from xmit to the driver, and from xmit to the completion.
     pub(crate) latency: (Latency, Latency),
+    /// How late packets left that a qdisc had held back until a time.
+    pub(crate) lateness: Log2,
     /// The recorded waits for locks; `None` without a recording.
     pub(crate) contention: Option<ContentionReport>,
     /// The durations of calls of xmit, in nanoseconds; empty if they were not measured.

@@ -143,6 +143,7 @@ pub(crate) fn run(
         seconds,
         stats: device.dev.stats(),
         latency: device.dev.latency(),
+        lateness: device.dev.lateness(),
         contention: device.dev.contention(),
         xmit_times: device.dev.xmit_times(),
         by_hash: device.dev.with_xps(|map| map.is_none()),

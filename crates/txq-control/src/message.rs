@@ -71,6 +71,8 @@ pub enum Interval {
     Driver,
     /// From xmit until the device completes the packet.
     Completion,
+    /// From the time at which a qdisc has a packet to send until the packet leaves it.
+    Lateness,
 }
 
 impl Request {

@@ -135,6 +135,7 @@ pub(crate) fn hist(
         Interval::Xmit => dev.xmit_times(),
         Interval::Driver => dev.latency().0.log2(),
         Interval::Completion => dev.latency().1.log2(),
+        Interval::Lateness => dev.lateness(),
     };
     let before: Vec<_> = devices.handles(dev).iter().map(|dev| (dev.downgrade(), of(dev))).collect();
     if let Some(answer) = absent(devices, dev, before.is_empty()) {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use txq::NetDev;
+use txq::stats::contention::Retry;
 use txq::stats::device::{DeviceStats, QueueStats, SenderStats};
 
 use crate::answer::Answer;
@@ -25,6 +26,7 @@ impl Counters {
         let mut counters = Vec::new();
         of_device(&stats, &mut counters);
         of_machinery(dev, &mut counters);
+        of_locks(dev, &mut counters);
         counters.extend(devices.more(&dev.info().name));
         stats.queues.iter().for_each(|queue| of_queue(queue, &mut counters));
         (0..).zip(&stats.senders).for_each(|(n, sender)| of_sender(n, sender, &mut counters));
@@ -49,6 +51,8 @@ fn of_device(stats: &DeviceStats, counters: &mut Vec<(String, u64)>) {
         ("queued", stats.queued),
         ("requeues", stats.requeues),
         ("in_flight", stats.in_flight),
+        ("hand_offs_worker", stats.hand_offs.to_worker),
+        ("hand_offs_sender", stats.hand_offs.to_sender),
     ];
     add(counters, "", own);
 }
@@ -66,6 +70,27 @@ fn of_machinery(dev: &NetDev, counters: &mut Vec<(String, u64)>) {
         ("worker_restarts", dev.worker_restarts()),
     ];
     add(counters, "", own);
+}
+
+/// The waits for locks and the failed exchanges on lock-free words, while the device records them.
+fn of_locks(dev: &NetDev, counters: &mut Vec<(String, u64)>) {
+    let Some(report) = dev.contention().filter(|_| dev.is_recording_contention()) else { return };
+    // A name has no underscore, which stands between the parts of a counter's.
+    let plain = |name: &str| name.replace(' ', "-");
+    for row in &report.sites {
+        let prefix = format!("lock_{}_{}_", plain(row.lock.name()), plain(row.site.name()));
+        let own = [
+            ("acquisitions", row.stats.acquisitions),
+            ("contended", row.stats.contended),
+            ("wait_ns", row.stats.wait.total),
+            ("hold_ns", row.stats.hold.total),
+            ("held_up", row.stats.held_up),
+        ];
+        add(counters, &prefix, own);
+    }
+    for &retry in Retry::ALL {
+        counters.push((format!("retries_{}", plain(retry.name())), report.retries[retry as usize]));
+    }
 }
 
 fn of_queue(queue: &QueueStats, counters: &mut Vec<(String, u64)>) {

@@ -45,6 +45,7 @@ pub fn metrics(snapshot: Option<&Snapshot>, format: Format) -> String {
         of_senders(devices, &mut page);
         of_nodes(devices, false, &mut page);
         of_nodes(devices, true, &mut page);
+        of_locks(devices, &mut page);
         of_times(devices, &mut page);
     }
     if format == Format::OpenMetrics {
@@ -110,6 +111,18 @@ const SENDER: [Row; 6] = [
     ("at_limit", "at_limit", Kind::Counter, "Allocations that failed at the sender's limit."),
 ];
 
+/// The labels of a histogram, and its times: the smallest of each bucket, and its count.
+type Series<'s> = (Vec<(&'s str, &'s str)>, &'s [(u64, u64)]);
+
+/// A metric of a lock at a site: its name without prefix and `_total`, the counter of the snapshot, its unit, the help.
+const LOCK: [(&str, &str, f64, &str); 5] = [
+    ("acquisitions", "acquisitions", 1.0, "Acquisitions of the locks."),
+    ("contended", "contended", 1.0, "Acquisitions that waited."),
+    ("held_up", "held_up", 1.0, "Acquisitions elsewhere that waited for this site's release."),
+    ("wait_seconds", "wait_ns", 1e9, "Time waited for the locks."),
+    ("hold_seconds", "hold_ns", 1e9, "Time that the locks were held."),
+];
+
 /// A metric of a qdisc or class: its name without prefix and `_total`, the value, the kind, the help.
 type NodeRow = (&'static str, fn(&Node) -> u64, Kind, &'static str);
 
@@ -165,6 +178,30 @@ fn of_senders(devices: &[Device], page: &mut Page) {
     }
 }
 
+/// The waits for locks, the failed exchanges on lock-free words, and the queues that an owner leaves to another thread.
+fn of_locks(devices: &[Device], page: &mut Page) {
+    let to = |dev: &Device, to: &str| dev.counters.get(&format!("hand_offs_{to}")).copied();
+    let offs = devices.iter().flat_map(|dev| ["worker", "sender"].map(|name| ((dev, name), to(dev, name))));
+    let offs: Vec<_> = offs.filter_map(|(of, n)| Some((of, n?))).collect();
+    let help = "Queues with packets in them that an owner left to a worker, or to another sender.";
+    page.rows("txq_device_hand_offs", Kind::Counter, help, &offs, |(dev, to)| {
+        vec![("dev", dev.name.clone()), ("to", (*to).to_owned())]
+    });
+    for (name, of, unit, help) in LOCK {
+        let all = devices.iter().flat_map(|dev| dev.locks.iter().map(move |lock| (dev, lock)));
+        let values = all.filter_map(|at| Some((at, *at.1.counters.get(of)? as f64 / unit)));
+        let values: Vec<_> = values.collect();
+        page.rows(&format!("txq_lock_{name}"), Kind::Counter, help, &values, |(dev, lock)| {
+            vec![("dev", dev.name.clone()), ("lock", lock.lock.clone()), ("site", lock.site.clone())]
+        });
+    }
+    let retries = devices.iter().flat_map(|dev| dev.retries.iter().map(move |(word, n)| ((dev, word), *n)));
+    let help = "Failed exchanges on lock-free words.";
+    page.rows("txq_device_retries", Kind::Counter, help, &retries.collect::<Vec<_>>(), |(dev, word)| {
+        vec![("dev", dev.name.clone()), ("word", (*word).clone())]
+    });
+}
+
 /// The metrics of qdiscs, or of classes. Several qdiscs of one device may have the handle 0, as the children of mq: their parents
 /// tell them apart.
 fn of_nodes(devices: &[Device], class: bool, page: &mut Page) {
@@ -196,36 +233,15 @@ fn of_nodes(devices: &[Device], class: bool, page: &mut Page) {
 }
 
 fn of_times(devices: &[Device], page: &mut Page) {
-    let name = "txq_device_latency_seconds";
     let all = devices
         .iter()
         .flat_map(|dev| [(dev, "driver", &dev.to_driver), (dev, "completion", &dev.to_completion)]);
-    let all: Vec<_> = all.filter(|(_, _, times)| !times.is_empty()).collect();
-    if all.is_empty() {
-        return;
-    }
-    page.family(name, Kind::Histogram, "Sampled times from xmit to the driver, and to completion.");
-    // All series have the same buckets: a query can add them.
-    let ends: BTreeSet<u64> =
-        all.iter().flat_map(|(_, _, times)| times.iter().map(|&(min, _)| end(min))).collect();
-    for (dev, to, times) in all {
-        let below =
-            |most: u64| times.iter().filter(|&&(min, _)| end(min) <= most).map(|&(_, n)| n).sum::<u64>();
-        for &end in &ends {
-            let le = (end as f64 / 1e9).to_string();
-            page.sample(
-                &format!("{name}_bucket"),
-                &[("dev", &dev.name), ("to", to), ("le", &le)],
-                below(end),
-            );
-        }
-        let labels = [("dev", dev.name.as_str()), ("to", to)];
-        page.sample(&format!("{name}_bucket"), &[&labels[..], &[("le", "+Inf")]].concat(), below(u64::MAX));
-        // The times are counted by powers of two, so their sum is not known: the middle of a bucket stands for each of its times.
-        let sum: f64 = times.iter().map(|&(min, n)| min as f64 * 1.5 * n as f64 / 1e9).sum();
-        page.sample(&format!("{name}_sum"), &labels, sum);
-        page.sample(&format!("{name}_count"), &labels, below(u64::MAX));
-    }
+    let all = all.map(|(dev, to, times)| (vec![("dev", dev.name.as_str()), ("to", to)], &times[..]));
+    let help = "Sampled times from xmit to the driver, and to completion.";
+    page.histogram("txq_device_latency_seconds", help, all.collect());
+    let all = devices.iter().map(|dev| (vec![("dev", dev.name.as_str())], &dev.lateness[..]));
+    let help = "From the time at which a qdisc has a packet to send until it leaves.";
+    page.histogram("txq_device_lateness_seconds", help, all.collect());
 }
 
 /// Returns the end of the bucket that begins at `min`.
@@ -249,6 +265,32 @@ impl Page {
             Kind::Histogram => "histogram",
         };
         let _ = writeln!(self.text, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}");
+    }
+
+    /// Writes a histogram with a series for each list of times that is not empty. All series have the same buckets: a query can
+    /// add them.
+    fn histogram(&mut self, name: &str, help: &str, mut all: Vec<Series<'_>>) {
+        all.retain(|(_, times)| !times.is_empty());
+        if all.is_empty() {
+            return;
+        }
+        self.family(name, Kind::Histogram, help);
+        let ends: BTreeSet<u64> =
+            all.iter().flat_map(|(_, times)| times.iter().map(|&(min, _)| end(min))).collect();
+        for (labels, times) in all {
+            let below =
+                |most: u64| times.iter().filter(|&&(min, _)| end(min) <= most).map(|&(_, n)| n).sum::<u64>();
+            let bucket = format!("{name}_bucket");
+            for &end in &ends {
+                let le = (end as f64 / 1e9).to_string();
+                self.sample(&bucket, &[&labels[..], &[("le", &le)]].concat(), below(end));
+            }
+            self.sample(&bucket, &[&labels[..], &[("le", "+Inf")]].concat(), below(u64::MAX));
+            // The times are counted by powers of two, so their sum is not known: the middle of a bucket stands for each of its times.
+            let sum: f64 = times.iter().map(|&(min, n)| min as f64 * 1.5 * n as f64 / 1e9).sum();
+            self.sample(&format!("{name}_sum"), &labels, sum);
+            self.sample(&format!("{name}_count"), &labels, below(u64::MAX));
+        }
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl ToString) {

@@ -34,6 +34,10 @@ pub struct Device {
     pub senders: Vec<Sender>,
     /// Packets dropped, by reason in lower case.
     pub drops: BTreeMap<String, u64>,
+    /// Waits for its locks; none unless the program records them all the time.
+    pub locks: Vec<Lock>,
+    /// Failed exchanges on lock-free words, by word, while waits are recorded.
+    pub retries: BTreeMap<String, u64>,
     /// Its qdiscs and classes: each before those below it.
     pub tree: Vec<Node>,
     /// Sampled times from xmit to the driver since the start: the smallest of each bucket in nanoseconds, and its count. A
@@ -41,6 +45,20 @@ pub struct Device {
     pub to_driver: Vec<(u64, u64)>,
     /// Sampled times from xmit to completion, in the same form.
     pub to_completion: Vec<(u64, u64)>,
+    /// How late packets have left that a qdisc had held back until a time, in the same form.
+    pub lateness: Vec<(u64, u64)>,
+}
+
+/// The acquisitions of the locks of a kind at one place in the code.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Lock {
+    /// The kind of lock, as `txq contention` names it.
+    pub lock: String,
+    /// What takes the lock.
+    pub site: String,
+    /// Its counters, by the ends of their names.
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// A sender.
@@ -109,6 +127,7 @@ impl Snapshot {
         for (what, of) in [
             (Interval::Driver, (|device| &mut device.to_driver) as fn(&mut Device) -> &mut Vec<(u64, u64)>),
             (Interval::Completion, |device| &mut device.to_completion),
+            (Interval::Lateness, |device| &mut device.lateness),
         ] {
             for times in client.hist(what, None, Duration::ZERO)? {
                 if let Some(device) = devices.iter_mut().find(|device| device.name == times.device) {
@@ -132,6 +151,10 @@ impl Device {
                 && let Some((name, own)) = sender(rest)
             {
                 device.count(index, name, own, *value);
+            } else if let Some((lock, site, own)) = name.strip_prefix("lock_").and_then(locked) {
+                device.lock(lock, site).counters.insert(own.to_owned(), *value);
+            } else if let Some(word) = name.strip_prefix("retries_") {
+                device.retries.insert(spaced(word), *value);
             } else if let Some(reason) = name.strip_prefix("drop_") {
                 device.drops.insert(reason.to_owned(), *value);
             } else {
@@ -139,6 +162,17 @@ impl Device {
             }
         }
         device
+    }
+
+    /// Returns the row of a lock at a site, after it has made it if it has none.
+    fn lock(&mut self, lock: &str, site: &str) -> &mut Lock {
+        let (lock, site) = (spaced(lock), spaced(site));
+        let at = self.locks.iter().position(|row| (&row.lock, &row.site) == (&lock, &site));
+        let at = at.unwrap_or_else(|| {
+            self.locks.push(Lock { lock, site, counters: BTreeMap::new() });
+            self.locks.len() - 1
+        });
+        &mut self.locks[at]
     }
 
     fn count(&mut self, index: u32, name: &str, own: &str, value: u64) {
@@ -160,6 +194,18 @@ impl Device {
 fn numbered(rest: &str) -> Option<(u32, &str)> {
     let (number, rest) = rest.split_once('_')?;
     Some((number.parse().ok()?, rest))
+}
+
+/// Splits `root-lock_enqueue_wait_ns` into the lock, the site and the counter.
+fn locked(rest: &str) -> Option<(&str, &str, &str)> {
+    let (lock, rest) = rest.split_once('_')?;
+    let (site, own) = rest.split_once('_')?;
+    Some((lock, site, own))
+}
+
+/// Returns a name of `txq contention` from its form in a counter.
+fn spaced(name: &str) -> String {
+    name.replace('-', " ")
 }
 
 /// Splits `main_accepted` into a sender's name, which may have underscores, and the counter.
@@ -289,6 +335,7 @@ mod tests {
     fn counters_are_sorted_by_what_they_belong_to() {
         let text = r#"{"device": "d", "counters": [["tx_packets", 9], ["tx_queue_1_packets", 4],
             ["tx_queue_1_bql_limit", 5], ["sender_0_a_b_at_limit", 6], ["sender_0_a_b_sent", 7],
+            ["lock_root-lock_retake-after-the-driver_wait_ns", 10], ["retries_pop-from-the-pool's-depot", 11],
             ["drop_queue_purge", 8]]}"#;
         let stats: Counters = serde_json::from_str(text).unwrap();
         let device = Device::of(&stats);
@@ -299,6 +346,9 @@ mod tests {
             (sender.name.as_str(), sender.counters["at_limit"], sender.counters["sent"]),
             ("a_b", 6, 7)
         );
+        let [lock] = &device.locks[..] else { panic!("{:?}", device.locks) };
+        assert_eq!((lock.lock.as_str(), lock.site.as_str()), ("root lock", "retake after the driver"));
+        assert_eq!((lock.counters["wait_ns"], device.retries["pop from the pool's depot"]), (10, 11));
         assert_eq!((device.drops["queue_purge"], device.counters.len()), (8, 1));
     }
 }

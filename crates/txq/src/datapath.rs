@@ -21,6 +21,7 @@ mod access;
 mod core;
 mod ctx;
 mod gate;
+mod lateness;
 mod marks;
 mod owners;
 mod pace;

@@ -198,6 +198,17 @@ impl<A: Arch> NetDev<A> {
         latencies
     }
 
+    /// Returns how late batches have left that a qdisc had held back until a time, in nanoseconds: from that time, for which a
+    /// worker's timer is set, to the dequeue. It is recorded always, once for each such batch.
+    pub fn lateness(&self) -> Log2 {
+        self.shared.assert_outside("NetDev::lateness");
+        let mut all = Log2::new();
+        for root in &self.shared.roots {
+            root.with_core(&self.shared, |core| core.lateness.add_to(&mut all));
+        }
+        all
+    }
+
     /// Switches the recording of contention in this device on or off: which threads wait for which lock or owner. Switching
     /// it on starts from zero. After it is switched off, the records can be read until it is switched on again. It works on
     /// a device in use, as `perf lock contention` does on a kernel. While it is on, taking a lock costs two or three clock

@@ -161,6 +161,7 @@ fn drains_and_hand_offs_are_counted() {
     assert_eq!(drained, [(4, 1)]);
     // 200 = 64, 64, 64 and 8 by the worker, which reschedules the queue for itself.
     assert_eq!((report.hand_offs.to_worker, report.hand_offs.to_sender), (3, 0));
+    assert!(dev.stats().hand_offs.to_worker >= 3, "counted also without a record");
     let worker = |report| at(report, Lock::Root, Site::Worker).acquisitions;
     assert_eq!(worker(&report) - worker(&before), 4);
     assert_conserved(&dev);

@@ -96,6 +96,7 @@ Examples:
   txq hist --json | tail -1 | jq '.buckets[] | [.min, .count]'
   txq hist --name shaper --what completion       of a running program, for 5 seconds
   txq hist --name shaper --what driver --since-start
+  txq hist --name shaper --what lateness         how late shaped packets leave; recorded always
 
 A call of xmit hands in one batch; say batch = 1 in the file to measure single packets. The time includes one reading of
 the clock.";
@@ -125,6 +126,8 @@ pub(crate) enum What {
     Driver,
     /// From xmit until the device completes the packet
     Completion,
+    /// From the time at which a shaping qdisc has a packet to send until it leaves
+    Lateness,
 }
 
 impl What {
@@ -134,6 +137,7 @@ impl What {
             Self::Xmit => "xmit",
             Self::Driver => "driver",
             Self::Completion => "completion",
+            Self::Lateness => "lateness",
         }
     }
 }

@@ -19,6 +19,7 @@ fn device(name: &str, sent: u64, seconds: f64) -> Device {
         seconds,
         stats,
         latency: Default::default(),
+        lateness: Log2::new(),
         contention: None,
         xmit_times: Log2::new(),
         by_hash: false,

@@ -57,8 +57,8 @@ fn a_running_programs_waits_are_recorded() {
 fn a_running_programs_times_are_counted() {
     let place = Place::new();
     let file = place.0.path().join("run.toml").display().to_string();
-    std::fs::write(&file, "[[device]]\nname = \"d0\"\nsampling = \"all\"\n[[sender]]\nrate = \"10kpps\"\n")
-        .expect("a file");
+    let device = "name = \"d0\"\nsampling = \"all\"\ncontention = true\ndiscipline = \"spinlock\"\nqdisc = \"tbf rate 1mbit burst 2k limit 9k\"\n";
+    std::fs::write(&file, format!("[[device]]\n{device}[[sender]]\nrate = \"10kpps\"\n")).expect("a file");
     let run = Running::start(&mut place.command(&format!("run {file} --name mine --quiet --duration 600s")));
     wait_for("the run", || place.txq("tc --name mine qdisc").status.success());
     wait_for("samples", || {
@@ -68,6 +68,14 @@ fn a_running_programs_times_are_counted() {
     let whole = last(&place.good("hist --name mine --what driver --since-start --json"));
     assert!(whole["samples"].as_u64() > Some(0) && whole["devices"][0]["name"] == "d0", "{whole}");
     assert!(place.good("hist --name mine --what driver --since-start").starts_with("@driver_ns:\n["));
+    wait_for("packets that the shaper holds back", || {
+        let ended = place.txq("hist --name mine --what lateness --since-start --json");
+        ended.status.success() && last(&ended.stdout)["samples"].as_u64() > Some(0)
+    });
+    // The file has the waits for locks recorded.
+    let counters = &last(&place.good("stat --name mine --json"))[0]["counters"];
+    assert!(counters["lock_root-lock_worker_acquisitions"].as_u64() > Some(0), "{counters:#}");
+    assert!(counters["retries_push-to-the-defer-list"].is_u64() && counters["hand_offs_sender"].is_u64());
     // Calls are not timed in this run.
     let none = place.txq("hist --name mine --duration 1ms");
     assert!(none.status.code() == Some(1) && none.stderr.contains("xmit_times(true)"), "{}", none.stderr);

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use txq_control::Info;
 
 use super::*;
-use crate::snapshot::Sender;
+use crate::snapshot::{Lock, Sender};
 
 fn snapshot() -> Snapshot {
     let text = r#"{"program":"p \"q\"","pid":7,"version":"0.1.0","protocol":1,"devices":[]}"#;
@@ -22,7 +22,7 @@ fn snapshot() -> Snapshot {
     htb.more.insert("tokens".to_owned(), -124);
     let device = Device {
         name: "wan\\0\n".to_owned(),
-        counters: counted(&[("tx_packets", 5), ("queued", 2)]),
+        counters: counted(&[("tx_packets", 5), ("queued", 2), ("hand_offs_worker", 8)]),
         txqs: [(0, counted(&[("packets", 5), ("stopped", 1)]))].into(),
         senders: vec![Sender { index: 0, name: "main".to_owned(), counters: counted(&[("sent", 4)]) }],
         drops: counted(&[("qdisc_congested", 3)]),
@@ -34,6 +34,13 @@ fn snapshot() -> Snapshot {
         ],
         to_driver: vec![(1024, 3), (4096, 1)],
         to_completion: vec![(2048, 4)],
+        lateness: vec![(0, 2), (4096, 5)],
+        locks: vec![Lock {
+            lock: "root lock".to_owned(),
+            site: "enqueue".to_owned(),
+            counters: counted(&[("contended", 3), ("wait_ns", 2_500_000_000)]),
+        }],
+        retries: counted(&[("push to the defer list", 6)]),
     };
     Snapshot { at: 0.0, program, devices: vec![device] }
 }
@@ -55,6 +62,12 @@ fn each_value_has_its_labels() {
         r#"txq_device_latency_seconds_bucket{dev="wan\\0\n",to="driver",le="0.000004096"} 3"#,
         r#"txq_device_latency_seconds_bucket{dev="wan\\0\n",to="driver",le="+Inf"} 4"#,
         r#"txq_device_latency_seconds_count{dev="wan\\0\n",to="completion"} 4"#,
+        r#"txq_device_lateness_seconds_bucket{dev="wan\\0\n",le="0.000000001"} 2"#,
+        r#"txq_device_lateness_seconds_bucket{dev="wan\\0\n",le="0.000008192"} 7"#,
+        r#"txq_device_hand_offs_total{dev="wan\\0\n",to="worker"} 8"#,
+        r#"txq_lock_contended_total{dev="wan\\0\n",lock="root lock",site="enqueue"} 3"#,
+        r#"txq_lock_wait_seconds_total{dev="wan\\0\n",lock="root lock",site="enqueue"} 2.5"#,
+        r#"txq_device_retries_total{dev="wan\\0\n",word="push to the defer list"} 6"#,
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\nis not in\n{text}");
     }
@@ -111,8 +124,16 @@ fn the_documentation_lists_each_metric() {
         all.extend(NODE.iter().map(|row| name(prefix, row.0, row.2)));
         all.insert(format!("{prefix}_value"));
     }
-    let others =
-        ["txq_up", "txq_program_info", "txq_device_latency_seconds", "txq_device_dropped_packets_total"];
+    all.extend(LOCK.iter().map(|row| name("txq_lock", row.0, Kind::Counter)));
+    let others = [
+        "txq_up",
+        "txq_program_info",
+        "txq_device_latency_seconds",
+        "txq_device_lateness_seconds",
+        "txq_device_dropped_packets_total",
+        "txq_device_hand_offs_total",
+        "txq_device_retries_total",
+    ];
     all.extend(others.map(str::to_owned));
     let all: BTreeSet<_> = all.iter().map(String::as_str).collect();
     assert_eq!(known, all);

@@ -6,12 +6,13 @@ use txq_core::arch::Arch;
 use txq_core::drop::{DropCounts, DropReason};
 use txq_core::packet::PacketList;
 use txq_core::stats::QdiscStats;
-use txq_core::stats::contention::HandOff;
+use txq_core::stats::contention::{HandOff, HandOffs};
 use txq_sched::qdisc::Qdisc;
 
 use crate::datapath::Ctx;
 use crate::datapath::Gate;
 use crate::datapath::OwnerRecord;
+use crate::datapath::lateness::Lateness;
 use crate::datapath::marks::Marks;
 use crate::datapath::pace::Pace;
 use crate::datapath::permit::Permit;
@@ -45,6 +46,8 @@ pub(crate) struct Core<A: Arch> {
     pub(crate) permit: Permit,
     /// What enqueueing costs, for an owner that enqueues ahead of the driver (`run/ahead.rs`).
     pub(crate) pace: Pace,
+    /// How late packets leave that the qdisc holds back for a time.
+    pub(crate) lateness: Lateness,
 }
 
 /// Counts the packets that reached a [`Core`], by what happened to them. At any time, the owner finds
@@ -58,6 +61,8 @@ pub(crate) struct CoreCounters {
     pub(crate) sent_bytes: u64,
     pub(crate) drops: DropCounts,
     pub(crate) requeues: u64,
+    /// Queues with packets in them that an owner left to another thread.
+    pub(crate) hand_offs: HandOffs,
     /// In the driver now.
     pub(crate) in_driver: u64,
     /// Queued here.
@@ -84,6 +89,7 @@ impl<A: Arch> Core<A> {
             requeues_before: 0,
             permit: Permit::default(),
             pace: Pace::default(),
+            lateness: Lateness::default(),
         }
     }
 
@@ -95,9 +101,10 @@ impl<A: Arch> Core<A> {
         }
     }
 
-    /// Records that the owner leaves a queue with packets in it to another thread.
+    /// Counts that the owner leaves a queue with packets in it to another thread.
     #[inline]
     pub(crate) fn note_hand_off(&mut self, to: HandOff) {
+        self.counters.hand_offs.note(to);
         if let Some(record) = self.recording() {
             record.hand_offs.note(to);
         }

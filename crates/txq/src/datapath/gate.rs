@@ -75,6 +75,7 @@ impl<A: Arch> Core<A> {
     /// Counters stay.
     pub(crate) fn purge(&mut self, cx: &mut Ctx<'_, A>) {
         self.purges = self.purges.wrapping_add(1);
+        self.lateness.wait(None);
         let mut qcx = cx.for_qdisc(&mut self.counters);
         if let Some(qdisc) = &mut self.qdisc {
             qdisc.reset(&mut qcx);

@@ -53,13 +53,16 @@ impl<A: Arch> Core<A> {
         // it would make the worker ask again and again.
         let held_up =
             !self.requeued.is_empty() || root.txq.is_some_and(|txq| cx.dev.txqs[usize::from(txq)].stopped());
-        if txq.is_none()
-            && !held_up
-            && let Some(at) = self.qdisc.as_ref().and_then(|q| q.next_event())
-        {
+        if txq.is_some() {
+            self.lateness.leave(&mut cx.clock);
+            return txq;
+        }
+        let at = self.qdisc.as_ref().filter(|_| !held_up).and_then(|q| q.next_event());
+        self.lateness.wait(at);
+        if let Some(at) = at {
             cx.dev.run_at(root.index, at);
         }
-        txq
+        None
     }
 
     /// As [`dequeue`](Core::dequeue), where all packets go to one txq (`TCQ_F_ONETXQUEUE`).

@@ -2,6 +2,7 @@
 
 use txq_core::arch::Nanos;
 use txq_core::drop::DropCounts;
+use txq_core::stats::contention::HandOffs;
 
 use crate::bql::BqlState;
 use crate::txqueue::TxCounters;
@@ -24,6 +25,8 @@ pub struct DeviceStats {
     pub queued: u64,
     /// Number of times that the driver refused a packet.
     pub requeues: u64,
+    /// Queues that their owner left to another thread with packets in them: at the end of its quota, or of its time.
+    pub hand_offs: HandOffs,
     /// Packets sent that the device still keeps.
     pub in_flight: u64,
     /// The counters of each txq.

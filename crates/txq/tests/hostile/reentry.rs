@@ -178,12 +178,13 @@ fn text(panic: &(dyn Any + Send)) -> String {
 type Question = (&'static str, fn(&NetDev));
 
 /// All calls that wait for the owner of a queue.
-const QUESTIONS: [Question; 16] = [
+const QUESTIONS: [Question; 17] = [
     ("NetDev::stats", |dev| drop(dev.stats())),
     ("NetDev::is_idle", |dev| drop(dev.audit())),
     ("NetDev::is_idle", |dev| assert!(dev.is_idle())),
     ("NetDev::is_idle", |dev| assert!(dev.drain(Duration::from_nanos(1)))),
     ("NetDev::latency", |dev| drop(dev.latency())),
+    ("NetDev::lateness", |dev| drop(dev.lateness())),
     ("NetDev::contention", |dev| drop(dev.contention())),
     ("NetDev::set_contention", |dev| dev.set_contention(true)),
     ("NetDev::show_bql", |dev| drop(dev.show_bql(0, Attr::Limit))),

@@ -15,6 +15,7 @@ mod fairness;
 mod flows;
 mod gso;
 mod homes;
+mod lateness;
 mod lifecycle;
 mod link;
 mod loops;
