@@ -184,7 +184,7 @@ const QUESTIONS: [Question; 17] = [
     ("NetDev::is_idle", |dev| assert!(dev.is_idle())),
     ("NetDev::is_idle", |dev| assert!(dev.drain(Duration::from_nanos(1)))),
     ("NetDev::latency", |dev| drop(dev.latency())),
-    ("NetDev::lateness", |dev| drop(dev.lateness())),
+    ("NetDev::lateness", |dev| assert_eq!(dev.lateness().count(), 0)),
     ("NetDev::contention", |dev| drop(dev.contention())),
     ("NetDev::set_contention", |dev| dev.set_contention(true)),
     ("NetDev::show_bql", |dev| drop(dev.show_bql(0, Attr::Limit))),
