@@ -173,6 +173,22 @@ fn too_many_recordings_are_told() {
     drop((first, second, client));
 }
 
+/// A client that has its answer is idle, however late the server's own threads run: the next one takes its place.
+#[test]
+fn an_answered_client_gives_its_place() {
+    let (folder, dev) = (Folder::new(), device("d0"));
+    let limits = short(|limits| limits.connections = 1);
+    let _server = Server::builder().at(folder.socket()).device(&dev).limits(limits).start().unwrap();
+    let mut last = None;
+    for _ in 0..500 {
+        let mut client = Client::connect_within(folder.socket(), LONG).unwrap();
+        let answer = client.tc(&words("qdisc"), Default::default()).unwrap();
+        assert_eq!((answer.rc, answer.err.as_str()), (0, ""));
+        last = Some(client);
+    }
+    drop(last);
+}
+
 /// With all connections at work, a further one gets an answer and no broken pipe.
 #[test]
 fn too_many_commands_are_told() {

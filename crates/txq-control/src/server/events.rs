@@ -1,5 +1,6 @@
 //! The server's own thread: accepts connections, reads requests, and closes connections that exceed a bound.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use crate::peer::{Access, Peer};
 const CLOSING: Duration = Duration::from_secs(1);
 /// How long the server accepts nothing after the system refused a descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a connection waits for the place of one whose answer is being sent.
+const WAITING: Duration = Duration::from_secs(1);
 /// The most connections that are accepted before requests are read again.
 const ACCEPTED: usize = 32;
 
@@ -27,6 +30,9 @@ pub(super) struct Events<'s> {
     service: &'s Service,
     workers: Workers,
     connections: Vec<Connection>,
+    /// Clients that wait for a place, and until when. A client that has its answer may connect again before the worker has reported
+    /// the answer; its first connection is idle then, although it does not look so yet.
+    waiting: VecDeque<(UnixStream, Instant)>,
     next: u64,
     /// When the server accepts again; `None` if it accepts now.
     paused: Option<Instant>,
@@ -35,7 +41,8 @@ pub(super) struct Events<'s> {
 /// Serves until the service's `stop` is set; then waits for the running commands.
 pub(super) fn run(socket: &UnixListener, access: Access, service: &Arc<Service>, workers: Workers) {
     let connections = Vec::new();
-    let mut events = Events { socket, access, service, workers, connections, next: 0, paused: None };
+    let waiting = VecDeque::new();
+    let mut events = Events { socket, access, service, workers, connections, waiting, next: 0, paused: None };
     while !service.stop.is_set() {
         events.turn();
     }
@@ -69,6 +76,7 @@ impl Events<'_> {
         if done {
             self.finish();
         }
+        self.seat();
         ids.into_iter().for_each(|id| self.read(id));
         self.expire();
         if accept && accepts {
@@ -80,6 +88,7 @@ impl Events<'_> {
     /// sleep without end.
     fn next_deadline(&self) -> Option<Duration> {
         let ends = self.connections.iter().filter_map(|open| self.end_of(open)).chain(self.paused);
+        let ends = ends.chain(self.waiting.iter().map(|(_, until)| *until));
         // One millisecond more: poll may wake earlier than asked.
         ends.min().map(|end| end.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
     }
@@ -229,9 +238,26 @@ impl Events<'_> {
             }
             Err(_) => return,
         }
-        if self.connections.len() >= self.service.limits.connections && !self.evict() {
-            return refuse(Answer::bad(REFUSED, "too many commands at a time", Some("try again")));
+        self.waiting.push_back((client, Instant::now() + WAITING));
+        self.seat();
+    }
+
+    /// Gives the clients that wait a place, or refuses them.
+    fn seat(&mut self) {
+        for _ in 0..self.waiting.len() {
+            let Some((client, until)) = self.waiting.pop_front() else { return };
+            if self.connections.len() < self.service.limits.connections || self.evict() {
+                self.open(client);
+            } else if self.workers.has_answers() && Instant::now() < until && self.waiting.len() < ACCEPTED {
+                self.waiting.push_back((client, until));
+            } else {
+                let answer = Answer::bad(REFUSED, "too many commands at a time", Some("try again"));
+                let _ = send(&client, &answer.closing(), Duration::ZERO);
+            }
         }
+    }
+
+    fn open(&mut self, client: UnixStream) {
         self.next += 1;
         self.connections.push(Connection::new(self.next, client));
         // Its request may have arrived with it; read now, so that it does not count as idle for the next connection.

@@ -50,6 +50,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Requests whose answer is being sent: the client may have it already.
+    answering: usize,
     done: Vec<Outcome>,
     /// The threads that exist, and those of them that wait for a request.
     threads: usize,
@@ -106,6 +108,12 @@ impl Workers {
         std::mem::take(&mut self.shared.queue().done)
     }
 
+    /// Returns whether a request is done that [`take_done`](Self::take_done) has not returned, or that is done but for its answer.
+    pub(super) fn has_answers(&self) -> bool {
+        let queue = self.shared.queue();
+        queue.answering > 0 || !queue.done.is_empty()
+    }
+
     /// Waits until the running requests are done, and the threads have ended. Requests that wait are not executed.
     pub(super) fn end(mut self) {
         self.shared.queue().stopping = true;
@@ -127,8 +135,10 @@ fn work(shared: &Shared) {
         if let Some(job) = queue.jobs.pop_front() {
             drop(queue);
             let answer = shared.service.answer(&job.line, &job.client);
+            shared.queue().answering += 1;
             let sent = send(&job.client, &answer, shared.service.limits.answer_time).is_ok();
             queue = shared.queue();
+            queue.answering -= 1;
             queue.done.push(Outcome { id: job.id, sent });
             shared.done.set();
             continue;
