@@ -12,7 +12,7 @@ use txq_core::stats::contention::ContentionReport;
 use txq_core::stats::latency::Latency;
 use txq_core::stats::log2::Log2;
 use txq_sched::tc::{Handle, QdiscInfo, Style};
-use txq_sched::tree::list_below;
+use txq_sched::tree::{PORTION, Walk};
 
 use crate::datapath::Ctx;
 use crate::datapath::{Root, Shape};
@@ -247,15 +247,23 @@ impl<A: Arch> NetDev<A> {
             let mut list = vec![QdiscInfo::new("noqueue", handle, parent, style)];
             list[0].refcnt = refcnt;
             root.with_core(shared, |core| {
-                list.truncate(1);
                 list[0].stats = core.stats();
                 if let Some(qdisc) = &mut core.qdisc {
                     list[0].kind = qdisc.kind().to_owned();
                     list[0].options = qdisc.options(style);
                     list[0].xstats = qdisc.xstats(style);
-                    list_below(&mut **qdisc, handle, style, &mut list);
                 }
             });
+            // The tree's lock is held, so no command changes the qdiscs between two portions.
+            let (mut walk, mut over) = (Walk::new(handle), false);
+            while !over {
+                over = true;
+                root.with_core(shared, |core| {
+                    if let Some(qdisc) = &mut core.qdisc {
+                        over = walk.qdiscs(&mut **qdisc, PORTION, style, &mut list);
+                    }
+                });
+            }
             list.iter_mut().for_each(|info| info.dev = Some(shared.info.name.clone()));
             list
         };

@@ -223,6 +223,13 @@ pub trait Classes<A: Arch = Native> {
     /// Returns the minor numbers of all classes, in ascending order.
     fn minors(&self) -> Vec<u16>;
 
+    /// Returns the first `most` of the minor numbers above `after`, or of all without `after`, in ascending order: a portion of
+    /// a list that is read in portions.
+    fn minors_after(&self, after: Option<u16>, most: usize) -> Vec<u16> {
+        let above = |minor: &u16| after.is_none_or(|after| *minor > after);
+        self.minors().into_iter().filter(above).take(most).collect()
+    }
+
     /// Returns the class that a user means by `minor`, or `None`.
     fn find(&self, minor: u16) -> Option<u16> {
         self.minors().contains(&minor).then_some(minor)
@@ -291,7 +298,20 @@ pub trait Classes<A: Arch = Native> {
             xstats: None,
         }
     }
+
+    /// Reads a class; the returned function writes down what [`class`](Classes::class) returns. Packets wait while a class is
+    /// read, and not while it is written down: a kind with many classes copies here what it shows.
+    ///
+    /// # Panics
+    /// The class does not exist.
+    fn read_class(&mut self, minor: u16, style: Style) -> WriteClass {
+        let info = self.class(minor, style);
+        Box::new(move || info)
+    }
 }
+
+/// Writes down a class that was read.
+pub type WriteClass = Box<dyn FnOnce() -> ClassInfo + Send>;
 
 fn fixed_classes() -> ParseError {
     let error = ParseError::new("RTNETLINK answers: Operation not supported");

@@ -291,6 +291,10 @@ impl<A: Arch> Classes<A> for Drr<A> {
         self.classes.list()
     }
 
+    fn minors_after(&self, after: Option<u16>, most: usize) -> Vec<u16> {
+        self.classes.list_after(after, most)
+    }
+
     fn find(&self, minor: u16) -> Option<u16> {
         self.classes.get(minor).map(|_| minor)
     }

@@ -93,6 +93,13 @@ impl<C> Minors<C> {
         (0..=u16::MAX).zip(&self.ids).filter(|&(_, &id)| id != NONE).map(|(minor, _)| minor).collect()
     }
 
+    /// Returns the first `most` minor numbers above `after`, in ascending order.
+    pub(super) fn list_after(&self, after: Option<u16>, most: usize) -> Vec<u16> {
+        let first = after.map_or(0, |after| usize::from(after) + 1);
+        let ids = self.ids.iter().enumerate().skip(first).filter(|&(_, &id)| id != NONE);
+        ids.map(|(minor, _)| minor as u16).take(most).collect()
+    }
+
     /// Returns the ids of all classes, in the order of their minor numbers.
     pub(super) fn ids(&self) -> Vec<u32> {
         self.ids.iter().copied().filter(|&id| id != NONE).collect()

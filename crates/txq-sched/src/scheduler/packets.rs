@@ -136,7 +136,7 @@ impl<A: Arch> PacketScheduler<A> {
     pub fn qdiscs(&mut self, style: Style) -> Vec<QdiscInfo> {
         let own = self.top.handle();
         let mut list = vec![tree::info(&*self.top.qdisc, own, Handle::ROOT, style)];
-        tree::list_below(&mut *self.top.qdisc, own, style, &mut list);
+        tree::Walk::new(own).qdiscs(&mut *self.top.qdisc, usize::MAX, style, &mut list);
         list
     }
 

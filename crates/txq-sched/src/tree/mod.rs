@@ -17,7 +17,7 @@ use crate::tc::{Handle, ParseError};
 pub use attach::{Attach, Found, Handles, taken};
 pub use class::{ClassCommand, Verb, exists_already, no_class};
 pub use leaf::Class;
-pub use show::{info, list_below, max_packets};
+pub use show::{PORTION, Walk, info, max_packets};
 
 /// The maximum number of qdiscs from the root of a device down to the deepest one that has a handle, so that a walk through
 /// the tree has a bounded stack. The kernel looks for loops to the same depth (`check_loop`).

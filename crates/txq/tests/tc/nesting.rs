@@ -104,3 +104,63 @@ fn up_to_the_bound_the_kernel_answers_the_same() {
         assert_eq!(ours.is_ok(), level <= LEVELS, "level {level}");
     }
 }
+
+/// Lists of many classes are read in portions: each class and each qdisc is there once, in tc's order, with traffic meanwhile, too.
+#[test]
+fn a_long_list_has_each_class_once() {
+    const CLASSES: u32 = 150;
+    for txqs in [1, 2] {
+        let dev = device(txqs);
+        let tops = if txqs == 1 {
+            vec![("root".to_owned(), 1)]
+        } else {
+            dev.replace_qdisc("root handle 9: mq").unwrap();
+            vec![("parent 9:1".to_owned(), 1), ("parent 9:2".to_owned(), 2)]
+        };
+        let mut expected = Vec::new();
+        let mut qdiscs = Vec::new();
+        for (place, top) in tops {
+            dev.replace_qdisc(&format!("{place} handle {top}: htb")).unwrap();
+            qdiscs.push(format!("{top}:"));
+            for class in 1..=CLASSES {
+                dev.add_class(&format!("parent {top}: classid {top}:{class:x} htb rate 1mbit")).unwrap();
+                expected.push(format!("{top}:{class:x}"));
+            }
+            // The second has classes of its own, and the last one a qdisc without.
+            let (below, last) = (0x10 + top, 0x20 + top);
+            dev.replace_qdisc(&format!("parent {top}:2 handle {below:x}: drr")).unwrap();
+            qdiscs.push(format!("{below:x}:"));
+            for class in 1..=CLASSES {
+                dev.add_class(&format!("parent {below:x}: classid {below:x}:{class:x} drr")).unwrap();
+                expected.push(format!("{below:x}:{class:x}"));
+            }
+            dev.replace_qdisc(&format!("parent {top}:{CLASSES:x} handle {last:x}: pfifo")).unwrap();
+            qdiscs.push(format!("{last:x}:"));
+        }
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sender = dev.sender("s");
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let mut packet = sender.packet(&[0; 60]).unwrap();
+                    packet.set_priority(0x1_0001);
+                    let _ = sender.xmit(packet);
+                }
+            });
+            for _ in 0..20 {
+                let classes = dev.classes_info(Style::default());
+                let found: Vec<_> = classes.iter().map(|class| class.handle.to_string()).collect();
+                let own: Vec<_> = found.into_iter().filter(|handle| !handle.starts_with("9:")).collect();
+                assert_eq!(own, expected);
+                let listed = dev.qdiscs(Style::default());
+                let mut found: Vec<_> = listed.iter().map(|qdisc| qdisc.handle.to_string()).collect();
+                found.retain(|handle| handle != "9:");
+                // The children of mq are listed from the last to the first.
+                let mut tops: Vec<_> = qdiscs.chunks(3).collect();
+                tops.reverse();
+                assert_eq!(found, tops.concat());
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+}

@@ -8,7 +8,7 @@ use super::lists::NIL;
 use super::params::ClassParams;
 use super::{Htb, params};
 use crate::filter::Filters;
-use crate::qdisc::child::{Child, Classes, Total};
+use crate::qdisc::child::{Child, Classes, Total, WriteClass};
 use crate::qdisc::noop::Noop;
 use crate::qdisc::{Cx, Env, Qdisc, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
@@ -73,6 +73,10 @@ impl<A: Arch> Htb<A> {
 impl<A: Arch> Classes<A> for Htb<A> {
     fn minors(&self) -> Vec<u16> {
         self.classes.list()
+    }
+
+    fn minors_after(&self, after: Option<u16>, most: usize) -> Vec<u16> {
+        self.classes.list_after(after, most)
     }
 
     fn find(&self, minor: u16) -> Option<u16> {
@@ -181,6 +185,10 @@ impl<A: Arch> Classes<A> for Htb<A> {
     }
 
     fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
+        self.read_class(minor, style)()
+    }
+
+    fn read_class(&mut self, minor: u16, style: Style) -> WriteClass {
         let id = self.classes.get(minor).expect("the class exists");
         let class = &self.classes[id];
         let parent = match class.parent {
@@ -190,21 +198,26 @@ impl<A: Arch> Classes<A> for Htb<A> {
         let quantum = class.leaf.is_some().then_some(class.quantum);
         let queued = class.leaf.as_ref().map(|leaf| (leaf.qlen() as u64, leaf.backlog()));
         let (qlen, backlog) = queued.unwrap_or_default();
+        let stats = QdiscStats { qlen, backlog, ..class.stats };
+        let leaf = class.leaf.as_ref().map_or(Handle::UNSPEC, Child::handle);
+        let (params, level, lent, borrowed) = (class.params, class.level, class.lent, class.borrowed);
         let (tokens, ctokens) = class.shown_tokens();
-        let mut xstats = Options::new(style);
-        xstats.put("lended", class.lent, format_args!(" lended: {}", class.lent));
-        xstats.put("borrowed", class.borrowed, format_args!("borrowed: {}", class.borrowed));
-        xstats.put("giants", 0, "giants: 0");
-        xstats.put("tokens", tokens, format_args!("\n tokens: {tokens}"));
-        xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}\n"));
-        ClassInfo {
-            kind: params::SYNTAX.kind.to_owned(),
-            handle: Handle::new(0, minor),
-            parent,
-            leaf: class.leaf.as_ref().map_or(Handle::UNSPEC, Child::handle),
-            options: class.params.options(quantum, class.level, style),
-            stats: Some(QdiscStats { qlen, backlog, ..class.stats }),
-            xstats: Some(xstats),
-        }
+        Box::new(move || {
+            let mut xstats = Options::new(style);
+            xstats.put("lended", lent, format_args!(" lended: {lent}"));
+            xstats.put("borrowed", borrowed, format_args!("borrowed: {borrowed}"));
+            xstats.put("giants", 0, "giants: 0");
+            xstats.put("tokens", tokens, format_args!("\n tokens: {tokens}"));
+            xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}\n"));
+            ClassInfo {
+                kind: params::SYNTAX.kind.to_owned(),
+                handle: Handle::new(0, minor),
+                parent,
+                leaf,
+                options: params.options(quantum, level, style),
+                stats: Some(stats),
+                xstats: Some(xstats),
+            }
+        })
     }
 }
