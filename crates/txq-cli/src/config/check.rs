@@ -165,7 +165,8 @@ fn ends(index: usize, bridge: &Bridge, config: &Config, names: &[String]) -> Res
     if links[0] != links[1] {
         let [a, b] = &bridge.devices;
         let message = format!(
-            "device \"{a}\" carries {}, and \"{b}\" {}: use two of af_packet, af_xdp and tap, or two of tun",
+            "device \"{a}\" carries {}, and \"{b}\" {}: use two of af_packet, af_xdp and tap; or two of tun, \
+             and let the kernel route between one of them and the interface",
             links[0], links[1]
         );
         return fault(1, message);

@@ -1,11 +1,13 @@
 //! Programs that serve commands, and `txq` that reaches them: a program of the library, a run, a daemon, stopped and dead ones.
 
 #[path = "../../../../tests/support/process.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
 mod process;
 #[path = "../../../../examples/served.rs"]
 #[expect(dead_code, reason = "the tests call `run`")]
 mod served;
+#[path = "../../../../tests/support/skip.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod skip;
 #[path = "../../../../tests/support/tempdir.rs"]
 mod tempdir;
 
@@ -15,6 +17,7 @@ mod program;
 mod recordings;
 mod stat;
 mod stopped;
+mod systemd;
 mod web;
 
 use std::path::PathBuf;
