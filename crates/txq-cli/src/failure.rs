@@ -3,7 +3,7 @@
 //! 1 means that the input is wrong (an option, a file), 2 that the system refused (a device does not open, no memory).
 //! An error counts as wrong input unless a [`Refused`] is among its causes.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::args::Args;
@@ -14,8 +14,16 @@ use txq_cli_common::failure::Refused;
 const BAD_INPUT: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// Prints an error and returns its exit code.
+/// The exit code of a program that SIGPIPE has ended, as a shell shows it.
+const CLOSED_PIPE: u8 = 128 + 13;
+
+/// Prints an error and returns its exit code. Prints nothing if the reader of the output is gone (`txq tc ... | head -1`).
 pub(crate) fn tell(error: &anyhow::Error) -> ExitCode {
+    // Errors of sockets are texts by now, so this one is of stdout or stderr.
+    let is_closed = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    if error.chain().filter_map(|cause| cause.downcast_ref()).any(is_closed) {
+        return ExitCode::from(CLOSED_PIPE);
+    }
     let refused = error.chain().any(|cause| cause.is::<Refused>());
     eprintln!("txq: {}", line(error));
     ExitCode::from(if refused { REFUSED } else { BAD_INPUT })
@@ -47,7 +55,7 @@ fn commands() -> String {
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe (`txq --help | head -1`) is no failure.
-        let _ = write!(std::io::stdout(), "{}", error.render());
+        let _ = write!(io::stdout(), "{}", error.render());
         return ExitCode::SUCCESS;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

@@ -26,8 +26,8 @@ pub(crate) fn tc(args: &TcArgs) -> anyhow::Result<ExitCode> {
         return args::help_of("tc");
     }
     if flags.version {
-        println!("txq tc {}, in the words of tc 6.1", env!("CARGO_PKG_VERSION"));
-        return Ok(ExitCode::SUCCESS);
+        let version = format!("txq tc {}, in the words of tc 6.1\n", env!("CARGO_PKG_VERSION"));
+        return tell(&Answer::good(version));
     }
     let mut speaker = Speaker { flags: &flags, client: None };
     match &flags.batch {

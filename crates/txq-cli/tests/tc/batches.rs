@@ -1,6 +1,7 @@
 //! `tc -batch`.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use crate::netns::{DEV, Netns};
 use crate::served::{Said, Served};
@@ -47,4 +48,14 @@ fn batches_are_those_of_tc() {
     let (ours, theirs) = (daemon.tc(&absent.join(" ")), Said::of(netns.run("tc", &absent)));
     assert_eq!((ours.tc_words(), ours.rc), (theirs.err, theirs.rc));
     daemon.end();
+}
+
+/// `txq tc ... | head -1`: tc ends by SIGPIPE, without a word.
+#[test]
+fn a_closed_pipe_is_silent() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut txq = Command::new(env!("CARGO_BIN_EXE_txq"));
+    let ended = txq.args(["tc", "-V"]).stdout(writer).stderr(Stdio::piped()).output().expect("it runs");
+    assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(141), ""));
 }

@@ -29,7 +29,7 @@ pub(super) struct Command<'a> {
     pub(super) rest: &'a [String],
 }
 
-const OBJECTS: [&str; 8] = ["qdisc", "class", "filter", "chain", "action", "monitor", "exec", "help"];
+const OBJECTS: [&str; 8] = ["qdisc", "class", "filter", "chain", "actions", "monitor", "exec", "help"];
 const VERBS: [&str; 9] = ["add", "change", "replace", "link", "delete", "list", "show", "ls", "help"];
 
 const HELP: &str = "\
@@ -148,5 +148,8 @@ mod tests {
         assert_eq!((answer.rc, answer.err.as_str()), (255, expected));
         assert_eq!((told("qdisc help").rc, told("help").rc, told("").rc), (0, 0, 0));
         assert_eq!((told("monitor").rc, told("qdisc link").rc), (1, 1));
+        for text in ["act show", "action", "actions ls action gact"] {
+            assert!(told(text).err.starts_with("Object \"actions\" is not supported.\n"), "{text}");
+        }
     }
 }

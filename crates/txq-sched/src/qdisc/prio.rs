@@ -72,14 +72,16 @@ fn parse(words: &mut Words<'_>) -> Result<(usize, [u8; 16]), ParseError> {
                     let Ok(number) = band.parse::<u32>() else {
                         // The map may be followed by other words, and must begin with a number.
                         if priority == 0 || !SYNTAX.words.contains(&band) {
-                            return Err(out_of_bands(band, bands));
+                            let error = ParseError::new("Illegal \"priomap\" element");
+                            return Err(error.with_remedy(format!("\"{band}\" is no number of a band")));
                         }
                         break;
                     };
-                    if number >= bands.min(BANDS as u32) {
+                    if number >= bands {
                         return Err(out_of_bands(band, bands));
                     }
-                    *place = number as u8;
+                    // A band beyond 255 is beyond the bands, which the check below refuses.
+                    *place = u8::try_from(number).unwrap_or(u8::MAX);
                     options.next_word();
                 }
             }

@@ -92,6 +92,20 @@ fn tcs_commands_build_a_tree_and_tcs_errors_change_nothing() {
         ("qdisc add parent 1:10 fq", "Error: Exclusivity flag on, cannot modify."),
         ("qdisc add parent 3:1 fq", "Error: Failed to find specified qdisc."),
         ("qdisc del parent 1:20 handle 7:", "Error: Invalid handle."),
+        ("qdisc add root handle 1: pfifo", "Error: Exclusivity flag on, cannot modify."),
+        (
+            "qdisc replace parent 1:20 handle 10: pfifo",
+            "Error: Cannot move an existing qdisc to a different parent.",
+        ),
+        (
+            "qdisc change parent 1:20 handle 10: pfifo",
+            "Error: Cannot move an existing qdisc to a different parent.",
+        ),
+        ("qdisc change parent 1:10 handle 7: fq_codel", "Error: NLM_F_REPLACE needed to override."),
+        (
+            "qdisc replace parent 1:10 handle 1: htb",
+            "Error: Cannot move an existing qdisc to a different parent.",
+        ),
         ("filter add parent 1: protocol ip flower dst_prt 1 classid 1:10", "What is \"dst_prt\"?"),
         ("qdisk add root fq", "Object \"qdisk\" is unknown, try \"tc help\"."),
         ("class show", "Command \"show\" is unknown, try \"tc class help\"."),

@@ -157,6 +157,11 @@ impl<A: Arch> Top<A> {
         let mut words = Words::split(text);
         let header = Header::parse(&mut words)?;
         let (place, found) = self.find(&header, cx)?;
+        if let Some(handle) = header.handle.filter(|&handle| handle != found.handle)
+            && self.trees(cx, |trees| trees.has(handle))
+        {
+            return Err(tree::taken(handle));
+        }
         self.change_at(place, &found, &header, &words, cx)
     }
 

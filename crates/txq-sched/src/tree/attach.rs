@@ -67,11 +67,18 @@ impl Found {
         Ok(())
     }
 
-    /// Checks that a change names the qdisc's kind.
+    /// Checks that a change names the qdisc's kind and, if it names a handle, the qdisc's.
     ///
     /// # Errors
     /// tc's error, if it names another one.
     pub fn change(&self, header: &Header<'_>) -> Result<(), ParseError> {
+        if header.handle.is_some_and(|asked| ![Handle::UNSPEC, self.handle].contains(&asked)) {
+            let error = match self.handle {
+                Handle::UNSPEC => "Error: Qdisc not found. To create specify NLM_F_CREATE flag.",
+                _ => "Error: NLM_F_REPLACE needed to override.",
+            };
+            return Err(ParseError::new(error).with_remedy(format!("the qdisc there is {}", self.handle)));
+        }
         if header.kind == Some(self.kind) {
             return Ok(());
         }
@@ -80,9 +87,9 @@ impl Found {
     }
 }
 
-/// Returns the error for a new qdisc whose handle another qdisc has.
+/// Returns the error for a command whose handle names a qdisc at another place.
 pub fn taken(handle: Handle) -> ParseError {
-    ParseError::new("Error: Invalid qdisc name: must match existing qdisc.")
+    ParseError::new("Error: Cannot move an existing qdisc to a different parent.")
         .with_remedy(format!("{handle} is another qdisc of the device"))
 }
 

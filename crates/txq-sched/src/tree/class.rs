@@ -125,6 +125,10 @@ fn apply<A: Arch>(
         (Some(minor), Verb::Delete) => return classes.delete(minor, cx),
         _ => {}
     }
+    if class == Handle::ROOT {
+        let error = ParseError::new("Error: Cannot create traffic class with classid TC_H_ROOT.");
+        return Err(error.with_remedy("ffff:ffff names the root: use another number"));
+    }
     if minor == 0 {
         return Err(invalid("name the class, as classid 1:10".to_owned()));
     }

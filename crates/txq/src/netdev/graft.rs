@@ -228,6 +228,9 @@ impl<A: Arch> NetDev<A> {
         words: &mut Words<'_>,
         cx: &mut Ctx<'_, A>,
     ) -> Result<(), ParseError> {
+        if let Some(handle) = header.handle.filter(|&h| h != found.handle && self.names(tree, h, cx)) {
+            return Err(taken(handle));
+        }
         found.change(header)?;
         match &tree.parent {
             // mq has no parameters; a change of it succeeds.
