@@ -35,9 +35,11 @@ mod pfifo_fast;
 mod prio;
 mod random;
 mod rate;
+mod red;
 mod registry;
 mod runs;
 mod segment;
+mod sfq;
 #[doc(hidden)]
 pub use segment::{cut, cut_bytes};
 mod tbf;
@@ -411,7 +413,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 17] {
+fn kinds<A: Arch>() -> [Kind<A>; 19] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -428,6 +430,8 @@ fn kinds<A: Arch>() -> [Kind<A>; 17] {
         Kind::new("etf", etf::build),
         Kind::new("fq", fq::build),
         Kind::new("cake", cake::build),
+        Kind::new("red", red::build),
+        Kind::new("sfq", sfq::build),
         Kind::new("htb", htb::build).with_described_classes(),
         Kind::new("drr", drr::build).with_described_classes(),
     ]

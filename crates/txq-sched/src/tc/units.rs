@@ -315,6 +315,11 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     Some((sign * value, &unsigned[end..]))
 }
 
+/// Formats as C's `%g`: six significant digits.
+pub(crate) fn general(value: f64) -> String {
+    significant(value, 6)
+}
+
 /// Formats as C's `%.{digits}g`: that many significant digits, no trailing zeros, an exponent if the number is too long.
 fn significant(value: f64, digits: usize) -> String {
     let rounded = format!("{value:.*e}", digits - 1);
@@ -324,11 +329,11 @@ fn significant(value: f64, digits: usize) -> String {
         true => number.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => number.to_owned(),
     };
-    if (0..digits as i32).contains(&exponent) {
-        trim(&format!("{value:.*}", digits - 1 - exponent as usize))
+    if (-4..digits as i32).contains(&exponent) {
+        trim(&format!("{value:.*}", (digits as i32 - 1 - exponent) as usize))
     } else {
-        // The value is never below 1 here, so the exponent's sign is always plus.
-        format!("{}e+{exponent:02}", trim(mantissa))
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{sign}{:02}", trim(mantissa), exponent.abs())
     }
 }
 

@@ -146,3 +146,12 @@ fn long_times_have_nanoseconds() {
     }
     assert!("9223372037s".parse::<Nanos>().is_err());
 }
+
+#[test]
+fn shares_have_six_digits() {
+    for (value, printed) in
+        [(0.0, "0"), (0.02, "0.02"), (0.041_682_97, "0.041683"), (9.999_84e-6, "9.99984e-06"), (1.0, "1")]
+    {
+        assert_eq!(general(value), printed);
+    }
+}
