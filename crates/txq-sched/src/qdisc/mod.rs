@@ -19,6 +19,7 @@ pub mod copying;
 mod drr;
 mod ecn;
 mod etf;
+mod ets;
 mod fifo;
 mod fq;
 mod fq_codel;
@@ -32,6 +33,7 @@ mod noop;
 mod noqueue;
 mod pfifo;
 mod pfifo_fast;
+mod pie;
 mod prio;
 mod random;
 mod rate;
@@ -413,7 +415,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 19] {
+fn kinds<A: Arch>() -> [Kind<A>; 21] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -430,10 +432,12 @@ fn kinds<A: Arch>() -> [Kind<A>; 19] {
         Kind::new("etf", etf::build),
         Kind::new("fq", fq::build),
         Kind::new("cake", cake::build),
+        Kind::new("pie", pie::build),
         Kind::new("red", red::build),
         Kind::new("sfq", sfq::build),
         Kind::new("htb", htb::build).with_described_classes(),
         Kind::new("drr", drr::build).with_described_classes(),
+        Kind::new("ets", ets::build).with_described_classes(),
     ]
 }
 

@@ -26,5 +26,5 @@ pub use lex::{OptionWords, Syntax, Wording, Words};
 pub(crate) use lex::{c_number, radix_number};
 pub use options::{Options, Style};
 pub use show::{QdiscInfo, show_json, show_text};
-pub(crate) use units::general;
 pub use units::{Micros, Nanos, Rate, Size, UnitError};
+pub(crate) use units::{general, general_json};

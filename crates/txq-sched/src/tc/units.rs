@@ -320,6 +320,13 @@ pub(crate) fn general(value: f64) -> String {
     significant(value, 6)
 }
 
+/// Returns a number as tc writes it into JSON, by `%g`.
+pub(crate) fn general_json(value: f64) -> serde_json::Value {
+    let text = general(value);
+    let number = || text.parse::<f64>().unwrap_or_default().into();
+    text.parse::<u64>().map_or_else(|_| number(), Into::into)
+}
+
 /// Formats as C's `%.{digits}g`: that many significant digits, no trailing zeros, an exponent if the number is too long.
 fn significant(value: f64, digits: usize) -> String {
     let rounded = format!("{value:.*e}", digits - 1);

@@ -8,7 +8,7 @@ use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, Words};
 
 /// Texts of qdiscs that are valid both at the root and below a class.
-const TEXTS: [&str; 24] = [
+const TEXTS: [&str; 28] = [
     "pfifo limit 5",
     "bfifo limit 2000",
     "pfifo_fast",
@@ -34,6 +34,10 @@ const TEXTS: [&str; 24] = [
     "red limit 4000 min 1000 max 3000 avpkt 700 ecn nodrop adaptive",
     "sfq limit 6 depth 3 divisor 2 perturb 1 quantum 100",
     "sfq limit 9 flows 2 headdrop redflowlimit 9000 max 4000 min 1500 burst 3 probability 0.5 ecn",
+    "pie limit 7 target 1ms tupdate 1ms alpha 32 beta 32",
+    "pie limit 30 target 1ms tupdate 1ms ecn bytemode dq_rate_estimator",
+    "ets strict 1 quanta 300 700 priomap 0 1 2",
+    "ets bands 2 priomap 1 0",
 ];
 
 #[derive(Debug, Clone)]

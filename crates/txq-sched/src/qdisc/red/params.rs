@@ -1,10 +1,11 @@
 //! The parameters, as tc reads and prints them.
 
-use serde_json::json;
 use txq_core::arch::Nanos;
 
 use crate::qdisc::red::law::Curve;
-use crate::tc::{OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words, general};
+use crate::tc::{
+    OptionWords, Options, ParseError, Rate, Size, Style, Syntax, Wording, Words, general, general_json,
+};
 
 pub(super) static SYNTAX: Syntax = Syntax {
     kind: "red",
@@ -62,7 +63,7 @@ pub(in crate::qdisc) fn probability(
 
 /// Returns parts of 2^32 as a number of JSON with the digits that tc prints.
 pub(in crate::qdisc) fn share_json(parts: u32) -> serde_json::Value {
-    json!(general(Curve::shown(parts)).parse::<f64>().unwrap_or_default())
+    general_json(Curve::shown(parts))
 }
 
 /// Returns whether the law can compute with these lengths: what the kernel checks of all kinds with RED.
