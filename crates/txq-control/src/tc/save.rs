@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::devices::Devices;
 
 /// Kinds whose classes are made by commands. Those of other kinds come with the qdisc.
-const CLASSFUL: [&str; 2] = ["htb", "drr"];
+const CLASSFUL: [&str; 3] = ["htb", "drr", "hfsc"];
 
 /// Returns tc's commands that give a device the qdiscs, classes and filters that `dev` has, each on a line (`txq tc -batch`).
 /// They work on a device without such, and on one that has the same already. Packets and counters are not saved.
@@ -100,7 +100,8 @@ impl Saved<'_> {
             self.filters(handle);
         }
         let classes = self.classes;
-        let own = classes.iter().filter(|class| class.handle.major() == handle.major());
+        let own =
+            classes.iter().filter(|class| class.handle.major() == handle.major() && class.handle.minor() > 0);
         own.for_each(|class| self.filters(class.handle));
     }
 
@@ -108,7 +109,9 @@ impl Saved<'_> {
     fn classes_below(&mut self, parent: Handle) {
         let (classes, name) = (self.classes, &self.dev.info().name);
         let is_qdisc = parent.minor() == 0;
+        // hfsc shows its root as a class, without a number.
         let own = |class: &&ClassInfo| match is_qdisc {
+            _ if class.handle.minor() == 0 => false,
             true => class.handle.major() == parent.major() && [Handle::ROOT, parent].contains(&class.parent),
             false => class.parent == parent,
         };

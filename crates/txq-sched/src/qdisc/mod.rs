@@ -23,6 +23,7 @@ mod ets;
 mod fifo;
 mod fq;
 mod fq_codel;
+mod hfsc;
 mod htb;
 mod limited;
 mod minors;
@@ -415,7 +416,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 21] {
+fn kinds<A: Arch>() -> [Kind<A>; 22] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -438,6 +439,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 21] {
         Kind::new("htb", htb::build).with_described_classes(),
         Kind::new("drr", drr::build).with_described_classes(),
         Kind::new("ets", ets::build).with_described_classes(),
+        Kind::new("hfsc", hfsc::build).with_described_classes(),
     ]
 }
 

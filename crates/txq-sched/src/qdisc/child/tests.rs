@@ -8,7 +8,7 @@ use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, Words};
 
 /// Texts of qdiscs that are valid both at the root and below a class.
-const TEXTS: [&str; 28] = [
+const TEXTS: [&str; 30] = [
     "pfifo limit 5",
     "bfifo limit 2000",
     "pfifo_fast",
@@ -38,6 +38,8 @@ const TEXTS: [&str; 28] = [
     "pie limit 30 target 1ms tupdate 1ms ecn bytemode dq_rate_estimator",
     "ets strict 1 quanta 300 700 priomap 0 1 2",
     "ets bands 2 priomap 1 0",
+    "hfsc default 1",
+    "hfsc",
 ];
 
 #[derive(Debug, Clone)]
@@ -81,7 +83,9 @@ enum Op {
 
 /// Draws one of `TEXTS`; kinds whose classes are added and deleted are the most likely to fail.
 fn root() -> impl Strategy<Value = usize> {
-    let classful = |&root: &usize| TEXTS[root].starts_with("htb") || TEXTS[root] == "drr";
+    let classful = |&root: &usize| {
+        TEXTS[root].starts_with("htb") || TEXTS[root].starts_with("hfsc") || TEXTS[root] == "drr"
+    };
     let classful: Vec<_> = (0..TEXTS.len()).filter(classful).collect();
     prop_oneof![2 => 0..TEXTS.len(), 1 => prop::sample::select(classful)]
 }
@@ -188,6 +192,12 @@ fn check(root: usize, script: &[Op]) {
             Op::Class { major, parent, minor, number } => with(&mut tree, major, |qdisc, cx| {
                 let text = match qdisc.kind() {
                     "htb" => format!("rate {number}kbit ceil {}kbit prio {}", 2 * number, number % 8),
+                    "hfsc" => match number % 4 {
+                        0 => format!("rt rate {number}kbit"),
+                        1 => format!("ls rate {number}kbit ul rate {}kbit", 2 * number),
+                        2 => format!("sc umax 1500 dmax 5ms rate {number}kbit"),
+                        _ => format!("ls m1 {number}kbit d 9ms m2 {}kbit", 3 * number),
+                    },
                     _ => format!("quantum {number}"),
                 };
                 let Some(classes) = qdisc.classes() else { return };

@@ -107,7 +107,7 @@ impl Law {
         let below = |power: u64| self.prob < MAX / power;
         let powers = [100, 1_000, 10_000, 100_000, 1_000_000];
         let shift = if below(10) { 1 + 2 * powers.iter().filter(|&&power| below(power)).count() } else { 0 };
-        let mut delta = (distance + change) * i128::from(MAX) / 16_000_000_000 >> shift;
+        let mut delta = ((distance + change) * i128::from(MAX) / 16_000_000_000) >> shift;
         if self.prob >= MAX / 10 {
             delta = delta.min(i128::from(MAX / 50));
         }
