@@ -16,5 +16,6 @@ mod classes;
 mod daemon;
 mod filters;
 mod qdiscs;
+mod scripts;
 mod served;
 mod traffic;

@@ -13,6 +13,7 @@ mod blackhole;
 mod cake;
 #[doc(hidden)]
 pub mod child;
+mod choke;
 mod codel;
 #[doc(hidden)]
 pub mod copying;
@@ -43,6 +44,7 @@ mod registry;
 mod runs;
 mod segment;
 mod sfq;
+mod skbprio;
 #[doc(hidden)]
 pub use segment::{cut, cut_bytes};
 mod tbf;
@@ -416,7 +418,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 22] {
+fn kinds<A: Arch>() -> [Kind<A>; 24] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -433,6 +435,8 @@ fn kinds<A: Arch>() -> [Kind<A>; 22] {
         Kind::new("etf", etf::build),
         Kind::new("fq", fq::build),
         Kind::new("cake", cake::build),
+        Kind::new("choke", choke::build),
+        Kind::new("skbprio", skbprio::build),
         Kind::new("pie", pie::build),
         Kind::new("red", red::build),
         Kind::new("sfq", sfq::build),

@@ -8,7 +8,7 @@ use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, Words};
 
 /// Texts of qdiscs that are valid both at the root and below a class.
-const TEXTS: [&str; 30] = [
+const TEXTS: [&str; 32] = [
     "pfifo limit 5",
     "bfifo limit 2000",
     "pfifo_fast",
@@ -40,6 +40,8 @@ const TEXTS: [&str; 30] = [
     "ets bands 2 priomap 1 0",
     "hfsc default 1",
     "hfsc",
+    "choke limit 9 bandwidth 1mbit min 2 max 6 burst 4 probability 0.5 ecn",
+    "skbprio limit 4",
 ];
 
 #[derive(Debug, Clone)]

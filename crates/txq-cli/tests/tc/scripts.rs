@@ -1,0 +1,166 @@
+//! Scripts that people have used for long, command by command as their documents have them, for the side that sends. The
+//! sides that receive need `ingress`, which txq does not have: a script's commands for it are in the last test.
+
+use std::fmt::Write;
+
+use crate::served::{Said, Served};
+
+/// The Linux Advanced Routing and Traffic Control HOWTO, sections 9.2.2.2, 9.2.3.1, 9.5.3.2 and 9.5.5.1.
+const LARTC: [&str; 4] = [
+    "qdisc add dev X root tbf rate 220kbit latency 50ms burst 1540\n",
+    "qdisc add dev X root sfq perturb 10\n",
+    "qdisc add dev X root handle 1: prio
+## This *instantly* creates classes 1:1, 1:2, 1:3
+qdisc add dev X parent 1:1 handle 10: sfq
+qdisc add dev X parent 1:2 handle 20: tbf rate 20kbit buffer 1600 limit 3000
+qdisc add dev X parent 1:3 handle 30: sfq
+",
+    "qdisc add dev X root handle 1: htb default 30
+class add dev X parent 1: classid 1:1 htb rate 6mbit burst 15k
+class add dev X parent 1:1 classid 1:10 htb rate 5mbit burst 15k
+class add dev X parent 1:1 classid 1:20 htb rate 3mbit ceil 6mbit burst 15k
+class add dev X parent 1:1 classid 1:30 htb rate 1kbit ceil 6mbit burst 15k
+qdisc add dev X parent 1:10 handle 10: sfq perturb 10
+qdisc add dev X parent 1:20 handle 20: sfq perturb 10
+qdisc add dev X parent 1:30 handle 30: sfq perturb 10
+filter add dev X protocol ip parent 1:0 prio 1 u32 match ip dport 80 0xffff flowid 1:10
+filter add dev X protocol ip parent 1:0 prio 1 u32 match ip sport 25 0xffff flowid 1:20
+",
+];
+
+/// wondershaper 1.1a with htb, at 220 kbit/s up.
+const WONDERSHAPER: &str = "\
+qdisc add dev X root handle 1: htb default 20
+class add dev X parent 1: classid 1:1 htb rate 220kbit burst 6k
+class add dev X parent 1:1 classid 1:10 htb rate 220kbit burst 6k prio 1
+class add dev X parent 1:1 classid 1:20 htb rate 198kbit burst 6k prio 2
+class add dev X parent 1:1 classid 1:30 htb rate 176kbit burst 6k prio 2
+qdisc add dev X parent 1:10 handle 10: sfq perturb 10
+qdisc add dev X parent 1:20 handle 20: sfq perturb 10
+qdisc add dev X parent 1:30 handle 30: sfq perturb 10
+filter add dev X parent 1:0 protocol ip prio 10 u32 match ip tos 0x10 0xff flowid 1:10
+filter add dev X parent 1:0 protocol ip prio 11 u32 match ip protocol 1 0xff flowid 1:10
+filter add dev X parent 1: protocol ip prio 12 u32 match ip protocol 6 0xff match u8 0x05 0x0f at 0 \
+match u16 0x0000 0xffc0 at 2 flowid 1:10
+filter add dev X parent 1: protocol ip prio 18 u32 match ip dst 0.0.0.0/0 flowid 1:20
+";
+
+/// sqm-scripts' simple.qos on the side that sends: three tiers of htb, fq_codel in each.
+const SQM_SIMPLE: &str = "\
+qdisc add dev X root handle 1: htb default 12
+class add dev X parent 1: classid 1:1 htb quantum 1500 rate 10000kbit ceil 10000kbit
+class add dev X parent 1:1 classid 1:10 htb quantum 1500 rate 10000kbit ceil 10000kbit prio 0
+class add dev X parent 1:1 classid 1:11 htb quantum 1500 rate 128kbit ceil 3333kbit prio 1
+class add dev X parent 1:1 classid 1:12 htb quantum 1500 rate 1666kbit ceil 9984kbit prio 2
+class add dev X parent 1:1 classid 1:13 htb quantum 1500 rate 1666kbit ceil 9984kbit prio 3
+qdisc add dev X parent 1:11 handle 110: fq_codel quantum 300 limit 1001 noecn
+qdisc add dev X parent 1:12 handle 120: fq_codel quantum 300 limit 1001 noecn
+qdisc add dev X parent 1:13 handle 130: fq_codel quantum 300 limit 1001 noecn
+filter add dev X parent 1:0 protocol all prio 999 u32 match ip protocol 0 0x00 flowid 1:12
+filter add dev X parent 1:0 protocol ip prio 1 u32 match ip tos 0x00 0xfc classid 1:12
+filter add dev X parent 1:0 protocol ipv6 prio 2 u32 match ip6 priority 0x00 0xfc classid 1:12
+filter add dev X parent 1:0 protocol ip prio 3 u32 match ip tos 0x20 0xfc classid 1:13
+filter add dev X parent 1:0 protocol ip prio 5 u32 match ip tos 0x10 0xfc classid 1:11
+filter add dev X parent 1:0 protocol ip prio 7 u32 match ip tos 0xb8 0xfc classid 1:11
+filter add dev X parent 1:0 protocol arp prio 15 handle 1 fw classid 1:11
+";
+
+/// sqm-scripts' layer_cake.qos.
+const SQM_CAKE: &str = "qdisc add dev X root cake bandwidth 10000kbit overhead 44 mpu 64 besteffort dual-srchost nat ack-filter\n";
+
+/// The plugin `bandwidth` of Kubernetes' CNI, for the traffic that a pod receives.
+const CNI: &str = "qdisc add dev X root handle 1: tbf rate 8mbit burst 1048576 latency 25ms\n";
+
+/// Returns LibreQoS's tree of so many customers: mq, an htb for each txq, a class for each site and customer, cake in each.
+fn libreqos(customers: usize, txqs: usize) -> String {
+    let mut text = "qdisc replace dev X root handle 7FFF: mq\n".to_owned();
+    for txq in 1..=txqs {
+        let _ = write!(
+            text,
+            "qdisc add dev X parent 7FFF:{txq:x} handle {txq:x}: htb default 2
+class add dev X parent {txq:x}: classid {txq:x}:1 htb rate 1000mbit ceil 1000mbit
+qdisc add dev X parent {txq:x}:1 cake diffserv4
+class add dev X parent {txq:x}:1 classid {txq:x}:2 htb rate 250mbit ceil 250mbit prio 5
+qdisc add dev X parent {txq:x}:2 cake diffserv4
+class add dev X parent {txq:x}:1 classid {txq:x}:3 htb rate 500mbit ceil 1000mbit prio 3
+"
+        );
+    }
+    for customer in 0..customers {
+        let (txq, minor) = (customer % txqs + 1, customer / txqs + 4);
+        let _ = write!(
+            text,
+            "class add dev X parent {txq:x}:3 classid {txq:x}:{minor:x} htb rate 5mbit ceil 25mbit prio 3
+qdisc add dev X parent {txq:x}:{minor:x} cake diffserv4
+"
+        );
+    }
+    text
+}
+
+/// Runs a script as its document has it, twice: what it deletes first is there the second time.
+fn run(daemon: &Served, script: &str) {
+    for _ in 0..2 {
+        daemon.tc("qdisc del dev X root");
+        let said = daemon.batch(&[], script);
+        // tc warns about a quantum that r2q makes too small or big.
+        let wrong = said.err.lines().find(|line| !line.starts_with("Warning: sch_htb: quantum of class"));
+        assert_eq!((said.rc, wrong), (0, None), "{script}");
+    }
+}
+
+fn count(said: Said, start: &str) -> usize {
+    said.good().lines().filter(|line| line.starts_with(start)).count()
+}
+
+#[test]
+fn old_scripts_run_unchanged() {
+    let daemon = Served::daemon("scripts");
+    daemon.dev("add X numtxqueues 4").good();
+    let mut scripts = LARTC.to_vec();
+    scripts.extend([WONDERSHAPER, SQM_SIMPLE, SQM_CAKE, CNI]);
+    for script in scripts {
+        run(&daemon, script);
+        let adds =
+            |object: &str| script.lines().filter(|line| line.starts_with(&format!("{object} add"))).count();
+        assert_eq!(count(daemon.tc("class show dev X"), "class htb"), adds("class"), "{script}");
+        if adds("filter") > 0 {
+            let rules = daemon.tc("filter show dev X parent 1:").good();
+            let rules =
+                rules.lines().filter(|line| line.contains("flowid") || line.contains("classid")).count();
+            assert_eq!(rules, adds("filter"), "{script}");
+        }
+    }
+    daemon.end();
+}
+
+/// LibreQoS's tree, of 1,000 customers with `TXQ_CHECK_DEEP`, and else of 40: it takes its time in a build with checks.
+#[test]
+fn a_tree_of_customers() {
+    let customers = if std::env::var_os("TXQ_CHECK_DEEP").is_some() { 1000 } else { 40 };
+    let daemon = Served::daemon("libreqos");
+    daemon.dev("add X numtxqueues 4").good();
+    let said = daemon.batch(&[], &libreqos(customers, 4));
+    // The qdisc of a class goes with the class's first child, as in Linux.
+    assert_eq!(said.rc, 0, "{}", said.err);
+    assert_eq!(count(daemon.tc("class show dev X"), "class htb"), customers + 4 * 3);
+    assert_eq!(count(daemon.tc("qdisc show dev X"), "qdisc cake"), customers + 4);
+    daemon.tc("qdisc del dev X root").good();
+    daemon.end();
+}
+
+/// The sides that receive: what is missing is refused, and nothing is half done.
+#[test]
+fn the_receiving_sides_are_refused() {
+    let daemon = Served::daemon("receiving");
+    daemon.dev("add X").good();
+    let before = daemon.tc("qdisc show").good();
+    for command in
+        ["qdisc add dev X handle ffff: ingress", "qdisc add dev X ingress", "qdisc add dev X clsact"]
+    {
+        let said = daemon.tc(command);
+        assert!(said.rc != 0 && !said.err.is_empty(), "{command}: {said:?}");
+    }
+    assert_eq!(daemon.tc("qdisc show").good(), before);
+    daemon.end();
+}
