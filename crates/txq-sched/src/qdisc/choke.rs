@@ -2,7 +2,7 @@
 //! with one that waits: packets of a flow that fills the queue meet each other, and go both.
 //!
 //! While the average number of packets is above `min`, an arriving packet is compared with a packet of the queue drawn at
-//! random. If both are of one flow, both are dropped as `QDISC_CONGESTED`. Otherwise RED decides ([`red`](super::red)). So a
+//! random. If both are of one flow, both are dropped as `QDISC_CONGESTED`. Otherwise RED decides (as for red). So a
 //! flow loses packets in proportion to the square of its share, without a queue or a counter for each flow.
 //!
 //! | option | unit | default | |

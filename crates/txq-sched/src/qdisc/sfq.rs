@@ -21,7 +21,7 @@
 //! | `quantum BYTES` | the device's longest packet | bytes of a flow in each turn |
 //! | `perturb SECONDS` | 0 | changes the hash after so many seconds |
 //! | `headdrop` | | drops a queue's first packet instead of its last |
-//! | `redflowlimit BYTES` | no RED | turns RED on for each flow ([`red`](super::red)) |
+//! | `redflowlimit BYTES` | no RED | turns RED on for each flow (as for red) |
 //! | `max BYTES` | `redflowlimit` / 4 | from this average length of a flow on, its packets are dropped or marked |
 //! | `min BYTES` | `max` / 3 | up to this average length, none is |
 //! | `avpkt BYTES`, `burst PACKETS`, `probability P` | 1000, (2 `min` + `max`) / (3 `avpkt`), 0.02 | as for red |
