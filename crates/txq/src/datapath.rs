@@ -3,6 +3,7 @@
 //! Senders, workers and control operations all work on it, each with a [`Ctx`]. The modules above add what they do:
 //! `transfer` moves packets to a driver and back, `run` is an owner's turn, `enqueue` has the disciplines.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crossbeam_utils::CachePadded;
@@ -15,6 +16,7 @@ use txq_core::sync::contention::{Recorded, Retries};
 
 use crate::driver::DeviceInfo;
 use crate::schedule::Schedule;
+use crate::trace::Tracer;
 use crate::txqueue::{DriverBugHook, TxQueue, Watchdog};
 
 mod access;
@@ -28,6 +30,7 @@ mod pace;
 mod permit;
 mod root;
 mod selector;
+mod traced;
 
 pub(crate) use self::core::{Core, CoreCounters};
 pub(crate) use access::CoreAccess;
@@ -43,8 +46,9 @@ pub(crate) struct Datapath<A: Arch> {
     pub(crate) txqs: Box<[TxQueue<A>]>,
     /// The queues of all rules (`selector.rs`).
     pub(crate) roots: Box<[Root<A>]>,
-    /// The rule in force ([`RootSelector`]). Read at each call of xmit (Acquire), stored by a control operation after
-    /// it has opened the queues of the new rule (Release).
+    /// The rule in force, and whether the device is traced ([`RootSelector`]). Read at each call of xmit (Acquire). A control
+    /// operation stores the rule after it has opened the queues of the new one, and a trace sets the bit after the trace is
+    /// on the list (both Release).
     pub(crate) rule: CachePadded<A::AtomicU32>,
     /// Packets dropped on their way to a queue: `lost` by a panic, `looped` because drivers sent them in a circle.
     pub(crate) lost: CachePadded<A::AtomicU64>,
@@ -64,6 +68,7 @@ pub(crate) struct Datapath<A: Arch> {
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) driver_bug_hook: Option<DriverBugHook>,
     pub(crate) retries: Retries<A>,
+    pub(crate) tracer: Arc<Tracer<A>>,
     pub(crate) stopping: A::AtomicU32,
     /// The last field, so that it is dropped after all fields that may still hold its packets.
     pub(crate) pool: Pool<A>,

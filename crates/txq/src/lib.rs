@@ -74,6 +74,7 @@ mod shared;
 pub mod stats;
 mod steering;
 pub mod topology;
+pub mod trace;
 mod transfer;
 mod txqset;
 mod txqueue;

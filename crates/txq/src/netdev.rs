@@ -37,6 +37,7 @@ mod graft;
 mod lifecycle;
 mod steer;
 mod totals;
+mod trace;
 mod tree;
 mod weak;
 
@@ -46,6 +47,7 @@ pub use builder::Builder;
 use control::Control;
 pub use demand::PoolDemand;
 pub use error::{AuditError, BuildError};
+pub use trace::Trace;
 use tree::Tree;
 pub use weak::{NetDevRef, WeakNetDev};
 

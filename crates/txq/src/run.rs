@@ -47,6 +47,7 @@ use txq_sched::qdisc::Verdict;
 
 use crate::datapath::{Core, Ctx, Errand, Gate};
 use crate::datapath::{Datapath, Root};
+use crate::trace::EventKind;
 use crate::transfer::Transmitted;
 use crate::txqueue::TxQueue;
 
@@ -170,6 +171,7 @@ fn admit<A: Arch>(
         return (verdict, Going::On);
     }
     let n = batch.len() as u64;
+    cx.trace(EventKind::QdiscEnqueue, root, batch);
     if let Some(txq) = core.bypass(root, batch, cx) {
         let mut driven = Driven::new();
         driven.txq = txq;
@@ -418,7 +420,7 @@ pub(crate) fn run_noqueue<A: Arch>(
     {
         return verdict;
     }
-    let passes = txq.takes_all(root.index, batch);
+    let passes = !cx.is_traced() && txq.takes_all(root.index, batch);
     let defers = (passes && txq.may_defer(batch, cx)).then(|| batch.front().map_or(0, Packet::priority));
     let mut direct = Direct { core, packets: n };
     let drops = &mut direct.core.counters.drops;

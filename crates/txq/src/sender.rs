@@ -252,9 +252,13 @@ impl<A: Arch> Sender<A> {
         A::spend(|| Work::Xmit);
         let nested = A::inside(|inside| inside.depth()) > 0;
         // Inside a data path the wait could be for the caller itself; there the old queues hand the packets on.
-        if self.rule != self.dev.rule() && !nested {
-            // A driver may panic in this call; the batch is not counted as handed in yet.
-            self.rule = self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache));
+        let rule = self.dev.rule();
+        if self.rule != rule {
+            self.rule = match nested {
+                true => self.rule.traced_as(rule),
+                // A driver may panic in this call; the batch is not counted as handed in yet.
+                false => self.dev.follow(&mut Ctx::new(&self.dev, &mut self.cache)),
+            };
         }
         if batch.segs() != batch.len() as u64 && !self.dev.info.gso {
             self.cut(batch);
@@ -323,7 +327,7 @@ impl<A: Arch> Sender<A> {
     /// Hands packets for a txq to its qdisc.
     #[inline]
     fn enter(&mut self, txq: u16, batch: &mut PacketList<A>) -> Verdict {
-        let mut cx = Ctx::new(&self.dev, &mut self.cache);
+        let mut cx = Ctx::under(self.rule, &self.dev, &mut self.cache);
         self.dev.enter(self.dev.root_at(self.rule, txq), txq, batch, &mut cx)
     }
 
@@ -368,7 +372,7 @@ impl<A: Arch> Sender<A> {
         batch.append(&mut on);
         if !looped.is_empty() {
             self.dev.count_looped(looped.len() as u64);
-            self.cache.free_dropped(&mut looped);
+            Ctx::new(&self.dev, &mut self.cache).free_list(&mut looped);
         }
         batch.len()
     }

@@ -6,6 +6,7 @@ pub mod contention;
 pub mod fill;
 pub mod lease;
 pub mod llist;
+pub mod lossy;
 pub mod rcu;
 pub mod spinlock;
 pub mod spsc;

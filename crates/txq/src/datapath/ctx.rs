@@ -9,6 +9,7 @@ use txq_sched::qdisc::copying::Copying;
 
 use crate::datapath::CoreCounters;
 use crate::datapath::Datapath;
+use crate::datapath::RootSelector;
 
 /// Work that a worker needs from the owner of a queue, because only the owner may do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +35,24 @@ pub(crate) struct Ctx<'a, A: Arch> {
     pub(crate) copies: PacketList<A>,
     /// Whether a turn ended because only another thread can make room: a thread that is in the driver, or that reaps.
     pub(crate) held_up: bool,
+    /// Whether the device is traced.
+    pub(super) traced: bool,
+    /// The queue that the thread works for, if the device is traced; [`NO_ROOT`] if there is none.
+    pub(super) root: u32,
 }
 
+/// No queue.
+pub(super) const NO_ROOT: u32 = u32::MAX;
+
 impl<'a, A: Arch> Ctx<'a, A> {
-    #[inline]
+    /// Creates the context of a thread that follows the rule in force.
     pub(crate) fn new(dev: &'a Datapath<A>, cache: &'a mut Cache<A>) -> Self {
+        Self::under(dev.rule(), dev, cache)
+    }
+
+    /// Creates the context of a sender that follows `rule`.
+    #[inline]
+    pub(crate) fn under(rule: RootSelector, dev: &'a Datapath<A>, cache: &'a mut Cache<A>) -> Self {
         Self {
             dev,
             cache,
@@ -47,6 +61,8 @@ impl<'a, A: Arch> Ctx<'a, A> {
             to_free: PacketList::new(),
             copies: PacketList::new(),
             held_up: false,
+            traced: rule.is_traced(),
+            root: NO_ROOT,
         }
     }
 
@@ -68,7 +84,8 @@ impl<'a, A: Arch> Ctx<'a, A> {
 
     #[cold]
     fn free_all(&mut self) {
-        self.cache.free_dropped(&mut self.to_free);
+        let mut dropped = std::mem::take(&mut self.to_free);
+        self.free_list(&mut dropped);
         if std::mem::take(&mut self.held_up) {
             A::yield_cpu();
         }

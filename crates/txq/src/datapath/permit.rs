@@ -33,7 +33,10 @@ impl Permit {
     /// Returns whether the permit covers `batch`; if so, takes one packet off it.
     #[inline(always)]
     pub(crate) fn covers<A: Arch>(&mut self, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> bool {
-        let Some(packet) = batch.front().filter(|_| self.left > 0 && batch.len() == 1) else { return false };
+        let Some(packet) = batch.front().filter(|_| self.left > 0 && batch.len() == 1 && !cx.is_traced())
+        else {
+            return false;
+        };
         let covers = packet.priority() == self.priority
             && cx.cache.id() == self.sender
             && cx.cache.is_home_of(batch)

@@ -28,6 +28,9 @@ pub(crate) struct Root<A: Arch> {
     pub(crate) long: A::AtomicU32,
     /// Packets dropped because the list in front of the qdisc was full. Added by any sender (Relaxed), read by `totals`.
     pub(crate) burst_drops: A::AtomicU64,
+    /// The handle of its qdisc in the upper half, and in the lower half its parent; 0 while it has no qdisc. Stored by control
+    /// operations at their end, read by threads that are traced. Relaxed: a name for a reader.
+    pub(crate) names: A::AtomicU64,
 }
 
 impl<A: Arch> Root<A> {
@@ -43,12 +46,13 @@ impl<A: Arch> Root<A> {
         // The queue is partly full until the owner's next turn ends: that turn empties the list.
         self.fill.note_partial(usize::MAX);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscBurstDrop));
-        cx.cache.free_dropped(batch);
+        cx.free_list(batch);
     }
 
     /// Runs the queue, as a worker does.
     pub(crate) fn run(&self, dev: &Datapath<A>, cx: &mut Ctx<'_, A>) {
         let _inside = Entered::<A>::new(dev);
+        cx.note_root(self.index);
         self.discipline.run(self, cx);
     }
 

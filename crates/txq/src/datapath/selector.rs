@@ -4,7 +4,7 @@
 //! (`run/relay.rs`). So a change of the rule is a store to one word, and no queue is allocated or freed under traffic.
 //! Senders compare the word with their own copy at each call.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use txq_core::arch::inside::Entered;
 use txq_core::arch::{Arch, Atomic};
@@ -24,10 +24,15 @@ pub(crate) enum Shape {
     NoQueue = 2,
 }
 
-/// A shape (the low 2 bits), and the number of changes so far (the other 30 bits, wrapping). The number distinguishes two
-/// rules of the same shape.
+/// A shape (the low 2 bits), whether the device is traced ([`TRACED`]), and the number of changes of the shape so far (the
+/// other 29 bits, wrapping). The number distinguishes two rules of the same shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RootSelector(u32);
+
+/// The device is traced. The bit is here because each call of xmit compares this word anyway.
+const TRACED: u32 = 4;
+/// The bits below the number of changes.
+const BITS: u32 = 3;
 
 impl RootSelector {
     pub(crate) fn first(shape: Shape) -> Self {
@@ -35,7 +40,7 @@ impl RootSelector {
     }
 
     pub(crate) fn next(self, shape: Shape) -> Self {
-        Self((self.0 >> 2).wrapping_add(1) << 2 | shape as u32)
+        Self((self.0 >> BITS).wrapping_add(1) << BITS | self.0 & TRACED | shape as u32)
     }
 
     pub(crate) fn word(self) -> u32 {
@@ -52,7 +57,18 @@ impl RootSelector {
 
     /// Returns whether the rule was never changed.
     fn is_first(self) -> bool {
-        self.0 >> 2 == 0
+        self.0 >> BITS == 0
+    }
+
+    /// Returns whether the device is traced.
+    #[inline]
+    pub(crate) fn is_traced(self) -> bool {
+        self.0 & TRACED != 0
+    }
+
+    /// Returns the same rule, traced if `other` is.
+    pub(crate) fn traced_as(self, other: Self) -> Self {
+        Self(self.0 & !TRACED | other.0 & TRACED)
     }
 }
 
@@ -64,9 +80,25 @@ impl<A: Arch> Datapath<A> {
         RootSelector(self.rule.load(Acquire))
     }
 
-    /// Stores the rule in force. Release: the caller has opened the queues of the rule; pairs with the load in `rule`.
+    /// Stores the rule in force; a trace may begin or end meanwhile. Release: the caller has opened the queues of the rule;
+    /// pairs with the load in `rule`.
     pub(crate) fn put_in_force(&self, rule: RootSelector) {
-        self.rule.store(rule.0, Release);
+        let mut now = self.rule.load(Relaxed);
+        loop {
+            let next = rule.traced_as(RootSelector(now));
+            match self.rule.compare_exchange(now, next.0, Release, Relaxed) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// Sets whether the device is traced. Release: the caller has put its trace on the list; pairs with the load in `rule`.
+    pub(crate) fn set_traced(&self, traced: bool) {
+        match traced {
+            true => self.rule.fetch_or(TRACED, Release),
+            false => self.rule.fetch_and(!TRACED, Release),
+        };
     }
 
     /// Returns the number of the root that a txq's packets enter under `rule`. First come the roots of the txqs, then the
@@ -131,6 +163,7 @@ impl<A: Arch> Datapath<A> {
         cx: &mut Ctx<'_, A>,
     ) -> Verdict {
         let root = &self.roots[root];
+        cx.note_root(root.index);
         if root.txq.is_none() {
             // The qdisc serves several txqs, so each packet carries the number of its own.
             batch.for_each_mut(|p| p.set_txq(txq));

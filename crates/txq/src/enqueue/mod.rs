@@ -52,7 +52,7 @@ fn drop_looped<A: Arch>(batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) -> bool 
     if owns {
         cx.dev.count_looped(batch.len() as u64);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::RecursionLimit));
-        cx.cache.free_dropped(batch);
+        cx.free_list(batch);
     }
     owns
 }

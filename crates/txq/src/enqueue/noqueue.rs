@@ -109,7 +109,7 @@ impl<A: Arch> CoreAccess<A> for NoQueue<A> {
             None => {
                 cx.dev.count_looped(batch.len() as u64);
                 batch.for_each_mut(|p| p.set_drop_reason(DropReason::RecursionLimit));
-                cx.cache.free_dropped(batch);
+                cx.free_list(batch);
                 Verdict::Drop
             }
         }

@@ -26,7 +26,7 @@ impl<A: Arch> Refused<A> {
     pub(super) fn drop_batch(&self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
         self.0[A::cpu() as usize % SHARDS].fetch_add(batch.len() as u64, Relaxed);
         batch.for_each_mut(|p| p.set_drop_reason(DropReason::QdiscOverlimit));
-        cx.cache.free_dropped(batch);
+        cx.free_list(batch);
     }
 
     /// Returns the number of packets dropped since the last call.

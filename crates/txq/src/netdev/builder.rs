@@ -28,6 +28,7 @@ use crate::registry::Registry;
 use crate::schedule::Schedule;
 use crate::shared::{Sampling, Shared};
 use crate::steering::Steering;
+use crate::trace::Tracer;
 use crate::txqueue::{
     Completions, DriverBugEvent, DriverBugHook, Setup, TimeoutHook, TxQueue, TxTimeout, Watchdog,
 };
@@ -318,6 +319,7 @@ impl<A: Arch> Builder<A> {
             driver_bug_hook: self.on_driver_bug,
             watchdog: self.watchdog_timeo.map(|timeo| Watchdog { timeo: nanos(timeo), hook }),
             retries: Retries::new(),
+            tracer: Arc::new(Tracer::new()),
             stopping: A::AtomicU32::new(0),
             pool,
         };
@@ -337,6 +339,7 @@ impl<A: Arch> Builder<A> {
         let (shared, control) = (Arc::new(shared), Arc::new(Control::new(tree)));
         let process = std::process::id();
         let dev = NetDev { shared, control, threads: Vec::new(), process, owner: true };
+        dev.control(|tree, _| dev.publish_names(tree));
         dev.shared.name_lines();
         dev.shared.grant_first_seats();
         if self.contention {
@@ -415,7 +418,8 @@ impl<A: Arch> Builder<A> {
                 _ => self.discipline.build(core, max_burst),
             };
             let (fill, long) = (Fill::new(), A::AtomicU32::new(long));
-            Root { index, txq, discipline, fill, max_burst, long, burst_drops: A::AtomicU64::new(0) }
+            let (burst_drops, names) = (A::AtomicU64::new(0), A::AtomicU64::new(0));
+            Root { index, txq, discipline, fill, max_burst, long, burst_drops, names }
         };
         each(Shape::PerTxq).chain(all).chain(each(Shape::NoQueue)).enumerate().map(root).collect()
     }

@@ -32,6 +32,7 @@ impl<A: Arch> NetDev<A> {
     pub(super) fn reconfigure<R>(&self, f: impl FnOnce(&mut Tree, &mut Ctx<'_, A>) -> R) -> R {
         self.control(|tree, cx| {
             let done = f(tree, cx);
+            self.publish_names(tree);
             self.shared.reset_fill(!tree.up);
             done
         })

@@ -65,7 +65,7 @@ fn look<A: Arch>(
     let blocked =
         core.running || core.gate != Gate::Open || core.has_unadmitted() || !core.requeued.is_empty();
     // A qdisc that measures how long its packets wait must see the sampled ones.
-    let blocked = blocked || batch.len() > QUOTA || batch.stamped();
+    let blocked = blocked || batch.len() > QUOTA || batch.stamped() || cx.is_traced();
     let Some(txq) = root.txq.or_else(|| lone_txq(batch)).filter(|_| !blocked) else { return Bypass::No };
     let txq = &cx.dev.txqs[usize::from(txq)];
     if !txq.takes_all(root.index, batch) || !core.qdisc.as_mut().is_some_and(|qdisc| qdisc.bypass(batch)) {
@@ -111,7 +111,7 @@ fn refused<A: Arch>(
     cx: &mut Ctx<'_, A>,
 ) -> Bypass {
     core.end_permit();
-    core.requeue(batch);
+    core.requeue(root, batch, cx);
     txq.reap_or_leave(root.index, cx);
     if let Some(after) = sent.retry {
         cx.dev.retry(root.index, after);

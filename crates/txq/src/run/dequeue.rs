@@ -11,6 +11,7 @@ use txq_sched::qdisc::{Budget, Qdisc};
 use crate::datapath::{Core, Ctx, Root};
 use crate::run::unwind::{Back, InQdisc};
 use crate::run::{Driven, Going};
+use crate::trace::EventKind;
 use crate::txqueue::TxQueue;
 
 /// Packets of one batch where the qdisc serves several txqs (`try_bulk_dequeue_skb_slow`).
@@ -22,7 +23,12 @@ impl<A: Arch> Core<A> {
     /// Returns the txq of a lone packet if the packet may bypass the qdisc: it overtakes no other, the txq is open, and the
     /// qdisc allows it.
     pub(super) fn bypass(&mut self, root: &Root<A>, batch: &PacketList<A>, cx: &Ctx<'_, A>) -> Option<u16> {
-        if batch.len() != 1 || self.running || !self.requeued.is_empty() || self.has_unadmitted() {
+        if batch.len() != 1
+            || cx.is_traced()
+            || self.running
+            || !self.requeued.is_empty()
+            || self.has_unadmitted()
+        {
             return None;
         }
         let qdisc = self.qdisc.as_mut()?;
@@ -48,6 +54,9 @@ impl<A: Arch> Core<A> {
             Some(txq) => core.dequeue_one_txq(root, &cx.dev.txqs[usize::from(txq)], quota, batch, cx),
             None => core.dequeue_shared(root, quota, batch, cx),
         };
+        if let Some(txq) = txq {
+            cx.trace_txq(EventKind::QdiscDequeue, root.index, txq, batch);
+        }
         mem::forget(in_qdisc);
         // A stopped txq runs the queue again when it is woken. A timer would not help before that: for a packet that is due,
         // it would make the worker ask again and again.
@@ -154,7 +163,7 @@ impl<A: Arch> Core<A> {
             return Going::On;
         }
         if *purges == self.purges {
-            self.requeue(batch);
+            self.requeue(root, batch, cx);
         } else {
             self.drop_all(batch, DropReason::QueuePurge, cx);
         }
@@ -177,8 +186,9 @@ impl<A: Arch> Core<A> {
     }
 
     /// Requeues packets that the driver refused: where the qdisc had them, or in front of all others.
-    pub(super) fn requeue(&mut self, batch: &mut PacketList<A>) {
+    pub(super) fn requeue(&mut self, root: &Root<A>, batch: &mut PacketList<A>, cx: &Ctx<'_, A>) {
         self.counters.requeues += batch.len() as u64;
+        cx.trace(EventKind::QdiscRequeue, root, batch);
         let mut in_qdisc = InQdisc { core: self, batch, back: Back::InFront };
         let InQdisc { core, batch, .. } = &mut in_qdisc;
         // Not into the qdisc while `requeued` holds packets that were dequeued after these: these would come behind them.

@@ -11,6 +11,7 @@ use txq_core::stats::latency::Latency;
 use super::border::Call;
 use crate::datapath::Ctx;
 use crate::driver::{Status, TxCx};
+use crate::trace::EventKind;
 use crate::txqueue::{Access, DRV_XOFF, LONGEST_RETRY, RETRY, STACK_XOFF, TxQueue, TxSide};
 
 /// The result of a transmission, beside the packets left in the batch.
@@ -58,7 +59,7 @@ impl<A: Arch> Ended<A> {
         }
         if !self.dropped.is_empty() {
             self.dropped.iter().for_each(|p| drops.add(p.drop_reason(), 1));
-            cx.cache.free_dropped(&mut self.dropped);
+            cx.free_list(&mut self.dropped);
         }
     }
 }
@@ -136,6 +137,7 @@ impl<A: Arch> TxQueue<A> {
             let last = batch.back().map_or(0, |packet| packet.len());
             self.issued.bytes.queued(batch.bytes() as u32, last as u32, &mut cx.clock)
         });
+        cx.trace_txq(EventKind::NetDevStartXmit, root, self.index, batch);
         A::spend(|| Work::Drive(batch.len()));
         A::touch(|| &*side.driver, Memory::Driver);
         let tx = TxCx::new(&mut cx.clock, &mut ended.sent, &mut ended.dropped);

@@ -24,5 +24,6 @@ mod pool_modes;
 mod room;
 mod senders;
 mod steering;
+mod traces;
 mod waiting;
 mod whole;
