@@ -7,6 +7,7 @@ mod packaging;
 mod replay;
 mod running;
 mod target;
+mod trace;
 mod watch;
 mod web;
 mod workload;
@@ -24,6 +25,7 @@ pub(crate) use packaging::{CompletionsArgs, ManArgs};
 pub(crate) use replay::ReplayArgs;
 pub(crate) use running::{DevArgs, LsArgs, StatArgs, TcArgs};
 pub(crate) use target::{At, RunningArgs, Target};
+pub(crate) use trace::TraceArgs;
 pub(crate) use watch::TopArgs;
 pub(crate) use web::WebArgs;
 pub(crate) use workload::{ContentionArgs, HistArgs, RunArgs, What, Workload};
@@ -46,6 +48,7 @@ Examples:
   txq ls                                         the running programs that tc reaches
   txq web                                        a page with the queues of one, and metrics for Prometheus
   txq top                                        the queues of a running program, live
+  txq trace --event kfree_skb                    which of its packets are dropped, and why
   txq contention --discipline spinlock           who waits for whom, as perf lock contention
   txq hist                                       time in xmit, as bpftrace's hist()
 ";
@@ -106,6 +109,9 @@ pub(crate) enum Command {
     /// Print the counters of a running program's devices, a line each, as ethtool -S does
     #[command(after_help = running::STAT_EXAMPLES)]
     Stat(StatArgs),
+    /// Print each step of a running program's packets: enqueued, dequeued, sent, dropped and why, as perf trace and tcpdump do
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(TraceArgs),
     /// Serve a web page with a running program's queues, and their metrics for Prometheus
     #[command(after_help = web::EXAMPLES)]
     Web(WebArgs),

@@ -13,7 +13,8 @@
 //! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` look at the kernel's own devices.
 //!
 //! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
-//! them by the crate `txq-control`. `txq ls` lists these programs. `txq top` shows their queues in a terminal.
+//! them by the crate `txq-control`. `txq ls` lists these programs. `txq top` shows their queues in a terminal,
+//! `txq trace` the steps of their packets.
 
 #![forbid(unsafe_code)]
 
@@ -44,6 +45,7 @@ mod stat;
 mod state;
 mod tc;
 mod top;
+mod trace;
 mod web;
 mod xps;
 
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Contention(args) => contention::contention(args),
         Command::Hist(args) => hist::hist(args),
         Command::Stat(args) => stat::stat(args),
+        Command::Trace(args) => trace::trace(args),
         Command::Web(args) => web::web(args),
         Command::Completions(args) => packaging::completions(args),
         Command::Man(args) => packaging::man(args),

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use txq::tc::ParseError;
 
+use crate::devices::Devices;
+
 /// tc's exit code for wrong words, which tc refuses without a device.
 pub const WORDS: u8 = 255;
 /// tc's exit code for wrong options of a kind, and for devices that do not exist.
@@ -112,6 +114,15 @@ pub fn nearest(word: &str, known: &[&str]) -> Option<String> {
     let like = |known: &&str| strsim::jaro_winkler(word, known);
     let best = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)))?;
     (like(best) >= 0.8).then(|| format!("did you mean \"{best}\"?"))
+}
+
+/// Returns the error for a device that does not exist, and for a program without devices.
+pub(crate) fn absent(devices: &Devices, dev: Option<&str>, none: bool) -> Option<Answer> {
+    let remedy = Some("make one with `txq dev add NAME`");
+    none.then(|| match dev {
+        Some(name) => Answer::no_device(name, &devices.names()),
+        None => Answer::bad(REFUSED, "there is no device", remedy),
+    })
 }
 
 /// Returns the words of a command.

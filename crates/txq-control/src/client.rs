@@ -18,6 +18,10 @@ use crate::stat::Counters;
 use crate::tc::Show;
 use crate::{Error, Interval, Place};
 
+mod tracing;
+
+pub use tracing::{Traced, Tracing};
+
 /// How long a client waits for an answer, unless the caller sets another time.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -151,14 +155,25 @@ impl Client {
     /// Sends a request and returns the result in its answer.
     fn data<T: DeserializeOwned>(&mut self, request: &Request, more: Duration) -> Result<T, Error> {
         let answer = self.ask(request, more)?;
+        self.result(answer)
+    }
+
+    /// Returns the result in an answer.
+    fn result<T: DeserializeOwned>(&self, answer: Answer) -> Result<T, Error> {
         match answer.data {
             Some(data) if answer.rc == 0 => serde_json::from_value(*data)
                 .map_err(|error| Error::lost(&self.path, format!("not an answer: {error}"))),
-            _ => Err(Error::Refused {
-                path: self.path.clone(),
-                why: answer.err.trim_end().replace('\n', "; "),
-            }),
+            _ => Err(self.refused(&answer)),
         }
+    }
+
+    fn refused(&self, answer: &Answer) -> Error {
+        Error::Refused { path: self.path.clone(), why: answer.err.trim_end().replace('\n', "; ") }
+    }
+
+    fn parse(&self, line: &[u8]) -> Result<Answer, Error> {
+        serde_json::from_slice(line)
+            .map_err(|error| Error::lost(&self.path, format!("not an answer: {error}")))
     }
 
     /// Sends a request and returns its answer, for which the client waits `more` than its timeout. Connects again if the
@@ -178,6 +193,12 @@ impl Client {
     }
 
     fn exchange(&mut self, line: &[u8], more: Duration) -> Result<Answer, Error> {
+        let answer = self.exchange_line(line, more)?;
+        self.parse(&answer)
+    }
+
+    /// Sends a line and returns the next one.
+    fn exchange_line(&mut self, line: &[u8], more: Duration) -> Result<Vec<u8>, Error> {
         let end = (!self.timeout.is_zero()).then(|| Instant::now() + self.timeout + more);
         // A server that refuses may have closed its side already: its answer is read all the same.
         let sent = self.send(line, end);
@@ -186,13 +207,11 @@ impl Client {
         {
             return Err(self.silent());
         }
-        let answer = match self.receive(end) {
-            Ok(answer) => answer,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(self.silent()),
-            Err(error) => return Err(Error::lost(&self.path, sent.err().unwrap_or(error))),
-        };
-        serde_json::from_slice(&answer)
-            .map_err(|error| Error::lost(&self.path, format!("not an answer: {error}")))
+        match self.receive(end) {
+            Ok(answer) => Ok(answer),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(self.silent()),
+            Err(error) => Err(Error::lost(&self.path, sent.err().unwrap_or(error))),
+        }
     }
 
     fn silent(&self) -> Error {

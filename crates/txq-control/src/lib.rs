@@ -1,6 +1,6 @@
 //! Serve and reach a running txq: tc for a program's own devices, from another process, while the program sends.
 //!
-//! A program serves its devices by one call. `txq tc`, `txq dev`, `txq stat`, `txq contention`, `txq hist` and `txq ls` then reach them:
+//! A program serves its devices by one call. `txq tc`, `txq dev`, `txq stat`, `txq trace`, `txq contention`, `txq hist` and `txq ls` then reach them:
 //!
 //! ```
 //! # #[derive(Debug)] struct Null;
@@ -59,9 +59,10 @@ mod record;
 mod server;
 mod stat;
 pub mod tc;
+mod trace;
 
 pub use answer::Answer;
-pub use client::Client;
+pub use client::{Client, Traced, Tracing};
 pub use devices::NewDevice;
 pub use error::Error;
 pub use info::{Info, InfoDevice};
@@ -74,6 +75,7 @@ pub use place::{Place, runtime_folder};
 pub use record::{Contention, Times};
 pub use server::{Builder, Listener, Server};
 pub use stat::Counters;
+pub use trace::{TraceEvent, TraceOptions, TracedDevice};
 
 /// Serves a device at a socket until the returned handle is dropped. The socket is a name, or a path with a `/`.
 ///

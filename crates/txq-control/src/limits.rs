@@ -10,7 +10,7 @@ pub struct Limits {
     pub connections: usize,
     /// The most commands that run at a time, each on a thread of its own; 16. Further commands wait for a thread.
     pub commands: usize,
-    /// The most recordings (contention, histograms of a time) that run at a time; 4. Further ones are refused.
+    /// The most recordings (contention, histograms of a time, traces) that run at a time; 4. Further ones are refused.
     pub recordings: usize,
     /// The longest recording; 1 h.
     pub recording_time: Duration,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::answer::{Answer, INPUT, REFUSED};
 use crate::tc::Show;
+use crate::trace::TraceOptions;
 
 /// The version of the protocol. A server answers requests of its own version only.
 pub const VERSION: u32 = 1;
@@ -47,6 +48,8 @@ pub(crate) enum Request {
         #[serde(default)]
         ms: u64,
     },
+    /// Sends each step of devices' packets, a line each.
+    Trace(TraceOptions),
 }
 
 /// Which devices to record, and how long.
@@ -124,6 +127,7 @@ mod tests {
             Request::Save { dev: Some("d".into()) },
             Request::Contention(Recording { dev: None, ms: 5 }),
             Request::Hist { what: Interval::Driver, dev: Some("d".into()), ms: 0 },
+            Request::Trace(TraceOptions::default()),
         ] {
             let line = request.line().unwrap();
             assert!(line.starts_with(b"{\"v\":1,") && line.ends_with(b"\n"));

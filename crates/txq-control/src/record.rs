@@ -12,7 +12,7 @@ use txq::stats::contention::ContentionReport;
 use txq::stats::log2::Log2;
 
 use crate::Interval;
-use crate::answer::{Answer, REFUSED};
+use crate::answer::{Answer, REFUSED, absent};
 use crate::devices::Devices;
 
 /// The contention of a device during a recording.
@@ -155,15 +155,6 @@ pub(crate) fn hist(
 fn busy(name: &str) -> Answer {
     let remedy = format!("another command records device \"{name}\": wait for its end");
     Answer::bad(REFUSED, "RTNETLINK answers: Device or resource busy", Some(&remedy))
-}
-
-/// Returns the error for a device that does not exist, and for a program without devices.
-pub(crate) fn absent(devices: &Devices, dev: Option<&str>, none: bool) -> Option<Answer> {
-    let remedy = Some("make one with `txq dev add NAME`");
-    none.then(|| match dev {
-        Some(name) => Answer::no_device(name, &devices.names()),
-        None => Answer::bad(REFUSED, "there is no device", remedy),
-    })
 }
 
 /// Returns the values that were counted after `before`.

@@ -4,6 +4,7 @@ mod builder;
 mod connection;
 mod events;
 mod service;
+mod streaming;
 mod workers;
 
 use std::path::Path;

@@ -5,9 +5,8 @@ use txq::NetDev;
 use txq::stats::contention::Retry;
 use txq::stats::device::{DeviceStats, QueueStats, SenderStats};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, absent};
 use crate::devices::Devices;
-use crate::record::absent;
 
 /// The counters of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,4 +24,5 @@ mod forwarding;
 mod interfaces;
 mod reload;
 mod save;
+mod trace;
 mod tun;

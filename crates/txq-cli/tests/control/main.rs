@@ -18,6 +18,7 @@ mod recordings;
 mod stat;
 mod stopped;
 mod systemd;
+mod traces;
 mod web;
 
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -10,12 +11,13 @@ use std::{io, process};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use super::streaming::Streaming;
 use crate::answer::{Answer, INPUT, REFUSED};
 use crate::devices::Devices;
 use crate::info::{Info, InfoDevice};
 use crate::message::{Request, VERSION};
 use crate::record::{self, Recordings};
-use crate::{Limits, dev, stat, tc};
+use crate::{Limits, dev, stat, tc, trace};
 
 /// An event that other threads wait for in a `poll`.
 #[derive(Debug)]
@@ -74,7 +76,7 @@ pub(super) struct Service {
 
 impl Service {
     /// Returns the answer to a line of `client`.
-    pub(super) fn answer(&self, line: &[u8], client: &impl AsFd) -> Answer {
+    pub(super) fn answer(&self, line: &[u8], client: &UnixStream) -> Answer {
         let request = match Request::parse(line) {
             Ok(request) => request,
             Err(answer) => return answer,
@@ -85,7 +87,7 @@ impl Service {
         })
     }
 
-    fn execute(&self, request: Request, client: &impl AsFd) -> Answer {
+    fn execute(&self, request: Request, client: &UnixStream) -> Answer {
         match request {
             Request::Tc { words, show } => tc::run(&self.devices, &words, &show),
             Request::Dev { words } => dev::run(&self.devices, &words),
@@ -102,6 +104,10 @@ impl Service {
             }
             Request::Hist { what, dev, ms } => self.record(ms, |time| {
                 record::hist(&self.devices, dev.as_deref(), what, time, || self.wait(time, client))
+            }),
+            Request::Trace(options) => self.record(options.ms.unwrap_or(0), |_| {
+                let patience = self.limits.answer_time;
+                trace::trace(&self.devices, &options, &mut Streaming { client, stop: &self.stop, patience })
             }),
         }
     }
