@@ -104,6 +104,22 @@ fn a_bridge_is_tried_and_changed() {
 }
 
 #[test]
+fn a_packet_is_followed() {
+    if !can("a_packet_is_followed", &["ping"]) {
+        return;
+    }
+    let said = execute(&block("docs/daemon.md", "txq trace --name try"));
+    let line = |event: &str| {
+        said.lines()
+            .find(|line| line.contains(&format!(" m-far:0 1: {event} len 98 10.9.0.1 > 10.9.0.2 icmp")))
+    };
+    assert!(line("qdisc_enqueue").is_some() && said.contains("txq: 8 events, 0 lost"), "{said}");
+    // Each of the first three packets has an event at least, and the last of eight comes when one has left or is dropped.
+    let end = line("kfree_skb").or(line("qdisc_dequeue")).unwrap_or_else(|| panic!("{said}"));
+    assert!(end.contains(" reason QDISC_OVERLIMIT") || end.contains(" sojourn "), "{said}");
+}
+
+#[test]
 fn a_namespace_is_shaped() {
     if !(can("a_namespace_is_shaped", &["ping"]) && require_tun("a_namespace_is_shaped")) {
         return;
