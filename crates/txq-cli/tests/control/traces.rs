@@ -180,3 +180,30 @@ fn a_closed_pipe_ends_a_trace_quietly() {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(String::from_utf8_lossy(&ended.stderr).lines().count(), 1);
 }
+
+#[test]
+fn runs_and_daemons_are_traced_too() {
+    let place = Place::new();
+    let file = place.0.path().join("run.toml").display().to_string();
+    std::fs::write(&file, "[[device]]\nname = \"d0\"\n[[sender]]\nrate = \"10kpps\"\n").expect("a file");
+    let run = Running::start(&mut place.command(&format!("run {file} --name mine --quiet --duration 600s")));
+    wait_for("the run", || place.txq("tc --name mine qdisc").status.success());
+    let traced = place.txq("trace --name mine -c 6 udp and greater 60");
+    assert!(traced.status.success() && traced.stdout.lines().count() == 6, "{}", traced.stderr);
+    assert!(
+        traced.stdout.lines().all(|line| line.contains(" d0:") && line.contains(" udp")),
+        "{}",
+        traced.stdout
+    );
+    drop(run);
+    // A device that comes with a command is traced, and its end ends the trace.
+    let _daemon = place.daemon("");
+    let refused = place.refused("trace");
+    assert!(refused.contains("there is no device"), "{refused}");
+    place.good("dev add d1");
+    let mut running = Running::start(&mut place.command("trace"));
+    running.wait_for_text("txq: tracing d1", LONG);
+    place.good("dev del d1");
+    let ended = running.finish(LONG);
+    assert!(ended.status.success() && ended.stderr.contains("0 events, 0 lost"), "{}", ended.stderr);
+}

@@ -166,6 +166,8 @@ impl<A: Arch> Trace<A> {
         }
         let Some(queued) = self.queued.get_mut(&event.packet) else { return };
         match event.kind {
+            // A copy may have the buffer of a packet that is gone.
+            EventKind::QdiscDequeue if !queued.inside => {}
             EventKind::QdiscDequeue => event.sojourn = Some(event.time.saturating_sub(queued.since)),
             EventKind::QdiscRequeue => queued.inside = true,
             EventKind::NetDevStartXmit => queued.inside = false,

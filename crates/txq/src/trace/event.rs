@@ -100,7 +100,7 @@ pub struct Event {
     /// Why the packet was dropped; `None` if it was not.
     pub reason: Option<DropReason>,
     /// How long the packet was in the qdisc, in nanoseconds: known when it leaves or is dropped there, and its enqueue was
-    /// not lost.
+    /// not lost. Copies and segments that a qdisc makes have no enqueue.
     pub sojourn: Option<Nanos>,
     pub(super) captured: u8,
     pub(super) bytes: [u8; SNAPLEN],

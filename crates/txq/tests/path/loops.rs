@@ -12,7 +12,7 @@ use txq::{Discipline, NetDev, Sender};
 
 /// A driver that sends copies of all packets through another device.
 #[derive(Clone, Default)]
-struct Tunnel(Arc<Mutex<Option<Sender>>>);
+pub(crate) struct Tunnel(pub(crate) Arc<Mutex<Option<Sender>>>);
 
 impl Driver for Tunnel {
     fn info(&self) -> DeviceInfo {

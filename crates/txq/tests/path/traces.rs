@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::device::{Wires, assert_conserved, pool};
+use crate::loops::Tunnel;
 use txq::drop::DropReason;
 use txq::netdev::Trace;
 use txq::packet::PacketList;
@@ -228,6 +229,31 @@ fn a_trace_begins_and_ends_under_traffic() {
     }
 }
 
+/// A sender that drivers use never follows a new rule, and is traced all the same.
+#[test]
+fn a_nested_sender_is_traced() {
+    let tunnel = Tunnel::default();
+    let builder = NetDev::builder(tunnel.clone()).bql(None).pool_config(pool());
+    let (outer, inner) =
+        (builder.build().unwrap(), device(&Wires::new(1, None), "pfifo", Discipline::Combine));
+    *tunnel.0.lock().unwrap() = Some(inner.sender("nested"));
+    let mut sender = outer.sender("test");
+    let mut send = || {
+        for _ in 0..5 {
+            let packet = sender.packet(&[0; 64]).unwrap();
+            let _ = sender.xmit(packet);
+        }
+    };
+    send();
+    let (mut trace, mut outside) = (inner.trace(Filter::new()), outer.trace(Filter::new()));
+    send();
+    assert_eq!((read(&mut trace).len(), read(&mut outside).len()), (15, 15));
+    drop(trace);
+    send();
+    assert_eq!((inner.stats().sent, read(&mut outside).len()), (15, 15));
+    *tunnel.0.lock().unwrap() = None;
+}
+
 #[test]
 fn a_stalled_reader_loses_events_and_nothing_else() {
     let wires = Wires::new(1, None);
@@ -270,6 +296,24 @@ fn events_name_their_queue() {
     assert_eq!(queue(), (txq, Some((Handle::new(0x20, 0), Handle::new(1, minor)))));
     dev.replace_qdisc("root handle 7: pfifo").unwrap();
     assert_eq!(queue(), (txq, Some((Handle::new(7, 0), Handle::ROOT))));
+}
+
+/// A copy has no enqueue, so the time of a copy is unknown, even if its buffer was that of another packet.
+#[test]
+fn copies_are_dequeued_and_sent() {
+    let dev = device(&Wires::new(1, None), "netem duplicate 100%", Discipline::Combine);
+    let mut trace = dev.trace(Filter::new());
+    let mut sender = dev.sender("test");
+    for _ in 0..50 {
+        let packet = sender.packet(&[0; 64]).unwrap();
+        let _ = sender.xmit(packet);
+    }
+    let events = read(&mut trace);
+    assert_counted(&dev, &events);
+    let counts = [QdiscEnqueue, QdiscDequeue, NetDevStartXmit].map(|kind| count(&events, kind));
+    assert_eq!(counts, [50, 100, 100]);
+    let timed = events.iter().filter(|event| event.kind == QdiscDequeue && event.sojourn.is_some());
+    assert_eq!(timed.count(), 50);
 }
 
 #[test]
