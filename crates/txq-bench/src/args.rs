@@ -23,6 +23,8 @@ Suites:
   timing    how late packets leave that have a time, how exact a rate is; not among the usual ones
   bql       what byte queue limits leave of a link whose completions come together or late; not among the usual ones
   isolation what a probe of the best priority notices of senders that flood its qdisc; not among the usual ones
+  rate      threads with a txq each below one rate: tbf_mq, a tbf at the root, the kernel's tbf and htb; not among the
+            usual ones
   peers     the same work done by DPDK and by this machine's kernel; not among the usual ones
 
 Examples:
@@ -35,6 +37,7 @@ Examples:
   txq bench overload --rate 10gbit --discipline llist --threads 8 --txqs 1,2 --root one,mq --qdisc pfifo
   txq bench isolation --repeat 5                 p50, p99 and the longest xmit of a probe, for each discipline
   txq bench bql --duration 2s                    share sent, limit and bytes in flight, with limits and without
+  txq bench rate --repeat 5                      what a second thread adds below one rate
   txq bench qdisc --qdisc fq --flows 10,1000000  what one qdisc costs, beside DPDK's scheduler
   txq bench peers --json | jq -c 'select(.peer)'
 

@@ -57,6 +57,7 @@ impl Key {
         let discipline = self.discipline.map_or("", Discipline::name);
         match self.suite {
             "path" => format!("{} {discipline}", self.qdisc.as_deref().unwrap_or_default()),
+            super::rate::RATE => format!("{} {discipline}", self.qdisc.as_deref().unwrap_or_default()),
             super::PEERS => format!("txq {}", self.pool.unwrap_or(discipline)),
             _ => match self.pool.or(self.steering) {
                 Some(what) => format!("{what} {discipline}"),
@@ -68,7 +69,9 @@ impl Key {
     /// Returns the table that the result belongs to.
     pub(super) fn table(&self) -> Table {
         // The qdisc does not tell tables apart where rows differ in it, or where peers have none.
-        let by_qdisc = self.suite != "path" && (self.suite != super::PEERS || self.shape == Some("kernel"));
+        let by_qdisc = self.suite != "path"
+            && self.suite != super::rate::RATE
+            && (self.suite != super::PEERS || self.shape == Some("kernel"));
         let qdisc = self.qdisc.clone().filter(|_| by_qdisc);
         // Where links are finite, flows vary with the threads and tell no tables apart.
         let flows = self.flows.filter(|_| self.target.is_none());

@@ -44,6 +44,7 @@ mod peers;
 mod plan;
 mod pool;
 mod qdisc;
+mod rate;
 mod report;
 mod rig;
 mod shaper;

@@ -10,7 +10,7 @@ use super::lab::Lab;
 use super::overload::{self, Load};
 use super::rig::{Queue, Rig};
 use super::work::Work;
-use super::{bql, crowd, isolation, path, peers, pool, qdisc, shaper, timing, xps};
+use super::{bql, crowd, isolation, path, peers, pool, qdisc, rate, shaper, timing, xps};
 use crate::args::BenchArgs;
 
 /// A suite.
@@ -26,6 +26,7 @@ pub(crate) enum Suite {
     Timing,
     Bql,
     Isolation,
+    Rate,
     Peers,
 }
 
@@ -33,7 +34,7 @@ pub(crate) enum Suite {
 pub(super) const OWN: [&str; 2] = [crowd::SLOW, AQM];
 /// The default suites.
 pub(super) const USUAL: [Suite; 5] = [Suite::Crowd, Suite::Pool, Suite::Xps, Suite::Work, Suite::Path];
-const NAMES: [(&str, Suite); 12] = [
+const NAMES: [(&str, Suite); 13] = [
     ("crowd", Suite::Crowd),
     ("pool", Suite::Pool),
     ("xps", Suite::Xps),
@@ -45,6 +46,7 @@ const NAMES: [(&str, Suite); 12] = [
     ("timing", Suite::Timing),
     ("bql", Suite::Bql),
     ("isolation", Suite::Isolation),
+    ("rate", Suite::Rate),
     ("peers", Suite::Peers),
 ];
 
@@ -63,7 +65,7 @@ impl FromStr for Suite {
             .unwrap_or((&"", 0.0));
         let hint = if like.is_empty() { String::new() } else { format!("did you mean \"{like}\"? ") };
         Err(format!(
-            "there is no such suite: {hint}use crowd, pool, xps, work, path, overload, qdisc, timing, bql, isolation or peers"
+            "there is no such suite: {hint}use crowd, pool, xps, work, path, overload, qdisc, timing, bql, isolation, rate or peers"
         ))
     }
 }
@@ -102,6 +104,7 @@ impl<'a> Plan<'a> {
                 Suite::Timing => timing::cases(self),
                 Suite::Bql => bql::cases(self),
                 Suite::Isolation => isolation::cases(self),
+                Suite::Rate => rate::cases(self)?,
                 Suite::Peers => peers::cases(self)?,
             });
         }

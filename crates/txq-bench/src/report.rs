@@ -53,6 +53,7 @@ pub(super) fn title(table: &Table) -> String {
         ("pool", _) => "senders on all CPUs but the last, completions on the last",
         ("xps", _) => "a txq for each CPU, by CPU or by flow, against one txq",
         ("work", _) => "as much work inside the queue as outside",
+        (super::rate::RATE, _) => "threads with a txq each, below one rate that is never reached",
         ("path", _) => "one thread, from allocation to free",
         (super::isolation::ISOLATION, _) => "a probe beside flooding senders",
         (super::overload::OVERLOAD, _) => "goodput while so much is offered",

@@ -55,6 +55,8 @@ const PAUSE: Nanos = 100_000_000;
 pub(super) enum Queue {
     /// A qdisc in tc's words.
     Text(String),
+    /// A qdisc in tc's words that is the root of all txqs.
+    Root(String),
     /// A FIFO with a cost, its name and its limit in packets.
     Costly(&'static str, Cost, usize),
     /// A qdisc whose cost grows with the flows, and its work for each packet at enqueue and at dequeue.
@@ -76,6 +78,8 @@ pub(super) struct Rig {
     pub(super) pool: fn(PoolConfig) -> PoolConfig,
     /// Whether completions run on a CPU of their own, without senders, if there are two CPUs.
     pub(super) apart: bool,
+    /// Whether each sender is pinned to a CPU whatever the options say.
+    pub(super) pinned: bool,
     /// Outstanding packets of a sender, at most.
     pub(super) limit: u64,
     /// A sender's work for each packet before it sends it.
@@ -104,6 +108,7 @@ impl Rig {
             flows: 1,
             pool: |config| config,
             apart: false,
+            pinned: false,
             limit: SNDBUF.max(2 * batch).min(QUEUE),
             outside: Work::default(),
             open: None,
@@ -139,7 +144,7 @@ impl Rig {
             Queue::Text(text) if self.txqs > 1 && self.root() == Root::Mq => {
                 builder.qdisc("mq").default_qdisc(text)
             }
-            Queue::Text(text) => builder.qdisc(text),
+            Queue::Text(text) | Queue::Root(text) => builder.qdisc(text),
             Queue::Costly(kind, cost, limit) => builder.custom_qdisc(Costly::new(kind, *cost, *limit)),
             Queue::Aqm(work) => builder.custom_qdisc(Aqm::new(*work)),
         };
@@ -166,7 +171,7 @@ impl Rig {
     fn sender_cpu(&self, lab: &Lab, index: usize) -> Option<u32> {
         match (self.apart, lab.cpus.len()) {
             (true, cpus @ 2..) => Some(lab.cpus[index % (cpus - 1)]),
-            _ => lab.pin.then(|| lab.cpu(index)),
+            _ => (lab.pin || self.pinned).then(|| lab.cpu(index)),
         }
     }
 

@@ -295,6 +295,19 @@ fn lateness_and_rates_are_told() {
     assert!(table.contains("rate error") && table.contains("\ntbf rate 1gbit"), "{table}");
 }
 
+/// A benchmark judges the gain; this test checks that each root has rows with one thread and with two.
+#[test]
+fn one_rate_is_measured_beside_one_root() {
+    let own = |row: &Value| row["peer"].is_null();
+    let rows = rows(&run("rate --batch 8 --duration 20ms --json --quiet"));
+    let rows: Vec<_> = rows.into_iter().filter(own).collect();
+    assert_eq!(values(&rows, "rate", "qdisc"), set(&["tbf_mq", "tbf", "mq"]));
+    assert_eq!(values(&rows, "rate", "threads"), set(&["1", "2"]));
+    assert_eq!(rows.len(), 6);
+    let table = run("rate --batch 1 --duration 20ms --quiet").stdout;
+    assert!(table.contains(" 2 : 1") && table.contains("\ntbf_mq combine "), "{table}");
+}
+
 /// A benchmark judges shares; this test checks that each row has a share, and the bytes in flight beside those that the link
 /// needs.
 #[test]

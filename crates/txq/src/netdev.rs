@@ -271,12 +271,21 @@ impl<A: Arch> NetDev<A> {
         };
         let roots = shared.roots_in_force();
         let Some(children) = &tree.children else {
-            let root = &roots[0];
             let refcnt = match shared.rule().shape() {
                 Shape::NoQueue => 2,
                 _ => 1 + shared.txqs.len() as u32,
             };
-            return of(root, tree.root, Handle::ROOT, refcnt);
+            let mut listed = of(&roots[0], tree.root, Handle::ROOT, refcnt);
+            if shared.rule().shape() == Shape::PerTxq {
+                // The parts of one qdisc: their counters are summed, and what is below their classes is listed.
+                for part in &roots[1..] {
+                    let mut below = of(part, tree.root, Handle::ROOT, refcnt).into_iter();
+                    listed[0].stats =
+                        below.next().map_or(listed[0].stats, |part| listed[0].stats + part.stats);
+                    listed.extend(below);
+                }
+            }
+            return listed;
         };
         // An mq's children are listed from the last txq to the first, as the kernel does.
         let places = (1..).map(|minor| Handle::new(tree.root.major(), minor));

@@ -11,6 +11,12 @@ txqs = 4
 [[device]]
 name = \"c\"
 qdisc = \"pfifo limit 9\"
+[[device]]
+name = \"d\"
+txqs = 4
+[[device]]
+name = \"e\"
+txqs = 2
 ";
 
 /// A change of each kind; whatever tc can do comes back.
@@ -49,6 +55,9 @@ filter add dev a parent 1: protocol ipv6 pref 6 handle 1 flower dst_ip 2001:db8:
 filter add dev a parent 20: protocol all pref 9 handle 1 matchall classid 20:2
 qdisc replace dev c root handle 1: netem duplicate 1% 5% delay 1us
 qdisc replace dev b root handle 1: mqprio num_tc 2 map 0 1 0 1 0 1 0 1 0 1 0 1 0 1 0 1 queues 1@0 3@1 hw 0
+qdisc replace dev e root handle 1: cake_mq bandwidth 9mbit diffserv4 nat ack-filter rtt 30ms overhead 18 mpu 64 atm
+qdisc replace dev d root handle 1: tbf_mq rate 100mbit burst 20001 limit 50000 overhead 18
+qdisc replace dev d parent 1:2 handle 12: fq_codel limit 777
 qdisc replace dev b parent 1:1 handle 11: pfifo limit 5
 qdisc replace dev b parent 1:3 handle 13: etf clockid CLOCK_TAI delta 5000 deadline_mode
 ";
@@ -69,7 +78,7 @@ fn a_saved_state_comes_back() {
                 .map(|parent| bench.txq(&format!("tc filter show dev {dev} parent {parent}")).out);
             (words, filters)
         };
-        (of("a"), of("b"))
+        (of("a"), of("b"), of("d"), of("e"))
     };
     let (saved, before) = (bench.txq("save").good(), state());
     assert!(saved.lines().count() >= COMMANDS.lines().count(), "{saved}");
@@ -83,8 +92,15 @@ fn a_saved_state_comes_back() {
     tc(&saved).good();
     assert_eq!(bench.txq("save").good(), saved);
     assert_eq!(state(), before);
-    assert_eq!(bench.txq("save a").good() + &bench.txq("save b").good() + &bench.txq("save c").good(), saved);
-    let none = bench.txq("save d");
-    assert!(none.rc == 1 && none.err.contains("Cannot find device \"d\""), "{none:?}");
+    assert_eq!(
+        bench.txq("save a").good()
+            + &bench.txq("save b").good()
+            + &bench.txq("save c").good()
+            + &bench.txq("save d").good()
+            + &bench.txq("save e").good(),
+        saved
+    );
+    let none = bench.txq("save f");
+    assert!(none.rc == 1 && none.err.contains("Cannot find device \"f\""), "{none:?}");
     drop(end(daemon));
 }

@@ -66,9 +66,10 @@ mod drops;
 mod flows;
 mod hash;
 mod longest;
-mod params;
+pub(super) mod params;
 mod rounds;
 mod shaper;
+pub(super) mod shared;
 mod show;
 mod tins;
 
@@ -79,6 +80,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
 use crate::filter::Filters;
+use crate::qdisc::cake_mq;
 use crate::qdisc::child::Classes;
 use crate::qdisc::random::Rng;
 use crate::qdisc::segment::segment;
@@ -92,6 +94,7 @@ use hash::{Keys, QUEUES, Said};
 use longest::Longest;
 use params::{AckFilter, Params};
 use shaper::{Pace, Shaper, fine};
+use shared::Shared;
 
 /// Bytes of the memory limit that a packet takes beyond its length.
 const DESCRIPTOR: u64 = 128;
@@ -102,7 +105,7 @@ const MIN_MEMORY: u64 = 4 << 20;
 /// The largest default memory limit, in packets of the device's longest length.
 const MAX_PACKETS: u64 = 10 * 1024;
 
-struct Cake<A: Arch> {
+pub(super) struct Cake<A: Arch> {
     params: Params,
     handle: Handle,
     /// In the order in which tc shows them.
@@ -110,6 +113,8 @@ struct Cake<A: Arch> {
     /// The lengths of the queues of all tins.
     longest: Longest,
     shaper: Shaper,
+    /// Its part of the rate, below a cake_mq.
+    shared: Option<Shared<A>>,
     /// The tin that has the turn, without a rate.
     turn: usize,
     /// Packets queued, and their bytes.
@@ -131,31 +136,37 @@ struct Cake<A: Arch> {
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let params = params::parse(words, Params::default())?;
-    let mut cake = Cake {
-        params,
-        handle: Handle::UNSPEC,
-        tins: Vec::new(),
-        longest: Longest::new(0),
-        shaper: Shaper::default(),
-        turn: 0,
-        len: 0,
-        bytes: 0,
-        memory_limit: 0,
-        memory_most: 0,
-        mtu: env.mtu,
-        sizes: Sizes::NONE,
-        arrivals: Arrivals::default(),
-        stats: QdiscStats::default(),
-        filters: Filters::new(),
-        random: Rng::new(0),
-        next: None,
-    };
-    cake.arrivals.estimate = cake.params.bandwidth;
-    cake.configure();
-    Ok(Built::Qdisc(Box::new(cake)))
+    Ok(Built::Qdisc(Box::new(Cake::new(params, env, None))))
 }
 
 impl<A: Arch> Cake<A> {
+    /// Returns an empty cake; below a cake_mq with its part of the rate.
+    pub(super) fn new(params: Params, env: &Env, shared: Option<Shared<A>>) -> Self {
+        let mut cake = Cake {
+            params,
+            handle: Handle::UNSPEC,
+            tins: Vec::new(),
+            longest: Longest::new(0),
+            shaper: Shaper::default(),
+            shared,
+            turn: 0,
+            len: 0,
+            bytes: 0,
+            memory_limit: 0,
+            memory_most: 0,
+            mtu: env.mtu,
+            sizes: Sizes::NONE,
+            arrivals: Arrivals::default(),
+            stats: QdiscStats::default(),
+            filters: Filters::new(),
+            random: Rng::new(0),
+            next: None,
+        };
+        cake.arrivals.estimate = cake.params.bandwidth;
+        cake.configure();
+        cake
+    }
+
     /// Derives tins, rates and limits from the parameters. Tins beyond the new number must be empty.
     fn configure(&mut self) {
         let shares = tins::shares(&self.params, 0, self.mtu);
@@ -174,7 +185,6 @@ impl<A: Arch> Cake<A> {
     /// Sets the shaper's rate, in bytes a second; 0 for none.
     fn set_rate(&mut self, rate: u64) {
         self.params.bandwidth = rate;
-        self.shaper.pace = Pace::new(rate);
         let shares = tins::shares(&self.params, rate, self.mtu);
         self.tins.iter_mut().zip(shares).for_each(|(tin, share)| tin.share = share);
         let most = u64::from(self.mtu) * MAX_PACKETS;
@@ -184,6 +194,22 @@ impl<A: Arch> Cake<A> {
             (0, _) => u64::try_from(fits).unwrap_or(u64::MAX).max(MIN_MEMORY).min(most),
             (memlimit, _) => memlimit.into(),
         };
+        self.set_pace();
+    }
+
+    /// Sets the pace of the shaper and the tins: that of the rate, or of the cake's part of it.
+    fn set_pace(&mut self) {
+        let shared = self.shared.as_ref();
+        let pace = |rate| Pace::new(shared.map_or(rate, |shared| shared.of(rate)));
+        self.shaper.pace = pace(self.params.bandwidth);
+        self.tins.iter_mut().for_each(|tin| tin.share.pace = pace(tin.share.rate));
+    }
+
+    /// Tells the cakes that share the rate whether this one has packets.
+    fn note(&mut self, now: Nanos) {
+        if let Some(shared) = &mut self.shared {
+            shared.note(self.len > 0, now);
+        }
     }
 
     /// Returns the bytes of the memory limit in use.
@@ -239,6 +265,7 @@ impl<A: Arch> Cake<A> {
         if self.params.ack_filter != AckFilter::Off {
             self.filter(number, index, cx);
         }
+        self.note(now);
         self.memory_most = self.memory_most.max(self.memory());
         if self.memory() > self.memory_limit && self.shed(own, now, cx) {
             return Verdict::Congested;
@@ -349,20 +376,29 @@ impl<A: Arch> Qdisc<A> for Cake<A> {
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let now = cx.clock.now();
         self.next = None;
+        if self.shared.as_mut().is_some_and(|shared| shared.count(now)) {
+            self.set_pace();
+        }
         while budget.is_left() {
             let Some(packet) = self.take(now, cx) else { break };
             budget.send(packet, out, &mut self.stats);
         }
+        self.note(now);
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
         (0..self.tins.len()).for_each(|number| self.purge(number, cx));
         self.shaper.reset();
+        let now = cx.clock.now();
+        self.note(now);
         self.next = None;
     }
 
     fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let params = params::parse(words, self.params)?;
+        if self.shared.is_some() {
+            cake_mq::check(&params)?;
+        }
         let old = std::mem::replace(&mut self.params, params);
         if (old.link.raw, old.link.overhead) != (self.params.link.raw, self.params.link.overhead) {
             self.sizes = Sizes { offset: self.sizes.offset, ..Sizes::NONE };

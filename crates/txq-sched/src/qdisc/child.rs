@@ -337,6 +337,10 @@ pub fn find<A: Arch, R>(
             // A qdisc without a handle has no named qdisc below it.
             return None;
         }
+        if below != handle && child.qdisc_mut().classes().is_none() {
+            // The most frequent leaf of a large tree, which is searched for each command.
+            return None;
+        }
         let found = find(child.qdisc_mut(), below, handle, f);
         child.settle(total);
         if found.is_some() {

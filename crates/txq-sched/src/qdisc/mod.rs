@@ -11,6 +11,7 @@
 mod bfifo;
 mod blackhole;
 mod cake;
+mod cake_mq;
 #[doc(hidden)]
 pub mod child;
 mod choke;
@@ -48,6 +49,7 @@ mod skbprio;
 #[doc(hidden)]
 pub use segment::{cut, cut_bytes};
 mod tbf;
+mod tbf_mq;
 mod timed;
 mod wheel;
 
@@ -394,6 +396,10 @@ pub enum Built<A: Arch> {
     NoQueue,
     /// A qdisc for each txq, of the default kind.
     PerTxq(Parent),
+    /// A qdisc for each txq, made by the parent.
+    Children(Parent, Vec<Box<dyn Qdisc<A>>>),
+    /// One qdisc in parts, one for each txq. A part has one class, whose number is its txq's and 1.
+    Parts(Vec<Box<dyn Qdisc<A>>>),
 }
 
 /// A kind of qdisc.
@@ -418,7 +424,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 24] {
+fn kinds<A: Arch>() -> [Kind<A>; 26] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -430,11 +436,13 @@ fn kinds<A: Arch>() -> [Kind<A>; 24] {
         Kind::new("mqprio", mqprio::build),
         Kind::new("prio", prio::build),
         Kind::new("tbf", tbf::build),
+        Kind::new("tbf_mq", tbf_mq::build),
         Kind::new("blackhole", blackhole::build),
         Kind::new("netem", netem::build),
         Kind::new("etf", etf::build),
         Kind::new("fq", fq::build),
         Kind::new("cake", cake::build),
+        Kind::new("cake_mq", cake_mq::build),
         Kind::new("choke", choke::build),
         Kind::new("skbprio", skbprio::build),
         Kind::new("pie", pie::build),

@@ -14,6 +14,7 @@
 use txq_core::arch::Arch;
 use txq_core::stats::QdiscStats;
 
+use crate::qdisc::cake_mq;
 use crate::qdisc::mqprio::Mqprio;
 use crate::qdisc::mqprio::TrafficClasses;
 use crate::qdisc::{Built, Env};
@@ -29,6 +30,8 @@ const TRAFFIC_CLASSES: u16 = 0xffe0;
 pub enum Parent {
     /// mq.
     Mq,
+    /// cake_mq, whose children show the configuration of all.
+    CakeMq,
     /// mqprio, with its configuration.
     Mqprio(Box<Mqprio>),
 }
@@ -37,7 +40,7 @@ impl Parent {
     /// Returns the traffic classes that it gives the device.
     pub fn classes(&self) -> TrafficClasses {
         match self {
-            Self::Mq => TrafficClasses::default(),
+            Self::Mq | Self::CakeMq => TrafficClasses::default(),
             Self::Mqprio(mqprio) => mqprio.classes.clone(),
         }
     }
@@ -46,8 +49,14 @@ impl Parent {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Mq => "mq",
+            Self::CakeMq => cake_mq::KIND,
             Self::Mqprio(_) => "mqprio",
         }
+    }
+
+    /// Returns whether the user may replace and change its children.
+    pub fn lends_children(&self) -> bool {
+        !matches!(self, Self::CakeMq)
     }
 
     /// Returns the minor number of the class that stands for a traffic class, and that is above the classes of its txqs.
@@ -59,7 +68,7 @@ impl Parent {
     /// class; [`Handle::UNSPEC`] for a txq without a traffic class.
     pub fn above(&self, root: Handle, txq: u16, classes: &TrafficClasses) -> Handle {
         match self {
-            Self::Mq => Handle::ROOT,
+            Self::Mq | Self::CakeMq => Handle::ROOT,
             Self::Mqprio(_) => {
                 let minor = classes.of_txq(txq).map(Self::minor_of);
                 minor.map_or(Handle::UNSPEC, |minor| Handle::new(root.major(), minor))
@@ -76,8 +85,10 @@ impl Parent {
         classes: &TrafficClasses,
         children: impl Iterator<Item = &'c QdiscInfo>,
     ) -> QdiscInfo {
+        let mut children = children.peekable();
         let options = match self {
             Self::Mq => Options::new(style),
+            Self::CakeMq => children.peek().map_or(Options::new(style), |child| child.options.clone()),
             Self::Mqprio(mqprio) => mqprio.options(style, classes),
         };
         QdiscInfo {

@@ -13,7 +13,7 @@ use txq_core::flow::Dissected;
 use txq_core::flow::layout::Layout;
 use txq_core::packet::{Packet, PacketList};
 
-use crate::qdisc::Cx;
+use crate::qdisc::{Cx, Verdict};
 
 /// Sets the headers of segment `number`, whose payload begins `before` bytes behind the start of the whole payload.
 fn finish<A: Arch>(layout: &Layout, packet: &mut Packet<A>, number: usize, before: usize, is_last: bool) {
@@ -31,6 +31,24 @@ fn finish<A: Arch>(layout: &Layout, packet: &mut Packet<A>, number: usize, befor
 /// Returns the segments of a GSO packet in order, or the packet itself if it has no segments or cannot be cut.
 pub(super) fn segment<A: Arch>(packet: Packet<A>, cx: &mut Cx<'_, A>) -> PacketList<A> {
     cut(packet, |packet, head, parts| cx.parts(packet, head, parts))
+}
+
+/// Cuts a GSO packet, and passes each segment to `enqueue`. Returns the verdict on all of them.
+pub(super) fn enqueue_segments<A: Arch>(
+    packet: Packet<A>,
+    cx: &mut Cx<'_, A>,
+    mut enqueue: impl FnMut(Packet<A>, &mut Cx<'_, A>) -> Verdict,
+) -> Verdict {
+    let mut segments = segment(packet, cx);
+    let (all, mut queued) = (segments.len(), 0);
+    while let Some(segment) = segments.pop_front() {
+        queued += usize::from(enqueue(segment, cx) != Verdict::Drop);
+    }
+    match queued {
+        0 => Verdict::Drop,
+        n if n == all => Verdict::Success,
+        _ => Verdict::Congested,
+    }
 }
 
 /// Returns the segments of a GSO packet in order, or the packet itself if it has no segments or cannot be cut. `copy` copies

@@ -38,11 +38,11 @@ use txq_core::stats::QdiscStats;
 
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
-use crate::qdisc::segment::segment;
+use crate::qdisc::segment::enqueue_segments;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
-mod params;
+pub(super) mod params;
 
 use params::Params;
 
@@ -65,7 +65,7 @@ struct Tbf<A: Arch> {
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
-    let params = params::parse(words)?;
+    let params = params::parse(words, &params::SYNTAX)?;
     let mut tbf = Tbf {
         params,
         child: Child::new(bfifo(params.limit, env)),
@@ -111,20 +111,11 @@ impl<A: Arch> Tbf<A> {
     /// Cuts a packet that is too long and queues its segments; drops those that are still too long.
     #[cold]
     fn enqueue_cut(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        let mut segments = segment(packet, cx);
-        let (all, mut queued) = (segments.len(), 0);
-        while let Some(segment) = segments.pop_front() {
-            let verdict = match segment.len() as u64 > self.longest() {
-                true => self.refuse(segment, cx),
-                false => self.child.enqueue(segment, &mut self.total, cx),
-            };
-            queued += usize::from(verdict != Verdict::Drop);
-        }
-        match queued {
-            0 => Verdict::Drop,
-            n if n == all => Verdict::Success,
-            _ => Verdict::Congested,
-        }
+        let longest = self.longest();
+        enqueue_segments(packet, cx, |segment, cx| match segment.len() as u64 > longest {
+            true => self.refuse(segment, cx),
+            false => self.child.enqueue(segment, &mut self.total, cx),
+        })
     }
 
     /// Drops a packet that is too long.
@@ -190,7 +181,7 @@ impl<A: Arch> Qdisc<A> for Tbf<A> {
     }
 
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        let params = params::parse(words)?;
+        let params = params::parse(words, &params::SYNTAX)?;
         if self.child.handle() == Handle::UNSPEC && self.child.qdisc().kind() == "bfifo" {
             let limit = format!("limit {}", params.limit);
             self.child.qdisc_mut().change(&mut Words::split(&limit), env, cx)?;

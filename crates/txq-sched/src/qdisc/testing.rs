@@ -212,3 +212,82 @@ impl Virtual {
         })
     }
 }
+
+/// The parts of one qdisc, or the children of a parent that makes them, each on a stand of its own, at one time.
+pub(crate) struct Parts {
+    stands: Vec<Virtual>,
+    pub(crate) now: Nanos,
+}
+
+impl Parts {
+    pub(crate) fn new(text: &str, txqs: u16) -> Self {
+        Self::try_new(text, txqs).unwrap()
+    }
+
+    pub(crate) fn try_new(text: &str, txqs: u16) -> Result<Self, ParseError> {
+        let parts = match build::<Native>(text, &Env { txqs, ..ENV })? {
+            (_, Built::Parts(parts) | Built::Children(_, parts)) => parts,
+            _ => panic!("{text} has no parts"),
+        };
+        let on_stand = |mut part: Box<dyn Qdisc>| {
+            let mut stand = Virtual::with_room("pfifo", 512, 2048);
+            part.set_handle(Handle::new(1, 0));
+            stand.qdisc = part;
+            stand
+        };
+        Ok(Self { stands: parts.into_iter().map(on_stand).collect(), now: 1000 * MS })
+    }
+
+    fn at(&mut self, part: usize) -> &mut Virtual {
+        let stand = &mut self.stands[part];
+        stand.now = self.now;
+        stand
+    }
+
+    pub(crate) fn enqueue(&mut self, part: usize, bytes: usize) -> Verdict {
+        self.at(part).enqueue(bytes, 0)
+    }
+
+    /// Dequeues up to so many packets; returns their lengths.
+    pub(crate) fn dequeue(&mut self, part: usize, packets: usize) -> Vec<usize> {
+        self.dequeue_within(part, packets, u64::MAX)
+    }
+
+    /// The same, also within so many bytes.
+    pub(crate) fn dequeue_within(&mut self, part: usize, packets: usize, bytes: u64) -> Vec<usize> {
+        let stand = self.at(part);
+        let mut out = PacketList::new();
+        stand.with(|qdisc, cx| qdisc.dequeue_batch(Budget::new(packets, bytes), &mut out, cx));
+        let lengths = out.iter().map(|packet| packet.len()).collect();
+        stand.cache.free(&mut out);
+        lengths
+    }
+
+    pub(crate) fn drop_all(&mut self, part: usize) {
+        self.at(part).with(|qdisc, cx| qdisc.reset(cx));
+    }
+
+    pub(crate) fn change(&mut self, part: usize, text: &str) -> Result<(), ParseError> {
+        self.at(part).with(|qdisc, cx| qdisc.change(&mut Words::split(text), &ENV, cx))
+    }
+
+    pub(crate) fn qlen(&self, part: usize) -> usize {
+        self.stands[part].qdisc.qlen()
+    }
+
+    pub(crate) fn next_event(&self, part: usize) -> Option<Nanos> {
+        self.stands[part].qdisc.next_event()
+    }
+
+    pub(crate) fn stats(&self, part: usize) -> QdiscStats {
+        self.stands[part].qdisc.stats()
+    }
+
+    pub(crate) fn drops(&self, part: usize) -> &DropCounts {
+        &self.stands[part].drops
+    }
+
+    pub(crate) fn options(&self, style: Style) -> Options {
+        self.stands[0].qdisc.options(style)
+    }
+}

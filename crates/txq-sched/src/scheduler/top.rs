@@ -216,9 +216,9 @@ impl<A: Arch> Top<A> {
 fn holds_packets<A: Arch>(built: Built<A>) -> Result<Box<dyn Qdisc<A>>, ParseError> {
     match built {
         Built::Qdisc(qdisc) => Ok(qdisc),
-        Built::NoQueue | Built::PerTxq(_) => {
+        Built::NoQueue | Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) => {
             let error = ParseError::new("RTNETLINK answers: Operation not supported");
-            Err(error.with_remedy("it holds no packets: name a qdisc that does"))
+            Err(error.with_remedy("it holds no packets by itself: name a qdisc that does"))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use txq_core::arch::Arch;
 
-use super::{LEVELS, Trees};
+use super::{LEVELS, Trees, has_class};
 use crate::qdisc::copying::Others;
 use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, ParseError, Words};
@@ -25,7 +25,7 @@ impl<A: Arch> Trees<'_, A> {
         major: Handle,
         minor: u16,
     ) -> Result<(Class, Handle, &'static str), ParseError> {
-        let found = self.with_qdisc(major, |qdisc, _| {
+        let found = self.with_parent(major, minor, |qdisc, _| {
             let classes = qdisc.classes().ok_or(())?;
             let Some(minor) = classes.find(minor) else {
                 let mut minors = classes.minors();
@@ -41,7 +41,15 @@ impl<A: Arch> Trees<'_, A> {
                 let error = ParseError::new("Error: Parent qdisc is not classful.");
                 Err(error.with_remedy(format!("qdisc {major} has no classes")))
             }
-            Some((_, Ok(Err(minors)))) => {
+            Some((_, Ok(Err(mut minors)))) => {
+                // The parts of one qdisc have one class each.
+                self.roots.any(&mut |_, own, qdisc, _| {
+                    let all = qdisc.classes().map(|classes| classes.minors()).filter(|_| own == major);
+                    minors.extend(all.unwrap_or_default());
+                    false
+                });
+                minors.sort_unstable();
+                minors.dedup();
                 let names: Vec<_> = minors.iter().map(|minor| format!("{major}{minor:x}")).collect();
                 let error = ParseError::new("Error: Specified class not found.");
                 Err(error.with_remedy(match names.is_empty() {
@@ -94,7 +102,7 @@ impl<A: Arch> Trees<'_, A> {
         mut new: Option<Box<dyn Qdisc<A>>>,
         handle: Handle,
     ) -> Option<usize> {
-        let done = self.with_qdisc(class.parent, |qdisc, cx| {
+        let done = self.with_parent(class.parent, class.minor, |qdisc, cx| {
             let classes = qdisc.classes().expect("the class was found");
             let mut new = new.take().unwrap_or_else(|| classes.default_leaf(class.minor));
             new.set_handle(handle);
@@ -131,7 +139,8 @@ impl<A: Arch> Trees<'_, A> {
     fn others(&mut self, class: Class) -> Others {
         let mut others = None;
         self.roots.any(&mut |_, own, qdisc, _| {
-            if child::levels(qdisc, own, class.parent).is_some() {
+            let is_its = own != class.parent || has_class(qdisc, class.minor);
+            if is_its && child::levels(qdisc, own, class.parent).is_some() {
                 others = Some(Others::of(qdisc, own, Some((class.parent, class.minor))));
             }
             others.is_some()
@@ -145,7 +154,7 @@ impl<A: Arch> Trees<'_, A> {
         class: Class,
         mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
     ) -> Option<(usize, R)> {
-        self.with_qdisc(class.parent, |qdisc, cx| {
+        self.with_parent(class.parent, class.minor, |qdisc, cx| {
             let classes = qdisc.classes().expect("the class was found");
             let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
             let done = f(leaf.qdisc_mut(), cx);

@@ -27,6 +27,11 @@ const LEVELS: usize = 8;
 /// tree is needed.
 pub type Visit<'v, A> = dyn FnMut(usize, Handle, &mut dyn Qdisc<A>, &mut Cx<'_, A>) -> bool + 'v;
 
+/// Returns whether a qdisc has a class that a user means by `minor`.
+fn has_class<A: Arch>(qdisc: &mut dyn Qdisc<A>, minor: u16) -> bool {
+    qdisc.classes().is_some_and(|classes| classes.find(minor).is_some())
+}
+
 /// The qdiscs at the tops of the trees.
 pub trait Roots<A: Arch> {
     /// Calls `f` with each tree's top until `f` returns true. No other thread uses that tree meanwhile.
@@ -65,6 +70,26 @@ impl<'r, A: Arch> Trees<'r, A> {
             found.is_some()
         });
         found
+    }
+
+    /// As [`with_qdisc`](Trees::with_qdisc). The parts of one qdisc at the tops of many trees have one handle: `f` gets the
+    /// one that has the class `minor`, or the first if none has it.
+    fn with_parent<R>(
+        &mut self,
+        handle: Handle,
+        minor: u16,
+        mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<(usize, R)> {
+        let mut found = None;
+        if handle == self.root && self.above == 0 {
+            self.roots.any(&mut |index, _, qdisc, cx| {
+                if has_class(qdisc, minor) {
+                    found = Some((index, f(qdisc, cx)));
+                }
+                found.is_some()
+            });
+        }
+        found.or_else(|| self.with_qdisc(handle, f))
     }
 
     /// Returns whether a qdisc, at the top or below another, has this handle.

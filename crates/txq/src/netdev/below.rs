@@ -35,8 +35,12 @@ impl<A: Arch> Roots<A> for InForce<'_, '_, '_, A> {
 impl<A: Arch> Shared<A> {
     /// Returns the queues in force, with the handles of their qdiscs.
     pub(super) fn owned<'s>(&'s self, tree: &'s Tree) -> impl Iterator<Item = (&'s Root<A>, Handle)> {
-        let handles = tree.children.as_deref().unwrap_or(std::slice::from_ref(&tree.root));
-        self.roots_in_force().iter().zip(handles.iter().copied())
+        let handle = |queue: usize| match &tree.children {
+            Some(children) => children[queue],
+            // One qdisc, or the parts of one.
+            None => tree.root,
+        };
+        self.roots_in_force().iter().enumerate().map(move |(queue, root)| (root, handle(queue)))
     }
 
     /// Calls `f` with the trees of the queues in force.

@@ -385,6 +385,9 @@ impl<A: Arch> Builder<A> {
         .map_err(wrong(&self.default_qdisc))?;
         for (txq, text) in &self.children {
             let why = match &plan.children {
+                Some(_) if plan.parent.as_ref().is_some_and(|parent| !parent.lends_children()) => {
+                    "the children of cake_mq are its own: leave it out".into()
+                }
                 Some(children) if usize::from(*txq) < children.len() => {
                     let (header, built) = qdisc::build::<A>(text, &tree.env).map_err(wrong(text))?;
                     let at = usize::from(*txq);

@@ -97,7 +97,7 @@ impl<A: Arch> NetDev<A> {
     /// Returns the traffic classes that are listed as classes: those of mqprio.
     pub(super) fn traffic_classes(&self, parent: &Parent) -> TrafficClasses {
         match parent {
-            Parent::Mq => TrafficClasses::default(),
+            Parent::Mq | Parent::CakeMq => TrafficClasses::default(),
             Parent::Mqprio(_) => self.classes(),
         }
     }

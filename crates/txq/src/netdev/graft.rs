@@ -15,7 +15,7 @@ use txq_sched::tc::{Handle, Header, ParseError, Words};
 use txq_sched::tree::{Attach, Class, Found, taken};
 
 use super::NetDev;
-use super::tree::{Plan, Tree, child};
+use super::tree::{Plan, Tree, child, kept_child};
 use crate::datapath::Ctx;
 use crate::datapath::Gate;
 use crate::datapath::Shape;
@@ -149,6 +149,9 @@ impl<A: Arch> NetDev<A> {
                 self.shared.trees(tree, cx, |trees| trees.find_class(major, minor))?;
             return Ok((Place::Class(class), Found { handle, kind }));
         };
+        if let Some(parent) = tree.parent.as_ref().filter(|parent| !parent.lends_children()) {
+            return Err(kept_child(parent));
+        }
         match minor.checked_sub(1).map(|txq| (txq, children.get(usize::from(txq)))) {
             Some((txq, Some(&handle))) => {
                 Ok((Place::Txq(txq), Found { handle, kind: self.shared.kind_of(txq) }))
@@ -250,27 +253,32 @@ impl<A: Arch> NetDev<A> {
                     changed
                 });
             }
-            Place::Txq(txq) => txq,
-            Place::Root => 0,
+            Place::Txq(txq) => Some(txq),
+            // One qdisc, or all parts of one. A change that the first takes, all take.
+            Place::Root => None,
         };
-        let root = self.shared.root_of(txq);
-        let mut changed = Ok(());
-        self.shared.roots[root].with_core(&self.shared, |core| {
-            let done = core.with_qdisc(cx, |qdisc, cx| {
-                cx.set_others(Others::below(qdisc, found.handle));
-                qdisc.change(&mut words.clone(), &tree.env, cx)
+        for root in
+            self.shared.roots_in_force().iter().filter(|root| txq.is_none_or(|txq| root.txq == Some(txq)))
+        {
+            let mut changed = Ok(());
+            root.with_core(&self.shared, |core| {
+                let done = core.with_qdisc(cx, |qdisc, cx| {
+                    cx.set_others(Others::below(qdisc, found.handle));
+                    qdisc.change(&mut words.clone(), &tree.env, cx)
+                });
+                changed = done.unwrap_or(Ok(()));
             });
-            changed = done.unwrap_or(Ok(()));
-        });
-        cx.free_dropped();
-        // A packet may have become due by the change.
-        self.shared.hand_over(root);
-        changed
+            cx.free_dropped();
+            // A packet may have become due by the change.
+            self.shared.hand_over(root.index);
+            changed?;
+        }
+        Ok(())
     }
 
     /// Returns whether a qdisc of the device has this handle.
     fn names(&self, tree: &Tree, handle: Handle, cx: &mut Ctx<'_, A>) -> bool {
-        tree.names(handle) || self.shared.trees(tree, cx, |trees| trees.has(handle))
+        tree.names(handle) || tree.has_given(handle) && self.shared.trees(tree, cx, |trees| trees.has(handle))
     }
 
     /// Replaces the leaf of a class by `new`; by the default leaf of the class if that is `None`.

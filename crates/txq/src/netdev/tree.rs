@@ -1,6 +1,8 @@
 //! The qdiscs attached to a device: the root, the children of mq, their handles, and the default qdiscs
 //! (`attach_default_qdiscs`).
 
+use std::collections::HashSet;
+
 use txq_core::arch::Arch;
 use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
 use txq_sched::tc::{Handle, ParseError};
@@ -16,7 +18,7 @@ pub(super) struct Tree {
     pub(super) env: Env,
     /// The kind of qdisc that txqs get by default, with its options (`net.core.default_qdisc`).
     pub(super) default_qdisc: String,
-    /// The handle of the root: of mq, or of the one qdisc. [`Handle::UNSPEC`] for a default qdisc.
+    /// The handle of the root: of mq, or of the one qdisc, or of all its parts. [`Handle::UNSPEC`] for a default qdisc.
     pub(super) root: Handle,
     /// The handles of mq's children, if the root is mq.
     pub(super) children: Option<Vec<Handle>>,
@@ -27,6 +29,8 @@ pub(super) struct Tree {
     /// Warnings for changes of classes that nobody has taken yet.
     pub(super) warnings: Vec<String>,
     handles: Handles,
+    /// All handles that qdiscs have or had: a handle that none had need not be looked for in a tree of many classes.
+    given: HashSet<Handle>,
 }
 
 /// The qdiscs to attach in place of a device's root.
@@ -50,6 +54,7 @@ impl Tree {
             up: true,
             warnings: Vec::new(),
             handles: Handles::default(),
+            given: HashSet::new(),
         }
     }
 
@@ -67,7 +72,7 @@ impl Tree {
         asked: Option<Handle>,
         mut names: impl FnMut(&Self, Handle) -> bool,
     ) -> Handle {
-        match asked {
+        let handle = match asked {
             Some(handle) if handle != Handle::UNSPEC => handle,
             _ => {
                 let mut handles = std::mem::take(&mut self.handles);
@@ -75,7 +80,14 @@ impl Tree {
                 self.handles = handles;
                 handle
             }
-        }
+        };
+        self.given.insert(handle);
+        handle
+    }
+
+    /// Returns whether a qdisc has this handle, or had it.
+    pub(super) fn has_given(&self, handle: Handle) -> bool {
+        self.given.contains(&handle)
     }
 
     /// Returns whether the root or a child of mq has this handle.
@@ -105,6 +117,16 @@ impl Tree {
                 let shape = if txqs == 1 { Shape::PerTxq } else { Shape::Shared };
                 Plan { shape, qdiscs: vec![Some(qdisc)], root, children: None, parent: None }
             }
+            Built::Children(parent, qdiscs) => {
+                let children = Some(vec![Handle::UNSPEC; txqs]);
+                let qdiscs = qdiscs.into_iter().map(Some).collect();
+                Plan { shape: Shape::PerTxq, qdiscs, root, children, parent: Some(parent) }
+            }
+            Built::Parts(mut parts) => {
+                parts.iter_mut().for_each(|part| part.set_handle(root));
+                let qdiscs = parts.into_iter().map(Some).collect();
+                Plan { shape: Shape::PerTxq, qdiscs, root, children: None, parent: None }
+            }
             Built::NoQueue => {
                 let qdiscs = (0..txqs).map(|_| None).collect();
                 Plan { shape: Shape::NoQueue, qdiscs, root: Handle::UNSPEC, children: None, parent: None }
@@ -123,13 +145,19 @@ impl Tree {
     }
 }
 
+/// Returns the error for a child that its parent keeps.
+pub(super) fn kept_child(parent: &Parent) -> ParseError {
+    let error = ParseError::new("RTNETLINK answers: Operation not supported");
+    error.with_remedy(format!("the children of {} are its own: change that", parent.kind()))
+}
+
 /// Returns the qdisc that was built, if it can be a child of mq.
 pub(super) fn child<A: Arch>(built: Built<A>) -> Result<Box<dyn Qdisc<A>>, ParseError> {
     match built {
         Built::Qdisc(qdisc) => Ok(qdisc),
-        Built::PerTxq(_) | Built::NoQueue => {
+        Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) | Built::NoQueue => {
             let error = ParseError::new("RTNETLINK answers: Operation not supported");
-            Err(error.with_remedy("mq's children must be qdiscs that hold packets"))
+            Err(error.with_remedy("mq's children must be qdiscs that hold packets by themselves"))
         }
     }
 }

@@ -18,6 +18,7 @@ mod filters_tc;
 mod mqprio_classes;
 mod mqprio_tc;
 mod nesting;
+mod parts;
 mod show_kernel;
 mod words_kernel;
 mod xps_mask_kernel;

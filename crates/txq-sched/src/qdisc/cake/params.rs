@@ -133,10 +133,10 @@ pub(super) enum AckFilter {
 
 /// The parameters of a qdisc.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Params {
+pub(in crate::qdisc) struct Params {
     /// In bytes a second; 0 for no limit.
     pub(super) bandwidth: u64,
-    pub(super) autorate: bool,
+    pub(in crate::qdisc) autorate: bool,
     pub(super) diffserv: Diffserv,
     pub(super) flows: FlowMode,
     /// Accepted and shown, without effect: there is no connection tracking.
@@ -224,7 +224,7 @@ impl LinkWords {
 }
 
 /// Reads `words` and returns `params` with the named values changed.
-pub(super) fn parse(words: &mut Words<'_>, mut params: Params) -> Result<Params, ParseError> {
+pub(in crate::qdisc) fn parse(words: &mut Words<'_>, mut params: Params) -> Result<Params, ParseError> {
     let mut options = words.options(&SYNTAX);
     let mut link = LinkWords::default();
     while let Some(word) = options.next_word() {

@@ -4,6 +4,8 @@
 //! until its turn. Otherwise a flow could come back as a new one at once, and starve the old ones. When no queue has
 //! packets, no flow can be starved, and the lists are emptied as well. The kernel does so when it finds no more packets to
 //! send.
+//!
+//! The queues take memory from the first packet on: many leaves of a large tree never have one.
 
 use txq_core::arch::{Arch, Nanos};
 use txq_core::packet::{Packet, PacketList};
@@ -62,6 +64,9 @@ impl List {
 
 /// All flows.
 pub(super) struct Flows<A: Arch> {
+    /// The number of flows.
+    count: u32,
+    /// The flows, or none before the first packet; so the next two.
     flows: Box<[Flow<A>]>,
     /// The bytes of each queue once more, side by side, for a fast search.
     backlogs: Box<[u32]>,
@@ -116,12 +121,11 @@ impl<A: Arch, D: FnMut(Packet<A>)> law::Queue<A> for Head<'_, A, D> {
 impl<A: Arch> Flows<A> {
     /// Creates `count` flows; `count` is at least 1.
     pub(super) fn new(count: u32) -> Self {
-        let flow =
-            || Flow { queue: PacketList::new(), law: Law::default(), deficit: 0, next: NONE, listed: false };
         Self {
-            flows: (0..count).map(|_| flow()).collect(),
-            backlogs: vec![0; count as usize].into(),
-            tops: vec![0; (count as usize).div_ceil(BLOCK)].into(),
+            count,
+            flows: Box::default(),
+            backlogs: Box::default(),
+            tops: Box::default(),
             new: List::EMPTY,
             old: List::EMPTY,
             len: 0,
@@ -130,9 +134,19 @@ impl<A: Arch> Flows<A> {
         }
     }
 
+    /// Allocates the flows.
+    #[cold]
+    fn allocate(&mut self) {
+        let flow =
+            || Flow { queue: PacketList::new(), law: Law::default(), deficit: 0, next: NONE, listed: false };
+        self.flows = (0..self.count).map(|_| flow()).collect();
+        self.backlogs = vec![0; self.count as usize].into();
+        self.tops = vec![0; (self.count as usize).div_ceil(BLOCK)].into();
+    }
+
     /// Returns the number of flows.
     pub(super) fn count(&self) -> usize {
-        self.flows.len()
+        self.count as usize
     }
 
     /// Returns the number of packets of all flows.
@@ -161,7 +175,7 @@ impl<A: Arch> Flows<A> {
     /// Returns the flow of a hash.
     #[inline]
     pub(super) fn of_hash(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.flows.len() as u64) >> 32) as usize
+        ((u64::from(hash) * u64::from(self.count)) >> 32) as usize
     }
 
     /// Appends a packet to its flow. A flow that is on no list becomes a new one.
@@ -169,6 +183,9 @@ impl<A: Arch> Flows<A> {
     pub(super) fn push(&mut self, index: usize, packet: Packet<A>, quantum: u32) {
         self.len += 1;
         self.bytes += packet.len() as u64;
+        if index >= self.flows.len() {
+            self.allocate();
+        }
         let flow = &mut self.flows[index];
         flow.queue.push_back(packet);
         let backlog = backlog(&flow.queue);
@@ -264,7 +281,7 @@ impl<A: Arch> Flows<A> {
     pub(super) fn fattest(&mut self, flow: usize) -> usize {
         loop {
             let (block, &may) = self.tops.iter().enumerate().max_by_key(|&(_, &top)| top).unwrap_or((0, &0));
-            if may <= self.backlogs[flow] {
+            if may <= self.backlogs.get(flow).copied().unwrap_or(0) {
                 return flow;
             }
             let start = block * BLOCK;
@@ -284,16 +301,14 @@ impl<A: Arch> Flows<A> {
         self.flows.iter().position(|flow| !flow.queue.is_empty())
     }
 
-    /// Gives all packets to `take` and forgets all flows.
+    /// Gives all packets to `take`, forgets all flows and frees their memory.
     pub(super) fn clear(&mut self, mut take: impl FnMut(Packet<A>)) {
         for flow in &mut self.flows {
             while let Some(packet) = flow.queue.pop_front() {
                 take(packet);
             }
-            (flow.law, flow.listed) = (Law::default(), false);
         }
-        self.backlogs.fill(0);
-        self.tops.fill(0);
+        (self.flows, self.backlogs, self.tops) = Default::default();
         (self.new, self.old) = (List::EMPTY, List::EMPTY);
         (self.len, self.bytes) = (0, 0);
     }

@@ -28,17 +28,17 @@ pub(super) static SYNTAX: Syntax = Syntax {
 
 /// A bucket: its rate and its size.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bucket {
-    pub(super) rate: RateCfg,
+pub(in crate::qdisc) struct Bucket {
+    pub(in crate::qdisc) rate: RateCfg,
     /// The size in bytes.
-    pub(super) bytes: u64,
+    pub(in crate::qdisc) bytes: u64,
     /// The size of a cell, which is only shown.
     cell: u32,
 }
 
 impl Bucket {
     /// Returns how long it takes to fill the bucket.
-    pub(super) fn time(&self) -> Nanos {
+    pub(in crate::qdisc) fn time(&self) -> Nanos {
         self.rate.time(self.bytes)
     }
 
@@ -56,23 +56,33 @@ impl Bucket {
 
 /// All parameters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Params {
-    pub(super) bucket: Bucket,
+pub(in crate::qdisc) struct Params {
+    pub(in crate::qdisc) bucket: Bucket,
     /// The bucket that bounds a burst: `peakrate` and `mtu`.
     pub(super) peak: Option<Bucket>,
     /// The limit of the queue, in bytes.
-    pub(super) limit: u32,
+    pub(in crate::qdisc) limit: u32,
 }
 
-/// Reads the parameters.
-pub(super) fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
-    let mut options = words.options(&SYNTAX);
+/// The same for a bucket that the parts of a tbf_mq share: there is no second bucket.
+pub(in crate::qdisc) static SHARED_SYNTAX: Syntax = Syntax {
+    kind: "tbf_mq",
+    words: &["limit", "latency", "buffer", "burst", "maxburst", "mpu", "rate", "overhead", "linklayer"],
+    usage: "Usage: ... tbf_mq limit BYTES burst BYTES[/BYTES] rate KBPS\n\
+            \t[ latency TIME ] [ overhead BYTES ] [ linklayer TYPE ]",
+    wording: Wording::NamedLower,
+};
+
+/// Reads the parameters of the kind that `syntax` describes.
+pub(in crate::qdisc) fn parse(words: &mut Words<'_>, syntax: &'static Syntax) -> Result<Params, ParseError> {
+    let mut options = words.options(syntax);
     let (mut rate, mut peak) = (None::<Rate>, None::<Rate>);
     let (mut burst, mut mtu) = (None::<(Size, u32)>, None::<(Size, u32)>);
     let (mut limit, mut latency) = (None::<Size>, None::<Micros>);
     let mut link = Link::default();
     while let Some(word) = options.next_word() {
         match word {
+            word if !syntax.words.contains(&word) => return Err(options.unknown(word)),
             "limit" | "latency"
                 if (word == "limit" && limit.is_some()) || (word == "latency" && latency.is_some()) =>
             {
@@ -134,7 +144,7 @@ pub(super) fn parse(words: &mut Words<'_>) -> Result<Params, ParseError> {
 
 impl Params {
     /// Returns the parameters as tc shows them.
-    pub(super) fn options(&self, style: Style) -> Options {
+    pub(in crate::qdisc) fn options(&self, style: Style) -> Options {
         let Self { bucket, peak, limit } = self;
         let link = bucket.rate.link;
         let mut options = Options::new(style);

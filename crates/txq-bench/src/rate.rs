@@ -1,0 +1,61 @@
+//! Suite `rate`: one rate for many threads. One thread and two, each on a CPU and a txq of its own, below one rate that they
+//! never reach, so that the cost shows.
+//!
+//! | row | |
+//! |---|---|
+//! | `tbf_mq` | a part for each txq, one bucket |
+//! | `tbf` | one tbf at the root of as many txqs |
+//! | `mq` | a pfifo for each txq and no rate: what the parts could reach |
+//! | `kernel tbf`, `kernel htb` | this kernel: packet sockets into an ifb below a tbf, or a class of htb |
+
+use std::rc::Rc;
+
+use txq::topology::Topology;
+use txq::xps::XpsMap;
+use txq_cli_common::failure::refused;
+
+use super::case::{Case, Key};
+use super::kernel::{self, Kernel};
+use super::peers::or_skip;
+use super::plan::{Plan, case};
+use super::rig::{Queue, Rig};
+
+/// The suite's name.
+pub(super) const RATE: &str = "rate";
+
+/// The rows of txq, and their roots. The rate is 8300 packets of 120 bytes in 8 us.
+const ROOTS: [(&str, &str); 3] = [
+    ("tbf_mq", "tbf_mq rate 1tbit burst 1gb limit 100mb"),
+    ("tbf", "tbf rate 1tbit burst 1gb limit 100mb"),
+    ("mq", "mq"),
+];
+
+pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
+    let kernel = or_skip("kernel", Kernel::prepare(plan.lab)).map(Rc::new);
+    let txqs = plan.lab.cpus.len().clamp(2, 64) as u16;
+    let topology = Topology::read("/sys").map_err(refused("this machine's CPUs cannot be read"))?;
+    let map = XpsMap::auto(&topology, txqs.into())?;
+    let mut cases = Vec::new();
+    for batch in plan.batches(&[1, 32]) {
+        for threads in plan.threads(&[1, 2]) {
+            for (name, root) in ROOTS {
+                for discipline in plan.discipline() {
+                    let rig = Rig::new(discipline, Queue::Root(root.to_owned()), threads, batch);
+                    let rig = Rig { txqs, xps: Some(map.clone()), pinned: true, ..rig };
+                    let key = Key { suite: RATE, qdisc: Some(name.into()), ..Key::default() };
+                    cases.push(case(key, rig));
+                }
+            }
+            let Some(kernel) = &kernel else { continue };
+            for (index, (name, _)) in kernel::QDISCS.iter().enumerate().filter(|(_, of)| of.0 != "pfifo_fast")
+            {
+                let peer = Some(format!("kernel {name}"));
+                let key = Key { suite: RATE, peer, threads, batch, ..Key::default() };
+                let kernel = kernel.clone();
+                let run = Box::new(move |lab: &_, time| kernel.measure(lab, time, index, threads, batch));
+                cases.push(Case { key, run });
+            }
+        }
+    }
+    Ok(cases)
+}
