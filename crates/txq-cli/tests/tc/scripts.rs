@@ -1,4 +1,4 @@
-//! Scripts that people have used for long, command by command as their documents have them, for the side that sends. The
+//! Scripts that people have used for long, command by command, shortened, for the side that sends. The
 //! sides that receive need `ingress`, which txq does not have: a script's commands for it are in the last test.
 
 use std::fmt::Write;
@@ -114,7 +114,7 @@ fn count(said: Said, start: &str) -> usize {
 }
 
 #[test]
-fn old_scripts_run_unchanged() {
+fn old_scripts_run() {
     let daemon = Served::daemon("scripts");
     daemon.dev("add X numtxqueues 4").good();
     let mut scripts = LARTC.to_vec();
