@@ -174,7 +174,7 @@ fn options_of_bench() {
         (
             "everything",
             &[
-                "there is no such suite: use crowd, pool, xps, work, path, overload, qdisc, timing, bql, isolation or peers",
+                "there is no such suite: use crowd, pool, xps, work, path, overload, qdisc, timing, bql, isolation, rate or peers",
             ],
         ),
         ("--threads 0", &["--threads", "use 1 to 4096"]),
