@@ -96,7 +96,7 @@ fn a_bridge_is_tried_and_changed() {
     if !can("a_bridge_is_tried_and_changed", &["ping"]) {
         return;
     }
-    let said = execute(&block("docs/daemon.md", "txq bridge m-near m-far"));
+    let said = execute(&block("docs/daemon.md", "txq bridge m-near m-far --up"));
     assert_eq!(said.matches("3 received, 0% packet loss").count(), 2, "{said}");
     // The second ping goes through netem.
     assert!(fastest(&said)[1] >= 50.0, "{said}");
@@ -162,7 +162,9 @@ fn a_capture_is_replayed_into_an_interface() {
 /// The files of the documents are those of a daemon.
 #[test]
 fn the_files_are_good() {
-    let files = blocks("docs/daemon.md", "toml");
+    let mut files = blocks("docs/daemon.md", "toml");
+    // A replay is shown as a part of a file, because its capture would have to exist.
+    files.retain(|file| !file.starts_with("[[replay]]"));
     assert!(!files.is_empty());
     let folder = TempDir::new();
     for file in files {
