@@ -37,6 +37,23 @@ impl Client {
     /// the returned value end the trace. A client that does not read loses events, and the connection after some seconds;
     /// the program's packets do not wait for it.
     ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use txq_control::{Client, TraceOptions, Traced};
+    ///
+    /// let mut options = TraceOptions::default();
+    /// options.events = vec!["kfree_skb".to_owned()];
+    /// let mut drops = Client::connect("shaper")?.trace(&options)?;
+    /// loop {
+    ///     match drops.next_within(Duration::from_secs(1))? {
+    ///         Some(Traced::Event(event)) => println!("{} {:?} {:?}", event.dev, event.reason, event.src),
+    ///         Some(Traced::End { lost, .. }) => break println!("{lost} lost"),
+    ///         _ => drops.stop(),
+    ///     }
+    /// }
+    /// # Ok::<(), txq_control::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Silent`] if no answer arrives in time, [`Error::Lost`] if the connection ends, [`Error::Refused`] if an option
     /// is wrong, there is no such device, or too many recordings run.

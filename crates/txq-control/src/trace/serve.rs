@@ -52,22 +52,32 @@ pub(crate) fn trace(devices: &Devices, options: &TraceOptions, stream: &mut impl
     let end = options.ms.map(|ms| Instant::now() + Duration::from_millis(ms));
     let mut left = options.count.unwrap_or(u64::MAX);
     let (epoch, mut sent) = (epoch(), 0);
+    // When the trace was ended: the events until then are sent, and no later ones.
+    let mut last = None;
     while lines.flush(stream) && left > 0 {
-        let now = Instant::now();
-        if end.is_some_and(|end| end <= now) || !stream.wait(Duration::ZERO) {
-            break;
+        if last.is_none() && (end.is_some_and(|end| end <= Instant::now()) || !stream.wait(Duration::ZERO)) {
+            last = Some(epoch.saturating_add(txq::now()));
         }
-        let over = traces.iter().all(|traced| traced.trace.is_over());
-        let events = read(&mut traces, epoch, options.data, left);
+        let over = last.is_some() || traces.iter().all(|traced| traced.trace.is_over());
+        let mut events = read(&mut traces, epoch, options.data, left);
         if events.is_empty() {
-            if over || !stream.wait(end.map_or(LOOK, |end| LOOK.min(end - now))) {
+            if over {
                 break;
             }
+            // If the client ends the trace meanwhile, the next round sees it.
+            stream.wait(end.map_or(LOOK, |end| LOOK.min(end.saturating_duration_since(Instant::now()))));
             continue;
         }
+        let found = events.len();
+        events.retain(|event| last.is_none_or(|last| event.time_ns <= last));
+        let is_end = events.len() < found;
         sent += events.len() as u64;
         left -= events.len() as u64;
         events.into_iter().for_each(|event| lines.push(&Line { event }));
+        if is_end {
+            lines.flush(stream);
+            break;
+        }
     }
     Answer::of(Ended { events: sent, lost: traces.iter().map(|traced| traced.trace.lost()).sum() })
 }
