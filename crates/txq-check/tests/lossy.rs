@@ -34,12 +34,17 @@ fn scenario<A: Model>(capacity: usize, values: u64, reads: usize) {
             }
         })
     };
-    let threads = [produce(0), produce(1)];
-    let (mut last, mut count) = ([0; 2], 0);
-    for _ in 0..reads {
-        count += read(&mut consumer, &mut last);
-    }
-    threads.into_iter().for_each(|thread| thread());
+    let producers = [produce(0), produce(1)];
+    // A thread of its own: loom explores few interleavings of the thread that starts the others.
+    let reader = A::spawn(3, move || {
+        let (mut last, mut count) = ([0; 2], 0);
+        for _ in 0..reads {
+            count += read(&mut consumer, &mut last);
+        }
+        (consumer, last, count)
+    });
+    producers.into_iter().for_each(|thread| thread());
+    let (mut consumer, mut last, mut count) = reader();
     count += read(&mut consumer, &mut last);
     assert_eq!(count, pushed.load(Relaxed), "a value is lost that was written");
     assert_eq!(count + ring.lost(), 2 * values, "a loss is not counted");
