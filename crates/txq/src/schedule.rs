@@ -20,7 +20,9 @@ pub(crate) struct Schedule<A: Arch> {
     /// ([`Bits`]).
     run: Bits<A>,
     /// Txqs to reap, set and taken as the bits of `run` are. The worker also sets the bit of a txq that it looks at later by
-    /// itself, and takes no bits before the first of these looks: a sender that finds a bit does not wake it.
+    /// itself, and takes no bits before it makes the first of these looks. A sender that finds a bit in the word does not wake
+    /// it. So a txq whose device gets its first packets meanwhile waits for that look, for half of `MOST` at most
+    /// (`worker/looks.rs`).
     reap: Bits<A>,
     /// When to run each queue again. Set by the owner of the queue, taken by the worker ([`Timers`]).
     timers: Timers<A>,

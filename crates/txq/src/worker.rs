@@ -267,8 +267,10 @@ impl<A: Arch> Worker<A> {
         let (reaping, looks) = (&mut self.reaping, &mut self.looks);
         let mut next: Option<Nanos> = None;
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
-        // While it is too early for every txq, the bits stay set, and no sender that sets one again wakes this worker.
-        if reaping.is_empty() || cx.clock.now() >= self.take_at {
+        // One time for all: a txq at which the worker looks has left no bit in the schedule. While it is too early for every
+        // txq, the bits stay set, and no sender that sets one again wakes this worker.
+        let begun = if reaping.is_empty() { Nanos::MAX } else { cx.clock.now() };
+        if begun >= self.take_at {
             sched.take_reap(|txq| {
                 if reaping.insert(txq as u16) {
                     looks[txq] = Looks::default();
@@ -279,7 +281,7 @@ impl<A: Arch> Worker<A> {
         reaping.retain(|txq| {
             let looks = &mut looks[usize::from(txq)];
             let txq = &dev.txqs[usize::from(txq)];
-            if let Some(at) = looks.too_early(cx.clock.now()) {
+            if let Some(at) = looks.too_early(begun) {
                 take_at = take_at.min(looks.not_before());
                 sooner(at);
                 return true;
@@ -365,8 +367,8 @@ impl<A: Arch> Drop for Worker<A> {
         let sched = &self.dev.sched[self.index];
         self.due.iter().for_each(|&root| sched.run(root));
         self.reaping.iter().for_each(|txq| sched.reap(txq));
-        if std::thread::panicking() {
-            // The inbox may hold more work, whose token the worker has already used.
+        if std::thread::panicking() || !self.reaping.is_empty() {
+            // The inbox may hold more work: its token is used up, or there was none, because bits of the worker's own were set.
             sched.notify();
         }
     }

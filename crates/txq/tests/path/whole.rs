@@ -81,24 +81,56 @@ fn look(worker: &mut Worker) {
     worker.poll();
 }
 
+/// A worker that waits until a device has completed half of its packets.
+struct Waiting {
+    wires: Wires,
+    dev: NetDev,
+    sender: Sender,
+    worker: Worker,
+    /// The worker's deadline.
+    next: Option<txq::Nanos>,
+    /// How often the worker was woken: once.
+    wakes: Arc<AtomicU32>,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let wires = Wires::new(1, Some(256));
+        let dev = builder(&wires).qdisc("pfifo").build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let wakes = Arc::new(AtomicU32::new(0));
+        let count = wakes.clone();
+        worker.set_waker(move || {
+            count.fetch_add(1, Relaxed);
+        });
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..100));
+        assert_eq!(wakes.load(Relaxed), 1);
+        worker.poll();
+        wires.at(0).complete(10);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let next = worker.poll();
+        assert_eq!(dev.stats().in_flight, 90);
+        Self { wires, dev, sender, worker, next, wakes }
+    }
+}
+
+/// A worker that ends before its look leaves it to the next one, whose loop is woken.
+#[test]
+fn a_worker_that_ends_leaves_its_looks_to_the_next() {
+    let Waiting { wires, dev, worker, wakes, .. } = Waiting::new();
+    drop(worker);
+    assert_eq!(wakes.load(Relaxed), 2);
+    wires.at(0).complete(usize::MAX);
+    let mut worker = dev.worker(0);
+    worker.poll();
+    worker.poll();
+    assert_eq!(assert_conserved(&dev).sent, 100);
+}
+
 /// While the worker waits until the device has completed half of its packets, no sender wakes it, and it looks by itself.
 #[test]
 fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
-    let wires = Wires::new(1, Some(256));
-    let dev = builder(&wires).qdisc("pfifo").build().unwrap();
-    let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
-    let wakes = Arc::new(AtomicU32::new(0));
-    let count = wakes.clone();
-    worker.set_waker(move || {
-        count.fetch_add(1, Relaxed);
-    });
-    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..100));
-    assert_eq!(wakes.load(Relaxed), 1);
-    worker.poll();
-    wires.at(0).complete(10);
-    std::thread::sleep(std::time::Duration::from_millis(1));
-    let next = worker.poll();
-    assert_eq!(dev.stats().in_flight, 90);
+    let Waiting { wires, dev, mut sender, mut worker, next, wakes } = Waiting::new();
     for cookie in 100..120 {
         let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
     }
