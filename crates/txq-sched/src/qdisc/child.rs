@@ -288,15 +288,8 @@ pub trait Classes<A: Arch = Native> {
     /// The class does not exist.
     fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
         let leaf = self.leaf(minor).map(|(leaf, _)| leaf);
-        ClassInfo {
-            kind: String::new(),
-            handle: Handle::new(0, minor),
-            parent: Handle::UNSPEC,
-            leaf: leaf.as_ref().map_or(Handle::UNSPEC, |leaf| leaf.handle()),
-            options: Options::new(style),
-            stats: leaf.map(|leaf| leaf.qdisc().stats()),
-            xstats: None,
-        }
+        let handle = leaf.as_ref().map_or(Handle::UNSPEC, |leaf| leaf.handle());
+        ClassInfo { stats: leaf.map(|leaf| leaf.qdisc().stats()), ..plain_class(minor, handle, style) }
     }
 
     /// Reads a class; the returned function writes down what [`class`](Classes::class) returns. Packets wait while a class is
@@ -307,6 +300,19 @@ pub trait Classes<A: Arch = Native> {
     fn read_class(&mut self, minor: u16, style: Style) -> WriteClass {
         let info = self.class(minor, style);
         Box::new(move || info)
+    }
+}
+
+/// Returns a class without parameters and counters, whose leaf has the handle `leaf`.
+pub(super) fn plain_class(minor: u16, leaf: Handle, style: Style) -> ClassInfo {
+    ClassInfo {
+        kind: String::new(),
+        handle: Handle::new(0, minor),
+        parent: Handle::UNSPEC,
+        leaf,
+        options: Options::new(style),
+        stats: None,
+        xstats: None,
     }
 }
 

@@ -119,9 +119,8 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
-        while let Some(mut packet) = self.queue.pop_front() {
-            packet.take_queued();
-            cx.drop(packet, DropReason::QueuePurge);
+        while let Some(packet) = self.queue.pop_front() {
+            cx.drop_queued(packet, DropReason::QueuePurge);
         }
         self.law = Law::default();
     }
@@ -132,10 +131,9 @@ impl<A: Arch> Qdisc<A> for Codel<A> {
         given.apply(&mut self.goal);
         self.limit = limit.unwrap_or(self.limit);
         while self.queue.len() > self.limit as usize {
-            let Some(mut packet) = self.queue.pop_front() else { break };
-            packet.take_queued();
+            let Some(packet) = self.queue.pop_front() else { break };
             self.stats.drops += 1;
-            cx.drop(packet, DropReason::QdiscOverlimit);
+            cx.drop_queued(packet, DropReason::QdiscOverlimit);
         }
         Ok(())
     }

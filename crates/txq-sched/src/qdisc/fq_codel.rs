@@ -151,11 +151,10 @@ impl<A: Arch> FqCodel<A> {
         let half = self.flows.bytes_of(fat) / 2;
         let (mut dropped, mut bytes) = (0, 0);
         while dropped < self.params.drop_batch && !enough(self) {
-            let Some(mut packet) = self.flows.pop(fat) else { break };
-            packet.take_queued();
+            let Some(packet) = self.flows.pop(fat) else { break };
             dropped += 1;
             bytes += packet.len() as u64;
-            cx.drop(packet, DropReason::QdiscOverlimit);
+            cx.drop_queued(packet, DropReason::QdiscOverlimit);
             if bytes >= half {
                 break;
             }
@@ -217,10 +216,7 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
-        self.flows.clear(|mut packet| {
-            packet.take_queued();
-            cx.drop(packet, DropReason::QueuePurge);
-        });
+        self.flows.clear(|packet| cx.drop_queued(packet, DropReason::QueuePurge));
     }
 
     fn change(&mut self, words: &mut Words<'_>, _: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {

@@ -127,6 +127,12 @@ impl<'a, A: Arch> Cx<'a, A> {
         self.copying.others = others;
     }
 
+    /// As [`drop`](Cx::drop), for a packet that carries the time at which it was queued.
+    pub(crate) fn drop_queued(&mut self, mut packet: Packet<A>, reason: DropReason) {
+        packet.take_queued();
+        self.drop(packet, reason);
+    }
+
     /// Drops a packet: counts `reason` at once, and frees the packet after the owner has released every lock.
     pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
         packet.set_drop_reason(reason);

@@ -54,7 +54,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::qdisc::child::{Child, Classes, Total};
+use crate::qdisc::child::{Child, Classes, Total, plain_class};
 use crate::qdisc::ecn::set_ce;
 use crate::qdisc::noop::Noop;
 use crate::qdisc::random::Rng;
@@ -369,15 +369,7 @@ impl<A: Arch> Classes<A> for Netem<A> {
     }
 
     fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
-        ClassInfo {
-            kind: String::new(),
-            handle: Handle::new(0, minor),
-            parent: Handle::UNSPEC,
-            leaf: self.child.handle(),
-            options: Options::new(style),
-            stats: None,
-            xstats: None,
-        }
+        plain_class(minor, self.child.handle(), style)
     }
 }
 

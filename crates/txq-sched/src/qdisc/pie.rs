@@ -174,9 +174,8 @@ impl<A: Arch> Qdisc<A> for Pie<A> {
     }
 
     fn reset(&mut self, cx: &mut Cx<'_, A>) {
-        while let Some(mut packet) = self.queue.pop_front() {
-            packet.take_queued();
-            cx.drop(packet, DropReason::QueuePurge);
+        while let Some(packet) = self.queue.pop_front() {
+            cx.drop_queued(packet, DropReason::QueuePurge);
         }
         self.law = Law::default();
     }
@@ -187,10 +186,9 @@ impl<A: Arch> Qdisc<A> for Pie<A> {
         given.apply(&mut self.goal, &mut self.ecn);
         self.limit = limit.unwrap_or(self.limit);
         while self.queue.len() > self.limit as usize {
-            let Some(mut packet) = self.queue.pop_front() else { break };
-            packet.take_queued();
+            let Some(packet) = self.queue.pop_front() else { break };
             self.stats.drops += 1;
-            cx.drop(packet, DropReason::QdiscOverlimit);
+            cx.drop_queued(packet, DropReason::QdiscOverlimit);
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::qdisc::child::{Child, Classes, Total};
+use crate::qdisc::child::{Child, Classes, Total, plain_class};
 use crate::qdisc::noop::Noop;
 use crate::qdisc::segment::enqueue_segments;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc};
@@ -237,15 +237,7 @@ impl<A: Arch> Classes<A> for Tbf<A> {
     }
 
     fn class(&mut self, minor: u16, style: Style) -> ClassInfo {
-        ClassInfo {
-            kind: String::new(),
-            handle: Handle::new(0, minor),
-            parent: Handle::UNSPEC,
-            leaf: self.child.handle(),
-            options: Options::new(style),
-            stats: None,
-            xstats: Some(Options::new(style)),
-        }
+        ClassInfo { xstats: Some(Options::new(style)), ..plain_class(minor, self.child.handle(), style) }
     }
 }
 
