@@ -2,6 +2,8 @@
 
 #[path = "../../../tests/support/check.rs"]
 mod check;
+#[path = "../../../tests/support/pcap.rs"]
+mod pcap;
 #[path = "../../../tests/support/process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod process;
@@ -14,7 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use check::{flows, in_order, same_frames};
-use etherparse::PacketBuilder;
+use pcap::{ETHERNET, FLOWS, RAW, frames, pcap};
 use process::Running;
 use report::{Report, assert_conserved};
 use serde_json::Value;
@@ -23,42 +25,8 @@ use txq_device::Capture;
 
 const LONG: Duration = Duration::from_secs(120);
 const FRAMES: u32 = 3000;
-const FLOWS: u32 = 40;
 /// Time between two frames of the file, in microseconds.
 const GAP: u32 = 200;
-
-/// Returns UDP frames of several flows in turn, each with a number of its own.
-fn frames() -> Vec<Vec<u8>> {
-    let frame = |n: u32| {
-        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-            .ipv4([10, 0, 0, 1], [192, 0, 2, 1], 64)
-            .udp(1024 + (n % FLOWS) as u16, 9);
-        let mut payload = n.to_be_bytes().to_vec();
-        payload.resize(20 + (n * 7 % 1400) as usize, 0);
-        let mut frame = Vec::new();
-        builder.write(&mut frame, &payload).expect("a frame");
-        frame
-    };
-    (0..FRAMES).map(frame).collect()
-}
-
-/// The link types of captures: Ethernet, and packets that begin with IP.
-const ETHERNET: u32 = 1;
-const RAW: u32 = 101;
-
-fn pcap(frames: &[Vec<u8>], link: u32) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut words = |words: &[u32], data: &[u8]| {
-        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
-        bytes.extend(data);
-    };
-    words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, link], &[]);
-    for (n, frame) in (0..).zip(frames) {
-        let (at, len) = (n * GAP, frame.len() as u32);
-        words(&[at / 1_000_000, at % 1_000_000, len, len], frame);
-    }
-    bytes
-}
 
 /// Replays the frames with some options; returns the report and the written frames.
 fn replay(frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
@@ -68,7 +36,7 @@ fn replay(frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
 fn replay_as(link: u32, frames: &[Vec<u8>], options: &str) -> (Value, Report, Vec<Vec<u8>>) {
     let folder = TempDir::new();
     let (file, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
-    std::fs::write(&file, pcap(frames, link)).expect("a file");
+    std::fs::write(&file, pcap(frames, link, GAP)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("replay").arg(&file).args(["--json", "--dev", &format!("pcap:{}", out.display())]);
     let ended = Running::start(command.args(options.split_whitespace())).finish(LONG);
@@ -83,7 +51,7 @@ fn replay_as(link: u32, frames: &[Vec<u8>], options: &str) -> (Value, Report, Ve
 
 #[test]
 fn every_frame_is_written_and_flows_keep_their_order() {
-    let frames = frames();
+    let frames = frames(FRAMES);
     assert_eq!(flows(&frames), FLOWS as usize);
     for options in [
         "",
@@ -106,7 +74,7 @@ fn every_frame_is_written_and_flows_keep_their_order() {
 #[test]
 fn packets_that_begin_with_ip_keep_their_order() {
     const HEADER: usize = 14;
-    let frames = frames();
+    let frames = frames(FRAMES);
     let packets: Vec<Vec<u8>> = frames.iter().map(|frame| frame[HEADER..].to_vec()).collect();
     let options = "--threads 4 --txqs 3 --default-qdisc fq_codel --qdisc mq --xps none";
     let (_, _, written) = replay_as(RAW, &packets, options);
@@ -120,7 +88,7 @@ fn packets_that_begin_with_ip_keep_their_order() {
 fn packets_without_the_headers_that_an_interface_needs_are_refused() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&[vec![0x45; 40]], RAW)).expect("a file");
+    std::fs::write(&file, pcap(&[vec![0x45; 40]], RAW, GAP)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     let ended = Running::start(command.arg("replay").arg(&file).args(["--dev", "lo"])).finish(LONG);
     assert_eq!(ended.status.code(), Some(1), "{}{}", ended.stdout, ended.stderr);
@@ -130,7 +98,7 @@ fn packets_without_the_headers_that_an_interface_needs_are_refused() {
 
 #[test]
 fn frames_at_a_rate_are_written_in_order_or_dropped() {
-    let frames = frames();
+    let frames = frames(FRAMES);
     for options in ["--threads 4 --qdisc pfifo --rate 300kpps", "--threads 2 --txqs 2 --rate 1gbit"] {
         let (_, report, written) = replay(&frames, options);
         assert_eq!(
@@ -145,9 +113,9 @@ fn frames_at_a_rate_are_written_in_order_or_dropped() {
 
 #[test]
 fn a_file_is_repeated() {
-    let (_, report, written) = replay(&frames()[..100], "--loop 7 --threads 3");
+    let (_, report, written) = replay(&frames(FRAMES)[..100], "--loop 7 --threads 3");
     assert_eq!((report.accepted, written.len()), (700, 700), "{report:?}");
-    let (json, report, _) = replay(&frames()[..100], "--loop 0 --rate 10kpps --duration 300ms");
+    let (json, report, _) = replay(&frames(FRAMES)[..100], "--loop 0 --rate 10kpps --duration 300ms");
     assert_eq!(json["stopped_by"], "duration");
     assert!(report.offered >= 3000, "{report:?}");
     let offered = json["offered"]["pps"].as_f64().expect("a rate");
@@ -156,7 +124,7 @@ fn a_file_is_repeated() {
 
 #[test]
 fn time_is_kept() {
-    let frames = frames();
+    let frames = frames(FRAMES);
     let bits = frames.iter().map(Vec::len).sum::<usize>() as f64 * 8.0;
     for (options, asked, seconds) in [
         ("--rate 6kpps --threads 4", FRAMES as f64, 0.5),
@@ -176,7 +144,7 @@ fn time_is_kept() {
 /// There are as many samples as frames, and a quantile that needs more samples is absent.
 #[test]
 fn quantiles_need_samples() {
-    let frames = frames();
+    let frames = frames(FRAMES);
     for (count, known) in [(1, 0), (3, 1), (20, 2), (200, 3), (2000, 4)] {
         let (json, _, _) = replay(&frames[..count], "--rate 1mpps --qdisc noqueue");
         for latency in [&json["latency_ns"], &json["completion_latency_ns"]] {
@@ -192,7 +160,7 @@ fn quantiles_need_samples() {
 fn what_a_qdisc_refuses_is_counted() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames(), ETHERNET)).expect("a file");
+    std::fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     command.arg("replay").arg(&file).args(["--json", "--threads", "2", "--qdisc", "pfifo limit 5"]);
     let report = Report::of_output(&Running::start(&mut command).finish(LONG).stdout);
@@ -208,7 +176,7 @@ fn what_a_qdisc_refuses_is_counted() {
 fn frames_at_a_rate_do_not_wait_for_buffers() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames(), ETHERNET)).expect("a file");
+    std::fs::write(&file, pcap(&frames(FRAMES), ETHERNET, GAP)).expect("a file");
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
         command.arg("replay").arg(&file).args(["--buffers", "4", "--rate", "10kpps"]).args(arguments);
@@ -223,7 +191,11 @@ fn frames_at_a_rate_do_not_wait_for_buffers() {
     let json: Value = serde_json::from_str(ended.stdout.lines().last().expect("a line")).expect("JSON");
     assert_eq!(json["waits_for_buffers"], 0, "{json}");
     let bytes = |key: &str| json[key]["bytes"].as_u64().unwrap_or_else(|| panic!("no bytes {key} in {json}"));
-    assert_eq!(bytes("offered"), frames().iter().map(|frame| frame.len() as u64).sum::<u64>(), "{json}");
+    assert_eq!(
+        bytes("offered"),
+        frames(FRAMES).iter().map(|frame| frame.len() as u64).sum::<u64>(),
+        "{json}"
+    );
     assert!(bytes("refused") > 0 && bytes("missed") == 0, "{json}");
     let text = run(&["--loop", "1"]).stdout;
     let line = text.lines().find(|line| line.starts_with("offered     3000 = accepted ")).expect("a line");
@@ -236,10 +208,10 @@ fn frames_at_a_rate_do_not_wait_for_buffers() {
 fn frames_go_over_udp() {
     let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     peer.set_read_timeout(Some(LONG)).expect("a timeout");
-    let frames: Vec<Vec<u8>> = frames().into_iter().take(60).collect();
+    let frames: Vec<Vec<u8>> = frames(FRAMES).into_iter().take(60).collect();
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames, ETHERNET)).expect("a file");
+    std::fs::write(&file, pcap(&frames, ETHERNET, GAP)).expect("a file");
     let to = format!("udp:{}", peer.local_addr().expect("an address"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_txq"));
     let command = command.arg("replay").arg(&file).args(["--json", "--dev", &to, "--qdisc", "fq_codel"]);
@@ -260,7 +232,7 @@ fn frames_go_over_udp() {
 fn a_device_that_cannot_be_named_is_refused() {
     let folder = TempDir::new();
     let file = folder.path().join("in.pcap");
-    std::fs::write(&file, pcap(&frames()[..1], ETHERNET)).expect("a file");
+    std::fs::write(&file, pcap(&frames(FRAMES)[..1], ETHERNET, GAP)).expect("a file");
     for (dev, text) in [
         ("udp:nowhere", "--dev udp:nowhere: use udp:ADDRESS:PORT, such as udp:192.0.2.1:4789"),
         ("udp:", "--dev \"udp:\" names no device: use null, pcap:FILE, IFACE"),

@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::Command;
 
+use crate::GAP;
 use crate::bench::Bench;
-use crate::{ETHERNET, RAW, frames, pcap};
+use crate::pcap::{ETHERNET, RAW, frames, pcap};
 
 #[test]
 fn errors_have_their_place_and_a_remedy() {
@@ -14,10 +15,10 @@ fn errors_have_their_place_and_a_remedy() {
         fs::write(&path, bytes).unwrap();
         path.display().to_string()
     };
-    let whole = pcap(&frames(20), ETHERNET);
+    let whole = pcap(&frames(20), ETHERNET, GAP);
     let good = file("good.pcap", &whole);
     let cut = file("cut.pcap", &whole[..whole.len() - 3]);
-    let raw = file("raw.pcap", &pcap(&[vec![0x45; 40]], RAW));
+    let raw = file("raw.pcap", &pcap(&[vec![0x45; 40]], RAW, GAP));
     let text = file("text.pcap", b"text that is no capture");
     let spaces = file("a b.pcap", &whole);
     let gone = bench.file("gone.pcap").display().to_string();

@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use txq_device::Capture;
 
+use crate::GAP;
 use crate::bench::{Bench, LONG, end};
 use crate::check::{in_order, same_frames};
+use crate::pcap::{ETHERNET, frames, pcap};
 use crate::process::wait_until;
-use crate::{ETHERNET, GAP, frames, pcap};
 
 #[test]
 fn every_frame_leaves_in_order_as_often_as_asked() {
     let (bench, frames) = (Bench::new(), frames(1000));
     let [file, out] = ["in.pcap", "out.pcap"].map(|name| bench.file(name).display().to_string());
-    fs::write(&file, pcap(&frames, ETHERNET)).unwrap();
+    fs::write(&file, pcap(&frames, ETHERNET, GAP)).unwrap();
     let mut daemon = bench.daemon(
         &format!(
             "[[device]]\nname = \"out\"\npcap = {{ file = \"{out}\" }}\n\
@@ -42,7 +43,7 @@ fn every_frame_leaves_in_order_as_often_as_asked() {
 fn a_recorded_pace_is_kept() {
     let (bench, count) = (Bench::new(), 2000);
     let file = bench.file("in.pcap").display().to_string();
-    fs::write(&file, pcap(&frames(count), ETHERNET)).unwrap();
+    fs::write(&file, pcap(&frames(count), ETHERNET, GAP)).unwrap();
     let begin = Instant::now();
     let mut daemon = bench.daemon(
         &format!("[[device]]\nname = \"a\"\n[[replay]]\nfile = \"{file}\"\nspeed = 0.5\nthreads = 2\n"),
@@ -62,7 +63,7 @@ fn a_recorded_pace_is_kept() {
 fn packets_have_priority_and_mark() {
     let bench = Bench::new();
     let file = bench.file("in.pcap").display().to_string();
-    fs::write(&file, pcap(&frames(50), ETHERNET)).unwrap();
+    fs::write(&file, pcap(&frames(50), ETHERNET, GAP)).unwrap();
     let replay = |name: &str, key: &str| {
         format!(
             "[[replay]]\nname = \"{name}\"\nfile = \"{file}\"\nrate = \"max\"\nlimit = 64\ncpus = [0]\n{key}\n"

@@ -2,15 +2,16 @@
 
 use std::fs;
 
+use crate::GAP;
 use crate::bench::{Bench, LONG, end};
+use crate::pcap::{ETHERNET, frames, pcap};
 use crate::process::wait_until;
-use crate::{ETHERNET, frames, pcap};
 
 #[test]
 fn replays_come_and_go() {
     let bench = Bench::new();
     let files = ["one", "two"].map(|name| bench.file(&format!("{name}.pcap")).display().to_string());
-    files.iter().for_each(|file| fs::write(file, pcap(&frames(100), ETHERNET)).unwrap());
+    files.iter().for_each(|file| fs::write(file, pcap(&frames(100), ETHERNET, GAP)).unwrap());
     let replay = |at: usize, keys: &str| format!("[[replay]]\nfile = \"{}\"\nloop = 0\n{keys}\n", files[at]);
     let device = "[[device]]\nname = \"a\"\n";
     let daemon = bench.daemon(&format!("{device}{}{}", replay(0, ""), replay(1, "")), None);
@@ -27,7 +28,7 @@ fn replays_come_and_go() {
     assert!(frames_of("one") >= before && bench.counter("a", "accepted") >= accepted);
     assert!(plays("two", 10));
     // Other frames in the file.
-    fs::write(&files[1], pcap(&frames(50), ETHERNET)).unwrap();
+    fs::write(&files[1], pcap(&frames(50), ETHERNET, GAP)).unwrap();
     assert_eq!(bench.txq("reload"), (said.to_owned(), 0));
     // The file is cut, and then gone: nothing changes, and the error names it.
     let whole = fs::read(&files[0]).unwrap();
