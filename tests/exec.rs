@@ -524,7 +524,10 @@ fn a_program_in_go_is_named_as_the_reason() {
     let program = bench.0.path().join("go");
     let mut command = Command::new("go");
     command.args(["build", "-o"]).arg(&program).arg(&source);
-    command.env("CGO_ENABLED", "1").env("GO111MODULE", "off").env("GOCACHE", bench.0.path().join("cache"));
+    command
+        .env("CGO_ENABLED", "1")
+        .env("GO111MODULE", "off")
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
     let built = end(&mut command);
     if !require("go", built.status.success(), "needs a Go that builds with cgo") {
         return;

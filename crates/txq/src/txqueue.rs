@@ -263,6 +263,9 @@ impl<A: Arch> TxQueue<A> {
 
     /// Stops the txq for these reasons, except for those that no longer hold. `root` is the queue for which the caller is in
     /// the driver.
+    ///
+    /// The check for reasons that no longer hold saves the worker's look: without it, `reap_or_leave`, which the caller calls
+    /// next, would make the worker open the txq.
     pub(crate) fn stop(&self, root: usize, reasons: u32) {
         if self.reaped_by() == Some(root) {
             // The caller alone reaps and alone writes the state.

@@ -2,8 +2,8 @@
 //!
 //! A test that cannot fail proves nothing, and an ordering that no test misses is a claim without a witness. The list is
 //! `mutants.toml`. Each mutant is made in a copy of the sources, built, and run; it must build, and its test must fail. The
-//! run fails if a mutant survives or its line no longer exists. Arguments select mutants by a part of their file's name, or
-//! by their test's name. `from=N` begins at the selection's mutant N, where an earlier run ended: the whole list takes hours.
+//! run fails if a mutant survives or its line no longer exists. Arguments select mutants by a part of their file's name or
+//! of their description, or by their test's name. `from=N` begins at the selection's mutant N, where an earlier run ended: the whole list takes hours.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -87,8 +87,9 @@ fn run() -> Result<usize> {
         let number = select.remove(at);
         from = number["from=".len()..].parse().map_err(|e| format!("{number}: {e}"))?;
     }
-    let selected =
-        |m: &Mutant| select.is_empty() || select.iter().any(|s| m.file.contains(s) || m.test == *s);
+    let selected = |m: &Mutant| {
+        select.is_empty() || select.iter().any(|s| m.file.contains(s) || m.how.contains(s) || m.test == *s)
+    };
     let mutants: Vec<_> = list.mutant.into_iter().filter(selected).skip(from.max(1) - 1).collect();
 
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -196,7 +197,7 @@ impl Lab {
             let error = said.lines().skip_while(|l| !l.starts_with("error")).take(8);
             return Ok(Err(error.collect::<Vec<_>>().join("\n")));
         }
-        // "Executable tests/llist.rs (/..target/debug/deps/llist-0123456789abcdef)"
+        // "Executable tests/sync/main.rs (/..target/debug/deps/sync-0123456789abcdef)"
         let program =
             said.lines().filter_map(|l| l.trim().strip_prefix("Executable")?.split_once('(')).next_back();
         let (_, program) = program.ok_or("cargo names no program")?;

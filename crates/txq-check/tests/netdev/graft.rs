@@ -53,3 +53,12 @@ fn queues_change_under_shuttle() {
         });
     }
 }
+
+/// The last change closes a queue. A sender may still enter it while it is in force and does not relay yet; no packet and no
+/// change comes after that.
+#[test]
+fn the_last_packet_leaves_under_shuttle() {
+    for &discipline in Discipline::ALL {
+        Shuttle::check(move || change::<Shuttle>(discipline, 2, 1, &["root noqueue"]));
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Guards stop (`txq/src/txqueue.rs`) and reap (`transfer/reap.rs`), each for the ring and for the byte queue limit, the
 //! worker's wake-up (`schedule.rs`) and the end of a quota (`run.rs`). Mutants that it catches: stop or reap without its
-//! fence, stop without its second check for room; a wake, a quota's end or a txq to reap that is not scheduled or not
+//! fence; a wake, a quota's end or a txq to reap that is not scheduled or not
 //! notified. Each shows as a model that never ends ("Model exceeded maximum number of branches", "exceeded max_steps"),
 //! because it waits for a packet that stays.
 
@@ -100,6 +100,8 @@ fn stop_against_reap<A: Model>(discipline: Discipline) {
 fn finish<A: Model>(dev: &mut NetDev<A>, sender: Sender<A>) {
     drop(sender);
     assert!(dev.drain(Duration::from_nanos(1)));
+    let stats = dev.stats();
+    assert_eq!(stats.sent, stats.accepted, "the queues are not empty yet");
     dev.shutdown().expect("the device finishes");
 }
 

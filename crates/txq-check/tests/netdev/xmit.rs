@@ -140,6 +140,54 @@ fn llist_two_come_back_under_loom() {
     Loom::check_to(5, || assert_eq!(senders::<Loom>(Discipline::Llist, 2, 1, 1, 1000), 0));
 }
 
+/// A sender becomes the owner without passing, because it has listed a packet, and another one passes after it.
+#[test]
+fn lockless_passes_after_a_turn_under_loom() {
+    Loom::check(|| {
+        let record = Record::<Loom>::new(1);
+        let device = Device { record: record.clone(), ring: None, inline: true };
+        let dev = device.builder().discipline(Discipline::Lockless).build().expect("a device");
+        let [mut one, mut other] = [0, 1].map(|_| dev.sender_on("s", 0));
+        let mut twice = packets(&mut one, 0, 2);
+        let mut once = packets(&mut other, 1, 1);
+        let other = Loom::spawn(1, move || {
+            let _ = other.xmit_batch(&mut once);
+            other
+        });
+        while let Some(packet) = twice.pop_front() {
+            let _ = one.xmit(packet);
+        }
+        drop((other(), one));
+        assert_conserved(&dev);
+        assert_order(&record.sent(), 1, 2, false);
+    });
+}
+
+/// A thread that looks at a queue's counters waits until the queue has no owner, and then sees all that the owner wrote.
+#[test]
+fn a_visit_under_loom() {
+    for &discipline in Discipline::ALL {
+        Loom::check(move || {
+            let record = Record::<Loom>::new(1);
+            let device = Device { record: record.clone(), ring: None, inline: true };
+            let dev = device.builder().discipline(discipline).build().expect("a device");
+            let mut sender = dev.sender_on("s", 0);
+            let mut packet = packets(&mut sender, 0, 1);
+            let sender = Loom::spawn(1, move || {
+                let _ = sender.xmit_batch(&mut packet);
+                sender
+            });
+            let stats = dev.stats();
+            assert!(stats.sent <= stats.accepted, "{stats:?}");
+            drop(sender());
+            // The sender may have come during the visit.
+            let _ = dev.worker(0).poll();
+            assert_conserved(&dev);
+            assert_order(&record.sent(), 1, 1, false);
+        });
+    }
+}
+
 /// A turn of lockless ends at its quota, all packets that it took are sent, and a packet that the other sender has listed
 /// stays: that sender's next packet does not overtake it.
 #[test]
@@ -153,9 +201,9 @@ fn lockless_turn_ends_under_loom() {
         let mut one = dev.sender_on("s", 0);
         let mut other = dev.sender_on("s", 0);
         let mut first = packets(&mut one, 0, 1);
-        let mut many = packets(&mut other, 1, QUOTA + 1);
+        let mut many = packets(&mut other, 1, QUOTA + 2);
         let other = Loom::spawn(1, move || {
-            for n in [QUOTA - 1, 1, 1] {
+            for n in [QUOTA - 1, 1, 1, 1] {
                 let mut one_call = PacketList::new();
                 many.move_front(n as usize, &mut one_call);
                 let _ = other.xmit_batch(&mut one_call);
@@ -166,6 +214,6 @@ fn lockless_turn_ends_under_loom() {
         drop((other(), one));
         let _ = dev.worker(0).poll();
         assert_conserved(&dev);
-        assert_order(&record.sent(), 2, QUOTA + 1, true);
+        assert_order(&record.sent(), 2, QUOTA + 2, true);
     });
 }

@@ -1,0 +1,18 @@
+//! Models of the lock-free protocols of `txq-core` and of the clients' ring, each alone: under loom for orderings, under
+//! shuttle for more threads than loom can explore.
+
+mod bits;
+mod bucket;
+mod fill;
+mod lease;
+mod llist;
+mod lossy;
+mod pool;
+mod pool_credit;
+mod pool_size;
+mod pool_wait;
+mod rcu;
+mod socket;
+mod spinlock;
+mod spsc;
+mod timers;
