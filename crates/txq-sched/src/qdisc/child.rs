@@ -235,6 +235,12 @@ pub trait Classes<A: Arch = Native> {
         self.minors().contains(&minor).then_some(minor)
     }
 
+    /// Returns whether a class can have a qdisc. A search for a qdisc skips the classes of a kind whose classes are flows: it
+    /// runs for each command, and there may be thousands of flows.
+    fn has_leaves(&self) -> bool {
+        true
+    }
+
     /// Returns a class's leaf, and the [`Total`] for [`Child::settle`]; `None` if the class has no qdisc, because it has
     /// classes below it.
     ///
@@ -335,7 +341,7 @@ pub fn find<A: Arch, R>(
     if own == handle {
         return Some(f(qdisc));
     }
-    let classes = qdisc.classes()?;
+    let classes = qdisc.classes().filter(|classes| classes.has_leaves())?;
     classes.minors().into_iter().find_map(|minor| {
         let (child, total) = classes.leaf(minor)?;
         let below = child.handle;
@@ -343,7 +349,7 @@ pub fn find<A: Arch, R>(
             // A qdisc without a handle has no named qdisc below it.
             return None;
         }
-        if below != handle && child.qdisc_mut().classes().is_none() {
+        if below != handle && !has_leaves(child.qdisc_mut()) {
             // The most frequent leaf of a large tree, which is searched for each command.
             return None;
         }
@@ -356,13 +362,18 @@ pub fn find<A: Arch, R>(
     })
 }
 
+/// Returns whether there can be qdiscs below a qdisc's classes.
+pub fn has_leaves<A: Arch>(qdisc: &mut dyn Qdisc<A>) -> bool {
+    qdisc.classes().is_some_and(|classes| classes.has_leaves())
+}
+
 /// Returns the number of qdiscs from `qdisc`, whose handle is `own`, down to the one with `handle`, both included; `None`
 /// if no qdisc has it.
 pub fn levels<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, handle: Handle) -> Option<usize> {
     if own == handle {
         return Some(1);
     }
-    let classes = qdisc.classes()?;
+    let classes = qdisc.classes().filter(|classes| classes.has_leaves())?;
     classes.minors().into_iter().find_map(|minor| {
         let (child, _) = classes.leaf(minor)?;
         let below = child.handle;

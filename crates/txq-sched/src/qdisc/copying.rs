@@ -150,7 +150,7 @@ impl Others {
 
     fn under<A: Arch>(qdisc: &mut dyn Qdisc<A>, own: Handle, without: Option<(Handle, u16)>) -> Self {
         let mut all = Self::default();
-        let Some(classes) = qdisc.classes() else { return all };
+        let Some(classes) = qdisc.classes().filter(|classes| classes.has_leaves()) else { return all };
         for minor in classes.minors() {
             if without == Some((own, minor)) {
                 continue;

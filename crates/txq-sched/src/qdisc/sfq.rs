@@ -351,6 +351,10 @@ impl<A: Arch> Classes<A> for Sfq<A> {
         None
     }
 
+    fn has_leaves(&self) -> bool {
+        false
+    }
+
     fn leaf(&mut self, _: u16) -> Option<(&mut Child<A>, &mut Total)> {
         None
     }

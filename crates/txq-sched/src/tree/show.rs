@@ -151,8 +151,10 @@ impl Walk {
                 continue;
             };
             let Some(frame) = self.0.last_mut() else { break };
-            let minors =
-                qdisc.classes().map_or_else(Vec::new, |classes| classes.minors_after(frame.after, left));
+            let minors = qdisc
+                .classes()
+                .filter(|classes| classes.has_leaves())
+                .map_or_else(Vec::new, |classes| classes.minors_after(frame.after, left));
             let is_last = minors.len() < left;
             let mut below = None;
             for minor in minors {
@@ -202,7 +204,7 @@ pub fn max_packets<A: Arch>(qdisc: &mut dyn Qdisc<A>, others: &mut usize) -> u64
     if let Some(packets) = qdisc.max_packets() {
         return packets as u64;
     }
-    let Some(classes) = qdisc.classes() else {
+    let Some(classes) = qdisc.classes().filter(|classes| classes.has_leaves()) else {
         *others += 1;
         return 0;
     };

@@ -25,6 +25,10 @@ impl<A: Arch> Classes<A> for Cake<A> {
         None
     }
 
+    fn has_leaves(&self) -> bool {
+        false
+    }
+
     fn leaf(&mut self, _: u16) -> Option<(&mut Child<A>, &mut Total)> {
         None
     }

@@ -241,3 +241,11 @@ proptest! {
         check(root, &script);
     }
 }
+
+/// A search among many leaves asks none of these for its flows.
+#[test]
+fn flows_have_no_leaves() {
+    let has_leaves = |text: &str| child::has_leaves(&mut *Virtual::new(text).qdisc);
+    assert_eq!(["cake", "sfq", "pfifo"].map(has_leaves), [false; 3]);
+    assert_eq!(["htb", "tbf rate 1mbit burst 2k limit 4k", "netem"].map(has_leaves), [true; 3]);
+}
