@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use txq::NetDev;
+use txq::drop::DropCounts;
 use txq::stats::contention::Retry;
 use txq::stats::device::{DeviceStats, QueueStats, SenderStats};
 
@@ -29,8 +30,7 @@ impl Counters {
         counters.extend(devices.more(&dev.info().name));
         stats.queues.iter().for_each(|queue| of_queue(queue, &mut counters));
         (0..).zip(&stats.senders).for_each(|(n, sender)| of_sender(n, sender, &mut counters));
-        let drops = stats.dropped.iter().map(|(reason, n)| (format!("drop_{reason}").to_lowercase(), n));
-        counters.extend(drops);
+        counters.extend(drops("", &stats.dropped));
         Self { device: dev.info().name.clone(), counters }
     }
 }
@@ -124,7 +124,14 @@ fn of_sender(n: usize, sender: &SenderStats, counters: &mut Vec<(String, u64)>) 
         ("no_buffer", sender.no_buffer),
         ("at_limit", sender.at_limit),
     ];
-    add(counters, &format!("sender_{n}_{}_", sender.name), own);
+    let prefix = format!("sender_{n}_{}_", sender.name);
+    add(counters, &prefix, own);
+    counters.extend(drops(&prefix, &sender.drops));
+}
+
+/// Returns a counter for each reason with drops, whose names begin with `prefix`.
+fn drops(prefix: &str, counts: &DropCounts) -> impl Iterator<Item = (String, u64)> {
+    counts.iter().map(move |(reason, n)| (format!("{prefix}drop_{}", reason.name().to_lowercase()), n))
 }
 
 /// Returns the counters of a device, or of all devices.

@@ -89,6 +89,11 @@ impl DropCounts {
         }
     }
 
+    /// Returns what was counted after `before`, an earlier state of the same counters.
+    pub(crate) fn since(&self, before: &DropCounts) -> DropCounts {
+        DropCounts(std::array::from_fn(|at| self.0[at].wrapping_sub(before.0[at])))
+    }
+
     /// Returns the number of packets dropped for `reason`.
     pub fn get(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Bench, LONG, frame, wait};
+use txq::drop::DropReason;
 use txq_socket::{Client, Error, Reason, Server, ServerConfig};
 
 #[test]
@@ -78,6 +79,28 @@ fn credit_bounds_what_a_client_has_in_the_device() {
     assert!(bench.stats().clients[0].stalls > 0);
     assert_eq!(bench.dev.stats().dropped.total(), 0);
     drop(client);
+    bench.end();
+}
+
+/// A qdisc with a lower limit than the credits drops: each client's row has its own drops, by reason.
+#[test]
+fn drops_are_counted_for_the_client_by_reason() {
+    let bench = Bench::new("tbf rate 800kbit burst 2k limit 3k", |_| {});
+    let mut clients = [60, 10].map(|n| {
+        let mut client = Client::connect(bench.path()).unwrap();
+        (0..n).for_each(|n| client.send(&frame(0, n, 600), 0).unwrap());
+        client
+    });
+    wait("empty rings", || clients.iter_mut().all(|client| client.pending().unwrap() == 0));
+    wait("an idle device", || bench.dev.is_idle());
+    let stats = bench.dev.stats();
+    let drops = |name: &str| stats.senders.iter().find(|row| row.name == name).unwrap().drops;
+    let mut sum = drops("lan.0");
+    sum.merge(&drops("lan.1"));
+    assert_eq!(sum, stats.dropped);
+    assert!(drops("lan.0").get(DropReason::QdiscOverlimit) > 0, "{stats:?}");
+    assert_eq!(drops("lan.0").total(), drops("lan.0").get(DropReason::QdiscOverlimit));
+    drop(clients);
     bench.end();
 }
 

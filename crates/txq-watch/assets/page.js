@@ -158,7 +158,8 @@ function describe(row) {
         dev.to_completion.length ? table("From xmit to completion, since the start", quantiles(dev.to_completion)) : null,
         table("Device", Object.entries(dev.counters)),
         ...Object.entries(dev.txqs).slice(0, 16).map(([txq, own]) => table(`txq ${txq}`, Object.entries(own))),
-        ...dev.senders.slice(0, 16).map((sender) => table(`sender ${sender.name}`, Object.entries(sender.counters))),
+        ...dev.senders.slice(0, 16).map((sender) => table(`sender ${sender.name}`, [
+          ...Object.entries(sender.counters), ...Object.entries(sender.drops).map(([why, n]) => [`drop_${why}`, n])])),
       ];
   $("tables").replaceChildren(...tables.filter((made) => made !== null));
   $("detail").hidden = false;

@@ -176,6 +176,15 @@ fn of_senders(devices: &[Device], page: &mut Page) {
             vec![("dev", dev.name.clone()), ("sender", name), ("index", index)]
         });
     }
+    let all = devices.iter().flat_map(|dev| dev.senders.iter().map(move |sender| (dev, sender)));
+    let drops: Vec<_> = all
+        .flat_map(|(dev, sender)| sender.drops.iter().map(move |(why, n)| ((dev, sender, why), *n)))
+        .collect();
+    let help = "Packets of the sender that were dropped, by reason.";
+    page.rows("txq_sender_drops", Kind::Counter, help, &drops, |(dev, sender, why)| {
+        let (name, index) = (sender.name.clone(), sender.index.to_string());
+        vec![("dev", dev.name.clone()), ("sender", name), ("index", index), ("reason", (*why).clone())]
+    });
 }
 
 /// The waits for locks, the failed exchanges on lock-free words, and the queues that an owner leaves to another thread.

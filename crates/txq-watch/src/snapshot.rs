@@ -71,6 +71,8 @@ pub struct Sender {
     pub name: String,
     /// Its counters, by the ends of their names.
     pub counters: BTreeMap<String, u64>,
+    /// Its packets dropped, by reason in lower case.
+    pub drops: BTreeMap<String, u64>,
 }
 
 /// A qdisc or a class.
@@ -177,10 +179,13 @@ impl Device {
 
     fn count(&mut self, index: u32, name: &str, own: &str, value: u64) {
         if self.senders.last().is_none_or(|last| last.index != index) {
-            self.senders.push(Sender { index, name: name.to_owned(), counters: BTreeMap::new() });
+            self.senders.push(Sender { index, name: name.to_owned(), ..Sender::default() });
         }
         if let Some(sender) = self.senders.last_mut() {
-            sender.counters.insert(own.to_owned(), value);
+            match own.strip_prefix("drop_") {
+                Some(reason) => sender.drops.insert(reason.to_owned(), value),
+                None => sender.counters.insert(own.to_owned(), value),
+            };
         }
     }
 
@@ -208,8 +213,12 @@ fn spaced(name: &str) -> String {
     name.replace('-', " ")
 }
 
-/// Splits `main_accepted` into a sender's name, which may have underscores, and the counter.
+/// Splits `main_accepted` or `main_drop_nomem` into a sender's name, which may have underscores, and the counter.
 fn sender(rest: &str) -> Option<(&str, &str)> {
+    // No reason has this text in its name, so it is the last one.
+    if let Some(at) = rest.rfind("_drop_") {
+        return Some((&rest[..at], &rest[at + 1..]));
+    }
     ["accepted", "sent", "dropped", "pending", "no_buffer", "at_limit"].into_iter().find_map(|own| {
         let name = rest.strip_suffix(own)?.strip_suffix('_')?;
         Some((name, own))
@@ -335,6 +344,7 @@ mod tests {
     fn counters_are_sorted_by_what_they_belong_to() {
         let text = r#"{"device": "d", "counters": [["tx_packets", 9], ["tx_queue_1_packets", 4],
             ["tx_queue_1_bql_limit", 5], ["sender_0_a_b_at_limit", 6], ["sender_0_a_b_sent", 7],
+            ["sender_0_a_b_drop_qdisc_drop", 12],
             ["lock_root-lock_retake-after-the-driver_wait_ns", 10], ["retries_pop-from-the-pool's-depot", 11],
             ["drop_queue_purge", 8]]}"#;
         let stats: Counters = serde_json::from_str(text).unwrap();
@@ -346,6 +356,7 @@ mod tests {
             (sender.name.as_str(), sender.counters["at_limit"], sender.counters["sent"]),
             ("a_b", 6, 7)
         );
+        assert_eq!((sender.drops["qdisc_drop"], sender.drops.len()), (12, 1));
         let [lock] = &device.locks[..] else { panic!("{:?}", device.locks) };
         assert_eq!((lock.lock.as_str(), lock.site.as_str()), ("root lock", "retake after the driver"));
         assert_eq!((lock.counters["wait_ns"], device.retries["pop from the pool's depot"]), (10, 11));

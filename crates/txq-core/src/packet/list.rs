@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 
 use crate::arch::{Arch, CellApi, Nanos, Native};
+use crate::drop::DropReason;
 use crate::packet::Packet;
 use crate::pool::home::Home;
 use crate::pool::retired::retire;
@@ -255,28 +256,21 @@ impl<A: Arch> PacketList<A> {
         }
     }
 
-    /// Calls `f` with the home and the length of each run of successive packets of one home.
-    pub(crate) fn for_each_home(&self, mut f: impl FnMut(&Home<A>, u32)) {
-        if self.len == 0 {
-            return;
-        }
-        if !self.home.is_null() {
-            // SAFETY: the home of a packet lives as long as the packet, and the list has one of it.
-            return f(unsafe { &*self.home }, self.len);
-        }
-        let mut run: Option<(&Home<A>, u32)> = None;
+    /// Calls `f` with the home, the drop reason and the length of each run of successive packets that have both in common.
+    pub(crate) fn for_each_drop(&self, mut f: impl FnMut(&Home<A>, DropReason, u32)) {
+        let mut run: Option<(&Home<A>, DropReason, u32)> = None;
         for packet in self.iter() {
             // SAFETY: the home of a packet lives as long as the packet, which this list owns.
-            let home = packet.body(|b| unsafe { &*b.home });
+            let (home, reason) = packet.body(|b| (unsafe { &*b.home }, b.reason));
             run = Some(match run {
-                Some((last, n)) if ptr::eq(last, home) => (home, n + 1),
+                Some((last, why, n)) if ptr::eq(last, home) && why == reason => (home, reason, n + 1),
                 last => {
-                    last.into_iter().for_each(|(home, n)| f(home, n));
-                    (home, 1)
+                    last.into_iter().for_each(|(home, reason, n)| f(home, reason, n));
+                    (home, reason, 1)
                 }
             });
         }
-        run.into_iter().for_each(|(home, n)| f(home, n));
+        run.into_iter().for_each(|(home, reason, n)| f(home, reason, n));
     }
 
     /// Calls `f` with each packet, in order; `f` may change it. The sums stay right.

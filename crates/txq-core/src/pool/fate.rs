@@ -1,13 +1,15 @@
 //! Drops and sampled times of a sender's packets, kept at their home.
 //!
 //! No counter counts packets sent. A sender's credit gives the number of its packets freed; those not dropped were sent. So
-//! a packet that is sent pays for no counter, and drops cost one addition per run of dropped packets.
+//! a packet that is sent pays for no counter, and drops cost two additions per run of packets dropped for one reason.
 
+use std::array;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use crate::arch::{Arch, Atomic, Nanos};
+use crate::drop::{DropCounts, DropReason};
 use crate::pool::Shared;
 use crate::pool::account::since;
 use crate::pool::home::Home;
@@ -19,6 +21,8 @@ pub(super) struct Fate<A: Arch> {
     /// Packets of this home that were dropped, by all senders that have lived here. Written by any thread that frees
     /// dropped packets, before their credit returns. Relaxed: the reader only shows it.
     dropped: A::AtomicU64,
+    /// The same by reason, written with it. Relaxed: a reader may find a packet in one of both and not in the other.
+    reasons: [A::AtomicU64; DropReason::ALL.len()],
     /// Senders that have moved in, modulo 2^32. Written by the sender that moves in, before its first packet.
     tenancy: A::AtomicU32,
     /// Times of this sender's sampled packets. Cleared by the next sender that moves in, when no packet of the last one is
@@ -28,13 +32,27 @@ pub(super) struct Fate<A: Arch> {
 
 impl<A: Arch> Fate<A> {
     pub(super) fn new() -> Self {
-        Self { dropped: A::AtomicU64::new(0), tenancy: A::AtomicU32::new(0), to_driver: OnceLock::new() }
+        Self {
+            dropped: A::AtomicU64::new(0),
+            reasons: array::from_fn(|_| A::AtomicU64::new(0)),
+            tenancy: A::AtomicU32::new(0),
+            to_driver: OnceLock::new(),
+        }
     }
 
-    /// Counts `n` dropped packets. The caller frees them next.
+    /// Counts `n` packets dropped for `reason`. The caller frees them next.
     #[inline]
-    pub(super) fn note_dropped(&self, n: u32) {
+    pub(super) fn note_dropped(&self, reason: DropReason, n: u32) {
+        self.reasons[reason as usize].fetch_add(n.into(), Relaxed);
         self.dropped.fetch_add(n.into(), Relaxed);
+    }
+
+    /// Returns the drops by reason, by all senders that have lived here.
+    fn reasons(&self) -> DropCounts {
+        let mut counts = DropCounts::default();
+        let words = DropReason::ALL.iter().zip(&self.reasons);
+        words.for_each(|(&reason, word)| counts.add(reason, word.load(Relaxed)));
+        counts
     }
 
     /// Records the time of a sampled packet.
@@ -57,6 +75,8 @@ pub struct Tally<A: Arch> {
     tenancy: u32,
     /// Packets dropped at this home before the sender moved in.
     dropped_before: u64,
+    /// The same by reason.
+    reasons_before: DropCounts,
     /// Keeps the home alive.
     pool: Arc<Shared<A>>,
 }
@@ -72,7 +92,7 @@ impl<A: Arch> Tally<A> {
         // SAFETY: homes live as long as their pool.
         let fate = unsafe { home.as_ref() }.fate();
         let (tenancy, dropped_before) = (fate.tenancy.load(Relaxed), fate.dropped.load(Relaxed));
-        Self { home, tenancy, dropped_before, pool }
+        Self { home, tenancy, dropped_before, reasons_before: fate.reasons(), pool }
     }
 
     fn home(&self) -> &Home<A> {
@@ -95,6 +115,11 @@ impl<A: Arch> Tally<A> {
     /// Returns the number of the sender's packets that were dropped.
     pub fn dropped(&self) -> u64 {
         self.home().fate().dropped.load(Relaxed).wrapping_sub(self.dropped_before)
+    }
+
+    /// Returns the number of the sender's packets that were dropped, by reason.
+    pub fn drops(&self) -> DropCounts {
+        self.home().fate().reasons().since(&self.reasons_before)
     }
 
     /// Returns how many of the sender's packets are not yet freed, given that `out` were not when `seen` had been freed

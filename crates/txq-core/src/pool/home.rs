@@ -8,6 +8,7 @@ use std::{mem, ptr};
 use crossbeam_utils::CachePadded;
 
 use crate::arch::{Arch, Atomic, AtomicPtr, CpuId, Event, Nanos};
+use crate::drop::DropReason;
 use crate::pool::account::{Account, Word, since};
 use crate::pool::fate::Fate;
 use crate::pool::inbox::Inbox;
@@ -108,10 +109,10 @@ impl<A: Arch> Home<A> {
         &self.fate
     }
 
-    /// Counts `n` dropped packets of this home. The caller frees them next.
+    /// Counts `n` packets of this home, dropped for `reason`. The caller frees them next.
     #[inline]
-    pub(crate) fn note_dropped(&self, n: u32) {
-        self.fate.note_dropped(n);
+    pub(crate) fn note_dropped(&self, reason: DropReason, n: u32) {
+        self.fate.note_dropped(reason, n);
     }
 
     /// Records the time of a sampled packet of this home.

@@ -24,7 +24,12 @@ fn snapshot() -> Snapshot {
         name: "wan\\0\n".to_owned(),
         counters: counted(&[("tx_packets", 5), ("queued", 2), ("hand_offs_worker", 8)]),
         txqs: [(0, counted(&[("packets", 5), ("stopped", 1)]))].into(),
-        senders: vec![Sender { index: 0, name: "main".to_owned(), counters: counted(&[("sent", 4)]) }],
+        senders: vec![Sender {
+            index: 0,
+            name: "main".to_owned(),
+            counters: counted(&[("sent", 4)]),
+            drops: counted(&[("qdisc_overlimit", 2)]),
+        }],
         drops: counted(&[("qdisc_congested", 3)]),
         tree: vec![
             node(false, "mq", "0:", "root"),
@@ -55,6 +60,7 @@ fn each_value_has_its_labels() {
         r#"txq_device_dropped_packets_total{dev="wan\\0\n",reason="qdisc_congested"} 3"#,
         r#"txq_txq_stopped{dev="wan\\0\n",txq="0"} 1"#,
         r#"txq_sender_sent_packets_total{dev="wan\\0\n",sender="main",index="0"} 4"#,
+        r#"txq_sender_drops_total{dev="wan\\0\n",sender="main",index="0",reason="qdisc_overlimit"} 2"#,
         r#"txq_qdisc_sent_packets_total{dev="wan\\0\n",kind="fq",handle="0:",parent=":2"} 9"#,
         r#"txq_class_sent_packets_total{dev="wan\\0\n",kind="htb",handle="1:10",parent="1:1"} 9"#,
         r#"txq_class_value{dev="wan\\0\n",kind="htb",handle="1:10",parent="1:1",name="tokens"} -124"#,
@@ -133,6 +139,7 @@ fn the_documentation_lists_each_metric() {
         "txq_device_dropped_packets_total",
         "txq_device_hand_offs_total",
         "txq_device_retries_total",
+        "txq_sender_drops_total",
     ];
     all.extend(others.map(str::to_owned));
     let all: BTreeSet<_> = all.iter().map(String::as_str).collect();

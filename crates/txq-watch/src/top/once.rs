@@ -133,9 +133,17 @@ fn drops(detail: &Detail) -> Value {
 }
 
 fn senders(detail: &Detail) -> Value {
-    let senders = detail.device.senders.iter().zip(&detail.senders).map(|(sender, rates)| {
-        json!({ "sender": sender.index, "name": sender.name, "counters": sender.counters, "per_second": rates })
-    });
+    let senders =
+        detail.device.senders.iter().zip(&detail.senders).enumerate().map(|(at, (sender, rates))| {
+            let own = detail.sender_drops.iter().filter(|(of, ..)| *of == at);
+            let drops = own.map(|(_, reason, all, rate)| {
+                (reason.clone(), json!({ "packets": all, "per_second": rate }))
+            });
+            json!({
+                "sender": sender.index, "name": sender.name, "counters": sender.counters, "per_second": rates,
+                "drops_by_reason": drops.collect::<Map<_, _>>(),
+            })
+        });
     senders.collect()
 }
 
@@ -162,7 +170,9 @@ mod tests {
         assert_eq!((&device["packets"], &device["p99_to_driver_ns"]), (&json!(30), &json!(1024)));
         assert_eq!(device["drops_by_reason"]["qdisc_overlimit"], json!({ "packets": 3, "per_second": 2.0 }));
         assert_eq!(device["txqs"][1]["packets_per_second"], 12.0);
-        assert_eq!(device["senders"][0]["per_second"]["sent"], 20.0);
+        let sender = &device["senders"][0];
+        assert_eq!(sender["per_second"]["sent"], 20.0);
+        assert_eq!(sender["drops_by_reason"], device["drops_by_reason"]);
         let class = &device["tree"][2];
         assert_eq!((&class["handle"], &class["overlimits_per_second"]), (&json!("1:10"), &json!(4.0)));
         assert_eq!((&device["tree"].as_array().unwrap().len(), &class["backlog"]), (&6, &json!(7000)));

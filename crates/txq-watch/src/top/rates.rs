@@ -3,13 +3,13 @@
 //! A counter that went backwards belongs to something new, such as a restarted program or a replaced qdisc. Its row has
 //! no rates until the next look.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use txq_control::Info;
 
-use crate::snapshot::{Device, Node, Snapshot};
+use crate::snapshot::{Device, Node, Sender, Snapshot};
 
 /// The number of samples that a quantile of 99 % takes, as in txq's reports.
 const SAMPLES: u64 = 100;
@@ -100,6 +100,8 @@ pub(crate) struct Detail {
     pub(crate) drops: Vec<(String, u64, Option<f64>)>,
     /// The rates of each sender's counters, by the ends of their names.
     pub(crate) senders: Vec<HashMap<String, f64>>,
+    /// For each sender and reason with drops the same as in `drops`, behind the sender's place.
+    pub(crate) sender_drops: Vec<(usize, String, u64, Option<f64>)>,
     /// The times to the driver at this look and at those of the last minute, the newest first.
     past: VecDeque<(Duration, Buckets)>,
 }
@@ -165,25 +167,36 @@ impl Detail {
     fn of(device: Device, old: Option<&Self>, at: Duration, seconds: f64) -> Self {
         let before = old.map(|old| &old.device);
         let rate = |now: u64, then: u64| Some(now.checked_sub(then)? as f64 / seconds);
+        // A reason appears with its first drop.
+        let then = |old: &BTreeMap<String, u64>, reason: &str| old.get(reason).copied().unwrap_or(0);
         let drops = device.drops.iter().map(|(reason, &now)| {
-            // A reason appears with its first drop.
-            let then = before.map(|before| before.drops.get(reason).copied().unwrap_or(0));
+            let then = before.map(|before| then(&before.drops, reason));
             (reason.clone(), now, then.and_then(|then| rate(now, then)))
         });
-        let senders = device.senders.iter().map(|sender| {
+        let earlier = |sender: &Sender| {
             let old = before.and_then(|before| before.senders.iter().find(|old| old.index == sender.index));
-            let old = old.filter(|old| old.name == sender.name);
+            old.filter(|old| old.name == sender.name)
+        };
+        let sender_drops = device.senders.iter().enumerate().flat_map(|(at, sender)| {
+            let old = earlier(sender);
+            sender.drops.iter().map(move |(reason, &now)| {
+                let then = old.map(|old| then(&old.drops, reason));
+                (at, reason.clone(), now, then.and_then(|then| rate(now, then)))
+            })
+        });
+        let senders = device.senders.iter().map(|sender| {
+            let old = earlier(sender);
             // Pending packets are a state, not a counter.
             let counted = sender.counters.iter().filter(|(name, _)| *name != "pending");
             let rates = counted
                 .filter_map(|(name, &now)| Some((name.clone(), rate(now, *old?.counters.get(name)?)?)));
             rates.collect()
         });
-        let (drops, senders) = (drops.collect(), senders.collect());
+        let (drops, senders, sender_drops) = (drops.collect(), senders.collect(), sender_drops.collect());
         let mut past = old.map(|old| old.past.clone()).unwrap_or_default();
         past.retain(|(then, _)| at.saturating_sub(*then) <= BACK);
         past.push_front((at, Arc::from(device.to_driver.as_slice())));
-        Self { device, drops, senders, past }
+        Self { device, drops, senders, sender_drops, past }
     }
 
     /// Returns the quantile of the times since the last look after which there are enough; `None` if there is no such look, or
@@ -249,9 +262,7 @@ fn of_device(index: usize, device: &Device, rows: &mut Vec<Row>) {
     });
     let key = |end: String| format!("{} {end}", device.name);
     if !device.txqs.is_empty() {
-        let counter = |counters: &std::collections::BTreeMap<String, u64>, name| {
-            counters.get(name).copied().unwrap_or(0)
-        };
+        let counter = |counters: &BTreeMap<String, u64>, name| counters.get(name).copied().unwrap_or(0);
         let of = |counters| Totals {
             bytes: counter(counters, "bytes"),
             packets: counter(counters, "packets"),

@@ -63,6 +63,7 @@ fn device(name: &str, n: u64) -> Device {
             index: 0,
             name: "main".to_owned(),
             counters: map(&[("accepted", n * 11), ("sent", n * 10), ("dropped", n), ("pending", 7)]),
+            drops: map(&[("qdisc_overlimit", n)]),
         }],
         drops: map(&[("qdisc_overlimit", n)]),
         to_driver: vec![(512, n * 990), (4096, n * 10)],

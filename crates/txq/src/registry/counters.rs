@@ -150,6 +150,7 @@ impl<A: Arch> SenderCounters<A> {
             accepted,
             sent: accepted - dropped - pending,
             dropped,
+            drops: self.tally.drops(),
             pending,
             no_buffer: self.line.exhausted.load(Relaxed),
             at_limit: self.line.limited.load(Relaxed),

@@ -62,6 +62,8 @@ pub struct SenderStats {
     pub sent: u64,
     /// Packets dropped, for any reason.
     pub dropped: u64,
+    /// The same by reason.
+    pub drops: DropCounts,
     /// Packets on their way, including those that the device keeps.
     pub pending: u64,
     /// Calls of alloc that failed because the pool had no free buffer.
@@ -88,6 +90,7 @@ impl SenderStats {
         self.accepted += other.accepted;
         self.sent += other.sent;
         self.dropped += other.dropped;
+        self.drops.merge(&other.drops);
         self.pending += other.pending;
         self.no_buffer += other.no_buffer;
         self.at_limit += other.at_limit;

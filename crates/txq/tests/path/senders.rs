@@ -1,6 +1,7 @@
 //! The rows of senders, bands and classes: their packets sent and dropped, and the times of these.
 
 use crate::device::{Wires, assert_conserved, pool};
+use txq::drop::DropReason;
 use txq::netdev::{Builder, Sampling};
 use txq::pool::PoolConfig;
 use txq::stats::device::SenderStats;
@@ -40,6 +41,14 @@ fn row(dev: &NetDev, name: &str) -> (u64, u64, u64, u64) {
     (row.accepted, row.sent, row.dropped, row.pending)
 }
 
+/// Returns the drops of a sender by reason.
+fn drops(dev: &NetDev, name: &str) -> Vec<(DropReason, u64)> {
+    let stats = dev.stats();
+    let row = stats.senders.iter().find(|row| row.name == name).unwrap();
+    assert_eq!(row.drops.total(), row.dropped);
+    row.drops.iter().collect()
+}
+
 #[test]
 fn each_sender_is_told_what_became_of_its_packets() {
     for &discipline in Discipline::ALL {
@@ -51,6 +60,7 @@ fn each_sender_is_told_what_became_of_its_packets() {
         send(&mut a, 5, 0);
         send(&mut b, 8, 0);
         assert_eq!((row(&dev, "a"), row(&dev, "b")), ((5, 0, 0, 5), (8, 0, 3, 5)), "{discipline}");
+        assert_eq!(drops(&dev, "b"), [(DropReason::QdiscOverlimit, 3)], "{discipline}");
         finish(&dev, &mut worker, &wires);
         assert_eq!((row(&dev, "a"), row(&dev, "b")), ((5, 5, 0, 0), (8, 5, 3, 0)), "{discipline}");
         // The next sender gets the place of the dropped one, but none of its counts.
@@ -82,10 +92,13 @@ fn what_becomes_of_the_packets_of_a_sender_that_is_gone_is_told() {
     assert_eq!(row(&dev, "a"), (20, 0, 16, 4));
     finish(&dev, &mut worker, &wires);
     assert_eq!(row(&dev, "a"), (20, 4, 16, 0));
+    assert_eq!(drops(&dev, "a"), [(DropReason::QueuePurge, 16)]);
     // The row stays the same when another sender has the place, and drops.
     let mut b = dev.sender("b");
     send(&mut b, 7, 0);
     assert_eq!((row(&dev, "a"), row(&dev, "b")), ((20, 4, 16, 0), (7, 0, 7, 0)));
+    assert_eq!(drops(&dev, "a"), [(DropReason::QueuePurge, 16)]);
+    assert_eq!(drops(&dev, "b"), [(DropReason::QdiscDrop, 7)]);
     drop((b, worker));
     assert_conserved(&dev);
 }

@@ -19,7 +19,7 @@ impl<A: Arch> Cache<A> {
     /// Frees dropped packets, and counts them as drops of the senders that allocated them.
     #[doc(hidden)]
     pub fn free_dropped(&mut self, list: &mut PacketList<A>) {
-        list.for_each_home(|home, n| home.note_dropped(n));
+        list.for_each_drop(|home, reason, n| home.note_dropped(reason, n));
         self.free(list);
     }
 

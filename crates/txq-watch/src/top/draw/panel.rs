@@ -58,7 +58,19 @@ fn drops(detail: &Detail) -> Vec<String> {
     let rows = detail.drops.iter().map(|(reason, all, rate)| {
         vec![plain(reason), units::or_dash(rate.map(units::count)), all.to_string()]
     });
-    align(&std::iter::once(heads).chain(rows).collect::<Vec<_>>(), 1)
+    let mut lines = align(&std::iter::once(heads).chain(rows).collect::<Vec<_>>(), 1);
+    let heads = ["SENDER", "REASON", "PER SECOND", "SINCE THE START"].map(str::to_owned).to_vec();
+    let rows = detail.sender_drops.iter().map(|(at, reason, all, rate)| {
+        let sender = &detail.device.senders[*at];
+        let name = plain(&format!("{} {}", sender.index, sender.name));
+        vec![name, plain(reason), units::or_dash(rate.map(units::count)), all.to_string()]
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        lines.push(String::new());
+        lines.extend(align(&std::iter::once(heads).chain(rows).collect::<Vec<_>>(), 2));
+    }
+    lines
 }
 
 /// The counters of a sender; `pending` is a number of packets, the others are counted.

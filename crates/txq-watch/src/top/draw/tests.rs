@@ -129,6 +129,9 @@ fn panels_show_what_a_device_has_beside_its_tree() {
     let drops = lines(&mut state, 80, 24);
     assert_eq!(drops[3], "Drops of null0 by reason");
     assert_eq!(drops[5].split_whitespace().collect::<Vec<_>>(), ["qdisc_overlimit", "2", "3"]);
+    assert_eq!(drops[7].split_whitespace().collect::<Vec<_>>()[..3], ["SENDER", "REASON", "PER"]);
+    let row: Vec<_> = drops[8].split_whitespace().collect();
+    assert_eq!(row, ["0", "main", "qdisc_overlimit", "2", "3"]);
     press(&mut state, KeyCode::Char('s'));
     let senders = lines(&mut state, 80, 24);
     let row: Vec<_> = senders[5].split_whitespace().collect();
