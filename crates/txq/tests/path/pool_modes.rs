@@ -114,12 +114,15 @@ fn senders_sleep_until_the_device_is_done() {
                     *left.lock().unwrap() -= 1;
                 });
             }
+            // The device completes nothing until each sender is at its limit.
+            while *slept.lock().unwrap() < 3 {
+                std::thread::yield_now();
+            }
             while *left.lock().unwrap() > 0 || !dev.is_idle() {
                 wires.at(0).complete(16);
                 std::thread::yield_now();
             }
         });
-        assert!(*slept.lock().unwrap() > 0);
         assert_eq!(assert_conserved(&dev).sent, 600, "{free:?}");
     }
 }
