@@ -189,7 +189,7 @@ impl<A: Arch> NetDev<A> {
     pub fn latency(&self) -> (Latency, Latency) {
         self.shared.assert_outside("NetDev::latency");
         let mut latencies = (Latency::new(), Latency::new());
-        let mut cache = self.shared.pool.cache("control", 0);
+        let mut cache = self.shared.cache("control", 0);
         let mut cx = Ctx::new(&self.shared, &mut cache);
         for txq in &self.shared.txqs {
             self.shared.with_driver(txq, &mut cx, |tx, done, _| {
@@ -311,7 +311,7 @@ impl<A: Arch> NetDev<A> {
     pub fn is_idle(&self) -> bool {
         self.shared.assert_outside("NetDev::is_idle");
         if self.shared.txqs.iter().any(TxQueue::is_watched) {
-            let mut cache = self.shared.pool.cache("control", 0);
+            let mut cache = self.shared.cache("control", 0);
             let mut cx = Ctx::new(&self.shared, &mut cache);
             self.shared.txqs.iter().for_each(|txq| self.shared.reap_deferred(txq.index, &mut cx));
         }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use txq_core::arch::Arch;
+use txq_core::arch::{Arch, CpuId};
+use txq_core::pool::fate::Tally;
+use txq_core::pool::{Cache, Pool};
 use txq_core::stats::log2::Log2;
 use txq_core::sync::spinlock::SpinLock;
 
@@ -40,13 +42,24 @@ struct Gone<A: Arch> {
 impl<A: Arch> Gone<A> {
     /// Updates the row.
     fn settle(&mut self) {
-        if let Some(counters) = &self.counters {
-            if counters.is_current() {
-                self.row = counters.stats(false);
+        let Some(counters) = &self.counters else { return };
+        if counters.is_current() {
+            self.row = counters.stats(false);
+            if self.row.pending > 0 {
+                return;
             }
-            if self.row.pending == 0 || !counters.is_current() {
-                self.counters = None;
-            }
+        } else {
+            // A sender of another device has moved in, once no packet was on its way.
+            self.row.end(self.row.drops);
+        }
+        self.counters = None;
+    }
+
+    /// Updates the row for the last time if the sender of `next` has its home now.
+    fn follow(&mut self, next: &Tally<A>) {
+        if let Some(drops) = self.counters.as_ref().and_then(|counters| counters.final_drops(next)) {
+            self.row.end(drops);
+            self.counters = None;
         }
     }
 }
@@ -69,8 +82,10 @@ impl<A: Arch> Senders<A> {
         self.gone_submitted += counters.submitted();
         counters.add_times(&mut self.gone_times);
         if self.gone.len() == GONE {
-            let mut first = self.gone.remove(0);
-            first.settle();
+            self.settle_gone();
+            // One without packets on their way, if there is one: nothing changes the sum later.
+            let first = self.gone.iter().position(|gone| gone.counters.is_none()).unwrap_or(0);
+            let first = self.gone.remove(first);
             let earlier = self.earlier.get_or_insert_with(|| SenderStats::named("earlier senders"));
             earlier.merge(&first.row);
         }
@@ -78,8 +93,12 @@ impl<A: Arch> Senders<A> {
         self.gone.push(Gone { serial, counters: Some(counters), row });
     }
 
-    fn rows(&mut self) -> Vec<SenderStats> {
+    fn settle_gone(&mut self) {
         self.gone.iter_mut().for_each(Gone::settle);
+    }
+
+    fn rows(&mut self) -> Vec<SenderStats> {
+        self.settle_gone();
         let gone = self.gone.iter().map(|gone| (gone.serial, gone.row.clone()));
         let alive = self.alive.iter().map(|(serial, counters)| (*serial, counters.stats(true)));
         let mut rows: Vec<_> = gone.chain(alive).collect();
@@ -117,9 +136,15 @@ impl<A: Arch> Registry<A> {
         alive.iter().for_each(|counters| counters.wake_to_look());
     }
 
-    /// Updates the rows of gone senders, before another sender may get the home of one.
-    pub(crate) fn settle_gone(&self) {
-        self.0.with(|held| held.data().gone.iter_mut().for_each(Gone::settle));
+    /// Creates a stock of buffers. It may get the home of a sender that is gone, whose row is updated for the last time then.
+    pub(crate) fn cache(&self, pool: &Pool<A>, name: &str, cpu: CpuId) -> Cache<A> {
+        self.0.with(|held| {
+            let senders = held.data();
+            let cache = pool.cache(name, cpu);
+            let tally = cache.tally();
+            senders.gone.iter_mut().for_each(|gone| gone.follow(&tally));
+            cache
+        })
     }
 
     /// Returns the number of packets handed in by all senders that the device has had.

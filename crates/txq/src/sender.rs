@@ -73,9 +73,7 @@ impl<A: Arch> fmt::Debug for Sender<A> {
 impl<A: Arch> Sender<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, name: &str, pinned: Option<CpuId>) -> Self {
         let cpu = pinned.unwrap_or_else(A::cpu);
-        // First, because this sender may get the home of one that is gone.
-        dev.senders.settle_gone();
-        let mut cache = dev.pool.cache(name, cpu);
+        let mut cache = dev.cache(name, cpu);
         cache.set_link(dev.info.link);
         cache.guarantee();
         let txqs = dev.txqs.len() as u16;

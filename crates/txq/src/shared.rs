@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use txq_core::arch::{Arch, Nanos};
+use txq_core::arch::{Arch, CpuId, Nanos};
 use txq_core::flow::FlowHasher;
+use txq_core::pool::Cache;
 use txq_core::sync::rcu::Rcu;
 
 use crate::datapath::Datapath;
@@ -48,6 +49,12 @@ impl<A: Arch> Deref for Shared<A> {
 }
 
 impl<A: Arch> Shared<A> {
+    /// Creates a stock of buffers for a sender, a worker or a command. All of the device's are created here, so that the rows of gone
+    /// senders stay right.
+    pub(crate) fn cache(&self, name: &str, cpu: CpuId) -> Cache<A> {
+        self.senders.cache(&self.pool, name, cpu)
+    }
+
     /// Names its lines ([`Arch::name`]).
     pub(crate) fn name_lines(&self) {
         A::name(self, "device: setup");

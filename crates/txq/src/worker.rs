@@ -238,7 +238,7 @@ impl<A: Arch> fmt::Debug for Worker<A> {
 
 impl<A: Arch> Worker<A> {
     pub(crate) fn new(dev: Arc<Shared<A>>, index: usize) -> Self {
-        let cache = dev.pool.cache(&format!("worker {index}"), 0);
+        let cache = dev.cache(&format!("worker {index}"), 0);
         let reaping = TxqSet::new(dev.txqs.len());
         let looks = dev.txqs.iter().map(|_| Looks::default()).collect();
         Self { dev, index, cache, reaping, looks, take_at: 0, due: Vec::new() }

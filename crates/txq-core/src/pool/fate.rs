@@ -117,6 +117,13 @@ impl<A: Arch> Tally<A> {
         self.home().fate().dropped.load(Relaxed).wrapping_sub(self.dropped_before)
     }
 
+    /// Returns the drops of the sender's packets, of which none is on its way any more, if `next` is the view of the sender that moved
+    /// in after it.
+    pub fn final_drops(&self, next: &Self) -> Option<DropCounts> {
+        let follows = self.home == next.home && self.tenancy.wrapping_add(1) == next.tenancy;
+        follows.then(|| next.reasons_before.since(&self.reasons_before))
+    }
+
     /// Returns the number of the sender's packets that were dropped, by reason.
     pub fn drops(&self) -> DropCounts {
         self.home().fate().reasons().since(&self.reasons_before)

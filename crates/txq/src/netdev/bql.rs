@@ -30,7 +30,7 @@ impl<A: Arch> NetDev<A> {
         self.shared.assert_outside("NetDev::set_bql");
         let txq_side = self.shared.txqs.get(usize::from(txq)).filter(|txq| txq.has_bql());
         let set = txq_side.and_then(|txq| {
-            let mut cache = self.shared.pool.cache("control", 0);
+            let mut cache = self.shared.cache("control", 0);
             let mut cx = Ctx::new(&self.shared, &mut cache);
             self.shared.with_driver(txq, &mut cx, |_, done, _| txq.set_bql(done, attr, text))
         });
@@ -48,7 +48,7 @@ impl<A: Arch> Shared<A> {
         if !txq.has_bql() && !txq.needs_settling() {
             return None;
         }
-        let mut cache = self.pool.cache("control", 0);
+        let mut cache = self.cache("control", 0);
         let mut cx = Ctx::new(self, &mut cache);
         self.with_driver(txq, &mut cx, |tx, done, cx| {
             txq.settle_all(tx, done, cx.dev);

@@ -59,7 +59,7 @@ impl<A: Arch> NetDev<A> {
              driver or qdisc that is changed or dropped",
             info.name
         );
-        let mut cache = self.shared.pool.cache("control", 0);
+        let mut cache = self.shared.cache("control", 0);
         let mut cx = Ctx::new(&self.shared, &mut cache);
         tree.with(|held| {
             let _controller = (me != 0).then(|| {

@@ -206,7 +206,7 @@ impl<A: Arch> NetDev<A> {
             panic::resume_unwind(panic);
         }
         self.shared.has_threads.store(0, Relaxed);
-        let mut cache = self.shared.pool.cache("control", 0);
+        let mut cache = self.shared.cache("control", 0);
         let mut cx = Ctx::new(&self.shared, &mut cache);
         let mut first = Ok(());
         for txq in &self.shared.txqs {

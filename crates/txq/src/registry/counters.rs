@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crossbeam_utils::CachePadded;
 
 use txq_core::arch::{Arch, Atomic, Nanos};
+use txq_core::drop::DropCounts;
 use txq_core::pool::fate::Tally;
 use txq_core::pool::{AllocError, Cache};
 use txq_core::stats::log2::Log2;
@@ -128,6 +129,11 @@ impl<A: Arch> SenderCounters<A> {
     /// Returns whether the home is still this sender's, so that its row can be computed again.
     pub(crate) fn is_current(&self) -> bool {
         self.tally.is_current()
+    }
+
+    /// Returns the sender's drops if the sender of `next` has moved into its home after it.
+    pub(crate) fn final_drops(&self, next: &Tally<A>) -> Option<DropCounts> {
+        self.tally.final_drops(next)
     }
 
     /// Returns the sender's row.

@@ -47,8 +47,8 @@ pub struct DeviceStats {
 ///   never more than the packets neither sent nor dropped; buffers that the sender holds and has not handed in count as
 ///   pending;
 /// - a packet lost in a panic counts as sent;
-/// - packets pending when their sender ended are still counted as sent or dropped, until a sender of another device takes
-///   that sender's home in a shared pool.
+/// - packets pending when their sender ended are still counted as sent or dropped. In a pool that devices share, one that was
+///   dropped after the last look may count as sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SenderStats {
@@ -83,6 +83,13 @@ impl SenderStats {
     /// Returns the counters of a sender that has done nothing.
     pub(crate) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Ends the row of a sender that is gone, and that had so many drops: its other packets were sent.
+    pub(crate) fn end(&mut self, drops: DropCounts) {
+        self.drops = drops;
+        self.dropped = drops.total().min(self.accepted);
+        (self.sent, self.pending) = (self.accepted - self.dropped, 0);
     }
 
     /// Adds another sender's counters. Of each time the longer one stays.

@@ -103,6 +103,30 @@ fn what_becomes_of_the_packets_of_a_sender_that_is_gone_is_told() {
     assert_conserved(&dev);
 }
 
+/// A command takes the home of a sender that is gone, which nobody has asked about since its packets have left.
+#[test]
+fn a_command_does_not_end_the_row_of_a_sender_that_is_gone() {
+    for is_dropped in [false, true] {
+        let wires = Wires::new(1, Some(4));
+        let dev = builder(&wires, Discipline::Combine).qdisc("pfifo limit 20").build().unwrap();
+        let mut worker = dev.worker(0);
+        let mut a = dev.sender("a");
+        send(&mut a, 20, 0);
+        drop(a);
+        assert_eq!(row(&dev, "a"), (20, 0, 0, 20));
+        if is_dropped {
+            dev.deactivate();
+        }
+        finish(&dev, &mut worker, &wires);
+        (0..3).for_each(|_| drop(dev.pool_demand()));
+        let (sent, dropped) = if is_dropped { (4, 16) } else { (20, 0) };
+        assert_eq!(row(&dev, "a"), (20, sent, dropped, 0));
+        assert_eq!(drops(&dev, "a").iter().map(|(_, n)| n).sum::<u64>(), dropped);
+        drop(worker);
+        assert_conserved(&dev);
+    }
+}
+
 /// Programs that create a sender for each connection do not make the report ever longer.
 #[test]
 fn rows_of_senders_that_are_gone_are_added_up() {
