@@ -113,6 +113,9 @@ pub(crate) struct Socket {
     pub(crate) credit: Option<Within<1, { u32::MAX as u64 }>>,
     /// The highest priority that a client may give its packets; descriptors with a higher one are skipped. Default: 6.
     pub(crate) priority_max: Option<Within<0, { u32::MAX as u64 }>>,
+    /// How long a client may neither hand in a frame nor ring, before the daemon ends its connection. Default: without end, since the
+    /// connection of a client that dies ends at once.
+    pub(crate) idle_timeout: Option<Span>,
 }
 
 /// A device, with one of the tables null, pcap, af_packet, af_xdp, tap, tun and udp. Default: null.

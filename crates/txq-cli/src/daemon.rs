@@ -10,7 +10,7 @@ mod notify;
 mod queues;
 mod reload;
 mod replay;
-mod socket;
+pub(crate) mod socket;
 mod state;
 
 use std::path::{Path, PathBuf};

@@ -28,25 +28,30 @@ use open::Driven;
 pub(crate) struct Use {
     /// The number of sending threads.
     pub(crate) threads: u64,
+    /// The most buffers of all clients of its sockets.
+    pub(crate) clients: u64,
     /// The limit of outstanding packets of all threads together; `None` for no limit.
     pub(crate) limit: Option<u64>,
     /// The longest frame, in bytes.
     pub(crate) longest: usize,
     /// Whether all senders keep to a rate, which leaves time to measure each packet.
     pub(crate) rated: bool,
+    /// Whether the qdiscs, senders and clients may become more while the device is open.
+    pub(crate) grows: bool,
     /// Whether the device receives for a bridge, too.
     pub(crate) receive: Reception,
 }
 
 impl Use {
-    /// Returns whether a device that was opened for this use serves another one, too.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
+    /// Returns whether an open device, `dev`, that was opened for this use serves another one, too. Its pool may grow for it.
+    pub(crate) fn covers(&self, other: &Self, dev: &NetDev, config: &config::Device) -> bool {
         // The least that a pool has.
         let room = AfXdp::pool_config(0).room;
-        self.threads >= other.threads
-            && self.limit == other.limit
+        self.limit == other.limit
             && self.longest.max(room) >= other.longest
             && self.receive == other.receive
+            && (config.pool.buffers.is_some()
+                || needed_buffers(config, *other) <= dev.pool().max_buffers().into())
     }
 }
 
@@ -101,6 +106,9 @@ const POOL: (u64, u64) = (1024, 65536);
 /// and as many for AF_XDP, whose pool does not grow, as fq_codel queues beside what the rings hold.
 const WHOLE_POOL: (u64, u64) = (1024, 8192);
 const XDP_POOL: u64 = 16384;
+/// The most buffers of a pool that grows with its clients, and of AF_XDP's: its memory is pinned.
+const MOST: u64 = 1 << 20;
+const MOST_XDP: u64 = 1 << 17;
 /// The length of the longest packet with segments, behind an Ethernet header with a VLAN tag.
 pub(crate) const WHOLE: usize = 65_553;
 /// The threads and buffers that all devices without senders share. A command uses a buffer only while it runs.
@@ -182,7 +190,15 @@ pub(crate) fn added(new: &NewDevice, shared: &Dummies) -> anyhow::Result<NetDev>
         mtu: new.mtu,
         ..config::of_words(new)?
     };
-    let used = Use { threads: 0, limit: Some(0), longest: 0, rated: true, receive: Reception::Off };
+    let used = Use {
+        threads: 0,
+        clients: 0,
+        limit: Some(0),
+        longest: 0,
+        rated: true,
+        grows: false,
+        receive: Reception::Off,
+    };
     let (builder, has_pool, _) = builder(&config, used)?;
     let builder = if has_pool { builder } else { builder.pool(shared.pool.clone()) };
     let dev = builder.build().map_err(refusal)?;
@@ -261,7 +277,7 @@ fn builder(config: &config::Device, used: Use) -> anyhow::Result<(Builder, bool,
         builder = builder.xps(map);
     }
     let sampling = config.sampling.unwrap_or(if used.rated { Sampling::All } else { SAMPLE });
-    builder = builder.sampling(sampling).pool_config(pool(config, &name, txqs, used));
+    builder = builder.sampling(sampling).pool_config(pool(config, &name, used));
     Ok((builder.contention(config.contention).xmit_times(config.xmit_times), has_pool, reception))
 }
 
@@ -275,30 +291,56 @@ fn refusal(error: BuildError) -> anyhow::Error {
     if input { error.into() } else { Refused(error.to_string()).into() }
 }
 
-/// Returns the configuration of a device's pool. Its default size is the sum of what the queues hold, so that the queues
-/// decide which packets are dropped; or the senders' limits together, if they are less.
-fn pool(config: &config::Device, name: &str, txqs: u16, used: Use) -> PoolConfig {
+/// Returns the default size of a device's pool. It is the sum of what the queues hold, so that the queues decide which packets are
+/// dropped; or the senders' limits together, if they are less.
+fn default_buffers(config: &config::Device, used: Use) -> u64 {
+    let txqs = config.txqs.map_or(1, |txqs| txqs.get());
     let default = config.tx_queue_len.map_or(TX_QUEUE_LEN, |len| len.get());
     let texts = config.qdisc.iter().chain(&config.default_qdisc).chain(config.txq_qdiscs.values());
     let limit = texts.flat_map(|text| limits(text)).max().unwrap_or(0).max(default);
-    let queues = u64::from(txqs).saturating_mul(limit.saturating_add(RING + BURST));
+    let queues = txqs.saturating_mul(limit.saturating_add(RING + BURST));
     let needed = queues.min(used.limit.unwrap_or(u64::MAX));
     // Each thread's stock, and the batch that the thread is filling.
-    let receives = used.receive != Reception::Off;
-    let (bounds, longest) = match used.receive {
-        Reception::Whole => (WHOLE_POOL, WHOLE),
-        _ => (POOL, used.longest),
-    };
+    let bounds = if used.receive == Reception::Whole { WHOLE_POOL } else { POOL };
     let needed = needed.saturating_add((used.threads + 1) * 2 * STOCK).clamp(bounds.0, bounds.1);
-    let (needed, standard) = match config.af_xdp.is_some() && receives {
-        true => (needed.max(XDP_POOL), AfXdp::pool_config(0)),
-        false => (needed, PoolConfig::default()),
+    if config.af_xdp.is_some() && used.receive != Reception::Off { needed.max(XDP_POOL) } else { needed }
+}
+
+/// Returns the buffers that the default pool of a device has once all clients of its sockets are connected.
+fn needed_buffers(config: &config::Device, used: Use) -> u64 {
+    default_buffers(config, used).saturating_add(used.clients).min(most_buffers(config))
+}
+
+/// Grows the pool of an open device to the default size for a use that it was not opened for.
+pub(crate) fn grow_pool(dev: &NetDev, config: &config::Device, used: Use) {
+    let wanted = default_buffers(config, used).min(dev.pool().max_buffers().into()) as u32;
+    if config.pool.buffers.is_none() && dev.pool().buffers() < wanted {
+        // Without memory for more buffers, the pool stays as it is.
+        let _ = dev.pool().resize(wanted);
+    }
+}
+
+/// Returns the configuration of a device's pool.
+fn pool(config: &config::Device, name: &str, used: Use) -> PoolConfig {
+    let receives = used.receive != Reception::Off;
+    let longest = if used.receive == Reception::Whole { WHOLE } else { used.longest };
+    let xdp = config.af_xdp.is_some();
+    let standard = if xdp && receives { AfXdp::pool_config(0) } else { PoolConfig::default() };
+    // The pool of AF_XDP does not grow: it has the clients' buffers from the start.
+    let now = if xdp { needed_buffers(config, used) } else { default_buffers(config, used) };
+    let most = match used.receive {
+        _ if xdp || config.pool.buffers.is_some() => 0,
+        Reception::Whole => WHOLE_POOL.1,
+        Reception::Cut => POOL.1,
+        Reception::Off if used.grows => XDP_POOL,
+        Reception::Off => 0,
     };
-    let grows = receives && config.pool.buffers.is_none() && config.af_xdp.is_none();
+    let max =
+        if most == 0 { 0 } else { most.max(now).saturating_add(used.clients).min(most_buffers(config)) };
     PoolConfig {
         name: name.to_owned(),
-        buffers: config.pool.buffers.map_or(needed, |buffers| buffers.get()) as u32,
-        max_buffers: if grows { bounds.1 as u32 } else { 0 },
+        buffers: config.pool.buffers.map_or(now, |buffers| buffers.get()) as u32,
+        max_buffers: max as u32,
         room: config.pool.room.map_or(standard.room.max(longest), |room| room.size()),
         backing: config.pool.backing,
         free: config.pool.free,
@@ -307,6 +349,12 @@ fn pool(config: &config::Device, name: &str, txqs: u16, used: Use) -> PoolConfig
         nodes: Topology::nodes("/sys").unwrap_or_default(),
         ..standard
     }
+}
+
+/// Returns the most buffers that the pool of a device may have.
+pub(crate) fn most_buffers(config: &config::Device) -> u64 {
+    let most = if config.af_xdp.is_some() { MOST_XDP } else { MOST };
+    config.pool.buffers.map_or(most, |buffers| buffers.get())
 }
 
 /// Returns the numbers after each word `limit` in a qdisc's text.

@@ -56,6 +56,8 @@ pub(crate) fn replay(args: &ReplayArgs) -> anyhow::Result<()> {
     let threads = args.threads.get();
     let limit = (args.rate == Rate::Max).then_some(LIMIT);
     let used = Use {
+        grows: false,
+        clients: 0,
         threads,
         limit: limit.map(|limit| limit * threads),
         longest: recording.longest(),

@@ -96,6 +96,8 @@ fn start(device: &config::Device, config: &Config) -> anyhow::Result<Device> {
     let users = || config.sender.iter().filter(|sender| sender.device == device.name);
     let limits = users().map(|sender| limit(sender).map(|limit| limit.saturating_mul(sender.threads.get())));
     let used = Use {
+        grows: false,
+        clients: 0,
         threads: users().map(|sender| sender.threads.get()).sum(),
         limit: limits.sum(),
         longest: users().map(|sender| sender.packet.longest()).max().unwrap_or(0),

@@ -99,9 +99,20 @@ impl Client {
 
     /// Publishes the frames in the ring, and wakes the server if it sleeps.
     pub fn flush(&mut self) {
-        if self.producer.publish(self.memory.ring()) {
-            wire::ring(&self.socket);
+        if self.producer.publish(self.memory.ring()) && !wire::ring(&self.socket) {
+            // The server has ended the connection, and may have said why.
+            let _ = self.look();
         }
+    }
+
+    /// Rings, so that the server does not take the client as idle. Needed only at a socket with a time-out, by a client that sends
+    /// more seldom.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    pub fn keep_alive(&mut self) -> Result<(), Error> {
+        wire::ring(&self.socket);
+        self.look()
     }
 
     /// Sends a frame: waits while the ring is full.
@@ -115,7 +126,7 @@ impl Client {
                 pushed => {
                     pushed?;
                     self.flush();
-                    return Ok(());
+                    return self.ended.map_or(Ok(()), |_| self.look());
                 }
             }
         }

@@ -18,11 +18,22 @@ pub enum Reason {
     Ended = 4,
     /// The client's cursor is one that it cannot have.
     BadCursor = 5,
+    /// The client has handed in nothing and has not rung for longer than the socket allows. It may connect again.
+    Idle = 6,
+    /// The device's pool has no buffers for another client's credit.
+    NoBuffers = 7,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Denied, Self::Full, Self::NoResources, Self::Ended, Self::BadCursor];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Denied,
+        Self::Full,
+        Self::NoResources,
+        Self::Ended,
+        Self::BadCursor,
+        Self::Idle,
+        Self::NoBuffers,
+    ];
 
     /// Returns the reason of a number.
     pub(crate) fn of(number: u32) -> Option<Self> {
@@ -37,6 +48,8 @@ impl Reason {
             Self::NoResources => "no_resources",
             Self::Ended => "ended",
             Self::BadCursor => "bad_cursor",
+            Self::Idle => "idle",
+            Self::NoBuffers => "no_buffers",
         }
     }
 }
@@ -49,6 +62,10 @@ impl std::fmt::Display for Reason {
             Self::NoResources => "it has no memory or descriptor for another client",
             Self::Ended => "it has ended, or its file no longer has the socket",
             Self::BadCursor => "the ring's cursor was wrong",
+            Self::Idle => "the client was idle for the socket's idle_timeout: connect again",
+            Self::NoBuffers => {
+                "its device has no buffers for another client: raise the device's pool.buffers, or lower the socket's credit"
+            }
         })
     }
 }

@@ -129,6 +129,11 @@ impl Host {
         self.consumer.publish(self.memory.ring(), held)
     }
 
+    /// Asks the client to ring at its next frame, before the server looks at the cursor for the last time.
+    pub(crate) fn ask(&self) {
+        self.consumer.ask(self.memory.ring());
+    }
+
     /// Asks the client to ring; returns whether the ring is still empty, so that the caller may sleep.
     ///
     /// # Errors

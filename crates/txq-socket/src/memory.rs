@@ -1,7 +1,8 @@
 //! The memory that a client and the server share.
 //!
-//! The server makes it (a memfd) and seals its size, so no access of either side can fault. All of it is atomics: whatever the other
-//! process writes, and whenever, a load returns some value, and nothing else happens.
+//! The server makes it (a memfd) and seals its size, so no access of either side is beyond its end. A client can punch holes, which read
+//! as zeros: the kernel gives the next access a new page. All of it is atomics: whatever the other process writes, and whenever, a
+//! load returns some value, and nothing else happens.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,7 +40,12 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Makes memory with an empty ring; returns it with its descriptor.
     pub(crate) fn create(layout: &Layout) -> io::Result<(Self, OwnedFd)> {
-        let fd = rustix::fs::memfd_create("txq-socket", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let make = |more| {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more;
+            rustix::fs::memfd_create("txq-socket", flags)
+        };
+        // A kernel before 6.3 does not know the flag: its memory could be executed by a client, as any file of the client's own.
+        let fd = make(MemfdFlags::NOEXEC_SEAL).or_else(|_| make(MemfdFlags::empty()))?;
         let size = layout.size();
         ftruncate(&fd, size as u64)?;
         // All pages at once: a machine without memory for them refuses the client here.

@@ -272,6 +272,11 @@ impl Consumer {
         self.head.wrapping_sub(tail) <= ring.size() / 2 && ring.cursors.producer.must_ring()
     }
 
+    /// Asks the producer to ring when it has filled a slot, for good: the caller looks at the cursor once more, and never sleeps again.
+    pub fn ask<A: Arch>(&self, ring: Ring<'_, A>) {
+        ring.cursors.consumer.announce();
+    }
+
     /// Asks the producer to ring when it has filled a slot; returns whether the ring is still empty, so that the caller may sleep.
     ///
     /// # Errors

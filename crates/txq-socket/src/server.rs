@@ -10,11 +10,16 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use std::time::Duration;
+
 use rustix::event::{EventfdFlags, eventfd};
 use txq::NetDev;
 use txq::netdev::WeakNetDev;
+use txq::pool::CACHE_SIZE;
 use txq_control::{Access, Place, Socket};
 
+#[expect(unused_imports, reason = "for the documentation")]
+use crate::Reason;
 use crate::layout::Layout;
 
 mod events;
@@ -48,6 +53,8 @@ pub struct ServerConfig {
     pub credit: u64,
     /// The highest priority; 6, as for `SO_PRIORITY` without privileges.
     pub priority_max: u32,
+    /// How long a client may hand in nothing and not ring, before its connection ends; without end.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl ServerConfig {
@@ -61,7 +68,13 @@ impl ServerConfig {
             slots: 256,
             credit: 128,
             priority_max: 6,
+            idle_timeout: None,
         }
+    }
+
+    /// Returns the most buffers of the device's pool that a client may have: its credit, and the stock of its sender.
+    pub fn client_buffers(&self) -> u64 {
+        self.credit.saturating_add(CACHE_SIZE as u64)
     }
 }
 
@@ -115,6 +128,8 @@ struct Served {
     layout: Layout,
     socket: Socket,
     dev: WeakNetDev,
+    /// The buffers of the device's pool without clients.
+    base: u32,
     counters: Arc<Counters>,
 }
 
@@ -134,6 +149,18 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
+impl Served {
+    /// Grows the device's pool, as far as it can, for clients that may have `buffers` together; returns whether it has as many.
+    fn has_buffers(&self, buffers: u64) -> bool {
+        let Some(dev) = self.dev.upgrade() else { return true };
+        let pool = dev.pool();
+        let wanted = u64::from(self.base).saturating_add(buffers).min(pool.max_buffers().into()) as u32;
+        // Without memory for more, the pool stays as it is.
+        let grown = pool.buffers() >= wanted || pool.resize(wanted).is_ok();
+        grown && buffers <= pool.buffers().into()
+    }
+}
+
 impl Server {
     /// Starts the thread, with no socket yet.
     ///
@@ -148,7 +175,9 @@ impl Server {
         Ok(Self { requests, wake, counters: Arc::default(), thread: Some(thread) })
     }
 
-    /// Opens a socket whose clients send through `dev`.
+    /// Opens a socket whose clients send through `dev`. Its pool grows with the clients up to
+    /// [`PoolConfig::max_buffers`](txq::pool::PoolConfig::max_buffers). A client beyond that is refused ([`Reason::NoBuffers`]), so that
+    /// each has its credit.
     ///
     /// # Errors
     /// [`OpenError`] says why.
@@ -162,10 +191,11 @@ impl Server {
             Layout::new(config.slots, frame, config.priority_max, info.link).ok_or_else(too_large)?;
         let socket = Socket::open(&Place::Path(config.path.clone()), config.access)
             .map_err(|source| OpenError::Socket { name: name(), source })?;
-        let counters = Arc::new(Counters::new(&config.name, &info.name));
+        let counters = Arc::new(Counters::new(&config, &info.name));
         let ended = OpenError::Ended { name: name() };
         lock(&self.counters).push(counters.clone());
-        let served = Served { config, layout, socket, dev: dev.downgrade(), counters };
+        let base = dev.pool().buffers();
+        let served = Served { config, layout, socket, dev: dev.downgrade(), base, counters };
         if self.ask(|done| Request::Open(Box::new(served), done)) { Ok(()) } else { Err(ended) }
     }
 

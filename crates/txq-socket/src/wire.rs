@@ -76,9 +76,12 @@ pub(crate) fn welcomed(from: &UnixStream) -> Result<(OwnedFd, u32), Error> {
     }
 }
 
-/// Wakes the other side. Never waits: a socket that takes no byte has bytes that the other side has not read, and they wake it.
-pub(crate) fn ring(to: impl AsFd) {
-    let _ = send(to, &[RING], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+/// Wakes the other side; returns whether it is there. Never waits: a socket that takes no byte has bytes that the other side has not
+/// read, and they wake it.
+pub(crate) fn ring(to: impl AsFd) -> bool {
+    use rustix::io::Errno;
+    let sent = send(to, &[RING], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    !matches!(sent, Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN))
 }
 
 /// Says why the connection ends. Never waits.

@@ -210,18 +210,79 @@ fn nonsense_while_it_is_read() {
     bench.end();
 }
 
-/// The memory cannot be made smaller, so the server cannot fault.
+/// The memory keeps its size and its seals, so the server has a page wherever it reads.
 #[test]
-fn the_memory_cannot_shrink() {
+fn the_memory_cannot_change_its_size() {
+    use rustix::fs::{FallocateFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, ftruncate};
     let bench = Bench::new("pfifo limit 10000", |_| {});
     let raw = Raw::connect(&bench);
     let full = raw.size as u64;
     for size in [0, full / 2, full * 2] {
-        assert!(rustix::fs::ftruncate(&raw.fd, size).is_err(), "{size}");
+        assert!(ftruncate(&raw.fd, size).is_err(), "{size}");
     }
-    // A hole reads as zeros: its descriptors have no length.
-    let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-    rustix::fs::fallocate(&raw.fd, flags, 0, full).unwrap();
+    for flags in [FallocateFlags::empty(), FallocateFlags::ZERO_RANGE, FallocateFlags::COLLAPSE_RANGE] {
+        assert!(fallocate(&raw.fd, flags, full, 4096).is_err(), "{flags:?}");
+    }
+    assert!(rustix::io::pwrite(&raw.fd, &[1; 8], full).is_err());
+    assert!(fcntl_add_seals(&raw.fd, SealFlags::WRITE).is_err());
+    // A kernel from 6.3 on.
+    if rustix::fs::fcntl_get_seals(&raw.fd).unwrap().bits() & 0x20 != 0 {
+        assert!(fchmod(&raw.fd, rustix::fs::Mode::RWXU).is_err());
+    }
+    works(&bench);
+    drop(raw);
+    bench.end();
+}
+
+/// A client punches holes into the memory, by both calls that do, while the server reads its frames. A hole reads as zeros: a
+/// descriptor of zeros has no length. The server gets no more pages back than the ring has.
+#[test]
+fn holes_read_as_zeros() {
+    use rustix::fs::{FallocateFlags, fallocate, fstat};
+    let bench = Bench::new("pfifo limit 100000", |config| config.slots = 8);
+    let mut raw = Raw::connect(&bench);
+    let full = raw.size as u64;
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for round in 0..600_usize {
+        (0..8).for_each(|slot| raw.descriptor(slot, [slot * 8, 60, 0, 0]));
+        // The frames; all; and the page of header, cursors and descriptors.
+        let (start, len) = [(4096, full - 4096), (0, full), (0, 4096)][round % 3];
+        if round % 2 == 0 {
+            fallocate(&raw.fd, hole, start, len).unwrap();
+        } else {
+            // SAFETY: the range lies in the mapping, whose accesses are all volatile.
+            let done = unsafe {
+                let at = raw.memory.add(start as usize);
+                libc::madvise(at.cast(), len as usize, libc::MADV_REMOVE)
+            };
+            assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        }
+        match round % 3 {
+            0 => {
+                raw.publish(8);
+                wait("the cursor", || raw.read(256) == 8);
+            }
+            1 => {
+                // From 8 back to 1.
+                raw.publish(1);
+                assert_eq!(raw.last_byte(), Some(Reason::BadCursor as u8));
+                raw = Raw::connect(&bench);
+            }
+            _ => {
+                // A new client's cursor was 0 anyway.
+                raw.publish(1);
+                wait("the cursor", || raw.read(256) == 1);
+                raw = Raw::connect(&bench);
+            }
+        }
+        assert!(fstat(&raw.fd).unwrap().st_blocks as u64 * 512 <= full);
+    }
+    let stats = bench.stats();
+    assert_eq!(
+        (rejected(&stats, Rejection::Length), ended(&stats, Reason::BadCursor)),
+        (200, 200),
+        "{stats:?}"
+    );
     works(&bench);
     drop(raw);
     bench.end();

@@ -8,12 +8,13 @@ use txq_control::tc;
 use txq_device::Watch;
 use txq_device::watch::State as Link;
 
+use super::socket;
 use crate::config::{self, Config, Segments};
 use crate::control;
 use crate::device::{self, Opened, Received, Reception, Use};
 
 /// The buffers of a device with a qdisc whose limit is not counted in packets, as cake's.
-const UNBOUNDED: u32 = 16384;
+const UNBOUNDED: u64 = 16384;
 
 /// An open device.
 pub(super) struct Live {
@@ -39,11 +40,13 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
         config.bridge.iter().find(|bridge| bridge.devices.iter().any(|end| Some(end) == name.as_ref()));
     let senders = || config.sender.iter().filter(|sender| sender.device == *name);
     let replays = || config.replay.iter().filter(|replay| replay.device == *name);
+    let clients = config.socket.iter().filter(|socket| socket.device == *name).map(socket::buffers);
     let txqs = bridge.map_or(0, |_| config.device[number].txqs.map_or(1, |txqs| txqs.get()));
     Use {
         threads: txqs
             + senders().map(|sender| sender.threads.get()).sum::<u64>()
             + replays().map(|replay| replay.threads.get()).sum::<u64>(),
+        clients: clients.fold(0, u64::saturating_add),
         limit: None,
         longest: senders()
             .map(|sender| sender.packet.longest())
@@ -51,6 +54,7 @@ pub(super) fn use_of(config: &Config, number: usize) -> Use {
             .max()
             .unwrap_or(0),
         rated: false,
+        grows: true,
         receive: match bridge.map(|bridge| bridge.segments) {
             None => Reception::Off,
             Some(Segments::Cut) => Reception::Cut,
@@ -76,7 +80,7 @@ impl Live {
             link: Link::Up,
             refused: None,
         };
-        live.fit_pool();
+        live.fit_pool(0);
         live.look();
         Ok(live)
     }
@@ -85,9 +89,15 @@ impl Live {
         &self.dev.info().name
     }
 
+    /// Returns whether it can stay open for the use that another file makes of it, as its device `device`.
+    pub(super) fn serves(&self, used: &Use, device: &config::Device) -> bool {
+        use_of(&self.config, self.number).covers(used, &self.dev, device)
+    }
+
     /// Belongs to another file from now on, in which it is number `number`.
     pub(super) fn belongs(&mut self, config: &Arc<Config>, number: usize) {
         (self.config, self.number) = (config.clone(), number);
+        device::grow_pool(&self.dev, self.config(), use_of(config, number));
     }
 
     pub(super) fn config(&self) -> &config::Device {
@@ -99,13 +109,14 @@ impl Live {
         self.link == Link::Up
     }
 
-    /// Gives the pool as many buffers as the qdiscs may queue.
-    pub(super) fn fit_pool(&mut self) {
+    /// Gives the pool as many buffers as the qdiscs may queue, and `clients` more, those of the connected clients of its sockets.
+    pub(super) fn fit_pool(&self, clients: u64) {
         // Without memory for more buffers, the pool stays as it is.
         let Ok(demand) = self.dev.fit_pool() else { return };
         let pool = self.dev.pool();
-        let wanted = UNBOUNDED.min(pool.max_buffers());
-        if demand.others > 0 && pool.buffers() < wanted {
+        let queued = if demand.others > 0 { UNBOUNDED } else { 0 }.max(demand.fitting());
+        let wanted = queued.saturating_add(clients).min(pool.max_buffers().into()) as u32;
+        if pool.buffers() < wanted {
             let _ = pool.resize(wanted);
         }
     }

@@ -59,7 +59,7 @@ impl State {
             .into());
         };
         let Loaded { config, raw } = loaded;
-        let both = Both::compare(old, &self.raw, Arc::new(config), &raw);
+        let both = Both::compare(old, &self.raw, Arc::new(config), &raw, &self.live);
         both.interfaces_exist()?;
         // Before anything is stopped: queues that cannot change in place are found on devices without a wire.
         let steps = queues::plan(&both.old, &both.new, |number| both.fates[number] == Fate::Queues)?;
@@ -74,7 +74,7 @@ impl State {
             let live = self.live.iter_mut().find(|live| live.name() == name);
             live.into_iter().for_each(|live| steps.apply(live, &mut said));
         }
-        self.live.iter_mut().for_each(Live::fit_pool);
+        self.fit_pools();
         self.start_missing()?;
         both.tell(&mut said);
         Ok(if said.is_empty() { "txq: nothing has changed\n".to_owned() } else { said })
@@ -136,15 +136,16 @@ impl State {
 }
 
 impl Both {
-    fn compare(old: Arc<Config>, old_raw: &Table, new: Arc<Config>, new_raw: &Table) -> Self {
+    fn compare(old: Arc<Config>, old_raw: &Table, new: Arc<Config>, new_raw: &Table, live: &[Live]) -> Self {
         let old_number =
             |name: &str| (0..old.device.len()).find(|&n| old.device[n].name.as_deref() == Some(name));
         let mut fates = Vec::new();
         for (number, device) in new.device.iter().enumerate() {
             let before = device.name.as_deref().and_then(old_number);
+            let open = live.iter().find(|live| Some(live.name()) == device.name.as_deref());
             fates.push(match before {
                 None => Fate::Open,
-                Some(before) if !use_of(&old, before).covers(&use_of(&new, number)) => Fate::Open,
+                Some(_) if !open.is_some_and(|live| live.serves(&use_of(&new, number), device)) => Fate::Open,
                 Some(before) => fate(&table(old_raw, "device", before), &table(new_raw, "device", number)),
             });
         }

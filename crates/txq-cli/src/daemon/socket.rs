@@ -54,6 +54,13 @@ impl Sockets {
         });
     }
 
+    /// Returns the most buffers of a device that the connected clients may have together.
+    pub(super) fn buffers(&self, device: &str) -> u64 {
+        let all = self.server.iter().flat_map(Server::stats).filter(|socket| socket.device == device);
+        let each = all.map(|socket| socket.client_buffers.saturating_mul(socket.clients.len() as u64));
+        each.fold(0, u64::saturating_add)
+    }
+
     /// Returns a function that returns the counters of all sockets.
     pub(super) fn meter(&self) -> Option<Box<dyn Fn() -> Vec<SocketStats> + Send + Sync>> {
         let server = self.server.as_ref()?;
@@ -67,10 +74,22 @@ pub(super) fn name(socket: &Socket) -> String {
 }
 
 fn settings(socket: &Socket) -> anyhow::Result<ServerConfig> {
-    let mut config = ServerConfig::new(name(socket), &socket.path);
+    let mut config = bounds(socket);
     if let Some(group) = &socket.group {
         config.access = Access::Group(control::group(group)?);
     }
+    Ok(config)
+}
+
+/// Returns the most buffers that all clients of a socket may have together.
+pub(crate) fn buffers(socket: &Socket) -> u64 {
+    let config = bounds(socket);
+    config.client_buffers().saturating_mul(config.clients.into())
+}
+
+/// Returns a socket's settings but for its group.
+fn bounds(socket: &Socket) -> ServerConfig {
+    let mut config = ServerConfig::new(name(socket), &socket.path);
     if let Some(clients) = socket.clients {
         config.clients = clients.get() as u32;
     }
@@ -83,7 +102,8 @@ fn settings(socket: &Socket) -> anyhow::Result<ServerConfig> {
     if let Some(priority) = socket.priority_max {
         config.priority_max = priority.get() as u32;
     }
-    Ok(config)
+    config.idle_timeout = socket.idle_timeout.map(|time| time.0);
+    config
 }
 
 /// Returns the counters of a socket in the list of its device: its own, then those of its clients.

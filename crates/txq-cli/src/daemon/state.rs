@@ -150,8 +150,13 @@ impl State {
         }
         if now - self.fitted >= FIT {
             self.fitted = now;
-            self.live.iter_mut().for_each(Live::fit_pool);
+            self.fit_pools();
         }
+    }
+
+    /// Gives each device's pool as many buffers as its qdiscs and its clients may need.
+    pub(super) fn fit_pools(&self) {
+        self.live.iter().for_each(|live| live.fit_pool(self.sockets.buffers(live.name())));
     }
 
     fn look(&mut self) {

@@ -79,7 +79,7 @@ impl Opening<'_> {
     }
 
     fn pool(&self) -> anyhow::Result<Pool> {
-        let config = super::pool(self.config, self.name, self.txqs, self.used);
+        let config = super::pool(self.config, self.name, self.used);
         Pool::new(&config).map_err(|error| refusal(error.into()))
     }
 

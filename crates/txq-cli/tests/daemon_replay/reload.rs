@@ -27,6 +27,12 @@ fn replays_come_and_go() {
     assert_eq!(bench.txq("reload"), (said.to_owned(), 0));
     assert!(frames_of("one") >= before && bench.counter("a", "accepted") >= accepted);
     assert!(plays("two", 10));
+    // More threads than the device was opened for: its pool grows, and it stays open.
+    bench.write(&format!("{device}{}{}", replay(0, ""), replay(1, "rate = \"1kpps\"\nthreads = 16")));
+    assert_eq!(bench.txq("reload"), (said.to_owned(), 0));
+    assert!(bench.counter("a", "accepted") >= accepted && plays("two", 10));
+    bench.write(&format!("{device}{}{}", replay(0, ""), replay(1, "rate = \"1kpps\"")));
+    assert_eq!(bench.txq("reload"), (said.to_owned(), 0));
     // Other frames in the file.
     fs::write(&files[1], pcap(&frames(50), ETHERNET, GAP)).unwrap();
     assert_eq!(bench.txq("reload"), (said.to_owned(), 0));

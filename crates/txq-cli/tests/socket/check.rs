@@ -14,6 +14,17 @@ fn errors_have_their_place_and_a_remedy() {
         ("[[socket]]\npath = \"/run/x.sock\"\nclients = 0\n", 5, "use 1 to 1024"),
         ("[[socket]]\npath = \"/run/x.sock\"\ndevice = \"b\"\n", 5, "does not exist: use one of a"),
         ("[[socket]]\npath = \"/run/a b.sock\"\n", 3, "\"a b\" cannot name a socket: add a name"),
+        ("[[socket]]\npath = \"/run/x.sock\"\nidle_timeout = \"0s\"\n", 5, "is not above zero"),
+        (
+            "[[socket]]\npath = \"/run/x.sock\"\ncredit = 100000\n",
+            5,
+            "may have 1602048 buffers, and the longest pool is 1048576: use fewer clients, or a lower credit",
+        ),
+        (
+            "pool.buffers = 2048\n[[socket]]\npath = \"/run/x.sock\"\nclients = 8\n[[socket]]\npath = \"/run/y.sock\"\nclients = 1\n",
+            9,
+            "may have 2304 buffers, and pool.buffers is 2048",
+        ),
         ("[[socket]]\npath = \"/\"\n", 4, "cannot be a socket's path"),
         (
             "[[socket]]\npath = \"/x/l.sock\"\n[[socket]]\npath = \"/y/l.sock\"\n",

@@ -170,6 +170,24 @@ fn sends_until_it_is_killed() {
     }
 }
 
+/// The keys of the file: a client that is idle is ended, and the pool has the buffers of all clients.
+#[test]
+fn idle_clients_are_ended_and_the_pool_grows() {
+    let bench = Bench::new();
+    let keys = "idle_timeout = \"20ms\"\ncredit = 1000";
+    let daemon =
+        bench.daemon(&("[[device]]\nname = \"out\"\n".to_owned() + &bench.socket("lan", keys)), None);
+    let before = bench.counter("out", "pool_buffers");
+    // 16 clients of 1000, and a stock of 128 each.
+    assert!(bench.counter("out", "pool_max_buffers") >= before + 16 * 1128);
+    let mut client = Client::connect(bench.file("lan.sock")).unwrap();
+    assert_eq!(bench.counter("out", "pool_buffers"), before + 1128);
+    assert!(wait_until(LONG, || bench.counter("out", "socket_lan_ended_idle") == 1));
+    assert!(matches!(client.send(&frame(0, 0, 60), 0), Err(Error::Refused(Reason::Idle))));
+    bench.assert_over("out", "lan");
+    end(daemon);
+}
+
 /// The daemon ends: clients hear it, and connect to the next one.
 #[test]
 fn clients_connect_again() {

@@ -21,6 +21,13 @@ fn sockets_come_and_go() {
     let mut goes = Client::connect(bench.file("two.sock")).unwrap();
     goes.send(&frame(0, 0, 60), 0).unwrap();
     assert!(wait_until(LONG, || bench.counter("b", "tx_packets") == 1));
+    // More clients than the device was opened for: its pool grows with them, and it stays open.
+    bench.write(&format!("{devices}{one}{}", bench.socket("two", "device = \"b\"\nclients = 40")));
+    let said = "txq: the socket \"two\" is closed\ntxq: the socket \"two\" is opened\n";
+    assert_eq!(bench.txq("reload"), (said.to_owned(), 0));
+    assert!(matches!(goes.look(), Err(Error::Refused(Reason::Ended))));
+    assert_eq!(bench.counter("b", "tx_packets"), 1);
+    let mut goes = Client::connect(bench.file("two.sock")).unwrap();
     // Another device for it, and other settings: its clients connect again.
     bench.write(&format!("{devices}{one}{}", two.replace("\"b\"", "\"a\"")));
     let said = "txq: the socket \"two\" is closed\ntxq: the socket \"two\" is opened\n";

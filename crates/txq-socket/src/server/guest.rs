@@ -1,10 +1,12 @@
 //! One client, as the server's thread sees it.
 
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
 
 use txq::packet::PacketList;
 use txq::{Sender, WaitError};
@@ -45,6 +47,8 @@ pub(super) struct Guest {
     held: Option<Frame>,
     /// How many frames a client that is gone has left in its ring; `None` while it is connected.
     left: Option<u32>,
+    /// When it rang or handed in a frame last.
+    active: Instant,
     pub(super) next: Next,
     stats: Arc<OfClient>,
     socket_stats: Arc<Counters>,
@@ -57,6 +61,7 @@ impl Guest {
         layout: &Layout,
         counters: &Arc<Counters>,
         wake: &Wake,
+        now: Instant,
         sender: impl FnOnce(&str) -> Option<Sender>,
     ) -> Option<Self> {
         let refuse = |reason| {
@@ -79,6 +84,7 @@ impl Guest {
             waker,
             held: None,
             left: None,
+            active: now,
             next: Next::Turn,
             stats,
             socket_stats: counters.clone(),
@@ -95,22 +101,44 @@ impl Guest {
     }
 
     /// Reads what the client has written: a ring, or its end.
-    pub(super) fn listen(&mut self) {
+    pub(super) fn listen(&mut self, now: Instant) {
         match wire::listen(&self.socket) {
             Heard::Nothing => {}
-            Heard::Ring if self.next == Next::Asleep => self.next = Next::Turn,
-            Heard::Ring => {}
-            Heard::End(_) => {
-                // What it has published is sent. Another process may have the memory, too: no more than what is there now.
-                match self.host.pending() {
-                    Ok(left) => self.left = Some(left),
-                    Err(Broken) => self.next = Next::End(Reason::BadCursor),
-                }
+            Heard::Ring => {
+                self.active = now;
                 if self.next == Next::Asleep {
                     self.next = Next::Turn;
                 }
             }
+            Heard::End(_) => self.leave(),
         }
+    }
+
+    /// Lets it be gone once the frames that it has published are sent. Another process may have the memory, too: no more than what is
+    /// there now.
+    fn leave(&mut self) {
+        match self.host.pending() {
+            Ok(left) => self.left = Some(left),
+            Err(Broken) => self.next = Next::End(Reason::BadCursor),
+        }
+        if self.next == Next::Asleep {
+            self.next = Next::Turn;
+        }
+    }
+
+    /// Returns when the connection ends of a client that does nothing; `None` if it has frames, or is gone.
+    pub(super) fn expires(&self, idle_timeout: Option<Duration>) -> Option<Instant> {
+        let is_idle = self.next == Next::Asleep && self.left.is_none();
+        idle_timeout.filter(|_| is_idle).and_then(|time| self.active.checked_add(time))
+    }
+
+    /// Ends the connection of an idle client. The socket refuses rings first. Then the client is asked to ring, and its cursor is
+    /// read: a frame that it has published before is sent, and for any later one it finds that its ring is refused.
+    pub(super) fn expire(&mut self) {
+        self.end(Reason::Idle);
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.host.ask();
+        self.leave();
     }
 
     /// Notices that credit or a buffer is there.
@@ -121,9 +149,12 @@ impl Guest {
     }
 
     /// Sends up to `budget` frames, and sets what the client does next.
-    pub(super) fn turn(&mut self, budget: usize) {
+    pub(super) fn turn(&mut self, budget: usize, now: Instant) {
         let mut batch = PacketList::new();
         let taken = self.take(budget, &mut batch);
+        if !batch.is_empty() {
+            self.active = now;
+        }
         let bytes: u64 = batch.bytes();
         self.stats.frames.fetch_add(batch.len() as u64, Relaxed);
         self.stats.bytes.fetch_add(bytes, Relaxed);

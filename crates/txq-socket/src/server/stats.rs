@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
-use super::lock;
+use super::{ServerConfig, lock};
 use crate::{Reason, Rejection};
 
 /// The counters of a socket.
@@ -24,6 +24,8 @@ pub struct SocketStats {
     pub gone: ClientStats,
     /// The clients that are connected.
     pub clients: Vec<ClientStats>,
+    /// The most buffers of the device's pool that each client may have.
+    pub client_buffers: u64,
 }
 
 /// The counters of a client.
@@ -85,6 +87,7 @@ impl OfClient {
 pub(super) struct Counters {
     name: String,
     device: String,
+    client_buffers: u64,
     connections: AtomicU64,
     ended: [AtomicU64; Reason::ALL.len()],
     closed: AtomicBool,
@@ -93,10 +96,11 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn new(name: &str, device: &str) -> Self {
+    pub(super) fn new(config: &ServerConfig, device: &str) -> Self {
         Self {
-            name: name.to_owned(),
+            name: config.name.clone(),
             device: device.to_owned(),
+            client_buffers: config.client_buffers(),
             connections: AtomicU64::default(),
             ended: Default::default(),
             closed: AtomicBool::new(false),
@@ -142,6 +146,7 @@ impl Counters {
             ended,
             gone: clients.0.stats(),
             clients: clients.1.iter().map(|client| client.stats()).collect(),
+            client_buffers: self.client_buffers,
         }
     }
 }

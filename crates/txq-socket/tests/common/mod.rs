@@ -19,6 +19,7 @@ pub(crate) use socket_frame::frame;
 use tempdir::TempDir;
 use txq::NetDev;
 use txq::driver::{DeviceInfo, Driver, DriverQueue, NoCompletions, Status, Transmit, TxCx};
+use txq::netdev::Builder;
 use txq::packet::PacketList;
 use txq_socket::{Server, ServerConfig, SocketStats};
 
@@ -62,9 +63,13 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(qdisc: &str, set: impl FnOnce(&mut ServerConfig)) -> Self {
+        Self::on(|device| device.qdisc(qdisc), set)
+    }
+
+    pub(crate) fn on(device: impl FnOnce(Builder) -> Builder, set: impl FnOnce(&mut ServerConfig)) -> Self {
         let recorder = Recorder::default();
         let sent = recorder.0.clone();
-        let dev = NetDev::builder(recorder).qdisc(qdisc).start().expect("a device");
+        let dev = device(NetDev::builder(recorder)).start().expect("a device");
         let (server, folder) = (Server::start().expect("a server"), TempDir::new());
         let mut config = ServerConfig::new("lan", folder.path().join("lan.sock"));
         set(&mut config);

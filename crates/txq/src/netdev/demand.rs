@@ -38,6 +38,12 @@ impl PoolDemand {
     pub fn is_short(&self) -> bool {
         self.queued > self.buffers.into()
     }
+
+    /// Returns the buffers of a pool that [`NetDev::fit_pool`] fits to the qdiscs: what they may queue, and those of rings, of the
+    /// stocks of senders, and of the guarantees.
+    pub fn fitting(&self) -> u64 {
+        self.queued.saturating_add(BESIDE)
+    }
 }
 
 impl fmt::Display for PoolDemand {
@@ -130,7 +136,7 @@ impl<A: Arch> NetDev<A> {
     pub fn fit_pool(&self) -> Result<PoolDemand, PoolError> {
         let demand = self.pool_demand();
         let pool = &self.shared.pool;
-        let wanted = demand.queued.saturating_add(BESIDE).min(pool.max_buffers().into()) as u32;
+        let wanted = demand.fitting().min(pool.max_buffers().into()) as u32;
         if wanted > demand.buffers {
             pool.resize(wanted)?;
         }

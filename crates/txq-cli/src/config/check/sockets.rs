@@ -3,6 +3,8 @@
 use super::super::Config;
 use super::super::locate::{Fault, steps};
 use super::{own_device, own_name};
+use crate::daemon::socket;
+use crate::device::most_buffers;
 
 /// The longest path of a Unix socket (`sun_path`), without the zero behind it.
 const LONGEST: usize = 107;
@@ -25,6 +27,30 @@ pub(super) fn check(config: &mut Config, devices: &[String]) -> Result<(), Fault
             own_name("socket", &mut socket.name, &socket.path, &names).map_err(|why| fault("name", why))?;
         names.push(name);
         own_device("socket", &mut socket.device, devices).map_err(|why| fault("device", why))?;
+    }
+    buffers(config)
+}
+
+/// Finds sockets whose clients may have more buffers than the pool of their device: its last client would be refused.
+fn buffers(config: &Config) -> Result<(), Fault> {
+    for device in &config.device {
+        let (mut sum, most) = (0_u64, most_buffers(device));
+        for (index, socket) in
+            config.socket.iter().enumerate().filter(|(_, socket)| socket.device == device.name)
+        {
+            sum = sum.saturating_add(socket::buffers(socket));
+            if sum > most {
+                let key = if socket.credit.is_some() { "credit" } else { "clients" };
+                let pool = match device.pool.buffers {
+                    Some(_) => "pool.buffers",
+                    None => "the longest pool",
+                };
+                let message = format!(
+                    "the clients of the device's sockets may have {sum} buffers, and {pool} is {most}: use fewer clients, or a lower credit"
+                );
+                return Err(Fault::new(steps!["socket", index, key], message));
+            }
+        }
     }
     Ok(())
 }
