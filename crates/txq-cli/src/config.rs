@@ -47,7 +47,7 @@ pub(crate) const EXAMPLE: &str = include_str!("../examples/default.toml");
 pub(crate) const DAEMON_EXAMPLE: &str = include_str!("../examples/daemon/every-key.toml");
 
 /// A file of `txq run` or `txq daemon`.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// How long senders send, in `txq run`. Default: until SIGINT or SIGTERM.
@@ -94,7 +94,7 @@ pub(crate) struct Bridge {
 }
 
 /// A Unix socket at which local programs hand packets to a device, by a ring in shared memory; `docs/socket.md` is the protocol.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Socket {
     /// The socket's path.

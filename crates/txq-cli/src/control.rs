@@ -2,15 +2,14 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use txq_cli_common::failure::Refused;
 use txq_control::{Answer, Builder, Client, Error, Place, Server};
 
+use crate::added::{self, Counters};
 use crate::args::{At, RunningArgs, Target};
-use crate::device::{self, Dummies};
 
 impl At {
     /// Returns whether a place is given.
@@ -61,18 +60,9 @@ pub(crate) fn tell(answer: &Answer) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(answer.rc))
 }
 
-/// Returns a server's builder. Its commands can make devices, which share threads, and a pool where they may.
-pub(crate) fn builder(at: &At) -> Builder {
-    // `None` until the first device is made.
-    let shared: Mutex<Option<Dummies>> = Mutex::new(None);
-    Server::builder().at(at.place()).make_devices(move |new| {
-        let shared = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = match shared {
-            Some(shared) => device::added(new, shared),
-            none => Dummies::start().and_then(|started| device::added(new, none.insert(started))),
-        };
-        made.map_err(|error| format!("{error:#}").into())
-    })
+/// Returns a server's builder. Its commands can make devices and sockets; `more` returns more counters of a device.
+pub(crate) fn builder(at: &At, more: Option<Counters>) -> Builder {
+    added::by_commands(Server::builder().at(at.place()), more)
 }
 
 /// Returns the number of a group: the number itself, or that of the name in `/etc/group`.

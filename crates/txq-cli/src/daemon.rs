@@ -62,10 +62,9 @@ fn serve(args: &Serving, loaded: Option<Loaded>, file: Option<PathBuf>) -> anyho
     let (ask, asked) = mpsc::channel::<mpsc::Sender<Result<String, String>>>();
     let counters = meters.clone();
     // Before the devices are opened, so that a second daemon opens none.
-    let listener = control::builder(&args.at)
+    let listener = control::builder(&args.at, Some(Box::new(move |dev| counters.of(dev))))
         .access(access)
         .program("txq daemon")
-        .counters(move |dev| counters.of(dev))
         .on_reload(move || {
             let (tell, told) = mpsc::channel();
             let ends = |_| "the daemon is ending";

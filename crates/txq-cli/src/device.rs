@@ -13,7 +13,6 @@ use txq::tc;
 use txq::topology::Topology;
 use txq::{NetDev, WorkerPool};
 use txq_cli_common::failure::Refused;
-use txq_control::NewDevice;
 use txq_device::{AfXdp, Watch};
 
 use crate::config;
@@ -180,27 +179,20 @@ impl Dummies {
     }
 }
 
-/// Makes a device without senders, driven by the shared threads. The words after its type are the keys of the type's table in a
-/// file of `txq run`.
-pub(crate) fn added(new: &NewDevice, shared: &Dummies) -> anyhow::Result<NetDev> {
-    let config = config::Device {
-        name: Some(new.name.clone()),
-        txqs: Some(txq_cli_common::within::Txqs::of(new.txqs.into())),
-        tx_queue_len: new.tx_queue_len.map(|len| txq_cli_common::within::Within::of(len.into())),
-        mtu: new.mtu,
-        ..config::of_words(new)?
-    };
+/// Makes a device driven by the shared threads, without senders but for the clients of a socket, which may have `clients` buffers.
+pub(crate) fn added(config: &config::Device, shared: &Dummies, clients: u64) -> anyhow::Result<NetDev> {
+    let has_clients = clients > 0;
     let used = Use {
         threads: 0,
-        clients: 0,
-        limit: Some(0),
+        clients,
+        limit: (!has_clients).then_some(0),
         longest: 0,
         rated: true,
-        grows: false,
+        grows: has_clients,
         receive: Reception::Off,
     };
-    let (builder, has_pool, _) = builder(&config, used)?;
-    let builder = if has_pool { builder } else { builder.pool(shared.pool.clone()) };
+    let (builder, has_pool, _) = builder(config, used)?;
+    let builder = if has_pool || has_clients { builder } else { builder.pool(shared.pool.clone()) };
     let dev = builder.build().map_err(refusal)?;
     shared.workers.drive(&dev);
     Ok(dev)

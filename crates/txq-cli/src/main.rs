@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod added;
 mod args;
 mod check;
 mod config;

@@ -47,7 +47,7 @@ fn serve(args: &RunArgs) -> anyhow::Result<(Report, anyhow::Result<()>)> {
         _ => args.at.clone(),
     };
     let asked = args.control.is_some() || at.is_given();
-    let bind = || control::builder(&at).program("txq run").bind().map_err(control::failed);
+    let bind = || control::builder(&at, None).program("txq run").bind().map_err(control::failed);
     let listener = asked.then(bind).transpose()?;
     send(&args.workload, &config, args.output.quiet, listener)
 }

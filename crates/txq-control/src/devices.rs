@@ -34,12 +34,17 @@ pub(crate) type Make =
 /// The program's function that returns more counters of a device.
 pub(crate) type More = dyn Fn(&str) -> Vec<(String, u64)> + Send + Sync + 'static;
 
+/// The program's function that ends what uses a device, which a command removes.
+pub(crate) type Removed = dyn Fn(&str) + Send + Sync + 'static;
+
 /// All devices that commands can reach; each has a name of its own.
 #[derive(Default)]
 pub(crate) struct Devices {
-    known: Mutex<Known>,
+    // Dropped before the devices: what the functions have may use them.
     make: Option<Box<Make>>,
     more: Option<Box<More>>,
+    removed: Option<Box<Removed>>,
+    known: Mutex<Known>,
 }
 
 #[derive(Default)]
@@ -86,6 +91,11 @@ impl Devices {
     /// Sets the function that returns more counters of a device.
     pub(crate) fn set_more(&mut self, more: Box<More>) {
         self.more = Some(more);
+    }
+
+    /// Sets the function that ends what uses a device.
+    pub(crate) fn set_removed(&mut self, removed: Box<Removed>) {
+        self.removed = Some(removed);
     }
 
     /// Returns the program's own counters of a device.
@@ -150,6 +160,7 @@ impl Devices {
                 let gone = known.made.remove(index);
                 // The lock is released first, so that commands for other devices do not wait while this one is freed.
                 drop(known);
+                self.removed.iter().for_each(|removed| removed(name));
                 drop(gone);
                 Ok(())
             }

@@ -62,14 +62,19 @@ fn commands_make_devices_if_the_program_lets_them() {
         Some(9000) => Err("no jumbo frames".into()),
         _ => Ok(device(&new.name)),
     };
-    let _server = Server::builder().at(folder.socket()).make_devices(make).start().unwrap();
+    let (tell, removed) = std::sync::mpsc::channel();
+    let on_remove = move |name: &str| tell.send(name.to_owned()).unwrap();
+    let builder = Server::builder().at(folder.socket()).make_devices(make).on_remove(on_remove);
+    let _server = builder.start().unwrap();
     let mut client = Client::connect(folder.socket()).unwrap();
     let mut dev = |text: &str| client.dev(&words(text)).unwrap();
     assert_eq!(dev("add d0").rc, 0);
     assert_eq!(dev("add d0").err.lines().next(), Some("RTNETLINK answers: File exists"));
     assert!(dev("add d1 mtu 9000").err.contains("no jumbo frames"));
     assert_eq!(dev("show").out, "d0: mtu 1500 numtxqueues 1 qdisc pfifo\n");
+    assert_ne!(dev("del d1").rc, 0);
     assert_eq!(dev("del d0").rc, 0);
+    assert_eq!(removed.try_iter().collect::<Vec<_>>(), ["d0"]);
     assert_eq!(dev("show").out, "");
 }
 

@@ -23,6 +23,7 @@ Examples:
   txq bridge eth0 eth1 --up 'cake bandwidth 20mbit' --down 'cake bandwidth 100mbit'
   txq bridge af_xdp:eth0 tap:vm0
   txq bridge tun:vpn0 tun:vpn1 --up 'netem delay 40ms'
+  txq bridge eth0 eth1 --client-socket /run/txq/wan.sock --client-group users
   txq tc qdisc change dev eth1 root cake bandwidth 30mbit      meanwhile; also `txq tc -s qdisc show` and `txq stat`
 
 Frames pass with their VLAN tags. Interfaces of a bridge should have no IP address: the kernel would answer, too. The bridge
@@ -46,6 +47,12 @@ pub(crate) struct BridgeArgs {
     /// Pass packets of several segments whole instead of cutting them before the qdisc
     #[arg(long)]
     pub(crate) keep_segments: bool,
+    /// A Unix socket at which local programs hand in packets, too: they leave at the second end (docs/socket.md)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) client_socket: Option<PathBuf>,
+    /// A group whose members may use that socket: a name or a number [default: the own user and root alone]
+    #[arg(long, value_name = "GROUP", requires = "client_socket")]
+    pub(crate) client_group: Option<String>,
     #[command(flatten)]
     pub(crate) serving: Serving,
 }

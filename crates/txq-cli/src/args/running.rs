@@ -76,6 +76,8 @@ Examples:
   txq dev add up0 numtxqueues 2 type af_packet interface eth0
   txq dev add vpn0 type tun namespace blue
   txq dev add t0 type udp remote 192.0.2.1:4789
+  txq dev add c0 type af_packet interface eth1 socket /run/txq/c0.sock clients 4 idle_timeout 1h
+                                                 with the keys of a [[socket]]; it closes with the device
   txq dev show
   txq dev --name shaper show                     the devices of the program that serves them as \"shaper\"
   txq dev del d0";

@@ -1,17 +1,56 @@
-//! Devices that `txq dev add` names in words: the keys are those of the tables in a file.
+//! Devices that `txq dev add` names in words, and their sockets: the keys are those of the tables in a file.
 
 use anyhow::{anyhow, bail};
 use toml::{Table, Value};
 use txq_control::NewDevice;
 
-use super::{Device, keys};
+use txq_cli_common::within::{Txqs, Within};
+
+use super::check::{self, Purpose};
+use super::{Config, Device, Socket, keys};
 
 /// The types that have an interface: its name is that of the device unless the words say otherwise.
 const INTERFACES: [&str; 4] = ["af_packet", "af_xdp", "tap", "tun"];
 const TYPES: [&str; 8] = ["dummy", "null", "pcap", "af_packet", "af_xdp", "tap", "tun", "udp"];
 
+/// The keys of a socket; `socket` is its path.
+const SOCKET: [&str; 7] = ["socket", "group", "clients", "slots", "credit", "priority_max", "idle_timeout"];
+
+/// Returns the configuration of a device, and that of its socket if it has one.
+pub(crate) fn of_words(new: &NewDevice) -> anyhow::Result<(Device, Option<Socket>)> {
+    let (of_socket, options): (Vec<_>, Vec<_>) =
+        new.options.iter().cloned().partition(|(key, _)| SOCKET.contains(&key.as_str()));
+    let mut plain = new.clone();
+    plain.options = options;
+    let device = Device {
+        name: Some(new.name.clone()),
+        txqs: Some(Txqs::of(new.txqs.into())),
+        tx_queue_len: new.tx_queue_len.map(|len| Within::of(len.into())),
+        mtu: new.mtu,
+        ..of_type(&plain)?
+    };
+    if of_socket.is_empty() {
+        return Ok((device, None));
+    }
+    let is_text = |key: &str| matches!(key, "socket" | "group" | "idle_timeout");
+    let keys = of_socket.iter().map(|(key, text)| {
+        let name = if key == "socket" { "path" } else { key };
+        (name.to_owned(), if is_text(key) { text.as_str().into() } else { value(text) })
+    });
+    let keys: Table = keys.collect();
+    if !keys.contains_key("path") {
+        bail!("{} is a key of a socket: add socket PATH", of_socket[0].0);
+    }
+    let socket = keys.try_into().map_err(|error: toml::de::Error| {
+        anyhow!("socket: {}: `txq run --print-keys` lists the keys of [[socket]]", error.message())
+    })?;
+    let mut config = Config { device: vec![device], socket: vec![socket], ..Config::default() };
+    check::check(&mut config, Purpose::Daemon).map_err(|fault| fault.at("txq dev add", ""))?;
+    Ok((config.device.remove(0), config.socket.pop()))
+}
+
 /// Returns the configuration of a device's type.
-pub(crate) fn of_words(new: &NewDevice) -> anyhow::Result<Device> {
+fn of_type(new: &NewDevice) -> anyhow::Result<Device> {
     let kind = new.kind.as_str();
     if !TYPES.contains(&kind) {
         bail!("type \"{kind}\" is none: use one of {}", TYPES.join(", "));

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use toml::Table;
 
 use super::check::{self, Purpose};
-use super::{Bridge, Config, Device, Loaded, Priority, Segments, rehearse};
+use super::{Bridge, Config, Device, Loaded, Priority, Segments, Socket, rehearse};
 use crate::args::BridgeArgs;
 use crate::device;
 
@@ -19,14 +19,15 @@ pub(crate) fn of_bridge(args: &BridgeArgs) -> anyhow::Result<Loaded> {
         priority: Priority::Tos,
         cpus: Vec::new(),
     };
-    let mut config = Config {
-        duration: None,
-        device: vec![first, second],
-        bridge: vec![bridge],
-        socket: Vec::new(),
-        replay: Vec::new(),
-        sender: Vec::new(),
-    };
+    let socket = args.client_socket.iter().map(|path| Socket {
+        path: path.clone(),
+        device: second.name.clone(),
+        group: args.client_group.clone(),
+        ..Socket::default()
+    });
+    let socket = socket.collect();
+    let mut config =
+        Config { device: vec![first, second], bridge: vec![bridge], socket, ..Config::default() };
     // There is no file in which the faults have a place.
     let wrong = |fault: super::locate::Fault| fault.at("txq bridge", "");
     check::check(&mut config, Purpose::Daemon).map_err(wrong)?;

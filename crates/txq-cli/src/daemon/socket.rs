@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use txq::NetDev;
 use txq_cli_common::failure::Refused;
 use txq_control::Access;
 use txq_socket::{ClientStats, Server, ServerConfig, SocketStats};
@@ -12,7 +13,7 @@ use crate::control;
 
 /// The open sockets. Dropping them ends their connections.
 #[derive(Default)]
-pub(super) struct Sockets {
+pub(crate) struct Sockets {
     /// Started with the first socket.
     server: Option<Server>,
     /// Names and paths.
@@ -30,21 +31,27 @@ impl Sockets {
             let Some(live) = live.iter().find(|live| Some(live.name()) == socket.device.as_deref()) else {
                 continue;
             };
-            let server = match self.server.take() {
-                Some(server) => server,
-                None => Server::start().map_err(|error| {
-                    Refused(format!("the sockets' thread does not start: {error}: raise `ulimit -u`"))
-                })?,
-            };
-            let server = self.server.insert(server);
-            server.open(settings(socket)?, &live.dev).map_err(|error| Refused(error.to_string()))?;
-            self.open.push((name, socket.path.clone()));
+            self.open(socket, &live.dev)?;
         }
         Ok(())
     }
 
+    /// Opens a socket whose clients send through a device.
+    pub(crate) fn open(&mut self, socket: &Socket, dev: &NetDev) -> anyhow::Result<()> {
+        let server = match self.server.take() {
+            Some(server) => server,
+            None => Server::start().map_err(|error| {
+                Refused(format!("the sockets' thread does not start: {error}: raise `ulimit -u`"))
+            })?,
+        };
+        let server = self.server.insert(server);
+        server.open(settings(socket)?, dev).map_err(|error| Refused(error.to_string()))?;
+        self.open.push((name(socket), socket.path.clone()));
+        Ok(())
+    }
+
     /// Closes the sockets that do not stay. Afterwards none of their clients holds anything of a device.
-    pub(super) fn close(&mut self, stays: impl Fn(&str) -> bool) {
+    pub(crate) fn close(&mut self, stays: impl Fn(&str) -> bool) {
         self.open.retain(|(name, path)| {
             let stays = stays(name);
             if let Some(server) = self.server.as_ref().filter(|_| !stays) {
@@ -54,9 +61,14 @@ impl Sockets {
         });
     }
 
+    /// Returns the counters of all sockets.
+    pub(crate) fn stats(&self) -> Vec<SocketStats> {
+        self.server.as_ref().map_or_else(Vec::new, Server::stats)
+    }
+
     /// Returns the most buffers of a device that the connected clients may have together.
     pub(super) fn buffers(&self, device: &str) -> u64 {
-        let all = self.server.iter().flat_map(Server::stats).filter(|socket| socket.device == device);
+        let all = self.stats().into_iter().filter(|socket| socket.device == device);
         let each = all.map(|socket| socket.client_buffers.saturating_mul(socket.clients.len() as u64));
         each.fold(0, u64::saturating_add)
     }
@@ -69,7 +81,7 @@ impl Sockets {
 }
 
 /// Returns a socket's name, which the check of the file has filled in.
-pub(super) fn name(socket: &Socket) -> String {
+pub(crate) fn name(socket: &Socket) -> String {
     socket.name.clone().unwrap_or_default()
 }
 
@@ -107,7 +119,7 @@ fn bounds(socket: &Socket) -> ServerConfig {
 }
 
 /// Returns the counters of a socket in the list of its device: its own, then those of its clients.
-pub(super) fn counters(stats: &SocketStats) -> Vec<(String, u64)> {
+pub(crate) fn counters(stats: &SocketStats) -> Vec<(String, u64)> {
     let all = || stats.clients.iter().chain([&stats.gone]);
     let sum = |of: fn(&ClientStats) -> u64| all().map(of).sum::<u64>();
     let mut counters = Vec::new();

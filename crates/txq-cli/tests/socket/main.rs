@@ -25,3 +25,4 @@ mod bench;
 mod check;
 mod clients;
 mod reload;
+mod words;

@@ -9,7 +9,7 @@ use txq::netdev::WeakNetDev;
 
 use super::service::{Event, Reload, Service};
 use super::{Listener, Server};
-use crate::devices::{Devices, Make, More};
+use crate::devices::{Devices, Make, More, Removed};
 use crate::listener::Socket;
 use crate::{Access, Error, Limits, NewDevice, Place};
 
@@ -30,6 +30,7 @@ pub struct Builder {
     limits: Limits,
     make: Option<Box<Make>>,
     more: Option<Box<More>>,
+    removed: Option<Box<Removed>>,
     reload: Option<Reload>,
 }
 
@@ -43,6 +44,7 @@ impl Builder {
             limits: Limits::default(),
             make: None,
             more: None,
+            removed: None,
             reload: None,
         }
     }
@@ -86,6 +88,13 @@ impl Builder {
         self
     }
 
+    /// Lets `txq dev del` call `removed` with the name of a device that a command has made, before the device is dropped: to end
+    /// what uses it.
+    pub fn on_remove(mut self, removed: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.removed = Some(Box::new(removed));
+        self
+    }
+
     /// Adds counters of the program to those of a device ([`Client::stat`](crate::Client::stat)): `counters` returns names and
     /// values for the device of a name, such as what a bridge receives on it.
     pub fn counters(mut self, counters: impl Fn(&str) -> Vec<(String, u64)> + Send + Sync + 'static) -> Self {
@@ -115,6 +124,9 @@ impl Builder {
         }
         if let Some(more) = self.more {
             devices.set_more(more);
+        }
+        if let Some(removed) = self.removed {
+            devices.set_removed(removed);
         }
         for dev in self.devices.iter().filter_map(WeakNetDev::upgrade) {
             devices.lend(&dev)?;
