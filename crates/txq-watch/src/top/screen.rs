@@ -35,12 +35,15 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let start = Instant::now();
     let cannot = |error: io::Error| Error::Thread(format!("cannot be started: {error}"));
     let threads = Threads::start(options, client, start).map_err(cannot)?;
-    let restore = Restore;
+    with_screen(|terminal| show(options, terminal, threads, start, &signal))
+}
+
+/// Calls `f` with a screen of its own. The terminal is as before afterwards, also after a panic.
+fn with_screen(f: impl FnOnce(&mut DefaultTerminal) -> Result<(), Error>) -> Result<(), Error> {
+    let _restore = Restore;
     // Its panic hook restores the terminal before the message is printed.
     let mut terminal = ratatui::try_init()?;
-    let done = show(options, &mut terminal, threads, start, &signal);
-    drop(restore);
-    done
+    f(&mut terminal)
 }
 
 /// Restores the terminal when it is dropped.
@@ -106,3 +109,6 @@ fn hear(threads: &Threads, state: &mut State) -> Result<bool, Error> {
         heard = true;
     }
 }
+
+#[cfg(test)]
+mod tests;
