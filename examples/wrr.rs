@@ -10,11 +10,12 @@
 //! sends as many packets as its weight says. Each has a pfifo until `tc qdisc add parent X:1` gives it another qdisc.
 
 use txq::NetDev;
-use txq::filter::Filters;
+use txq::drop::DropReason;
+use txq::filter::{Choice, Filters};
 use txq::packet::{Packet, PacketList};
 use txq::qdisc::{Budget, Child, Classes, Cx, Env, Qdisc, Total, Verdict, register};
 use txq::stats::QdiscStats;
-use txq::tc::{Handle, Options, ParseError, Style, Syntax, Wording, Words};
+use txq::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 use txq_device::Null;
 
 static SYNTAX: Syntax = Syntax {
@@ -70,10 +71,14 @@ impl Qdisc for Wrr {
     }
 
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Verdict {
-        let chosen = self.filters.classify(&packet).map(Handle::minor);
-        let class = match chosen {
-            Some(minor @ 1..=2) => usize::from(minor) - 1,
-            _ => packet.priority() as usize & 1,
+        let class = match self.filters.classify(&packet, cx.clock) {
+            Some(Choice::Class(class)) if (1..=2).contains(&class.minor()) => usize::from(class.minor()) - 1,
+            Some(Choice::Class(_)) | None => packet.priority() as usize & 1,
+            Some(_) => {
+                self.total.drops += 1;
+                cx.drop(packet, DropReason::QdiscDrop);
+                return Verdict::Drop;
+            }
         };
         self.classes[class].enqueue(packet, &mut self.total, cx)
     }

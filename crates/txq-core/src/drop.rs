@@ -61,6 +61,10 @@ reasons! {
     NetfilterDrop = "NETFILTER_DROP",
     /// No program listens at its destination.
     NoSocket = "NO_SOCKET",
+    /// A filter of the egress hook dropped it (clsact).
+    TcEgress = "TC_EGRESS",
+    /// A filter of the ingress hook dropped it (ingress, clsact).
+    TcIngress = "TC_INGRESS",
     /// The device does not send its protocol.
     UnhandledProto = "UNHANDLED_PROTO",
 }

@@ -35,9 +35,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use txq::Sender;
 use txq::packet::PacketList;
 use txq::receive::{Receive, RxStats};
+use txq::{Ingress, Sender};
 
 /// Packets that are received and sent at a time.
 const BUDGET: usize = 64;
@@ -53,6 +53,7 @@ type OnError = dyn FnMut(&io::Error) + Send;
 
 /// Functions of the program that the thread calls.
 pub struct Hooks {
+    ingress: Option<Ingress>,
     batch: Option<Box<OnBatch>>,
     error: Option<Box<OnError>>,
 }
@@ -60,7 +61,14 @@ pub struct Hooks {
 impl Hooks {
     /// Returns hooks that do nothing.
     pub fn new() -> Self {
-        Self { batch: None, error: None }
+        Self { ingress: None, batch: None, error: None }
+    }
+
+    /// Runs the ingress filters of the device that receives ([`NetDev::ingress`](txq::NetDev::ingress)), before
+    /// [`on_batch`](Self::on_batch).
+    #[must_use]
+    pub fn ingress(self, filters: Ingress) -> Self {
+        Self { ingress: Some(filters), ..self }
     }
 
     /// Calls `f` with the packets that were received, before they are sent: to set priorities and marks, or to remove
@@ -224,6 +232,9 @@ impl Loop {
                 Ok(0) => ready = self.receiver.wait(Some(WAIT)).unwrap_or(false),
                 Ok(_) => {
                     (ready, failing) = (false, false);
+                    if let Some(filters) = &self.hooks.ingress {
+                        filters.filter(&mut self.sender, &mut batch);
+                    }
                     self.hooks.batch.iter_mut().for_each(|hook| hook(&mut batch));
                     // The verdict is for senders that slow down.
                     let _ = self.sender.xmit_batch(&mut batch);

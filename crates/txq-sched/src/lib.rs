@@ -4,8 +4,10 @@
 //! with tc's errors and counters. [`qdisc`] has a page for each kind. The crate `txq` runs the same qdiscs for many threads
 //! and devices.
 
+mod action;
 pub mod filter;
 pub mod qdisc;
+mod rate;
 pub mod scheduler;
 pub mod tc;
 #[doc(hidden)]

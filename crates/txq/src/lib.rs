@@ -84,7 +84,7 @@ pub mod xps;
 
 pub use enqueue::Discipline;
 pub use netdev::NetDev;
-pub use sender::{Flow, Room, SendError, Sender, WaitError};
+pub use sender::{Flow, Ingress, Room, SendError, Sender, WaitError};
 pub use txq_core::arch::Nanos;
 pub use txq_core::{clock, cpumask, drop, flow};
 pub use txq_sched::{Scheduler, filter, qdisc, scheduler, tc};

@@ -34,6 +34,7 @@ mod demand;
 mod error;
 mod filter;
 mod graft;
+mod hook;
 mod lifecycle;
 mod steer;
 mod totals;
@@ -240,7 +241,11 @@ impl<A: Arch> NetDev<A> {
 
     /// Returns the qdiscs as `tc qdisc show` lists them.
     pub fn qdiscs(&self, style: Style) -> Vec<QdiscInfo> {
-        self.control(|tree, _| self.list(tree, style))
+        self.control(|tree, _| {
+            let mut list = self.list(tree, style);
+            list.extend(self.hook_info(tree, style));
+            list
+        })
     }
 
     fn list(&self, tree: &Tree, style: Style) -> Vec<QdiscInfo> {

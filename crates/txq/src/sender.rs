@@ -18,11 +18,14 @@ use crate::steering::{Here, Steer};
 
 mod checksum;
 mod flow;
+mod hooked;
 mod room;
 mod waiting;
 
 use crate::registry::SenderCounters;
 pub use flow::Flow;
+use hooked::Hooked;
+pub use hooked::Ingress;
 pub use room::Room;
 use room::Waits;
 pub use waiting::{SendError, WaitError};
@@ -31,6 +34,14 @@ pub use waiting::{SendError, WaitError};
 const TURNS: u32 = 64;
 /// How often drivers may send a packet on through further devices (`XMIT_RECURSION_LIMIT`).
 const RECURSION_LIMIT: u32 = 8;
+
+/// Which packets of a call go on to the queues.
+enum Begun {
+    All,
+    /// Not those that filters have dropped or redirected, with this verdict.
+    Some(Verdict),
+    None(Verdict),
+}
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It may move between threads; one thread at
 /// a time uses it. When it is dropped, also by a panic, its buffers return to the pool, and packets that it has handed in
@@ -61,6 +72,10 @@ pub struct Sender<A: Arch = Native> {
     waits: Waits<A>,
     /// Packets that [`cut`](Self::cut) has added.
     added: u64,
+    /// What it needs for the filters of hooks; `None` until its packets meet one.
+    hooked: Option<Box<Hooked<A>>>,
+    /// How many senders' filters have sent its packets here.
+    depth: u8,
     not_sync: PhantomData<Cell<()>>,
 }
 
@@ -99,6 +114,8 @@ impl<A: Arch> Sender<A> {
             parts: Vec::new(),
             waits: Waits::default(),
             added: 0,
+            hooked: None,
+            depth: 0,
             not_sync: PhantomData,
         }
     }
@@ -234,19 +251,28 @@ impl<A: Arch> Sender<A> {
 
     #[inline]
     fn hand_in(&mut self, batch: &mut PacketList<A>) -> Verdict {
-        if !self.begin(batch) {
-            return Verdict::Drop;
-        }
-        match self.steer.fixed() {
-            Some(txq) => self.submit(txq, batch),
-            None => self.submit_split(batch),
+        match self.begin(batch) {
+            Begun::All => self.go_on(batch),
+            Begun::None(verdict) => verdict,
+            Begun::Some(filtered) => match (self.go_on(batch), filtered) {
+                (Verdict::Success, Verdict::Congested) => Verdict::Congested,
+                (verdict, _) => verdict,
+            },
         }
     }
 
-    /// Begins a call: follows the device's rule, counts the packets, and checks the choice of txqs. Returns false if no
-    /// packet is left to send.
     #[inline]
-    fn begin(&mut self, batch: &mut PacketList<A>) -> bool {
+    fn go_on(&mut self, batch: &mut PacketList<A>) -> Verdict {
+        match self.steer.fixed() {
+            Some(txq) if self.parts.is_empty() => self.submit(txq, batch),
+            _ => self.submit_split(batch),
+        }
+    }
+
+    /// Begins a call: follows the device's rule, runs the egress filters, counts the packets, and checks the choice of txqs.
+    /// Returns which packets are left to send.
+    #[inline]
+    fn begin(&mut self, batch: &mut PacketList<A>) -> Begun {
         A::spend(|| Work::Xmit);
         let nested = A::inside(|inside| inside.depth()) > 0;
         // Inside a data path the wait could be for the caller itself; there the old queues hand the packets on.
@@ -261,15 +287,22 @@ impl<A: Arch> Sender<A> {
         if batch.segs() != batch.len() as u64 && !self.dev.info.gso {
             self.cut(batch);
         }
+        let filtered = if self.rule.is_hooked() { self.filter_egress(batch) } else { None };
+        if batch.is_empty() && self.parts.is_empty() {
+            return Begun::None(filtered.unwrap_or(Verdict::Success));
+        }
         self.counters.submit(batch.len() as u64);
-        if nested && self.hop(batch) == 0 {
-            return false;
+        if nested && self.hop(batch) == 0 && self.parts.is_empty() {
+            return Begun::None(Verdict::Drop);
         }
         if !nested {
             // Not inside a data path either: a new choice of txqs asks which queues are idle.
             self.turn();
         }
-        true
+        match filtered {
+            None => Begun::All,
+            Some(verdict) => Begun::Some(verdict),
+        }
     }
 
     /// Checks once in [`TURNS`] calls, and when the map was replaced, whether the choice of txqs still holds.

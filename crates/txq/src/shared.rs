@@ -1,5 +1,7 @@
 //! The state that a device's handle, its senders and its workers share.
 
+pub(crate) mod hook;
+
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use txq_core::sync::rcu::Rcu;
 use crate::datapath::Datapath;
 use crate::registry::Registry;
 use crate::steering::Steering;
+use hook::Hooks;
 
 /// Latency sampling policy: which packets are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,7 @@ pub(crate) struct Shared<A: Arch> {
     pub(crate) xmit_times: bool,
     pub(crate) senders: Registry<A>,
     pub(crate) created: Nanos,
+    pub(crate) hooks: Hooks<A>,
     /// The last field, so that its pool is dropped after all fields that may still hold packets of it.
     pub(crate) path: Datapath<A>,
 }
@@ -59,6 +63,7 @@ impl<A: Arch> Shared<A> {
     pub(crate) fn name_lines(&self) {
         A::name(self, "device: setup");
         A::name(&*self.steering, "device: steering map");
+        A::name(&self.hooks, "device: hooks");
         self.path.name_lines();
     }
 }

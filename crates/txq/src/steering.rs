@@ -134,6 +134,11 @@ impl<A: Arch> Steer<A> {
         self.cpu
     }
 
+    /// Returns how many txqs are in use.
+    pub(crate) fn in_use(&self) -> u16 {
+        self.reader.get().real
+    }
+
     /// Returns the txqs that packets went to since the choice was made.
     pub(crate) fn used(&self) -> &TxqSet {
         &self.used

@@ -72,9 +72,11 @@ fn find<'l>(live: &'l mut [Live], name: &str) -> &'l mut Live {
 
 fn way(config: &config::Bridge, from: &str, to: &str, live: &mut [Live]) -> anyhow::Result<Way> {
     let receivers = std::mem::take(&mut find(live, from).receivers);
+    let device = &find(live, from).dev;
+    let ingress: Vec<_> = receivers.iter().map(|_| device.ingress()).collect();
     let (to, error) = (&find(live, to).dev, Arc::new(Mutex::new(None)));
     let mut threads = Vec::new();
-    for (index, receiver) in receivers.into_iter().enumerate() {
+    for (index, (receiver, ingress)) in receivers.into_iter().zip(ingress).enumerate() {
         let name = format!("{from}.{index}");
         let cpu = config.cpus.get(index % config.cpus.len().max(1)).map(|cpu| cpu.get() as u32);
         let sender = match cpu {
@@ -83,6 +85,7 @@ fn way(config: &config::Bridge, from: &str, to: &str, live: &mut [Live]) -> anyh
         };
         let (by_tos, mut unpinned, noted) = (config.priority == Priority::Tos, cpu, error.clone());
         let hooks = Hooks::new()
+            .ingress(ingress)
             .on_batch(move |batch| {
                 if let Some(cpu) = unpinned.take() {
                     // The CPUs were checked; one that has gone offline since does not matter to the packets.

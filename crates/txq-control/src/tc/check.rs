@@ -56,18 +56,26 @@ pub(super) fn options(place: &Place<'_>) -> Result<(), Answer> {
 /// Returns the error that the kernel reports for an unknown kind, before it looks up the qdisc's place.
 pub(super) fn kind(place: &Place<'_>) -> Result<(), Answer> {
     match place.header.kind {
-        Some(kind) if place.options.is_empty() => match device()?.replace_qdisc(&format!("root {kind}")) {
-            Err(error) if error.message() == UNKNOWN => Err(error.into()),
-            _ => Ok(()),
-        },
+        Some(kind) if place.options.is_empty() && !is_hook(kind) => {
+            match device()?.replace_qdisc(&format!("root {kind}")) {
+                Err(error) if error.message() == UNKNOWN => Err(error.into()),
+                _ => Ok(()),
+            }
+        }
         _ => Ok(()),
     }
 }
 
 fn build(place: &Place<'_>) -> Result<(), Answer> {
     let Some(kind) = place.header.kind else { return Ok(()) };
-    let text = format!("root {kind} {}", place.options.join(" "));
+    let place_of = if is_hook(kind) { "" } else { "root" };
+    let text = format!("{place_of} {kind} {}", place.options.join(" "));
     Ok(device()?.replace_qdisc(&text)?)
+}
+
+/// Returns whether a kind has a place of its own.
+fn is_hook(kind: &str) -> bool {
+    matches!(kind, "ingress" | "clsact")
 }
 
 /// Makes the temporary device; its workers are never started.

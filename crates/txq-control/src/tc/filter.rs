@@ -1,7 +1,9 @@
 //! `tc filter`: finds the device and shows its filters. The library parses the words about a filter.
 
 use serde_json::Value;
+use txq::NetDev;
 use txq::filter::{filters_json, filters_text};
+use txq::netdev::NetDevRef;
 use txq::tc::{Handle, ParseError, Style, Words, set_once};
 
 use super::check;
@@ -21,7 +23,11 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
         return Err(with_talking(Answer::bad(REFUSED, "RTNETLINK answers: No such device", Some(remedy))));
     };
     let text = rest.join(" ");
+    // The devices that actions name are looked up before this one is held.
+    let targets = targets(devices, rest);
+    let connect = |dev: &NetDev| targets.iter().try_for_each(|target| dev.connect(target));
     let done = devices.with(name, |dev| match verb {
+        Verb::Add | Verb::Change | Verb::Replace if connect(dev).is_err() => connect(dev),
         Verb::Add => dev.add_filter(&text),
         Verb::Change => dev.change_filter(&text),
         Verb::Replace => dev.replace_filter(&text),
@@ -40,6 +46,13 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
             Err(Answer::no_device(name, &devices.names()))
         }
     }
+}
+
+/// Returns the devices that the mirreds of a filter name.
+fn targets(devices: &Devices, rest: &[String]) -> Vec<NetDevRef> {
+    let first = rest.iter().position(|word| word == "mirred").unwrap_or(rest.len());
+    let named = rest[first..].windows(2).filter(|pair| pair[0] == "dev");
+    named.flat_map(|pair| devices.handles(Some(&pair[1]))).collect()
 }
 
 /// Parses the words and the kind's options; returns the first error. Conditions of the named device are not checked.
@@ -72,7 +85,7 @@ fn device(rest: &[String]) -> Result<Option<&str>, Answer> {
     while let Some(word) = words.next_word() {
         match word {
             "dev" => return Ok(Some(words.value("dev")?)),
-            "root" => {}
+            "root" | "ingress" | "egress" => {}
             "parent" | "handle" | "pref" | "prio" | "preference" | "priority" | "protocol" | "chain" => {
                 words.value(word)?;
             }
@@ -109,6 +122,12 @@ impl<'a> Filter<'a> {
                 "dev" => filter.dev = Some(words.value("dev")?),
                 "root" if filter.parent.is_some() => return Err(ParseError::duplicate_root("").into()),
                 "root" => filter.parent = Some(Handle::ROOT),
+                "ingress" | "egress" if filter.parent.is_some() => {
+                    let error = ParseError::new(format!("Error: \"{word}\" is duplicate parent ID"));
+                    return Err(error.into());
+                }
+                "ingress" => filter.parent = Some(Handle::HOOK_INGRESS),
+                "egress" => filter.parent = Some(Handle::HOOK_EGRESS),
                 "parent" => {
                     let word = words.value("parent")?;
                     let remedy = "use a qdisc as 1: or a class as 1:2";
@@ -124,7 +143,7 @@ impl<'a> Filter<'a> {
                 help if "help".starts_with(help) => return Err(Answer::help(Object::Filter.usage())),
                 _ => {
                     let message = format!(" What is \"{word}\"? Try \"tc filter help\"");
-                    let known = ["dev", "root", "parent", "pref"];
+                    let known = ["dev", "root", "ingress", "egress", "parent", "pref"];
                     return Err(Answer::bad(WORDS, &message, nearest(word, &known).as_deref()));
                 }
             }

@@ -51,6 +51,14 @@ pub fn save(dev: &NetDev) -> String {
         }
         saved.qdisc(root);
     }
+    if let Some(hook) = qdiscs.iter().find(|qdisc| qdisc.handle == Handle::HOOKS) {
+        let name = &dev.info().name;
+        saved.line(&format!("qdisc replace dev {name} {}", hook.kind));
+        saved.filters(Handle::HOOK_INGRESS);
+        if hook.kind == "clsact" {
+            saved.filters(Handle::HOOK_EGRESS);
+        }
+    }
     saved.text
 }
 

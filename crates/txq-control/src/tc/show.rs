@@ -35,7 +35,6 @@ pub(super) struct Filter<'a> {
     dev: Option<&'a str>,
     parent: Option<Handle>,
     handle: Option<Handle>,
-    nothing: bool,
 }
 
 impl<'a> Filter<'a> {
@@ -58,8 +57,10 @@ impl<'a> Filter<'a> {
                     filter.free(word)?;
                     filter.handle = Some(handle(words.value("handle")?)?);
                 }
-                // txq has no such qdiscs.
-                "ingress" | "clsact" => filter.nothing = true,
+                "ingress" | "clsact" => {
+                    filter.free(word)?;
+                    filter.parent = Some(Handle::INGRESS);
+                }
                 // All qdiscs are listed anyway.
                 "invisible" => {}
                 help if "help".starts_with(help) => return Err(Answer::help(Object::Qdisc.usage())),
@@ -81,8 +82,7 @@ impl<'a> Filter<'a> {
     }
 
     fn passes(&self, info: &QdiscInfo) -> bool {
-        !self.nothing
-            && self.parent.is_none_or(|parent| parent == info.parent)
+        self.parent.is_none_or(|parent| parent == info.parent)
             && self.handle.is_none_or(|handle| handle == info.handle)
     }
 }

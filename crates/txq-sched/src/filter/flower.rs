@@ -17,10 +17,13 @@ mod show;
 
 use std::collections::BTreeMap;
 
+use super::frame::Frame;
 use super::handles::Handles;
 use super::header::{file_exists, invalid};
-use super::{Deleted, Mode};
-use crate::tc::{Handle, Options, ParseError, Style};
+use super::{Choice, Deleted, Mode, Shown};
+use crate::action::Actions;
+use crate::tc::{Handle, ParseError, Style};
+use txq_core::arch::{Arch, Nanos};
 
 use group::Group;
 pub(super) use key::Key;
@@ -29,7 +32,7 @@ pub(super) use mask::prefix as mask_prefix;
 pub(super) use parse::parse;
 
 /// The words that flower understands.
-pub const WORDS: [&str; 29] = [
+pub const WORDS: [&str; 30] = [
     "dst_mac",
     "src_mac",
     "vlan_id",
@@ -56,6 +59,7 @@ pub const WORDS: [&str; 29] = [
     "arp_tha",
     "classid",
     "flowid",
+    "action",
     "skip_hw",
     "verbose",
     "help",
@@ -69,6 +73,7 @@ pub(crate) struct Rule {
     what: Match,
     classid: Option<Handle>,
     skip_hw: bool,
+    pub(super) actions: Actions,
 }
 
 /// The rules of a pref.
@@ -77,16 +82,28 @@ pub(super) struct Flower {
     /// The handles of all rules.
     handles: Handles,
     groups: Vec<Group>,
+    /// The number of rules that have actions. While it is 0, a lookup does not touch the rules.
+    acting: usize,
 }
 
 impl Flower {
     pub(super) fn new() -> Self {
-        Self { rules: BTreeMap::new(), handles: Handles::default(), groups: Vec::new() }
+        Self { rules: BTreeMap::new(), handles: Handles::default(), groups: Vec::new(), acting: 0 }
+    }
+
+    /// Returns the handle of the first rule that matches, and the class that it chooses.
+    #[inline]
+    fn find(&self, key: &Key) -> Option<(u32, Handle)> {
+        self.groups.iter().find_map(|group| group.find(key))
     }
 
     #[inline]
-    pub(super) fn classify(&self, key: &Key) -> Option<Handle> {
-        self.groups.iter().find_map(|group| group.find(key))
+    pub(super) fn classify<A: Arch>(&self, frame: &Frame<'_, A>) -> Option<Choice> {
+        let (handle, class) = self.find(frame.key())?;
+        if self.acting == 0 {
+            return Some(Choice::Class(class));
+        }
+        frame.choose(Some(class), &self.rules.get(&handle)?.actions)
     }
 
     /// Iterates over the classes that rules choose.
@@ -120,7 +137,9 @@ impl Flower {
             }
         }
         self.handles.insert(handle);
-        self.rules.insert(handle, Rule { handle, ..rule });
+        self.acting += usize::from(!rule.actions.is_empty());
+        let old = self.rules.insert(handle, Rule { handle, ..rule });
+        self.acting -= usize::from(old.is_some_and(|old| !old.actions.is_empty()));
         Ok(())
     }
 
@@ -130,6 +149,7 @@ impl Flower {
         }
         let Some(old) = self.rules.remove(&rule.handle) else { return Deleted::NotThere };
         self.handles.remove(old.handle);
+        self.acting -= usize::from(!old.actions.is_empty());
         if let Some(at) = self.groups.iter().position(|group| group.is_of(&old.what)) {
             self.groups[at].remove(&old.what);
             if self.groups[at].is_empty() {
@@ -139,8 +159,9 @@ impl Flower {
         Deleted::Done { last: self.rules.is_empty() }
     }
 
-    pub(super) fn rules(&self, style: Style) -> Vec<Options> {
-        self.rules.values().map(|rule| show::rule(rule, style)).collect()
+    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
+        let show = |rule: &Rule| Shown::new(show::rule(rule, style), &rule.actions, now);
+        self.rules.values().map(show).collect()
     }
 }
 

@@ -1,23 +1,58 @@
 //! A packet's headers, parsed when the first filter needs them.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell, RefCell};
 
-use txq_core::arch::Arch;
+use txq_core::arch::{Arch, Nanos};
+use txq_core::clock::Clock;
 use txq_core::flow::{ETHERTYPE_802_2, Link};
 use txq_core::packet::Packet;
 
+use super::Choice;
 use super::flower::Key;
 use super::proto::is_vlan;
+use crate::action::{Actions, Control, Effects, Target};
+use crate::tc::Handle;
 
 pub(super) struct Frame<'p, A: Arch> {
     pub(super) packet: &'p Packet<A>,
     key: OnceCell<Key>,
+    clock: RefCell<&'p mut Clock<A>>,
+    /// What actions have changed so far.
+    pub(super) effects: Cell<Effects>,
 }
 
 impl<'p, A: Arch> Frame<'p, A> {
     #[inline]
-    pub(super) fn new(packet: &'p Packet<A>) -> Self {
-        Self { packet, key: OnceCell::new() }
+    pub(super) fn new(packet: &'p Packet<A>, clock: &'p mut Clock<A>) -> Self {
+        Self {
+            packet,
+            key: OnceCell::new(),
+            clock: RefCell::new(clock),
+            effects: Cell::new(Effects::default()),
+        }
+    }
+
+    /// Returns the packet's mark, as actions have changed it.
+    #[inline]
+    pub(super) fn mark(&self) -> u32 {
+        self.effects.get().marked(self.packet.mark())
+    }
+
+    /// Runs the actions of a rule that matches and chooses `class`. Returns what the rule chooses, or `None` if the packet goes
+    /// on to the next rule.
+    #[inline]
+    pub(super) fn choose(&self, class: Option<Handle>, actions: &Actions) -> Option<Choice> {
+        let class = Choice::Class(class.unwrap_or(Handle::UNSPEC));
+        if actions.is_empty() {
+            return Some(class);
+        }
+        match actions.run(self) {
+            Control::Ok | Control::Pipe => Some(class),
+            Control::Drop => Some(Choice::Drop),
+            Control::Reclassify => Some(Choice::Again),
+            Control::Stolen => Some(Choice::Stolen),
+            Control::Continue => None,
+        }
     }
 
     /// Returns the frame's ethertype: that of the outer VLAN tag if there is one; 0 if the frame ends before it. On a link
@@ -59,5 +94,25 @@ impl<'p, A: Arch> Frame<'p, A> {
     #[inline]
     pub(super) fn key(&self) -> &Key {
         self.key.get_or_init(|| Key::of(self.packet.data(), self.packet.link()))
+    }
+}
+
+impl<A: Arch> Target for Frame<'_, A> {
+    fn now(&self) -> Nanos {
+        self.clock.borrow_mut().now()
+    }
+
+    fn len(&self) -> (u64, u64) {
+        (self.packet.len() as u64, self.packet.segs().into())
+    }
+
+    fn dscp(&self) -> u8 {
+        self.packet.dissect().tos >> 2
+    }
+
+    fn effect(&self, f: impl FnOnce(&mut Effects)) {
+        let mut effects = self.effects.get();
+        f(&mut effects);
+        self.effects.set(effects);
     }
 }

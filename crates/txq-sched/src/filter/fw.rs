@@ -6,11 +6,14 @@
 
 use std::collections::BTreeMap;
 
+use super::frame::Frame;
 use super::header::{classid, invalid, unknown_word};
-use super::{Deleted, Mode};
+use super::{Choice, Deleted, Mode, Shown};
+use crate::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
+use txq_core::arch::{Arch, Nanos};
 
-const WORDS: [&str; 2] = ["classid", "flowid"];
+const WORDS: [&str; 4] = ["classid", "flowid", "action", "police"];
 const USAGE: &str = "Usage: ... fw [ classid CLASSID ] [ indev DEV ] [ action ACTION_SPEC ]
 \tCLASSID := Push matching packets to the class identified by CLASSID with format X:Y
 \t\tCLASSID is parsed as hexadecimal input.
@@ -26,6 +29,7 @@ pub(crate) struct Rule {
     mask: Option<u32>,
     options: bool,
     classid: Option<Handle>,
+    pub(super) actions: Actions,
 }
 
 pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule, ParseError> {
@@ -40,21 +44,35 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
         mark = number(first, "Illegal \"handle\"")?;
         mask = second.map(|word| number(word, "Illegal \"handle\" mask")).transpose()?;
     }
-    let mut rule = Rule { handle: mark, mask, options: words.peek().is_some(), classid: None };
+    let mut rule = Rule {
+        handle: mark,
+        mask,
+        options: words.peek().is_some(),
+        classid: None,
+        actions: Actions::default(),
+    };
     while let Some(word) = words.next_word() {
         match word {
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
+            "action" => rule.actions.parse(words)?,
+            "police" => rule.actions.parse_police(words)?,
             _ => return Err(unknown_word(word, &WORDS, USAGE)),
         }
     }
     Ok(rule)
 }
 
+#[derive(Default)]
+struct Entry {
+    class: Option<Handle>,
+    actions: Actions,
+}
+
 /// The rules of a pref.
 pub(super) struct Fw {
     parent: Handle,
     mask: u32,
-    classes: BTreeMap<u32, Option<Handle>>,
+    classes: BTreeMap<u32, Entry>,
     /// Whether there has ever been a rule: then marks are no longer classes.
     ruled: bool,
 }
@@ -65,17 +83,19 @@ impl Fw {
     }
 
     #[inline]
-    pub(super) fn classify(&self, mark: u32) -> Option<Handle> {
+    pub(super) fn classify<A: Arch>(&self, frame: &Frame<'_, A>) -> Option<Choice> {
+        let mark = frame.mark();
         if self.ruled {
-            return self.classes.get(&(mark & self.mask)).map(|class| class.unwrap_or(Handle::UNSPEC));
+            let rule = self.classes.get(&(mark & self.mask))?;
+            return frame.choose(rule.class, &rule.actions);
         }
         let class = Handle(mark);
-        (mark != 0 && [0, self.parent.major()].contains(&class.major())).then_some(class)
+        (mark != 0 && [0, self.parent.major()].contains(&class.major())).then_some(Choice::Class(class))
     }
 
     /// Iterates over the classes that rules choose.
     pub(super) fn classids(&self) -> impl Iterator<Item = Handle> {
-        self.classes.values().flatten().copied()
+        self.classes.values().filter_map(|rule| rule.class)
     }
 
     pub(super) fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
@@ -95,8 +115,11 @@ impl Fw {
             return Err(invalid(format!("all rules of this pref have the mask {:#x}", self.mask)));
         }
         (self.mask, self.ruled) = (mask, true);
-        let class = self.classes.entry(rule.handle).or_default();
-        *class = rule.classid.or(*class);
+        let entry = self.classes.entry(rule.handle).or_default();
+        entry.class = rule.classid.or(entry.class);
+        if !rule.actions.is_empty() {
+            entry.actions = rule.actions;
+        }
         Ok(())
     }
 
@@ -110,18 +133,26 @@ impl Fw {
         }
     }
 
-    /// Returns the parameters of each rule; none for a rule without a class, which tc prints empty.
-    pub(super) fn rules(&self, style: Style) -> Vec<Options> {
-        let show = |(&mark, &class): (&u32, &Option<Handle>)| {
+    /// Returns the parameters of each rule; none for a rule without a class and actions, which tc prints empty.
+    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
+        let show = |(&mark, rule): (&u32, &Entry)| {
             let mut options = Options::new(style);
-            let Some(class) = class.filter(|&class| class != Handle::UNSPEC) else { return options };
+            let class = rule.class.filter(|&class| class != Handle::UNSPEC);
+            if class.is_none() && rule.actions.is_empty() {
+                return Shown::plain(options);
+            }
             let handle = match self.mask {
                 u32::MAX => format!("{mark:#x}"),
                 mask => format!("{mark:#x}/{mask:#x}"),
             };
             options.put("handle", handle.as_str(), format_args!("handle {handle}"));
-            options.put("classid", class.to_string(), format_args!("classid {class}")).end_blank();
-            options
+            if let Some(class) = class {
+                options.put("classid", class.to_string(), format_args!("classid {class}"));
+            }
+            let mut shown = Shown::new(options.end_blank().clone(), &rule.actions, now);
+            // tc breaks the line before the list, and not before the old police.
+            shown.separate(if rule.actions.is_old() { "" } else { "\n" });
+            shown
         };
         self.classes.iter().map(show).collect()
     }

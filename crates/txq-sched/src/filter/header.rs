@@ -34,6 +34,12 @@ impl<'a> Header<'a> {
                 }
                 "root" if header.parent.is_some() => return Err(ParseError::duplicate_root("")),
                 "root" => header.parent = Some(Handle::ROOT),
+                "ingress" | "egress" if header.parent.is_some() => {
+                    let error = ParseError::new(format!("Error: \"{word}\" is duplicate parent ID"));
+                    return Err(error.with_remedy("give one parent, once"));
+                }
+                "ingress" => header.parent = Some(Handle::HOOK_INGRESS),
+                "egress" => header.parent = Some(Handle::HOOK_EGRESS),
                 "parent" => {
                     let word = words.value("parent")?;
                     let remedy = "use a qdisc as 1: or a class as 1:2";
@@ -98,8 +104,6 @@ pub(super) fn classid(words: &mut Words<'_>, usage: &'static str) -> Result<Hand
 pub(super) fn unknown_word(word: &str, known: &[&str], usage: &'static str) -> ParseError {
     let error = match word {
         "help" => return ParseError::new(usage),
-        "action" | "police" => ParseError::new(format!("What is \"{word}\"?"))
-            .with_remedy("filters here choose a class (classid) and have no actions"),
         "skip_sw" => ParseError::new("RTNETLINK answers: Operation not supported")
             .with_remedy("there is no hardware that could do it: leave skip_sw out"),
         _ => match nearest(word, known) {

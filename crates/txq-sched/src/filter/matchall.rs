@@ -5,11 +5,14 @@
 
 use std::cell::Cell;
 
+use super::frame::Frame;
 use super::header::{classid, file_exists, invalid, unknown_word};
-use super::{Deleted, Mode};
+use super::{Choice, Deleted, Mode, Shown};
+use crate::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
+use txq_core::arch::{Arch, Nanos};
 
-const WORDS: [&str; 3] = ["classid", "flowid", "skip_hw"];
+const WORDS: [&str; 4] = ["classid", "flowid", "action", "skip_hw"];
 const USAGE: &str = "Usage: ... matchall [skip_sw | skip_hw]
                  [ action ACTION_SPEC ] [ classid CLASSID ]
 
@@ -27,6 +30,7 @@ pub(crate) struct Rule {
     options: bool,
     classid: Option<Handle>,
     skip_hw: bool,
+    pub(super) actions: Actions,
 }
 
 pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule, ParseError> {
@@ -35,11 +39,13 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
         c_number(word).ok_or_else(|| ParseError::new("Illegal \"handle\"").with_remedy(remedy))
     };
     let handle = handle.map_or(Ok(0), number)?;
-    let mut rule = Rule { handle, options: words.peek().is_some(), classid: None, skip_hw: false };
+    let (options, actions) = (words.peek().is_some(), Actions::default());
+    let mut rule = Rule { handle, options, classid: None, skip_hw: false, actions };
     while let Some(word) = words.next_word() {
         match word {
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
             "skip_hw" => rule.skip_hw = true,
+            "action" => rule.actions.parse(words)?,
             _ => return Err(unknown_word(word, &WORDS, USAGE)),
         }
     }
@@ -58,10 +64,10 @@ impl Matchall {
     }
 
     #[inline]
-    pub(super) fn classify(&self, segs: u32) -> Option<Handle> {
+    pub(super) fn classify<A: Arch>(&self, frame: &Frame<'_, A>) -> Option<Choice> {
         let rule = self.rule.as_ref()?;
-        self.hits.set(self.hits.get().wrapping_add(segs.into()));
-        Some(rule.classid.unwrap_or(Handle::UNSPEC))
+        self.hits.set(self.hits.get().wrapping_add(frame.packet.segs().into()));
+        frame.choose(rule.classid, &rule.actions)
     }
 
     /// Iterates over the classes that rules choose.
@@ -90,7 +96,7 @@ impl Matchall {
         }
     }
 
-    pub(super) fn rules(&self, style: Style) -> Vec<(Options, Option<u64>)> {
+    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
         let show = |rule: &Rule| {
             let mut options = Options::new(style);
             options.put("handle", rule.handle, format_args!("handle {:#x}", rule.handle));
@@ -101,14 +107,14 @@ impl Matchall {
                 if rule.skip_hw {
                     options.flag("skip_hw");
                 }
-                return (options, None);
+                return Shown::new(options, &rule.actions, now);
             }
             options.end_blank();
             if rule.skip_hw {
                 options.put("skip_hw", true, "\n  skip_hw");
             }
             options.put("not_in_hw", true, "\n  not_in_hw");
-            (options, Some(self.hits.get()))
+            Shown::new(options, &rule.actions, now).with_hits(self.hits.get())
         };
         self.rule.iter().map(show).collect()
     }

@@ -6,8 +6,9 @@
 //! [`matchall`]. [`closure`] is a function of the program. Texts, errors and output are those of `tc filter`.
 //!
 //! The owner of the qdisc owns its filters, so a lookup takes no lock and no atomic operation. The kernel's counterpart is
-//! `tcf_classify` with `struct tcf_proto`. Differences: chain 0 is the only one, and there are no actions, no hardware, no
-//! ingress and no shared blocks. Only matchall counts its hits, as in kernels without `CONFIG_CLS_U32_PERF`.
+//! `tcf_classify` with `struct tcf_proto`. A rule may also have actions (`crate::action`): those of a hook of a device
+//! ([`Filters::for_hook`]) change packets and send them to other devices, those of a qdisc only measure and drop.
+//! Differences: chain 0 is the only one, and there are no hardware and no shared blocks. Only matchall counts its hits, as in kernels without `CONFIG_CLS_U32_PERF`.
 
 #![forbid(unsafe_code)]
 
@@ -24,10 +25,12 @@ pub mod u32;
 
 use std::fmt;
 
-use txq_core::arch::{Arch, Native};
+use txq_core::arch::{Arch, Nanos, Native};
+use txq_core::clock::Clock;
 use txq_core::packet::Packet;
 
-use crate::tc::{Handle, Options, ParseError, Style, Words};
+use crate::action::Actions;
+use crate::tc::{Handle, ParseError, Style, Words};
 
 use closure::Closure;
 use flower::Flower;
@@ -38,7 +41,9 @@ use u32::U32;
 
 use header::{wrong_kind, wrong_protocol};
 
+pub use crate::action::{ActionInfo, Effects, Indexes};
 pub use header::Header;
+use show::Shown;
 pub use show::{FilterInfo, filters_json, filters_text};
 
 /// The protocol that matches every packet (`ETH_P_ALL`).
@@ -46,6 +51,22 @@ const ALL: u16 = 3;
 /// The pref of the first filter added without one. Later ones get one less than the lowest pref from [`AUTO_FROM`] up.
 const AUTO: u16 = 0xc000;
 const AUTO_FROM: u16 = 0x8000;
+
+/// What filters choose for a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// A class. It need not exist, nor belong to the qdisc.
+    Class(Handle),
+    /// The packet is dropped (`TC_ACT_SHOT`).
+    Drop,
+    /// Another device takes the packet (`TC_ACT_STOLEN`).
+    Stolen,
+    /// The packet begins anew at the first filter (`TC_ACT_RECLASSIFY`).
+    Again,
+}
+
+/// How often a packet begins anew at the first filter before it is dropped (`max_reclassify_loop`).
+const AGAIN: usize = 16;
 
 /// Which rules a command may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +103,26 @@ pub(crate) enum Rule {
     U32(u32::Rule),
 }
 
+impl Rule {
+    fn actions(&self) -> &Actions {
+        match self {
+            Self::Fw(rule) => &rule.actions,
+            Self::Matchall(rule) => &rule.actions,
+            Self::Flower(rule) => &rule.actions,
+            Self::U32(rule) => &rule.actions,
+        }
+    }
+
+    fn actions_mut(&mut self) -> &mut Actions {
+        match self {
+            Self::Fw(rule) => &mut rule.actions,
+            Self::Matchall(rule) => &mut rule.actions,
+            Self::Flower(rule) => &mut rule.actions,
+            Self::U32(rule) => &mut rule.actions,
+        }
+    }
+}
+
 /// The kinds that texts can name.
 const KINDS: [&str; 4] = ["flower", "fw", "matchall", "u32"];
 
@@ -91,6 +132,7 @@ pub struct Request<'a> {
     /// The header.
     pub header: Header<'a>,
     rule: Option<Rule>,
+    indexes: Indexes,
 }
 
 impl<'a> Request<'a> {
@@ -116,7 +158,22 @@ impl<'a> Request<'a> {
             Some("closure") => None,
             Some(kind) => return Err(header::unknown_kind(kind, words.peek(), &KINDS)),
         };
-        Ok(Self { header, rule })
+        Ok(Self { header, rule, indexes: Indexes::default() })
+    }
+
+    /// Takes the numbers of the rule's actions from those of a device.
+    #[must_use]
+    pub fn numbered(self, indexes: &Indexes) -> Self {
+        Self { indexes: indexes.clone(), ..self }
+    }
+
+    /// Calls `f` with the name of each device that the rule's actions send to. `f` returns the number by which
+    /// [`Effects`] name it.
+    ///
+    /// # Errors
+    /// The first error of `f`.
+    pub fn bind(&mut self, f: impl FnMut(&str) -> Result<u16, ParseError>) -> Result<(), ParseError> {
+        self.rule.as_mut().map_or(Ok(()), |rule| rule.actions_mut().bind(f))
     }
 }
 
@@ -141,16 +198,16 @@ impl<A: Arch> Table<A> {
         }
     }
 
-    /// Returns the class that the first matching rule chooses, or `None` if no rule matches. A rule without a class chooses
-    /// [`Handle::UNSPEC`], except in u32, which skips it.
+    /// Returns what the first matching rule chooses, or `None` if no rule matches. A rule without a class chooses
+    /// [`Handle::UNSPEC`], except in u32, which skips it if it has no actions either.
     #[inline]
-    fn classify(&self, frame: &Frame<'_, A>) -> Option<Handle> {
+    fn classify(&self, frame: &Frame<'_, A>) -> Option<Choice> {
         match self {
-            Self::Fw(table) => table.classify(frame.packet.mark()),
-            Self::Matchall(table) => table.classify(frame.packet.segs()),
-            Self::Flower(table) => table.classify(frame.key()),
-            Self::U32(table) => table.classify(frame.packet.data(), frame.network_offset()),
-            Self::Closure(closure) => closure(frame.packet),
+            Self::Fw(table) => table.classify(frame),
+            Self::Matchall(table) => table.classify(frame),
+            Self::Flower(table) => table.classify(frame),
+            Self::U32(table) => table.classify(frame),
+            Self::Closure(closure) => closure(frame.packet).map(Choice::Class),
         }
     }
 
@@ -176,14 +233,13 @@ impl<A: Arch> Table<A> {
         }
     }
 
-    /// Returns the parameters of each rule, and its hits if they are counted.
-    fn rules(&self, style: Style) -> Vec<(Options, Option<u64>)> {
-        let plain = |rules: Vec<Options>| rules.into_iter().map(|options| (options, None)).collect();
+    /// Returns each rule as tc shows it at the time `now`.
+    fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
         match self {
-            Self::Fw(table) => plain(table.rules(style)),
-            Self::Matchall(table) => table.rules(style),
-            Self::Flower(table) => plain(table.rules(style)),
-            Self::U32(table) => plain(table.rules(style)),
+            Self::Fw(table) => table.rules(style, now),
+            Self::Matchall(table) => table.rules(style, now),
+            Self::Flower(table) => table.rules(style, now),
+            Self::U32(table) => table.rules(style, now),
             Self::Closure(_) => Vec::new(),
         }
     }
@@ -213,6 +269,8 @@ pub struct Filters<A: Arch = Native> {
     protos: Vec<Proto<A>>,
     /// The hash table number of the next u32 table.
     next_u32: u16,
+    /// Whether these are the filters of a hook, whose rules may have all actions.
+    hook: bool,
 }
 
 impl<A: Arch> fmt::Debug for Filters<A> {
@@ -230,7 +288,12 @@ impl<A: Arch> Default for Filters<A> {
 impl<A: Arch> Filters<A> {
     /// Returns an empty set of filters.
     pub fn new() -> Self {
-        Self { protos: Vec::new(), next_u32: 0 }
+        Self { protos: Vec::new(), next_u32: 0, hook: false }
+    }
+
+    /// Returns an empty set of filters whose caller applies the [`Effects`] of all actions.
+    pub fn for_hook() -> Self {
+        Self { hook: true, ..Self::new() }
     }
 
     /// Whether there are no filters.
@@ -239,17 +302,41 @@ impl<A: Arch> Filters<A> {
         self.protos.is_empty()
     }
 
-    /// Returns the class that the first matching filter chooses, or `None` if no filter matches. The class need not exist,
-    /// nor belong to this qdisc.
+    /// Returns what the first matching filter chooses, or `None` if no filter matches. The clock is read only for actions.
     #[inline]
-    pub fn classify(&self, packet: &Packet<A>) -> Option<Handle> {
+    pub fn classify(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<Choice> {
         if self.is_empty() {
             return None;
         }
-        let frame = Frame::new(packet);
+        self.choose(&Frame::new(packet, clock))
+    }
+
+    /// As [`classify`](Filters::classify), for a qdisc that drops packets without a class.
+    pub(crate) fn class_of(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<Handle> {
+        match self.classify(packet, clock)? {
+            Choice::Class(class) => Some(class),
+            _ => None,
+        }
+    }
+
+    /// As [`classify`](Filters::classify); also returns what the actions have changed, which the caller applies.
+    pub fn classify_and_act(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> (Option<Choice>, Effects) {
+        let frame = Frame::new(packet, clock);
+        (self.choose(&frame), frame.effects.get())
+    }
+
+    #[inline]
+    fn choose(&self, frame: &Frame<'_, A>) -> Option<Choice> {
         let protocol = frame.protocol();
         let mine = |proto: &&Proto<A>| proto.protocol == protocol || proto.protocol == ALL;
-        self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(&frame))
+        let choose = || self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(frame));
+        match choose() {
+            Some(Choice::Again) => {
+                let last = (0..AGAIN).map(|_| choose()).find(|choice| *choice != Some(Choice::Again));
+                last.unwrap_or(Some(Choice::Drop))
+            }
+            choice => choice,
+        }
     }
 
     /// Whether a rule chooses this class (`tcf_bind_filter`). Closures do not count: their choices are unknown.
@@ -278,7 +365,19 @@ impl<A: Arch> Filters<A> {
             None => self.free_pref()?,
         };
         let place = self.protos.binary_search_by_key(&pref, |proto| proto.pref);
-        let rule = request.rule.clone();
+        let mut rule = request.rule.clone();
+        if let Some(rule) = &rule
+            && !self.hook
+            && !rule.actions().are_verdicts()
+        {
+            let error = ParseError::new("RTNETLINK answers: Operation not supported");
+            return Err(error.with_remedy(
+                "a filter of a qdisc takes police and decisions: add skbedit and mirred to ingress or egress (clsact)",
+            ));
+        }
+        if let Some(rule) = &mut rule {
+            rule.actions_mut().install(&request.indexes, A::now())?;
+        }
         let (Some(kind), true) = (kind, protocol.is_some() || place.is_ok()) else {
             let error = ParseError::new("Error: Filter kind and protocol must be specified.");
             return Err(error.with_remedy(format!("protocol ip|ipv6|all and one of {}", KINDS.join(", "))));
@@ -321,6 +420,10 @@ impl<A: Arch> Filters<A> {
 
     /// Adds a closure, for all protocols. A `pref` of 0 means a free one.
     pub fn add_closure(&mut self, pref: u16, closure: Closure<A>) -> Result<(), ParseError> {
+        if self.hook {
+            let error = ParseError::new("RTNETLINK answers: Operation not supported");
+            return Err(error.with_remedy("add it to the root qdisc: a hook calls no closures"));
+        }
         let pref = if pref == 0 { self.free_pref()? } else { pref };
         match self.protos.binary_search_by_key(&pref, |proto| proto.pref) {
             Ok(_) => Mode::Add.admit(true),
@@ -374,12 +477,13 @@ impl<A: Arch> Filters<A> {
 
     /// Returns all filters, as `tc filter show` presents them.
     pub fn info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
-        let mut list = Vec::new();
+        let (mut list, now) = (Vec::new(), A::now());
         for Proto { pref, protocol, table } in &self.protos {
             let (kind, pref, protocol) = (table.kind(), *pref, *protocol);
-            let info = |options, hits| FilterInfo { kind, parent, protocol, pref, options, hits };
-            list.push(info(None, None));
-            list.extend(table.rules(style).into_iter().map(|(options, hits)| info(Some(options), hits)));
+            let info =
+                FilterInfo { kind, parent, protocol, pref, options: None, hits: None, actions: Vec::new() };
+            list.push(info.clone());
+            list.extend(table.rules(style, now).into_iter().map(|rule| rule.into_info(info.clone())));
         }
         list
     }
@@ -409,5 +513,7 @@ impl<A: Arch> Filters<A> {
     }
 }
 
+#[cfg(test)]
+mod actions_tests;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,10 @@ use std::fmt::{self, Write};
 
 use serde_json::{Map, Value, json};
 
+use txq_core::arch::Nanos;
+
 use super::proto;
+use crate::action::{ActionInfo, Actions};
 use crate::tc::{Handle, Options};
 
 /// One line of `tc filter show`: a pref, or one of its rules if it has options.
@@ -27,6 +30,47 @@ pub struct FilterInfo {
     pub options: Option<Options>,
     /// Packets that the rule matched, each GSO packet counted as its segments; `None` if they are not counted.
     pub hits: Option<u64>,
+    /// The rule's actions.
+    pub actions: Vec<ActionInfo>,
+}
+
+/// A rule as tc shows it.
+pub(super) struct Shown {
+    options: Options,
+    hits: Option<u64>,
+    actions: Vec<ActionInfo>,
+}
+
+impl Shown {
+    pub(super) fn with_hits(self, hits: u64) -> Self {
+        Self { hits: Some(hits), ..self }
+    }
+
+    pub(super) fn plain(options: Options) -> Self {
+        Self { options, hits: None, actions: Vec::new() }
+    }
+
+    /// Returns a rule with its actions at the time `now`. In the style of commands the actions are words of its options.
+    pub(super) fn new(mut options: Options, actions: &Actions, now: Nanos) -> Self {
+        if options.style().input {
+            actions.write_input(&mut options);
+            return Self::plain(options);
+        }
+        let actions = actions.info(options.style(), now);
+        Self { options, hits: None, actions }
+    }
+
+    /// Puts a text between the options and the actions, if there are actions.
+    pub(super) fn separate(&mut self, text: &str) {
+        if !self.actions.is_empty() && !text.is_empty() {
+            self.options.text_only(text);
+        }
+    }
+
+    pub(super) fn into_info(self, info: FilterInfo) -> FilterInfo {
+        let Self { options, hits, actions } = self;
+        FilterInfo { options: Some(options), hits, actions, ..info }
+    }
 }
 
 impl FilterInfo {
@@ -61,6 +105,7 @@ fn write_filter(text: &mut String, filter: &FilterInfo, stats: bool) -> fmt::Res
     if let Some(hits) = filter.hits.filter(|_| stats) {
         write!(text, " (rule hit {hits})")?;
     }
+    filter.actions.iter().for_each(|action| action.write(text, stats));
     writeln!(text)
 }
 
@@ -78,6 +123,16 @@ fn filter_json(filter: &FilterInfo, stats: bool) -> Value {
         let mut options = options.json();
         if let (Some(hits), Some(options)) = (filter.hits.filter(|_| stats), options.as_object_mut()) {
             options.insert("rule_hit".to_owned(), json!(hits));
+        }
+        if let (Some(fields), [first, ..]) = (options.as_object_mut(), &*filter.actions) {
+            let all: Vec<_> = filter.actions.iter().map(|action| action.json(stats)).collect();
+            match first.is_old() {
+                // As tc does: the fields of the old police are the rule's own.
+                true => {
+                    fields.extend(all.into_iter().filter_map(|police| police.as_object().cloned()).flatten())
+                }
+                false => drop(fields.insert("actions".to_owned(), json!(all))),
+            }
         }
         put("options", options);
     }

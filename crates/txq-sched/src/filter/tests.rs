@@ -11,13 +11,18 @@ use crate::qdisc::testing::Virtual;
 /// The filters of qdisc 1:, and buffers for packets.
 pub(super) struct Bench {
     pub(super) filters: Filters,
+    pub(super) indexes: Indexes,
     cache: Cache,
 }
 
 impl Bench {
     pub(super) fn new() -> Self {
         let config = PoolConfig { buffers: 64, room: 2048, backing: Backing::Heap, ..PoolConfig::default() };
-        Self { filters: Filters::new(), cache: Pool::new(&config).unwrap().cache("test", 0) }
+        Self {
+            filters: Filters::new(),
+            indexes: Indexes::default(),
+            cache: Pool::new(&config).unwrap().cache("test", 0),
+        }
     }
 
     pub(super) fn with(rules: &[&str]) -> Self {
@@ -48,7 +53,7 @@ impl Bench {
     /// Returns the minor number of a frame's class, or `None`.
     pub(super) fn class(&mut self, frame: &[u8]) -> Option<u16> {
         let packet = self.packet(frame);
-        self.filters.classify(&packet).map(Handle::minor)
+        self.filters.class_of(&packet, &mut Clock::new()).map(Handle::minor)
     }
 
     pub(super) fn text(&self) -> String {
@@ -107,7 +112,7 @@ fn marks_choose_by_fw() {
     let mut class = |mark| {
         let mut packet = bench.packet(&udp(1, 2));
         packet.set_mark(mark);
-        bench.filters.classify(&packet)
+        bench.filters.class_of(&packet, &mut Clock::new())
     };
     assert_eq!(class(0x1ff), Some(Handle::new(1, 1)));
     assert_eq!(class(0x200), Some(Handle(0x200)), "a mark is a class where there are no rules");

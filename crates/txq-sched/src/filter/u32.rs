@@ -10,15 +10,18 @@ mod sample;
 
 use std::collections::BTreeMap;
 
+use super::frame::Frame;
 use super::handles::Handles;
 use super::header::{classid, unknown_word};
-use super::{Deleted, Mode};
+use super::{Choice, Deleted, Mode, Shown};
+use crate::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words, radix_number};
 use serde_json::{Value, json};
+use txq_core::arch::{Arch, Nanos};
 
 use sample::Selector;
 
-const WORDS: [&str; 4] = ["match", "classid", "flowid", "skip_hw"];
+const WORDS: [&str; 6] = ["match", "classid", "flowid", "action", "police", "skip_hw"];
 const USAGE: &str = "Usage: ... u32 [ match SELECTOR ... ] [ classid CLASSID ] [ skip_hw ]
 
 Where: SELECTOR := SAMPLE SAMPLE ...
@@ -49,6 +52,7 @@ pub(crate) struct Rule {
     keys: Option<Vec<KeyMatch>>,
     classid: Option<Handle>,
     skip_hw: bool,
+    pub(super) actions: Actions,
 }
 
 /// A word to match, its mask, and its offset.
@@ -62,7 +66,8 @@ struct KeyMatch {
 
 pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule, ParseError> {
     let id = handle.map(parse_id).transpose()?;
-    let mut rule = Rule { id, options: words.peek().is_some(), keys: None, classid: None, skip_hw: false };
+    let (options, actions) = (words.peek().is_some(), Actions::default());
+    let mut rule = Rule { id, options, keys: None, classid: None, skip_hw: false, actions };
     let mut selector = Selector::default();
     while let Some(word) = words.next_word() {
         match word {
@@ -72,6 +77,8 @@ pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule,
             }
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
             "skip_hw" => rule.skip_hw = true,
+            "action" => rule.actions.parse(words)?,
+            "police" => rule.actions.parse_police(words)?,
             "ht" | "link" | "hashkey" | "offset" | "divisor" | "order" | "sample" => {
                 let error = ParseError::new(format!("What is \"{word}\"?")).with_usage(USAGE);
                 return Err(
@@ -106,6 +113,14 @@ struct Entry {
     keys: Vec<KeyMatch>,
     class: Option<Handle>,
     skip_hw: bool,
+    actions: Actions,
+}
+
+impl Entry {
+    /// Whether a match ends the search (`TC_U32_TERMINAL`).
+    fn is_terminal(&self) -> bool {
+        self.class.is_some() || !self.actions.is_empty()
+    }
 }
 
 /// The rules of a pref.
@@ -132,11 +147,13 @@ impl U32 {
     }
 
     #[inline]
-    pub(super) fn classify(&self, data: &[u8], network: usize) -> Option<Handle> {
+    pub(super) fn classify<A: Arch>(&self, frame: &Frame<'_, A>) -> Option<Choice> {
+        let (data, network) = (frame.packet.data(), frame.network_offset());
         let matches = |key: &KeyMatch| {
             word_at(data, network, key.offset).is_some_and(|word| word & key.mask == key.value)
         };
-        self.rules.values().filter(|rule| rule.keys.iter().all(matches)).find_map(|rule| rule.class)
+        let matching = |rule: &&Entry| rule.is_terminal() && rule.keys.iter().all(matches);
+        self.rules.values().filter(matching).find_map(|rule| frame.choose(rule.class, &rule.actions))
     }
 
     /// Iterates over the classes that rules choose.
@@ -154,6 +171,7 @@ impl U32 {
             if let Some(entry) = self.rules.get_mut(&node) {
                 // As in the kernel, a change sets the class and keeps the keys.
                 entry.class = rule.classid.filter(|&class| class != Handle::UNSPEC).or(entry.class);
+                entry.actions = rule.actions;
             }
             return Ok(());
         }
@@ -182,7 +200,7 @@ impl U32 {
         };
         let class = rule.classid.filter(|&class| class != Handle::UNSPEC);
         self.nodes.insert(node);
-        self.rules.insert(node, Entry { keys, class, skip_hw: rule.skip_hw });
+        self.rules.insert(node, Entry { keys, class, skip_hw: rule.skip_hw, actions: rule.actions });
         Ok(())
     }
 
@@ -203,18 +221,21 @@ impl U32 {
         }
     }
 
-    pub(super) fn rules(&self, style: Style) -> Vec<Options> {
+    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
         let table = self.printed_table();
         let mut head = Options::new(style);
+        let show = |(&node, rule): (&u32, &Entry)| {
+            let mut shown = Shown::new(show(table, node, rule, style), &rule.actions, now);
+            shown.separate(if rule.actions.is_old() { "\n" } else { "" });
+            shown
+        };
         if style.input {
-            return self.rules.iter().map(|(&node, rule)| show(table, node, rule, style)).collect();
+            return self.rules.iter().map(show).collect();
         }
         let handle = format!("{table:x}:{}", raw(table, 0, style));
         head.put("fh", handle.as_str(), format_args!("fh {handle}"));
         head.put("ht_divisor", 1, "ht divisor 1").end_blank();
-        std::iter::once(head)
-            .chain(self.rules.iter().map(|(&node, rule)| show(table, node, rule, style)))
-            .collect()
+        std::iter::once(Shown::plain(head)).chain(self.rules.iter().map(show)).collect()
     }
 }
 
@@ -257,6 +278,8 @@ fn show(table: u32, node: u32, rule: &Entry, style: Style) -> Options {
     options.put("key_ht", format!("{table:x}"), format_args!("key ht {table:x}")).put("bkt", "0", "bkt 0");
     if let Some(class) = rule.class {
         options.put("flowid", class.to_string(), format_args!("*flowid {class}"));
+    } else if rule.is_terminal() {
+        options.text_only("terminal flowid");
     }
     if rule.skip_hw {
         options.flag("skip_hw");

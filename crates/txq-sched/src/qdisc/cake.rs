@@ -79,7 +79,7 @@ use txq_core::flow::public_hash;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::filter::Filters;
+use crate::filter::{Choice, Filters};
 use crate::qdisc::cake_mq;
 use crate::qdisc::child::Classes;
 use crate::qdisc::random::Rng;
@@ -228,7 +228,15 @@ impl<A: Arch> Cake<A> {
         let hash = packet.hash();
         let said = match self.filters.is_empty() {
             true => Said::default(),
-            false => self.filters.classify(&packet).map_or_else(Said::default, Said::of),
+            false => match self.filters.classify(&packet, cx.clock) {
+                None => Said::default(),
+                Some(Choice::Class(class)) => Said::of(class),
+                Some(_) => {
+                    self.stats.drops += 1;
+                    cx.drop(packet, DropReason::QdiscDrop);
+                    return Verdict::Drop;
+                }
+            },
         };
         if self.params.wash {
             classify::wash(&mut packet, &found);

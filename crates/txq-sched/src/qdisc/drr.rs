@@ -28,6 +28,7 @@
 use std::collections::VecDeque;
 
 use txq_core::arch::{Arch, Nanos};
+use txq_core::clock::Clock;
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
@@ -109,9 +110,9 @@ fn parse(words: &mut Words<'_>) -> Result<Option<u32>, ParseError> {
 
 impl<A: Arch> Drr<A> {
     /// Returns the packet's class: the one that its priority names, else the one that the filters choose.
-    fn classify(&self, packet: &Packet<A>) -> Option<u32> {
+    fn classify(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
         let by_priority = self.classes.named(Handle(packet.priority()), self.handle);
-        by_priority.or_else(|| self.classes.named(self.filters.classify(packet)?, self.handle))
+        by_priority.or_else(|| self.classes.named(self.filters.class_of(packet, clock)?, self.handle))
     }
 
     /// Calls `f` with a class's leaf, and updates the class's drops and its place in the queue of classes. Returns the
@@ -212,7 +213,7 @@ impl<A: Arch> Qdisc<A> for Drr<A> {
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        match self.classify(&packet) {
+        match self.classify(&packet, cx.clock) {
             None => self.refuse(packet, cx),
             Some(id) => self.with_leaf(id, |leaf, total| leaf.enqueue(packet, total, cx)),
         }

@@ -28,13 +28,14 @@ mod params;
 use std::collections::VecDeque;
 
 use txq_core::arch::{Arch, Nanos};
+use txq_core::clock::Clock;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::filter::Filters;
+use crate::filter::{Choice, Filters};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
-use crate::qdisc::runs::Runs;
+use crate::qdisc::runs::{Runs, refuse, refuse_all};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Size, Style, Words};
 
@@ -75,19 +76,21 @@ impl<A: Arch> Band<A> {
 }
 
 impl<A: Arch> Ets<A> {
-    fn band(&self, packet: &Packet<A>) -> usize {
+    /// Returns the packet's band; `None` if a filter drops it.
+    fn band(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
         let priority = packet.priority();
         let class = Handle(priority);
         let class = match class.major() == self.handle.major() && self.handle != Handle::UNSPEC {
-            true => Some(class),
-            false => self.filters.classify(packet),
+            true => Some(Choice::Class(class)),
+            false => self.filters.classify(packet, clock),
         };
-        if let Some(class) = class {
+        if let Some(choice) = class {
+            let Choice::Class(class) = choice else { return None };
             // As in the kernel, a class that does not exist selects the band of priority 0.
             let band = usize::from(class.minor()).wrapping_sub(1);
-            return if band < self.bands.len() { band } else { self.params.map[0].into() };
+            return Some(if band < self.bands.len() { band } else { self.params.map[0].into() });
         }
-        self.params.map[(priority & 15) as usize].into()
+        Some(self.params.map[(priority & 15) as usize].into())
     }
 
     /// Puts a sharing band with packets into the round, and takes every other one out of it.
@@ -167,7 +170,7 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        let band = self.band(&packet);
+        let Some(band) = self.band(&packet, cx.clock) else { return refuse(packet, &mut self.total, cx) };
         let verdict = self.bands[band].leaf.enqueue(packet, &mut self.total, cx);
         self.look_at(band);
         verdict
@@ -175,7 +178,11 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
-        while let Some(band) = runs.next(&mut run, |packet| self.band(packet)) {
+        while let Some(band) = runs.next(&mut run, |packet| self.band(packet, cx.clock)) {
+            let Some(band) = band else {
+                refuse_all(&mut run, &mut self.total, cx);
+                continue;
+            };
             self.bands[band].leaf.enqueue_batch(&mut run, &mut self.total, cx);
             self.look_at(band);
             if cx.has_copies() {

@@ -43,6 +43,7 @@ mod flows;
 mod options;
 
 use txq_core::arch::Arch;
+use txq_core::clock::Clock;
 use txq_core::drop::DropReason;
 use txq_core::flow::public_hash;
 use txq_core::packet::{Packet, PacketList};
@@ -112,7 +113,7 @@ fn hash<A: Arch>(packet: &mut Packet<A>) -> u32 {
 impl<A: Arch> FqCodel<A> {
     /// Returns the packet's flow; `None` if there are filters and none of them chooses a queue that exists.
     #[inline]
-    fn flow_of(&self, packet: &mut Packet<A>) -> Option<usize> {
+    fn flow_of(&self, packet: &mut Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
         let class = Handle(packet.priority());
         let own = class.major() == self.handle.major() && self.handle != Handle::UNSPEC;
         if let Some(flow) = self.flow_of_class(class).filter(|_| own) {
@@ -121,7 +122,7 @@ impl<A: Arch> FqCodel<A> {
         if self.filters.is_empty() {
             return Some(self.flows.of_hash(hash(packet)));
         }
-        self.flow_of_class(self.filters.classify(packet)?)
+        self.flow_of_class(self.filters.class_of(packet, clock)?)
     }
 
     /// Returns the flow that a class's minor number names, if there is one.
@@ -183,7 +184,7 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
     }
 
     fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        let Some(flow) = self.flow_of(&mut packet) else {
+        let Some(flow) = self.flow_of(&mut packet, cx.clock) else {
             self.stats.drops += 1;
             cx.drop(packet, DropReason::QdiscDrop);
             return Verdict::Success;

@@ -38,11 +38,12 @@
 use std::collections::BTreeSet;
 
 use txq_core::arch::{Arch, Nanos};
+use txq_core::clock::Clock;
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::filter::Filters;
+use crate::filter::{Choice, Filters};
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::minors::Minors;
 use crate::qdisc::runs;
@@ -107,7 +108,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 
 impl<A: Arch> Hfsc<A> {
     /// Returns the packet's leaf.
-    fn classify(&self, packet: &Packet<A>) -> Option<u32> {
+    fn classify(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
         let is_leaf = |id: &u32| *id != ROOT && self.classes[*id].level == 0;
         let named = self.classes.named(Handle(packet.priority()), self.handle);
         if let Some(id) = named.filter(is_leaf) {
@@ -115,7 +116,8 @@ impl<A: Arch> Hfsc<A> {
         }
         let mut filters = &self.classes[ROOT].filters;
         for _ in 0..STEPS {
-            let Some(class) = filters.classify(packet) else { break };
+            let Some(choice) = filters.classify(packet, clock) else { break };
+            let Choice::Class(class) = choice else { return None };
             let Some(id) = self.classes.named(class, self.handle) else { break };
             if is_leaf(&id) {
                 return Some(id);
@@ -215,7 +217,7 @@ impl<A: Arch> Qdisc<A> for Hfsc<A> {
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        match self.classify(&packet) {
+        match self.classify(&packet, cx.clock) {
             None => self.refuse(packet, cx),
             Some(id) => self.with_leaf(id, cx, |leaf, total, cx| leaf.enqueue(packet, total, cx)),
         }

@@ -60,14 +60,15 @@
 use std::collections::BTreeSet;
 
 use txq_core::arch::{Arch, Nanos};
+use txq_core::clock::Clock;
 use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::filter::Filters;
+use crate::filter::{Choice, Filters};
 use crate::qdisc::child::{Classes, Total};
 use crate::qdisc::minors::Minors;
-use crate::qdisc::runs;
+use crate::qdisc::runs::{self, refuse};
 use crate::qdisc::wheel::Wheel;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
@@ -134,11 +135,11 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 
 impl<A: Arch> Htb<A> {
     /// Returns a packet's leaf: the one that its priority names, else the one that the filters choose, else the default.
-    /// `None` is the direct queue.
+    /// `None` is the direct queue, and [`NIL`] means that a filter drops the packet.
     #[inline]
-    fn classify(&self, packet: &Packet<A>) -> Option<u32> {
+    fn classify(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
         let class = self.classes.named(Handle(packet.priority()), self.handle);
-        class.filter(|&id| self.is_leaf(id)).or_else(|| self.filter(packet, class))
+        class.filter(|&id| self.is_leaf(id)).or_else(|| self.filter(packet, class, clock))
     }
 
     #[inline]
@@ -148,7 +149,7 @@ impl<A: Arch> Htb<A> {
 
     /// Returns the leaf that the filters choose, else the default leaf, for a packet whose priority names no leaf. `class`
     /// is the inner class that the priority names, if it names one: its filters are asked first, in place of the qdisc's.
-    fn filter(&self, packet: &Packet<A>, class: Option<u32>) -> Option<u32> {
+    fn filter(&self, packet: &Packet<A>, class: Option<u32>, clock: &mut Clock<A>) -> Option<u32> {
         let is_leaf = |id: u32| self.is_leaf(id);
         if Handle(packet.priority()) == self.handle && self.handle != Handle::UNSPEC {
             return None;
@@ -156,7 +157,11 @@ impl<A: Arch> Htb<A> {
         let mut filters = class.map_or(&self.filters, |id| &self.classes[id].filters);
         // A filter may name a class further up: the bound ends such a circle.
         for _ in 0..LEVELS {
-            let Some(named) = filters.classify(packet) else { break };
+            let named = match filters.classify(packet, clock) {
+                None => break,
+                Some(Choice::Class(named)) => named,
+                Some(_) => return Some(NIL),
+            };
             if named == self.handle {
                 return None;
             }
@@ -324,8 +329,9 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
     }
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
-        match self.classify(&packet) {
+        match self.classify(&packet, cx.clock) {
             None => self.enqueue_direct(packet, cx),
+            Some(NIL) => refuse(packet, &mut self.total, cx),
             Some(id) => {
                 let verdict = self.with_leaf(id, |leaf, total| leaf.enqueue(packet, total, cx));
                 verdict.unwrap_or(Verdict::Drop)
@@ -335,6 +341,9 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         let put = |htb: &mut Self, id, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
+            if id == NIL {
+                return runs::refuse_all(run, &mut htb.total, cx);
+            }
             htb.with_leaf(id, |leaf, total| leaf.enqueue_batch(run, total, cx));
         };
         let fetched = if self.classes.places() > MANY { TOGETHER } else { 0 };

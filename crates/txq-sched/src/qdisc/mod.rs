@@ -39,7 +39,7 @@ mod pfifo_fast;
 mod pie;
 mod prio;
 mod random;
-mod rate;
+use crate::rate;
 mod red;
 mod registry;
 mod runs;

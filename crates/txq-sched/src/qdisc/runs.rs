@@ -3,9 +3,11 @@
 use std::mem;
 
 use txq_core::arch::Arch;
+use txq_core::clock::Clock;
+use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 
-use crate::qdisc::{Cx, Verdict};
+use crate::qdisc::{Cx, Total, Verdict};
 
 /// A batch that is split into runs.
 pub(super) struct Runs<'b, A: Arch, K> {
@@ -69,18 +71,33 @@ impl<A: Arch> Drop for Unfinished<'_, A> {
     }
 }
 
+/// Drops a packet that a filter of the qdisc drops, and counts it.
+pub(super) fn refuse<A: Arch>(packet: Packet<A>, total: &mut Total, cx: &mut Cx<'_, A>) -> Verdict {
+    total.drops += 1;
+    cx.drop(packet, DropReason::QdiscDrop);
+    Verdict::Drop
+}
+
+/// Drops the packets of a run.
+#[cold]
+pub(super) fn refuse_all<A: Arch>(run: &mut PacketList<A>, total: &mut Total, cx: &mut Cx<'_, A>) {
+    while let Some(packet) = run.pop_front() {
+        let _ = refuse(packet, total, cx);
+    }
+}
+
 /// Enqueues a batch in a qdisc with classes. Calls `put` with each run that has a class, and `refuse` with each packet that
 /// has no class or that `put` has left. As soon as a copy waits to be queued, the rest stays in the batch.
 pub(super) fn enqueue<A: Arch, Q>(
     qdisc: &mut Q,
     batch: &mut PacketList<A>,
     cx: &mut Cx<'_, A>,
-    classify: impl Fn(&Q, &Packet<A>) -> Option<u32>,
+    classify: impl Fn(&Q, &Packet<A>, &mut Clock<A>) -> Option<u32>,
     put: impl Fn(&mut Q, u32, &mut PacketList<A>, &mut Cx<'_, A>),
     refuse: impl Fn(&mut Q, Packet<A>, &mut Cx<'_, A>) -> Verdict,
 ) {
     let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
-    while let Some(class) = runs.next(&mut run, |packet| classify(qdisc, packet)) {
+    while let Some(class) = runs.next(&mut run, |packet| classify(qdisc, packet, cx.clock)) {
         if let Some(id) = class {
             put(qdisc, id, &mut run, cx);
         }

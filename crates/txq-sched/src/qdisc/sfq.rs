@@ -44,6 +44,7 @@ mod params;
 mod slots;
 
 use txq_core::arch::{Arch, Nanos};
+use txq_core::clock::Clock;
 use txq_core::drop::DropReason;
 use txq_core::flow::public_hash;
 use txq_core::packet::{Packet, PacketList};
@@ -107,7 +108,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 
 impl<A: Arch> Sfq<A> {
     /// Returns the packet's bucket; `None` if there are filters and none of them chooses one.
-    fn bucket_of(&self, packet: &mut Packet<A>) -> Option<u32> {
+    fn bucket_of(&self, packet: &mut Packet<A>, clock: &mut Clock<A>) -> Option<u32> {
         let class = Handle(packet.priority());
         let own = class.major() == self.handle.major() && self.handle != Handle::UNSPEC;
         if let Some(bucket) = self.bucket_of_class(class).filter(|_| own) {
@@ -116,7 +117,7 @@ impl<A: Arch> Sfq<A> {
         if self.filters.is_empty() {
             return Some(self.hash(packet));
         }
-        self.bucket_of_class(self.filters.classify(packet)?)
+        self.bucket_of_class(self.filters.class_of(packet, clock)?)
     }
 
     /// Returns the bucket that a class's minor number names, if there is one.
@@ -246,7 +247,7 @@ impl<A: Arch> Qdisc<A> for Sfq<A> {
 
     fn enqueue(&mut self, mut packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.perturb(cx);
-        let Some(bucket) = self.bucket_of(&mut packet) else {
+        let Some(bucket) = self.bucket_of(&mut packet, cx.clock) else {
             self.drop(packet, DropReason::QdiscDrop, cx);
             return Verdict::Success;
         };

@@ -21,6 +21,13 @@ impl Handle {
     /// The parent of the ingress and clsact qdiscs (`TC_H_INGRESS`).
     pub const INGRESS: Handle = Handle(0xffff_fff1);
 
+    /// The handle of the ingress and clsact qdiscs.
+    pub const HOOKS: Handle = Handle(0xffff_0000);
+    /// The parent of the filters of packets that a device receives (`TC_H_MIN_INGRESS`).
+    pub const HOOK_INGRESS: Handle = Handle(0xffff_fff2);
+    /// The parent of the filters of packets that a device sends, before its root qdisc (`TC_H_MIN_EGRESS`).
+    pub const HOOK_EGRESS: Handle = Handle(0xffff_fff3);
+
     /// Returns the handle `major:minor`.
     pub const fn new(major: u16, minor: u16) -> Handle {
         Handle((major as u32) << 16 | minor as u32)

@@ -45,6 +45,18 @@ impl<'a> Header<'a> {
                     let parent = words.value("parent")?;
                     set_once(&mut header.parent, "parent", parent, || Handle::parse_parent(parent))?;
                 }
+                // The kinds of a device's hooks are their place as well.
+                "ingress" | "clsact" if header.parent.is_some() => {
+                    let error = ParseError::new(format!("Error: \"{word}\" is a duplicate parent ID"));
+                    return Err(
+                        error.with_remedy(format!("{word} has its own place: leave out root and parent"))
+                    );
+                }
+                "ingress" | "clsact" => {
+                    (header.parent, header.handle) = (Some(Handle::INGRESS), Some(Handle::HOOKS));
+                    header.kind = Some(word);
+                    break;
+                }
                 kind => {
                     header.kind = Some(kind);
                     break;

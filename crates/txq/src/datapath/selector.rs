@@ -24,15 +24,19 @@ pub(crate) enum Shape {
     NoQueue = 2,
 }
 
-/// A shape (the low 2 bits), whether the device is traced ([`TRACED`]), and the number of changes of the shape so far (the
-/// other 29 bits, wrapping). The number distinguishes two rules of the same shape.
+/// A shape (the low 2 bits), whether the device is traced ([`TRACED`]), whether its egress hook has filters ([`HOOKED`]), and
+/// the number of changes of the shape so far (the other 28 bits, wrapping). The number distinguishes two rules of the same shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RootSelector(u32);
 
 /// The device is traced. The bit is here because each call of xmit compares this word anyway.
 const TRACED: u32 = 4;
+/// The egress hook has filters. The bit is here for the same reason.
+const HOOKED: u32 = 8;
+/// The bits that are no part of the rule.
+const FLAGS: u32 = TRACED | HOOKED;
 /// The bits below the number of changes.
-const BITS: u32 = 3;
+const BITS: u32 = 4;
 
 impl RootSelector {
     pub(crate) fn first(shape: Shape) -> Self {
@@ -40,7 +44,7 @@ impl RootSelector {
     }
 
     pub(crate) fn next(self, shape: Shape) -> Self {
-        Self((self.0 >> BITS).wrapping_add(1) << BITS | self.0 & TRACED | shape as u32)
+        Self((self.0 >> BITS).wrapping_add(1) << BITS | self.0 & FLAGS | shape as u32)
     }
 
     pub(crate) fn word(self) -> u32 {
@@ -66,9 +70,15 @@ impl RootSelector {
         self.0 & TRACED != 0
     }
 
-    /// Returns the same rule, traced if `other` is.
+    /// Returns whether the egress hook has filters.
+    #[inline]
+    pub(crate) fn is_hooked(self) -> bool {
+        self.0 & HOOKED != 0
+    }
+
+    /// Returns the same rule, traced and hooked if `other` is.
     pub(crate) fn traced_as(self, other: Self) -> Self {
-        Self(self.0 & !TRACED | other.0 & TRACED)
+        Self(self.0 & !FLAGS | other.0 & FLAGS)
     }
 }
 
@@ -98,6 +108,14 @@ impl<A: Arch> Datapath<A> {
         match traced {
             true => self.rule.fetch_or(TRACED, Release),
             false => self.rule.fetch_and(!TRACED, Release),
+        };
+    }
+
+    /// Sets whether the egress hook has filters. Relaxed: the hook's lock orders the filters.
+    pub(crate) fn set_hooked(&self, hooked: bool) {
+        match hooked {
+            true => self.rule.fetch_or(HOOKED, Relaxed),
+            false => self.rule.fetch_and(!HOOKED, Relaxed),
         };
     }
 

@@ -26,6 +26,7 @@ use crate::driver::Driver;
 use crate::enqueue::{Discipline, NoQueue, QDISC_MAX_BURST};
 use crate::registry::Registry;
 use crate::schedule::Schedule;
+use crate::shared::hook::Hooks;
 use crate::shared::{Sampling, Shared};
 use crate::steering::Steering;
 use crate::trace::Tracer;
@@ -334,6 +335,7 @@ impl<A: Arch> Builder<A> {
             xmit_times: self.xmit_times,
             senders: Registry::new(),
             created,
+            hooks: Hooks::new(),
             path,
         };
         let (shared, control) = (Arc::new(shared), Arc::new(Control::new(tree)));

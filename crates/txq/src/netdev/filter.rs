@@ -7,6 +7,7 @@ use txq_sched::filter::{FilterInfo, Filters, Mode, Request};
 use txq_sched::tc::{Handle, ParseError, Style};
 
 use super::NetDev;
+use super::hook::is_hook;
 
 impl<A: Arch> NetDev<A> {
     /// Adds a filter (`tc filter add`): `"parent 1: protocol ip pref 1 flower dst_port 53 ip_proto udp classid 1:1"`.
@@ -41,6 +42,9 @@ impl<A: Arch> NetDev<A> {
     /// As those of [`add_filter`](NetDev::add_filter).
     pub fn delete_filter(&self, text: &str) -> Result<(), ParseError> {
         let request = self.request(text)?;
+        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+            return self.with_hook(parent, |filters, _| filters.delete(&request))?;
+        }
         self.filters(request.header.parent, |filters, _| filters.delete(&request))?
     }
 
@@ -65,6 +69,9 @@ impl<A: Arch> NetDev<A> {
     /// Returns the filters of a qdisc or class as `tc filter show parent X:Y` lists them, or without `parent` those of the
     /// root qdisc as `tc filter show` does. Empty if there can be none.
     pub fn filters_info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
+        if let Some(parent) = parent.filter(|&parent| is_hook(Some(parent))) {
+            return self.hook_filters(parent, style);
+        }
         let show = |filters: &mut Filters<A>, of| filters.info(parent.is_none().then_some(of), style);
         self.filters(parent, show).unwrap_or_default()
     }
@@ -76,7 +83,13 @@ impl<A: Arch> NetDev<A> {
     }
 
     fn set_filter(&self, text: &str, mode: Mode) -> Result<(), ParseError> {
-        let request = self.request(text)?;
+        let mut request = self.request(text)?.numbered(&self.shared.hooks.indexes);
+        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+            return self.with_hook(parent, |filters, parent| {
+                self.bind(&mut request)?;
+                filters.set(&request, parent, mode)
+            })?;
+        }
         self.filters(request.header.parent, |filters, parent| filters.set(&request, parent, mode))?
     }
 

@@ -15,6 +15,7 @@ use txq_sched::tc::{Handle, Header, ParseError, Words};
 use txq_sched::tree::{Attach, Class, Found, taken};
 
 use super::NetDev;
+use super::hook::{Verb, is_hook};
 use super::tree::{Plan, Tree, child, kept_child};
 use crate::datapath::Ctx;
 use crate::datapath::Gate;
@@ -58,6 +59,9 @@ impl<A: Arch> NetDev<A> {
     pub fn change_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
+            if is_hook(header.parent) {
+                return self.hook(tree, &header, &mut words, Verb::Change);
+            }
             let (place, found) = self.find(tree, &header, cx)?;
             self.change(tree, place, &found, &header, &mut words, cx)
         })
@@ -69,7 +73,10 @@ impl<A: Arch> NetDev<A> {
     /// As those of [`add_qdisc`](NetDev::add_qdisc).
     pub fn delete_qdisc(&self, text: &str) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
-            let (header, _) = self.header(text)?;
+            let (header, mut words) = self.header(text)?;
+            if is_hook(header.parent) {
+                return self.hook(tree, &header, &mut words, Verb::Delete);
+            }
             let (place, found) = self.find(tree, &header, cx)?;
             found.delete(&header)?;
             match place {
@@ -171,6 +178,10 @@ impl<A: Arch> NetDev<A> {
     fn attach(&self, text: &str, add: bool) -> Result<(), ParseError> {
         self.reconfigure(|tree, cx| {
             let (header, mut words) = self.header(text)?;
+            if is_hook(header.parent) {
+                let verb = if add { Verb::Add } else { Verb::Replace };
+                return self.hook(tree, &header, &mut words, verb);
+            }
             let (place, found) = self.find(tree, &header, cx)?;
             let asked = match found.attach(&header, add)? {
                 Attach::Change => return self.change(tree, place, &found, &header, &mut words, cx),

@@ -31,7 +31,11 @@ impl<A: Arch> Shared<A> {
             taken += burst;
             stats.dropped.add(DropReason::QdiscBurstDrop, burst);
         }
-        let lost = [(DropReason::NotSpecified, &*self.lost), (DropReason::RecursionLimit, &self.looped)];
+        let lost = [
+            (DropReason::NotSpecified, &*self.lost),
+            (DropReason::RecursionLimit, &self.looped),
+            (DropReason::TcEgress, &self.hooks.dropped),
+        ];
         for (reason, count) in lost {
             let n = count.load(Acquire);
             taken += n;

@@ -8,6 +8,7 @@ use txq_sched::qdisc::{self, Built, Env, Parent, Qdisc};
 use txq_sched::tc::{Handle, ParseError};
 use txq_sched::tree::Handles;
 
+use super::hook::HookKind;
 use crate::datapath::Shape;
 
 /// The length that a device of length 0 gets when a qdisc is attached by name (`DEFAULT_TX_QUEUE_LEN`), in packets.
@@ -24,6 +25,8 @@ pub(super) struct Tree {
     pub(super) children: Option<Vec<Handle>>,
     /// The mq or mqprio above them.
     pub(super) parent: Option<Parent>,
+    /// The hooks, if there are some.
+    pub(super) hook: Option<HookKind>,
     /// Whether the device is up.
     pub(super) up: bool,
     /// Warnings for changes of classes that nobody has taken yet.
@@ -51,6 +54,7 @@ impl Tree {
             root: Handle::UNSPEC,
             children: None,
             parent: None,
+            hook: None,
             up: true,
             warnings: Vec::new(),
             handles: Handles::default(),

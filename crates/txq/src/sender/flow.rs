@@ -21,7 +21,7 @@ use txq_core::packet::outstanding::Outstanding;
 use txq_core::packet::{Packet, PacketList};
 use txq_sched::qdisc::Verdict;
 
-use super::Sender;
+use super::{Begun, Sender};
 use crate::shared::Shared;
 use crate::steering::Here;
 
@@ -116,8 +116,14 @@ impl<A: Arch> Sender<A> {
         let txq = flow.steer(first, here, &self.dev);
         flow.outstanding.add(batch);
         self.call(batch, |sender, batch| match sender.begin(batch) {
-            true => sender.enter(txq, batch),
-            false => Verdict::Drop,
+            Begun::All => sender.enter(txq, batch),
+            Begun::None(verdict) => verdict,
+            // Actions may have chosen another txq for some.
+            Begun::Some(_) if !sender.parts.is_empty() => sender.submit_split(batch),
+            Begun::Some(filtered) => match sender.enter(txq, batch) {
+                Verdict::Success => filtered,
+                verdict => verdict,
+            },
         })
     }
 }

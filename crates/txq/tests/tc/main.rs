@@ -15,6 +15,7 @@ mod classes_tc;
 mod custom_qdisc;
 mod filters;
 mod filters_tc;
+mod hooks;
 mod mqprio_classes;
 mod mqprio_tc;
 mod nesting;

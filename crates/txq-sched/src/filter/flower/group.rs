@@ -116,16 +116,17 @@ impl Group {
         })
     }
 
-    /// Returns the class that a rule chooses for a packet with these fields.
+    /// Returns the handle of the rule for a packet with these fields, and the class that it chooses.
     #[inline]
-    pub(super) fn find(&self, key: &Key) -> Option<Handle> {
+    pub(super) fn find(&self, key: &Key) -> Option<(u32, Handle)> {
         let entry = match self.has_ranges() {
             false => {
                 self.slots[self.probe(self.hash(key), |entry| self.is_key_of(entry, key)).ok()?] as usize
             }
             true => self.find_in_range(key)?,
         };
-        Some(self.entries[entry].class)
+        let Entry { handle, class, .. } = self.entries[entry];
+        Some((handle, class))
     }
 
     fn find_in_range(&self, key: &Key) -> Option<usize> {

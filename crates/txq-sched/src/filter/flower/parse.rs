@@ -3,6 +3,7 @@
 use super::key::*;
 use super::mask::{mac, prefix};
 use super::{Rule, WORDS};
+use crate::action::Actions;
 use crate::filter::header::{classid, unknown_word};
 use crate::filter::{ALL, proto};
 use crate::tc::{ParseError, Words, c_number, radix_number};
@@ -49,7 +50,8 @@ pub(in crate::filter) fn parse(
     let number =
         |word: &str| c_number(word).ok_or_else(|| illegal("handle", format!("\"{word}\" is no number")));
     let handle = handle.map_or(Ok(0), number)?;
-    let mut rule = Rule { handle, what: Match::everything(), classid: None, skip_hw: false };
+    let (what, actions) = (Match::everything(), Actions::default());
+    let mut rule = Rule { handle, what, classid: None, skip_hw: false, actions };
     let mut types = Types { outer: protocol, vlan: None, cvlan: None };
     let mut ip_proto = None;
     while let Some(word) = words.next_word() {
@@ -57,6 +59,7 @@ pub(in crate::filter) fn parse(
         match word {
             "classid" | "flowid" => rule.classid = Some(classid(words, USAGE)?),
             "skip_hw" => rule.skip_hw = true,
+            "action" => rule.actions.parse(words)?,
             "verbose" => {}
             "vlan_id" | "vlan_prio" | "vlan_ethtype" | "cvlan_id" | "cvlan_prio" | "cvlan_ethtype" => {
                 vlan(word, words.value(word)?, &mut types, what)?;

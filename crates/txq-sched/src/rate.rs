@@ -15,25 +15,25 @@ const ATM_PAYLOAD: u64 = 48;
 
 /// What a link adds to a packet's length.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Link {
+pub(crate) struct Link {
     /// Bytes added to each packet; the lower 16 bits of what the user gives.
-    pub(super) overhead: u16,
+    pub(crate) overhead: u16,
     /// The shortest packet, in bytes.
-    pub(super) mpu: u16,
+    pub(crate) mpu: u16,
     /// Whether packets go in ATM cells.
-    pub(super) atm: bool,
+    pub(crate) atm: bool,
 }
 
 impl Link {
     /// Returns whether each packet takes its length on the link, and nothing more.
     #[inline]
-    pub(super) fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         *self == Self::default()
     }
 
     /// Returns the bytes that a packet of `len` bytes takes on the link.
     #[inline]
-    pub(super) fn bytes(&self, len: u64) -> u64 {
+    pub(crate) fn bytes(&self, len: u64) -> u64 {
         let len = (len + u64::from(self.overhead)).max(self.mpu.into());
         if self.atm { len.div_ceil(ATM_PAYLOAD) * ATM_CELL } else { len }
     }
@@ -41,7 +41,7 @@ impl Link {
 
 impl Link {
     /// Reads the value of `linklayer`.
-    pub(super) fn read_layer(
+    pub(crate) fn read_layer(
         &mut self,
         options: &mut OptionWords<'_, '_>,
         name: &str,
@@ -55,7 +55,7 @@ impl Link {
     }
 
     /// Shows the link layer with tc's `-d`, or if it is ATM.
-    pub(super) fn show_layer(&self, options: &mut Options, style: Style) {
+    pub(crate) fn show_layer(&self, options: &mut Options, style: Style) {
         if style.details || self.atm {
             let name = if self.atm { "atm" } else { "ethernet" };
             options.put("linklayer", name, format_args!("linklayer {name}"));
@@ -65,7 +65,7 @@ impl Link {
 
 /// Reads `10k` or `10k/8`: a size, and the size of a cell (1 if none is given), which is a power of two. The cell was for
 /// the rate tables of old kernels, and has no effect.
-pub(super) fn size_and_cell(
+pub(crate) fn size_and_cell(
     options: &mut OptionWords<'_, '_>,
     name: &str,
 ) -> Result<(Size, u32), ParseError> {
@@ -83,17 +83,17 @@ pub(super) fn size_and_cell(
 
 /// A rate over a link.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RateCfg {
+pub(crate) struct RateCfg {
     /// In bytes a second, not 0.
-    pub(super) rate: u64,
-    pub(super) link: Link,
+    pub(crate) rate: u64,
+    pub(crate) link: Link,
     mult: u32,
     shift: u8,
 }
 
 impl RateCfg {
     /// Returns a rate in bytes a second; 0 counts as 1.
-    pub(super) fn new(rate: u64, link: Link) -> Self {
+    pub(crate) fn new(rate: u64, link: Link) -> Self {
         let rate = rate.max(1);
         // The largest shift whose quotient fits in 32 bits.
         let quotient = |shift: u8| (NS_PER_SEC << shift) / u128::from(rate);
@@ -103,7 +103,7 @@ impl RateCfg {
 
     /// Returns how long `len` bytes take on the link, in nanoseconds.
     #[inline]
-    pub(super) fn time(&self, len: u64) -> Nanos {
+    pub(crate) fn time(&self, len: u64) -> Nanos {
         let bytes = self.link.bytes(len);
         match bytes.checked_mul(self.mult.into()) {
             Some(product) => product >> self.shift,
@@ -115,7 +115,7 @@ impl RateCfg {
 /// Sums of times at a rate, without an error that grows: what the cut of one packet's time leaves over is charged with the
 /// next.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Charge {
+pub(crate) struct Charge {
     /// In units of the rate's `shift`; below one nanosecond.
     rest: u64,
 }
@@ -123,7 +123,7 @@ pub(super) struct Charge {
 impl Charge {
     /// Returns how long packets take that have so many bytes on the link, and keeps the rest below a nanosecond.
     #[inline]
-    pub(super) fn time(&mut self, rate: &RateCfg, bytes: u64) -> Nanos {
+    pub(crate) fn time(&mut self, rate: &RateCfg, bytes: u64) -> Nanos {
         let product = u128::from(bytes) * u128::from(rate.mult) + u128::from(self.rest);
         self.rest = (product & ((1 << rate.shift) - 1)) as u64;
         (product >> rate.shift) as Nanos
