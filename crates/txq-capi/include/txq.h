@@ -218,6 +218,16 @@
 #define TXQ_DROP_UNHANDLED_PROTO 19
 
 /**
+ * A filter of the egress hook dropped it (clsact).
+ */
+#define TXQ_DROP_TC_EGRESS 20
+
+/**
+ * A filter of the ingress hook dropped it (ingress, clsact).
+ */
+#define TXQ_DROP_TC_INGRESS 21
+
+/**
  * A header begins with an Ethernet header.
  */
 #define TXQ_LINK_ETHERNET 0

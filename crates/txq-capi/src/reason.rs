@@ -45,6 +45,10 @@ pub const TXQ_DROP_NETFILTER_DROP: u32 = 17;
 pub const TXQ_DROP_NO_SOCKET: u32 = 18;
 /// The device does not send its protocol.
 pub const TXQ_DROP_UNHANDLED_PROTO: u32 = 19;
+/// A filter of the egress hook dropped it (clsact).
+pub const TXQ_DROP_TC_EGRESS: u32 = 20;
+/// A filter of the ingress hook dropped it (ingress, clsact).
+pub const TXQ_DROP_TC_INGRESS: u32 = 21;
 
 /// Returns the kernel's name of a drop reason (`TXQ_DROP_...`), such as "QDISC_OVERLIMIT"; "UNKNOWN" for another number. Never
 /// returns NULL. The text stays for ever.

@@ -61,12 +61,12 @@ reasons! {
     NetfilterDrop = "NETFILTER_DROP",
     /// No program listens at its destination.
     NoSocket = "NO_SOCKET",
+    /// The device does not send its protocol.
+    UnhandledProto = "UNHANDLED_PROTO",
     /// A filter of the egress hook dropped it (clsact).
     TcEgress = "TC_EGRESS",
     /// A filter of the ingress hook dropped it (ingress, clsact).
     TcIngress = "TC_INGRESS",
-    /// The device does not send its protocol.
-    UnhandledProto = "UNHANDLED_PROTO",
 }
 
 impl fmt::Display for DropReason {
