@@ -35,12 +35,23 @@ const TURNS: u32 = 64;
 /// How often drivers may send a packet on through further devices (`XMIT_RECURSION_LIMIT`).
 const RECURSION_LIMIT: u32 = 8;
 
-/// Which packets of a call go on to the queues.
+/// Which packets of a call go on to the queues: those in the batch, and the parts for which an action has chosen a txq.
 enum Begun {
     All,
-    /// Not those that filters have dropped or redirected, with this verdict.
-    Some(Verdict),
+    /// Filters have dropped others.
+    Some,
     None(Verdict),
+}
+
+impl Begun {
+    /// Returns the verdict on the whole call, where the queues gave this one.
+    #[inline]
+    fn verdict(&self, queues: Verdict) -> Verdict {
+        match (self, queues) {
+            (Self::Some, Verdict::Success) => Verdict::Congested,
+            _ => queues,
+        }
+    }
 }
 
 /// One thread's handle on a device: its CPU, its stock of buffers, its counters. It may move between threads; one thread at
@@ -251,22 +262,14 @@ impl<A: Arch> Sender<A> {
 
     #[inline]
     fn hand_in(&mut self, batch: &mut PacketList<A>) -> Verdict {
-        match self.begin(batch) {
-            Begun::All => self.go_on(batch),
-            Begun::None(verdict) => verdict,
-            Begun::Some(filtered) => match (self.go_on(batch), filtered) {
-                (Verdict::Success, Verdict::Congested) => Verdict::Congested,
-                (verdict, _) => verdict,
-            },
-        }
-    }
-
-    #[inline]
-    fn go_on(&mut self, batch: &mut PacketList<A>) -> Verdict {
-        match self.steer.fixed() {
+        let begun = match self.begin(batch) {
+            Begun::None(verdict) => return verdict,
+            begun => begun,
+        };
+        begun.verdict(match self.steer.fixed() {
             Some(txq) if self.parts.is_empty() => self.submit(txq, batch),
             _ => self.submit_split(batch),
-        }
+        })
     }
 
     /// Begins a call: follows the device's rule, runs the egress filters, counts the packets, and checks the choice of txqs.
@@ -287,22 +290,23 @@ impl<A: Arch> Sender<A> {
         if batch.segs() != batch.len() as u64 && !self.dev.info.gso {
             self.cut(batch);
         }
-        let filtered = if self.rule.is_hooked() { self.filter_egress(batch) } else { None };
-        if batch.is_empty() && self.parts.is_empty() {
-            return Begun::None(filtered.unwrap_or(Verdict::Success));
-        }
-        self.counters.submit(batch.len() as u64);
-        if nested && self.hop(batch) == 0 && self.parts.is_empty() {
+        // Before the filters: these may choose txqs.
+        if nested && self.hop(batch) == 0 {
             return Begun::None(Verdict::Drop);
         }
+        let mut begun = Begun::All;
+        if self.rule.is_hooked() {
+            begun = self.filter_egress(batch);
+            if let Begun::None(_) = begun {
+                return begun;
+            }
+        }
+        self.counters.submit(batch.len() as u64);
         if !nested {
             // Not inside a data path either: a new choice of txqs asks which queues are idle.
             self.turn();
         }
-        match filtered {
-            None => Begun::All,
-            Some(verdict) => Begun::Some(verdict),
-        }
+        begun
     }
 
     /// Checks once in [`TURNS`] calls, and when the map was replaced, whether the choice of txqs still holds.
@@ -402,10 +406,20 @@ impl<A: Arch> Sender<A> {
         }
         batch.append(&mut on);
         if !looped.is_empty() {
+            self.counters.submit(looped.len() as u64);
             self.dev.count_looped(looped.len() as u64);
             Ctx::new(&self.dev, &mut self.cache).free_list(&mut looped);
         }
         batch.len()
+    }
+
+    /// Adds packets to the part of a txq.
+    fn add_part(&mut self, txq: u16, list: &mut PacketList<A>) {
+        let part = &mut self.split[usize::from(txq)];
+        if part.is_empty() && !list.is_empty() {
+            self.parts.push(txq);
+        }
+        part.append(list);
     }
 
     /// Splits a batch by txq and hands the parts to their queues; returns the verdict for the whole batch. Packets of one

@@ -115,15 +115,19 @@ impl<A: Arch> Sender<A> {
         });
         let txq = flow.steer(first, here, &self.dev);
         flow.outstanding.add(batch);
-        self.call(batch, |sender, batch| match sender.begin(batch) {
-            Begun::All => sender.enter(txq, batch),
-            Begun::None(verdict) => verdict,
-            // Actions may have chosen another txq for some.
-            Begun::Some(_) if !sender.parts.is_empty() => sender.submit_split(batch),
-            Begun::Some(filtered) => match sender.enter(txq, batch) {
-                Verdict::Success => filtered,
-                verdict => verdict,
-            },
+        self.call(batch, |sender, batch| {
+            let begun = match sender.begin(batch) {
+                Begun::None(verdict) => return verdict,
+                begun => begun,
+            };
+            begun.verdict(match sender.parts.is_empty() {
+                true => sender.enter(txq, batch),
+                // Actions have chosen another txq for some.
+                false => {
+                    sender.add_part(txq, batch);
+                    sender.submit_split(batch)
+                }
+            })
         })
     }
 }

@@ -10,7 +10,7 @@ use txq_core::arch::{Arch, Atomic, Native};
 use txq_core::packet::PacketList;
 use txq_sched::qdisc::Verdict;
 
-use super::Sender;
+use super::{Begun, Sender};
 use crate::datapath::Ctx;
 use crate::shared::hook::{Side, Sorted};
 use crate::shared::{Shared, hook::Hooks};
@@ -61,37 +61,34 @@ impl<A: Arch> Sender<A> {
         self.hooked.take().unwrap_or_else(make)
     }
 
-    /// Runs the egress filters on a batch that is handed in. Returns the verdict on the packets that do not go on, if there
-    /// are such. Packets for which a txq was chosen are parts of the split batch.
+    /// Runs the egress filters on a batch that is handed in. Packets for which a txq was chosen are parts of the split batch,
+    /// and counted here; the caller counts the packets that stay in the batch.
     #[cold]
-    pub(super) fn filter_egress(&mut self, batch: &mut PacketList<A>) -> Option<Verdict> {
+    pub(super) fn filter_egress(&mut self, batch: &mut PacketList<A>) -> Begun {
         let dev = self.dev.clone();
         let (mut hooked, before) = (self.take_hooked(), batch.len());
         dev.hooks.run(Side::Egress, batch, self.steer.in_use(), &mut self.cache, &mut hooked.sorted);
         let sorted = &mut hooked.sorted;
-        for (txq, list) in sorted.chosen.iter_mut().filter(|(_, list)| !list.is_empty()) {
-            let part = &mut self.split[usize::from(*txq)];
-            if part.is_empty() {
-                self.parts.push(*txq);
-            }
-            part.append(list);
+        let mut chosen = 0;
+        for (txq, list) in &mut sorted.chosen {
+            chosen += list.len();
+            self.add_part(*txq, list);
         }
-        let chosen: usize = self.parts.iter().map(|&txq| self.split[usize::from(txq)].len()).sum();
         let (dropped, went_on) = (sorted.dropped.len(), batch.len() + chosen);
         if dropped > 0 {
             self.counters.submit(dropped as u64);
             dev.hooks.dropped.fetch_add(dropped as u64, Relaxed);
             Ctx::under(self.rule, &dev, &mut self.cache).free_list(&mut sorted.dropped);
         }
-        // The batch itself is counted by the caller.
         self.counters.submit(chosen as u64);
         self.redirect(&dev.hooks, &mut hooked);
         self.hooked = Some(hooked);
         match (went_on, dropped) {
-            (0, n) if n == before => Some(Verdict::Drop),
-            (0, 0) => Some(Verdict::Success),
-            (_, 0) => None,
-            _ => Some(Verdict::Congested),
+            (0, 0) => Begun::None(Verdict::Success),
+            (0, n) if n == before => Begun::None(Verdict::Drop),
+            (0, _) => Begun::None(Verdict::Congested),
+            (_, 0) => Begun::All,
+            _ => Begun::Some,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::device::{Wires, assert_conserved, pool};
 use txq::NetDev;
 use txq::drop::DropReason;
 use txq::packet::PacketList;
+use txq::qdisc::Verdict;
 use txq::tc::Style;
 
 fn device(wires: &Wires) -> NetDev {
@@ -58,10 +59,19 @@ fn the_egress_hook_acts() {
     assert_eq!(sent, [3, 4, 5]);
     assert!(wires.at(1).sent().contains(&4), "the txq that skbedit chose");
     assert_eq!(others.at(0).sent().len(), 3, "two are redirected, one is copied");
-    assert_eq!(hook_line(&dev), Some(("clsact".to_owned(), 7, 2)));
+    // A flow has a txq of its own, but for packets for which an action chooses.
+    let mut flow = txq::Flow::new();
+    let before = wires.at(1).sent().len();
+    let mut of_flow = batch(&mut sender, &[4, 4]);
+    assert_eq!(sender.xmit_batch_on(&mut flow, &mut of_flow), Verdict::Success);
+    assert_eq!(wires.at(1).sent().len(), before + 2);
+    let mut of_flow = batch(&mut sender, &[1, 4, 5]);
+    assert_eq!(sender.xmit_batch_on(&mut flow, &mut of_flow), Verdict::Congested);
+    assert_eq!([wires.at(0).sent(), wires.at(1).sent()].concat().len(), 3 + 2 + 2);
+    assert_eq!(hook_line(&dev), Some(("clsact".to_owned(), 12, 3)));
     let stats = dev.stats();
-    assert_eq!((stats.accepted, stats.dropped.get(DropReason::TcEgress)), (5, 2), "{stats:?}");
-    assert_eq!(sender.dropped(), 2);
+    assert_eq!((stats.accepted, stats.dropped.get(DropReason::TcEgress)), (5 + 2 + 3, 3), "{stats:?}");
+    assert_eq!(sender.dropped(), 3);
     dev.delete_qdisc("clsact").unwrap();
     let before = wires.at(0).sent().len() + wires.at(1).sent().len();
     send(&mut sender, &[1, 2]);
