@@ -31,7 +31,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::qdisc::random::Rng;
+use crate::qdisc::random::{Rng, seed};
 use crate::qdisc::red::law::{Average, Curve, Decision};
 use crate::qdisc::red::params::{is_probable, is_valid, packet_time, probability, share_json};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
@@ -79,7 +79,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>,
         queue: VecDeque::new(),
         bytes: 0,
         average: Average::new(&params.curve),
-        random: Rng::new(A::random()),
+        random: Rng::new(seed::<A>()),
         stats: QdiscStats::default(),
         marked: 0,
         early: 0,

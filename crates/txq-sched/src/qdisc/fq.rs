@@ -77,6 +77,7 @@ use txq_core::flow::FlowHasher;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
+use crate::qdisc::random::seed;
 use crate::qdisc::wheel::Wheel;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
 use crate::tc::{Options, ParseError, Style, Words};
@@ -120,7 +121,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     Ok(Built::Qdisc(Box::new(Fq::<A> {
         params,
         now: 0,
-        hasher: FlowHasher::new([A::random(), A::random()], false),
+        hasher: FlowHasher::new([seed::<A>(), seed::<A>()], false),
         fifo: PacketList::new(),
         table: Table::new(),
         last: NIL,

@@ -57,7 +57,7 @@ use txq_core::stats::QdiscStats;
 use crate::qdisc::child::{Child, Classes, Total, plain_class};
 use crate::qdisc::ecn::set_ce;
 use crate::qdisc::noop::Noop;
-use crate::qdisc::random::Rng;
+use crate::qdisc::random::{Rng, seed};
 use crate::qdisc::timed::Timed;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
@@ -122,7 +122,7 @@ struct Counts {
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
     let params = Params::parse(words, &Params::default())?;
-    let state = State::new(Rng::new(params.seed.unwrap_or_else(A::random)));
+    let state = State::new(Rng::new(params.seed.unwrap_or_else(seed::<A>)));
     Ok(Built::Qdisc(Box::new(Netem::<A> {
         params,
         state,

@@ -33,7 +33,7 @@ use txq_core::drop::DropReason;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::qdisc::random::Rng;
+use crate::qdisc::random::{Rng, seed};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words, general, general_json};
 
@@ -96,7 +96,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
         goal,
         ecn,
         limit: limit.unwrap_or(LIMIT),
-        random: Rng::new(A::random()),
+        random: Rng::new(seed::<A>()),
         stats: QdiscStats::default(),
         counts: Counts::default(),
     })))

@@ -1,5 +1,17 @@
 //! Random numbers for the qdiscs that decide by chance.
 
+use txq_core::arch::Arch;
+
+/// Returns the seed of a new qdisc, unpredictable: no sender can compute which of its packets will be dropped. In the tests of
+/// this crate it is the same for each qdisc, unless a test asks for [`testing::unpredictable`].
+pub(super) fn seed<A: Arch>() -> u64 {
+    #[cfg(test)]
+    if let Some(seed) = testing::SEED.get() {
+        return seed;
+    }
+    A::random()
+}
+
 /// A generator of random numbers: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub(super) struct Rng(u64);
 
@@ -20,5 +32,25 @@ impl Rng {
     /// Returns a number below `bound`, which is not 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 32) as u64
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! The seed in tests.
+
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The seed of the qdiscs that this thread creates; `None` for an unpredictable one each.
+        pub(super) static SEED: Cell<Option<u64>> = const { Cell::new(Some(1)) };
+    }
+
+    /// Calls `f`, during which each new qdisc gets a seed of its own, as in a program.
+    pub(in crate::qdisc) fn unpredictable<R>(f: impl FnOnce() -> R) -> R {
+        let before = SEED.replace(None);
+        let result = f();
+        SEED.set(before);
+        result
     }
 }

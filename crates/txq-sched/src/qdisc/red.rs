@@ -44,7 +44,7 @@ use txq_core::stats::QdiscStats;
 
 use crate::qdisc::child::{Child, Classes, Total, plain_class};
 use crate::qdisc::noop::Noop;
-use crate::qdisc::random::Rng;
+use crate::qdisc::random::{Rng, seed};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, build_qdisc, ecn};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
@@ -72,7 +72,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
     Ok(Built::Qdisc(Box::new(Red {
         params,
         average: Average::new(&params.curve),
-        random: Rng::new(A::random()),
+        random: Rng::new(seed::<A>()),
         child: Child::new(build_qdisc(&format!("bfifo limit {}", params.limit), env)),
         total: Total::default(),
         stats: QdiscStats::default(),

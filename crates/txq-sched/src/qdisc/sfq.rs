@@ -53,7 +53,7 @@ use txq_core::stats::QdiscStats;
 use crate::filter::Filters;
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
-use crate::qdisc::random::Rng;
+use crate::qdisc::random::{Rng, seed};
 use crate::qdisc::red::law::{Curve, Decision};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, ecn};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Size, Style, Words};
@@ -90,7 +90,7 @@ struct Sfq<A: Arch> {
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
     let params = Params::parse(words, env)?;
     let mut random =
-        Rng::new(if params.period().is_some() || params.red.is_some() { A::random() } else { 0 });
+        Rng::new(if params.period().is_some() || params.red.is_some() { seed::<A>() } else { 0 });
     let key = if params.period().is_some() { random.next() } else { 0 };
     Ok(Built::Qdisc(Box::new(Sfq {
         params,
