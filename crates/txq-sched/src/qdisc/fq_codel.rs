@@ -39,7 +39,6 @@
 //! - A packet without a flow hash gets one with a public key. A program whose flows strangers choose sets the hashes by a
 //!   [`FlowHasher`](txq_core::flow::FlowHasher) with a secret key.
 
-mod flows;
 mod options;
 
 use txq_core::arch::Arch;
@@ -50,14 +49,10 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
 use crate::filter::Filters;
-use crate::qdisc::codel::law::{Counts, Goal};
+use crate::qdisc::codel::law::{Counts, Goal, Law};
+use crate::qdisc::flows::Flows;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
-
-use flows::Flows;
-
-/// Bytes of `memory_limit` that a packet takes beyond its length.
-const DESCRIPTOR: u64 = 128;
 
 /// The parameters that tc can change.
 #[derive(Debug, Clone, Copy)]
@@ -67,14 +62,14 @@ struct Params {
     limit: u32,
     /// Bytes of a queue in each round.
     quantum: u32,
-    /// Bytes of all queues, with [`DESCRIPTOR`] for each packet.
+    /// Bytes of all queues and of their packets' descriptors.
     memory_limit: u32,
     /// Packets dropped at once for a limit.
     drop_batch: u32,
 }
 
 struct FqCodel<A: Arch> {
-    flows: Flows<A>,
+    flows: Flows<A, Law>,
     handle: Handle,
     filters: Filters<A>,
     params: Params,
@@ -102,7 +97,7 @@ pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A
 
 /// Returns the packet's hash. Computes and sets it if it is not set, as on a device with one txq, which needs no steering.
 #[inline]
-fn hash<A: Arch>(packet: &mut Packet<A>) -> u32 {
+pub(super) fn hash<A: Arch>(packet: &mut Packet<A>) -> u32 {
     if packet.hash() == 0 {
         let hash = public_hash(&packet.dissect().keys);
         packet.set_hash(hash);
@@ -130,13 +125,8 @@ impl<A: Arch> FqCodel<A> {
         usize::from(class.minor()).checked_sub(1).filter(|&flow| flow < self.flows.count())
     }
 
-    /// Returns the bytes of `memory_limit` in use.
-    fn memory(&self) -> u64 {
-        self.flows.bytes() + self.flows.len() as u64 * DESCRIPTOR
-    }
-
     fn memory_limited(&self) -> bool {
-        self.memory() > self.params.memory_limit.into()
+        self.flows.memory() > self.params.memory_limit.into()
     }
 
     fn is_full(&self) -> bool {
@@ -160,7 +150,7 @@ impl<A: Arch> FqCodel<A> {
                 break;
             }
         }
-        self.flows.law_of(fat).dropped(dropped);
+        self.flows.law_of(fat).0.dropped(dropped);
         self.stats.drops += u64::from(dropped);
         self.drop_overlimit = self.drop_overlimit.wrapping_add(dropped);
         if memory_limited {
@@ -208,7 +198,9 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
                 self.stats.drops += 1;
                 cx.drop(packet, DropReason::QdiscCongested);
             };
-            let Some(packet) = self.flows.dequeue(quantum, goal, now, counts, &mut drop) else { return };
+            let take =
+                self.flows.dequeue(quantum, &mut drop, |head, law| law.dequeue(head, goal, now, counts));
+            let Some(packet) = take else { return };
             budget.send(packet, out, &mut self.stats);
         }
         if self.flows.len() == 0 {
@@ -252,7 +244,7 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
         options.number("drop_overlimit", self.drop_overlimit.into());
         options.number("new_flow_count", self.flows.new_flow_count.into());
         options.number("ecn_mark", ecn_mark.into());
-        let memory = self.memory();
+        let memory = self.flows.memory();
         let more = [
             ("ce_mark", ce_mark.into()),
             ("memory_used", memory),

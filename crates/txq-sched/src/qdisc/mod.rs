@@ -23,8 +23,10 @@ mod ecn;
 mod etf;
 mod ets;
 mod fifo;
+mod flows;
 mod fq;
 mod fq_codel;
+mod fq_pie;
 mod hfsc;
 mod htb;
 mod limited;
@@ -430,7 +432,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 26] {
+fn kinds<A: Arch>() -> [Kind<A>; 27] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -438,6 +440,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 26] {
         Kind::new("bfifo", limited::build::<A, bfifo::Bytes>),
         Kind::new("codel", codel::build),
         Kind::new("fq_codel", fq_codel::build),
+        Kind::new("fq_pie", fq_pie::build),
         Kind::new("mq", mq::build),
         Kind::new("mqprio", mqprio::build),
         Kind::new("prio", prio::build),

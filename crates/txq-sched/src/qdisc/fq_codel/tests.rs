@@ -152,7 +152,7 @@ fn who_pays_itself_is_told() {
 fn the_fattest_is_found_wherever_it_is() {
     for flows in [1usize, 63, 64, 65, 1000] {
         let mut bench = Bench::new("fq_codel");
-        let mut table: Flows<Native> = Flows::new(flows as u32);
+        let mut table: Flows<Native, Law> = Flows::new(flows as u32);
         let mut random = 1u32;
         for _ in 0..1000 {
             random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

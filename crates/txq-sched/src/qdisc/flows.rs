@@ -6,11 +6,16 @@
 //! send.
 //!
 //! The queues take memory from the first packet on: many leaves of a large tree never have one.
+//!
+//! Shared by fq_codel and fq_pie, whose laws decide about each queue's packets.
 
-use txq_core::arch::{Arch, Nanos};
+use txq_core::arch::Arch;
 use txq_core::packet::{Packet, PacketList};
 
-use crate::qdisc::codel::law::{self, Counts, Goal, Law};
+use crate::qdisc::codel::law;
+
+/// Bytes of a limit on memory that a packet takes beyond its length.
+pub(super) const DESCRIPTOR: u64 = 128;
 
 /// The end of a list.
 const NONE: u32 = u32::MAX;
@@ -18,9 +23,9 @@ const NONE: u32 = u32::MAX;
 /// The number of flows in a block, which the search for the flow with the most bytes scans at once.
 const BLOCK: usize = 64;
 
-struct Flow<A: Arch> {
+struct Flow<A: Arch, L> {
     queue: PacketList<A>,
-    law: Law,
+    law: L,
     /// Bytes that the flow may send before its turn is over.
     deficit: i32,
     /// The flow behind it on its list, or [`NONE`].
@@ -41,7 +46,7 @@ impl List {
 
     /// Appends a flow, which is on no list.
     #[inline]
-    fn push<A: Arch>(&mut self, flows: &mut [Flow<A>], index: u32) {
+    fn push<A: Arch, L>(&mut self, flows: &mut [Flow<A, L>], index: u32) {
         match self.tail {
             NONE => self.head = index,
             tail => flows[tail as usize].next = index,
@@ -53,7 +58,7 @@ impl List {
 
     /// Takes the first flow off the list, which is not empty.
     #[inline]
-    fn pop<A: Arch>(&mut self, flows: &[Flow<A>]) {
+    fn pop<A: Arch, L>(&mut self, flows: &[Flow<A, L>]) {
         self.head = flows[self.head as usize].next;
         if self.head == NONE {
             self.tail = NONE;
@@ -62,12 +67,12 @@ impl List {
     }
 }
 
-/// All flows.
-pub(super) struct Flows<A: Arch> {
+/// All flows, each with the state of a law.
+pub(super) struct Flows<A: Arch, L> {
     /// The number of flows.
     count: u32,
     /// The flows, or none before the first packet; so the next two.
-    flows: Box<[Flow<A>]>,
+    flows: Box<[Flow<A, L>]>,
     /// The bytes of each queue once more, side by side, for a fast search.
     backlogs: Box<[u32]>,
     /// An upper bound of the bytes of the queues in each block.
@@ -83,7 +88,7 @@ pub(super) struct Flows<A: Arch> {
 }
 
 /// One flow's queue, as the law uses it. Keeps the counts of all flows exact.
-struct Head<'a, A: Arch, D> {
+pub(super) struct Head<'a, A: Arch, D> {
     queue: &'a mut PacketList<A>,
     backlog: &'a mut u32,
     len: &'a mut usize,
@@ -118,7 +123,14 @@ impl<A: Arch, D: FnMut(Packet<A>)> law::Queue<A> for Head<'_, A, D> {
     }
 }
 
-impl<A: Arch> Flows<A> {
+impl<A: Arch, D> Head<'_, A, D> {
+    /// Returns the bytes of this flow alone.
+    pub(super) fn own_bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+}
+
+impl<A: Arch, L: Default> Flows<A, L> {
     /// Creates `count` flows; `count` is at least 1.
     pub(super) fn new(count: u32) -> Self {
         Self {
@@ -138,7 +150,7 @@ impl<A: Arch> Flows<A> {
     #[cold]
     fn allocate(&mut self) {
         let flow =
-            || Flow { queue: PacketList::new(), law: Law::default(), deficit: 0, next: NONE, listed: false };
+            || Flow { queue: PacketList::new(), law: L::default(), deficit: 0, next: NONE, listed: false };
         self.flows = (0..self.count).map(|_| flow()).collect();
         self.backlogs = vec![0; self.count as usize].into();
         self.tops = vec![0; (self.count as usize).div_ceil(BLOCK)].into();
@@ -163,8 +175,18 @@ impl<A: Arch> Flows<A> {
         self.flows[flow].queue.bytes()
     }
 
-    pub(super) fn law_of(&mut self, flow: usize) -> &mut Law {
-        &mut self.flows[flow].law
+    /// Returns the bytes that all packets take of a limit on memory.
+    pub(super) fn memory(&self) -> u64 {
+        self.bytes + self.len as u64 * DESCRIPTOR
+    }
+
+    /// Returns the state of a flow's law, and the flow's bytes.
+    pub(super) fn law_of(&mut self, index: usize) -> (&mut L, u64) {
+        if index >= self.flows.len() {
+            self.allocate();
+        }
+        let flow = &mut self.flows[index];
+        (&mut flow.law, flow.queue.bytes())
     }
 
     /// Returns the lengths of the lists of new and of old flows.
@@ -208,21 +230,20 @@ impl<A: Arch> Flows<A> {
 
     /// Returns a flow's queue and its law.
     #[inline]
-    fn head<D: FnMut(Packet<A>)>(&mut self, index: usize, drop: D) -> (Head<'_, A, D>, &mut Law) {
+    fn head<D: FnMut(Packet<A>)>(&mut self, index: usize, drop: D) -> (Head<'_, A, D>, &mut L) {
         let Flow { queue, law, .. } = &mut self.flows[index];
         let backlog = &mut self.backlogs[index];
         (Head { queue, backlog, len: &mut self.len, bytes: &mut self.bytes, drop }, law)
     }
 
-    /// Dequeues the next packet. Gives the packets that CoDel drops to `drop`.
+    /// Dequeues the next packet: the one that `take` takes from the head of the next flow's queue, as the flow's law says. The
+    /// head gives the packets that the law drops to `drop`.
     #[inline]
-    pub(super) fn dequeue(
+    pub(super) fn dequeue<D: FnMut(Packet<A>)>(
         &mut self,
         quantum: u32,
-        goal: &Goal,
-        now: Nanos,
-        counts: &mut Counts,
-        mut drop: impl FnMut(Packet<A>),
+        mut drop: D,
+        mut take: impl FnMut(&mut Head<'_, A, &mut D>, &mut L) -> Option<Packet<A>>,
     ) -> Option<Packet<A>> {
         loop {
             let (index, is_new) = match (self.new.head, self.old.head) {
@@ -238,7 +259,7 @@ impl<A: Arch> Flows<A> {
                 continue;
             }
             let (mut head, law) = self.head(flow, &mut drop);
-            if let Some(packet) = law.dequeue(&mut head, goal, now, counts) {
+            if let Some(packet) = take(&mut head, law) {
                 let deficit = &mut self.flows[flow].deficit;
                 *deficit = deficit.saturating_sub_unsigned(packet.len() as u32);
                 return Some(packet);
