@@ -39,6 +39,7 @@ mod noqueue;
 mod pfifo;
 mod pfifo_fast;
 mod pie;
+mod plug;
 mod prio;
 mod random;
 use crate::rate;
@@ -198,7 +199,7 @@ impl Budget {
 ///
 /// The contract that every caller relies on, and every kind's tests check: a packet handed in is queued or dropped
 /// through [`Cx::drop`]; `qlen` and `backlog` are exact after each call; a `dequeue` that returns nothing while `qlen` is
-/// not 0 has an event pending ([`Qdisc::next_event`]).
+/// not 0 has an event pending ([`Qdisc::next_event`]), or waits for a command (plug).
 pub trait Qdisc<A: Arch = Native>: Send {
     /// Returns the kind's name.
     fn kind(&self) -> &'static str;
@@ -432,7 +433,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 27] {
+fn kinds<A: Arch>() -> [Kind<A>; 28] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -444,6 +445,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 27] {
         Kind::new("mq", mq::build),
         Kind::new("mqprio", mqprio::build),
         Kind::new("prio", prio::build),
+        Kind::new("plug", plug::build),
         Kind::new("tbf", tbf::build),
         Kind::new("tbf_mq", tbf_mq::build),
         Kind::new("blackhole", blackhole::build),
