@@ -11,26 +11,37 @@ const IPV6: u16 = 0x86dd;
 /// Congestion experienced: both bits of the ECN field are set.
 const CE: u8 = 3;
 
-/// Marks an IPv4 or IPv6 packet as CE, if its ECN field says that its ends understand ECN. Returns whether the packet is
-/// marked now; one that arrived marked counts as marked.
-///
-/// The packet keeps its flow hash and its protocol offsets, because the ECN field identifies no flow.
-pub(super) fn set_ce<A: Arch>(packet: &mut Packet<A>) -> bool {
-    let (hash, known) = (packet.hash(), packet.protocol_offsets());
-    let (network, ethertype) = match known {
+/// Returns the offset of the IP header, the ethertype and the ECN field; `None` if the packet is not IPv4 or IPv6, or is cut off.
+fn find<A: Arch>(packet: &Packet<A>) -> Option<(u16, u16, u8)> {
+    let (network, ethertype) = match packet.protocol_offsets() {
         Some((network, _, ethertype)) => (network, ethertype),
         None => {
             let found = packet.dissect();
             (found.network_offset, found.ethertype)
         }
     };
-    // Checks the field before `data_mut`: a packet without ECN is never opened for writing.
-    let Some(header) = packet.data().get(network.into()..) else { return false };
+    let header = packet.data().get(network.into()..)?;
     let field = match (ethertype, header) {
         (IPV4, [0x40..=0x4f, tos, ..]) if header.len() >= 20 => tos & CE,
         (IPV6, [0x60..=0x6f, class, ..]) if header.len() >= 40 => class >> 4 & CE,
-        _ => return false,
+        _ => return None,
     };
+    Some((network, ethertype, field))
+}
+
+/// Returns the ECN field: 1 for ECT(1), 2 for ECT(0), 3 for CE; 0 for packets without ECN, and without an IP header.
+pub(super) fn field<A: Arch>(packet: &Packet<A>) -> u8 {
+    find(packet).map_or(0, |(.., field)| field)
+}
+
+/// Marks an IPv4 or IPv6 packet as CE, if its ECN field says that its ends understand ECN. Returns whether the packet is
+/// marked now; one that arrived marked counts as marked.
+///
+/// The packet keeps its flow hash and its protocol offsets, because the ECN field identifies no flow.
+pub(super) fn set_ce<A: Arch>(packet: &mut Packet<A>) -> bool {
+    let (hash, known) = (packet.hash(), packet.protocol_offsets());
+    // Checks the field before `data_mut`: a packet without ECN is never opened for writing.
+    let Some((network, ethertype, field)) = find(packet) else { return false };
     if field == 0 || field == CE {
         return field == CE;
     }

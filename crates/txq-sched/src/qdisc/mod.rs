@@ -19,6 +19,7 @@ mod codel;
 #[doc(hidden)]
 pub mod copying;
 mod drr;
+mod dualpi2;
 mod ecn;
 mod etf;
 mod ets;
@@ -433,7 +434,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 28] {
+fn kinds<A: Arch>() -> [Kind<A>; 29] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -457,6 +458,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 28] {
         Kind::new("choke", choke::build),
         Kind::new("skbprio", skbprio::build),
         Kind::new("pie", pie::build),
+        Kind::new("dualpi2", dualpi2::build),
         Kind::new("red", red::build),
         Kind::new("sfq", sfq::build),
         Kind::new("htb", htb::build).with_described_classes(),

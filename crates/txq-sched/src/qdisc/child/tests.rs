@@ -8,7 +8,7 @@ use crate::qdisc::{Cx, Qdisc, child};
 use crate::tc::{Handle, Words};
 
 /// Texts of qdiscs that are valid both at the root and below a class.
-const TEXTS: [&str; 33] = [
+const TEXTS: [&str; 34] = [
     "pfifo limit 5",
     "bfifo limit 2000",
     "pfifo_fast",
@@ -43,6 +43,7 @@ const TEXTS: [&str; 33] = [
     "choke limit 9 bandwidth 1mbit min 2 max 6 burst 4 probability 0.5 ecn",
     "skbprio limit 4",
     "fq_pie limit 6 flows 4 target 1ms tupdate 1ms alpha 32 beta 32",
+    "dualpi2 limit 9 target 1ms tupdate 1ms alpha 100 beta 1000 min_qlen_step 2",
 ];
 
 #[derive(Debug, Clone)]
