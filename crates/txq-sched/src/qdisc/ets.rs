@@ -37,7 +37,7 @@ use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
 use crate::qdisc::runs::{Runs, refuse, refuse_all};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
-use crate::tc::{ClassInfo, Handle, Options, ParseError, Size, Style, Words};
+use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
 use params::Params;
 
@@ -309,7 +309,7 @@ impl<A: Arch> Classes<A> for Ets<A> {
         let (leaf, quantum) = (&self.bands[index].leaf, self.params.quanta[index]);
         let mut options = Options::new(style);
         if quantum > 0 {
-            options.size("quantum", Size(quantum)).end_blank();
+            options.number("quantum", quantum.into()).end_blank();
         }
         let stats = leaf.qdisc().stats();
         ClassInfo {

@@ -73,7 +73,7 @@ fn bands_and_quanta_change_with_packets_in_them() {
     class(&mut ets, "quantum 700", 3).unwrap();
     class(&mut ets, "", 3).unwrap();
     let shown = ets.qdisc.classes().unwrap().class(3, Style::default());
-    assert_eq!((shown.options.text(), shown.stats.unwrap().qlen), ("quantum 700b ", 1));
+    assert_eq!((shown.options.text(), shown.stats.unwrap().qlen), ("quantum 700 ", 1));
     for (text, message) in [
         ("quantum x", "Illegal \"quanta\" element"),
         ("quantum 0", "\"quanta\" must be > 0"),
