@@ -13,6 +13,7 @@ use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::pool::Pool;
 use txq_core::stats::contention::Lock;
 use txq_core::sync::contention::{Recorded, Retries};
+use txq_sched::qdisc::Txqs;
 
 use crate::driver::DeviceInfo;
 use crate::schedule::Schedule;
@@ -72,6 +73,12 @@ pub(crate) struct Datapath<A: Arch> {
     pub(crate) stopping: A::AtomicU32,
     /// The last field, so that it is dropped after all fields that may still hold its packets.
     pub(crate) pool: Pool<A>,
+}
+
+impl<A: Arch> Txqs for Datapath<A> {
+    fn is_stopped(&self, txq: u16) -> bool {
+        self.txqs.get(usize::from(txq)).is_some_and(TxQueue::stopped)
+    }
 }
 
 impl<A: Arch> Datapath<A> {

@@ -34,6 +34,7 @@ mod limited;
 mod minors;
 mod mq;
 mod mqprio;
+mod multiq;
 mod netem;
 mod noop;
 mod noqueue;
@@ -97,6 +98,14 @@ pub struct Cx<'a, A: Arch = Native> {
     pub(crate) to_free: &'a mut PacketList<A>,
     pub(crate) drops: &'a mut DropCounts,
     pub(crate) copying: Copying<'a, A>,
+    txqs: Option<&'a dyn Txqs>,
+}
+
+/// The txqs of a device, for a qdisc that serves several.
+#[doc(hidden)]
+pub trait Txqs {
+    /// Returns whether a txq takes no packets now.
+    fn is_stopped(&self, txq: u16) -> bool;
 }
 
 impl<A: Arch> fmt::Debug for Cx<'_, A> {
@@ -115,7 +124,19 @@ impl<'a, A: Arch> Cx<'a, A> {
         drops: &'a mut DropCounts,
         copying: Copying<'a, A>,
     ) -> Self {
-        Self { clock, to_free, drops, copying }
+        Self { clock, to_free, drops, copying, txqs: None }
+    }
+
+    /// Says which device the qdisc serves all txqs of.
+    #[doc(hidden)]
+    #[inline]
+    pub fn set_txqs(&mut self, txqs: &'a dyn Txqs) {
+        self.txqs = Some(txqs);
+    }
+
+    /// Returns whether a txq of the device takes no packets now; false without a device.
+    pub(crate) fn is_stopped(&self, txq: u16) -> bool {
+        self.txqs.is_some_and(|txqs| txqs.is_stopped(txq))
     }
 
     /// Returns the number of dropped packets that wait to be freed.
@@ -200,7 +221,7 @@ impl Budget {
 ///
 /// The contract that every caller relies on, and every kind's tests check: a packet handed in is queued or dropped
 /// through [`Cx::drop`]; `qlen` and `backlog` are exact after each call; a `dequeue` that returns nothing while `qlen` is
-/// not 0 has an event pending ([`Qdisc::next_event`]), or waits for a command (plug).
+/// not 0 has an event pending ([`Qdisc::next_event`]), or waits for a command (plug) or for a txq (multiq).
 pub trait Qdisc<A: Arch = Native>: Send {
     /// Returns the kind's name.
     fn kind(&self) -> &'static str;
@@ -346,6 +367,13 @@ pub trait Qdisc<A: Arch = Native>: Send {
         None
     }
 
+    /// Returns whether packets for a txq that is stopped may be overtaken by those for other txqs. Other qdiscs that serve
+    /// several txqs are held up by the first packet whose txq is stopped.
+    #[doc(hidden)]
+    fn passes_stopped(&self) -> bool {
+        false
+    }
+
     /// Returns the time of the next event at which a queued packet may leave, on the clock of the `Arch` (`qdisc_watchdog`).
     /// Called after a dequeue that returned nothing while packets are queued.
     fn next_event(&self) -> Option<Nanos> {
@@ -434,7 +462,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 29] {
+fn kinds<A: Arch>() -> [Kind<A>; 30] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -446,6 +474,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 29] {
         Kind::new("mq", mq::build),
         Kind::new("mqprio", mqprio::build),
         Kind::new("prio", prio::build),
+        Kind::new("multiq", multiq::build),
         Kind::new("plug", plug::build),
         Kind::new("tbf", tbf::build),
         Kind::new("tbf_mq", tbf_mq::build),

@@ -35,6 +35,18 @@ pub(crate) struct Stand {
     /// Number of packets so far, which is the next packet's number.
     pub(crate) numbers: u64,
     env: Env,
+    /// The txqs that take no packets.
+    pub(crate) stopped: Stopped,
+}
+
+/// Numbers of txqs that are stopped.
+#[derive(Default)]
+pub(crate) struct Stopped(pub(crate) Vec<u16>);
+
+impl Txqs for Stopped {
+    fn is_stopped(&self, txq: u16) -> bool {
+        self.0.contains(&txq)
+    }
 }
 
 impl Stand {
@@ -45,14 +57,27 @@ impl Stand {
         let (to_free, copies, drops) = (PacketList::new(), PacketList::new(), DropCounts::default());
         let qdisc = try_build(text, &env).unwrap();
         let (created, copied, numbers) = (0, 0, 0);
-        Self { qdisc, cache, now: 1000 * MS, to_free, drops, created, copied, copies, numbers, env }
+        Self {
+            qdisc,
+            cache,
+            now: 1000 * MS,
+            to_free,
+            drops,
+            created,
+            copied,
+            copies,
+            numbers,
+            env,
+            stopped: Stopped::default(),
+        }
     }
 
     /// Calls `f` with the qdisc, then queues the copies that the call has left.
     pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut dyn Qdisc, &mut Cx<'_>) -> R) -> R {
         let mut clock = Clock::at(self.now);
         let copying = Copying::new(&mut self.cache, &mut self.copies, &mut self.created);
-        let mut cx = Cx { clock: &mut clock, to_free: &mut self.to_free, drops: &mut self.drops, copying };
+        let mut cx = Cx::new(&mut clock, &mut self.to_free, &mut self.drops, copying);
+        cx.set_txqs(&self.stopped);
         let result = f(&mut *self.qdisc, &mut cx);
         self.copied += cx.copied_bytes();
         cx.enqueue_copies(&mut *self.qdisc);

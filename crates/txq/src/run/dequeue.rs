@@ -8,7 +8,7 @@ use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::contention::HandOff;
 use txq_sched::qdisc::{Budget, Qdisc};
 
-use crate::datapath::{Core, Ctx, Root};
+use crate::datapath::{Core, Ctx, Datapath, Root};
 use crate::run::unwind::{Back, InQdisc};
 use crate::run::{Driven, Going};
 use crate::trace::EventKind;
@@ -88,7 +88,7 @@ impl<A: Arch> Core<A> {
         }
         let budget = txq.budget(quota);
         if self.requeued.is_empty() {
-            self.pull(budget, batch, cx);
+            self.pull(budget, None, batch, cx);
         } else {
             self.requeued.move_within(budget.packets, budget.bytes, batch);
         }
@@ -96,9 +96,10 @@ impl<A: Arch> Core<A> {
     }
 
     /// As [`dequeue`](Core::dequeue), where packets go to several txqs. A batch is those of the next [`LOOK_AHEAD`] packets
-    /// that go to the first packet's txq; a packet for a stopped txq holds up those behind it. Where flows alternate between
-    /// txqs, as they do by hash, a run of packets for one txq is mostly one packet, which would cost a call of the driver
-    /// and a poll. A flow's packets all go to one txq and stay in order.
+    /// that go to the first packet's txq; a packet for a stopped txq holds up those behind it, unless the qdisc lets them pass
+    /// ([`Qdisc::passes_stopped`]). Where flows alternate between txqs, as they do by hash, a run of packets for one txq is
+    /// mostly one packet, which would cost a call of the driver and a poll. A flow's packets all go to one txq and stay in
+    /// order.
     fn dequeue_shared(
         &mut self,
         root: &Root<A>,
@@ -106,10 +107,11 @@ impl<A: Arch> Core<A> {
         batch: &mut PacketList<A>,
         cx: &mut Ctx<'_, A>,
     ) -> Option<u16> {
+        if self.qdisc.as_ref().is_some_and(|qdisc| qdisc.passes_stopped()) {
+            return self.dequeue_open(root, quota, batch, cx);
+        }
         if self.requeued.is_empty() {
-            // Into `batch`: after a panic of the qdisc, the guard requeues its packets.
-            self.pull(Budget::packets(LOOK_AHEAD), batch, cx);
-            self.requeued.append(batch);
+            self.pull_ahead(batch, cx);
         }
         let index = self.requeued.front()?.txq();
         let txq = &cx.dev.txqs[usize::from(index)];
@@ -127,6 +129,43 @@ impl<A: Arch> Core<A> {
         Some(index)
     }
 
+    /// As [`dequeue_shared`](Core::dequeue_shared), for a qdisc that lets packets pass those for stopped txqs: a batch is for
+    /// the first txq that is open. A txq's packets stay in order.
+    fn dequeue_open(
+        &mut self,
+        root: &Root<A>,
+        quota: usize,
+        batch: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) -> Option<u16> {
+        for txq in cx.dev.txqs.iter().filter(|txq| txq.stopped()) {
+            txq.reopen(root, cx);
+        }
+        let open = |core: &Self, dev: &Datapath<A>| {
+            core.requeued.iter().map(Packet::txq).find(|&txq| !dev.txqs[usize::from(txq)].stopped())
+        };
+        let index = open(self, cx.dev).or_else(|| {
+            // Packets of stopped txqs stay in `requeued`, at most as many of each as one call dequeues.
+            self.pull_ahead(batch, cx);
+            open(self, cx.dev)
+        })?;
+        let budget = quota.min(BULK_SHARED).min(cx.dev.txqs[usize::from(index)].room() as usize).max(1);
+        let mut others = PacketList::new();
+        while let Some(packet) = self.requeued.pop_front() {
+            let takes = packet.txq() == index && batch.len() < budget;
+            if takes { batch.push_back(packet) } else { others.push_back(packet) }
+        }
+        self.requeued.append(&mut others);
+        Some(index)
+    }
+
+    /// Appends the next packets of a qdisc that serves several txqs to `requeued`.
+    fn pull_ahead(&mut self, batch: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+        // Into `batch`: after a panic of the qdisc, the guard requeues its packets.
+        self.pull(Budget::packets(LOOK_AHEAD), Some(cx.dev), batch, cx);
+        self.requeued.append(batch);
+    }
+
     /// Returns the qdisc.
     ///
     /// # Panics
@@ -135,11 +174,20 @@ impl<A: Arch> Core<A> {
         &**self.qdisc.as_ref().expect("noqueue has no qdisc")
     }
 
-    /// Dequeues packets within `budget` from the qdisc to `out`.
-    fn pull(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Ctx<'_, A>) {
+    /// Dequeues packets within `budget` from the qdisc to `out`. `dev` is the device if the qdisc serves all of its txqs.
+    fn pull(
+        &mut self,
+        budget: Budget,
+        dev: Option<&Datapath<A>>,
+        out: &mut PacketList<A>,
+        cx: &mut Ctx<'_, A>,
+    ) {
         if let Some(qdisc) = &mut self.qdisc {
             A::touch(|| &**qdisc, Memory::Qdisc);
             let mut qcx = cx.for_qdisc(&mut self.counters);
+            if let Some(dev) = dev {
+                qcx.set_txqs(dev);
+            }
             qdisc.dequeue_batch(budget, out, &mut qcx);
             A::spend(|| Work::Dequeue(out.len()));
             qcx.enqueue_copies(&mut **qdisc);

@@ -302,3 +302,33 @@ fn a_dropped_packet_is_not_outstanding() {
     assert_eq!(flow.outstanding(), 0);
     assert_conserved(&dev);
 }
+
+/// Below multiq a txq without room holds up its own packets alone. Below prio it holds up all packets behind the first for it.
+#[test]
+fn packets_pass_a_stopped_txq_below_multiq() {
+    for (qdisc, passes) in [("handle 1: multiq", true), ("handle 1: prio", false)] {
+        for &discipline in Discipline::ALL {
+            let wires = Wires::new(2, Some(2));
+            let rxqs = XpsMap::from_rxq_masks(&masks(&["0", "1"]), 2, 2).unwrap();
+            let dev = builder(&wires).xps_rxqs(rxqs).qdisc(qdisc).discipline(discipline).build().unwrap();
+            let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+            for cookie in 0..12 {
+                let mut packet = packet(&mut sender, cookie);
+                packet.set_rx_queue(u16::from(cookie >= 6));
+                let _ = sender.xmit(packet);
+            }
+            for _ in 0..4 {
+                wires.at(1).complete(usize::MAX);
+                worker.poll();
+            }
+            assert_eq!(wires.at(0).sent(), [0, 1], "{qdisc} {discipline}");
+            let passed = if passes { (6..12).collect() } else { vec![] };
+            assert_eq!(wires.at(1).sent(), passed, "{qdisc} {discipline}");
+            drop((sender, worker));
+            complete_all(&dev, &wires);
+            assert_eq!(wires.at(0).sent(), [0, 1, 2, 3, 4, 5], "{qdisc} {discipline}");
+            assert_eq!(wires.at(1).sent(), [6, 7, 8, 9, 10, 11], "{qdisc} {discipline}");
+            assert_conserved(&dev);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use txq_core::drop::DropReason;
+
+use super::*;
+use crate::qdisc::testing::{ENV, SMALL, Stand, Virtual, try_build};
+use crate::tc::Handle;
+
+fn stand() -> Virtual {
+    let mut bench = Virtual::new("pfifo");
+    bench.qdisc = try_build("multiq", &SMALL).unwrap();
+    bench.qdisc.set_handle(Handle::new(1, 0));
+    bench
+}
+
+fn send(bench: &mut Virtual, txq: u16, packets: usize) -> Vec<Verdict> {
+    (0..packets)
+        .map(|_| {
+            let mut packet = bench.packet(100, 0);
+            packet.set_txq(txq);
+            packet.set_cookie(txq.into());
+            bench.with(|qdisc, cx| qdisc.enqueue(packet, cx))
+        })
+        .collect()
+}
+
+fn txqs(bench: &mut Virtual, packets: usize) -> Vec<u64> {
+    bench.dequeue(packets).into_iter().map(|(txq, _)| txq).collect()
+}
+
+#[test]
+fn bands_take_turns() {
+    let mut bench = stand();
+    for txq in [0, 1, 3] {
+        send(&mut bench, txq, 3);
+    }
+    assert_eq!(txqs(&mut bench, 4), [1, 3, 0, 1]);
+    assert_eq!(txqs(&mut bench, 100), [3, 0, 1, 3, 0]);
+    assert_eq!(bench.qdisc.stats().packets, 9);
+    assert!(send(&mut bench, 9, 20).iter().all(|verdict| *verdict == Verdict::Success));
+    assert_eq!(send(&mut bench, 0, 1), [Verdict::Drop], "txq 9 has no band, so band 0 is full");
+    assert_eq!(bench.drops.get(DropReason::QdiscOverlimit), 1);
+}
+
+/// A stopped txq holds up its own packets alone, and its shaper's time is no event while it is stopped.
+#[test]
+fn a_stopped_txq_holds_up_only_its_own() {
+    let mut bench = stand();
+    (0..4).for_each(|txq| drop(send(&mut bench, txq, 2)));
+    bench.stopped.0 = vec![1, 3];
+    assert_eq!(txqs(&mut bench, 100), [2, 0, 2, 0]);
+    assert!(txqs(&mut bench, 100).is_empty());
+    bench.stopped.0 = vec![1];
+    assert_eq!(txqs(&mut bench, 100), [3, 3]);
+    assert!(bench.attach(Handle::new(1, 2), Handle::new(2, 0), "tbf rate 8kbit burst 200 limit 1k"));
+    send(&mut bench, 1, 3);
+    bench.stopped.0.clear();
+    assert_eq!(txqs(&mut bench, 100), [1, 1]);
+    assert!(bench.qdisc.next_event().is_some());
+    bench.stopped.0 = vec![1];
+    assert!(txqs(&mut bench, 100).is_empty());
+    assert_eq!(bench.qdisc.next_event(), None);
+}
+
+#[test]
+fn filters_only_drop() {
+    let mut bench = stand();
+    bench.filter(0, 100, Handle::new(1, 4));
+    send(&mut bench, 1, 1);
+    assert_eq!(bench.qdisc.classes().unwrap().leaf(2).unwrap().0.qlen(), 1, "the txq is the band");
+    bench.with(|qdisc, _| {
+        let request = crate::filter::Request::parse("parent 1: pref 2 matchall action drop").unwrap();
+        qdisc.filters(0).unwrap().set(&request, Handle::new(1, 0), crate::filter::Mode::Add).unwrap();
+    });
+    assert_eq!(bench.enqueue(50, 0), Verdict::Drop);
+    assert_eq!(bench.drops.get(DropReason::QdiscDrop), 1);
+}
+
+#[test]
+fn words_and_errors_are_tcs() {
+    let mut stand = Stand::new("pfifo", SMALL, 4, 100);
+    stand.qdisc = try_build("multiq", &SMALL).unwrap();
+    let options = stand.qdisc.options(Style::default());
+    assert_eq!(options.text(), "bands 4/4 ");
+    assert_eq!(options.json().to_string(), r#"{"bands":4,"max_bands":4}"#);
+    assert_eq!(stand.change("foo").unwrap_err().message(), "What is \"foo\"?");
+    stand.change("").unwrap();
+    let error = try_build("multiq", &ENV).map(|_| ()).unwrap_err();
+    assert_eq!(error.message(), "RTNETLINK answers: Operation not supported");
+}
