@@ -3,7 +3,8 @@
 //! A packet joins the queue that its hash chooses. The queues are served by deficit round robin, `quantum` bytes in each round.
 //! A queue that was empty goes before those that were not. Each queue has a probability of its own, which follows the queue's
 //! delay as in [`pie`](super::pie), and is applied when a packet arrives. A packet dropped by it is a `QDISC_CONGESTED`. One
-//! that finds `limit` packets or `memory_limit` bytes queued is a `QDISC_OVERLIMIT`.
+//! that finds `limit` packets or `memory_limit` bytes queued is a `QDISC_OVERLIMIT`. The verdict on either is
+//! [`Verdict::Congested`].
 //!
 //! | option | default | meaning |
 //! |---|---|---|
@@ -81,7 +82,7 @@ impl<A: Arch> FqPie<A> {
         self.counts.dropped = self.counts.dropped.wrapping_add(1);
         self.stats.drops += 1;
         cx.drop(packet, reason);
-        Verdict::Drop
+        Verdict::Congested
     }
 
     /// Returns whether the law lets a packet join its flow, marked if the law says so.

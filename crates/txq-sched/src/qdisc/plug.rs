@@ -15,9 +15,9 @@
 //! | `release` | sends the packets of the epoch before the last `block` |
 //! | `release_indefinite` | sends all packets until the next `block` |
 //!
-//! The last command of a line counts. A line without one is a `block`, as in tc. A new qdisc reads only the limit, which is 0
-//! unless it is given: a plug without a limit drops every packet. `tc qdisc change` changes the limit if it is the last option
-//! of the line, and otherwise does what the command says.
+//! The last option of a line counts: `tc qdisc change` changes the limit, or does what the command says. Without options it
+//! changes nothing. Without options, a new qdisc has a limit of `tx_queue_len` of the longest packets. With other options than
+//! the limit it has a limit of 0, as in Linux, and drops every packet.
 //!
 //! ```text
 //! tc qdisc add dev eth0 root handle 1: plug limit 10m
@@ -66,18 +66,19 @@ struct Plug<A: Arch> {
     open: bool,
 }
 
-pub(super) fn build<A: Arch>(words: &mut Words<'_>, _: &Env) -> Result<Built<A>, ParseError> {
-    let (_, limit) = parse(words)?;
-    let (queue, limit) = (Fifo::new(), limit.unwrap_or(0));
+pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
+    let (command, limit) = parse(words)?;
+    let default = command.map_or_else(|| env.tx_queue_len.saturating_mul(env.mtu), |_| 0);
+    let (queue, limit) = (Fifo::new(), limit.unwrap_or(default));
     Ok(Built::Qdisc(Box::new(Plug { queue, limit, current: 0, before: 0, released: 0, open: false })))
 }
 
-/// Returns the last command, and the limit if one is given.
-fn parse(words: &mut Words<'_>) -> Result<(Command, Option<u32>), ParseError> {
+/// Returns the last option, and the limit if one is given.
+fn parse(words: &mut Words<'_>) -> Result<(Option<Command>, Option<u32>), ParseError> {
     let mut options = words.options(&SYNTAX);
-    let (mut command, mut limit) = (Command::Block, None);
+    let (mut command, mut limit) = (None, None);
     while let Some(word) = options.next_word() {
-        command = match word {
+        command = Some(match word {
             "block" => Command::Block,
             "release" => Command::Release,
             "release_indefinite" => Command::ReleaseIndefinite,
@@ -92,7 +93,7 @@ fn parse(words: &mut Words<'_>) -> Result<(Command, Option<u32>), ParseError> {
                 Command::Limit
             }
             other => return Err(options.unknown(other)),
-        };
+        });
     }
     Ok((command, limit))
 }
@@ -130,16 +131,17 @@ impl<A: Arch> Qdisc<A> for Plug<A> {
     fn change(&mut self, words: &mut Words<'_>, _: &Env, _: &mut Cx<'_, A>) -> Result<(), ParseError> {
         let (command, limit) = parse(words)?;
         match command {
-            Command::Block => {
+            None => {}
+            Some(Command::Block) => {
                 self.before = std::mem::take(&mut self.current);
                 self.open = false;
             }
-            Command::Release => self.released += std::mem::take(&mut self.before),
-            Command::ReleaseIndefinite => {
+            Some(Command::Release) => self.released += std::mem::take(&mut self.before),
+            Some(Command::ReleaseIndefinite) => {
                 (self.current, self.before, self.released) = (0, 0, 0);
                 self.open = true;
             }
-            Command::Limit => self.limit = limit.unwrap_or(self.limit),
+            Some(Command::Limit) => self.limit = limit.unwrap_or(self.limit),
         }
         Ok(())
     }

@@ -88,7 +88,7 @@ fn limits_hold_and_shrink() {
     let mut bench = Bench::new("fq_pie limit 6 flows 1024");
     (0..4).for_each(|_| assert_eq!(bench.enqueue(1000, flow(1)), Verdict::Success));
     (0..2).for_each(|_| assert_eq!(bench.enqueue(1000, flow(2)), Verdict::Success));
-    assert_eq!(bench.enqueue(1000, flow(3)), Verdict::Drop);
+    assert_eq!(bench.enqueue(1000, flow(3)), Verdict::Congested);
     assert_eq!(bench.drops.get(DropReason::QdiscOverlimit), 1);
     bench.change("limit 3").unwrap();
     assert_eq!((bench.qdisc.qlen(), bench.qdisc.stats().drops), (3, 4));
@@ -97,7 +97,7 @@ fn limits_hold_and_shrink() {
     assert_eq!(left, [3, 4, 5], "the longest queues pay with their oldest packets");
     let mut bench = Bench::new("fq_pie memory_limit 3000");
     let verdicts: Vec<_> = (0..4).map(|n| bench.enqueue(1000, flow(n))).collect();
-    assert_eq!(verdicts, [Verdict::Success, Verdict::Success, Verdict::Success, Verdict::Drop]);
+    assert_eq!(verdicts, [Verdict::Success, Verdict::Success, Verdict::Success, Verdict::Congested]);
     let shown = bench.qdisc.xstats(Style::default()).unwrap();
     assert_eq!(
         shown.text(),

@@ -27,9 +27,12 @@ fn a_release_sends_the_epoch_before_the_block() {
     assert_eq!(leaves(&mut bench), [1]);
     assert!(leaves(&mut bench).is_empty());
     bench.change("").unwrap();
+    bench.change("release").unwrap();
+    assert!(leaves(&mut bench).is_empty(), "a line without options does nothing");
+    bench.change("block").unwrap();
     send(&mut bench, 1);
     bench.change("release").unwrap();
-    assert_eq!(leaves(&mut bench), [2, 3, 4], "a line without a command is a block");
+    assert_eq!(leaves(&mut bench), [2, 3, 4]);
     bench.change("release").unwrap();
     assert!(leaves(&mut bench).is_empty(), "an epoch is released once");
     assert_eq!((bench.qdisc.qlen(), bench.qdisc.next_event()), (1, None));
@@ -53,8 +56,10 @@ fn an_open_plug_is_a_fifo() {
 
 #[test]
 fn the_limit_counts_bytes() {
-    let mut bench = Virtual::new("plug");
-    assert_eq!(bench.enqueue(1, 0), Verdict::Drop, "without a limit nothing is queued");
+    let shown = |text: &str| Virtual::new(text).qdisc.options(Style { input: true, ..Style::default() });
+    assert_eq!([shown("plug").text(), shown("plug limit 3k").text()], ["limit 1514000", "limit 3072"]);
+    let mut bench = Virtual::new("plug block");
+    assert_eq!(bench.enqueue(1, 0), Verdict::Drop, "options without a limit");
     bench.change("limit 300").unwrap();
     send(&mut bench, 3);
     assert_eq!(bench.enqueue(1, 0), Verdict::Drop);
