@@ -33,7 +33,7 @@ fn commands_restore_parameters_and_classes() {
         "qdisc add parent 1:10 handle 10: sfq perturb 9 limit 500 flows 60 headdrop",
         "qdisc add parent 1:20 handle 20: ets strict 1 quanta 3000 2000 priomap 0 1 2 1",
         "qdisc add parent 20:1 handle 21: red limit 400k min 30k max 90k avpkt 1000 burst 55 ecn adaptive bandwidth 9mbit",
-        "qdisc add parent 20:2 handle 22: pie limit 77 target 7ms tupdate 9ms alpha 3 beta 21 ecn bytemode",
+        "qdisc add parent 20:2 handle 22: estimator 1s 8s pie limit 77 target 7ms tupdate 9ms alpha 3 beta 21 ecn bytemode",
         "qdisc add parent 20:3 handle 23: sfq redflowlimit 90000 min 8000 max 30000 probability 0.1 ecn",
         "filter add parent 1: protocol ip pref 1 handle 6 fw classid 1:10",
     ] {
@@ -44,9 +44,13 @@ fn commands_restore_parameters_and_classes() {
         tc::apply(&to, command).unwrap_or_else(|error| panic!("{command}: {error}"));
     }
     assert_eq!(tc::save(&to), saved);
-    for part in
-        ["hfsc default 20", "classid 1:10 hfsc rt", "perturb 9", "strict 1 quanta 3000 2000", "burst 55"]
-    {
+    for part in [
+        "hfsc default 20",
+        "classid 1:10 hfsc rt",
+        "perturb 9",
+        "strict 1 quanta 3000 2000",
+        "estimator 1000000us",
+    ] {
         assert!(saved.contains(part), "{part}: {saved}");
     }
 }

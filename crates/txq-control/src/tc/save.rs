@@ -89,7 +89,8 @@ impl Saved<'_> {
                 parent => format!("parent {parent}"),
             };
             let (major, kind, options) = (handle.major(), &qdisc.kind, qdisc.options.text());
-            self.line(&format!("qdisc replace dev {name} {place} handle {major:x}: {kind} {options}"));
+            let rate = qdisc.rate.map(|rate| rate.estimator.words()).unwrap_or_default();
+            self.line(&format!("qdisc replace dev {name} {place} handle {major:x}: {rate} {kind} {options}"));
         }
         if CLASSFUL.contains(&qdisc.kind.as_str()) {
             self.classes_below(if handle == Handle::UNSPEC { Handle::ROOT } else { handle });

@@ -21,6 +21,7 @@ pub mod copying;
 mod drr;
 mod dualpi2;
 mod ecn;
+mod estimated;
 mod etf;
 mod ets;
 mod fifo;
@@ -69,8 +70,9 @@ use txq_core::stats::QdiscStats;
 use txq_core::stats::latency::Latency;
 
 use crate::filter::Filters;
-use crate::tc::{Handle, Header, Options, ParseError, Style, Words};
+use crate::tc::{Estimator, Handle, Header, Options, ParseError, SentRate, Style, Words};
 use copying::{Copying, Others};
+use estimated::Estimated;
 
 pub use child::{Child, Classes, Total};
 pub use fifo::Fifo;
@@ -367,6 +369,16 @@ pub trait Qdisc<A: Arch = Native>: Send {
         None
     }
 
+    /// Returns the rate at which it sends, if it has an estimator.
+    #[doc(hidden)]
+    fn rate(&self) -> Option<SentRate> {
+        None
+    }
+
+    /// Starts the estimator anew with these options, if the qdisc has one.
+    #[doc(hidden)]
+    fn set_estimator(&mut self, _estimator: Estimator) {}
+
     /// Returns whether packets for a txq that is stopped may be overtaken by those for other txqs. Other qdiscs that serve
     /// several txqs are held up by the first packet whose txq is stopped.
     #[doc(hidden)]
@@ -509,14 +521,54 @@ pub fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built
     let header = Header::parse(&mut words)?;
     let name = header.kind.unwrap_or_default();
     if let Some(kind) = kinds::<A>().into_iter().find(|k| k.name == name) {
-        return Ok((header, (kind.build)(&mut words, env)?));
+        let built = (kind.build)(&mut words, env)?;
+        return Ok((header, with_estimator(built, header.estimator)?));
     }
     if let Some(built) = registry::build(name, &mut words, env) {
-        return Ok((header, Built::Qdisc(built?)));
+        return Ok((header, with_estimator(Built::Qdisc(built?), header.estimator)?));
     }
     let mut names: Vec<_> = kinds::<A>().iter().map(|k| k.name).collect();
     names.extend(registry::names::<A>());
     Err(ParseError::unknown_kind(name, words.peek(), &names))
+}
+
+/// Puts an estimator around a qdisc, if one is asked for.
+fn with_estimator<A: Arch>(built: Built<A>, estimator: Option<Estimator>) -> Result<Built<A>, ParseError> {
+    match (built, estimator) {
+        (built, None) => Ok(built),
+        (Built::Qdisc(qdisc), Some(estimator)) => {
+            Ok(Built::Qdisc(Box::new(Estimated::new(qdisc, estimator))))
+        }
+        _ => {
+            let error = ParseError::new("RTNETLINK answers: Operation not supported");
+            Err(error.with_remedy("it sends no packets by itself: give its children estimators"))
+        }
+    }
+}
+
+/// Changes a qdisc's parameters, and its estimator if a command names one.
+///
+/// # Errors
+/// Those of the qdisc. Nothing has changed then.
+#[doc(hidden)]
+pub fn change<A: Arch>(
+    qdisc: &mut dyn Qdisc<A>,
+    estimator: Option<Estimator>,
+    words: &mut Words<'_>,
+    env: &Env,
+    cx: &mut Cx<'_, A>,
+) -> Result<(), ParseError> {
+    if estimator.is_some() && qdisc.rate().is_none() {
+        let error = ParseError::new("RTNETLINK answers: Operation not supported");
+        return Err(
+            error.with_remedy("the qdisc was added without an estimator: replace it under another handle")
+        );
+    }
+    qdisc.change(words, env, cx)?;
+    if let Some(estimator) = estimator {
+        qdisc.set_estimator(estimator);
+    }
+    Ok(())
 }
 
 /// Builds a qdisc that holds packets from a text that is known to be right.

@@ -99,6 +99,7 @@ impl Parent {
             refcnt: 1,
             options,
             stats: children.fold(QdiscStats::default(), |sum, child| child.stats + sum),
+            rate: None,
             xstats: None,
         }
     }

@@ -260,6 +260,7 @@ fn shown_as_tc_shows_it() {
         refcnt: 2,
         options: bench.qdisc.options(Style::default()),
         stats: bench.qdisc.stats(),
+        rate: None,
         xstats: None,
     };
     assert_eq!(

@@ -177,10 +177,12 @@ impl<A: Arch> Top<A> {
         match place {
             Place::Root => {
                 cx.set_others(Others::below(&mut *self.qdisc, self.handle));
-                self.qdisc.change(&mut words.clone(), &self.env, cx)
+                let (qdisc, words) = (&mut *self.qdisc, &mut words.clone());
+                qdisc::change(qdisc, header.estimator, words, &self.env, cx)
             }
             Place::Class(class) => {
-                self.trees(cx, |trees| trees.change_leaf(class, words)).map_or(Ok(()), |(_, done)| done)
+                let changed = self.trees(cx, |trees| trees.change_leaf(class, header.estimator, words));
+                changed.map_or(Ok(()), |(_, done)| done)
             }
         }
     }

@@ -128,7 +128,7 @@ fn write_class(text: &mut String, class: &ClassInfo, stats: bool) -> fmt::Result
         return Ok(());
     }
     if let Some(stats) = &class.stats {
-        write_stats(text, stats)?;
+        write_stats(text, stats, None, class.options.style())?;
     }
     if let Some(xstats) = &class.xstats {
         writeln!(text, "{}", xstats.text())?;
@@ -155,7 +155,7 @@ fn json_of(class: &ClassInfo, stats: bool) -> Value {
     }
     put("options", class.options.json());
     if stats {
-        class.stats.iter().for_each(|stats| stats_json(stats, &mut object));
+        class.stats.iter().for_each(|stats| stats_json(stats, None, &mut object));
         for (key, value) in class.xstats.iter().flat_map(Options::fields) {
             object.insert(key.clone(), value.clone());
         }

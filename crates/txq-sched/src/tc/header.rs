@@ -1,9 +1,10 @@
 //! The words before a qdisc's options: its place, its name and its kind.
 //!
-//! `[dev NAME] [handle H:] [root | parent X:Y] KIND`, in any order, the kind last. The counterpart is the first half of
+//! `[dev NAME] [handle H:] [root | parent X:Y] [estimator INTERVAL TIME] KIND`, in any order, the kind last. The counterpart is the first half of
 //! iproute2's `tc_qdisc_modify`.
 
 use super::error::{ParseError, set_once};
+use super::estimator::Estimator;
 use super::handle::Handle;
 use super::lex::Words;
 
@@ -17,6 +18,8 @@ pub struct Header<'a> {
     pub handle: Option<Handle>,
     /// The parent; [`Handle::ROOT`] for `root`.
     pub parent: Option<Handle>,
+    /// The estimator of its rate.
+    pub estimator: Option<Estimator>,
     /// The kind: the first word that begins none of the others. The kind's options follow.
     pub kind: Option<&'a str>,
 }
@@ -57,6 +60,10 @@ impl<'a> Header<'a> {
                     header.kind = Some(word);
                     break;
                 }
+                // As in tc, any beginning of the word means it: `est`.
+                word if "estimator".starts_with(word) => {
+                    header.estimator = Some(Estimator::parse(words, header.estimator.is_some())?);
+                }
                 kind => {
                     header.kind = Some(kind);
                     break;
@@ -76,16 +83,20 @@ mod tests {
         let mut words = Words::split("handle 1: root pfifo limit 10");
         let header = Header::parse(&mut words).unwrap();
         let expected = Header {
-            dev: None,
             handle: Some(Handle::new(1, 0)),
             parent: Some(Handle::ROOT),
             kind: Some("pfifo"),
+            ..Header::default()
         };
         assert_eq!((header, words.peek()), (expected, Some("limit")));
 
         let header = Header::parse(&mut Words::split("dev tap0 parent 1:2 fq")).unwrap();
-        let expected =
-            Header { dev: Some("tap0"), handle: None, parent: Some(Handle::new(1, 2)), kind: Some("fq") };
+        let expected = Header {
+            dev: Some("tap0"),
+            parent: Some(Handle::new(1, 2)),
+            kind: Some("fq"),
+            ..Header::default()
+        };
         assert_eq!(header, expected);
 
         assert_eq!(Header::parse(&mut Words::split("mq")).unwrap().kind, Some("mq"));
@@ -104,6 +115,8 @@ mod tests {
             ("dev X dev Y root pfifo", "Error: duplicate \"dev\": \"Y\" is the second value."),
             ("root handle 10000: pfifo", "Error: argument \"10000:\" is wrong: invalid qdisc ID"),
             ("parent 1:zz pfifo", "Error: argument \"1:zz\" is wrong: invalid parent ID"),
+            ("est 1s 4s est 1s 4s pfifo", "Error: duplicate \"estimator\": \"1s\" is the second value."),
+            ("estimator 1s", "Command line is not complete. Try option \"help\""),
             ("root handle", "Command line is not complete. Try option \"help\""),
         ] {
             assert_eq!(Header::parse(&mut Words::split(text)).unwrap_err().message(), message, "{text}");

@@ -10,6 +10,7 @@
 
 mod class;
 mod error;
+mod estimator;
 mod handle;
 mod header;
 mod lex;
@@ -20,11 +21,12 @@ mod units;
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
 pub(crate) use error::nearest;
 pub use error::{ParseError, set_once};
+pub use estimator::Estimator;
 pub use handle::Handle;
 pub use header::Header;
 pub use lex::{OptionWords, Syntax, Wording, Words};
 pub(crate) use lex::{c_number, radix_number};
 pub use options::{Options, Style};
-pub use show::{QdiscInfo, show_json, show_text};
+pub use show::{QdiscInfo, SentRate, show_json, show_text};
 pub use units::{Micros, Nanos, Rate, Size, UnitError};
 pub(crate) use units::{general, general_json};

@@ -10,9 +10,21 @@ use serde_json::{Map, Value, json};
 
 use txq_core::stats::QdiscStats;
 
+use super::estimator::Estimator;
 use super::handle::Handle;
 use super::options::{Options, Style};
-use super::units::Backlog;
+use super::units::{Backlog, Rate};
+
+/// The rate at which a qdisc sends, as its estimator averages it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentRate {
+    /// The rate.
+    pub rate: Rate,
+    /// Packets in a second.
+    pub packets: u64,
+    /// The options of the estimator.
+    pub estimator: Estimator,
+}
 
 /// One qdisc as `tc qdisc show` presents it.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +44,8 @@ pub struct QdiscInfo {
     pub options: Options,
     /// The counters that every kind has.
     pub stats: QdiscStats,
+    /// The rate at which it sends, if it has an estimator.
+    pub rate: Option<SentRate>,
     /// The kind's own counters: lines of text and keys of JSON after the common ones.
     pub xstats: Option<Options>,
 }
@@ -47,6 +61,7 @@ impl QdiscInfo {
             refcnt: 1,
             options: Options::new(style),
             stats: QdiscStats::default(),
+            rate: None,
             xstats: None,
         }
     }
@@ -81,7 +96,7 @@ fn write_qdisc(text: &mut String, qdisc: &QdiscInfo, stats: bool) -> fmt::Result
     }
     writeln!(text, "{}", qdisc.options.text())?;
     if stats {
-        write_stats(text, &qdisc.stats)?;
+        write_stats(text, &qdisc.stats, qdisc.rate.as_ref(), qdisc.options.style())?;
         if let Some(xstats) = &qdisc.xstats {
             writeln!(text, "{}", xstats.text())?;
         }
@@ -89,10 +104,20 @@ fn write_qdisc(text: &mut String, qdisc: &QdiscInfo, stats: bool) -> fmt::Result
     Ok(())
 }
 
-pub(super) fn write_stats(text: &mut String, stats: &QdiscStats) -> fmt::Result {
+/// Writes the counters, and the rate in front of the backlog.
+pub(super) fn write_stats(
+    text: &mut String,
+    stats: &QdiscStats,
+    rate: Option<&SentRate>,
+    style: Style,
+) -> fmt::Result {
     let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
     write!(text, " Sent {bytes} bytes {packets} pkt (dropped {drops}, overlimits {overlimits} ")?;
     writeln!(text, "requeues {requeues}) ")?;
+    if let Some(SentRate { rate, packets, .. }) = rate {
+        let rate = if style.iec { rate.iec().to_string() } else { rate.to_string() };
+        write!(text, " rate {rate} {packets}pps")?;
+    }
     writeln!(text, " backlog {} {qlen}p requeues {requeues}", Backlog(backlog))
 }
 
@@ -113,7 +138,7 @@ fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
     }
     put("options", qdisc.options.json());
     if stats {
-        stats_json(&qdisc.stats, &mut object);
+        stats_json(&qdisc.stats, qdisc.rate.as_ref(), &mut object);
         for (key, value) in qdisc.xstats.iter().flat_map(Options::fields) {
             object.insert(key.clone(), value.clone());
         }
@@ -121,7 +146,7 @@ fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
     Value::Object(object)
 }
 
-pub(super) fn stats_json(stats: &QdiscStats, object: &mut Map<String, Value>) {
+pub(super) fn stats_json(stats: &QdiscStats, rate: Option<&SentRate>, object: &mut Map<String, Value>) {
     let QdiscStats { bytes, packets, drops, overlimits, requeues, backlog, qlen } = *stats;
     let counters = [
         ("bytes", bytes),
@@ -129,9 +154,10 @@ pub(super) fn stats_json(stats: &QdiscStats, object: &mut Map<String, Value>) {
         ("drops", drops),
         ("overlimits", overlimits),
         ("requeues", requeues),
-        ("backlog", backlog),
-        ("qlen", qlen),
     ];
+    let rate = rate.map(|rate| [("rate", rate.rate.0), ("pps", rate.packets)]);
+    let counters = counters.into_iter().chain(rate.into_iter().flatten());
+    let counters = counters.chain([("backlog", backlog), ("qlen", qlen)]);
     object.extend(counters.map(|(key, value)| (key.to_owned(), json!(value))));
 }
 

@@ -4,8 +4,8 @@ use txq_core::arch::Arch;
 
 use super::{LEVELS, Trees, has_class};
 use crate::qdisc::copying::Others;
-use crate::qdisc::{Cx, Qdisc, child};
-use crate::tc::{Handle, ParseError, Words};
+use crate::qdisc::{self, Cx, Qdisc, child};
+use crate::tc::{Estimator, Handle, ParseError, Words};
 
 /// A class that has a qdisc as its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,20 +113,21 @@ impl<A: Arch> Trees<'_, A> {
         done.map(|(tree, ())| tree)
     }
 
-    /// Changes the parameters of a class's leaf. Returns the number of the tree; `None` if the class is gone.
+    /// Changes the parameters of a class's leaf, and its estimator if one is given. Returns the number of the tree; `None` if the class is gone.
     ///
     /// # Errors
     /// Those of the leaf. Nothing has changed then.
     pub fn change_leaf(
         &mut self,
         class: Class,
+        estimator: Option<Estimator>,
         words: &Words<'_>,
     ) -> Option<(usize, Result<(), ParseError>)> {
         let (others, env) = (self.others(class), self.env);
         self.with_leaf(class, |leaf, cx| {
             // The qdiscs below the leaf stay, so they count.
             cx.set_others(others.and(Others::below(leaf, Handle::UNSPEC)));
-            leaf.change(&mut words.clone(), &env, cx)
+            qdisc::change(leaf, estimator, &mut words.clone(), &env, cx)
         })
     }
 

@@ -229,6 +229,7 @@ pub fn info<A: Arch>(qdisc: &dyn Qdisc<A>, handle: Handle, parent: Handle, style
         refcnt: 1,
         options: qdisc.options(style),
         stats: qdisc.stats(),
+        rate: qdisc.rate(),
         xstats: qdisc.xstats(style),
     }
 }

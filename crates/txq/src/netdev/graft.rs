@@ -257,7 +257,8 @@ impl<A: Arch> NetDev<A> {
         }
         let txq = match place {
             Place::Class(class) => {
-                let changed = self.shared.trees(tree, cx, |trees| trees.change_leaf(class, words));
+                let changed =
+                    self.shared.trees(tree, cx, |trees| trees.change_leaf(class, header.estimator, words));
                 // A packet may have become due by the change.
                 return changed.map_or(Ok(()), |(root, changed)| {
                     self.shared.hand_over(root);
@@ -275,7 +276,7 @@ impl<A: Arch> NetDev<A> {
             root.with_core(&self.shared, |core| {
                 let done = core.with_qdisc(cx, |qdisc, cx| {
                     cx.set_others(Others::below(qdisc, found.handle));
-                    qdisc.change(&mut words.clone(), &tree.env, cx)
+                    qdisc::change(qdisc, header.estimator, &mut words.clone(), &tree.env, cx)
                 });
                 changed = done.unwrap_or(Ok(()));
             });

@@ -9,7 +9,17 @@ fn qdisc(kind: &str, handle: Handle, parent: Handle, refcnt: u32, fill: impl Fn(
     let mut options = Options::new(Style::default());
     fill(&mut options);
     let stats = QdiscStats::default();
-    QdiscInfo { kind: kind.to_owned(), handle, dev: None, parent, refcnt, options, stats, xstats: None }
+    QdiscInfo {
+        kind: kind.to_owned(),
+        handle,
+        dev: None,
+        parent,
+        refcnt,
+        options,
+        stats,
+        rate: None,
+        xstats: None,
+    }
 }
 
 fn pfifo_fast(parent: Handle) -> QdiscInfo {

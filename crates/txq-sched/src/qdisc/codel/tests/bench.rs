@@ -55,6 +55,7 @@ impl Bench {
             refcnt: 2,
             options: self.qdisc.options(Style::default()),
             stats: self.qdisc.stats(),
+            rate: None,
             xstats: self.qdisc.xstats(Style::default()),
         };
         let infos = [info];
