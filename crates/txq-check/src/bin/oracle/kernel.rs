@@ -36,6 +36,15 @@ pub(crate) fn missing() -> Option<String> {
     Some(format!("there is no {absent}: {PACKAGES}"))
 }
 
+/// Returns whether the kernel has a module.
+pub(crate) fn has_module(name: &str) -> bool {
+    let file = format!("/{name}.ko:");
+    let versions = fs::read_dir(MODULES).into_iter().flatten().flatten();
+    let mut lists =
+        versions.filter_map(|version| fs::read_to_string(version.path().join("modules.dep")).ok());
+    lists.any(|list| list.contains(&file))
+}
+
 /// Maximum number of kernels that run at once: a script waits more than it computes.
 const KERNELS: usize = 4;
 

@@ -18,6 +18,7 @@
 //! | setting | effect |
 //! |---|---|
 //! | `long` | the script runs only with `--long` or `--deep`, or when the filter is its name |
+//! | `module NAME` | the script runs only if the kernel has this module |
 //! | `order flow` | packets must leave in the kernel's order only within each flow; `order none`: only their number must match |
 //! | `within N` | allowed difference in the number of packets of a step; with `order flow`, of each flow up to that step |
 //! | `differs WHY` | the next action is known to differ, for this reason; a later match is reported, too |
@@ -115,6 +116,8 @@ pub(crate) struct Script {
     pub(crate) name: String,
     /// Whether the script takes long.
     pub(crate) long: bool,
+    /// The module that the kernel must have.
+    pub(crate) module: Option<String>,
     pub(crate) order: Order,
     pub(crate) within: usize,
     pub(crate) ignore: Vec<String>,
@@ -132,7 +135,8 @@ impl Script {
     pub(crate) fn parse(name: &str, text: &str, deep: bool) -> Result<Self, String> {
         let (order, within) = (Order::Exact, 0);
         let (ignore, rename, lines) = Default::default();
-        let mut script = Self { name: name.to_owned(), long: false, order, within, ignore, rename, lines };
+        let (name, long, module) = (name.to_owned(), false, None);
+        let mut script = Self { name, long, module, order, within, ignore, rename, lines };
         let mut differs = false;
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
@@ -154,6 +158,7 @@ impl Script {
         let rest = rest.trim();
         match word {
             "long" => self.long = true,
+            "module" => self.module = Some(rest.to_owned()),
             "order" => {
                 self.order = match rest {
                     "exact" => Order::Exact,
