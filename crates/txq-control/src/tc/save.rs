@@ -138,7 +138,12 @@ impl Saved<'_> {
     /// Writes the filters of a qdisc or a class.
     fn filters(&mut self, parent: Handle) {
         let name = &self.dev.info().name;
-        for filter in self.dev.filters_info(Some(parent), self.style) {
+        let filters = self.dev.filters_info(Some(parent), self.style);
+        if filters.iter().any(|filter| filter.kind == "u32") {
+            // A hash table cannot be replaced, so all filters are made anew.
+            self.line(&format!("filter del dev {name} parent {parent}"));
+        }
+        for filter in filters {
             let (Some(options), kind, pref) = (&filter.options, filter.kind, filter.pref) else { continue };
             let text = options.text().trim();
             if kind == "closure" {

@@ -28,7 +28,7 @@ use txq_core::arch::{Arch, Nanos};
 use group::Group;
 pub(super) use key::Key;
 use key::{Field, Match};
-pub(super) use mask::prefix as mask_prefix;
+pub(super) use mask::{octets as mac_octets, prefix as mask_prefix};
 pub(super) use parse::parse;
 
 /// The words that flower understands.

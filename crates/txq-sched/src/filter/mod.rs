@@ -37,7 +37,6 @@ use flower::Flower;
 use frame::Frame;
 use fw::Fw;
 use matchall::Matchall;
-use u32::U32;
 
 use header::{wrong_kind, wrong_protocol};
 
@@ -100,7 +99,7 @@ pub(crate) enum Rule {
     Fw(fw::Rule),
     Matchall(matchall::Rule),
     Flower(Box<flower::Rule>),
-    U32(u32::Rule),
+    U32(Box<u32::Rule>),
 }
 
 impl Rule {
@@ -153,7 +152,7 @@ impl<'a> Request<'a> {
                 let protocol = header.protocol.unwrap_or(ALL);
                 Some(Rule::Flower(Box::new(flower::parse(handle, protocol, &mut words)?)))
             }
-            Some("u32") => Some(Rule::U32(u32::parse(handle, &mut words)?)),
+            Some("u32") => Some(Rule::U32(Box::new(u32::parse(handle, &mut words)?))),
             // A program's closure is deleted by this name.
             Some("closure") => None,
             Some(kind) => return Err(header::unknown_kind(kind, words.peek(), &KINDS)),
@@ -182,7 +181,8 @@ enum Table<A: Arch> {
     Fw(Fw),
     Matchall(Matchall),
     Flower(Flower),
-    U32(U32),
+    /// The rules are in [`Filters::u32`].
+    U32(u32::Root),
     Closure(Closure<A>),
 }
 
@@ -201,47 +201,37 @@ impl<A: Arch> Table<A> {
     /// Returns what the first matching rule chooses, or `None` if no rule matches. A rule without a class chooses
     /// [`Handle::UNSPEC`], except in u32, which skips it if it has no actions either.
     #[inline]
-    fn classify(&self, frame: &Frame<'_, A>) -> Option<Choice> {
+    fn classify(&self, u32: &u32::Tables, frame: &Frame<'_, A>) -> Option<Choice> {
         match self {
             Self::Fw(table) => table.classify(frame),
             Self::Matchall(table) => table.classify(frame),
             Self::Flower(table) => table.classify(frame),
-            Self::U32(table) => table.classify(frame),
+            Self::U32(root) => u32.classify(*root, frame),
             Self::Closure(closure) => closure(frame.packet).map(Choice::Class),
         }
     }
 
     /// Adds, changes or replaces a rule of the table's kind.
-    fn set(&mut self, rule: Rule, mode: Mode) -> Result<(), ParseError> {
+    fn set(&mut self, u32: &mut u32::Tables, pref: u16, rule: Rule, mode: Mode) -> Result<(), ParseError> {
         match (self, rule) {
             (Self::Fw(table), Rule::Fw(rule)) => table.set(rule, mode),
             (Self::Matchall(table), Rule::Matchall(rule)) => table.set(rule, mode),
             (Self::Flower(table), Rule::Flower(rule)) => table.set(*rule, mode),
-            (Self::U32(table), Rule::U32(rule)) => table.set(rule, mode),
+            (Self::U32(root), Rule::U32(rule)) => u32.set(*root, pref, *rule, mode),
             (table, _) => Err(wrong_kind(table.kind())),
         }
     }
 
-    /// Deletes the rule with the handle of `rule`; returns whether it existed and whether it was the last.
-    fn delete(&mut self, rule: &Rule) -> Deleted {
-        match (self, rule) {
+    /// Deletes the rule with the handle of `rule`; returns whether it existed and whether it was the last. `alone` says
+    /// whether no other pref has this kind.
+    fn delete(&mut self, u32: &mut u32::Tables, rule: &Rule, alone: bool) -> Result<Deleted, ParseError> {
+        Ok(match (self, rule) {
             (Self::Fw(table), Rule::Fw(rule)) => table.delete(rule),
             (Self::Matchall(table), Rule::Matchall(rule)) => table.delete(rule),
             (Self::Flower(table), Rule::Flower(rule)) => table.delete(rule),
-            (Self::U32(table), Rule::U32(rule)) => table.delete(rule),
+            (Self::U32(root), Rule::U32(rule)) => u32.delete(*root, rule, alone)?,
             _ => Deleted::NotThere,
-        }
-    }
-
-    /// Returns each rule as tc shows it at the time `now`.
-    fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
-        match self {
-            Self::Fw(table) => table.rules(style, now),
-            Self::Matchall(table) => table.rules(style, now),
-            Self::Flower(table) => table.rules(style, now),
-            Self::U32(table) => table.rules(style, now),
-            Self::Closure(_) => Vec::new(),
-        }
+        })
     }
 }
 
@@ -267,8 +257,8 @@ struct Proto<A: Arch> {
 pub struct Filters<A: Arch = Native> {
     /// Sorted by pref; no two have the same.
     protos: Vec<Proto<A>>,
-    /// The hash table number of the next u32 table.
-    next_u32: u16,
+    /// The hash tables of all prefs of u32.
+    u32: u32::Tables,
     /// Whether these are the filters of a hook, whose rules may have all actions.
     hook: bool,
 }
@@ -288,7 +278,7 @@ impl<A: Arch> Default for Filters<A> {
 impl<A: Arch> Filters<A> {
     /// Returns an empty set of filters.
     pub fn new() -> Self {
-        Self { protos: Vec::new(), next_u32: 0, hook: false }
+        Self { protos: Vec::new(), u32: u32::Tables::default(), hook: false }
     }
 
     /// Returns an empty set of filters whose caller applies the [`Effects`] of all actions.
@@ -329,7 +319,8 @@ impl<A: Arch> Filters<A> {
     fn choose(&self, frame: &Frame<'_, A>) -> Option<Choice> {
         let protocol = frame.protocol();
         let mine = |proto: &&Proto<A>| proto.protocol == protocol || proto.protocol == ALL;
-        let choose = || self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(frame));
+        let choose =
+            || self.protos.iter().filter(mine).find_map(|proto| proto.table.classify(&self.u32, frame));
         match choose() {
             Some(Choice::Again) => {
                 let last = (0..AGAIN).map(|_| choose()).find(|choice| *choice != Some(Choice::Again));
@@ -346,9 +337,8 @@ impl<A: Arch> Filters<A> {
             Table::Fw(table) => table.classids().any(is_it),
             Table::Matchall(table) => table.classids().any(is_it),
             Table::Flower(table) => table.classids().any(is_it),
-            Table::U32(table) => table.classids().any(is_it),
-            Table::Closure(_) => false,
-        })
+            Table::U32(_) | Table::Closure(_) => false,
+        }) || self.u32.classids().any(is_it)
     }
 
     /// Adds, changes or replaces a rule; the filters belong to `parent`.
@@ -389,28 +379,27 @@ impl<A: Arch> Filters<A> {
                     return Err(wrong_protocol(pref, proto.protocol));
                 }
                 match rule.filter(|_| proto.table.kind() == kind) {
-                    Some(rule) => proto.table.set(rule, mode),
+                    Some(rule) => proto.table.set(&mut self.u32, pref, rule, mode),
                     None => Err(wrong_kind(proto.table.kind())),
                 }
             }
             Err(at) => {
                 Mode::admit(mode, false)?;
-                let mut table = match rule {
+                let mut table: Table<A> = match rule {
                     Some(Rule::Fw(_)) => Table::Fw(Fw::new(parent)),
                     Some(Rule::Matchall(_)) => Table::Matchall(Matchall::new()),
                     Some(Rule::Flower(_)) => Table::Flower(Flower::new()),
-                    Some(Rule::U32(_)) => Table::U32(U32::new(self.free_u32())),
+                    Some(Rule::U32(_)) => Table::U32(self.u32.add_root(pref)),
                     None => {
                         let error = ParseError::new("Error: TC classifier not found.");
                         return Err(error.with_remedy("a closure is added by NetDev::add_classifier"));
                     }
                 };
-                // The number is used up even if the rule is refused.
-                if let Table::U32(table) = &table {
-                    self.next_u32 = table.table() % u32::LAST_TABLE + 1;
-                }
-                if let Some(rule) = rule {
-                    table.set(rule, mode)?;
+                if let Some(rule) = rule
+                    && let Err(error) = table.set(&mut self.u32, pref, rule, mode)
+                {
+                    self.end(&table);
+                    return Err(error);
                 }
                 self.protos.insert(at, Proto { pref, protocol: protocol.unwrap_or(ALL), table });
                 Ok(())
@@ -444,6 +433,7 @@ impl<A: Arch> Filters<A> {
                 return Err(ParseError::new(error).with_remedy("give the pref, or the parent alone for all"));
             }
             self.protos.clear();
+            self.u32 = u32::Tables::default();
             return Ok(());
         };
         if self.is_empty() {
@@ -456,6 +446,7 @@ impl<A: Arch> Filters<A> {
             let prefs: Vec<_> = self.protos.iter().map(|proto| proto.pref.to_string()).collect();
             return Err(error.with_remedy(format!("there are prefs {}", prefs.join(", "))));
         };
+        let alone = self.protos.iter().filter(|proto| matches!(proto.table, Table::U32(_))).count() == 1;
         let Proto { protocol: of, table, .. } = &mut self.protos[at];
         if protocol.is_some_and(|protocol| protocol != *of) {
             return Err(wrong_protocol(pref, *of));
@@ -463,27 +454,56 @@ impl<A: Arch> Filters<A> {
         if kind.is_some_and(|kind| kind != table.kind()) {
             return Err(wrong_kind(table.kind()));
         }
-        let done = request.rule.as_ref().map_or(Deleted::Table, |rule| table.delete(rule));
+        let done = match &request.rule {
+            Some(rule) => table.delete(&mut self.u32, rule, alone)?,
+            None => Deleted::Table,
+        };
         match done {
             Deleted::NotThere => {
                 let error = ParseError::new("Error: Specified filter handle not found.");
                 return Err(error.with_remedy("`filter show` lists the handles"));
             }
-            Deleted::Table | Deleted::Done { last: true } => drop(self.protos.remove(at)),
+            Deleted::Table | Deleted::Done { last: true } => {
+                let proto = self.protos.remove(at);
+                self.end(&proto.table);
+            }
             Deleted::Done { last: false } => {}
         }
         Ok(())
     }
 
-    /// Returns all filters, as `tc filter show` presents them.
+    /// Ends what a table has outside of itself.
+    fn end(&mut self, table: &Table<A>) {
+        if let Table::U32(root) = table {
+            self.u32.remove_root(*root);
+        }
+    }
+
+    /// Returns all filters, as `tc filter show` presents them. In the style of commands the hash tables of u32 come first.
     pub fn info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
         let (mut list, now) = (Vec::new(), A::now());
-        for Proto { pref, protocol, table } in &self.protos {
-            let (kind, pref, protocol) = (table.kind(), *pref, *protocol);
-            let info =
-                FilterInfo { kind, parent, protocol, pref, options: None, hits: None, actions: Vec::new() };
-            list.push(info.clone());
-            list.extend(table.rules(style, now).into_iter().map(|rule| rule.into_info(info.clone())));
+        let of = |proto: &Proto<A>| {
+            let (kind, pref, protocol) = (proto.table.kind(), proto.pref, proto.protocol);
+            FilterInfo { kind, parent, protocol, pref, options: None, hits: None, actions: Vec::new() }
+        };
+        if style.input {
+            for (pref, shown) in self.u32.divisors(style) {
+                let made_by = self.protos.iter().find(|proto| proto.pref == pref);
+                // A table outlives its pref, and then another pref of u32 restores it.
+                let any = || self.protos.iter().find(|proto| matches!(proto.table, Table::U32(_)));
+                list.extend(made_by.or_else(any).map(|proto| shown.into_info(of(proto))));
+            }
+        }
+        for proto in &self.protos {
+            list.push(of(proto));
+            let rules = match &proto.table {
+                Table::Fw(table) => table.rules(style, now),
+                Table::Matchall(table) => table.rules(style, now),
+                Table::Flower(table) => table.rules(style, now),
+                Table::U32(_) => self.u32.rules(proto.pref, style, now),
+                Table::Closure(_) => Vec::new(),
+            };
+            list.extend(rules.into_iter().map(|rule| rule.into_info(of(proto))));
         }
         list
     }
@@ -497,19 +517,6 @@ impl<A: Arch> Filters<A> {
                 .with_remedy(format!("pref {AUTO_FROM} is in use: name a pref"))),
             Some(pref) => Ok(pref - 1),
         }
-    }
-
-    /// Returns the hash table number of a new u32 table: 0 (printed 800) for the first, then the next free number.
-    fn free_u32(&self) -> u16 {
-        let used = |number| {
-            self.protos.iter().any(|p| matches!(&p.table, Table::U32(table) if table.table() == number))
-        };
-        if !self.protos.iter().any(|p| matches!(&p.table, Table::U32(_))) {
-            return 0;
-        }
-        let from = self.next_u32.max(1);
-        let mut numbers = (from..=u32::LAST_TABLE).chain(1..from);
-        numbers.find(|&number| !used(number)).unwrap_or(u32::LAST_TABLE)
     }
 }
 

@@ -84,6 +84,12 @@ impl Options {
         self
     }
 
+    /// Appends a text as it is, without a blank before it.
+    pub(crate) fn append(&mut self, text: &str) -> &mut Options {
+        self.text.push_str(text);
+        self
+    }
+
     /// Adds `key N`.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Options {
         self.put(key, value, format_args!("{key} {value}"))

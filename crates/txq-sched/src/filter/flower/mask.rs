@@ -64,7 +64,8 @@ pub(super) fn mac(word: &str) -> Result<([u8; 6], [u8; 6]), ParseError> {
     Ok((address, mask))
 }
 
-fn octets(word: &str) -> Option<[u8; 6]> {
+/// Parses `1:2:3:4:5:6`.
+pub(in crate::filter) fn octets(word: &str) -> Option<[u8; 6]> {
     let mut octets = [0; 6];
     let mut parts = word.split(':');
     for octet in &mut octets {
