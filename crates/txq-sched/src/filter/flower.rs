@@ -69,7 +69,7 @@ pub const WORDS: [&str; 30] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     /// The handle; 0 asks for a free one.
-    handle: u32,
+    pub(super) handle: u32,
     what: Match,
     classid: Option<Handle>,
     skip_hw: bool,
@@ -160,7 +160,7 @@ impl Flower {
     }
 
     pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
-        let show = |rule: &Rule| Shown::new(show::rule(rule, style), &rule.actions, now);
+        let show = |rule: &Rule| Shown::new(show::rule(rule, style), &rule.actions, now).named(rule.handle);
         self.rules.values().map(show).collect()
     }
 }

@@ -91,6 +91,29 @@ impl<'p, A: Arch> Frame<'p, A> {
         at
     }
 
+    /// Returns the offset of the transport header; `None` if it is not known.
+    pub(super) fn transport_offset(&self) -> Option<usize> {
+        let offset = match self.packet.protocol_offsets() {
+            Some((_, transport, _)) => transport,
+            None => self.packet.dissect().transport_offset,
+        };
+        (offset != 0).then(|| offset.into())
+    }
+
+    /// Returns the outer VLAN tag: priority and id.
+    pub(super) fn vlan_tag(&self) -> Option<u16> {
+        match self.packet.data().get(12..16) {
+            Some(&[high, low, first, second]) if self.packet.link() == Link::Ethernet => {
+                is_vlan(u16::from_be_bytes([high, low])).then(|| u16::from_be_bytes([first, second]))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn time(&self) -> Nanos {
+        self.clock.borrow_mut().now()
+    }
+
     #[inline]
     pub(super) fn key(&self) -> &Key {
         self.key.get_or_init(|| Key::of(self.packet.data(), self.packet.link()))
@@ -99,7 +122,7 @@ impl<'p, A: Arch> Frame<'p, A> {
 
 impl<A: Arch> Target for Frame<'_, A> {
     fn now(&self) -> Nanos {
-        self.clock.borrow_mut().now()
+        self.time()
     }
 
     fn len(&self) -> (u64, u64) {

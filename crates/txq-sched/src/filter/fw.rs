@@ -25,7 +25,7 @@ const USAGE: &str = "Usage: ... fw [ classid CLASSID ] [ indev DEV ] [ action AC
 /// A rule as its text describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    handle: u32,
+    pub(super) handle: u32,
     mask: Option<u32>,
     options: bool,
     classid: Option<Handle>,
@@ -139,7 +139,7 @@ impl Fw {
             let mut options = Options::new(style);
             let class = rule.class.filter(|&class| class != Handle::UNSPEC);
             if class.is_none() && rule.actions.is_empty() {
-                return Shown::plain(options);
+                return Shown::plain(options).named(mark);
             }
             let handle = match self.mask {
                 u32::MAX => format!("{mark:#x}"),
@@ -149,7 +149,7 @@ impl Fw {
             if let Some(class) = class {
                 options.put("classid", class.to_string(), format_args!("classid {class}"));
             }
-            let mut shown = Shown::new(options.end_blank().clone(), &rule.actions, now);
+            let mut shown = Shown::new(options.end_blank().clone(), &rule.actions, now).named(mark);
             // tc breaks the line before the list, and not before the old police.
             shown.separate(if rule.actions.is_old() { "" } else { "\n" });
             shown

@@ -92,6 +92,14 @@ pub(super) fn unknown_kind(kind: &str, option: Option<&str>, known: &[&str]) -> 
     ParseError::new(message).with_remedy(remedy)
 }
 
+/// Parses a handle that is a number; 0 without one.
+pub(super) fn number_of(handle: Option<&str>) -> Result<u32, ParseError> {
+    handle.map_or(Ok(0), |word| {
+        let remedy = format!("\"{word}\" is no number");
+        c_number(word).ok_or_else(|| ParseError::new("Illegal \"handle\"").with_remedy(remedy))
+    })
+}
+
 /// Parses the class after `classid` or `flowid`; [`Handle::UNSPEC`] for `none`.
 pub(super) fn classid(words: &mut Words<'_>, usage: &'static str) -> Result<Handle, ParseError> {
     let word = words.value("classid").map_err(|error| error.with_usage(usage))?;

@@ -6,10 +6,10 @@
 use std::cell::Cell;
 
 use super::frame::Frame;
-use super::header::{classid, file_exists, invalid, unknown_word};
+use super::header::{classid, file_exists, invalid, number_of, unknown_word};
 use super::{Choice, Deleted, Mode, Shown};
 use crate::action::Actions;
-use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
+use crate::tc::{Handle, Options, ParseError, Style, Words};
 use txq_core::arch::{Arch, Nanos};
 
 const WORDS: [&str; 4] = ["classid", "flowid", "action", "skip_hw"];
@@ -25,7 +25,7 @@ NOTE: CLASSID is parsed as hexadecimal input.";
 /// A rule as its text describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    handle: u32,
+    pub(super) handle: u32,
     /// Whether the text has options.
     options: bool,
     classid: Option<Handle>,
@@ -34,11 +34,7 @@ pub(crate) struct Rule {
 }
 
 pub(super) fn parse(handle: Option<&str>, words: &mut Words<'_>) -> Result<Rule, ParseError> {
-    let number = |word: &str| {
-        let remedy = format!("\"{word}\" is no number");
-        c_number(word).ok_or_else(|| ParseError::new("Illegal \"handle\"").with_remedy(remedy))
-    };
-    let handle = handle.map_or(Ok(0), number)?;
+    let handle = number_of(handle)?;
     let (options, actions) = (words.peek().is_some(), Actions::default());
     let mut rule = Rule { handle, options, classid: None, skip_hw: false, actions };
     while let Some(word) = words.next_word() {
@@ -114,7 +110,7 @@ impl Matchall {
                 options.put("skip_hw", true, "\n  skip_hw");
             }
             options.put("not_in_hw", true, "\n  not_in_hw");
-            Shown::new(options, &rule.actions, now).with_hits(self.hits.get())
+            Shown::new(options, &rule.actions, now).named(rule.handle).with_hits(self.hits.get())
         };
         self.rule.iter().map(show).collect()
     }

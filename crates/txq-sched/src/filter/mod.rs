@@ -2,8 +2,9 @@
 //!
 //! A qdisc with classes looks a packet up in its [`Filters`]. They are tables in the order of their `pref`, the lowest
 //! first. Each table has one kind and one protocol; the first table that matches the packet chooses the class. The kinds are
-//! tc's: [`flower`](mod@flower) for header fields, [`fw`] for marks, [`u32`](mod@u32) for words at offsets, and
-//! [`matchall`]. [`closure`] is a function of the program. Texts, errors and output are those of `tc filter`.
+//! tc's: [`flower`](mod@flower) for header fields, [`fw`] for marks, [`u32`](mod@u32) for words at offsets and for hash tables,
+//! [`basic`] for expressions, [`flow`] for classes computed from fields, and [`matchall`]. [`closure`] is a function of the
+//! program. Texts, errors and output are those of `tc filter`.
 //!
 //! The owner of the qdisc owns its filters, so a lookup takes no lock and no atomic operation. The kernel's counterpart is
 //! `tcf_classify` with `struct tcf_proto`. A rule may also have actions (`crate::action`): those of a hook of a device
@@ -12,7 +13,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod basic;
 pub mod closure;
+mod ematch;
+pub mod flow;
 pub mod flower;
 mod frame;
 pub mod fw;
@@ -32,7 +36,9 @@ use txq_core::packet::Packet;
 use crate::action::Actions;
 use crate::tc::{Handle, ParseError, Style, Words};
 
+use basic::Basic;
 use closure::Closure;
+use flow::Flow;
 use flower::Flower;
 use frame::Frame;
 use fw::Fw;
@@ -100,6 +106,8 @@ pub(crate) enum Rule {
     Matchall(matchall::Rule),
     Flower(Box<flower::Rule>),
     U32(Box<u32::Rule>),
+    Basic(Box<basic::Rule>),
+    Flow(Box<flow::Rule>),
 }
 
 impl Rule {
@@ -109,6 +117,20 @@ impl Rule {
             Self::Matchall(rule) => &rule.actions,
             Self::Flower(rule) => &rule.actions,
             Self::U32(rule) => &rule.actions,
+            Self::Basic(rule) => &rule.actions,
+            Self::Flow(rule) => &rule.actions,
+        }
+    }
+
+    /// Returns the handle as a number; 0 for none.
+    fn id(&self) -> u32 {
+        match self {
+            Self::Fw(rule) => rule.handle,
+            Self::Matchall(rule) => rule.handle,
+            Self::Flower(rule) => rule.handle,
+            Self::U32(rule) => rule.id.0,
+            Self::Basic(rule) => rule.handle,
+            Self::Flow(rule) => rule.handle,
         }
     }
 
@@ -118,12 +140,14 @@ impl Rule {
             Self::Matchall(rule) => &mut rule.actions,
             Self::Flower(rule) => &mut rule.actions,
             Self::U32(rule) => &mut rule.actions,
+            Self::Basic(rule) => &mut rule.actions,
+            Self::Flow(rule) => &mut rule.actions,
         }
     }
 }
 
 /// The kinds that texts can name.
-const KINDS: [&str; 4] = ["flower", "fw", "matchall", "u32"];
+const KINDS: [&str; 6] = ["basic", "flow", "flower", "fw", "matchall", "u32"];
 
 /// A parsed command: header and rule.
 #[derive(Debug, Clone)]
@@ -152,6 +176,8 @@ impl<'a> Request<'a> {
                 let protocol = header.protocol.unwrap_or(ALL);
                 Some(Rule::Flower(Box::new(flower::parse(handle, protocol, &mut words)?)))
             }
+            Some("basic") => Some(Rule::Basic(Box::new(basic::parse(handle, &mut words)?))),
+            Some("flow") => Some(Rule::Flow(Box::new(flow::parse(handle, &mut words)?))),
             Some("u32") => Some(Rule::U32(Box::new(u32::parse(handle, &mut words)?))),
             // A program's closure is deleted by this name.
             Some("closure") => None,
@@ -183,6 +209,8 @@ enum Table<A: Arch> {
     Flower(Flower),
     /// The rules are in [`Filters::u32`].
     U32(u32::Root),
+    Basic(Basic),
+    Flow(Flow),
     Closure(Closure<A>),
 }
 
@@ -194,6 +222,8 @@ impl<A: Arch> Table<A> {
             Self::Matchall(_) => "matchall",
             Self::Flower(_) => "flower",
             Self::U32(_) => "u32",
+            Self::Basic(_) => "basic",
+            Self::Flow(_) => "flow",
             Self::Closure(_) => "closure",
         }
     }
@@ -207,6 +237,8 @@ impl<A: Arch> Table<A> {
             Self::Matchall(table) => table.classify(frame),
             Self::Flower(table) => table.classify(frame),
             Self::U32(root) => u32.classify(*root, frame),
+            Self::Basic(table) => table.classify(frame),
+            Self::Flow(table) => table.classify(frame),
             Self::Closure(closure) => closure(frame.packet).map(Choice::Class),
         }
     }
@@ -218,6 +250,8 @@ impl<A: Arch> Table<A> {
             (Self::Matchall(table), Rule::Matchall(rule)) => table.set(rule, mode),
             (Self::Flower(table), Rule::Flower(rule)) => table.set(*rule, mode),
             (Self::U32(root), Rule::U32(rule)) => u32.set(*root, pref, *rule, mode),
+            (Self::Basic(table), Rule::Basic(rule)) => table.set(*rule, mode),
+            (Self::Flow(table), Rule::Flow(rule)) => table.set(*rule, mode),
             (table, _) => Err(wrong_kind(table.kind())),
         }
     }
@@ -230,6 +264,8 @@ impl<A: Arch> Table<A> {
             (Self::Matchall(table), Rule::Matchall(rule)) => table.delete(rule),
             (Self::Flower(table), Rule::Flower(rule)) => table.delete(rule),
             (Self::U32(root), Rule::U32(rule)) => u32.delete(*root, rule, alone)?,
+            (Self::Basic(table), Rule::Basic(rule)) => table.delete(rule),
+            (Self::Flow(table), Rule::Flow(rule)) => table.delete(rule),
             _ => Deleted::NotThere,
         })
     }
@@ -251,6 +287,30 @@ struct Proto<A: Arch> {
     pref: u16,
     protocol: u16,
     table: Table<A>,
+}
+
+impl<A: Arch> Proto<A> {
+    /// Returns an error if a command means another protocol or kind.
+    fn admit(&self, pref: u16, protocol: Option<u16>, kind: Option<&str>) -> Result<(), ParseError> {
+        if protocol.is_some_and(|protocol| protocol != self.protocol) {
+            return Err(wrong_protocol(pref, self.protocol));
+        }
+        match kind.is_some_and(|kind| kind != self.table.kind()) {
+            true => Err(wrong_kind(self.table.kind())),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the line of the pref.
+    fn info(&self, parent: Option<Handle>) -> FilterInfo {
+        let (kind, pref, protocol) = (self.table.kind(), self.pref, self.protocol);
+        FilterInfo { kind, parent, protocol, pref, options: None, hits: None, actions: Vec::new() }
+    }
+}
+
+fn no_handle() -> ParseError {
+    let error = ParseError::new("Error: Specified filter handle not found.");
+    error.with_remedy("`filter show` lists the handles")
 }
 
 /// The filters of a qdisc or of a class.
@@ -337,7 +397,9 @@ impl<A: Arch> Filters<A> {
             Table::Fw(table) => table.classids().any(is_it),
             Table::Matchall(table) => table.classids().any(is_it),
             Table::Flower(table) => table.classids().any(is_it),
-            Table::U32(_) | Table::Closure(_) => false,
+            Table::Basic(table) => table.classids().any(is_it),
+            // A flow computes its classes.
+            Table::U32(_) | Table::Flow(_) | Table::Closure(_) => false,
         }) || self.u32.classids().any(is_it)
     }
 
@@ -390,6 +452,8 @@ impl<A: Arch> Filters<A> {
                     Some(Rule::Matchall(_)) => Table::Matchall(Matchall::new()),
                     Some(Rule::Flower(_)) => Table::Flower(Flower::new()),
                     Some(Rule::U32(_)) => Table::U32(self.u32.add_root(pref)),
+                    Some(Rule::Basic(_)) => Table::Basic(Basic::default()),
+                    Some(Rule::Flow(_)) => Table::Flow(Flow::new(parent)),
                     None => {
                         let error = ParseError::new("Error: TC classifier not found.");
                         return Err(error.with_remedy("a closure is added by NetDev::add_classifier"));
@@ -436,33 +500,16 @@ impl<A: Arch> Filters<A> {
             self.u32 = u32::Tables::default();
             return Ok(());
         };
-        if self.is_empty() {
-            let error = ParseError::new("Error: Cannot find specified filter chain.");
-            return Err(error.with_remedy("there are no filters here"));
-        }
-        let place = self.protos.iter().position(|proto| proto.pref == pref);
-        let Some(at) = place else {
-            let error = ParseError::new("Error: Filter with specified priority/protocol not found.");
-            let prefs: Vec<_> = self.protos.iter().map(|proto| proto.pref.to_string()).collect();
-            return Err(error.with_remedy(format!("there are prefs {}", prefs.join(", "))));
-        };
+        let at = self.place_of(pref)?;
         let alone = self.protos.iter().filter(|proto| matches!(proto.table, Table::U32(_))).count() == 1;
-        let Proto { protocol: of, table, .. } = &mut self.protos[at];
-        if protocol.is_some_and(|protocol| protocol != *of) {
-            return Err(wrong_protocol(pref, *of));
-        }
-        if kind.is_some_and(|kind| kind != table.kind()) {
-            return Err(wrong_kind(table.kind()));
-        }
+        self.protos[at].admit(pref, protocol, kind)?;
+        let table = &mut self.protos[at].table;
         let done = match &request.rule {
             Some(rule) => table.delete(&mut self.u32, rule, alone)?,
             None => Deleted::Table,
         };
         match done {
-            Deleted::NotThere => {
-                let error = ParseError::new("Error: Specified filter handle not found.");
-                return Err(error.with_remedy("`filter show` lists the handles"));
-            }
+            Deleted::NotThere => return Err(no_handle()),
             Deleted::Table | Deleted::Done { last: true } => {
                 let proto = self.protos.remove(at);
                 self.end(&proto.table);
@@ -482,10 +529,7 @@ impl<A: Arch> Filters<A> {
     /// Returns all filters, as `tc filter show` presents them. In the style of commands the hash tables of u32 come first.
     pub fn info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
         let (mut list, now) = (Vec::new(), A::now());
-        let of = |proto: &Proto<A>| {
-            let (kind, pref, protocol) = (proto.table.kind(), proto.pref, proto.protocol);
-            FilterInfo { kind, parent, protocol, pref, options: None, hits: None, actions: Vec::new() }
-        };
+        let of = |proto: &Proto<A>| proto.info(parent);
         if style.input {
             for (pref, shown) in self.u32.divisors(style) {
                 let made_by = self.protos.iter().find(|proto| proto.pref == pref);
@@ -496,16 +540,49 @@ impl<A: Arch> Filters<A> {
         }
         for proto in &self.protos {
             list.push(of(proto));
-            let rules = match &proto.table {
-                Table::Fw(table) => table.rules(style, now),
-                Table::Matchall(table) => table.rules(style, now),
-                Table::Flower(table) => table.rules(style, now),
-                Table::U32(_) => self.u32.rules(proto.pref, style, now),
-                Table::Closure(_) => Vec::new(),
-            };
-            list.extend(rules.into_iter().map(|rule| rule.into_info(of(proto))));
+            list.extend(self.rules(proto, style, now).into_iter().map(|rule| rule.into_info(of(proto))));
         }
         list
+    }
+
+    /// Returns the rules of a pref.
+    fn rules(&self, proto: &Proto<A>, style: Style, now: Nanos) -> Vec<Shown> {
+        match &proto.table {
+            Table::Fw(table) => table.rules(style, now),
+            Table::Matchall(table) => table.rules(style, now),
+            Table::Flower(table) => table.rules(style, now),
+            Table::U32(_) => self.u32.rules(proto.pref, style, now),
+            Table::Basic(table) => table.rules(style, now),
+            Table::Flow(table) => table.rules(style, now),
+            Table::Closure(_) => Vec::new(),
+        }
+    }
+
+    /// Returns one rule, by its pref, protocol, kind and handle, as `tc filter get` presents it.
+    ///
+    /// # Errors
+    /// tc's errors, with a remedy, if there is no such rule.
+    pub fn get(&self, request: &Request<'_>, parent: Handle, style: Style) -> Result<FilterInfo, ParseError> {
+        let Header { pref, protocol, kind, .. } = request.header;
+        let proto = &self.protos[self.place_of(pref.unwrap_or_default())?];
+        proto.admit(pref.unwrap_or_default(), protocol, kind)?;
+        let id = request.rule.as_ref().map_or(0, Rule::id);
+        let found = self.rules(proto, style, A::now()).into_iter().find(|rule| rule.id() == id && id != 0);
+        let info = proto.info(Some(parent));
+        found.map(|rule| rule.into_info(info)).ok_or_else(no_handle)
+    }
+
+    /// Returns the place of the filters of a pref.
+    fn place_of(&self, pref: u16) -> Result<usize, ParseError> {
+        if self.is_empty() {
+            let error = ParseError::new("Error: Cannot find specified filter chain.");
+            return Err(error.with_remedy("there are no filters here"));
+        }
+        self.protos.iter().position(|proto| proto.pref == pref).ok_or_else(|| {
+            let error = ParseError::new("Error: Filter with specified priority/protocol not found.");
+            let prefs: Vec<_> = self.protos.iter().map(|proto| proto.pref.to_string()).collect();
+            error.with_remedy(format!("there are prefs {}", prefs.join(", ")))
+        })
     }
 
     /// Returns the pref for a filter added without one: one less than the lowest pref from [`AUTO_FROM`] up, or [`AUTO`] if

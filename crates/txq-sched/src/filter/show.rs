@@ -36,6 +36,8 @@ pub struct FilterInfo {
 
 /// A rule as tc shows it.
 pub(super) struct Shown {
+    /// The rule's handle as a number; 0 for what has none.
+    id: u32,
     options: Options,
     hits: Option<u64>,
     actions: Vec<ActionInfo>,
@@ -46,8 +48,16 @@ impl Shown {
         Self { hits: Some(hits), ..self }
     }
 
+    pub(super) fn named(self, id: u32) -> Self {
+        Self { id, ..self }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
     pub(super) fn plain(options: Options) -> Self {
-        Self { options, hits: None, actions: Vec::new() }
+        Self { id: 0, options, hits: None, actions: Vec::new() }
     }
 
     /// Returns a rule with its actions at the time `now`. In the style of commands the actions are words of its options.
@@ -57,7 +67,7 @@ impl Shown {
             return Self::plain(options);
         }
         let actions = actions.info(options.style(), now);
-        Self { options, hits: None, actions }
+        Self { id: 0, options, hits: None, actions }
     }
 
     /// Puts a text between the options and the actions, if there are actions.
@@ -68,7 +78,7 @@ impl Shown {
     }
 
     pub(super) fn into_info(self, info: FilterInfo) -> FilterInfo {
-        let Self { options, hits, actions } = self;
+        let Self { options, hits, actions, .. } = self;
         FilterInfo { options: Some(options), hits, actions, ..info }
     }
 }
@@ -96,8 +106,11 @@ pub fn filters_json(filters: &[FilterInfo], stats: bool) -> Value {
 
 fn write_filter(text: &mut String, filter: &FilterInfo, stats: bool) -> fmt::Result {
     write!(text, "filter ")?;
-    if let Some(parent) = filter.parent {
-        write!(text, "parent {parent} ")?;
+    match filter.parent {
+        Some(Handle::HOOK_INGRESS) => write!(text, "ingress ")?,
+        Some(Handle::HOOK_EGRESS) => write!(text, "egress ")?,
+        Some(parent) => write!(text, "parent {parent} ")?,
+        None => {}
     }
     let (protocol, options) = (proto::name(filter.protocol), filter.options.as_ref());
     write!(text, "protocol {protocol} pref {} {} chain 0 ", filter.pref, filter.kind)?;

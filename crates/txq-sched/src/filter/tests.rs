@@ -381,10 +381,56 @@ fn rules_name_their_classes() {
         "protocol all matchall classid 1:5",
         "protocol ip flower ip_proto udp classid 1:5",
         "protocol ip u32 match u32 0 0 flowid 1:5",
+        "protocol ip basic flowid 1:5",
     ] {
         let mut bench = Bench::with(&[&format!("pref 1 {rule}")]);
         assert!(bench.filters.names(Handle::new(1, 5)) && !bench.filters.names(Handle::new(1, 6)), "{rule}");
         bench.delete("pref 1").unwrap();
         assert!(!bench.filters.names(Handle::new(1, 5)), "{rule}");
     }
+}
+
+#[test]
+fn one_rule_is_found_by_its_handle() {
+    let mut bench = Bench::with(&[
+        "protocol ip pref 1 u32 match u32 0 0 flowid 1:1",
+        "protocol ip pref 1 handle 2: u32 divisor 4",
+        "pref 2 handle 5/0xff fw classid 1:2",
+        "pref 3 matchall classid 1:3",
+        "pref 4 flower classid 1:4",
+        "pref 5 basic classid 1:5",
+        "pref 6 handle 9 flow map key src",
+    ]);
+    let get = |text: &str| {
+        let request = Request::parse(text)?;
+        bench.filters.get(&request, Handle::new(1, 0), Style::default())
+    };
+    for (text, shown) in [
+        ("protocol ip pref 1 handle 800::800 u32", "fh 800::800 order"),
+        ("protocol ip pref 1 handle 2: u32", "fh 2: ht divisor 4"),
+        ("protocol all pref 2 handle 5 fw", "handle 0x5/0xff classid 1:2"),
+        ("protocol all pref 3 handle 1 matchall", "handle 0x1 flowid 1:3"),
+        ("protocol all pref 4 handle 1 flower", "handle 0x1 classid 1:4"),
+        ("protocol all pref 5 handle 1 basic", "handle 0x1 flowid 1:5"),
+        ("protocol all pref 6 handle 9 flow", "handle 0x9 map keys src"),
+    ] {
+        let info = get(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let options = info.options.unwrap();
+        assert!(options.text().starts_with(shown), "{text}: {}", options.text());
+    }
+    for (text, message) in [
+        ("protocol all pref 9 handle 1 fw", "Error: Filter with specified priority/protocol not found."),
+        (
+            "protocol ipv6 pref 1 handle 2: u32",
+            "Error: Protocol mismatch for filter with specified priority.",
+        ),
+        ("protocol ip pref 1 handle 2 fw", "Error: Specified filter kind does not match existing one."),
+        ("protocol ip pref 1 handle 3: u32", "Error: Specified filter handle not found."),
+    ] {
+        assert_eq!(get(text).unwrap_err().message(), message, "{text}");
+    }
+    bench.delete("").unwrap();
+    let request = Request::parse("protocol ip pref 1 handle 2: u32").unwrap();
+    let error = bench.filters.get(&request, Handle::new(1, 0), Style::default()).unwrap_err();
+    assert_eq!(error.message(), "Error: Cannot find specified filter chain.");
 }

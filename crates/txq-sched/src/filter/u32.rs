@@ -22,6 +22,7 @@ use crate::action::Actions;
 use crate::tc::Handle;
 
 pub(super) use parse::parse;
+pub(super) use sample::signed;
 pub(super) use tables::{Root, Tables};
 
 /// The first number of tables that commands do not name, and of rules without a given handle.
@@ -34,7 +35,7 @@ const ROOT: u32 = 0xfff;
 
 /// A handle `TABLE:BUCKET:NODE`, in 12, 8 and 12 bits; parts not given are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Id(u32);
+pub(crate) struct Id(pub(super) u32);
 
 impl Id {
     const fn of(table: u32, bucket: u32, node: u32) -> Self {
@@ -62,7 +63,7 @@ impl Id {
 /// A rule, or a table, as its text describes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
-    id: Id,
+    pub(super) id: Id,
     options: bool,
     /// The number of buckets of a new table; then there is no rule.
     divisor: Option<u32>,
@@ -80,11 +81,26 @@ pub(crate) struct Rule {
 
 /// A word to match, its mask, and its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct KeyMatch {
-    value: u32,
-    mask: u32,
-    offset: i32,
-    nexthdr: bool,
+pub(super) struct KeyMatch {
+    pub(super) value: u32,
+    pub(super) mask: u32,
+    pub(super) offset: i32,
+    pub(super) nexthdr: bool,
+}
+
+impl KeyMatch {
+    /// Returns the key for a number of 1, 2 or 4 bytes; `None` if four bytes lie in two words.
+    pub(super) fn of(bytes: usize, value: u32, mask: u32, offset: i32, nexthdr: bool) -> Option<Self> {
+        let within = offset & 3;
+        let shift = match bytes {
+            4 if within != 0 => return None,
+            4 => 0,
+            2 if within == 0 => 16,
+            2 => 0,
+            _ => 24 - 8 * within,
+        };
+        Some(Self { value: (value & mask) << shift, mask: mask << shift, offset: offset & !3, nexthdr })
+    }
 }
 
 /// A packet's mark to match, under a mask (`match mark`).

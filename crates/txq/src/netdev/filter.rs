@@ -76,6 +76,19 @@ impl<A: Arch> NetDev<A> {
         self.filters(parent, show).unwrap_or_default()
     }
 
+    /// Returns one filter, by its parent, pref, protocol, kind and handle (`tc filter get`):
+    /// `"parent 1: protocol ip pref 1 handle 800::800 u32"`.
+    ///
+    /// # Errors
+    /// tc's errors, with a remedy, if there is no such filter.
+    pub fn get_filter(&self, text: &str, style: Style) -> Result<FilterInfo, ParseError> {
+        let request = self.request(text)?;
+        if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
+            return self.with_hook(parent, |filters, parent| filters.get(&request, parent, style))?;
+        }
+        self.filters(request.header.parent, |filters, parent| filters.get(&request, parent, style))?
+    }
+
     fn request<'t>(&self, text: &'t str) -> Result<Request<'t>, ParseError> {
         let request = Request::parse(text)?;
         self.check_dev(request.header.dev)?;

@@ -70,7 +70,7 @@ impl<A: Arch> Search<'_, '_, A> {
         super::tests::COMPARED.set(super::tests::COMPARED.get() + 1);
         let key_matches = |key: &KeyMatch| {
             let from = if key.nexthdr { from + self.nexthdr } else { from };
-            word_at(self.data, from, key.offset).is_some_and(|word| word & key.mask == key.value)
+            key.matches(self.data, from)
         };
         if let Some(Mark { value, mask, success }) = &rule.mark {
             if self.frame.mark() & mask != *value {
@@ -103,6 +103,13 @@ impl<A: Arch> Search<'_, '_, A> {
         }
         let within = !(variable || fixed || eat) || from < self.data.len() as i64;
         within.then(|| (&table.buckets[bucket as usize], from))
+    }
+}
+
+impl KeyMatch {
+    /// Whether a packet has the value, whose offset counts from `from`.
+    pub(in crate::filter) fn matches(&self, data: &[u8], from: i64) -> bool {
+        word_at(data, from, self.offset).is_some_and(|word| word & self.mask == self.value)
     }
 }
 

@@ -52,7 +52,7 @@ impl Place {
 }
 
 /// Parses a number with a sign. Offsets outside of `i32` are errors: no packet is that long.
-pub(super) fn signed(word: &str) -> Option<i32> {
+pub(in crate::filter) fn signed(word: &str) -> Option<i32> {
     let (sign, digits) = word.strip_prefix('-').map_or((1, word), |digits| (-1, digits));
     c_number(digits).and_then(|number| i32::try_from(number).ok()).map(|number| sign * number)
 }
@@ -60,9 +60,9 @@ pub(super) fn signed(word: &str) -> Option<i32> {
 /// The width of a value in bytes.
 #[derive(Clone, Copy)]
 enum Width {
-    One,
-    Two,
-    Four,
+    One = 1,
+    Two = 2,
+    Four = 4,
 }
 
 impl Selector {
@@ -207,30 +207,22 @@ impl Selector {
     /// Adds a number to the key of the word that contains it.
     fn add(&mut self, width: Width, value: u32, mask: u32, place: Place) -> Result<(), ParseError> {
         let Place { offset, nexthdr } = place;
-        let within = offset & 3;
-        let shift = match width {
-            Width::Four if within != 0 => {
-                return Err(illegal(format!("a u32 is at a multiple of 4, not at {offset}")));
-            }
-            Width::Four => 0,
-            Width::Two if within == 0 => 16,
-            Width::Two => 0,
-            Width::One => 24 - 8 * within,
+        let Some(added) = KeyMatch::of(width as usize, value, mask, offset, nexthdr) else {
+            return Err(illegal(format!("a u32 is at a multiple of 4, not at {offset}")));
         };
-        let (value, mask, offset) = ((value & mask) << shift, mask << shift, offset & !3);
-        let same = |key: &&mut KeyMatch| key.offset == offset && key.nexthdr == nexthdr;
+        let same = |key: &&mut KeyMatch| key.offset == added.offset && key.nexthdr == nexthdr;
         let Some(key) = self.keys.iter_mut().find(same) else {
             if self.keys.len() == MOST_KEYS {
                 return Err(illegal(format!("a rule compares {MOST_KEYS} words at most")));
             }
-            self.keys.push(KeyMatch { value, mask, offset, nexthdr });
+            self.keys.push(added);
             return Ok(());
         };
-        if (key.value ^ value) & key.mask & mask != 0 {
+        if (key.value ^ added.value) & key.mask & added.mask != 0 {
             return Err(illegal(format!("the bytes at {offset} cannot be two values at once")));
         }
-        key.value |= value;
-        key.mask |= mask;
+        key.value |= added.value;
+        key.mask |= added.mask;
         Ok(())
     }
 }

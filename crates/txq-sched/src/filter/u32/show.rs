@@ -18,15 +18,14 @@ impl Tables {
         let mut list = Vec::new();
         for (_, table) in tables {
             if !style.input {
-                list.push(Shown::plain(head(table, style)));
+                let id = Id::of(table.number, 0, 0);
+                list.push(Shown::plain(head(table, style)).named(id.0));
             }
             for (number, bucket) in (0..).zip(&table.buckets) {
                 for (node, rule) in &bucket.rules {
-                    let mut shown = Shown::new(
-                        self.rule(table, Id::of(table.number, number, *node), rule, style),
-                        &rule.actions,
-                        now,
-                    );
+                    let id = Id::of(table.number, number, *node);
+                    let options = self.rule(table, id, rule, style);
+                    let mut shown = Shown::new(options, &rule.actions, now).named(id.0);
                     shown.separate(if rule.actions.is_old() { "\n" } else { "" });
                     list.push(shown);
                 }

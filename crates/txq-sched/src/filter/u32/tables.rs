@@ -166,7 +166,11 @@ impl Tables {
                 format!("the table has {} buckets: give that divisor", table.divisor()),
             ));
         };
-        if ![0, table.number].contains(&rule.id.table()) && !(rule.id.table() == ROOT && table.is_root) {
+        let is_own = match rule.id.table() {
+            ROOT => table.is_root,
+            number => [0, table.number].contains(&number),
+        };
+        if !is_own {
             let remedy = format!("the rule goes to table {:x}: name another by ht", table.number);
             return Err(refused("Handle specified hash table address mismatch.", remedy));
         }
