@@ -7,6 +7,7 @@
 
 mod batch;
 mod flags;
+mod monitor;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ pub(crate) fn tc(args: &TcArgs) -> anyhow::Result<ExitCode> {
     match &flags.batch {
         Some(file) => batch::run(file, flags.force, |words| speaker.say(words)),
         None if flags.words.is_empty() => args::help_of("tc"),
+        None if flags.words[0].len() > 1 && "monitor".starts_with(&*flags.words[0]) => monitor::run(&flags),
         None => tell(&speaker.say(&flags.words)?),
     }
 }

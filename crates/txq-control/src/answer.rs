@@ -97,7 +97,7 @@ fn code(error: &ParseError) -> u8 {
     let message = error.message();
     let about_a_word =
         ["Error: argument \"", "Error: duplicate \"", "Error: \"", "Command line is not complete"];
-    if message.ends_with("is classless.") {
+    if message.ends_with("is classless.") || message.starts_with("Error: any valid address") {
         return INPUT;
     }
     if about_a_word.iter().any(|start| message.starts_with(start)) {

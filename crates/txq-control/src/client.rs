@@ -18,8 +18,10 @@ use crate::stat::Counters;
 use crate::tc::Show;
 use crate::{Error, Interval, Place};
 
+mod monitoring;
 mod tracing;
 
+pub use monitoring::{Monitored, Monitoring};
 pub use tracing::{Traced, Tracing};
 
 /// How long a client waits for an answer, unless the caller sets another time.

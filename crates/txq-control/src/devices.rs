@@ -8,6 +8,7 @@ use txq::NetDev;
 use txq::netdev::{NetDevRef, WeakNetDev};
 
 use crate::Error;
+use crate::changes::Changes;
 
 /// The properties of a device that a command asks for (`txq dev add`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub(crate) struct Devices {
     more: Option<Box<More>>,
     removed: Option<Box<Removed>>,
     known: Mutex<Known>,
+    changes: Changes,
 }
 
 #[derive(Default)]
@@ -101,6 +103,11 @@ impl Devices {
     /// Returns the program's own counters of a device.
     pub(crate) fn more(&self, name: &str) -> Vec<(String, u64)> {
         self.more.as_ref().map_or_else(Vec::new, |more| more(name))
+    }
+
+    /// Returns the connections that watch commands.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -43,6 +43,7 @@
 //! directions; `docs/control.md` in the repository describes it.
 
 mod answer;
+mod changes;
 mod client;
 pub mod dev;
 mod devices;
@@ -53,6 +54,7 @@ mod list;
 mod listener;
 mod lock;
 mod message;
+mod monitor;
 mod peer;
 mod place;
 mod record;
@@ -62,7 +64,7 @@ pub mod tc;
 mod trace;
 
 pub use answer::Answer;
-pub use client::{Client, Traced, Tracing};
+pub use client::{Client, Monitored, Monitoring, Traced, Tracing};
 pub use devices::NewDevice;
 pub use error::Error;
 pub use info::{Info, InfoDevice};
@@ -70,6 +72,7 @@ pub use limits::Limits;
 pub use list::{Program, State, list, list_folder, probe};
 pub use listener::Socket;
 pub use message::{Interval, VERSION};
+pub use monitor::Change;
 pub use peer::Access;
 pub use place::{Place, runtime_folder};
 pub use record::{Contention, Times};

@@ -50,6 +50,8 @@ pub(crate) enum Request {
     },
     /// Sends each step of devices' packets, a line each.
     Trace(TraceOptions),
+    /// Sends each change of qdiscs, classes and filters, a line each.
+    Monitor {},
 }
 
 /// Which devices to record, and how long.
@@ -128,6 +130,7 @@ mod tests {
             Request::Contention(Recording { dev: None, ms: 5 }),
             Request::Hist { what: Interval::Driver, dev: Some("d".into()), ms: 0 },
             Request::Trace(TraceOptions::default()),
+            Request::Monitor {},
         ] {
             let line = request.line().unwrap();
             assert!(line.starts_with(b"{\"v\":1,") && line.ends_with(b"\n"));

@@ -16,6 +16,7 @@ mod check;
 mod class;
 mod command;
 mod filter;
+mod graph;
 mod modify;
 mod pretty;
 mod save;
@@ -24,6 +25,7 @@ mod show;
 use txq::NetDev;
 
 use crate::answer::{Answer, owned};
+use crate::changes::Snapshot;
 use crate::devices::Devices;
 use crate::error::Error;
 use command::{Command, Object, Verb};
@@ -39,12 +41,34 @@ pub(crate) fn run(devices: &Devices, words: &[String], show: &Show) -> Answer {
         Ok(command) => command,
         Err(answer) => return answer,
     };
+    let (changes, reads) = (devices.changes(), matches!(command.verb, Verb::Show | Verb::Get));
+    if reads || !(show.echo || changes.is_watched()) {
+        return execute(devices, &command, show);
+    }
+    let scope = command.scope();
+    let take = || devices.handles(command.dev()).first().map(|dev| Snapshot::take(dev, scope));
+    // Without a device nothing changes.
+    let _comparing = changes.compare();
+    let before = command.dev().and_then(|_| take());
+    let mut answer = execute(devices, &command, show);
+    if let (0, Some(before), Some(after), Some(dev)) = (answer.rc, before, take(), command.dev()) {
+        let texts = before.changes(&after, dev);
+        changes.publish(&texts);
+        if show.echo {
+            answer.out.extend(texts);
+        }
+    }
+    answer
+}
+
+fn execute(devices: &Devices, command: &Command<'_>, show: &Show) -> Answer {
     let done = match (command.object, command.verb) {
         (Object::Qdisc, Verb::Show) => show::qdiscs(devices, command.rest, show),
         (Object::Qdisc, verb) => modify::qdisc(devices, verb, command.rest),
         (Object::Class, Verb::Show) => class::show(devices, command.rest, show),
         (Object::Class, verb) => class::modify(devices, verb, command.rest),
         (Object::Filter, Verb::Show) => filter::show(devices, command.rest, show),
+        (Object::Filter, Verb::Get) => filter::get(devices, command.rest, show),
         (Object::Filter, verb) => filter::modify(devices, verb, command.rest),
     };
     done.unwrap_or_else(|answer| answer)

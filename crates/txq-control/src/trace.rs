@@ -10,7 +10,7 @@ use txq::trace::{EventKind, Filter};
 
 use crate::answer::nearest;
 
-pub(crate) use serve::{Stream, trace};
+pub(crate) use serve::{Lines, Stream, trace};
 pub(crate) use wire::{Begun, Ended, Line};
 pub use wire::{TraceEvent, TracedDevice};
 

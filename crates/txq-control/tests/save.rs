@@ -36,20 +36,33 @@ fn commands_restore_parameters_and_classes() {
         "qdisc add parent 20:2 handle 22: estimator 1s 8s pie limit 77 target 7ms tupdate 9ms alpha 3 beta 21 ecn bytemode",
         "qdisc add parent 20:3 handle 23: sfq redflowlimit 90000 min 8000 max 30000 probability 0.1 ecn",
         "filter add parent 1: protocol ip pref 1 handle 6 fw classid 1:10",
+        "filter add parent 1: protocol ip pref 3 handle 2: u32 divisor 16",
+        "filter add parent 1: protocol ip pref 3 u32 ht 2:5: match udp dst 53 ffff flowid 1:10",
+        "filter add parent 1: protocol ip pref 2 u32 match mark 5 ff hashkey mask f at 12 offset at 0 mask f00 shift 6 eat link 2:",
+        "filter add parent 1: pref 4 basic match ( cmp(u8 at 9 eq 17) or nbyte(\"a\\n\" at 2) ) and not meta(nf_mark gt 2) flowid 1:20",
+        "filter add parent 1: pref 4 basic flowid 1:10",
+        "filter add parent 1: pref 5 handle 7 flow hash keys src,dst divisor 8 baseclass 1:10 perturb 9",
+        "qdisc add ingress",
+        "filter add ingress protocol ip pref 9 u32 divisor 4",
+        "filter add ingress protocol ip pref 9 u32 match u32 0 0 link 801: police rate 1mbit burst 10k drop",
     ] {
         tc::apply(&from, command).unwrap_or_else(|error| panic!("{command}: {error}"));
     }
     let saved = tc::save(&from);
-    for command in saved.lines() {
-        tc::apply(&to, command).unwrap_or_else(|error| panic!("{command}: {error}"));
+    // A second time they meet what they have made.
+    for _ in 0..2 {
+        for command in saved.lines() {
+            tc::apply(&to, command).unwrap_or_else(|error| panic!("{command}: {error}"));
+        }
+        assert_eq!(tc::save(&to), saved);
     }
-    assert_eq!(tc::save(&to), saved);
     for part in [
         "hfsc default 20",
         "classid 1:10 hfsc rt",
         "perturb 9",
         "strict 1 quanta 3000 2000",
         "estimator 1000000us",
+        "burst 55",
     ] {
         assert!(saved.contains(part), "{part}: {saved}");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use device::{Folder, LONG, Raw, device, wait_for, words};
 use txq::stats::contention::Site;
-use txq_control::{Client, Error, Interval, Place, Server, State, VERSION, probe, serve};
+use txq_control::{Client, Error, Interval, Monitored, Place, Server, State, VERSION, probe, serve};
 
 #[test]
 fn a_program_is_reshaped_through_its_socket() {
@@ -185,4 +185,123 @@ fn a_probe_tells_the_living_from_the_dead() {
     drop(serve(&dev, folder.socket()).unwrap());
     assert!(!folder.socket().exists());
     assert!(matches!(Client::connect(Place::Name("../x".into())), Err(Error::Name(_))));
+}
+
+/// The texts are those of tc 6.1 on Linux for the same commands, without the rates that a kernel rounds.
+#[test]
+fn a_monitor_tells_what_commands_change() {
+    let (folder, dev) = (Folder::new(), device("X"));
+    let _server = serve(&dev, folder.socket()).unwrap();
+    let mut monitor = Client::connect(folder.socket()).unwrap().monitor().unwrap();
+    let mut client = Client::connect(folder.socket()).unwrap();
+    for command in [
+        "qdisc replace dev X root handle 1: htb default 10",
+        "class add dev X parent 1: classid 1:1 htb rate 10mbit",
+        "class add dev X parent 1:1 classid 1:11 htb rate 2mbit ceil 5mbit prio 3",
+        "class change dev X parent 1:1 classid 1:11 htb rate 2mbit ceil 6mbit prio 3",
+        "qdisc add dev X parent 1:11 handle 11: pfifo limit 5",
+        "qdisc change dev X parent 1:11 handle 11: pfifo limit 6",
+        "qdisc replace dev X parent 1:11 handle 12: bfifo limit 6000",
+        "filter add dev X parent 1: protocol ip prio 5 u32 match u32 0 0 flowid 1:1",
+        "filter add dev X parent 1: protocol ip prio 5 handle 2: u32 divisor 4",
+        "filter change dev X parent 1: protocol ip prio 5 handle 800::800 u32 flowid 1:2",
+        "filter add dev X parent 1: protocol ip prio 5 u32 match u32 0 0 flowid 1:1",
+        "filter del dev X parent 1: protocol ip prio 5 handle 800::801 u32",
+        "filter del dev X parent 1: protocol ip prio 5",
+        "qdisc add dev X ingress",
+        "filter add dev X ingress protocol all prio 6 u32 match u32 0 0 flowid 1:1",
+        "qdisc del dev X parent 1:11",
+        "class del dev X classid 1:11",
+        "qdisc del dev X root",
+    ] {
+        let answer = client.tc(&words(command), Default::default()).unwrap();
+        assert_eq!((answer.rc, answer.err.as_str()), (0, ""), "{command}");
+    }
+    monitor.stop();
+    let mut told = String::new();
+    let end = loop {
+        match monitor.next_within(LONG).unwrap() {
+            Some(Monitored::Change(change)) => told += &change.text,
+            Some(end) => break end,
+            None => panic!("silence after {told}"),
+        }
+    };
+    let expected = "\
+deleted qdisc pfifo 8001: dev X root limit 10p
+qdisc htb 1: dev X root r2q 10 default 0x10 direct_packets_stat 0 direct_qlen 1000
+class htb 1:1 dev X root prio 0 rate 10Mbit ceil 10Mbit burst 1600b cburst 1600b 
+class htb 1:11 dev X parent 1:1 prio 3 rate 2Mbit ceil 5Mbit burst 1600b cburst 1600b 
+class htb 1:11 dev X parent 1:1 prio 3 rate 2Mbit ceil 6Mbit burst 1600b cburst 1599b 
+qdisc pfifo 11: dev X parent 1:11 limit 5p
+qdisc pfifo 11: dev X parent 1:11 limit 6p
+deleted qdisc pfifo 11: dev X parent 1:11 limit 6p
+qdisc bfifo 12: dev X parent 1:11 limit 6000b
+added chain dev X parent 1: chain 0 
+added filter dev X parent 1: protocol ip pref 5 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 *flowid 1:1 not_in_hw 
+  match 00000000/00000000 at 0
+added filter dev X parent 1: protocol ip pref 5 u32 chain 0 fh 2: ht divisor 4 
+filter dev X parent 1: protocol ip pref 5 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 *flowid 1:2 not_in_hw 
+  match 00000000/00000000 at 0
+added filter dev X parent 1: protocol ip pref 5 u32 chain 0 fh 800::801 order 2049 key ht 800 bkt 0 *flowid 1:1 not_in_hw 
+  match 00000000/00000000 at 0
+deleted filter dev X parent 1: protocol ip pref 5 u32 chain 0 fh 800::801 order 2049 key ht 800 bkt 0 *flowid 1:1 not_in_hw 
+  match 00000000/00000000 at 0
+deleted filter dev X parent 1: protocol ip pref 5 u32 chain 0 
+deleted chain dev X parent 1: chain 0 
+qdisc ingress ffff: dev X parent ffff:fff1 ---------------- 
+added chain dev X parent ffff: chain 0 
+added filter dev X ingress protocol all pref 6 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 *flowid 1:1 not_in_hw 
+  match 00000000/00000000 at 0
+deleted qdisc bfifo 12: dev X parent 1:11 limit 6000b
+deleted class htb 1:11 dev X parent 1:1 prio 3 rate 2Mbit ceil 6Mbit burst 1600b cburst 1599b 
+deleted qdisc htb 1: dev X root r2q 10 default 0x10 direct_packets_stat 0 direct_qlen 1000
+";
+    let numbers = |text: &str| {
+        // The bursts depend on the clock's resolution.
+        let is_number = |word: &str| word.ends_with('b') && word.starts_with(|c: char| c.is_ascii_digit());
+        let line = |line: &str| line.split(' ').filter(|word| !is_number(word)).collect::<Vec<_>>().join(" ");
+        text.lines().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&told), numbers(expected));
+    assert_eq!(end, Monitored::End { events: told.matches(" X ").count() as u64, lost: 0 });
+    // `-echo` prints the same with the command itself.
+    let show = txq_control::tc::Show { echo: true, ..Default::default() };
+    let answer = client.tc(&words("qdisc replace dev X root handle 3: pfifo limit 9"), show).unwrap();
+    assert!(answer.out.ends_with("qdisc pfifo 3: dev X root limit 9p\n"), "{}", answer.out);
+}
+
+/// A monitor whose client reads nothing delays no command; its changes are lost, or its connection.
+#[test]
+fn a_monitor_that_stalls_delays_no_command() {
+    let (folder, dev) = (Folder::new(), device("X"));
+    let _server = serve(&dev, folder.socket()).unwrap();
+    let mut stalled = Client::connect(folder.socket()).unwrap().monitor().unwrap();
+    let mut client = Client::connect(folder.socket()).unwrap();
+    let long = format!("qdisc replace dev X root handle 1: prio priomap {}", "1 ".repeat(16));
+    // The socket holds some hundred kilobytes, and a watcher 1000 changes.
+    for round in 0..2500 {
+        let command = if round % 2 == 0 {
+            long.clone()
+        } else {
+            format!("qdisc replace dev X root handle 2: pfifo limit {round}")
+        };
+        let answer = client.tc(&words(&command), Default::default()).unwrap();
+        assert_eq!((answer.rc, answer.err.as_str()), (0, ""), "{command}");
+    }
+    stalled.stop();
+    let end = loop {
+        match stalled.next_within(LONG) {
+            Ok(Some(Monitored::Change(_))) => {}
+            Ok(Some(Monitored::End { events, lost })) => break Some((events, lost)),
+            Ok(None) => panic!("silence"),
+            Ok(Some(_)) => {}
+            // It did not read for longer than an answer may take.
+            Err(Error::Lost { .. }) => break None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    if let Some((events, lost)) = end {
+        // Each command deletes one qdisc and makes one.
+        assert_eq!(events + lost, 5000);
+    }
 }

@@ -30,6 +30,11 @@ pub(crate) struct LsArgs {
 pub(super) const TC_HELP: &str = "\
 Options, before the object, as short as you like:
   -s[tatistics]  -d[etails]  -r[aw]  -iec  -j[son]  -p[retty]  -b[atch] FILE  -f[orce]  -V[ersion]  -h[elp]
+  -g[raph]       classes as a tree
+  -o[neline]     each object on one line
+  -N[umeric]     protocols as numbers
+  -ec[ho]        print what a command has changed
+  -t[imestamp]   the time of each change of `monitor`; -ts: in front of it
   --name NAME    the running program, as `txq ls` lists it
   --socket PATH  the socket of the running program, if it has no name
   --timeout TIME how long to wait for an answer [default: 10s]
@@ -42,6 +47,8 @@ Examples:
   txq tc --name shaper qdisc show                of the program that serves its devices as \"shaper\"
   txq tc -batch my.tc                            a command a line; - for stdin; -force goes on after an error
   txq tc --check -batch my.tc
+  txq tc filter get dev d0 parent 1: protocol ip pref 1 handle 800::800 u32
+  txq tc -ts monitor                             each change that commands make, until Ctrl-C
 
 Exit codes are tc's: 0 done; 255 a word is wrong; 1 an option of a qdisc, or a device, is wrong, or a batch failed; 2 refused.";
 

@@ -6,12 +6,13 @@ use txq_control::tc::{Show, WORDS, nearest};
 use crate::args::Target;
 
 /// tc's options, in the order in which tc searches for one that begins like the word.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 20] = [
     "-statistics",
     "-stats",
     "-details",
     "-raw",
     "-pretty",
+    "-graph",
     "-json",
     "-iec",
     "-help",
@@ -19,7 +20,25 @@ const NAMES: [&str; 12] = [
     "-force",
     "-batch",
     "-netns",
+    "-Numeric",
+    "-timestamp",
+    "-tshort",
+    "-oneline",
+    "-brief",
+    "-color",
+    "-echo",
 ];
+
+/// How `monitor` prints the times of changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stamp {
+    #[default]
+    None,
+    /// On a line of its own (`-timestamp`).
+    Line,
+    /// Before each change (`-tshort`).
+    Short,
+}
 
 /// The options before the object, and the words from the object on.
 #[derive(Debug, Default, PartialEq)]
@@ -29,6 +48,7 @@ pub(super) struct Flags {
     pub(super) check: bool,
     pub(super) help: bool,
     pub(super) version: bool,
+    pub(super) stamp: Stamp,
     pub(super) batch: Option<String>,
     pub(super) target: Target,
     pub(super) words: Vec<String>,
@@ -51,6 +71,7 @@ impl Flags {
                     };
                     flags.set(name, value)?;
                 }
+                color if is_color(color) => {}
                 _ => match NAMES.iter().find(|name| word.len() > 1 && name.starts_with(word.as_str())) {
                     Some(&("-statistics" | "-stats")) => flags.show.stats = true,
                     Some(&"-details") => flags.show.details = true,
@@ -58,6 +79,14 @@ impl Flags {
                     Some(&"-pretty") => flags.show.pretty = true,
                     Some(&"-json") => flags.show.json = true,
                     Some(&"-iec") => flags.show.iec = true,
+                    Some(&"-graph") => flags.show.graph = true,
+                    Some(&"-Numeric") => flags.show.numeric = true,
+                    Some(&"-oneline") => flags.show.oneline = true,
+                    Some(&"-echo") => flags.show.echo = true,
+                    Some(&"-timestamp") => flags.stamp = Stamp::Line,
+                    Some(&"-tshort") => flags.stamp = Stamp::Short,
+                    // tc colors no qdiscs, classes and filters, and shortens only some filters.
+                    Some(&("-brief" | "-color")) => {}
                     Some(&"-help") => flags.help = true,
                     Some(&"-Version") => flags.version = true,
                     Some(&"-force") => flags.force = true,
@@ -101,6 +130,13 @@ impl Flags {
     }
 }
 
+/// Whether an option is `-color=` with a value that tc knows.
+fn is_color(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, value)| {
+        name.len() > 1 && "-color".starts_with(name) && ["always", "auto", "never"].contains(&value)
+    })
+}
+
 /// The options that tc does not have, with the values that they want.
 const OURS: [(&str, &str); 3] = [("--socket", "a path"), ("--name", "a name"), ("--timeout", "a time")];
 
@@ -136,6 +172,8 @@ mod tests {
             ("-stat q -j", Show { stats: true, ..Show::default() }),
             ("-j -p -iec q", Show { json: true, pretty: true, iec: true, ..Show::default() }),
             ("-js -d -r q", Show { json: true, details: true, raw: true, ..Show::default() }),
+            ("-o -N -c -br -color=always q", Show { oneline: true, numeric: true, ..Show::default() }),
+            ("-g -ec q", Show { graph: true, echo: true, ..Show::default() }),
         ] {
             let flags = read(text).unwrap();
             assert_eq!((flags.show, flags.words[0].as_str()), (expected, "q"), "{text}");
@@ -143,6 +181,8 @@ mod tests {
         let flags = read("-fo -b - --socket /x --check").unwrap();
         assert_eq!((flags.force, flags.check, flags.batch.as_deref()), (true, true, Some("-")));
         assert_eq!(flags.target.at.socket, Some("/x".into()));
+        let stamps = ["q", "-t q", "-ts q"].map(|text| read(text).unwrap().stamp);
+        assert_eq!(stamps, [Stamp::None, Stamp::Line, Stamp::Short]);
     }
 
     #[test]
@@ -150,9 +190,16 @@ mod tests {
         let answer = read("-jsno q").unwrap_err();
         let told = "Option \"-jsno\" is unknown, try \"tc -help\".\ntxq: did you mean \"-json\"?\n";
         assert_eq!((answer.rc, answer.err.as_str()), (255, told));
-        for text in
-            ["-", "--statistics q", "-foo", "--socket", "-n x", "--name a --socket /b", "--timeout x q"]
-        {
+        for text in [
+            "-",
+            "--statistics q",
+            "-foo",
+            "--socket",
+            "-n x",
+            "--name a --socket /b",
+            "--timeout x q",
+            "-color=x q",
+        ] {
             assert_eq!(read(text).unwrap_err().rc, 255, "{text}");
         }
     }

@@ -17,7 +17,7 @@ use crate::devices::Devices;
 use crate::info::{Info, InfoDevice};
 use crate::message::{Request, VERSION};
 use crate::record::{self, Recordings};
-use crate::{Limits, dev, stat, tc, trace};
+use crate::{Limits, dev, monitor, stat, tc, trace};
 
 /// An event that other threads wait for in a `poll`.
 #[derive(Debug)]
@@ -104,6 +104,10 @@ impl Service {
             }
             Request::Hist { what, dev, ms } => self.record(ms, |time| {
                 record::hist(&self.devices, dev.as_deref(), what, time, || self.wait(time, client))
+            }),
+            Request::Monitor {} => self.record(0, |_| {
+                let patience = self.limits.answer_time;
+                monitor::monitor(&self.devices, &mut Streaming { client, stop: &self.stop, patience })
             }),
             Request::Trace(options) => self.record(options.ms.unwrap_or(0), |_| {
                 let patience = self.limits.answer_time;

@@ -1,4 +1,4 @@
-//! An answer of many lines: a trace.
+//! An answer of many lines: a trace, or a monitor.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;

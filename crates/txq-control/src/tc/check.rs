@@ -28,6 +28,7 @@ pub(super) fn check(command: &Command<'_>) -> Answer {
         (Object::Class, Verb::Show) => class::Filter::read(command.rest).map(|_| Answer::default()),
         (Object::Class, verb) => class::parse(verb, command.rest).map(|()| Answer::default()),
         (Object::Filter, Verb::Show) => filter::Filter::read(command.rest).map(|_| Answer::default()),
+        (Object::Filter, Verb::Get) => filter::complete(command.rest).map(|_| Answer::default()),
         (Object::Filter, verb) => filter::parse(verb, command.rest).map(|()| Answer::default()),
     };
     done.unwrap_or_else(|answer| answer)

@@ -6,6 +6,7 @@ use txq::tc::{ClassHeader, ClassInfo, Handle, ParseError, Style, Words, class_js
 
 use super::check;
 use super::command::{Object, Verb};
+use super::graph::graph;
 use super::show::{Show, json, listed};
 use crate::answer::{Answer, REFUSED, WORDS, nearest};
 use crate::devices::Devices;
@@ -25,7 +26,7 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
             Verb::Change => dev.change_class(&text),
             Verb::Replace => dev.replace_class(&text),
             Verb::Del => dev.delete_class(&text),
-            Verb::Show => Ok(()),
+            Verb::Show | Verb::Get => Ok(()),
         };
         (done, dev.take_warnings())
     });
@@ -136,12 +137,18 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
         None => Vec::new(),
     };
     listed.retain(|info| filter.passes(info));
+    if show.graph {
+        // As tc, whatever else is asked for.
+        return Ok(Answer::good(graph(&listed, show.stats)));
+    }
     if filter.qdisc.is_some() {
         // Like tc, leave out the major number of a qdisc that the command names.
         listed.iter_mut().for_each(without_major);
     }
     Ok(Answer::good(match show.json {
         true => json(&class_json(&listed, show.stats), show),
+        // tc breaks most lines of a class in any case.
+        false if show.oneline => class_text(&listed, show.stats).replace(") \n backlog", ") \\ backlog"),
         false => class_text(&listed, show.stats),
     }))
 }

@@ -1,7 +1,10 @@
 //! The first two words of a command: an object and a verb. Either may be abbreviated to any beginning; if several words
 //! have that beginning, the first in tc's list is meant.
 
+use txq::tc::Handle;
+
 use crate::answer::{Answer, INPUT, WORDS, nearest};
+use crate::changes::Scope;
 
 /// The object of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(super) enum Verb {
     Replace,
     Del,
     Show,
+    /// One filter.
+    Get,
 }
 
 /// A command whose object and verb are known; `rest` are the other words.
@@ -30,10 +35,11 @@ pub(super) struct Command<'a> {
 }
 
 const OBJECTS: [&str; 8] = ["qdisc", "class", "filter", "chain", "actions", "monitor", "exec", "help"];
-const VERBS: [&str; 9] = ["add", "change", "replace", "link", "delete", "list", "show", "ls", "help"];
+const VERBS: [&str; 10] = ["add", "change", "replace", "link", "delete", "get", "list", "show", "ls", "help"];
 
 const HELP: &str = "\
 Usage: txq tc [ OPTIONS ] { qdisc | class | filter } { COMMAND | help }
+       txq tc [ -timestamp [ -tshort ] ] monitor
        txq tc [ -force ] -batch FILE
 Try `txq tc --help` for options and examples.
 ";
@@ -50,6 +56,7 @@ Usage: txq tc class { add | change | replace | del } dev NAME
 const FILTER: &str = "\
 Usage: txq tc filter { add | change | replace | del } dev NAME [ root | parent MAJOR:MINOR ]
               [ protocol PROTOCOL ] [ pref PRIORITY ] [ handle HANDLE ] [ KIND [ OPTIONS | help ] ]
+       txq tc filter get dev NAME parent MAJOR:MINOR protocol PROTOCOL pref PRIORITY handle HANDLE KIND
        txq tc filter show [ dev NAME ] [ root | parent MAJOR:MINOR ]
 ";
 
@@ -74,11 +81,17 @@ impl<'a> Command<'a> {
         let Some((verb, rest)) = rest.split_first() else {
             return Ok(Self { object, verb: Verb::Show, rest });
         };
-        let verb = match find(verb, &VERBS).filter(|verb| *verb != "link" || object == Object::Qdisc) {
+        let of_object = |verb: &&str| match *verb {
+            "link" => object == Object::Qdisc,
+            "get" => object == Object::Filter,
+            _ => true,
+        };
+        let verb = match find(verb, &VERBS).filter(of_object) {
             Some("add") => Verb::Add,
             Some("change") => Verb::Change,
             Some("replace") => Verb::Replace,
             Some("delete") => Verb::Del,
+            Some("get") => Verb::Get,
             Some("list" | "show" | "ls") => Verb::Show,
             Some("help") => return Err(Answer::help(object.usage())),
             Some(_) => {
@@ -92,6 +105,36 @@ impl<'a> Command<'a> {
             }
         };
         Ok(Self { object, verb, rest })
+    }
+}
+
+impl Command<'_> {
+    /// Returns the device that the command names.
+    pub(super) fn dev(&self) -> Option<&str> {
+        self.value("dev")
+    }
+
+    /// Returns what the command may change.
+    pub(super) fn scope(&self) -> Scope {
+        let handle = |name: &str| self.value(name).and_then(|word| Handle::parse_parent(word).ok());
+        match self.object {
+            Object::Qdisc => Scope::Qdiscs,
+            Object::Class => Scope::Classes(handle("classid")),
+            Object::Filter => {
+                let is_there = |word: &str| self.rest.iter().any(|own| own == word);
+                let parent = match handle("parent") {
+                    None if is_there("ingress") => Some(Handle::HOOK_INGRESS),
+                    None if is_there("egress") => Some(Handle::HOOK_EGRESS),
+                    parent => parent,
+                };
+                Scope::Filters { parent, one: self.value("handle").is_some() }
+            }
+        }
+    }
+
+    /// Returns the word after this one.
+    fn value(&self, name: &str) -> Option<&str> {
+        self.rest.windows(2).find(|pair| pair[0] == name).map(|pair| pair[1].as_str())
     }
 }
 
@@ -126,6 +169,7 @@ mod tests {
             ("qdisc ls", (Object::Qdisc, Verb::Show, 0)),
             ("c a x", (Object::Class, Verb::Add, 1)),
             ("f r", (Object::Filter, Verb::Replace, 0)),
+            ("f g dev x", (Object::Filter, Verb::Get, 2)),
             ("qdisc d", (Object::Qdisc, Verb::Del, 0)),
             ("qdisc c", (Object::Qdisc, Verb::Change, 0)),
         ] {
@@ -147,7 +191,8 @@ mod tests {
             "Command \"relpace\" is unknown, try \"tc qdisc help\".\ntxq: did you mean \"replace\"?\n";
         assert_eq!((answer.rc, answer.err.as_str()), (255, expected));
         assert_eq!((told("qdisc help").rc, told("help").rc, told("").rc), (0, 0, 0));
-        assert_eq!((told("monitor").rc, told("qdisc link").rc), (1, 1));
+        assert_eq!((told("exec").rc, told("qdisc link").rc), (1, 1));
+        assert_eq!(told("qdisc get").rc, 255);
         for text in ["act show", "action", "actions ls action gact"] {
             assert!(told(text).err.starts_with("Object \"actions\" is not supported.\n"), "{text}");
         }

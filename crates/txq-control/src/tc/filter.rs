@@ -2,16 +2,18 @@
 
 use serde_json::Value;
 use txq::NetDev;
-use txq::filter::{filters_json, filters_text};
+use txq::filter::{FilterInfo, filters_json, filters_text};
 use txq::netdev::NetDevRef;
 use txq::tc::{Handle, ParseError, Style, Words, set_once};
 
 use super::check;
 use super::command::{Object, Verb};
 use super::show::{Show, json, listed};
-use crate::answer::{Answer, REFUSED, WORDS, nearest};
+use crate::answer::{Answer, INPUT, REFUSED, WORDS, nearest};
 use crate::devices::Devices;
 
+/// The kinds of filters.
+const KINDS: [&str; 6] = ["basic", "flow", "flower", "fw", "matchall", "u32"];
 /// The line that tc prints after the kernel's message.
 const TALKING: &str = "We have an error talking to the kernel\n";
 
@@ -32,7 +34,7 @@ pub(super) fn modify(devices: &Devices, verb: Verb, rest: &[String]) -> Result<A
         Verb::Change => dev.change_filter(&text),
         Verb::Replace => dev.replace_filter(&text),
         Verb::Del => dev.delete_filter(&text),
-        Verb::Show => Ok(()),
+        Verb::Show | Verb::Get => Ok(()),
     });
     match done {
         Some(Ok(())) => Ok(Answer::default()),
@@ -71,7 +73,7 @@ pub(super) fn parse(verb: Verb, rest: &[String]) -> Result<(), Answer> {
         Verb::Add | Verb::Replace => device.add_filter(&text),
         Verb::Change => device.replace_filter(&text),
         Verb::Del => device.delete_filter(&text),
-        Verb::Show => Ok(()),
+        Verb::Show | Verb::Get => Ok(()),
     };
     match done.map_err(Answer::from) {
         Err(answer) if answer.rc != REFUSED => Err(answer),
@@ -103,6 +105,55 @@ fn with_talking(answer: Answer) -> Answer {
     // The line goes before the remedy, which is txq's own.
     let (message, remedy) = answer.err.split_once('\n').unwrap_or((&answer.err, ""));
     Answer { err: format!("{message}\n{TALKING}{remedy}"), ..answer }
+}
+
+/// Returns the device of a command that names one filter, and the error for the first word that is missing.
+pub(super) fn complete(rest: &[String]) -> Result<&str, Answer> {
+    let mut words = Words::from_args(rest);
+    let (mut dev, mut parent, mut protocol, mut pref, mut handle, mut kind) =
+        (None, false, false, false, None, None);
+    while let Some(word) = words.next_word() {
+        match word {
+            "dev" => dev = Some(words.value("dev")?),
+            "root" | "ingress" | "egress" => parent = true,
+            "parent" => parent = words.value("parent").is_ok(),
+            "protocol" => protocol = words.value("protocol").is_ok(),
+            "pref" | "prio" | "preference" | "priority" => pref = words.value("pref").is_ok(),
+            "handle" => handle = Some(words.value("handle")?),
+            "chain" => drop(words.value("chain")?),
+            word => {
+                kind = Some(word);
+                break;
+            }
+        }
+    }
+    let missing = |what: &str| Err(Answer::bad(WORDS, &format!("Must specify {what}"), None));
+    match (dev, kind) {
+        _ if !protocol => missing("filter protocol"),
+        _ if !pref => missing("filter priority"),
+        _ if !parent => missing("filter parent"),
+        (_, None) => missing("filter type"),
+        (None, _) => missing("netdevice \"dev\" or block index \"block\""),
+        (Some(dev), Some(kind)) => match handle {
+            None => missing("filter \"handle\""),
+            Some(handle) if !KINDS.contains(&kind) => {
+                let message = format!("Unparsable filter ID \"{handle}\"");
+                Err(Answer::bad(INPUT, &message, nearest(kind, &KINDS).as_deref()))
+            }
+            Some(_) => Ok(dev),
+        },
+    }
+}
+
+/// Shows one filter.
+pub(super) fn get(devices: &Devices, rest: &[String], show: &Show) -> Result<Answer, Answer> {
+    let (name, text) = (complete(rest)?, rest.join(" "));
+    let style = Style { iec: show.iec, details: show.details, raw: show.raw, ..Style::default() };
+    match devices.with(name, |dev| dev.get_filter(&text, style)) {
+        Some(Ok(info)) => Ok(Answer::good(print(&[info], None, show))),
+        Some(Err(error)) => Err(with_talking(error.into())),
+        None => Err(Answer::no_device(name, &devices.names())),
+    }
 }
 
 /// Which filters to show.
@@ -162,22 +213,40 @@ pub(super) fn show(devices: &Devices, rest: &[String], show: &Show) -> Result<An
     };
     let pref = filter.pref.filter(|&pref| pref != 0);
     listed.retain(|info| pref.is_none_or(|pref| pref == info.pref));
-    Ok(Answer::good(match show.json {
-        true => {
-            let mut list = filters_json(&listed, show.stats);
+    Ok(Answer::good(print(&listed, pref, show)))
+}
+
+/// Returns filters as tc prints them. Their pref is left out if the command names it.
+fn print(filters: &[FilterInfo], pref: Option<u16>, show: &Show) -> String {
+    if show.json {
+        let mut list = filters_json(filters, show.stats);
+        for (info, filter) in filters.iter().zip(list.as_array_mut().into_iter().flatten()) {
             if pref.is_some() {
-                list.as_array_mut().into_iter().flatten().for_each(without_pref);
+                without_pref(filter);
             }
-            json(&list, show)
-        }
-        false => {
-            let text = filters_text(&listed, show.stats);
-            match pref {
-                Some(pref) => text.replace(&format!(" pref {pref} "), " "),
-                None => text,
+            if show.numeric {
+                filter["protocol"] = Value::from(numeric(info));
             }
         }
-    }))
+        return json(&list, show);
+    }
+    let text = filters.iter().map(|info| {
+        let mut text = filters_text(std::slice::from_ref(info), show.stats);
+        if let Some(pref) = pref {
+            text = text.replacen(&format!(" pref {pref} "), " ", 1);
+        }
+        if show.numeric {
+            let named = format!(" protocol {} ", info.protocol_name());
+            text = text.replacen(&named, &format!(" protocol {} ", numeric(info)), 1);
+        }
+        text
+    });
+    show.lines(text.collect())
+}
+
+/// Returns a protocol's number as tc prints it.
+fn numeric(info: &FilterInfo) -> String {
+    format!("[{}]", info.protocol)
 }
 
 /// Removes a filter's pref, which tc leaves out if the command names it.

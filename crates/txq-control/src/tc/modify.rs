@@ -62,7 +62,7 @@ fn apply(dev: &NetDev, verb: Verb, header: &Header<'_>, rest: &[String]) -> Resu
             Verb::Replace => dev.replace_qdisc(&text),
             Verb::Change => dev.change_qdisc(&text),
             Verb::Del => dev.delete_qdisc(&text),
-            Verb::Show => Ok(()),
+            Verb::Show | Verb::Get => Ok(()),
         };
     }
     by_handle(dev, verb, header, &text)

@@ -27,6 +27,31 @@ pub struct Show {
     pub pretty: bool,
     /// Units of 1024 (`-iec`).
     pub iec: bool,
+    /// Each object on one line (`-o`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub oneline: bool,
+    /// Protocols as numbers (`-N`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub numeric: bool,
+    /// Classes as a tree (`-g`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub graph: bool,
+    /// What a command has changed (`-echo`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub echo: bool,
+}
+
+/// Options that older servers do not know are sent only if they are set.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl Show {
+    /// Returns a text with its line breaks, or with tc's `\` in their places.
+    pub(super) fn lines(&self, text: String) -> String {
+        if self.oneline { text.replace('\n', "\\") } else { text }
+    }
 }
 
 /// Which qdiscs to show.
@@ -124,14 +149,14 @@ fn print(qdiscs: &[QdiscInfo], show: &Show) -> String {
         return json(&show_json(qdiscs, show.stats), show);
     }
     if !show.raw {
-        return show_text(qdiscs, show.stats);
+        return show.lines(show_text(qdiscs, show.stats));
     }
     let raw = |info: &QdiscInfo| {
         let name = format!("qdisc {} {:x}:", info.kind, info.handle.major());
         let text = show_text(std::slice::from_ref(info), show.stats);
         text.replacen(&name, &format!("{name}[{:08x}]", info.handle.0), 1)
     };
-    qdiscs.iter().map(raw).collect()
+    show.lines(qdiscs.iter().map(raw).collect())
 }
 
 pub(super) fn json(value: &Value, show: &Show) -> String {

@@ -102,10 +102,10 @@ fn epoch() -> u64 {
 
 /// Lines to send.
 #[derive(Default)]
-struct Lines(Vec<u8>);
+pub(crate) struct Lines(Vec<u8>);
 
 impl Lines {
-    fn push(&mut self, line: &impl serde::Serialize) {
+    pub(crate) fn push(&mut self, line: &impl serde::Serialize) {
         // To memory, of a type without maps: it does not fail.
         if serde_json::to_writer(&mut self.0, line).is_ok() {
             self.0.push(b'\n');
@@ -113,7 +113,7 @@ impl Lines {
     }
 
     /// Sends the lines; returns false if the client does not take them.
-    fn flush(&mut self, stream: &mut impl Stream) -> bool {
+    pub(crate) fn flush(&mut self, stream: &mut impl Stream) -> bool {
         let sent = self.0.is_empty() || stream.send(&self.0);
         self.0.clear();
         sent
