@@ -4,7 +4,7 @@ use crate::netns::{DEV, Netns};
 use crate::served::{Said, Served};
 
 /// Commands about filters, one after the other. On a kernel without prio the parent is htb, with the same filters.
-const FILTERS: [&str; 29] = [
+const FILTERS: [&str; 56] = [
     "filter add dev X parent 1: protocol ip pref 1 u32 match ip src 1.2.3.0/24 match ip dport 80 0xffff flowid 1:1",
     "f a dev X protocol all pref 5 u32 match u32 0x1 0xff at 20 flowid 1:3",
     "filter add dev X parent 1: protocol ip pref 8 nosuch x",
@@ -34,6 +34,33 @@ const FILTERS: [&str; 29] = [
     "filter",
     "f d dev X pref 5",
     "filter replace dev X parent 1: protocol ip pref 1 handle 800::800 u32 match u32 0 0 flowid 1:8",
+    "filter add dev X parent 1: protocol ip pref 20 handle 2: u32 divisor 16",
+    "filter add dev X parent 1: protocol ip pref 20 u32 ht 2:3: match ip src 1.2.3.4 flowid 1:1",
+    "filter add dev X parent 1: protocol ip pref 20 u32 ht 2: sample ip src 1.2.3.7 divisor 16 match ip src 1.2.3.7 flowid 1:2",
+    "filter add dev X parent 1: protocol ip pref 20 u32 ht 2:1f: match ip src 1.2.3.4 flowid 1:1",
+    "filter add dev X parent 1: protocol ip pref 20 u32 match ip src 1.0.0.0/8 link 2: hashkey mask f at 12 offset at 0 mask f00 shift 6 eat",
+    "filter add dev X parent 1: protocol ip pref 20 u32 match tcp dst 22 ffff order 5 flowid 1:3",
+    "filter add dev X parent 1: protocol ip pref 20 handle 2: u32 divisor 16",
+    "filter add dev X parent 1: protocol ip pref 21 u32 link 77: match u32 0 0",
+    "filter add dev X parent 1: protocol ip pref 21 u32 divisor 3",
+    "filter add dev X parent 1: protocol ip pref 21 u32 offset at 3 link 2:",
+    "filter del dev X parent 1: protocol ip pref 20 handle 2: u32",
+    "filter get dev X parent 1: protocol ip pref 20 handle 2:3:800 u32",
+    "filter get dev X parent 1: protocol ip pref 20 handle 2: u32",
+    "filter get dev X parent 1: protocol ip pref 20 handle 2:4:800 u32",
+    "filter get dev X parent 1: protocol ip pref 77 handle 2: u32",
+    "filter get dev X parent 1: protocol ipv6 pref 20 handle 2: u32",
+    "filter get dev X parent 7: protocol ip pref 20 handle 2: u32",
+    "filter get dev nope parent 1: protocol ip pref 20 handle 2: u32",
+    "filter get dev X parent 1: protocol ip pref 20 handle zz u32",
+    "filter get dev X parent 1: protocol ip pref 20 handle 2: nosuch",
+    "filter get dev X parent 1: protocol ip pref 20 handle 2:",
+    "filter get dev X parent 1: protocol ip pref 20 u32",
+    "filter get dev X protocol ip pref 20 handle 2: u32",
+    "filter get dev X parent 1: protocol ip handle 2: u32",
+    "filter get dev X",
+    "filter get",
+    "monitor foo",
 ];
 
 #[test]
@@ -54,8 +81,17 @@ fn filters_are_those_of_tc() {
         };
         assert_eq!((told(&ours.tc_words()), ours.rc), (told(&theirs.err), theirs.rc), "{about}");
         assert_eq!(ours.out, theirs.out, "{about}");
-        for show in ["-s filter show dev X", "filter show dev X parent 1:", "-j -p filter show dev X prio 5"]
-        {
+        if command.starts_with("filter get") {
+            continue;
+        }
+        let shows = [
+            "-s filter show dev X",
+            "filter show dev X parent 1:",
+            "-j -p filter show dev X prio 5",
+            "-o -N filter show dev X",
+            "-r -color=never filter show dev X",
+        ];
+        for show in shows {
             let theirs = netns.tc(&show.split(' ').collect::<Vec<_>>());
             assert_eq!(daemon.tc(show).good(), theirs, "{show} after {command}");
         }
