@@ -25,6 +25,7 @@ mod header;
 pub mod matchall;
 mod proto;
 mod show;
+mod table;
 pub mod u32;
 
 use std::fmt;
@@ -33,7 +34,6 @@ use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::clock::Clock;
 use txq_core::packet::Packet;
 
-use crate::action::Actions;
 use crate::tc::{Handle, ParseError, Style, Words};
 
 use basic::Basic;
@@ -44,12 +44,14 @@ use frame::Frame;
 use fw::Fw;
 use matchall::Matchall;
 
-use header::{wrong_kind, wrong_protocol};
+use header::wrong_kind;
 
 pub use crate::action::{ActionInfo, Effects, Indexes};
 pub use header::Header;
 use show::Shown;
 pub use show::{FilterInfo, filters_json, filters_text};
+pub(crate) use table::Rule;
+use table::{Deleted, Proto, Table, no_handle};
 
 /// The protocol that matches every packet (`ETH_P_ALL`).
 const ALL: u16 = 3;
@@ -95,53 +97,6 @@ impl Mode {
                 Err(ParseError::new(error).with_remedy("there is none to change: add it"))
             }
             _ => Ok(()),
-        }
-    }
-}
-
-/// A rule as a text describes it, with its handle.
-#[derive(Debug, Clone)]
-pub(crate) enum Rule {
-    Fw(fw::Rule),
-    Matchall(matchall::Rule),
-    Flower(Box<flower::Rule>),
-    U32(Box<u32::Rule>),
-    Basic(Box<basic::Rule>),
-    Flow(Box<flow::Rule>),
-}
-
-impl Rule {
-    fn actions(&self) -> &Actions {
-        match self {
-            Self::Fw(rule) => &rule.actions,
-            Self::Matchall(rule) => &rule.actions,
-            Self::Flower(rule) => &rule.actions,
-            Self::U32(rule) => &rule.actions,
-            Self::Basic(rule) => &rule.actions,
-            Self::Flow(rule) => &rule.actions,
-        }
-    }
-
-    /// Returns the handle as a number; 0 for none.
-    fn id(&self) -> u32 {
-        match self {
-            Self::Fw(rule) => rule.handle,
-            Self::Matchall(rule) => rule.handle,
-            Self::Flower(rule) => rule.handle,
-            Self::U32(rule) => rule.id.0,
-            Self::Basic(rule) => rule.handle,
-            Self::Flow(rule) => rule.handle,
-        }
-    }
-
-    fn actions_mut(&mut self) -> &mut Actions {
-        match self {
-            Self::Fw(rule) => &mut rule.actions,
-            Self::Matchall(rule) => &mut rule.actions,
-            Self::Flower(rule) => &mut rule.actions,
-            Self::U32(rule) => &mut rule.actions,
-            Self::Basic(rule) => &mut rule.actions,
-            Self::Flow(rule) => &mut rule.actions,
         }
     }
 }
@@ -200,117 +155,6 @@ impl<'a> Request<'a> {
     pub fn bind(&mut self, f: impl FnMut(&str) -> Result<u16, ParseError>) -> Result<(), ParseError> {
         self.rule.as_mut().map_or(Ok(()), |rule| rule.actions_mut().bind(f))
     }
-}
-
-/// The rules of a pref.
-enum Table<A: Arch> {
-    Fw(Fw),
-    Matchall(Matchall),
-    Flower(Flower),
-    /// The rules are in [`Filters::u32`].
-    U32(u32::Root),
-    Basic(Basic),
-    Flow(Flow),
-    Closure(Closure<A>),
-}
-
-impl<A: Arch> Table<A> {
-    /// Returns the name of the kind.
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Fw(_) => "fw",
-            Self::Matchall(_) => "matchall",
-            Self::Flower(_) => "flower",
-            Self::U32(_) => "u32",
-            Self::Basic(_) => "basic",
-            Self::Flow(_) => "flow",
-            Self::Closure(_) => "closure",
-        }
-    }
-
-    /// Returns what the first matching rule chooses, or `None` if no rule matches. A rule without a class chooses
-    /// [`Handle::UNSPEC`], except in u32, which skips it if it has no actions either.
-    #[inline]
-    fn classify(&self, u32: &u32::Tables, frame: &Frame<'_, A>) -> Option<Choice> {
-        match self {
-            Self::Fw(table) => table.classify(frame),
-            Self::Matchall(table) => table.classify(frame),
-            Self::Flower(table) => table.classify(frame),
-            Self::U32(root) => u32.classify(*root, frame),
-            Self::Basic(table) => table.classify(frame),
-            Self::Flow(table) => table.classify(frame),
-            Self::Closure(closure) => closure(frame.packet).map(Choice::Class),
-        }
-    }
-
-    /// Adds, changes or replaces a rule of the table's kind.
-    fn set(&mut self, u32: &mut u32::Tables, pref: u16, rule: Rule, mode: Mode) -> Result<(), ParseError> {
-        match (self, rule) {
-            (Self::Fw(table), Rule::Fw(rule)) => table.set(rule, mode),
-            (Self::Matchall(table), Rule::Matchall(rule)) => table.set(rule, mode),
-            (Self::Flower(table), Rule::Flower(rule)) => table.set(*rule, mode),
-            (Self::U32(root), Rule::U32(rule)) => u32.set(*root, pref, *rule, mode),
-            (Self::Basic(table), Rule::Basic(rule)) => table.set(*rule, mode),
-            (Self::Flow(table), Rule::Flow(rule)) => table.set(*rule, mode),
-            (table, _) => Err(wrong_kind(table.kind())),
-        }
-    }
-
-    /// Deletes the rule with the handle of `rule`; returns whether it existed and whether it was the last. `alone` says
-    /// whether no other pref has this kind.
-    fn delete(&mut self, u32: &mut u32::Tables, rule: &Rule, alone: bool) -> Result<Deleted, ParseError> {
-        Ok(match (self, rule) {
-            (Self::Fw(table), Rule::Fw(rule)) => table.delete(rule),
-            (Self::Matchall(table), Rule::Matchall(rule)) => table.delete(rule),
-            (Self::Flower(table), Rule::Flower(rule)) => table.delete(rule),
-            (Self::U32(root), Rule::U32(rule)) => u32.delete(*root, rule, alone)?,
-            (Self::Basic(table), Rule::Basic(rule)) => table.delete(rule),
-            (Self::Flow(table), Rule::Flow(rule)) => table.delete(rule),
-            _ => Deleted::NotThere,
-        })
-    }
-}
-
-/// The result of deleting a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deleted {
-    /// Nothing deleted yet: the text names no rule, so it means the whole table.
-    Table,
-    NotThere,
-    Done {
-        last: bool,
-    },
-}
-
-/// A pref: its protocol and its rules (the kernel's `tcf_proto`).
-struct Proto<A: Arch> {
-    pref: u16,
-    protocol: u16,
-    table: Table<A>,
-}
-
-impl<A: Arch> Proto<A> {
-    /// Returns an error if a command means another protocol or kind.
-    fn admit(&self, pref: u16, protocol: Option<u16>, kind: Option<&str>) -> Result<(), ParseError> {
-        if protocol.is_some_and(|protocol| protocol != self.protocol) {
-            return Err(wrong_protocol(pref, self.protocol));
-        }
-        match kind.is_some_and(|kind| kind != self.table.kind()) {
-            true => Err(wrong_kind(self.table.kind())),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns the line of the pref.
-    fn info(&self, parent: Option<Handle>) -> FilterInfo {
-        let (kind, pref, protocol) = (self.table.kind(), self.pref, self.protocol);
-        FilterInfo { kind, parent, protocol, pref, options: None, hits: None, actions: Vec::new() }
-    }
-}
-
-fn no_handle() -> ParseError {
-    let error = ParseError::new("Error: Specified filter handle not found.");
-    error.with_remedy("`filter show` lists the handles")
 }
 
 /// The filters of a qdisc or of a class.
@@ -437,9 +281,7 @@ impl<A: Arch> Filters<A> {
         match place {
             Ok(at) => {
                 let proto = &mut self.protos[at];
-                if protocol.is_some_and(|protocol| protocol != proto.protocol) {
-                    return Err(wrong_protocol(pref, proto.protocol));
-                }
+                proto.admit(pref, protocol, None)?;
                 match rule.filter(|_| proto.table.kind() == kind) {
                     Some(rule) => proto.table.set(&mut self.u32, pref, rule, mode),
                     None => Err(wrong_kind(proto.table.kind())),
