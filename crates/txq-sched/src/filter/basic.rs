@@ -1,4 +1,4 @@
-//! basic: matches an expression ([`ematch`](super::ematch)), or every packet without one.
+//! basic: matches an expression (ematch), or every packet without one.
 //!
 //! The latest rule of a pref is tried first. A change replaces all of a rule but its handle. The kernel's counterpart is
 //! `cls_basic`, with the same order.

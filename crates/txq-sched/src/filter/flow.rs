@@ -1,6 +1,6 @@
 //! flow: computes the class from the packet's fields, by a hash of several (`hash`) or from one (`map`).
 //!
-//! The class is `baseclass` plus the result, modulo `divisor`. A rule may match an expression ([`ematch`](super::ematch))
+//! The class is `baseclass` plus the result, modulo `divisor`. A rule may match an expression (ematch)
 //! first. The kernel's counterpart is `cls_flow`. Differences: the hash is another one, and `perturb` changes it at
 //! multiples of its period. `nfct-src` and the like are the packet's own fields, as in the kernel without a translation.
 //! Keys that need a socket, a route or an interface that received the packet are refused.
