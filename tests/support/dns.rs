@@ -18,11 +18,15 @@ pub(crate) struct DnsServer {
 impl DnsServer {
     pub(crate) fn start(namespace: &Netns, address: &str) -> Self {
         let address = format!("{address}:53");
-        let socket = namespace.call(move || UdpSocket::bind(address).expect("DNS socket"));
+        // The socket stays in the namespace where it was made, also when a thread of another namespace serves it.
+        Self::serve(namespace.call(move || UdpSocket::bind(address).expect("DNS socket")))
+    }
+
+    /// Answers the queries that a socket receives.
+    pub(crate) fn serve(socket: UdpSocket) -> Self {
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("timeout");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        // The socket stays in the namespace where it was made, also when a thread of another namespace serves it.
         let thread = std::thread::spawn(move || {
             let mut query = [0; 512];
             while !stopped.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! The checkers. Each finds errors that the others cannot: loom wrong orderings, shuttle errors in longer interleavings,
 //! Miri undefined behaviour, TSan data races of real threads, ASan what the kernel is told of memory, the fuzzer bad input, chaos errors under many simultaneous
-//! events, the mutants tests that cannot fail, the oracle differences from Linux, busy loops tests that assume a fast
+//! events, the mutants tests that cannot fail, the oracle differences from Linux, operator documents that say what does not work, busy loops tests that assume a fast
 //! machine, words sentences that need two readings, platforms code that compiles for this machine alone, deny licences and
 //! sources that nobody has allowed.
 
@@ -15,6 +15,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   cargo xtask check loom --deep
   cargo xtask check oracle htb                   only scripts with htb in their names
+  cargo xtask check operator                     the documents' commands, for half an hour
   cargo xtask check busy                         all tests, three times, for hours on a small machine
   cargo xtask check busy --times 1 --package txq-cli --package xtask";
 
@@ -39,7 +40,7 @@ pub(crate) struct CheckArgs {
     /// Of api: write the listing instead of comparing with it
     #[arg(long)]
     bless: bool,
-    /// Of the oracle's scripts only those with this in their names
+    /// Of the oracle's scripts, or of operator's tests, only those with this in their names
     filter: Option<String>,
 }
 
@@ -68,6 +69,8 @@ pub(crate) enum Checker {
     Asm,
     /// Linux's own qdiscs, booted as a process, with the same packets: the differences (docs/fidelity.md)
     Oracle,
+    /// That the operator's documents work as they stand, those commands included that measure for half an hour
+    Operator,
     /// That no test depends on the machine's speed: the tests beside 8 busy loops on 2 CPUs, three times
     Busy,
     /// That no sentence has one of the worst patterns (CONTRIBUTING.md, "Words")
@@ -82,7 +85,7 @@ pub(crate) enum Checker {
     Platforms,
     /// That the dependencies have licences that are allowed, and come from crates.io (deny.toml)
     Deny,
-    /// All of them but busy and asan
+    /// All of them but busy, asan and operator
     All,
 }
 
@@ -90,8 +93,11 @@ const FUZZ_TARGETS: [&str; 8] = ["mask", "dissect", "tc", "capture", "commands",
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let CheckArgs { checker, deep, long, times, package, bless, filter } = args;
-    if (filter.is_some() || *long) && *checker != Checker::Oracle {
-        bail!("only the oracle takes a filter and --long");
+    if filter.is_some() && !matches!(checker, Checker::Oracle | Checker::Operator) {
+        bail!("only oracle and operator take a filter");
+    }
+    if *long && *checker != Checker::Oracle {
+        bail!("only oracle takes --long");
     }
     if (times.is_some() || !package.is_empty()) && *checker != Checker::Busy {
         bail!("only busy takes --times and --package");
@@ -102,6 +108,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     match checker {
         Checker::Api => api::check(*bless),
         Checker::Oracle => oracle(*deep, *long, filter.as_deref()),
+        Checker::Operator => operator(filter.as_deref()),
         Checker::Busy => busy::run(times.unwrap_or(busy::TIMES), package),
         checker => one(*checker, *deep),
     }
@@ -127,6 +134,7 @@ fn one(checker: Checker, deep: bool) -> Result<()> {
         Checker::Platforms => platforms::check(),
         Checker::Deny => deny(),
         Checker::Oracle => oracle(deep, false, None),
+        Checker::Operator => operator(None),
         Checker::Busy => busy::run(busy::TIMES, &[]),
         Checker::All => {
             use Checker::{
@@ -282,6 +290,16 @@ fn reloads(deep: bool) -> Result<()> {
     let mut command = cargo(false, &["test", "-p", "txq-cli", "--test", "bridge", "--"]);
     command.args(["reload::", "killed", "interfaces::"]);
     crate::run(command.env("TXQ_RELOADS", if deep { "10000" } else { "1000" }))
+}
+
+/// Runs the commands of the documents, one block after another: those that measure need the machine for themselves.
+fn operator(filter: Option<&str>) -> Result<()> {
+    crate::run(&mut cargo(
+        false,
+        &["build", "--quiet", "-p", "txq-cli", "-p", "txq-socket", "--bins", "--examples"],
+    ))?;
+    let mut command = cargo(false, &["test", "-p", "txq-cli", "--test", "operator", "--"]);
+    crate::run(command.args(["--include-ignored", "--test-threads=1", "--show-output"]).args(filter))
 }
 
 /// Runs the oracle, built like the tests, because most of its time is the kernel's.

@@ -1,0 +1,213 @@
+//! The shell blocks of the documents: what each needs and must print.
+
+use crate::shell::{BLOCK, Block};
+use crate::{DOCUMENTS, fenced};
+
+const DAEMON: Block = Block { document: "docs/daemon.md", ..BLOCK };
+const EXEC: Block = Block {
+    document: "docs/exec.md",
+    tools: &["iperf3", "dig", "ss"],
+    before: "other_host; program server 'iperf3 -u -c 192.0.2.1 -b 1M -t 5'; program resolver 'dig @192.0.2.1 example.org'",
+    ..BLOCK
+};
+/// A device with four txqs, of which the document speaks.
+const RATE: Block = Block {
+    document: "docs/rate.md",
+    before: "(txq daemon &); until txq dev add up numtxqueues 4 2> /dev/null; do sleep 0.05; done",
+    after: "txq tc qdisc show dev up",
+    ..BLOCK
+};
+/// Blocks that measure or compile.
+const LONG: Block = Block { builds: true, ..BLOCK };
+
+/// Blocks that no test runs, and why.
+const NOT_RUN: [(&str, &str, &str); 2] = [
+    ("README.md", "cargo test --workspace", "it would run itself"),
+    ("docs/daemon.md", "cargo install cargo-deb", "needs the network; `cargo xtask deb --try` is its test"),
+];
+
+/// Makes a test of each block.
+macro_rules! blocks {
+    ($($(#[$attribute:meta])* $test:ident = $block:expr;)*) => {
+        const BLOCKS: &[Block] = &[$($block),*];
+        $(
+            #[test]
+            $(#[$attribute])*
+            fn $test() {
+                $block.run(stringify!($test));
+            }
+        )*
+    };
+}
+
+blocks! {
+    the_daemon_has_a_device_and_its_queues = Block {
+        part: "txq dev add d0",
+        check: |said| assert!(said.contains("qdisc tbf 1: root refcnt 5 rate 10Mbit"), "{said}"),
+        ..BLOCK
+    };
+    a_program_is_shaped_while_it_sends = Block {
+        part: "target/release/examples/served &",
+        check: |said| assert!(said.contains("served") && said.contains("qdisc tbf"), "{said}"),
+        ..BLOCK
+    };
+    a_capture_is_replayed_into_an_interface = Block {
+        part: "txq replay real.pcap",
+        tools: &["iperf3", "tcpdump", "ethtool", "sysctl"],
+        check: |said| assert!(said.contains("w1") && said.contains("RX:"), "{said}"),
+        ..BLOCK
+    };
+    a_bridge_is_tried_and_changed = Block {
+        part: "txq bridge m-near m-far --up",
+        tools: &["ping"],
+        check: |said| {
+            assert_eq!(said.matches("3 received, 0% packet loss").count(), 2, "{said}");
+            // The second ping goes through netem.
+            assert!(fastest(said)[1] >= 50.0, "{said}");
+            assert!(said.contains("qdisc netem") && said.contains("tx_packets: "), "{said}");
+        },
+        ..DAEMON
+    };
+    a_namespace_is_shaped = Block {
+        part: "txq daemon --config /tmp/blue.toml",
+        tools: &["ping"],
+        needs_tun: true,
+        check: |said| assert!(said.contains("3 received, 0% packet loss"), "{said}"),
+        ..DAEMON
+    };
+    a_packet_is_followed = Block {
+        part: "txq trace --name try",
+        tools: &["ping"],
+        check: |said| {
+            let line = |event: &str| {
+                let begin = format!(" m-far:0 1: {event} len 98 10.9.0.1 > 10.9.0.2 icmp");
+                said.lines().find(|line| line.contains(&begin))
+            };
+            assert!(line("qdisc_enqueue").is_some() && said.contains("txq: 8 events, 0 lost"), "{said}");
+            // Each of the first three packets has an event at least, and the last of eight comes when one has left or is
+            // dropped.
+            let end = line("kfree_skb").or(line("qdisc_dequeue")).unwrap_or_else(|| panic!("{said}"));
+            assert!(end.contains(" reason QDISC_OVERLIMIT") || end.contains(" sojourn "), "{said}");
+        },
+        ..DAEMON
+    };
+    a_program_is_watched = Block {
+        document: "docs/watch.md",
+        part: "txq web --name served",
+        tools: &["curl"],
+        check: |said| {
+            assert!(said.contains("\ntxq_device_sent_packets_total{dev=\"null0\"} "), "{said}");
+            assert!(said.contains("{\"program\":") && said.contains("\"null0\""), "{said}");
+        },
+        ..BLOCK
+    };
+    the_kernels_own_device_is_examined = Block {
+        document: "docs/watch.md",
+        part: "txq xps auto eth0 --dry-run",
+        before: "ip link add eth0 numtxqueues 2 type veth peer name peer; ip link set eth0 up; ip link set peer up",
+        check: |said| assert!(said.contains("eth0") && said.contains("xps_cpus"), "{said}"),
+        ..BLOCK
+    };
+    a_served_program_is_changed_and_recorded = Block {
+        document: "docs/control.md",
+        part: "txq contention --name served",
+        check: |said| {
+            assert!(said.contains("serving on ") && said.contains("qdisc tbf"), "{said}");
+            assert!(said.contains("rate 1Mbit burst 10Kb"), "{said}");
+        },
+        ..BLOCK
+    };
+    programs_in_three_languages_send = Block {
+        document: "docs/socket.md",
+        part: "socket_send.go",
+        tools: &["cc", "go"],
+        check: |said| assert!(said.contains("socket_socket_frames: 3000\n"), "{said}"),
+        ..BLOCK
+    };
+    unchanged_programs_are_shaped = Block {
+        part: "txq exec --qdisc 'fq maxrate 20mbit'",
+        check: |said| {
+            assert!(said.contains("qdisc fq ") && said.contains("maxrate 20Mbit"), "{said}");
+            assert!(said.contains("ANSWER: 1") && said.contains("qdisc tbf "), "{said}");
+        },
+        ..EXEC
+    };
+    an_unchanged_program_is_changed = Block {
+        part: "txq exec --name web",
+        check: |said| assert!(said.contains("web") && said.contains("qdisc fq "), "{said}"),
+        ..EXEC
+    };
+    an_unchanged_program_has_classes = Block {
+        part: "cat > classes.tc",
+        check: |said| assert!(said.contains("ANSWER: 1") && said.contains("qdisc prio 1:"), "{said}"),
+        ..EXEC
+    };
+    the_library_is_loaded_by_hand = Block {
+        part: "LD_PRELOAD=",
+        check: |said| assert!(said.contains("192.0.2.1 port 5201"), "{said}"),
+        ..EXEC
+    };
+    txqs_share_one_rate = Block {
+        part: "parent 1:1 fq_codel",
+        check: |said| {
+            assert!(said.contains("qdisc tbf_mq 1: root refcnt 5 rate 10Gbit burst "), "{said}");
+            assert!(said.contains("parent 1:1 limit 10240p flows 1024"), "{said}");
+        },
+        ..RATE
+    };
+    txqs_have_a_cake_each = Block {
+        part: "root cake_mq",
+        check: |said| assert!(said.matches("bandwidth 10Gbit diffserv4").count() >= 4, "{said}"),
+        ..RATE
+    };
+    cakes_share_one_rate = Block {
+        part: "cake unlimited",
+        check: |said| assert!(said.contains("parent 1:1 bandwidth unlimited"), "{said}"),
+        ..RATE
+    };
+
+    #[ignore = "cargo xtask check operator"]
+    the_main_job_runs = Block { part: "cargo run --release -- run", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    waits_are_recorded = Block { part: "contention --discipline spinlock", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    the_machine_is_measured = Block { part: "bench isolation", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    a_machine_is_simulated = Block { part: "sim explain", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    clients_are_killed_for_long = Block { document: "docs/socket.md", part: "TXQ_SOCKET_SECONDS=600", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    txq_is_installed = Block { document: "docs/exec.md", part: "cargo install --path", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    exec_is_measured = Block { document: "docs/exec.md", part: "--example exec_overhead", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    the_ping_through_bridges_is_measured =
+        Block { document: "docs/daemon.md", part: "--example bridge_latency", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    the_goodput_of_bridges_is_measured =
+        Block { document: "docs/daemon.md", part: "--example bridge_goodput", ..LONG };
+    #[ignore = "cargo xtask check operator"]
+    the_packets_of_bridges_are_measured =
+        Block { document: "docs/daemon.md", part: "--example bridge_packets", ..LONG };
+}
+
+/// Returns the smallest round trip of each ping, in milliseconds.
+fn fastest(said: &str) -> Vec<f64> {
+    let lines = said.lines().filter_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
+    lines.map(|times| times.split('/').next().expect("a time").parse().expect("a time")).collect()
+}
+
+#[test]
+fn each_block_of_the_documents_has_its_test() {
+    for document in DOCUMENTS {
+        let tests = BLOCKS.iter().map(|block| (block.document, block.part));
+        let all = tests.chain(NOT_RUN.iter().map(|&(document, part, _)| (document, part)));
+        let parts: Vec<_> = all.filter(|(of, _)| *of == document).map(|(_, part)| part).collect();
+        let blocks = fenced(document, "sh");
+        assert!(!blocks.is_empty(), "{document} has no shell block");
+        for block in blocks {
+            let tests: Vec<_> = parts.iter().filter(|part| block.contains(**part)).collect();
+            assert_eq!(tests.len(), 1, "{document}: {tests:?} are the tests of\n{block}");
+        }
+    }
+}
