@@ -6,7 +6,7 @@
 //! share it; with two, the kernel places them. Needs root, for network namespaces, and ip, tc and ping.
 //!
 //! ```sh
-//! cargo build --release && cargo run --release -p txq-cli --example bridge_packets -- --cpus 1 --rounds 5
+//! cargo build --release && cargo run --release -p txq-cli --example bridge_packets -- --only tbf --cpus 1 --rounds 5
 //! ```
 
 mod bridges;
@@ -163,12 +163,12 @@ fn median(turns: &[[f64; 2]], of: usize) -> f64 {
 }
 
 fn main() -> Result<()> {
-    let (mut only, mut cpus, mut rounds, mut args) = (None, 2, 5, std::env::args().skip(1));
+    let (mut only, mut cpus, mut rounds, mut args) = (None, vec![1, 2], 5, std::env::args().skip(1));
     while let Some(option) = args.next() {
         let value = args.next().with_context(|| format!("{option} needs a value"));
         match option.as_str() {
             "--only" => only = Some(value?),
-            "--cpus" => cpus = value?.parse().context("--cpus: not a number of CPUs")?,
+            "--cpus" => cpus = vec![value?.parse().context("--cpus: not a number of CPUs")?],
             "--rounds" => rounds = value?.parse().context("--rounds: not a number of rounds")?,
             _ => {
                 bail!("unknown option {option}; use: bridge_packets [--only SHAPER] [--cpus N] [--rounds N]")
@@ -178,46 +178,54 @@ fn main() -> Result<()> {
     if !(require_root("bridge_packets") && require_tools("bridge_packets", &["ip", "tc", "ping"])) {
         return Ok(());
     }
-    stay_on(cpus)?;
-    println!("frames of 60 bytes on {cpus} CPUs, medians of {rounds} rounds of {TURN:?}");
-    println!(
-        "{:<10}{:<12}{:>16}{:>12}{:>16}{:>12}",
-        "qdisc", "way", "1000 arrive/s", "of kernel", "CPU ns/packet", "of kernel"
-    );
-    for (name, root, below) in SHAPERS {
-        if only.as_ref().is_some_and(|only| only != name) {
-            continue;
-        }
-        let below = below.iter().map(|&command| command.to_owned()).collect();
-        let shaper = Shaper { root: root.to_owned(), below };
-        let mut lanes = Vec::new();
-        for way in [Way::Kernel, Way::AfPacket, Way::AfXdp] {
-            if way == Way::Kernel && !shaper.is_in_kernel() {
-                note_missing(name, "the kernel lacks this qdisc");
-            } else if way != Way::AfXdp || require_af_xdp(name) {
-                lanes.push((way, Lane::new(way, &shaper)?, Vec::new()));
+    for cpus in cpus {
+        stay_on(cpus)?;
+        println!("frames of 60 bytes on {cpus} CPUs, medians (least to most) of {rounds} rounds of {TURN:?}");
+        println!(
+            "{:<10}{:<12}{:>22}{:>12}{:>16}{:>12}",
+            "qdisc", "way", "1000 arrive/s", "of kernel", "CPU ns/packet", "of kernel"
+        );
+        for (name, root, below) in SHAPERS {
+            if only.as_ref().is_none_or(|only| only == name) {
+                let below = below.iter().map(|&command| command.to_owned()).collect();
+                rows(name, &Shaper { root: root.to_owned(), below }, rounds)?;
             }
         }
-        for _ in 0..rounds {
-            for (way, lane, turns) in &mut lanes {
-                turns.push(lane.turn().with_context(|| format!("{name}, {}", way.name()))?);
-            }
+    }
+    Ok(())
+}
+
+/// Measures a qdisc by all ways, in turn, and prints a row for each.
+fn rows(name: &str, shaper: &Shaper, rounds: u32) -> Result<()> {
+    let mut lanes = Vec::new();
+    for way in [Way::Kernel, Way::AfPacket, Way::AfXdp] {
+        if way == Way::Kernel && !shaper.is_in_kernel() {
+            note_missing(name, "the kernel lacks this qdisc");
+        } else if way != Way::AfXdp || require_af_xdp(name) {
+            lanes.push((way, Lane::new(way, shaper)?, Vec::new()));
         }
-        let kernel = lanes.iter().find(|(way, ..)| *way == Way::Kernel).map(|(_, _, turns)| turns.clone());
-        for (way, _, turns) in &lanes {
-            let ratio = |of| match &kernel {
-                Some(kernel) => format!("{:.2}", median(turns, of) / median(kernel, of)),
-                None => "-".to_owned(),
-            };
-            println!(
-                "{name:<10}{:<12}{:>16.0}{:>12}{:>16.0}{:>12}",
-                way.name(),
-                median(turns, 0),
-                ratio(0),
-                median(turns, 1),
-                ratio(1)
-            );
+    }
+    for _ in 0..rounds {
+        for (way, lane, turns) in &mut lanes {
+            turns.push(lane.turn().with_context(|| format!("{name}, {}", way.name()))?);
         }
+    }
+    let kernel = lanes.iter().find(|(way, ..)| *way == Way::Kernel).map(|(_, _, turns)| turns.clone());
+    for (way, _, turns) in &lanes {
+        let ratio = |of| match &kernel {
+            Some(kernel) => format!("{:.2}", median(turns, of) / median(kernel, of)),
+            None => "-".to_owned(),
+        };
+        let [least, most] = [f64::min, f64::max].map(|pick| turns.iter().map(|turn| turn[0]).reduce(pick));
+        let spread = format!("({:.0} to {:.0})", least.unwrap_or(f64::NAN), most.unwrap_or(f64::NAN));
+        println!(
+            "{name:<10}{:<12}{:>8.0}{spread:>14}{:>12}{:>16.0}{:>12}",
+            way.name(),
+            median(turns, 0),
+            ratio(0),
+            median(turns, 1),
+            ratio(1)
+        );
     }
     Ok(())
 }
