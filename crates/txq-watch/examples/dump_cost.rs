@@ -1,12 +1,13 @@
-//! What dumps of a device with 10,000 classes cost the thread that floods it: packets a second with a dump every second, over those
-//! without, and over those with a dump of an idle device alike, in turn in one run. The second ratio is the cost of what the dump
-//! holds up; the first one has that of the CPU time, too, where the machine has no CPU to spare.
+//! What dumps of a device with 10,000 classes cost the thread that floods it. Three windows take turns: with one dump after another of the
+//! flooded device, with dumps of an idle device alike, and without dumps. The second one's dumps cost the CPUs as much as the first
+//! one's and hold up nothing, so the two tell apart what any process beside the path costs and what the path waits for.
 //!
 //! ```sh
 //! cargo run --release -p txq-watch --example dump_cost -- [CLASSES] [ROUNDS]
 //! ```
 
 use std::error::Error;
+use std::fs;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use txq_device::Null;
 use txq_watch::metrics::{Format, metrics};
 use txq_watch::snapshot::Snapshot;
 
-/// A window with or without dumps. Prometheus and a person at a terminal ask less often.
+/// A window of each sort.
 const WINDOW: Duration = Duration::from_secs(1);
 const BATCH: usize = 32;
 const LEN: usize = 60;
@@ -33,32 +34,35 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = |of: &str| folder.join(format!("txq-dump-{of}-{}.sock", std::process::id()));
     let servers = [txq_control::serve(&dev, path("own"))?, txq_control::serve(&twin, path("twin"))?];
     let mut clients = [Client::connect(path("own"))?, Client::connect(path("twin"))?];
-    let (sent, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    let flooded = &Flooded::default();
     let mut rows = KINDS.map(|_| Row::default());
     let done = std::thread::scope(|scope| {
-        scope.spawn(|| flood(&dev, classes, sent, stop));
+        scope.spawn(|| flood(&dev, classes, flooded));
+        while flooded.thread.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
         // The first round warms up.
         let mut rounds = 0..=rounds;
         let done = rounds.try_for_each(|round| {
-            KINDS
-                .iter()
-                .zip(&mut rows)
-                .try_for_each(|(kind, row)| row.measure(kind, &mut clients, sent, round > 0))
+            let mut kinds = KINDS.iter().zip(&mut rows);
+            kinds.try_for_each(|(kind, row)| row.measure(kind, &mut clients, flooded, round > 0))
         });
-        stop.store(true, Relaxed);
+        flooded.stop.store(true, Relaxed);
         done
     });
     done?;
+    println!("{classes} classes of htb under full load, {rounds} rounds; medians (least to most)");
+    println!("A dump a second costs the path, in percent:");
     println!(
-        "{classes} classes of htb under full load, one dump a second, {rounds} rounds; medians (least to most)"
-    );
-    println!(
-        "{:22} {:>24} {:>32} {:>8}",
-        "dump", "rate / that without", "rate / that with an idle twin's", "longest"
+        "{:20} {:>9} {:>24} {:>24} {:>24} {:>14}",
+        "dump", "takes", "by waits", "by its CPU time", "both, per CPU time", "longest wait"
     );
     for (kind, row) in KINDS.iter().zip(&mut rows) {
-        let [none, twin] = row.ratios.each_mut().map(|of| spread(of));
-        println!("{kind:22} {none:>24} {twin:>32} {:>5.0} ms", row.longest.as_secs_f64() * 1e3);
+        let Row { takes, costs, longest } = row;
+        let [waits, cpu, per_cpu] = costs.each_mut().map(|of| spread(of));
+        takes.sort_by(f64::total_cmp);
+        let (takes, longest) = (takes[takes.len() / 2] * 1e3, longest.as_secs_f64() * 1e3);
+        println!("{kind:20} {takes:>6.0} ms {waits:>24} {cpu:>24} {per_cpu:>24} {longest:>11.2} ms");
     }
     drop(servers);
     Ok(())
@@ -76,12 +80,33 @@ fn device(classes: u32) -> Result<NetDev, Box<dyn Error>> {
     Ok(dev)
 }
 
+/// What the flooding thread has done.
+#[derive(Default)]
+struct Flooded {
+    packets: AtomicU64,
+    /// The longest time between two batches, in nanoseconds, since the last look.
+    longest: AtomicU64,
+    thread: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Flooded {
+    /// Returns for how many seconds the thread has had a CPU.
+    fn cpu(&self) -> Result<f64, Box<dyn Error>> {
+        let times = fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.thread.load(Relaxed)))?;
+        Ok(times.split(' ').next().unwrap_or_default().parse::<f64>()? / 1e9)
+    }
+}
+
 /// The results of one kind of dump.
 #[derive(Default)]
 struct Row {
-    /// The rate with a dump of the flooded device, over that without a dump, and over that with a dump of the twin, which costs
-    /// the CPUs as much and stops nothing.
-    ratios: [Vec<f64>; 2],
+    /// How long a dump of the flooded device takes, in seconds.
+    takes: Vec<f64>,
+    /// What the path loses by a dump a second, in percent: packets with dumps of the flooded device against those with dumps of the
+    /// twin; those against packets without dumps; packets for each second of the sender's CPU time with dumps against those without.
+    costs: [Vec<f64>; 3],
+    /// The longest time between two batches of the flooding thread in the windows with dumps of its device.
     longest: Duration,
 }
 
@@ -91,23 +116,38 @@ impl Row {
         &mut self,
         kind: &str,
         clients: &mut [Client; 2],
-        sent: &AtomicU64,
+        flooded: &Flooded,
         counts: bool,
     ) -> Result<(), Box<dyn Error>> {
-        let mut rates = [0.0; 3];
+        // Packets for each second, and for each second of CPU time.
+        let (mut rates, mut takes) = ([[0.0; 2]; 3], 0.0);
         for (at, rate) in rates.iter_mut().enumerate() {
-            let (begin, before) = (Instant::now(), sent.load(Relaxed));
-            if let Some(client) = clients.get_mut(at) {
-                dump(client, kind)?;
-                self.longest = self.longest.max(begin.elapsed());
+            flooded.longest.store(0, Relaxed);
+            let (begin, before, cpu, mut dumps) =
+                (Instant::now(), flooded.packets.load(Relaxed), flooded.cpu()?, 0);
+            match clients.get_mut(at) {
+                Some(client) => {
+                    while begin.elapsed() < WINDOW {
+                        dump(client, kind)?;
+                        dumps += 1;
+                    }
+                }
+                None => std::thread::sleep(WINDOW),
             }
-            std::thread::sleep(WINDOW.saturating_sub(begin.elapsed()));
-            *rate = (sent.load(Relaxed) - before) as f64 / begin.elapsed().as_secs_f64();
+            let (packets, time) = ((flooded.packets.load(Relaxed) - before) as f64, begin.elapsed());
+            *rate = [packets / time.as_secs_f64(), packets / (flooded.cpu()? - cpu)];
+            if at == 0 {
+                takes = time.as_secs_f64() / f64::from(dumps);
+                let longest = Duration::from_nanos(flooded.longest.load(Relaxed));
+                self.longest = self.longest.max(if counts { longest } else { Duration::ZERO });
+            }
         }
         let [own, twin, none] = rates;
         if counts {
-            self.ratios[0].push(own / none);
-            self.ratios[1].push(own / twin);
+            self.takes.push(takes);
+            // Of a second, dumps fill the part that one takes.
+            let costs = [own[0] / twin[0], twin[0] / none[0], own[1] / none[1]];
+            self.costs.iter_mut().zip(costs).for_each(|(of, ratio)| of.push(100.0 * takes * (1.0 - ratio)));
         }
         Ok(())
     }
@@ -115,7 +155,7 @@ impl Row {
 
 fn spread(of: &mut [f64]) -> String {
     of.sort_by(f64::total_cmp);
-    format!("{:.3} ({:.3} to {:.3})", of[of.len() / 2], of[0], of[of.len() - 1])
+    format!("{:.2} ({:.2} to {:.2})", of[of.len() / 2], of[0], of[of.len() - 1])
 }
 
 /// Asks for one dump, as `txq tc` and `txq web` do.
@@ -129,10 +169,12 @@ fn dump(client: &mut Client, what: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Sends to all classes in turn, as fast as buffers return.
-fn flood(dev: &NetDev, classes: u32, sent: &AtomicU64, stop: &AtomicBool) {
+fn flood(dev: &NetDev, classes: u32, flooded: &Flooded) {
     let (mut sender, mut list, mut class) = (dev.sender("flood"), PacketList::new(), 0);
     sender.set_limit(256);
-    while !stop.load(Relaxed) {
+    flooded.thread.store(rustix::thread::gettid().as_raw_nonzero().get() as u64, Relaxed);
+    let mut last = sender.now();
+    while !flooded.stop.load(Relaxed) {
         let _ = sender.alloc_batch(BATCH, LEN, &mut list);
         list.for_each_mut(|packet| {
             class = class % classes + 1;
@@ -141,8 +183,13 @@ fn flood(dev: &NetDev, classes: u32, sent: &AtomicU64, stop: &AtomicBool) {
         let packets = list.len() as u64;
         match packets {
             0 => drop(sender.wait_credit(Some(sender.now() + 1_000_000))),
-            _ => drop(sender.xmit_batch(&mut list)),
+            _ => {
+                let _ = sender.xmit_batch(&mut list);
+                let now = sender.now();
+                flooded.longest.fetch_max(now - last, Relaxed);
+                last = now;
+            }
         }
-        sent.fetch_add(packets, Relaxed);
+        flooded.packets.fetch_add(packets, Relaxed);
     }
 }
