@@ -41,6 +41,14 @@ fn drawable(rows: &[Row]) -> Vec<(Table, Vec<&Row>)> {
     tables
 }
 
+/// Returns how often each point was measured, and the meaning of the whiskers.
+fn repeats(rows: &[&Row]) -> String {
+    match rows.iter().map(|row| row.repeats).max() {
+        None | Some(0 | 1) => "one measurement of each point".into(),
+        Some(n) => format!("medians of {n} measurements; whiskers from the least to the greatest"),
+    }
+}
+
 /// Returns the panel of a table. Threads and batches double from step to step, so steps are at equal distances.
 fn panel(table: &Table, rows: &[&Row]) -> Curves {
     let (lines, over_batches) = lines(rows);
@@ -56,8 +64,9 @@ fn panel(table: &Table, rows: &[&Row]) -> Curves {
     let curves = lines.into_iter().map(curve).collect();
     Curves {
         title: title(table),
+        note: repeats(rows),
         over: if over_batches { "packets handed in at a time" } else { "threads" }.to_owned(),
-        figure: "Mpps".to_owned(),
+        figure: "throughput, Mpps".to_owned(),
         steps: steps.iter().enumerate().map(|(place, step)| (step.to_string(), place as f64)).collect(),
         curves,
     }

@@ -1,29 +1,22 @@
 //! SVG drawings: panels side by side, with curves or with bars.
 
+mod axes;
 mod bars;
 mod curves;
-mod steps;
+mod style;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+pub use axes::{are_doubling, places};
 pub use bars::{Bars, Group, Pair};
 pub use curves::{At, Curve, Curves, Size, curves};
-pub use steps::places;
-
-/// Colours that can be told apart without green and red.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(0, 0, 0),
-    RGBColor(148, 103, 189),
-];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Pixels of a letter of the titles, of the names and of the notes, about.
+const TITLE: (u32, u32) = (14, 8);
+const SMALL: (u32, u32) = (11, 6);
 
 /// How panels lie on a page: `top` pixels above all of them, then lines of `columns` panels of that size.
 struct Page {
@@ -54,5 +47,31 @@ impl Page {
         area.present()?;
         drop((area, above, body));
         Ok(text)
+    }
+}
+
+/// Breaks a text at spaces into lines of at most `width` letters, or of one longer word.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn texts_are_broken_at_spaces() {
+        assert_eq!(wrapped("a bc def ghijkl m", 6), ["a bc", "def", "ghijkl", "m"]);
+        assert!(wrapped("", 6).is_empty());
     }
 }

@@ -224,7 +224,14 @@ fn published_figures_stand_beside_simulated_ones() {
     assert!(text.ends_with(" of 3 predicted figures hold; 1 more fitted\n"), "{text}");
     let drawing = fs::read_to_string(folder.join("tiny.svg")).expect("a drawing");
     assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"));
-    for part in ["published", "simulated", "mpps", "mpps, ratio", "after : before", "runnable"] {
+    for part in [
+        "published",
+        "simulated",
+        "throughput, Mpps",
+        "throughput, ratio",
+        "after : before",
+        "runnable tasks",
+    ] {
         assert!(drawing.contains(&format!("\n{part}\n")), "no {part} in the drawing");
     }
     let rows = lines(&["published", "--scenario", &tiny.file, "--json", "--quiet"]);

@@ -1,5 +1,9 @@
-//! `txq sim sweep`, `merge` and `plan` from outside: parts that add up to the whole, tables, curves, and refusals.
+//! `txq sim sweep`, `merge`, `plan` and `cost` from outside: parts that add up to the whole, tables, curves, and refusals.
 
+#[path = "sim_sweep/contrib.rs"]
+mod contrib;
+#[path = "sim_sweep/plan.rs"]
+mod plan;
 #[path = "../../../tests/support/process.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod process;
@@ -106,16 +110,46 @@ fn tables_and_curves_show_one_beside_the_other() {
     }
     assert!(ended.stderr.starts_with("0/12 points"), "{:?}", ended.stderr);
     let svg = read(&folder, "curves.svg");
-    for part in
-        ["p0-pinned, before", "cpu_ns_per_packet", "workload.senders", "spinlock", "llist", "lockless"]
-    {
+    for part in [
+        "CPU time a packet by senders, for each discipline",
+        "CPU time a packet, ns",
+        "senders, log scale",
+        "spinlock",
+        "llist",
+        "lockless",
+    ] {
         assert!(svg.contains(&format!("\n{part}\n")), "no {part:?} in {svg}");
     }
-    // The first three colours: each has a curve and the stroke beside its name.
-    for colour in ["#0072B2", "#D55E00", "#009E73"] {
+    // The disciplines' own colours: each has a curve and the stroke beside its name.
+    for colour in ["#D55E00", "#0072B2", "#CC79A7"] {
         let strokes = svg.split("<polyline").filter(|rest| rest.contains(&format!("stroke=\"{colour}\"")));
         assert_eq!(strokes.count(), 2, "{svg}");
     }
+}
+
+#[test]
+fn seeds_of_a_point_are_one_row_with_its_spread() {
+    let folder = TempDir::new();
+    let words = format!("sweep {SMALL} {SENDERS} --seeds 3 --svg curves.svg --out all --quiet");
+    let ended = good(sim(&folder, &words));
+    let lines = rows(&read(&folder, "all"));
+    assert_eq!(lines.len(), 4 * 3);
+    assert!(ended.stdout.contains("medians of 3 seeds"), "{}", ended.stdout);
+    let mut mpps: Vec<f64> = lines
+        .iter()
+        .filter(|line| line["at"]["workload.senders"] == 8)
+        .map(|line| line["figures"]["mpps"].as_f64().expect("a figure"))
+        .collect();
+    mpps.sort_by(f64::total_cmp);
+    let row = ended.stdout.lines().rfind(|line| line.starts_with("8 ")).expect("a row");
+    let cells: Vec<f64> = row.split_whitespace().map(|cell| cell.parse().expect("a number")).collect();
+    let [low, high] = [cells[cells.len() - 2], cells[cells.len() - 1]];
+    for (cell, exact) in [(cells[1], mpps[1]), (low, mpps[0]), (high, mpps[2])] {
+        assert!((cell - exact).abs() <= 0.051, "{cell} for {exact}: {row}");
+    }
+    let svg = read(&folder, "curves.svg");
+    assert!(svg.contains("medians of 3 seeds"), "{svg}");
+    assert_eq!(good(sim(&folder, "merge all")).stdout, ended.stdout);
 }
 
 #[test]
@@ -170,65 +204,6 @@ fn what_is_wrong_is_refused_before_anything_runs() {
         unknown.stderr
     );
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0, "a file was left behind");
-}
-
-const PLAN: &str = "plan --cpus 4 --senders 4 --machine desktop-16 --time 200us --quiet --qdisc pfifo";
-
-#[test]
-fn a_plan_has_the_cheapest_first() {
-    let folder = TempDir::new();
-    let all = rows(&good(sim(&folder, &format!("{PLAN} --rate 0.2mpps --json"))).stdout);
-    // One txq and each discipline; 2 and 4 txqs with each discipline and each of three steering rules.
-    assert_eq!(all.len(), 5 + 2 * 5 * 3);
-    let meets = |row: &Value| row["meets"].as_bool().expect("a truth");
-    assert!(all.is_sorted_by_key(|row| !meets(row)) && meets(&all[0]), "{all:?}");
-    let cost = |row: &Value| (row["txqs"].as_u64(), row["cpu_ns_per_packet"].as_f64());
-    let order: Vec<_> = all.iter().filter(|row| meets(row)).map(cost).collect();
-    assert!(order.is_sorted(), "{order:?}");
-    for row in &all {
-        let number = |key: &str| row[key].as_f64().expect("a number");
-        assert!((number("mpps") / number("asked_mpps") - 1.0 - number("margin")).abs() < 1e-9, "{row}");
-    }
-
-    let table = good(sim(&folder, &format!("{PLAN} --rate 0.2mpps"))).stdout;
-    for part in [
-        "desktop-16, scaled from 32 CPUs to 4 (",
-        ": 1 x 1 x 1 x 2 x 2)",
-        "\nUse ",
-        " to spare",
-        "and 20 more",
-    ] {
-        assert!(table.contains(part), "no {part:?} in {table}");
-    }
-    let table = good(sim(&folder, &format!("{PLAN} --rate 100gbit --bytes 60 --all"))).stdout;
-    assert!(
-        table.contains("\nNothing reaches 208 Mpps; ") && table.contains("own work allows 2.00 Mpps"),
-        "{table}"
-    );
-    assert_eq!(table.lines().filter(|line| line.contains(" %")).count(), 35 + 1, "{table}");
-}
-
-#[test]
-fn a_plan_that_cannot_be_is_refused() {
-    let folder = TempDir::new();
-    for (words, parts) in [
-        ("--rate max", &["--rate max", "20mpps"][..]),
-        ("--rate 5", &["has no unit"]),
-        ("--rate 1mpps --cpus 0", &["use 1 to 4096"]),
-        ("--rate 1mpps --qdisc nonesuch", &["there is no way", "nonesuch"]),
-        ("--rate 1mpps --machine nowhere", &["no machine \"nowhere\""]),
-        ("--rate 1mpps --time 1ns", &["--time 1 ns: ", "use 10us to 10s"]),
-    ] {
-        let mut of = PLAN.to_owned();
-        for option in
-            ["--cpus", "--qdisc", "--machine", "--time"].iter().filter(|&&option| words.contains(option))
-        {
-            let at = of.find(option).expect("an option");
-            let end = of[at..].match_indices(' ').nth(1).map_or(of.len(), |(end, _)| at + end);
-            of.replace_range(at..end, "");
-        }
-        refused(&sim(&folder, &format!("{of} {words}")), INPUT, parts);
-    }
 }
 
 #[test]

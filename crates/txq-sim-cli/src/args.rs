@@ -1,5 +1,6 @@
 //! The command line of `txq sim`.
 
+mod cost;
 mod plan;
 mod sweeps;
 
@@ -10,15 +11,20 @@ use txq_cli_common::span::Span;
 use txq_cli_common::within::Within;
 use txq_sim::scenario::Change;
 
+pub(crate) use cost::CostArgs;
 pub(crate) use plan::PlanArgs;
 pub(crate) use sweeps::{MergeArgs, Results, SweepArgs};
 
 /// The names of the commands, for the error of a command line without one.
-pub const COMMANDS: &str = "run, published, explain, fit, sweep, merge, plan, host, machines or calibrate";
+pub const COMMANDS: &str =
+    "run, published, explain, fit, sweep, merge, plan, cost, host, machines or calibrate";
 
 /// The examples that help shows after the commands.
 pub const EXAMPLES: &str = "\
 Examples:
+  txq sim sweep p0-pinned --vary workload.senders=4..64*2 --vary path.discipline=busylock,llist \\
+      --set milliseconds=0.5 --set warmup=0.5 --svg demo.svg
+                                                 in 5 seconds: two disciplines on 480 CPUs, as a table and a drawing
   txq sim run p0-pinned                          busylock and llist with 240 senders on 480 CPUs
   txq sim published                              all published results beside simulated ones
   txq sim explain p1 --point before              where a packet's time goes there
@@ -26,7 +32,8 @@ Examples:
   txq sim machines epyc-9b45 > mine.toml         one of their files, to make another of it
   txq sim calibrate --out mine.toml              this machine's own
   txq sim sweep p0-pinned --vary workload.senders=1..480*2
-  txq sim plan --cpus 64 --senders 200 --rate 20mpps
+  txq sim plan --cpus 64 --senders 64 --rate 20mpps
+  txq sim cost -- ./sender --count {}            what a packet costs in a program of yours, for a plan
   txq sim host                                   how near the simulator comes to this machine";
 
 /// The command line of `txq sim`.
@@ -65,6 +72,9 @@ pub(crate) enum SimCommand {
     /// Find how few txqs, and which discipline and steering, reach a rate
     #[command(after_help = plan::PLAN_EXAMPLES)]
     Plan(PlanArgs),
+    /// Measure the CPU time of a packet in a program of yours, for a plan
+    #[command(after_help = cost::COST_EXAMPLES)]
+    Cost(CostArgs),
     /// Compare the simulator with the machine that it runs on
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),

@@ -37,6 +37,11 @@ pub(crate) fn explain(args: &ExplainArgs) -> anyhow::Result<()> {
     out::write(&text)
 }
 
+/// Returns the bottleneck of a point that was run by [`txq_sim::run::explain`], in a sentence.
+pub(super) fn bottleneck(point: &Point<'_>) -> String {
+    bottleneck::sentence(point, &Budget::of(point))
+}
+
 fn text(scenario: &Scenario, points: &[Point<'_>], args: &ExplainArgs) -> String {
     let mut text = run::head(scenario, points, &args.what.set);
     for point in points {

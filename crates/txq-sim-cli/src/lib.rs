@@ -1,22 +1,26 @@
 //! `txq sim`: runs the data plane on simulated machines. Each command has a file.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod calibrate;
+mod cost;
 mod explain;
 mod fit;
 mod host;
 mod machines;
 mod merge;
 mod outcome;
+mod parallel;
 mod plan;
 mod points;
 mod published;
 mod rows;
 mod run;
+mod spread;
 mod svg;
 mod sweep;
+mod words;
 
 pub use args::{COMMANDS, EXAMPLES, SimArgs};
 
@@ -34,6 +38,7 @@ pub fn sim(args: &SimArgs) -> anyhow::Result<()> {
         SimCommand::Sweep(args) => sweep::sweep(args),
         SimCommand::Merge(args) => merge::merge(args),
         SimCommand::Plan(args) => plan::plan(args),
+        SimCommand::Cost(args) => cost::cost(args),
         SimCommand::Host(args) => host::host(args),
     }
 }

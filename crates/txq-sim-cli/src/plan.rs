@@ -1,179 +1,172 @@
 //! `txq sim plan`: finds how few txqs, and which discipline and steering, reach a rate.
 //!
-//! Senders are the kernel's own, pinned to CPUs in turn, and completions come in interrupts that are spread over all CPUs.
+//! Senders are the kernel's own, pinned to CPUs in turn. Completions come in interrupts, spread over all CPUs or kept to
+//! some of their own.
 
+mod report;
 mod scale;
+mod stages;
 mod ways;
 
-use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use serde_json::json;
 use toml::{Table, Value};
-use txq::Discipline;
 use txq_cli_common::out;
-use txq_cli_common::rate::{Rate, metric};
-use txq_cli_common::span::Human;
-use txq_cli_common::table::{align, number};
+use txq_cli_common::rate::Rate;
+use txq_cli_common::span::{Human, Span};
+use txq_cli_common::stop::Signals;
+use txq_cli_common::table::number;
+use txq_cli_common::tell::Tell;
 use txq_sim::machine::{Machine, Topology};
-use txq_sim::scenario::{Change, Scenario};
-use txq_sim::sweep::{Axis, Line, Sweep};
+use txq_sim::scenario::Scenario;
 
 use super::args::PlanArgs;
-use super::sweep::{plain, points};
-use scale::scaled;
-use ways::{Way, advice};
+use super::parallel::cpus;
+use stages::Stages;
+use ways::{Choice, Way};
 
-/// Ways in the table by default.
-const SHOWN: usize = 15;
-/// The warm-up before the measurement, as a part of the time.
-const WARM_UP: f64 = 0.5;
-/// Bounds of the time to simulate for each way.
+/// Bounds of the virtual time of a run.
 const SHORTEST: Duration = Duration::from_micros(10);
 const LONGEST: Duration = Duration::from_secs(10);
+/// By default a run lasts as long as this number of packets at the rate, within bounds in milliseconds.
+const PACKETS: f64 = 20_000.0;
+const DEFAULT_TIME: std::ops::RangeInclusive<f64> = 0.5..=4.0;
 /// How long a thread that waits for a lock keeps its CPU, in nanoseconds: the kernel does not preempt it.
 const SPIN: f64 = 1e8;
-/// The steering rules.
-const STEERING: [&str; 3] = ["near", "far", "hash"];
+/// A sender's own work on a packet if the user gives none, in nanoseconds.
+const ASSUMED: u64 = 2000;
+/// Bytes that an Ethernet frame takes on the wire in addition to its own.
+const WIRE: f64 = 24.0;
 
-/// Simulates all ways, and prints the best.
+/// A sender's own work on a packet.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    nanos: u64,
+    /// Whether the user gave none.
+    is_assumed: bool,
+}
+
+/// Simulates the ways, and prints the best.
 pub(crate) fn plan(args: &PlanArgs) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let bytes = args.bytes.get() as f64;
     let rate = match args.rate {
         Rate::Packets(pps) => pps / 1e6,
-        Rate::Bits(bits) => bits / 8.0 / args.bytes.get() as f64 / 1e6,
+        Rate::Bits(bits) => bits / 8.0 / bytes / 1e6,
         Rate::Max | Rate::Recorded => {
             bail!("--rate {}: a plan is for a rate, such as 20mpps or 100gbit", args.rate)
         }
     };
-    if !(SHORTEST..=LONGEST).contains(&args.time.0) {
-        let time = Human(u64::try_from(args.time.0.as_nanos()).unwrap_or(u64::MAX));
-        bail!("--time {time}: too short or too long to simulate: use 10us to 10s");
+    let gbit = match args.link {
+        None => 0.0,
+        Some(Rate::Bits(bits)) => bits / 1e9,
+        Some(link) => bail!("--link {link}: a link has bits per second, such as 25gbit"),
+    };
+    let most = gbit * 1e3 / 8.0 / (bytes + WIRE);
+    if gbit > 0.0 && most < rate {
+        bail!(
+            "--rate {}: the link of {gbit} Gbit/s carries {} Mpps of {bytes} bytes at most, and {} are asked for: give a \
+             faster --link or a lower --rate",
+            args.rate,
+            number(most),
+            number(rate)
+        );
     }
+    let time = match args.time {
+        None => (PACKETS / rate / 1e3).clamp(*DEFAULT_TIME.start(), *DEFAULT_TIME.end()),
+        Some(time) if (SHORTEST..=LONGEST).contains(&time.0) => time.0.as_secs_f64() * 1e3,
+        Some(time) => {
+            let time = span(time);
+            bail!("--time {time}: too short or too long to simulate: use 10us to 10s");
+        }
+    };
     let machine = Machine::find(&args.machine)?;
-    let topology = scaled(&machine.topology, args.cpus.get() as u32);
-    let text = scenario(args, &topology);
-    let scenario = Scenario::parse("plan", &text)?;
-    let mut lines = Vec::new();
-    for (base, axes) in grid(args, topology.cpus()) {
-        let sweep = Sweep::new(&scenario, "plan", base, axes)?;
-        let threads = args.threads.map(|threads| threads.size());
-        points(&sweep, plain, (0, 1), threads, args.quiet, |line| {
-            lines.push(line);
-            Ok(())
-        })?;
+    let smt = args.smt.map(|threads| threads.get() as u32);
+    let topology = scale::scaled(&machine.topology, args.cpus.get() as u32, smt);
+    if args.irq_cpus.get() >= topology.cpus().into() {
+        bail!("--irq-cpus {}: leaves none of {} CPUs for senders", args.irq_cpus, topology.cpus());
     }
-    let mut found: Vec<Way> = lines.iter().filter_map(|line| Way::of(line, rate)).collect();
-    found.sort_by(Way::by_cost);
-    if found.is_empty() {
-        let why = lines.iter().find_map(|line| line.error.as_deref()).unwrap_or("no way was simulated");
-        bail!("there is no way: {why}");
+    let own = Own {
+        nanos: args.private.map_or(ASSUMED, |private| private.get()),
+        is_assumed: args.private.is_none(),
+    };
+    let scenario = Scenario::parse("plan", &scenario(args, own, gbit, time, &topology))?;
+    let stages = Stages {
+        scenario: &scenario,
+        qdisc: &args.qdisc,
+        rate,
+        time,
+        seeds: args.seeds.get(),
+        threads: args.threads.map_or_else(cpus, |threads| threads.size()),
+        until: started + args.within.0,
+        tell: Tell::new(args.quiet),
+        signals: Signals::catch()?,
+        left_out: 0,
+    };
+    let txqs = args.txqs.clone().map_or_else(|| powers(topology.cpus()), |txqs| txqs.0);
+    let mut found = stages.run(&Choice::all(&txqs), own.is_assumed.then_some(own.nanos as f64))?;
+    if found.ways.is_empty() {
+        match found.errors.first() {
+            Some((_, error)) => bail!("there is no way: {error}"),
+            None => {
+                bail!("there is no way: no run ended within {}: give --within more time", span(args.within))
+            }
+        }
+    }
+    let senders = args.senders.get().min(u64::from(topology.cpus()) - args.irq_cpus.get());
+    let most = senders as f64 * 1e3 / own.nanos as f64;
+    if most < rate && found.cause.is_some() {
+        found.cause = Some(format!(
+            "The senders' own work allows {} Mpps at most, whatever is between them and the wire.",
+            number(most)
+        ));
     }
     if args.json {
-        return out::write(&found.iter().map(|way| json_line(way, args, rate)).collect::<String>());
+        let line = |way: &Way| report::json_line(way, args, own, rate);
+        return out::write(&found.ways.iter().map(line).collect::<String>());
     }
-    out::write(&table(args, &machine, &topology, &lines, &found, rate))
+    out::write(&report::text(args, own, (&machine, &topology), &found, rate))
+}
+
+fn span(Span(time): Span) -> Human {
+    Human(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Returns 1, 2, 4 and so on up to the number of CPUs, and that number.
+fn powers(cpus: u32) -> Vec<u16> {
+    let cpus = u16::try_from(cpus).unwrap_or(u16::MAX).min(4096);
+    (0..16).map(|power| 1 << power).take_while(|&n| n < cpus).chain([cpus]).collect()
 }
 
 /// Returns the scenario that all ways share.
-fn scenario(args: &PlanArgs, topology: &Topology) -> String {
+fn scenario(args: &PlanArgs, own: Own, gbit: f64, milliseconds: f64, topology: &Topology) -> String {
     let text = |text: &str| Value::String(text.to_owned()).to_string();
-    let milliseconds = args.time.0.as_secs_f64() * 1e3;
     let topology = Table::try_from(topology).map(|table| table.to_string()).unwrap_or_default();
     format!(
-        "name = \"plan\"\ntitle = \"a plan\"\n[setup]\nmachine = {}\nkernel = true\nmilliseconds = {milliseconds:?}\nwarmup = {:?}\n\
-         [setup.tune.topology]\n{topology}\n[setup.tune.os]\nspin = {SPIN:?}\n[setup.device]\ncompletions = \"spread\"\n\
+        "name = \"plan\"\ntitle = \"a plan\"\n[setup]\nmachine = {}\nkernel = true\nmilliseconds = {milliseconds:?}\n\
+         [setup.tune.topology]\n{topology}\n[setup.tune.os]\nspin = {SPIN:?}\n\
+         [setup.device]\ncompletions = \"spread\"\ngbit = {gbit:?}\nirq_cpus = {}\n\
          [setup.path]\nqdisc = \"mq\"\ndefault_qdisc = {}\n\
          [setup.workload]\nkind = \"udp-stream\"\nsenders = {}\nbytes = {}\ncredit = 166\nprivate = {}\npinned = true\n",
         text(&args.machine),
-        milliseconds * WARM_UP,
+        args.irq_cpus,
         text(&args.qdisc),
         args.senders,
         args.bytes,
-        args.private,
+        own.nanos,
     )
 }
 
-/// Returns the sweeps. With one txq there is no steering and no mq.
-fn grid(args: &PlanArgs, cpus: u32) -> Vec<(Vec<Change>, Vec<Axis>)> {
-    let texts = |texts: &[&str]| texts.iter().map(|&text| Value::String(text.to_owned())).collect();
-    let axis = |path: &str, values: Vec<Value>| Axis { path: path.to_owned(), values };
-    let names: Vec<_> = Discipline::ALL.iter().map(|discipline| discipline.name()).collect();
-    let disciplines = || axis("path.discipline", texts(&names));
-    let root = Change { path: "path.qdisc".into(), value: Value::String(args.qdisc.clone()) };
-    let mut grid = vec![(vec![root], vec![axis("device.txqs", vec![Value::Integer(1)]), disciplines()])];
-    let mut txqs: Vec<i64> = (1..).map(|power| 1 << power).take_while(|&n| n < i64::from(cpus)).collect();
-    if cpus > 1 {
-        txqs.push(cpus.into());
-        let txqs = axis("device.txqs", txqs.into_iter().map(Value::Integer).collect());
-        grid.push((Vec::new(), vec![txqs, disciplines(), axis("steering", texts(&STEERING))]));
-    }
-    grid
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn json_line(way: &Way, args: &PlanArgs, rate: f64) -> String {
-    let line = json!({
-        "txqs": way.txqs,
-        "discipline": way.discipline.name(),
-        "steering": way.steering,
-        "qdisc": args.qdisc,
-        "mpps": way.mpps,
-        "asked_mpps": rate,
-        "margin": way.margin,
-        "meets": way.meets(),
-        "cpu_ns_per_packet": way.cpu_ns,
-        "spinning_percent": way.spinning,
-    });
-    format!("{line}\n")
-}
-
-fn table(
-    args: &PlanArgs,
-    machine: &Machine,
-    topology: &Topology,
-    lines: &[Line],
-    found: &[Way],
-    rate: f64,
-) -> String {
-    let mut text = String::new();
-    let _ =
-        writeln!(text, "{}", scale::told(&args.machine, &machine.topology, topology, args.cpus.get() as u32));
-    let _ = writeln!(
-        text,
-        "{} senders, {} ns of their own for each packet of {} bytes; {}pps asked for through {}\n",
-        args.senders,
-        args.private,
-        args.bytes,
-        metric(rate * 1e6),
-        args.qdisc
-    );
-    let heads = ["txqs", "discipline", "steering", "Mpps", "margin", "CPU ns", "spinning"].map(str::to_owned);
-    let shown = if args.all { found.len() } else { SHOWN.min(found.len()) };
-    let cells = found[..shown].iter().map(|way| {
-        vec![
-            way.txqs.to_string(),
-            way.discipline.to_string(),
-            way.steering.clone(),
-            number(way.mpps),
-            format!("{:+.0} %", way.margin * 100.0),
-            way.cpu_ns.map_or_else(|| "-".into(), number),
-            format!("{:.0} %", way.spinning),
-        ]
-    });
-    align(&mut text, heads.to_vec(), cells.collect());
-    if shown < found.len() {
-        let _ = writeln!(text, "and {} more, which --all shows", found.len() - shown);
+    #[test]
+    fn txqs_double_up_to_one_for_each_cpu() {
+        assert_eq!(powers(1), [1]);
+        assert_eq!(powers(2), [1, 2]);
+        assert_eq!(powers(12), [1, 2, 4, 8, 12]);
+        assert_eq!(powers(100_000).last(), Some(&4096));
     }
-    let mut told: Vec<&str> = Vec::new();
-    for line in lines {
-        if let Some(error) = line.error.as_deref().filter(|error| !told.contains(error)) {
-            told.push(error);
-            let at = line.at.0.iter().map(|(path, value)| format!("{path}={}", super::outcome::plain(value)));
-            let _ = writeln!(text, "not simulated: {}: {error}", at.collect::<Vec<_>>().join(", "));
-        }
-    }
-    let own = args.private.get() as f64;
-    let most = (own > 0.0).then(|| args.senders.get().min(topology.cpus().into()) as f64 * 1e3 / own);
-    let _ = writeln!(text, "\n{}", advice(found, rate, most));
-    text
 }

@@ -1,7 +1,5 @@
 //! Points of scenarios, run side by side on the host's CPUs. Each point runs on one thread; points share nothing.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::time::Instant;
 
 use anyhow::{anyhow, bail};
@@ -14,6 +12,7 @@ use txq_sim::run::{Report, RunError};
 use txq_sim::scenario::{Change, Rule, Scenario, Setup};
 
 use super::args::RunsArgs;
+use super::parallel::{cpus, parallel};
 
 /// A point to run.
 pub(super) struct Job<'a> {
@@ -97,36 +96,22 @@ pub(super) fn each<'a>(
         tell.say(&format!("{} points, {threads} at a time", jobs.len()));
     }
     let mut reports: Vec<Option<Result<Report, RunError>>> = jobs.iter().map(|_| None).collect();
-    let next = AtomicUsize::new(0);
-    let (send, receive) = mpsc::channel();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            let (send, next, jobs) = (send.clone(), &next, &jobs);
-            scope.spawn(move || {
-                while let Some((at, job)) = index(next).and_then(|at| jobs.get(at).map(|job| (at, job))) {
-                    let began = Instant::now();
-                    let report = how(&job.setup);
-                    if ends && report.is_err() {
-                        // No thread begins another point.
-                        next.store(jobs.len(), Ordering::Relaxed);
-                    }
-                    if send.send((at, report, began.elapsed())).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(send);
-        for (done, (at, report, took)) in receive.into_iter().enumerate() {
-            let (done, all, took) = (done + 1, jobs.len(), took.as_secs_f64());
-            let what = match &report {
-                Ok(report) => format!("{} Mpps", number(report.figures.get("mpps").copied().unwrap_or(0.0))),
-                Err(error) => error.to_string(),
-            };
-            let name = jobs[at].name();
-            tell.say(&format!("{done}/{all} {name}: {what}, in {took:.1} s"));
-            reports[at] = Some(report);
-        }
+    let mut ready = 0;
+    let timed = |job: &Job<'_>| {
+        let began = Instant::now();
+        (how(&job.setup), began.elapsed())
+    };
+    parallel(&jobs, threads, timed, |at, (report, took)| {
+        ready += 1;
+        let what = match &report {
+            Ok(report) => format!("{} Mpps", number(report.figures.get("mpps").copied().unwrap_or(0.0))),
+            Err(error) => error.to_string(),
+        };
+        let (name, of, took) = (jobs[at].name(), jobs.len(), took.as_secs_f64());
+        tell.say(&format!("{ready}/{of} {name}: {what}, in {took:.1} s"));
+        let failed = report.is_err();
+        reports[at] = Some(report);
+        !(ends && failed)
     });
     tell.end();
     let points = jobs.into_iter().zip(reports).filter_map(|(job, report)| {
@@ -135,14 +120,6 @@ pub(super) fn each<'a>(
         Some(report.map(|report| Point { scenario: job.scenario, name: job.point, setup: job.setup, report }))
     });
     points.collect()
-}
-
-fn index(next: &AtomicUsize) -> Option<usize> {
-    next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| at.checked_add(1)).ok()
-}
-
-fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Returns the published figures of a scenario beside the simulated ones. Figures of points that were not run are empty.

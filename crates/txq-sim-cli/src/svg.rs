@@ -14,6 +14,7 @@ use txq_sim::report::xmit_times;
 use txq_sim::scenario::Scenario;
 
 use super::points::Point;
+use super::words;
 
 /// Creates the folder before any point is run.
 pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
@@ -53,9 +54,13 @@ fn figures(scenario: &Scenario, rows: &[Row]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for row in rows.iter().filter(|row| row.scenario == scenario.name) {
         let (title, name) = match row.figure.split_once(" over ") {
-            None => (row.figure.clone(), row.variant.clone()),
+            None => (words::figure(&row.figure), row.variant.clone()),
             Some((figure, other)) => {
-                (format!("{figure}, ratio"), format!("{} : {}", row.variant, other.trim_matches('"')))
+                let words = words::figure(figure);
+                (
+                    format!("{}, ratio", words::bare(&words)),
+                    format!("{} : {}", row.variant, other.trim_matches('"')),
+                )
             }
         };
         let pair = Pair { name, values: [row.published, row.simulated] };

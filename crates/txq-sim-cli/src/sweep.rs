@@ -1,25 +1,30 @@
 //! `txq sim sweep`: runs a scenario at many points.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
-use txq_cli_common::span::Human;
+use toml::Value;
 use txq_cli_common::stop::Signals;
 use txq_cli_common::tell::Tell;
 use txq_sim::compare::Figures;
 use txq_sim::run;
 use txq_sim::scenario::{Scenario, Setup};
-use txq_sim::sweep::{Line, Sweep};
+use txq_sim::sweep::{Axis, Line, Sweep};
 
 use super::args::SweepArgs;
 use super::outcome::Outcome;
+use super::parallel::{cpus, progress};
 
 /// Runs the points, and prints the results.
 pub(crate) fn sweep(args: &SweepArgs) -> anyhow::Result<()> {
     let scenario = Scenario::open(&args.scenario)?;
     let first = scenario.points()[0].to_owned();
     let point = args.point.as_deref().unwrap_or(&first);
-    let sweep = Sweep::new(&scenario, point, args.set.clone(), args.vary.clone())?;
+    let mut axes = args.vary.clone();
+    if args.seeds.get() > 1 {
+        let values = (1..=args.seeds.get()).map(|seed| Value::Integer(seed as i64)).collect();
+        axes.push(Axis { path: "seed".into(), values });
+    }
+    let sweep = Sweep::new(&scenario, point, args.set.clone(), axes)?;
     args.results.check(&args.vary)?;
     let outcome = Outcome::open(&args.results)?;
     let threads = args.threads.map(|threads| threads.size());
@@ -52,13 +57,13 @@ pub(super) fn points(
 ) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
     let of = sweep.shard(part.0, part.1).len();
-    let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()));
+    let threads = threads.unwrap_or_else(cpus);
     let mut tell = Tell::new(quiet);
-    tell.say(&progress(0, of, Duration::ZERO));
+    tell.say(&progress(0, of, "points", Duration::ZERO));
     let (start, mut ready, mut failed) = (Instant::now(), 0, None);
     sweep.run(part, threads, run, |line| {
         ready += 1;
-        tell.say(&progress(ready, of, start.elapsed()));
+        tell.say(&progress(ready, of, "points", start.elapsed()));
         match done(line) {
             Ok(()) => signals.seen().is_none(),
             Err(error) => {
@@ -69,26 +74,4 @@ pub(super) fn points(
     });
     tell.end();
     failed.map_or(Ok(()), Err)
-}
-
-/// Returns the progress: finished points, and an estimate of the remaining time.
-fn progress(done: usize, all: usize, took: Duration) -> String {
-    let line = format!("{done}/{all} points");
-    if done == 0 || done == all {
-        return line;
-    }
-    let left = took.as_nanos() * (all - done) as u128 / done as u128;
-    format!("{line}, about {} left", Human(u64::try_from(left).unwrap_or(u64::MAX)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_left_is_that_of_the_points_left() {
-        assert_eq!(progress(0, 5, Duration::ZERO), "0/5 points");
-        assert_eq!(progress(2, 5, Duration::from_secs(4)), "2/5 points, about 6.00 s left");
-        assert_eq!(progress(5, 5, Duration::from_secs(4)), "5/5 points");
-    }
 }

@@ -14,6 +14,8 @@ use txq::packet::{Packet, PacketList};
 use txq_core::arch::{Arch, Nanos};
 
 use crate::arch::read_packet;
+use crate::machine::Picos;
+use crate::times::Times;
 
 /// Overhead of a packet on an Ethernet wire, in bytes: preamble 8, frame check sequence 4, gap 12.
 const WIRE: u64 = 24;
@@ -40,6 +42,7 @@ pub struct Card {
     pub peer: Option<OnWire>,
     wire: Arc<Wire>,
     counted: Arc<Counted>,
+    times: Arc<Times>,
 }
 
 /// Packets and bytes that the card has sent. Counting costs no virtual time.
@@ -67,9 +70,15 @@ impl Card {
         self.counted.clone()
     }
 
+    /// Returns the times of the card's packets.
+    pub(crate) fn times(&self) -> Arc<Times> {
+        self.times.clone()
+    }
+
     /// Creates a card with these txqs, rings and rate.
     pub fn new(txqs: u16, ring: u32, rate: Option<u64>, coalesce: Nanos, inline: bool) -> Self {
-        Self { txqs, ring, rate, coalesce, inline, peer: None, wire: Arc::default(), counted: Arc::default() }
+        let (wire, counted, times) = (Arc::default(), Arc::default(), Arc::default());
+        Self { txqs, ring, rate, coalesce, inline, peer: None, wire, counted, times }
     }
 }
 
@@ -132,6 +141,7 @@ impl<A: Arch> Tx<A> {
         if let Some(peer) = &self.card.peer {
             peer(packet.data(), sent);
         }
+        self.card.times.sent(packet.data(), sent * PICOS as Picos);
         match self.card.coalesce {
             0 => sent,
             period => sent.saturating_sub(self.phase).next_multiple_of(period) + self.phase,

@@ -107,6 +107,7 @@ mod stores;
 pub mod sweep;
 #[cfg(test)]
 mod testing;
+mod times;
 pub mod topology;
 mod workload;
 mod world;

@@ -1,16 +1,15 @@
 //! Runs a point: creates the machine, the device and its senders, warms them up, measures them and ends them.
 
+mod cpus;
 mod figures;
 
 use std::rc::Rc;
 
 use txq::NetDev;
-use txq::cpumask::CpuMask;
 use txq::netdev::{Builder, Completions as Reapers};
 use txq::pool::{FreeMode, PoolConfig};
 use txq::stats::contention::ContentionReport;
 use txq::stats::log2::Log2;
-use txq::xps::XpsMap;
 
 use crate::arch::Sim;
 use crate::compare::Figures;
@@ -20,9 +19,10 @@ use crate::lines::LineUse;
 use crate::machine::{Machine, Picos, Topology};
 use crate::one_by_one::OneByOne;
 use crate::os::CpuUse;
-use crate::scenario::setup::{Completions, Pool, Setup, Steering};
+use crate::scenario::setup::{Completions, Pool, Setup};
 use crate::workload::{self, Done, Load};
 use crate::world::{Task, World};
+use cpus::{divide, irq_cpu, nodes, xps};
 
 /// Picoseconds in a millisecond.
 const MS: f64 = 1e9;
@@ -158,17 +158,19 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         world.rehome(REHOME);
     }
     let cpus = machine.topology.cpus();
+    let (own, irqs) = divide(&machine.topology, setup.device.irq_cpus).map_err(|e| failed(&e))?;
     let device = &setup.device;
     let inline = device.completions == Completions::Inline;
     let rate = (device.gbit > 0.0).then_some((device.gbit * 1e9) as u64);
     let mut card = Card::new(device.txqs, device.ring, rate, (device.coalesce_us * 1e3) as u64, inline);
     let done = Rc::new(Done::default());
-    let sent = card.counted();
+    let (sent, times) = (card.counted(), card.times());
     // The peer is created before the device, which sends to it.
     let answers = workload::answers(setup, cpus);
     card.peer = answers.as_ref().map(workload::Answers::peer);
-    let dev =
-        Rc::new(build(setup, &load, card, &machine.topology, look == Look::AtWaits).map_err(|e| failed(&e))?);
+    let dev = Rc::new(
+        build(setup, &load, card, &machine.topology, &own, look == Look::AtWaits).map_err(|e| failed(&e))?,
+    );
     for txq in 0..device.txqs {
         // In a program, any CPU that has time runs the queue on.
         let (urgent, raised) = (setup.kernel, setup.kernel);
@@ -176,7 +178,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         let worker = dev.worker(txq.into());
         world.spawn(task, move || worker.run());
         if !inline {
-            let cpu = Some(irq_cpu(device.completions, txq, device.txqs, cpus));
+            let cpu = Some(irq_cpu(device.completions, txq, device.txqs, &irqs));
             let task = Task { name: format!("irq {txq}"), cpu, urgent: setup.kernel, ..Task::default() };
             let completer = dev.completer(txq);
             world.spawn(task, move || completer.run());
@@ -185,7 +187,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     if let Some(answers) = answers {
         answers.spawn(&mut world);
     }
-    workload::spawn(setup, &load, &mut world, &dev, &done);
+    workload::spawn(setup, &load, &own, &mut world, (&dev, &times), &done);
     let begin = (setup.warmup * MS) as Picos;
     let end = begin + (setup.milliseconds * MS) as Picos;
     if look == Look::AtLines {
@@ -240,6 +242,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         late: (after.late.0 - before.late.0, after.late.1 - before.late.1),
         runnable: runnable as f64 / SAMPLES as f64,
         pool: setup.path.pool,
+        times,
     };
     report.figures = figures::of(&report, &counts);
     Ok(report)
@@ -291,6 +294,7 @@ fn build(
     load: &Load,
     card: Card,
     topology: &Topology,
+    own: &[u32],
     record: bool,
 ) -> Result<NetDev<Sim>, Box<dyn std::error::Error>> {
     let txqs = setup.device.txqs;
@@ -330,48 +334,8 @@ fn build(
     if !setup.device.bql {
         builder = builder.bql(None);
     }
-    if let Some(map) = xps(setup.steering, txqs, topology)? {
+    if let Some(map) = xps(setup.steering, txqs, topology, own)? {
         builder = builder.xps(map);
     }
     Ok(builder.build()?)
-}
-
-/// Returns the CPUs of each socket.
-fn nodes(topology: &Topology) -> Vec<CpuMask> {
-    let mut nodes = vec![CpuMask::default(); topology.sockets as usize];
-    let (cpus, cores) = (topology.cpus(), topology.cpus() / topology.threads);
-    for cpu in 0..cpus {
-        nodes[(cpu % cores * topology.sockets / cores) as usize].set(cpu as usize);
-    }
-    nodes
-}
-
-/// Returns the map of CPUs to txqs; `None` for steering by hash.
-fn xps(steering: Steering, txqs: u16, topology: &Topology) -> Result<Option<XpsMap>, txq::xps::XpsError> {
-    let cpus = topology.cpus();
-    let cores = cpus / topology.threads;
-    let txq_of = |cpu: u32| match steering {
-        Steering::Hash => None,
-        Steering::Near => Some(cpu % cores * u32::from(txqs) / cores),
-        Steering::Far => Some(cpu % u32::from(txqs)),
-    };
-    if steering == Steering::Hash {
-        return Ok(None);
-    }
-    let mut masks = vec![CpuMask::default(); txqs.into()];
-    for cpu in 0..cpus {
-        if let Some(txq) = txq_of(cpu) {
-            masks[txq as usize].set(cpu as usize);
-        }
-    }
-    XpsMap::from_masks(&masks, txqs.into(), cpus as usize).map(Some)
-}
-
-/// Returns the CPU that handles a txq's interrupt.
-fn irq_cpu(completions: Completions, txq: u16, txqs: u16, cpus: u32) -> u32 {
-    match completions {
-        Completions::First | Completions::Inline => u32::from(txq) % cpus,
-        Completions::Spread => u32::from(txq) * cpus / u32::from(txqs),
-        Completions::One => 0,
-    }
 }

@@ -9,14 +9,17 @@ mod udp;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use txq::packet::PacketList;
+use txq::packet::{Packet, PacketList};
+use txq::qdisc::Verdict;
 use txq::{NetDev, Sender};
 
 use crate::arch::{Sim, write_packet};
 use crate::machine::Picos;
 use crate::scenario::setup::{Device, Setup, Workload};
 use crate::sim;
+use crate::times::Times;
 use crate::world::{Task, World};
 
 pub(crate) use answers::Answers;
@@ -54,6 +57,28 @@ impl Done {
     fn handed_in(&self, late: Picos) {
         let (packets, all) = self.late.get();
         self.late.set((packets + 1, all + late));
+    }
+}
+
+/// A task's handle on the device, and the times of its packets.
+pub(crate) struct Port {
+    sender: Sender<Sim>,
+    times: Arc<Times>,
+}
+
+impl Port {
+    /// Notes that a packet is handed in now, if the time counts.
+    fn note(&self, packet: &Packet<Sim>) {
+        self.times.hand_in(packet.data(), sim::now(), sim::is_counting());
+    }
+
+    /// Calls `xmit`, and notes how long it takes. Verdicts are counted where they occur.
+    fn xmit(&mut self, xmit: impl FnOnce(&mut Sender<Sim>) -> Verdict) {
+        let (from, counts) = (sim::now(), sim::is_counting());
+        let _verdict = xmit(&mut self.sender);
+        if counts {
+            self.times.xmit(sim::now() - from);
+        }
     }
 }
 
@@ -127,66 +152,79 @@ pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
     }
 }
 
-/// Spawns the tasks that send. Their handles are created before the world runs, and have buffers, as if they had been at
-/// work for a while.
-pub(crate) fn spawn(setup: &Setup, load: &Load, world: &mut World, dev: &Rc<NetDev<Sim>>, done: &Rc<Done>) {
-    let (cpus, of) = (world.cpus(), setup.workload.senders());
-    let handle = |n: u32, stock: u64| {
-        sim::on_cpu(n % cpus, || {
+/// Spawns the tasks that send, each on one of `cpus` if it is pinned. Their handles are created before the world runs, and
+/// have buffers, as if they had been at work for a while.
+pub(crate) fn spawn(
+    setup: &Setup,
+    load: &Load,
+    cpus: &[u32],
+    world: &mut World,
+    (dev, times): (&Rc<NetDev<Sim>>, &Arc<Times>),
+    done: &Rc<Done>,
+) {
+    let of = setup.workload.senders();
+    let handle = |cpu: u32, n: u32, stock: u64| {
+        sim::on_cpu(cpu, || {
             let mut sender = dev.sender(&format!("sender {n}"));
             let mut list = PacketList::new();
             // A sender starts without buffers if the pool has none left.
             let _ = sender.alloc_batch(stock as usize, load.room as usize, &mut list);
             drop(list);
-            sender
+            Port { sender, times: times.clone() }
         })
     };
     let mut dealt = load.trace.as_ref().map(|trace| trace.deal(of)).unwrap_or_default().into_iter();
     for n in 0..of {
         let done = done.clone();
+        let cpu = cpus[n as usize % cpus.len()];
+        let handle = |stock| handle(cpu, n, stock);
         match setup.workload {
-            Workload::UdpStream { bytes, credit, batch, private, pinned, .. } => {
-                let mut sender = handle(n, credit);
-                sender.set_limit(credit);
-                let udp = udp::Udp { number: n, bytes: bytes as usize, batch: batch as usize, private };
-                world.spawn(task("udp", n, of, cpus, pinned), move || udp.run(&mut sender));
+            Workload::UdpStream { bytes, credit, batch, private, pinned, offered_mpps, .. } => {
+                let mut port = handle(credit);
+                port.sender.set_limit(credit);
+                // A sender's calls per microsecond, times the packets of a call, are its part of the rate.
+                let gap = f64::from(of) * f64::from(batch) / offered_mpps * MICROSECOND;
+                let gap = (offered_mpps > 0.0).then_some(gap as Picos);
+                let udp = udp::Udp { number: n, bytes: bytes as usize, batch: batch as usize, private, gap };
+                world.spawn(task("udp", n, of, cpu, pinned), move || udp.run(&mut port, &done));
             }
             Workload::TcpRr { bytes, private, .. } => {
-                let mut sender = handle(n, 2);
+                let mut port = handle(2);
                 let rr = rr::Pair { number: n, bytes: bytes as usize, private };
-                world.spawn(task("rr", n, of, cpus, false), move || rr.run(&mut sender, &done));
+                world.spawn(task("rr", n, of, cpu, false), move || rr.run(&mut port, &done));
             }
             Workload::Pktgen { bytes, private, .. } => {
-                let mut sender = handle(n, setup.device.ring.into());
+                let mut port = handle(setup.device.ring.into());
                 let pktgen = pktgen::Pktgen { number: n, bytes: bytes as usize, private };
-                world.spawn(task("pktgen", n, of, cpus, true), move || pktgen.run(&mut sender));
+                world.spawn(task("pktgen", n, of, cpu, true), move || pktgen.run(&mut port));
             }
             Workload::Proxy { bytes, passes, private, .. } => {
-                let mut sender = handle(n, 8);
+                let mut port = handle(8);
                 let proxy = proxy::Proxy { number: n, bytes: bytes as usize, passes, private };
-                world.spawn(task("request", n, of, cpus, false), move || proxy.run(&mut sender, &done));
+                world.spawn(task("request", n, of, cpu, false), move || proxy.run(&mut port, &done));
             }
             Workload::Trace { speed, credit, private, pinned, .. } => {
                 let (Some(trace), Some(frames)) = (load.trace.clone(), dealt.next()) else { continue };
-                let mut sender = handle(n, credit);
-                sender.set_limit(credit);
+                let mut port = handle(credit);
+                port.sender.set_limit(credit);
                 let replay = trace::Replay { trace, frames, speed, private };
-                world.spawn(task("trace", n, of, cpus, pinned), move || replay.run(&mut sender, &done));
+                world.spawn(task("trace", n, of, cpu, pinned), move || replay.run(&mut port, &done));
             }
         }
     }
 }
 
+/// Picoseconds in a microsecond.
+const MICROSECOND: f64 = 1e6;
 /// The time over which the tasks' starts are spread: tasks that start together would stay in step.
 const BEGINNING: Picos = 50_000_000;
 
-fn task(kind: &str, number: u32, of: u32, cpus: u32, pinned: bool) -> Task {
+fn task(kind: &str, number: u32, of: u32, cpu: u32, pinned: bool) -> Task {
     let start = BEGINNING * u64::from(number) / u64::from(of);
-    let at = number % cpus;
     Task {
         name: format!("{kind} {number}"),
-        cpu: pinned.then_some(at),
-        at: Some(at),
+        cpu: pinned.then_some(cpu),
+        at: Some(cpu),
         start,
         ..Task::default()
     }
@@ -200,19 +238,19 @@ fn work(nanos: f64) {
 
 /// Sends a frame of the sender's flow, with Ethernet, IPv4 and UDP headers that differ by the flow's number. Returns whether
 /// there was a buffer for it.
-fn send(sender: &mut Sender<Sim>, flow: u32, bytes: usize) -> bool {
-    send_frame(sender, bytes, &frame(flow))
+fn send(port: &mut Port, flow: u32, bytes: usize) -> bool {
+    send_frame(port, bytes, &frame(flow))
 }
 
 /// Sends up to `n` frames of the sender's flow in one call; returns how many: 0 if there is no buffer.
-fn send_batch(sender: &mut Sender<Sim>, flow: u32, bytes: usize, n: usize) -> usize {
+fn send_batch(port: &mut Port, flow: u32, bytes: usize, n: usize) -> usize {
     sim::enter();
     let mut list = PacketList::new();
-    let Ok(got) = sender.alloc_batch(n, bytes, &mut list) else { return 0 };
+    let Ok(got) = port.sender.alloc_batch(n, bytes, &mut list) else { return 0 };
     let head = frame(flow);
     list.for_each_mut(|packet| fill(packet.data_mut(), &head));
-    // Their results are counted where they occur.
-    let _verdict = sender.xmit_batch(&mut list);
+    list.iter().for_each(|packet| port.note(packet));
+    port.xmit(|sender| sender.xmit_batch(&mut list));
     got
 }
 
@@ -227,12 +265,12 @@ fn fill(data: &mut [u8], head: &[u8]) {
 
 /// Sends a frame that begins with the first [`HEAD`] bytes of `head`; zeros fill the rest of them, not another packet's
 /// bytes. Returns whether there was a buffer for it.
-fn send_frame(sender: &mut Sender<Sim>, bytes: usize, head: &[u8]) -> bool {
+fn send_frame(port: &mut Port, bytes: usize, head: &[u8]) -> bool {
     sim::enter();
-    let Ok(mut packet) = sender.alloc(bytes) else { return false };
+    let Ok(mut packet) = port.sender.alloc(bytes) else { return false };
     fill(packet.data_mut(), head);
-    // Its result is counted where it occurs.
-    let _verdict = sender.xmit(packet);
+    port.note(&packet);
+    port.xmit(|sender| sender.xmit(packet));
     true
 }
 

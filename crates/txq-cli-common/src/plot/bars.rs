@@ -2,7 +2,8 @@
 
 use plotters::prelude::*;
 
-use super::{Area, COLOURS, Page};
+use super::style::FILLS;
+use super::{Area, Page};
 use crate::table::number;
 
 /// A panel's least width and its height, in pixels, and the number of panels side by side.
@@ -12,8 +13,6 @@ const COLUMNS: usize = 3;
 const TOP: u32 = 48;
 const SIDES: u32 = 90;
 const LETTER: u32 = 6;
-/// The colours of a pair's first and second bar.
-const FILLS: [RGBColor; 2] = [RGBColor(150, 150, 150), COLOURS[0]];
 
 /// A drawing.
 #[derive(Debug)]

@@ -14,17 +14,19 @@ Examples:
   txq sim sweep p0-pinned --vary workload.senders=1..480*2 \\
       --vary path.discipline=spinlock,busylock,llist,lockless,combine --svg who-wins.svg
                                                  the disciplines side by side
-  txq sim sweep p0-pinned --vary seed=1..20+1 --shard 1/2 --out one.jsonl
-  txq sim sweep p0-pinned --vary seed=1..20+1 --shard 2/2 --out two.jsonl
+  txq sim sweep p0-pinned --vary workload.senders=1..480*2 --seeds 5 --shard 1/2 --out one.jsonl
+  txq sim sweep p0-pinned --vary workload.senders=1..480*2 --seeds 5 --shard 2/2 --out two.jsonl
   txq sim merge one.jsonl two.jsonl              on two machines, and together
 
 Values are a list, of which each may be a range with both ends: 1..480*2 doubles, 10..50+10 adds. Paths are those of a
-scenario's file below [setup]; txq sim sweep ./mine.toml takes one's own. Points differ in nothing but what is varied, and a
-point's result is the same wherever and whenever it is run. Where a point cannot be, as with a qdisc that does not exist, its
-row says why, and the others go on.
+scenario's file below [setup]; txq sim sweep ./mine.toml reads a file. Points differ only in what is varied. A point's result
+is the same wherever and whenever it is run. The row of a point that cannot be run, for example with an unknown qdisc, shows
+the error, and the other points still run.
 
-The drawing is of one figure, mpps if nothing is said, over the first that is varied, with a curve for each combination of
-the others. A signal ends the sweep after the points that have begun; what there is by then is printed.";
+--seeds runs each point several times. The table shows medians, and the drawing whiskers from the least to the greatest.
+The drawing shows one figure over the first varied field, with a curve for each combination of the others. A signal ends the
+sweep after the points that have begun, and prints their results. contrib/sweep runs the parts of a sweep by GNU parallel,
+Slurm or Kubernetes.";
 
 pub(super) const MERGE_EXAMPLES: &str = "\
 Examples:
@@ -40,6 +42,9 @@ pub(crate) struct Results {
     /// The file to draw curves into
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// The title of the drawing [default: the figure and the varied fields]
+    #[arg(long, value_name = "TEXT", requires = "svg")]
+    pub(crate) title: Option<String>,
     /// The figure to draw, and to compare side by side
     #[arg(long, value_name = "NAME", default_value = "mpps")]
     pub(crate) figure: String,
@@ -61,6 +66,9 @@ pub(crate) struct SweepArgs {
     /// Set a field to another value, in all points; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<Change>,
+    /// Seeds of each point: each is a run
+    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
+    pub(crate) seeds: Within<1, 1000>,
     /// Run only the I-th of N parts, from 1
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     pub(crate) shard: Shard,

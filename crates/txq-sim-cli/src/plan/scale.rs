@@ -4,8 +4,9 @@ use txq_sim::machine::Topology;
 
 /// Returns the same kind of machine with `cpus` CPUs, or with the next possible number. Complexes keep their cores if
 /// possible, and at least half of them otherwise. Sockets and dies are as many as divide the complexes, at most those of
-/// the original.
-pub(super) fn scaled(of: &Topology, cpus: u32) -> Topology {
+/// the original. `threads` replaces the number of a core's threads; a complex keeps its cores then.
+pub(super) fn scaled(of: &Topology, cpus: u32, threads: Option<u32>) -> Topology {
+    let of = &Topology { threads: threads.unwrap_or(of.threads), ..of.clone() };
     if of.cpus() == cpus {
         return of.clone();
     }
@@ -26,7 +27,7 @@ pub(super) fn scaled(of: &Topology, cpus: u32) -> Topology {
 }
 
 /// Returns a line that describes the scaled machine.
-pub(super) fn told(name: &str, of: &Topology, is: &Topology, asked: u32) -> String {
+pub(super) fn described(name: &str, of: &Topology, is: &Topology, asked: u32) -> String {
     let Topology { sockets, dies, complexes, cores, threads } = is;
     let shape = format!("{sockets} x {dies} x {complexes} x {cores} x {threads}");
     if of == is {
@@ -63,9 +64,11 @@ mod tests {
             (20, of(2, 1, 1, 5, 2)),
             (23, of(2, 1, 1, 6, 2)),
         ] {
-            let scaled = scaled(&server, cpus);
+            let scaled = scaled(&server, cpus, None);
             assert_eq!(scaled, expected, "{cpus}");
             assert!(scaled.cpus() >= cpus && scaled.cpus() <= cpus + 1);
         }
+        assert_eq!(scaled(&server, 128, Some(1)), of(2, 1, 8, 8, 1));
+        assert_eq!(scaled(&server, 16, Some(1)), of(2, 1, 1, 8, 1));
     }
 }

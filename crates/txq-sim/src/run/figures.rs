@@ -1,5 +1,7 @@
 //! The figures of a report, under the names that scenarios use.
 
+use std::sync::Arc;
+
 use txq::stats::contention::LockStats;
 use txq_core::stats::contention::{Lock, Site};
 
@@ -8,6 +10,7 @@ use crate::compare::Figures;
 use crate::ledger::{Phase, Spent};
 use crate::machine::Picos;
 use crate::scenario::setup::Pool;
+use crate::times::Times;
 
 /// Number of CPUs on which the published contention was counted, for one second.
 const WATCHED: f64 = 8.0;
@@ -30,6 +33,8 @@ pub(super) struct Counts {
     pub(super) runnable: f64,
     /// Where freed buffers go.
     pub(super) pool: Pool,
+    /// How long calls and packets took.
+    pub(super) times: Arc<Times>,
 }
 
 /// Returns the figures of a report.
@@ -55,6 +60,12 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     put("system_cpu_percent", 100.0 * used / all as f64);
     put("spinning_percent", 100.0 * report.used.spinning as f64 / all as f64);
     put("cpu_ns_per_packet", used / 1e3 / counts.packets as f64);
+    for (name, part) in [("p50", 0.5), ("p99", 0.99)] {
+        let [xmit, sojourn] = counts.times.quantile(part).map(|ns| ns.unwrap_or(f64::NAN));
+        put(&format!("xmit_{name}_ns"), xmit);
+        put(&format!("sojourn_{name}_us"), sojourn / 1e3);
+    }
+    put("interrupt_cpus", report.interrupts.total().total() as f64 / 1e12 / seconds);
     locks(report, &mut put);
     interrupts(report, counts.pool, &mut put);
     let mode = report.xmit.buckets().max_by_key(|bucket| (bucket.count, std::cmp::Reverse(bucket.min)));

@@ -73,6 +73,8 @@ pub struct Device {
     pub coalesce_us: f64,
     /// Where completions are reaped.
     pub completions: Completions,
+    /// Number of CPUs that take the interrupts and run no pinned sender: those of the last cores. 0: no such CPUs.
+    pub irq_cpus: u32,
     /// Whether the bytes on a ring are limited ([`txq::bql`]).
     pub bql: bool,
 }
@@ -85,6 +87,7 @@ impl Default for Device {
             ring: 1024,
             coalesce_us: 20.0,
             completions: Completions::Spread,
+            irq_cpus: 0,
             bql: true,
         }
     }
@@ -192,6 +195,9 @@ pub enum Workload {
         private: f64,
         /// Whether each sender stays on a CPU of its own.
         pinned: bool,
+        /// Millions of packets a second that all senders hand in together, at random times; 0: as many as they can.
+        #[serde(default)]
+        offered_mpps: f64,
     },
     /// Pairs that send a request and wait for its answer (`netperf -t TCP_RR`).
     TcpRr {
@@ -291,8 +297,9 @@ impl Setup {
         let bytes = |value: u32| within("workload.bytes", value.into(), 14.0, 1514.0);
         let work = |value: f64| within("workload.private", value, 0.0, 1e7);
         match &self.workload {
-            Workload::UdpStream { senders, bytes: b, credit, batch, private, .. } => {
+            Workload::UdpStream { senders, bytes: b, credit, batch, private, offered_mpps, .. } => {
                 many("senders", *senders)?;
+                within("workload.offered_mpps", *offered_mpps, 0.0, 1e5)?;
                 within("workload.credit", *credit as f64, 1.0, 1e6)?;
                 within("workload.batch", (*batch).into(), 1.0, *credit as f64)?;
                 bytes(*b).and(work(*private))

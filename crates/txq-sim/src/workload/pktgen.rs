@@ -1,9 +1,8 @@
 //! Packets into the queue layer from threads that do nothing else: `pktgen` with `xmit_mode queue_xmit`.
 
-use txq::Sender;
 use txq_core::arch::Arch;
 
-use super::{send, work};
+use super::{Port, send, work};
 use crate::arch::Sim;
 
 /// A thread.
@@ -15,10 +14,10 @@ pub(super) struct Pktgen {
 }
 
 impl Pktgen {
-    pub(super) fn run(self, sender: &mut Sender<Sim>) {
+    pub(super) fn run(self, port: &mut Port) {
         loop {
             work(self.private);
-            while !send(sender, self.number, self.bytes) {
+            while !send(port, self.number, self.bytes) {
                 Sim::relax();
             }
         }

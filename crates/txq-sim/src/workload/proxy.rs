@@ -3,10 +3,9 @@
 //! A task is a connection with one request in flight. The work of client, proxy and server between two passes is the task's
 //! private work. Requests wait for each other as in the kernel: for CPUs, and in the egress layer.
 
-use txq::Sender;
 use txq_core::arch::Arch;
 
-use super::{Done, send, work};
+use super::{Done, Port, send, work};
 use crate::arch::Sim;
 
 /// A connection.
@@ -19,11 +18,11 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
+    pub(super) fn run(self, port: &mut Port, done: &Done) {
         loop {
             for _ in 0..self.passes {
                 work(self.private / f64::from(self.passes));
-                while !send(sender, self.number, self.bytes) {
+                while !send(port, self.number, self.bytes) {
                     Sim::relax();
                 }
             }

@@ -1,9 +1,6 @@
 //! Pairs that send a request and wait for its answer: `netperf -t TCP_RR`.
 
-use txq::Sender;
-
-use super::{Done, answers, send, work};
-use crate::arch::Sim;
+use super::{Done, Port, answers, send, work};
 
 /// The part of a transaction's work that the answer's interrupt does: the receive path, and the wake-up.
 pub(super) const ANSWER: f64 = 0.4;
@@ -17,10 +14,10 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
+    pub(super) fn run(self, port: &mut Port, done: &Done) {
         loop {
             work(self.private * (1.0 - ANSWER));
-            if send(sender, self.number, self.bytes) {
+            if send(port, self.number, self.bytes) {
                 answers::wait(self.number);
                 done.one();
             }

@@ -9,13 +9,12 @@ use std::path::Path;
 use std::rc::Rc;
 
 use thiserror::Error;
-use txq::Sender;
 use txq::flow::flow_hash;
 use txq::xps::reciprocal_scale;
 use txq_core::arch::Arch;
 use txq_device::capture::{Capture, CaptureError};
 
-use super::{BEGINNING, Done, HEAD, send_frame, work};
+use super::{BEGINNING, Done, HEAD, Port, send_frame, work};
 use crate::arch::Sim;
 use crate::machine::Picos;
 use crate::sim;
@@ -137,7 +136,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn run(self, sender: &mut Sender<Sim>, done: &Done) {
+    pub(super) fn run(self, port: &mut Port, done: &Done) {
         if self.frames.is_empty() {
             return;
         }
@@ -155,8 +154,8 @@ impl Replay {
                 if let Some(due) = due {
                     done.handed_in(sim::now().saturating_sub(due));
                 }
-                while !self.send(sender, frame) {
-                    if !sender.wait_credit(None) {
+                while !self.send(port, frame) {
+                    if !port.sender.wait_credit(None) {
                         // There is credit, so the pool is empty.
                         Sim::relax();
                     }
@@ -170,8 +169,8 @@ impl Replay {
         (self.speed > 0.0).then(|| BEGINNING + (nanos * PICOS / self.speed) as Picos)
     }
 
-    fn send(&self, sender: &mut Sender<Sim>, frame: &Frame) -> bool {
-        send_frame(sender, frame.bytes as usize, &self.trace.heads[frame.head..frame.head + frame.kept])
+    fn send(&self, port: &mut Port, frame: &Frame) -> bool {
+        send_frame(port, frame.bytes as usize, &self.trace.heads[frame.head..frame.head + frame.kept])
     }
 }
 
