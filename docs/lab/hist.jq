@@ -7,9 +7,10 @@ def bars($of; $x; $colour; $all):
 (.[0].xmit_ns) as $a | (.[1].xmit_ns) as $b | ([$a[], $b[]] | map(.min) | unique) as $all
 | "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"330\" font-family=\"sans-serif\" font-size=\"12\">"
 , "<rect width=\"640\" height=\"330\" fill=\"#fff\"/>"
-, "<text x=\"70\" y=\"24\">calls of xmit by the time they took, ns (each bar's height is the logarithm of its count)</text>"
-, "<text x=\"70\" y=\"44\" fill=\"#4878a8\">as it is</text><text x=\"140\" y=\"44\" fill=\"#c05030\">with the patch</text>"
-, bars($a; 0; "#4878a8"; $all), bars($b; 18; "#c05030"; $all)
+, "<text x=\"70\" y=\"24\">Calls of xmit by the time they took, sixteen senders at one txq</text>"
+, "<text x=\"70\" y=\"44\" fill=\"#56B4E9\">as it is</text><text x=\"140\" y=\"44\" fill=\"#000000\">with the patch</text>"
+, bars($a; 0; "#56B4E9"; $all), bars($b; 18; "#000000"; $all)
 , ($all | to_entries[]
   | "<text x=\"\(87 + .key * 40)\" y=\"288\" text-anchor=\"middle\" font-size=\"10\">\(if .value < 1024 then .value else "\(.value / 1024)K" end)</text>")
-, "<text x=\"70\" y=\"312\">from so many to twice as many</text>", "</svg>"
+, "<text x=\"330\" y=\"312\" text-anchor=\"middle\">time of a call, from so many ns to twice as many, log scale</text>"
+, "<text x=\"40\" y=\"165\" text-anchor=\"middle\" transform=\"rotate(-90 40 165)\">calls, log scale</text>", "</svg>"

@@ -1,0 +1,39 @@
+#!/bin/sh
+# Draws the picture of a planted error beside this file:
+#
+#   docs/lab/patches.sh lost-wakeup|unbounded|shared-counter TXQ PATCHED
+#
+# TXQ and PATCHED are two builds of txq, without the patch and with it. Needs jq.
+set -eu
+if [ $# -ne 3 ]; then
+    echo "usage: $0 lost-wakeup|unbounded|shared-counter TXQ PATCHED" >&2
+    exit 2
+fi
+here=$(cd "$(dirname "$0")" && pwd)
+name=$1 plain=$2 patched=$3
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+case $name in
+unbounded)
+    "$plain" sim run "$here/lab.toml" --point one --quiet --json >"$dir/plain"
+    "$patched" sim run "$here/lab.toml" --point one --quiet --json >"$dir/patched"
+    jq -rs -f "$here/hist.jq" "$dir/plain" "$dir/patched" >"$here/$name.svg"
+    exit
+    ;;
+lost-wakeup)
+    point=one vary='milliseconds=1..32*2'
+    title='Throughput by measured time: a queue that loses a wake-up stops for ever'
+    ;;
+shared-counter)
+    point=own vary='workload.senders=1..64*2'
+    title='Throughput by senders: a counter on one line for all is a queue with one server'
+    ;;
+esac
+# Each build has half of a sweep over a field that changes nothing here, and its value becomes the build's name.
+for part in 1 2; do
+    if [ $part = 1 ]; then txq=$plain; else txq=$patched; fi
+    "$txq" sim sweep "$here/lab.toml" --point "$point" --quiet --vary "$vary" --vary path.txqueuelen=1000,1001 \
+        --shard "$part/2" --out "$dir/$part" >"$dir/table"
+done
+"$plain" sim merge "$dir/1" "$dir/2" --svg "$dir/svg" --title "$title"
+sed 's/^1000$/as it is/; s/^1001$/with the patch/' "$dir/svg" >"$here/$name.svg"
