@@ -30,12 +30,15 @@ const SAFE: usize = 2;
 /// Ways that are run at the rate.
 const AT_RATE: usize = 8;
 
+/// Errors, each once, with the first way that has it.
+type Errors = Vec<(Choice, String)>;
+
 /// All that a plan found.
 pub(super) struct Found {
     /// The ways, the best first.
     pub(super) ways: Vec<Way>,
     /// The errors of ways that cannot be run, each once, with the first such way.
-    pub(super) errors: Vec<(Choice, String)>,
+    pub(super) errors: Errors,
     /// Number of runs that the time did not suffice for.
     pub(super) left_out: usize,
     /// Why the nearest way is no faster, if none reaches the rate.
@@ -137,14 +140,14 @@ impl Stages<'_> {
         self.left_out += jobs.len() - ready;
     }
 
-    fn screen(&mut self, choices: &[Choice]) -> anyhow::Result<(Vec<Way>, Vec<(Choice, String)>)> {
+    fn screen(&mut self, choices: &[Choice]) -> anyhow::Result<(Vec<Way>, Errors)> {
         let setup = |(at, choice): (usize, &Choice)| Ok((at, self.setup(*choice, 1, SCREENING, Vec::new())?));
         let jobs = choices.iter().enumerate().map(setup).collect::<anyhow::Result<Vec<Job>>>()?;
         let mut results: BTreeMap<usize, Result<Figures, String>> = BTreeMap::new();
         self.jobs(&format!("screening {} ways", jobs.len()), &jobs, measure, |at, report| {
             results.insert(at, report.map(|report| report.figures).map_err(|error| error.to_string()));
         });
-        let (mut ways, mut errors) = (Vec::new(), Vec::<(Choice, String)>::new());
+        let (mut ways, mut errors) = (Vec::new(), Errors::new());
         for (at, result) in results {
             match result {
                 Ok(figures) => ways.push(Way::new(choices[at], figures)),
