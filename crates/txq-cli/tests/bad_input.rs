@@ -301,7 +301,7 @@ fn machines_of_sim() {
     refused(
         &txq(&["sim"]),
         INPUT,
-        &["use run, published, explain, fit, sweep, merge, plan, host, machines or calibrate"],
+        &["use run, published, explain, fit, sweep, merge, plan, cost, host, machines or calibrate"],
     );
     refused(&txq(&["sim", "machines", "epyc"]), INPUT, &["no machine \"epyc\"", "epyc-9b45"]);
     refused(&txq(&["sim", "machines", "/nonexistent/x"]), INPUT, &["/nonexistent/x", "No such file"]);
