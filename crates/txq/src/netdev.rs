@@ -285,10 +285,14 @@ impl<A: Arch> NetDev<A> {
             if shared.rule().shape() == Shape::PerTxq {
                 // The parts of one qdisc: their counters are summed, and what is below their classes is listed.
                 for part in &roots[1..] {
-                    let mut below = of(part, tree.root, Handle::ROOT, refcnt).into_iter();
-                    listed[0].stats =
-                        below.next().map_or(listed[0].stats, |part| listed[0].stats + part.stats);
-                    listed.extend(below);
+                    let mut list = of(part, tree.root, Handle::ROOT, refcnt).into_iter();
+                    let same = if tree.replicas { listed.len() } else { 1 };
+                    for (sum, part) in listed.iter_mut().zip(list.by_ref().take(same)) {
+                        sum.stats = sum.stats + part.stats;
+                        // Those of one part say nothing about the others.
+                        sum.xstats = None;
+                    }
+                    listed.extend(list);
                 }
             }
             return listed;

@@ -85,6 +85,12 @@ impl<A: Arch> Bucket<A> {
         A::name(&self.next, "the bucket of tokens");
     }
 
+    /// Returns the first nanosecond that is no thread's. Another thread may have taken it since.
+    #[inline]
+    pub fn next(&self) -> Nanos {
+        self.next.load(Relaxed)
+    }
+
     /// Takes tokens that are not older than `oldest`, and adds them to `held`. `end` returns where the interval ends that
     /// begins at its first argument, behind `have` tokens that `held` keeps: all that it holds if the interval follows it
     /// directly; else none, and the tokens in `held` are void.

@@ -128,6 +128,12 @@ impl<A: Arch> Child<A> {
         self.told.qlen
     }
 
+    /// Returns the number of bytes queued at the last [`settle`](Child::settle).
+    #[inline]
+    pub(crate) fn told_backlog(&self) -> u64 {
+        self.told.backlog
+    }
+
     /// Returns the number of bytes queued.
     pub fn backlog(&self) -> u64 {
         self.qdisc().stats().backlog + self.parked.bytes()

@@ -73,14 +73,19 @@ use crate::qdisc::wheel::Wheel;
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict};
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 
+mod buckets;
 mod class;
 mod classes;
+mod gauge;
 mod lists;
 mod params;
+mod shared;
 
+use buckets::{Buckets, Own};
 use class::{Class, Event, LEVELS, Mode};
 use lists::{NIL, Rows};
-use params::Params;
+pub(super) use params::Params;
+pub(super) use shared::{Shared, Source};
 
 /// Above this number of classes a near cache does not hold them all. Then the classes of a batch's first packets are
 /// prefetched before the first packet is queued.
@@ -90,9 +95,10 @@ const TOGETHER: usize = 32;
 /// Cache lines at the front of a class that a packet needs.
 const CLASS_LINES: usize = 6;
 
-struct Htb<A: Arch> {
+pub(super) struct Htb<A: Arch, B: Buckets<A>> {
     params: Params,
-    classes: Minors<Class<A>>,
+    source: B::Source,
+    classes: Minors<Class<A, B>>,
     rows: Rows,
     /// The result of [`find_next`](Htb::find_next); `None` once the lists have changed.
     next: Option<(u32, u8)>,
@@ -115,25 +121,32 @@ struct Htb<A: Arch> {
 }
 
 pub(super) fn build<A: Arch>(words: &mut Words<'_>, env: &Env) -> Result<Built<A>, ParseError> {
-    Ok(Built::Qdisc(Box::new(Htb {
-        params: Params::parse(words, env.tx_queue_len)?,
-        classes: Minors::new(),
-        rows: Rows::default(),
-        next: None,
-        wheel: Wheel::new(),
-        filters: Filters::new(),
-        filtered: BTreeSet::new(),
-        direct: PacketList::new(),
-        direct_packets: 0,
-        total: Total::default(),
-        stats: QdiscStats::default(),
-        handle: Handle::UNSPEC,
-        env: *env,
-        warnings: Vec::new(),
-    })))
+    let params = Params::parse(words, env.tx_queue_len)?;
+    Ok(Built::Qdisc(Box::new(Htb::<A, Own>::new(params, env, ()))))
 }
 
-impl<A: Arch> Htb<A> {
+impl<A: Arch, B: Buckets<A>> Htb<A, B> {
+    /// Returns an htb without classes, whose classes get their buckets from `source`.
+    pub(super) fn new(params: Params, env: &Env, source: B::Source) -> Self {
+        Self {
+            params,
+            source,
+            classes: Minors::new(),
+            rows: Rows::default(),
+            next: None,
+            wheel: Wheel::new(),
+            filters: Filters::new(),
+            filtered: BTreeSet::new(),
+            direct: PacketList::new(),
+            direct_packets: 0,
+            total: Total::default(),
+            stats: QdiscStats::default(),
+            handle: Handle::UNSPEC,
+            env: *env,
+            warnings: Vec::new(),
+        }
+    }
+
     /// Returns a packet's leaf: the one that its priority names, else the one that the filters choose, else the default.
     /// `None` is the direct queue, and [`NIL`] means that a filter drops the packet.
     #[inline]
@@ -182,6 +195,7 @@ impl<A: Arch> Htb<A> {
             return Verdict::Drop;
         }
         self.direct_packets += 1;
+        B::count_direct(&self.source, self.direct_packets);
         self.direct.push_back(packet);
         Verdict::Success
     }
@@ -278,11 +292,52 @@ impl<A: Arch> Htb<A> {
         }
     }
 
+    /// Takes the tokens for a leaf's next packet from all classes up to the one on `level`, which lends. Returns whether it has
+    /// them; if not, a class that lacks some has another mode now.
+    fn acquire(&mut self, leaf: u32, level: u8, now: Nanos, cx: &mut Cx<'_, A>) -> bool {
+        let class = &mut self.classes[leaf];
+        let Some(child) = class.leaf.as_mut() else { return true };
+        let drops = self.total.drops;
+        let len = child.peek(&mut self.total, cx).map(|packet| packet.len() as u64);
+        class.stats.drops += self.total.drops - drops;
+        let Some(len) = len else { return true };
+        let (mut id, mut queued) = (leaf, child.told_backlog());
+        loop {
+            let class = &mut self.classes[id];
+            let lends = class.level == level;
+            if !class.buckets.acquire(&class.params, len, queued, lends, now) {
+                break;
+            }
+            if lends {
+                return true;
+            }
+            (id, queued) = (class.parent, self.total.backlog);
+        }
+        let (lacks, mut below) = (id, leaf);
+        while below != lacks {
+            self.classes[below].buckets.release();
+            below = self.classes[below].parent;
+        }
+        self.look_at_mode(lacks, now);
+        false
+    }
+
+    /// Lets the classes from a leaf upwards rest that have no active class below them any more.
+    fn rest(&mut self, mut id: u32, now: Nanos) {
+        while id != NIL && self.classes[id].active == 0 {
+            self.classes[id].buckets.rest(now);
+            id = self.classes[id].parent;
+        }
+    }
+
     /// Dequeues a packet from the leaf whose turn it is. Returns the packets and bytes that left, or `None` if no leaf may
     /// send. A leaf that is then empty, or gave nothing, is deactivated; one that holds packets back is asked again at its
     /// next event.
     fn dequeue_one(&mut self, out: &mut PacketList<A>, now: Nanos, cx: &mut Cx<'_, A>) -> Option<Budget> {
         let (id, level) = self.next_leaf()?;
+        if B::ACQUIRES && !self.acquire(id, level, now, cx) {
+            return Some(Budget { packets: 0, bytes: 0 });
+        }
         let class = &mut self.classes[id];
         let leaf = class.leaf.as_mut()?;
         let (packets, bytes, segs, drops) = (out.len(), out.bytes(), out.segs(), self.total.drops);
@@ -297,6 +352,9 @@ impl<A: Arch> Htb<A> {
         }
         if is_empty || packets == 0 {
             self.deactivate(id);
+            if B::ACQUIRES {
+                self.rest(id, now);
+            }
         }
         if packets > 0 {
             self.pay(id, bytes, segs, level, now);
@@ -308,9 +366,9 @@ impl<A: Arch> Htb<A> {
     }
 }
 
-impl<A: Arch> Qdisc<A> for Htb<A> {
+impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
     fn kind(&self) -> &'static str {
-        params::SYNTAX.kind
+        B::KIND
     }
 
     fn set_handle(&mut self, handle: Handle) {
@@ -375,8 +433,10 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
         while let Some(packet) = self.direct.pop_front() {
             cx.drop(packet, DropReason::QueuePurge);
         }
+        let now = cx.clock.now();
         for id in self.classes.ids() {
             self.with_leaf(id, |leaf, total| leaf.reset(total, cx));
+            self.classes[id].buckets.rest(now);
         }
     }
 
@@ -391,7 +451,7 @@ impl<A: Arch> Qdisc<A> for Htb<A> {
     }
 
     fn options(&self, style: Style) -> Options {
-        self.params.options(self.direct_packets, style)
+        self.params.options(B::direct(&self.source, self.direct_packets), style)
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -8,6 +8,7 @@
 //!
 //! The kernel's counterpart is `struct Qdisc_ops`.
 
+mod ahead;
 mod bfifo;
 mod blackhole;
 mod cake;
@@ -31,6 +32,7 @@ mod fq_codel;
 mod fq_pie;
 mod hfsc;
 mod htb;
+mod htb_mq;
 mod limited;
 mod minors;
 mod mq;
@@ -450,6 +452,8 @@ pub enum Built<A: Arch> {
     Children(Parent, Vec<Box<dyn Qdisc<A>>>),
     /// One qdisc in parts, one for each txq. A part has one class, whose number is its txq's and 1.
     Parts(Vec<Box<dyn Qdisc<A>>>),
+    /// One qdisc in parts, one for each txq, all with the same classes: a command on one is one on all.
+    Replicas(Vec<Box<dyn Qdisc<A>>>),
 }
 
 /// A kind of qdisc.
@@ -474,7 +478,7 @@ impl<A: Arch> Kind<A> {
 }
 
 /// Returns all kinds. A new kind needs a file and a line here.
-fn kinds<A: Arch>() -> [Kind<A>; 30] {
+fn kinds<A: Arch>() -> [Kind<A>; 31] {
     [
         Kind::new("noqueue", noqueue::build),
         Kind::new("pfifo_fast", pfifo_fast::build),
@@ -503,6 +507,7 @@ fn kinds<A: Arch>() -> [Kind<A>; 30] {
         Kind::new("red", red::build),
         Kind::new("sfq", sfq::build),
         Kind::new("htb", htb::build).with_described_classes(),
+        Kind::new("htb_mq", htb_mq::build).with_described_classes(),
         Kind::new("drr", drr::build).with_described_classes(),
         Kind::new("ets", ets::build).with_described_classes(),
         Kind::new("hfsc", hfsc::build).with_described_classes(),

@@ -251,7 +251,7 @@ impl Parts {
 
     pub(crate) fn try_new(text: &str, txqs: u16) -> Result<Self, ParseError> {
         let parts = match build::<Native>(text, &Env { txqs, ..ENV })? {
-            (_, Built::Parts(parts) | Built::Children(_, parts)) => parts,
+            (_, Built::Parts(parts) | Built::Replicas(parts) | Built::Children(_, parts)) => parts,
             _ => panic!("{text} has no parts"),
         };
         let on_stand = |mut part: Box<dyn Qdisc>| {
@@ -270,7 +270,17 @@ impl Parts {
     }
 
     pub(crate) fn enqueue(&mut self, part: usize, bytes: usize) -> Verdict {
-        self.at(part).enqueue(bytes, 0)
+        self.enqueue_to(part, bytes, 0)
+    }
+
+    pub(crate) fn enqueue_to(&mut self, part: usize, bytes: usize, priority: u32) -> Verdict {
+        self.at(part).enqueue(bytes, priority)
+    }
+
+    /// Calls `f` with each part in turn, as a command on all does; returns the first result.
+    pub(crate) fn on_all<R>(&mut self, mut f: impl FnMut(&mut Virtual) -> R) -> R {
+        let mut done: Vec<_> = (0..self.stands.len()).map(|part| f(self.at(part))).collect();
+        done.swap_remove(0)
     }
 
     /// Dequeues up to so many packets; returns their lengths.

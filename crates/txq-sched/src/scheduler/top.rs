@@ -209,7 +209,7 @@ impl<A: Arch> Top<A> {
             }
             (Place::Root, None) => {}
             (Place::Class(class), new) => {
-                self.trees(cx, |trees| trees.graft(class, new, handle));
+                self.trees(cx, |trees| trees.graft(class, new.into_iter().collect(), handle));
             }
         }
     }
@@ -218,7 +218,7 @@ impl<A: Arch> Top<A> {
 fn holds_packets<A: Arch>(built: Built<A>) -> Result<Box<dyn Qdisc<A>>, ParseError> {
     match built {
         Built::Qdisc(qdisc) => Ok(qdisc),
-        Built::NoQueue | Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) => {
+        Built::NoQueue | Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) | Built::Replicas(_) => {
             let error = ParseError::new("RTNETLINK answers: Operation not supported");
             Err(error.with_remedy("it holds no packets by itself: name a qdisc that does"))
         }

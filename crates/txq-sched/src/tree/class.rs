@@ -94,11 +94,15 @@ impl<A: Arch> Trees<'_, A> {
     ) -> Result<usize, ParseError> {
         let class = command.class(self.root)?;
         let (major, env) = (Handle::new(class.major(), 0), self.env);
-        let found = self.with_qdisc(major, |qdisc, cx| {
+        let mut news = None;
+        let found = self.with_each(major, |qdisc, cx| {
             let done = apply(qdisc, command, class, &env, cx);
-            warnings.extend(qdisc.classes().map(|classes| classes.take_warnings()).unwrap_or_default());
+            // Replicas have the same warnings.
+            let all = qdisc.classes().map(|classes| classes.take_warnings()).unwrap_or_default();
+            news.get_or_insert(all);
             done
         });
+        warnings.extend(news.unwrap_or_default());
         match found {
             Some((tree, done)) => done.map(|()| tree),
             None => Err(self.no_qdisc("RTNETLINK answers: No such file or directory", major)),
@@ -132,7 +136,8 @@ fn apply<A: Arch>(
     if minor == 0 {
         return Err(invalid("name the class, as classid 1:10".to_owned()));
     }
-    if command.header.kind != Some(kind) && classful_kinds::<A>().contains(&kind) {
+    let is_its = command.header.kind.is_some_and(|named| named == kind || named == described_as(kind));
+    if !is_its && classful_kinds::<A>().contains(&kind) {
         return Err(invalid(format!("{major} is {kind}: describe a class of that kind")));
     }
     let mut words = command.words.clone();
@@ -140,6 +145,11 @@ fn apply<A: Arch>(
         Some(minor) => classes.change_class(minor, &mut words, cx),
         None => classes.add(command.below(), minor, &mut words, env, cx),
     }
+}
+
+/// Returns the kind as which the classes of a kind may also be described: scripts for htb describe those of htb_mq.
+fn described_as(kind: &'static str) -> &'static str {
+    if kind == "htb_mq" { "htb" } else { kind }
 }
 
 fn invalid(remedy: String) -> ParseError {

@@ -22,7 +22,7 @@ impl<A: Arch> Trees<'_, A> {
         if self.above > 0 && major == self.root && major != Handle::UNSPEC {
             return Err(no_blocks(major));
         }
-        let done = self.with_qdisc(major, |qdisc, _| {
+        let done = self.with_each(major, |qdisc, _| {
             if let Some(filters) = qdisc.filters(minor) {
                 return Ok(f(filters, parent));
             }

@@ -94,17 +94,12 @@ impl<A: Arch> Trees<'_, A> {
         }
     }
 
-    /// Replaces the leaf of a class by `new`; by the default leaf of the class if that is `None`. Returns the number of the
-    /// tree.
-    pub fn graft(
-        &mut self,
-        class: Class,
-        mut new: Option<Box<dyn Qdisc<A>>>,
-        handle: Handle,
-    ) -> Option<usize> {
-        let done = self.with_parent(class.parent, class.minor, |qdisc, cx| {
+    /// Replaces the leaf of a class by one of `new`, which has one for each replica; by the default leaf of the class if it is
+    /// empty. Returns the number of the tree.
+    pub fn graft(&mut self, class: Class, mut new: Vec<Box<dyn Qdisc<A>>>, handle: Handle) -> Option<usize> {
+        let done = self.with_class(class, |qdisc, cx| {
             let classes = qdisc.classes().expect("the class was found");
-            let mut new = new.take().unwrap_or_else(|| classes.default_leaf(class.minor));
+            let mut new = new.pop().unwrap_or_else(|| classes.default_leaf(class.minor));
             new.set_handle(handle);
             let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
             leaf.replace(new, handle, total, cx);
@@ -149,13 +144,26 @@ impl<A: Arch> Trees<'_, A> {
         others.unwrap_or_default()
     }
 
+    /// Calls `f` with the qdisc of a class; in replicas, with that of each tree. Returns what the first call returned, and the
+    /// number of its tree.
+    fn with_class<R>(
+        &mut self,
+        class: Class,
+        f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<(usize, R)> {
+        match self.replicas {
+            true => self.with_each(class.parent, f),
+            false => self.with_parent(class.parent, class.minor, f),
+        }
+    }
+
     /// Calls `f` with a class's leaf. Returns the number of the tree and the result; `None` if the class's qdisc is gone.
     fn with_leaf<R>(
         &mut self,
         class: Class,
         mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
     ) -> Option<(usize, R)> {
-        self.with_parent(class.parent, class.minor, |qdisc, cx| {
+        self.with_class(class, |qdisc, cx| {
             let classes = qdisc.classes().expect("the class was found");
             let (leaf, total) = classes.leaf(class.minor).expect("the class has a leaf");
             let done = f(leaf.qdisc_mut(), cx);

@@ -46,12 +46,19 @@ pub struct Trees<'r, A: Arch> {
     /// Qdiscs above the trees' tops: 1 under mq.
     above: usize,
     env: Env,
+    /// Whether the trees are parts of one qdisc, all with the same classes.
+    replicas: bool,
 }
 
 impl<'r, A: Arch> Trees<'r, A> {
     /// Returns the trees below `roots`. `root` is the handle of the device's root; with `is_mq` it is above the tops.
     pub fn new(roots: &'r mut dyn Roots<A>, root: Handle, is_mq: bool, env: Env) -> Self {
-        Self { roots, root, above: is_mq.into(), env }
+        Self { roots, root, above: is_mq.into(), env, replicas: false }
+    }
+
+    /// Says whether the tops are parts of one qdisc that all have the same classes. Then a change of one is one of all.
+    pub fn replicas(self, replicas: bool) -> Self {
+        Self { replicas, ..self }
     }
 
     /// Calls `f` with the qdisc that has this handle, wherever it is. Returns the number of its tree and the result; `None`
@@ -70,6 +77,25 @@ impl<'r, A: Arch> Trees<'r, A> {
             found.is_some()
         });
         found
+    }
+
+    /// Calls `f` with the qdisc that has this handle; in replicas, with that of each tree. Returns what the first call returned,
+    /// and the number of its tree.
+    fn with_each<R>(
+        &mut self,
+        handle: Handle,
+        mut f: impl FnMut(&mut dyn Qdisc<A>, &mut Cx<'_, A>) -> R,
+    ) -> Option<(usize, R)> {
+        if !self.replicas {
+            return self.with_qdisc(handle, f);
+        }
+        let mut first = None;
+        self.roots.any(&mut |index, own, qdisc, cx| {
+            let done = child::find(qdisc, own, handle, &mut |q| f(q, cx)).map(|done| (index, done));
+            first = first.take().or(done);
+            false
+        });
+        first
     }
 
     /// As [`with_qdisc`](Trees::with_qdisc). The parts of one qdisc at the tops of many trees have one handle: `f` gets the

@@ -1,6 +1,6 @@
 //! Lists of qdiscs and classes, as tc shows them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use txq_core::arch::Arch;
 
@@ -31,7 +31,24 @@ impl<A: Arch> Trees<'_, A> {
                 false
             });
         }
-        trees.into_iter().flat_map(|(.., rows)| rows).map(Row::write).collect()
+        let mut rows = trees.into_iter().map(|(.., rows)| rows);
+        if !self.replicas {
+            return rows.flatten().map(Row::write).collect();
+        }
+        let mut list: Vec<_> = rows.next().into_iter().flatten().map(Row::write).collect();
+        // A replica's own classes count for all. Those of their leaves are summed here.
+        let mut others = rows.flatten().filter(|row| row.own != self.root).map(Row::write).peekable();
+        if others.peek().is_some() {
+            let places: HashMap<_, _> = list.iter().enumerate().map(|(at, info)| (info.handle, at)).collect();
+            for other in others {
+                if let Some(&at) = places.get(&other.handle) {
+                    let info = &mut list[at];
+                    info.stats = info.stats.zip(other.stats).map(|(one, other)| one + other);
+                    info.xstats = None;
+                }
+            }
+        }
+        list
     }
 }
 

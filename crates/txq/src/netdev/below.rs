@@ -43,6 +43,15 @@ impl<A: Arch> Shared<A> {
         self.roots_in_force().iter().enumerate().map(move |(queue, root)| (root, handle(queue)))
     }
 
+    /// Lets a worker run the queue of a tree that a command has changed, or of all trees that are replicas: packets may have
+    /// become due.
+    pub(super) fn hand_over_tree(&self, tree: &Tree, changed: usize) {
+        match tree.replicas {
+            true => self.roots_in_force().iter().for_each(|root| self.hand_over(root.index)),
+            false => self.hand_over(changed),
+        }
+    }
+
     /// Calls `f` with the trees of the queues in force.
     pub(super) fn trees<R>(
         &self,
@@ -51,6 +60,7 @@ impl<A: Arch> Shared<A> {
         f: impl FnOnce(&mut Trees<'_, A>) -> R,
     ) -> R {
         let mut in_force = InForce { dev: self, tree, cx };
-        f(&mut Trees::new(&mut in_force, tree.root, tree.children.is_some(), tree.env))
+        f(&mut Trees::new(&mut in_force, tree.root, tree.children.is_some(), tree.env)
+            .replicas(tree.replicas))
     }
 }

@@ -123,8 +123,7 @@ impl<A: Arch> NetDev<A> {
             let mut warnings = std::mem::take(&mut tree.warnings);
             let done = self.shared.trees(tree, cx, |trees| trees.class(&command, &mut warnings));
             tree.warnings = warnings;
-            // A packet may have become due by the change.
-            done.map(|root| self.shared.hand_over(root))
+            done.map(|root| self.shared.hand_over_tree(tree, root))
         })
     }
 }

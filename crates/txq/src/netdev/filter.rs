@@ -1,6 +1,8 @@
 //! Adding, changing, deleting and listing filters under traffic (`tc filter`). The calling thread owns the qdisc's queue
 //! meanwhile.
 
+use std::sync::Arc;
+
 use txq_core::arch::Arch;
 use txq_core::packet::Packet;
 use txq_sched::filter::{FilterInfo, Filters, Mode, Request};
@@ -59,10 +61,10 @@ impl<A: Arch> NetDev<A> {
         pref: u16,
         classifier: impl Fn(&Packet<A>) -> Option<Handle> + Send + Sync + 'static,
     ) -> Result<(), ParseError> {
-        let mut classifier = Some(Box::new(classifier) as _);
-        self.filters(Some(parent), |filters, _| match classifier.take() {
-            Some(classifier) => filters.add_closure(pref, classifier),
-            None => Ok(()),
+        let classifier = Arc::new(classifier);
+        self.filters(Some(parent), |filters, _| {
+            let classifier = classifier.clone();
+            filters.add_closure(pref, Box::new(move |packet| classifier(packet)))
         })?
     }
 

@@ -85,7 +85,7 @@ impl<A: Arch> NetDev<A> {
                     self.graft(tree, plan, cx);
                 }
                 Place::Txq(txq) => self.graft_child(tree, txq, tree.default_child()?, Handle::UNSPEC, cx),
-                Place::Class(class) => self.graft_leaf(tree, class, None, Handle::UNSPEC, cx),
+                Place::Class(class) => self.graft_leaf(tree, class, Vec::new(), Handle::UNSPEC, cx),
             }
             Ok(())
         })
@@ -102,7 +102,7 @@ impl<A: Arch> NetDev<A> {
             let (place, _) = self.find(tree, &header, cx)?;
             if let Place::Class(class) = place {
                 if let Some(root) = self.shared.trees(tree, cx, |trees| trees.reset_leaf(class)) {
-                    self.shared.hand_over(root);
+                    self.shared.hand_over_tree(tree, root);
                 }
                 return Ok(());
             }
@@ -193,7 +193,7 @@ impl<A: Arch> NetDev<A> {
             let before = tree.env.tx_queue_len;
             tree.named_qdisc();
             let done = qdisc::build::<A>(text, &tree.env)
-                .and_then(|(_, built)| self.graft_built(tree, place, built, asked, cx));
+                .and_then(|(_, built)| self.graft_built(tree, place, (text, built), asked, cx));
             if done.is_err() {
                 tree.env.tx_queue_len = before;
             }
@@ -205,7 +205,7 @@ impl<A: Arch> NetDev<A> {
         &self,
         tree: &mut Tree,
         place: Place,
-        built: Built<A>,
+        (text, built): (&str, Built<A>),
         asked: Option<Handle>,
         cx: &mut Ctx<'_, A>,
     ) -> Result<(), ParseError> {
@@ -224,10 +224,15 @@ impl<A: Arch> NetDev<A> {
                 self.graft_child(tree, txq, qdisc, handle, cx);
             }
             Place::Class(class) => {
-                let qdisc = child(built)?;
-                self.shared.trees(tree, cx, |trees| trees.admit(class, &*qdisc))?;
+                let mut qdiscs = vec![child(built)?];
+                self.shared.trees(tree, cx, |trees| trees.admit(class, &*qdiscs[0]))?;
+                if tree.replicas {
+                    for _ in 1..tree.env.txqs {
+                        qdiscs.push(child(qdisc::build::<A>(text, &tree.env)?.1)?);
+                    }
+                }
                 let handle = tree.handle(asked, |tree, h| self.names(tree, h, cx));
-                self.graft_leaf(tree, class, Some(qdisc), handle, cx);
+                self.graft_leaf(tree, class, qdiscs, handle, cx);
             }
         }
         Ok(())
@@ -261,7 +266,7 @@ impl<A: Arch> NetDev<A> {
                     self.shared.trees(tree, cx, |trees| trees.change_leaf(class, header.estimator, words));
                 // A packet may have become due by the change.
                 return changed.map_or(Ok(()), |(root, changed)| {
-                    self.shared.hand_over(root);
+                    self.shared.hand_over_tree(tree, root);
                     changed
                 });
             }
@@ -293,17 +298,18 @@ impl<A: Arch> NetDev<A> {
         tree.names(handle) || tree.has_given(handle) && self.shared.trees(tree, cx, |trees| trees.has(handle))
     }
 
-    /// Replaces the leaf of a class by `new`; by the default leaf of the class if that is `None`.
+    /// Replaces the leaf of a class by one of `new`, which has one for each replica; by the default leaf of the class if it is
+    /// empty.
     fn graft_leaf(
         &self,
         tree: &Tree,
         class: Class,
-        new: Option<Box<dyn Qdisc<A>>>,
+        new: Vec<Box<dyn Qdisc<A>>>,
         handle: Handle,
         cx: &mut Ctx<'_, A>,
     ) {
         if let Some(root) = self.shared.trees(tree, cx, |trees| trees.graft(class, new, handle)) {
-            self.shared.hand_over(root);
+            self.shared.hand_over_tree(tree, root);
         }
     }
 
@@ -334,6 +340,7 @@ impl<A: Arch> NetDev<A> {
             dev.exchange(root, qdisc, tree.gate(), cx);
         }
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
+        tree.replicas = plan.replicas;
         let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
         if classes != self.classes() {
             // The words were checked against all txqs. The call fails if a class has a txq that is not in use.

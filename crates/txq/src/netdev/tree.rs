@@ -25,6 +25,8 @@ pub(super) struct Tree {
     pub(super) children: Option<Vec<Handle>>,
     /// The mq or mqprio above them.
     pub(super) parent: Option<Parent>,
+    /// Whether the root is one qdisc in parts that all have the same classes.
+    pub(super) replicas: bool,
     /// The hooks, if there are some.
     pub(super) hook: Option<HookKind>,
     /// Whether the device is up.
@@ -44,6 +46,7 @@ pub(super) struct Plan<A: Arch> {
     pub(super) root: Handle,
     pub(super) children: Option<Vec<Handle>>,
     pub(super) parent: Option<Parent>,
+    pub(super) replicas: bool,
 }
 
 impl Tree {
@@ -54,6 +57,7 @@ impl Tree {
             root: Handle::UNSPEC,
             children: None,
             parent: None,
+            replicas: false,
             hook: None,
             up: true,
             warnings: Vec::new(),
@@ -115,30 +119,38 @@ impl Tree {
     /// Returns the qdiscs and handles that a root of a kind needs.
     pub(super) fn plan<A: Arch>(&self, built: Built<A>, root: Handle) -> Result<Plan<A>, ParseError> {
         let txqs = usize::from(self.env.txqs);
+        let replicas = matches!(built, Built::Replicas(_));
         Ok(match built {
             Built::Qdisc(mut qdisc) => {
                 qdisc.set_handle(root);
                 let shape = if txqs == 1 { Shape::PerTxq } else { Shape::Shared };
-                Plan { shape, qdiscs: vec![Some(qdisc)], root, children: None, parent: None }
+                Plan { shape, qdiscs: vec![Some(qdisc)], root, children: None, parent: None, replicas }
             }
             Built::Children(parent, qdiscs) => {
                 let children = Some(vec![Handle::UNSPEC; txqs]);
                 let qdiscs = qdiscs.into_iter().map(Some).collect();
-                Plan { shape: Shape::PerTxq, qdiscs, root, children, parent: Some(parent) }
+                Plan { shape: Shape::PerTxq, qdiscs, root, children, parent: Some(parent), replicas }
             }
-            Built::Parts(mut parts) => {
+            Built::Parts(mut parts) | Built::Replicas(mut parts) => {
                 parts.iter_mut().for_each(|part| part.set_handle(root));
                 let qdiscs = parts.into_iter().map(Some).collect();
-                Plan { shape: Shape::PerTxq, qdiscs, root, children: None, parent: None }
+                Plan { shape: Shape::PerTxq, qdiscs, root, children: None, parent: None, replicas }
             }
             Built::NoQueue => {
                 let qdiscs = (0..txqs).map(|_| None).collect();
-                Plan { shape: Shape::NoQueue, qdiscs, root: Handle::UNSPEC, children: None, parent: None }
+                Plan {
+                    shape: Shape::NoQueue,
+                    qdiscs,
+                    root: Handle::UNSPEC,
+                    children: None,
+                    parent: None,
+                    replicas,
+                }
             }
             Built::PerTxq(parent) => {
                 let qdiscs = (0..txqs).map(|_| Ok(Some(self.default_child()?))).collect::<Result<_, _>>()?;
                 let children = Some(vec![Handle::UNSPEC; txqs]);
-                Plan { shape: Shape::PerTxq, qdiscs, root, children, parent: Some(parent) }
+                Plan { shape: Shape::PerTxq, qdiscs, root, children, parent: Some(parent), replicas }
             }
         })
     }
@@ -159,7 +171,7 @@ pub(super) fn kept_child(parent: &Parent) -> ParseError {
 pub(super) fn child<A: Arch>(built: Built<A>) -> Result<Box<dyn Qdisc<A>>, ParseError> {
     match built {
         Built::Qdisc(qdisc) => Ok(qdisc),
-        Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) | Built::NoQueue => {
+        Built::PerTxq(_) | Built::Children(..) | Built::Parts(_) | Built::Replicas(_) | Built::NoQueue => {
             let error = ParseError::new("RTNETLINK answers: Operation not supported");
             Err(error.with_remedy("mq's children must be qdiscs that hold packets by themselves"))
         }

@@ -1,4 +1,4 @@
-//! cake_mq, and tbf_mq: one qdisc in parts, one for each txq. tc's commands reach the part that they mean, or all; and threads of all
+//! cake_mq, tbf_mq and htb_mq: one qdisc in parts, one for each txq. tc's commands reach the part that they mean, or all; and threads of all
 //! txqs together keep to one rate.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -141,6 +141,92 @@ fn cake_mq_keeps_its_cakes() {
     assert!(child.err().unwrap().to_string().contains("its own"));
     dev.delete_qdisc("root").unwrap();
     assert!(shown(&dev).starts_with("qdisc mq 0:"));
+    dev.audit().unwrap();
+}
+
+fn classes(dev: &NetDev) -> String {
+    class_text(&dev.classes_info(Style::default()), false)
+}
+
+/// htb_mq is listed as one htb: a command on a class, a leaf or a filter is one on all parts, and counters are sums.
+#[test]
+fn htb_mq_is_one_htb_for_all_txqs() {
+    let (dev, wires) = build("root handle 1: htb_mq default 20");
+    assert_eq!(
+        shown(&dev),
+        "qdisc htb_mq 1: dev wires root refcnt 5 r2q 10 default 0x20 direct_packets_stat 0 direct_qlen 1000\n"
+    );
+    dev.add_class("parent 1: classid 1:1 htb rate 800mbit burst 100k cburst 100k").unwrap();
+    dev.add_class("parent 1:1 classid 1:10 htb rate 8mbit ceil 800mbit burst 4000 cburst 20k quantum 2000")
+        .unwrap();
+    dev.add_class("parent 1:1 classid 1:20 htb_mq rate 80mbit quantum 2000").unwrap();
+    let error = dev.add_class("parent 1:1 classid 1:20 htb rate 80mbit").unwrap_err().to_string();
+    assert!(error.starts_with("RTNETLINK answers: File exists"), "{error}");
+    let error = dev.add_class("parent 1:1 classid 1:30 drr").unwrap_err().to_string();
+    assert!(error.contains("1: is htb_mq"), "{error}");
+    dev.change_class("classid 1:20 htb rate 80mbit burst 60k cburst 60k quantum 2000").unwrap();
+    // Each part has the warning that the quantum of 1:1 is big.
+    assert_eq!(dev.take_warnings().len(), 1);
+    dev.add_qdisc("parent 1:10 handle 10: pfifo limit 5").unwrap();
+    dev.add_qdisc("parent 1:20 handle 20: prio").unwrap();
+    dev.add_qdisc("parent 20:1 handle 21: pfifo limit 7").unwrap();
+    dev.change_qdisc("parent 1:10 handle 10: pfifo limit 6").unwrap();
+    dev.add_filter("parent 1: pref 1 handle 5 fw classid 1:10").unwrap();
+    assert_eq!(dev.filters_info(None, Style::default()).len(), 2);
+    let leaves = "qdisc pfifo 10: dev wires parent 1:10 limit 6p\n\
+                  qdisc prio 20: dev wires parent 1:20 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n\
+                  qdisc pfifo 21: dev wires parent 20:1 limit 7p\n";
+    assert!(shown(&dev).ends_with(leaves), "{}", shown(&dev));
+    // 40 packets of 1000 bytes, which the buckets hold, by all txqs: 20 of them through the filter.
+    let mut sender = dev.sender("test");
+    for number in 0..40_u32 {
+        let mut packet = sender.alloc(1000).unwrap();
+        packet.set_hash(number.wrapping_mul(0x9e37_79b9) | 1);
+        packet.set_mark(if number % 2 == 0 { 5 } else { 0 });
+        let _ = sender.xmit(packet);
+    }
+    let sent: Vec<_> = (0..4).map(|txq| wires.at(txq).sent().len()).collect();
+    assert!(
+        sent.iter().sum::<usize>() == 40 && sent.iter().filter(|&&sent| sent > 0).count() > 1,
+        "{sent:?}"
+    );
+    let list = dev.classes_info(Style::default());
+    let of = |class: &str| {
+        list.iter().find(|info| info.handle.to_string() == class).unwrap_or_else(|| panic!("{class}"))
+    };
+    let packets = |class: &str| of(class).stats.unwrap().packets;
+    assert_eq!(
+        ["1:1", "1:10", "1:20", "20:2"].map(packets),
+        [40, 20, 20, 20],
+        "{}",
+        class_text(&list, false)
+    );
+    let counted = of("1:10").xstats.as_ref().unwrap().json();
+    assert_eq!(counted["lended"].as_u64().unwrap() + counted["borrowed"].as_u64().unwrap(), 20);
+    let qdiscs = dev.qdiscs(Style::default());
+    assert_eq!(qdiscs.iter().map(|info| info.stats.packets).collect::<Vec<_>>(), [40, 20, 20, 0]);
+    let text = "class htb_mq 1:1 root rate 800Mbit ceil 800Mbit burst 100Kb cburst 100Kb \n\
+                class htb_mq 1:10 parent 1:1 leaf 10: prio 0 rate 8Mbit ceil 800Mbit burst 4000b cburst 20300b \n";
+    assert!(classes(&dev).starts_with(text), "{}", classes(&dev));
+    assert!(dev.delete_class("classid 1:10").unwrap_err().to_string().contains("filters"));
+    dev.delete_filter("parent 1: pref 1").unwrap();
+    dev.delete_class("classid 1:10").unwrap();
+    dev.delete_qdisc("parent 1:20").unwrap();
+    assert_eq!(shown(&dev).lines().count(), 1);
+    dev.change_qdisc("root htb_mq default 0").unwrap_err();
+    dev.replace_qdisc("root handle 2: tbf_mq rate 1gbit burst 10k limit 10k").unwrap();
+    assert!(dev.add_class("parent 2: classid 2:9 htb rate 1mbit").is_err());
+    dev.audit().unwrap();
+}
+
+/// What no class is for goes past all classes, on each txq.
+#[test]
+fn htb_mq_counts_direct_packets_of_all_txqs() {
+    let (dev, _) = build("root handle 1: htb_mq");
+    send(&dev, 50);
+    assert!(shown(&dev).contains("direct_packets_stat 50"), "{}", shown(&dev));
+    dev.add_class("parent 1: classid 1:1 htb rate 8kbit").unwrap();
+    dev.reset_qdisc("root").unwrap();
     dev.audit().unwrap();
 }
 

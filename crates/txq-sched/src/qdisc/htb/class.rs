@@ -3,14 +3,13 @@
 use txq_core::arch::{Arch, Nanos};
 use txq_core::stats::QdiscStats;
 
+use super::buckets::Buckets;
 use super::lists::{Link, List, NIL, PRIOS};
 use super::params::ClassParams;
 use crate::filter::Filters;
 use crate::qdisc::child::Child;
 use crate::qdisc::wheel::Ticket;
 
-/// The longest pause that is credited to a class, and the most that it owes, in nanoseconds (`HTB_MBUFFER`): a minute.
-const MOST: i64 = 60_000_000_000;
 /// The most bytes that a class owes its siblings, where its packets are longer than its quantum.
 const MOST_OWED: i64 = 1 << 20;
 /// Number of levels. Leaves are on level 0, and root classes with classes below them on the last one.
@@ -18,7 +17,7 @@ pub(super) const LEVELS: usize = 8;
 
 /// Whether a class may send, by the tokens in its buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(in crate::qdisc) enum Mode {
     /// The class may send by its own rate.
     Send,
     /// The class has used up its rate, and may send if its parent lends.
@@ -39,13 +38,9 @@ pub(super) enum Event {
 /// A class. The fields that each packet needs are in front, in whole cache lines: mode, tokens, rates, neighbours, turn,
 /// leaf and counters.
 #[repr(C, align(64))]
-pub(super) struct Class<A: Arch> {
-    /// Nanoseconds in the bucket of `rate` at the time `at`; below 0 the class owes them.
-    tokens: i64,
-    /// The same for the bucket of `ceil`.
-    ctokens: i64,
-    /// When both buckets were last computed.
-    at: Nanos,
+pub(super) struct Class<A: Arch, B> {
+    /// The buckets of `rate` and `ceil`.
+    pub(super) buckets: B,
     /// The event that computes its mode again, and the time of that event.
     pub(super) due: Option<(Nanos, Ticket)>,
     /// [`NIL`](super::NIL) for a root class.
@@ -80,9 +75,17 @@ pub(super) struct Class<A: Arch> {
     pub(super) filters: Filters<A>,
 }
 
-impl<A: Arch> Class<A> {
-    pub(super) fn new(minor: u16, params: ClassParams, quantum: u32, parent: u32, leaf: Child<A>) -> Self {
+impl<A: Arch, B: Buckets<A>> Class<A, B> {
+    pub(super) fn new(
+        minor: u16,
+        params: ClassParams,
+        quantum: u32,
+        parent: u32,
+        leaf: Child<A>,
+        buckets: B,
+    ) -> Self {
         Self {
+            buckets,
             minor,
             params,
             quantum,
@@ -91,9 +94,6 @@ impl<A: Arch> Class<A> {
             level: 0,
             mode: Mode::Send,
             active: 0,
-            tokens: 0,
-            ctokens: 0,
-            at: 0,
             deficit: [0; LEVELS],
             links: [Link::default(); PRIOS],
             feeds: [List::default(); PRIOS],
@@ -110,23 +110,7 @@ impl<A: Arch> Class<A> {
 
     /// Fills both buckets.
     pub(super) fn fill(&mut self, now: Nanos) {
-        self.tokens = self.params.rate.time() as i64;
-        self.ctokens = self.params.ceil.time() as i64;
-        self.at = now;
-    }
-
-    /// Returns the tokens of both buckets as tc shows them, in the kernel's units of 64 ns.
-    pub(super) fn shown_tokens(&self) -> (i64, i64) {
-        (self.tokens >> 6, self.ctokens >> 6)
-    }
-
-    /// Returns the tokens of both buckets at `now`.
-    #[inline]
-    fn tokens(&self, now: Nanos) -> (i64, i64) {
-        let passed = now.saturating_sub(self.at).min(MOST as u64) as i64;
-        let room = |bucket: &super::params::Bucket| bucket.time() as i64;
-        let tokens = (self.tokens + passed).min(room(&self.params.rate));
-        (tokens, (self.ctokens + passed).min(room(&self.params.ceil)))
+        self.buckets.fill(&self.params, now);
     }
 
     /// Charges a packet for which a class on `level` lent the tokens. That class and those above it pay from both buckets;
@@ -134,27 +118,18 @@ impl<A: Arch> Class<A> {
     /// [`mode_at`](Class::mode_at).
     #[inline]
     pub(super) fn pay(&mut self, len: u64, segs: u64, level: u8, now: Nanos) -> (Mode, Nanos) {
-        let (tokens, ctokens) = self.tokens(now);
-        let cost = |bucket: &super::params::Bucket| bucket.rate.time(len).min(2 * MOST as u64) as i64;
-        self.at = now;
-        self.ctokens = (ctokens - cost(&self.params.ceil)).max(1 - MOST);
-        self.tokens = match self.level >= level {
-            true => (tokens - cost(&self.params.rate)).max(1 - MOST),
-            false => tokens,
-        };
         match self.level.cmp(&level) {
             std::cmp::Ordering::Less => self.borrowed += 1,
             std::cmp::Ordering::Equal => self.lent += 1,
             std::cmp::Ordering::Greater => {}
         }
         self.stats.count_sent(segs, len);
-        mode_of(self.tokens, self.ctokens)
+        self.buckets.pay(&self.params, len, self.level >= level, now)
     }
 
     /// Returns the mode at `now`, and how long it lasts if the class sends nothing.
     pub(super) fn mode_at(&self, now: Nanos) -> (Mode, Nanos) {
-        let (tokens, ctokens) = self.tokens(now);
-        mode_of(tokens, ctokens)
+        self.buckets.mode_at(&self.params, now)
     }
 
     /// Subtracts a packet from the class's turn; returns whether the turn has ended. If it has, adds a quantum for the next
@@ -176,17 +151,5 @@ impl<A: Arch> Class<A> {
             Mode::Borrow => self.parent != NIL,
             Mode::Wait => false,
         }
-    }
-}
-
-/// Returns the mode of a class with these tokens, and how long it lasts.
-#[inline]
-fn mode_of(tokens: i64, ctokens: i64) -> (Mode, Nanos) {
-    if ctokens < 0 {
-        (Mode::Wait, ctokens.unsigned_abs())
-    } else if tokens < 0 {
-        (Mode::Borrow, tokens.unsigned_abs())
-    } else {
-        (Mode::Send, Nanos::MAX)
     }
 }

@@ -3,17 +3,18 @@
 use txq_core::arch::{Arch, Nanos};
 use txq_core::stats::QdiscStats;
 
+use super::Htb;
+use super::buckets::{Buckets, Counted, Shown};
 use super::class::{Class, Mode};
 use super::lists::NIL;
 use super::params::ClassParams;
-use super::{Htb, params};
 use crate::filter::Filters;
 use crate::qdisc::child::{Child, Classes, Total, WriteClass};
 use crate::qdisc::noop::Noop;
 use crate::qdisc::{Cx, Env, Qdisc, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
-impl<A: Arch> Htb<A> {
+impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     /// Returns the quantum of a leaf, and adds a warning where the rate divided by `r2q` is out of range.
     fn quantum(&mut self, minor: u16, params: &ClassParams) -> u32 {
         let (quantum, wrong) = params.quantum(self.params.r2q);
@@ -70,7 +71,7 @@ impl<A: Arch> Htb<A> {
     }
 }
 
-impl<A: Arch> Classes<A> for Htb<A> {
+impl<A: Arch, B: Buckets<A>> Classes<A> for Htb<A, B> {
     fn minors(&self) -> Vec<u16> {
         self.classes.list()
     }
@@ -127,7 +128,8 @@ impl<A: Arch> Classes<A> for Htb<A> {
         }
         let quantum = self.quantum(minor, &class_params);
         let leaf = Child::fifo(&self.env);
-        let mut class = Class::new(minor, class_params, quantum, parent, leaf);
+        let buckets = B::new(&self.source, minor);
+        let mut class = Class::new(minor, class_params, quantum, parent, leaf, buckets);
         class.fill(cx.clock.now());
         self.classes.insert(minor, class);
         Ok(())
@@ -200,9 +202,11 @@ impl<A: Arch> Classes<A> for Htb<A> {
         let (qlen, backlog) = queued.unwrap_or_default();
         let stats = QdiscStats { qlen, backlog, ..class.stats };
         let leaf = class.leaf.as_ref().map_or(Handle::UNSPEC, Child::handle);
-        let (params, level, lent, borrowed) = (class.params, class.level, class.lent, class.borrowed);
-        let (tokens, ctokens) = class.shown_tokens();
+        let (params, level) = (class.params, class.level);
+        let shown =
+            class.buckets.shown(&params, Counted { stats, lent: class.lent, borrowed: class.borrowed });
         Box::new(move || {
+            let Shown { counted: Counted { stats, lent, borrowed }, tokens, ctokens } = shown();
             let mut xstats = Options::new(style);
             xstats.put("lended", lent, format_args!(" lended: {lent}"));
             xstats.put("borrowed", borrowed, format_args!("borrowed: {borrowed}"));
@@ -210,7 +214,7 @@ impl<A: Arch> Classes<A> for Htb<A> {
             xstats.put("tokens", tokens, format_args!("\n tokens: {tokens}"));
             xstats.put("ctokens", ctokens, format_args!("ctokens: {ctokens}\n"));
             ClassInfo {
-                kind: params::SYNTAX.kind.to_owned(),
+                kind: B::KIND.to_owned(),
                 handle: Handle::new(0, minor),
                 parent,
                 leaf,

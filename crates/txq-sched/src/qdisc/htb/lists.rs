@@ -8,6 +8,7 @@
 use txq_core::arch::Arch;
 
 use super::Htb;
+use super::buckets::Buckets;
 use super::class::{LEVELS, Mode};
 
 /// Priorities (`TC_HTB_NUMPRIO`).
@@ -62,7 +63,7 @@ fn bits(mut mask: u8) -> impl Iterator<Item = usize> {
     })
 }
 
-impl<A: Arch> Htb<A> {
+impl<A: Arch, B: Buckets<A>> Htb<A, B> {
     /// Returns the next leaf, and the level of the class that lends it the tokens.
     #[inline]
     pub(super) fn next_leaf(&mut self) -> Option<(u32, u8)> {

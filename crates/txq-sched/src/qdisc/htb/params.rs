@@ -50,7 +50,7 @@ const QUANTUM: std::ops::RangeInclusive<u64> = 1000..=200_000;
 
 /// The qdisc's parameters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Params {
+pub(in crate::qdisc) struct Params {
     /// A leaf's default quantum is its rate in bytes per second divided by this; not 0.
     pub(super) r2q: u32,
     /// Minor number of the class for packets that nothing else gives one; 0 for the direct queue.
@@ -60,7 +60,7 @@ pub(super) struct Params {
 }
 
 impl Params {
-    pub(super) fn parse(words: &mut Words<'_>, tx_queue_len: u32) -> Result<Self, ParseError> {
+    pub(in crate::qdisc) fn parse(words: &mut Words<'_>, tx_queue_len: u32) -> Result<Self, ParseError> {
         let mut options = words.options(&SYNTAX);
         let mut params = Self { r2q: 10, default: 0, direct_qlen: tx_queue_len };
         while let Some(word) = options.next_word() {
@@ -135,7 +135,7 @@ impl Bucket {
 /// A class's parameters.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(super) struct ClassParams {
+pub(in crate::qdisc) struct ClassParams {
     /// The guaranteed rate.
     pub(super) rate: Bucket,
     /// The highest rate, with what the class borrows.

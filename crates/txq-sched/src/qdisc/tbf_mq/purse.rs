@@ -4,18 +4,15 @@
 //! leave now. If not, the part has a reservation, and the packets leave one after the other as their nanoseconds come.
 //! Meanwhile the part does not touch the bucket.
 //!
-//! While the bucket is more than half full, a part that takes often takes tokens ahead: as many as it will spend in about
-//! half a millisecond, going by what it has spent. So it writes the shared word that often, however many packets it sends.
-//! Tokens that it does not use grow old. They are lost, but they came from a bucket that was overflowing anyway. A bucket
-//! that is less full gives no tokens ahead: each one taken is spent.
+//! While the bucket is more than half full, a part takes tokens ahead (`qdisc/ahead.rs`).
 
 use std::sync::Arc;
 
 use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::bucket::{Bucket, Tokens};
 
-/// How long tokens taken ahead are kept, at most; a quarter of the depth of a bucket that is less deep.
-const KEEP: Nanos = 1_000_000;
+use crate::qdisc::ahead::Ahead;
+
 /// The longest reservation beyond the packets' own tokens, for a part that is late again and again.
 const LONGEST_PAD: Nanos = 16_000_000;
 
@@ -38,10 +35,7 @@ pub(super) struct Purse<A: Arch> {
     held: Tokens,
     /// How long a token may be spent: the time in which the bucket fills.
     depth: Nanos,
-    /// When tokens were last taken.
-    taken: Nanos,
-    /// Tokens spent since then.
-    spent: Nanos,
+    ahead: Ahead,
     /// How often reserved tokens grew old while packets waited for them, less the packets paid since. Each time the next
     /// reservation is twice as much longer, so a part whose timer is always late finds tokens that are not old.
     missed: u32,
@@ -49,7 +43,7 @@ pub(super) struct Purse<A: Arch> {
 
 impl<A: Arch> Purse<A> {
     pub(super) fn new(bucket: Arc<Bucket<A>>, depth: Nanos) -> Self {
-        Self { bucket, held: Tokens::default(), depth, taken: 0, spent: 0, missed: 0 }
+        Self { bucket, held: Tokens::default(), depth, ahead: Ahead::default(), missed: 0 }
     }
 
     pub(super) fn set_depth(&mut self, depth: Nanos) {
@@ -74,7 +68,7 @@ impl<A: Arch> Purse<A> {
             return Payment::Due(due);
         }
         self.held.spend(price);
-        self.spent += price;
+        self.ahead.spent(price);
         self.missed = self.missed.saturating_sub(1);
         Payment::Paid
     }
@@ -82,34 +76,15 @@ impl<A: Arch> Purse<A> {
     /// Takes tokens until `need` are held.
     pub(super) fn take(&mut self, need: Nanos, now: Nanos) {
         let depth = self.depth;
-        let keep = KEEP.min(depth / 4);
-        let ahead = self.ahead(keep / 2, now);
-        (self.taken, self.spent) = (now, 0);
+        let share = self.ahead.take(depth, now);
         let pad = match self.missed {
             0 => 0,
             n => (depth << (n - 1)).min(LONGEST_PAD),
         };
-        let oldest = now.saturating_sub(depth);
-        self.bucket.take(&mut self.held, oldest, |from, have| {
+        self.bucket.take(&mut self.held, share.oldest, |from, have| {
             let end = from.saturating_add(need.saturating_sub(have));
-            if end.saturating_add(depth / 2) > now {
-                return end.saturating_add(pad);
-            }
-            // The tokens that are about to grow old are not worth taking.
-            let end = end.max(oldest + keep);
-            end + ahead.min((now - end) / 4)
+            share.ahead_of(end).unwrap_or_else(|| end.saturating_add(pad))
         });
-    }
-
-    /// Returns how many tokens the part will spend within `time`, but at most twice what it has spent since it last took; 0
-    /// if that was long ago.
-    fn ahead(&self, time: Nanos, now: Nanos) -> Nanos {
-        let passed = now.saturating_sub(self.taken);
-        match passed {
-            _ if passed > 4 * time => 0,
-            _ if passed <= time / 2 => self.spent.max(1) * 2,
-            _ => self.spent * time / passed,
-        }
     }
 
     /// Returns tokens whose time has not come, if no other part has taken later ones.
