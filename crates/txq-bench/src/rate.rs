@@ -4,7 +4,8 @@
 //! | row | |
 //! |---|---|
 //! | `tbf_mq` | a part for each txq, one bucket |
-//! | `tbf` | one tbf at the root of as many txqs |
+//! | `htb_mq` | a part for each txq, a class that has its rate from the class above it, the buckets of both shared |
+//! | `tbf`, `htb` | one tbf, or one htb with the same classes, at the root of as many txqs |
 //! | `mq` | a pfifo for each txq and no rate: what the parts could reach |
 //! | `kernel tbf`, `kernel htb` | this kernel: packet sockets into an ifb below a tbf, or a class of htb |
 
@@ -23,11 +24,18 @@ use super::rig::{Queue, Rig};
 /// The suite's name.
 pub(super) const RATE: &str = "rate";
 
-/// The rows of txq, and their roots. The rate is 8300 packets of 120 bytes in 8 us.
-const ROOTS: [(&str, &str); 3] = [
-    ("tbf_mq", "tbf_mq rate 1tbit burst 1gb limit 100mb"),
-    ("tbf", "tbf rate 1tbit burst 1gb limit 100mb"),
-    ("mq", "mq"),
+/// The rows of txq, their roots and classes. The rate is 8300 packets of 120 bytes in 8 us.
+const ROOTS: [(&str, &str, &[&str]); 5] = [
+    ("tbf_mq", "tbf_mq rate 1tbit burst 1gb limit 100mb", &[]),
+    ("htb_mq", "handle 1: htb_mq default 10", &CLASSES),
+    ("tbf", "tbf rate 1tbit burst 1gb limit 100mb", &[]),
+    ("htb", "handle 1: htb default 10", &CLASSES),
+    ("mq", "mq", &[]),
+];
+/// A class that borrows nearly all that it sends.
+const CLASSES: [&str; 2] = [
+    "parent 1: classid 1:1 htb rate 1tbit burst 1gb cburst 1gb",
+    "parent 1:1 classid 1:10 htb rate 1mbit ceil 1tbit burst 10k cburst 1gb quantum 20000",
 ];
 
 pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
@@ -38,10 +46,10 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
     let mut cases = Vec::new();
     for batch in plan.batches(&[1, 32]) {
         for threads in plan.threads(&[1, 2]) {
-            for (name, root) in ROOTS {
+            for (name, root, classes) in ROOTS {
                 for discipline in plan.discipline() {
                     let rig = Rig::new(discipline, Queue::Root(root.to_owned()), threads, batch);
-                    let rig = Rig { txqs, xps: Some(map.clone()), pinned: true, ..rig };
+                    let rig = Rig { txqs, xps: Some(map.clone()), pinned: true, classes, ..rig };
                     let key = Key { suite: RATE, qdisc: Some(name.into()), ..Key::default() };
                     cases.push(case(key, rig));
                 }

@@ -68,6 +68,8 @@ pub(super) enum Queue {
 pub(super) struct Rig {
     pub(super) discipline: Discipline,
     pub(super) queue: Queue,
+    /// The classes of the qdisc, as `tc class add` describes them.
+    pub(super) classes: &'static [&'static str],
     pub(super) threads: usize,
     pub(super) batch: usize,
     pub(super) txqs: u16,
@@ -101,6 +103,7 @@ impl Rig {
         Self {
             discipline,
             queue,
+            classes: &[],
             threads: threads as usize,
             batch: batch as usize,
             txqs: 1,
@@ -155,6 +158,7 @@ impl Rig {
             Some(target) => builder.completions(target.completions.completions()).start()?,
             None => builder.build()?,
         };
+        self.classes.iter().try_for_each(|class| dev.add_class(class))?;
         Ok((dev, counters))
     }
 

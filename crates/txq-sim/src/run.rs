@@ -337,5 +337,7 @@ fn build(
     if let Some(map) = xps(setup.steering, txqs, topology, own)? {
         builder = builder.xps(map);
     }
-    Ok(builder.build()?)
+    let dev = builder.build()?;
+    setup.path.classes.iter().try_for_each(|class| dev.add_class(class))?;
+    Ok(dev)
 }

@@ -113,6 +113,8 @@ pub enum Completions {
 pub struct Way {
     /// The root qdisc, in tc's words.
     pub qdisc: String,
+    /// The classes of the root qdisc, each as the words after `tc class add`.
+    pub classes: Vec<String>,
     /// The qdisc of each txq under mq, in tc's words.
     pub default_qdisc: String,
     /// Whether the root qdisc is a fifo that dequeues one packet at a time, as all qdiscs did before Linux 3.18. If so,
@@ -140,6 +142,7 @@ impl Default for Way {
     fn default() -> Self {
         Self {
             qdisc: "mq".into(),
+            classes: Vec::new(),
             default_qdisc: "pfifo_fast".into(),
             one_by_one: false,
             discipline: Discipline::Spinlock,
