@@ -99,6 +99,7 @@ pub(crate) fn picture<'r>(
         figure: "round trip, ms".to_owned(),
         steps: PERCENTILES.iter().enumerate().map(|(i, percent)| (format!("{percent}"), i as f64)).collect(),
         curves: runs.map(|(name, run)| Curve { name: name.to_owned(), at: at(run) }).collect(),
+        note: String::new(),
     };
     curves(&[panel], size, 1)
 }
