@@ -80,7 +80,7 @@ fn one(number: usize, scripts: &[&Script], deep: bool, long: bool) -> Result<Out
     let limit = Duration::from_secs(match (deep, long) {
         (true, _) => 1800,
         (_, true) => 400,
-        _ => 120,
+        _ => 300,
     });
     let console = boot(&folder.0, limit)?;
     let Ok(records) = fs::read_to_string(folder.0.join(RECORDS)) else {
