@@ -130,6 +130,7 @@ impl Host {
     }
 
     /// Asks the client to ring at its next frame, before the server looks at the cursor for the last time.
+    #[cfg(feature = "server")]
     pub(crate) fn ask(&self) {
         self.consumer.ask(self.memory.ring());
     }
