@@ -176,7 +176,7 @@ fn assert_order<A: Model>(dev: &NetDev<A>, order: &Order<A>, packets: u64) {
 #[test]
 fn a_flow_changes_its_txq_under_loom() {
     for &discipline in Discipline::ALL {
-        Loom::check(move || from_cpu_to_cpu::<Loom>(discipline, 1, 2));
+        Loom::check_long(move || from_cpu_to_cpu::<Loom>(discipline, 1, 2));
     }
 }
 

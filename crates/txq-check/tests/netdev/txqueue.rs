@@ -231,7 +231,7 @@ fn stop_by_bytes_and_wake_under_loom() {
 #[test]
 fn stop_and_wake_by_a_sender_under_loom() {
     let load = Load { txqs: 1, senders: 1, calls: 1, each: 2, ring: 1, inline: true, limit: None };
-    Loom::check(move || stop_and_wake::<Loom>(Discipline::Spinlock, load));
+    Loom::check_long(move || stop_and_wake::<Loom>(Discipline::Spinlock, load));
 }
 
 /// The txq is full again when the worker processes the completion of the first packet: a wake happens only if there is room,
@@ -248,7 +248,7 @@ fn a_wake_is_for_room_under_loom() {
 /// the worker notices the list and the sender the open txq, or the worker runs the queue. (T16)
 #[test]
 fn a_push_against_the_wake_under_loom() {
-    Loom::check(|| {
+    Loom::check_long(|| {
         let record = Record::<Loom>::new(1);
         let device = Device { record: record.clone(), ring: Some(1), inline: false };
         let dev = device.builder().discipline(Discipline::Llist).build().expect("a device");

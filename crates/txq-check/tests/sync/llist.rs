@@ -93,7 +93,7 @@ fn two_pushers_under_loom() {
 
 #[test]
 fn three_pushers_under_loom() {
-    Loom::check(|| scenario::<Loom>(3, 1));
+    Loom::check_long(|| scenario::<Loom>(3, 1));
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn shrunk_under_loom() {
 #[test]
 fn regrown_under_loom() {
     for free in [FreeMode::Defer, FreeMode::Shared] {
-        Loom::check(move || regrown::<Loom>(free));
+        Loom::check_long(move || regrown::<Loom>(free));
     }
 }
 

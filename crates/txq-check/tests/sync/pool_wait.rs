@@ -394,7 +394,7 @@ fn grown_under_loom() {
 
 #[test]
 fn credit_under_loom() {
-    Loom::check(|| credit::<Loom>(FreeMode::Defer));
+    Loom::check_long(|| credit::<Loom>(FreeMode::Defer));
     Loom::check_to(1, || credit::<Loom>(FreeMode::Keep));
 }
 
