@@ -1,5 +1,7 @@
 use super::*;
 
+mod mutated;
+
 fn parse(name: &str, text: &str) -> anyhow::Result<Config> {
     super::parse(name, text, Purpose::Run).map(|loaded| loaded.config)
 }
