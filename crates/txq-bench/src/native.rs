@@ -10,12 +10,13 @@
 //! hypervisor moves that time varies fourfold. So the transfer time of a line is measured before and after each
 //! measurement and stored with it. A simulation uses it as its own.
 
-use std::time::Duration;
+use std::fs;
+use std::time::{Duration, Instant};
 
 use txq::Discipline;
 
 use super::case::{Case, Key};
-use super::lab::Lab;
+use super::lab::{Lab, cpu_time};
 use super::plan::case;
 use super::rig::{self, Queue, Rig};
 use super::turns::Turns;
@@ -46,7 +47,7 @@ pub struct Native {
     pub discipline: Discipline,
     /// Senders, each on a CPU of its own.
     pub threads: u64,
-    /// The measurements, at least one, from the fastest to the slowest.
+    /// The measurements, at least one, by CPU time per packet from the least to the most.
     pub points: Vec<Point>,
 }
 
@@ -57,15 +58,33 @@ pub struct Point {
     pub ns_per_packet: f64,
     /// CPU time of all threads per packet.
     pub cpu_ns_per_packet: f64,
+    /// The part of the senders' CPUs' time that others had: other programs, or a hypervisor.
+    pub taken: f64,
     /// Transfer time of a line between the senders' CPUs, the mean of before and after; `None` with one CPU.
     pub line_ns: Option<f64>,
 }
 
 impl Native {
-    /// Returns the middle one by wall time.
+    /// Returns the middle one by CPU time.
     pub fn median(&self) -> &Point {
         &self.points[self.points.len() / 2]
     }
+}
+
+/// The kernel counts CPU time in /proc/stat in this many parts of a second (USER_HZ).
+const TICKS: f64 = 100.0;
+
+/// Returns how many seconds these CPUs did not idle, time that a hypervisor took included; 0 on a system without /proc/stat.
+fn busy(stat: &str, cpus: &[u32]) -> f64 {
+    let of = |cpu: &u32| {
+        let name = format!("cpu{cpu}");
+        let line = stat.lines().find(|line| line.split(' ').next() == Some(&name));
+        let fields = line.into_iter().flat_map(|line| line.split(' ').skip(1));
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
+        let times = fields.take(8).enumerate().filter(|(at, _)| ![3, 4].contains(at));
+        times.filter_map(|(_, ticks)| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS
+    };
+    cpus.iter().map(of).sum()
 }
 
 /// Measures all disciplines, each for `time` and `repeat` times: with one sender, and with two if there are two CPUs. A
@@ -95,7 +114,12 @@ pub fn native(
         for (case, points) in cases.iter().zip(&mut points) {
             turns.next(&case.key);
             let before = way()?;
+            let cpus = &lab.cpus[..(case.key.threads as usize).min(lab.cpus.len())];
+            let used = || busy(&fs::read_to_string("/proc/stat").unwrap_or_default(), cpus);
+            let (others, own, start) = (used(), cpu_time(), Instant::now());
             let sample = (case.run)(&lab, time)?;
+            let others = used() - others - (cpu_time() - own).as_secs_f64();
+            let taken = (others / (start.elapsed().as_secs_f64() * cpus.len() as f64)).max(0.0);
             let after = way()?;
             if lab.signals.seen().is_some() {
                 break 'all;
@@ -104,13 +128,13 @@ pub fn native(
                 sample.ns_per_packet.zip(sample.cpu_ns_per_packet)
             {
                 let line_ns = before.zip(after).map(|(before, after)| (before + after) / 2.0);
-                points.push(Point { ns_per_packet, cpu_ns_per_packet, line_ns });
+                points.push(Point { ns_per_packet, cpu_ns_per_packet, taken, line_ns });
             }
         }
     }
     turns.end();
     let rows = cases.iter().zip(points).map(|(case, mut points)| {
-        points.sort_by(|a, b| a.ns_per_packet.total_cmp(&b.ns_per_packet));
+        points.sort_by(|a, b| a.cpu_ns_per_packet.total_cmp(&b.cpu_ns_per_packet));
         let discipline = case.key.discipline.unwrap_or_default();
         Native { discipline, threads: case.key.threads, points }
     });
@@ -120,6 +144,13 @@ pub fn native(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cpu_is_busy_unless_it_idles_or_waits_for_a_disk() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 20 30 4000 500 1 2 47 7 0\ncpu1 50 0 0 0 0 0 0 0 0 0\ncpu10 1 1\n";
+        assert_eq!([busy(stat, &[0]), busy(stat, &[0, 1]), busy(stat, &[7])], [2.0, 2.5, 0.0]);
+        assert_eq!(busy("", &[0]), 0.0);
+    }
 
     /// A busy machine may not let the senders send in so short a time; then a row or a point is missing.
     #[test]
@@ -132,9 +163,10 @@ mod tests {
             let of = (row.discipline, row.threads);
             assert!(all.any(|expected| expected == of), "{of:?} is unknown or out of order: {rows:?}");
             assert!((1..=3).contains(&row.points.len()), "{row:?}");
-            assert!(row.points.is_sorted_by_key(|point| point.ns_per_packet));
+            assert!(row.points.is_sorted_by_key(|point| point.cpu_ns_per_packet));
             assert_eq!(row.median(), &row.points[row.points.len() / 2]);
             for point in &row.points {
+                assert!((0.0..1.1).contains(&point.taken), "{row:?}");
                 assert!(point.ns_per_packet > 1.0 && point.cpu_ns_per_packet > 1.0, "{row:?}");
                 assert_eq!(point.line_ns, (cpus > 1).then_some(50.0), "{row:?}");
             }

@@ -110,8 +110,8 @@ Examples:
   txq sim run p2 --lock-stat                     the locks as /proc/lock_stat has them
   txq sim run ./mine.toml --json | jq -r '[.point, .figures.mpps, .hash] | @tsv'
 
-Built in are p0-unpinned, p0-pinned, p1, p2, p3-pktgen, p3-wrk and p4. Equal points have equal hashes in equal
-builds, each time and on every machine.";
+Built in are p0-unpinned, p0-pinned, p1, p2, p3-pktgen, p3-wrk, p4, p5-bulk, p6-pktgen, p7-pktgen and p7-forward. Equal
+points have equal hashes in equal builds, each time and on every machine.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
@@ -254,11 +254,12 @@ Senders stay on a CPU each and send single packets of 120 bytes through one txq 
 simulated ones do the same with the same code. These are measured for the simulation, and nothing else is:
   the machine    txq sim calibrate measures it, now or before (--machine)
   a line's way   between the two CPUs, before and after each native measurement, for a hypervisor that moves virtual CPUs
-                 changes it; each measurement is simulated with its own, and with a hold in proportion
+                 changes it; each measurement is simulated with its own
   prices         what the plain code of each step of a packet costs, the same for each, so that one sender through spinlock
                  takes the time that it took natively; where the atomics alone take longer, a hit is made cheaper in place
                  of that; this row is no prediction
-A deviation is the middle of those of the repetitions.";
+Times are CPU time of all senders per packet. A measurement does not count if others had more than a tenth of the senders'
+CPUs meanwhile. A deviation is the middle of those of the repetitions.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostArgs {

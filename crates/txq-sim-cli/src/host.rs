@@ -27,6 +27,8 @@ const PRICED: Discipline = Discipline::Spinlock;
 const WAY: Duration = Duration::from_millis(5);
 /// How far a simulated time may be from the native one and still count as near, as a part of it.
 const NEAR: f64 = 0.25;
+/// A measurement during which others had more than this part of the senders' CPUs does not count.
+const TAKEN: f64 = 0.1;
 
 /// A native configuration with its simulation.
 struct Row {
@@ -47,7 +49,7 @@ impl Row {
     fn deviation(&self) -> f64 {
         let of = self.native.points.iter().zip(&self.simulated);
         let mut all: Vec<f64> =
-            of.map(|(native, simulated)| simulated / native.ns_per_packet - 1.0).collect();
+            of.map(|(native, simulated)| simulated / native.cpu_ns_per_packet - 1.0).collect();
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     }
@@ -63,15 +65,19 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let natives = native(args.duration.0, args.repeat.size(), args.quiet, |a, b| {
         line_way(a, b, WAY).map_err(refused("a cache line cannot be watched"))
     })?;
+    let (natives, taken) = undisturbed(natives);
     let one = natives.iter().find(|row| row.discipline == PRICED && row.threads == 1);
     let Some(one) = one else {
         bail!(
-            "nothing was measured of {PRICED} with one sender, from which prices are: let it run for longer"
+            "nothing was measured of {PRICED} with one sender, from which prices are{}: let it run for longer, with less else \
+             running",
+            if taken > 0 { format!(" ({taken} measurements were disturbed)") } else { String::new() }
         );
     };
-    let simulated = Simulated::priced(&machine, PRICED, one.median().ns_per_packet)?;
+    let simulated = Simulated::priced(&machine, PRICED, one.median().cpu_ns_per_packet)?;
     let row = |native: Native| {
-        let point = |point: &Point| simulated.ns_per_packet(native.discipline, native.threads, point.line_ns);
+        let point =
+            |point: &Point| simulated.cpu_ns_per_packet(native.discipline, native.threads, point.line_ns);
         let points = native.points.iter().map(point).collect::<anyhow::Result<Vec<_>>>()?;
         let priced = native.discipline == PRICED && native.threads == 1;
         anyhow::Ok(Row { simulated: points, priced, native })
@@ -79,9 +85,22 @@ pub(crate) fn host(args: &HostArgs) -> anyhow::Result<()> {
     let rows = natives.into_iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     let text = match args.json {
         true => rows.iter().map(line).collect(),
-        false => table(&rows, &simulated, args),
+        false => table(&rows, taken, &simulated, args),
     };
     out::write(&text)
+}
+
+/// Removes the measurements during which others had the senders' CPUs; returns the rest, and how many it removed.
+fn undisturbed(natives: Vec<Native>) -> (Vec<Native>, usize) {
+    let mut taken = 0;
+    let rows = natives.into_iter().map(|mut row| {
+        let all = row.points.len();
+        row.points.retain(|point| point.taken <= TAKEN);
+        taken += all - row.points.len();
+        row
+    });
+    let rows = rows.filter(|row| !row.points.is_empty()).collect();
+    (rows, taken)
 }
 
 /// Reads the machine's file, or measures the machine now.
@@ -101,7 +120,8 @@ fn line(row: &Row) -> String {
             "ns_per_packet": point.ns_per_packet,
             "cpu_ns_per_packet": point.cpu_ns_per_packet,
             "line_ns": point.line_ns,
-            "simulated_ns_per_packet": simulated,
+            "taken": point.taken,
+            "simulated_cpu_ns_per_packet": simulated,
         })
     });
     let points: Vec<_> = points.collect();
@@ -112,7 +132,7 @@ fn line(row: &Row) -> String {
         "ns_per_packet": median.ns_per_packet,
         "cpu_ns_per_packet": median.cpu_ns_per_packet,
         "line_ns": median.line_ns,
-        "simulated_ns_per_packet": row.simulated(),
+        "simulated_cpu_ns_per_packet": row.simulated(),
         "deviation": row.deviation(),
         "priced": row.priced,
         "points": points,
@@ -120,12 +140,12 @@ fn line(row: &Row) -> String {
     format!("{line}\n")
 }
 
-fn table(rows: &[Row], simulated: &Simulated, args: &HostArgs) -> String {
+fn table(rows: &[Row], taken: usize, simulated: &Simulated, args: &HostArgs) -> String {
     let each = Human(args.duration.0.as_nanos() as u64);
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{each} for each measurement, {} of each; single packets through a pfifo\n\
+        "{each} for each measurement, {} of each; single packets through a pfifo; CPU time of all senders\n\
          prices: {} ns for each step of a packet, {} ns for a hit\n",
         args.repeat,
         number(simulated.price()),
@@ -136,11 +156,12 @@ fn table(rows: &[Row], simulated: &Simulated, args: &HostArgs) -> String {
     let cells = rows.iter().map(|row| {
         let median = row.native.median();
         let ends = row.native.points.first().zip(row.native.points.last());
-        let ends = ends.map(|(a, b)| format!("{} .. {}", number(a.ns_per_packet), number(b.ns_per_packet)));
+        let ends =
+            ends.map(|(a, b)| format!("{} .. {}", number(a.cpu_ns_per_packet), number(b.cpu_ns_per_packet)));
         vec![
             row.native.discipline.to_string(),
             row.native.threads.to_string(),
-            number(median.ns_per_packet),
+            number(median.cpu_ns_per_packet),
             ends.unwrap_or_default(),
             median.line_ns.map_or_else(|| "-".into(), number),
             number(row.simulated()),
@@ -156,5 +177,12 @@ fn table(rows: &[Row], simulated: &Simulated, args: &HostArgs) -> String {
         predicted.len(),
         NEAR * 100.0
     );
+    if taken > 0 {
+        let _ = writeln!(
+            text,
+            "{taken} measurements do not count: others had more than {:.0} % of the senders' CPUs.",
+            TAKEN * 100.0
+        );
+    }
     text
 }

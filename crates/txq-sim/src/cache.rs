@@ -2,19 +2,20 @@
 //!
 //! A line is modified by one core, or shared by several, or in memory. An access that needs another state asks for a
 //! *transfer*. A line serves its transfers one after the other, in the order of the requests: that is the throughput of a
-//! contended line. A transfer takes the time of the distance to the line's owner. Transfers to readers overlap: the next one
-//! begins [`Line::read_gap`](crate::machine::Line::read_gap) later. After a transfer to a writer, the next one begins once
-//! the line has been there for [`Line::hold`](crate::machine::Line::hold). The hold is a part of the transfer time: a
-//! contended line changes hands once per transfer time.
+//! contended line. A transfer takes the time of the distance to the line's owner.
 //!
-//! Until the next transfer begins, the line's holder hits. Otherwise a failed compare-and-swap would find its line gone at
-//! every retry; real cores finish the second try first.
+//! A request and the snoop that it causes need a part of that time until they reach the owner
+//! ([`Line::snoop`](crate::machine::Line::snoop)). Until then the owner uses the line as before, so a CPU that visits a line
+//! costs its owner less than two transfers. A request that was made before the owner had the line reaches it only
+//! [`Line::hold`](crate::machine::Line::hold) after its arrival. Otherwise a failed compare-and-swap would find its line gone
+//! at every retry; real cores finish the second try first. Transfers to readers overlap: the next one begins
+//! [`Line::read_gap`](crate::machine::Line::read_gap) later.
 //!
 //! A store need not wait for its line (`stores.rs`), so a CPU may have requested lines that it does not have yet. It can
-//! read and write again what it has written there.
+//! read and write again what it has stored there.
 //!
 //! Simplifications: caches have no size limit, nothing is prefetched, a load waits for its line before anything else
-//! happens, transfers of different lines do not delay each other, and the two threads of a core do not slow each other down.
+//! happens, sharers lose a line when its next writer requests it, and transfers of different lines do not delay each other.
 
 use crate::machine::{Access, Machine, Picos, picos};
 use crate::topology::{Distance, Topology};
@@ -31,7 +32,10 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Load,
+    /// A store that does not wait for its line. Its effect is immediate, so the line's owner loses the line at once.
     Store,
+    /// A store that waits for its line, or a load that fetches the line for writing.
+    Write,
     /// A read-modify-write.
     Rmw,
 }
@@ -49,7 +53,7 @@ pub(crate) enum Answer {
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 struct Line {
-    /// When the next transfer may begin.
+    /// When the last transfer to a writer arrives; after transfers to readers, when the next transfer may begin.
     free_at: Picos,
     /// The CPU that owns the line if it is exclusive, now or when all transfers are done.
     owner: u32,
@@ -101,8 +105,15 @@ struct Costs {
     /// By [`Distance`].
     transfer: [Picos; 6],
     memory: Picos,
+    /// Parts of a transfer, in 1024ths: machines with other floating-point units get the same times.
+    snoop: Picos,
     hold: Picos,
     read_gap: Picos,
+}
+
+/// Returns a part of a transfer's time, given in 1024ths.
+fn part(time: Picos, part: Picos) -> Picos {
+    (time * part) >> 10
 }
 
 /// All lines that were touched, at the places given by the table.
@@ -127,6 +138,7 @@ impl Lines {
         let Access { hit, rmw, same_core, same_complex, same_die, same_socket, other_socket, memory, .. } =
             machine.access;
         let topology = Topology::new(&machine.topology);
+        let parts = |part: f64| (part * 1024.0).round() as Picos;
         Self {
             table: Table::new(),
             lines: Vec::new(),
@@ -142,7 +154,8 @@ impl Lines {
                 rmw: picos(rmw),
                 transfer: [hit, same_core, same_complex, same_die, same_socket, other_socket].map(picos),
                 memory: picos(memory),
-                hold: picos(machine.line.hold),
+                snoop: parts(machine.line.snoop),
+                hold: parts(machine.line.hold),
                 read_gap: picos(machine.line.read_gap),
             },
         }
@@ -186,7 +199,7 @@ impl Lines {
     #[inline]
     pub(crate) fn keep(&mut self, line: u32, until: Picos) {
         let line = &mut self.lines[line as usize];
-        line.free_at = line.free_at.max(until + self.costs.hold);
+        line.free_at = line.free_at.max(until);
     }
 
     /// Performs an access by a CPU; returns its cost.
@@ -215,8 +228,7 @@ impl Lines {
         if kind == Kind::Load && shares {
             return Answer::Hit(self.costs.hit);
         }
-        let start = now.max(line.free_at);
-        let cost = if line.exclusive {
+        let way = if line.exclusive {
             self.costs.transfer[self.topology.distance(line.owner, cpu) as usize]
         } else if line.owner == NONE {
             self.costs.memory
@@ -232,12 +244,18 @@ impl Lines {
                 distance => self.costs.transfer[distance as usize],
             }
         };
-        if line.exclusive && start > now {
-            self.queue(index, Transfer { from: line.owner, start, next: NONE });
-        }
-        // Transfer times were measured with two CPUs that both always want the line: the hold is a part of them.
-        let held = line.exclusive && start > now;
-        let cost = if held { cost.saturating_sub(self.costs.hold) } else { cost };
+        let (start, cost) = match line.exclusive {
+            true => {
+                let Costs { snoop, hold, .. } = self.costs;
+                let before = part(way, snoop);
+                let start = (now + before).max(line.free_at + part(way, hold));
+                if kind != Kind::Store || line.free_at > now {
+                    self.queue(index, Transfer { from: line.owner, start, next: NONE });
+                }
+                (start, way - before)
+            }
+            false => (now.max(line.free_at), way),
+        };
         let complete = start + cost + extra;
         if kind == Kind::Load && line.owner != NONE {
             if line.exclusive {
@@ -249,7 +267,7 @@ impl Lines {
             self.lines[index as usize].free_at = start + self.costs.read_gap;
         } else {
             self.own(index, cpu);
-            self.lines[index as usize].free_at = complete + self.costs.hold;
+            self.lines[index as usize].free_at = complete;
         }
         Answer::Miss(complete)
     }

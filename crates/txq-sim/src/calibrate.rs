@@ -6,10 +6,11 @@
 //! measured here. A line's transfer time between two CPUs is half a round trip of compare-and-exchange, as in the tables
 //! behind the built-in machines.
 //!
-//! Two things differ from such tables. The time of a class is the median over a few pairs of CPUs, not over all. `line.hold`
-//! is how long a CPU keeps adding to a number that another CPU wants, too. A real CPU does so while the other's request is
-//! in flight, so the hold is a part of the transfer time here. A simulation that adds the two moves a contended line too
-//! slowly.
+//! One thing differs from such tables: the time of a class is the median over a few pairs of CPUs, not over all.
+//!
+//! Two benchmarks show what the simulation makes of such numbers: an owner of a line that another CPU visits, and a crowd
+//! that adds to one number. Each is measured, and simulated on the machine made of the measurements, by
+//! the same code; both times end the file.
 
 mod access;
 mod error;
@@ -19,6 +20,8 @@ mod os;
 mod pairs;
 mod pin;
 mod sample;
+mod simulated;
+mod visits;
 mod write;
 
 use std::path::PathBuf;
@@ -27,7 +30,7 @@ use std::time::Duration;
 use crate::machine::Machine;
 
 pub use error::CalibrateError;
-pub use write::Calibrated;
+pub use write::{Calibrated, Check};
 
 use host::{Class, Host};
 use sample::Samples;
@@ -96,6 +99,7 @@ pub fn calibrate(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Cali
     };
 
     let cpu = home.cpu;
+    let all: Vec<u32> = host.places.iter().map(|place| place.cpu).collect();
     let mut probes = vec![
         Probe::new("accesses of one CPU", |time, samples| access::own(cpu, time, samples)),
         Probe::new("memory", |time, samples| near.measure(cpu, "access.memory", time, samples)),
@@ -116,9 +120,20 @@ pub fn calibrate(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Cali
         probes.push(Probe::new(format!("a line that CPUs {a} and {b} fight for"), move |time, samples| {
             pairs::contended(a, b, time, samples)
         }));
+        probes.push(Probe::new(format!("CPU {b}'s visits to a line of CPU {a}"), move |time, samples| {
+            visits::visits(a, b, time, samples)
+        }));
         probes.push(Probe::new(format!("waking CPU {b} from CPU {a}"), move |time, samples| {
             os::wake(a, b, time, samples)
         }));
+    }
+
+    for (threads, name) in visits::CROWDS {
+        if let Some(cpus) = all.get(..threads as usize) {
+            probes.push(Probe::new(format!("{threads} CPUs at one number"), move |time, samples| {
+                visits::crowd(cpus, name, time, samples)
+            }));
+        }
     }
 
     let samples = measure(settings, &mut probes, tell)?;

@@ -21,7 +21,7 @@ use crate::ahead::Ahead;
 use crate::cache::{Lines, NONE};
 use crate::footprint::Footprint;
 use crate::lines::Watch;
-use crate::machine::{Machine, Picos};
+use crate::machine::{Machine, Picos, picos};
 use crate::os::{Cpu, OsCosts, State, Thread};
 use crate::prices::PriceList;
 use crate::queue::{Event, Queue, Target};
@@ -89,6 +89,14 @@ pub(crate) struct Engine {
     pub(crate) prices: PriceList,
     /// Number of lines that a core can wait for while it continues (its store buffer).
     pub(crate) stores: u32,
+    /// The time after which a waiter looks again, at least 1.
+    pub(crate) pause: Picos,
+    /// Factor on the time of work beside a busy thread of the same core, in 1024ths.
+    pub(crate) shared: Picos,
+    /// Whether the core's other thread works, while the running task has its turn.
+    pub(crate) beside: bool,
+    /// For each core, how many of its threads work.
+    pub(crate) at_work: Vec<u32>,
     pub(crate) footprint: Footprint,
     /// Number of CPUs whose tasks must give them up.
     pub(crate) rescheds: u32,
@@ -109,7 +117,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(machine: &Machine, prices: PriceList, seed: u64) -> Self {
         let lines = Lines::new(machine);
-        let cpus = lines.topology().cpus();
+        let (cpus, cores) = (lines.topology().cpus(), lines.topology().cores());
         Self {
             now: 0,
             horizon: 0,
@@ -129,6 +137,10 @@ impl Engine {
             os: OsCosts::new(&machine.os),
             prices,
             stores: machine.line.stores,
+            pause: picos(machine.core.pause).max(1),
+            shared: (machine.core.shared * 1024.0).round() as Picos,
+            beside: false,
+            at_work: vec![0; cores as usize],
             footprint: Footprint::default(),
             rescheds: 0,
             idle: cpus,

@@ -36,6 +36,8 @@ pub struct Machine {
     pub access: Access,
     /// Behaviour of a line between accesses.
     pub line: Line,
+    /// How a core waits, and what its threads share.
+    pub core: Core,
     /// Cost of the operating system's work.
     pub os: Os,
 }
@@ -46,7 +48,7 @@ pub struct Machine {
 pub struct Scale {
     /// Factor on each transfer time of a line: from all other caches and from memory.
     pub lines: f64,
-    /// Factor on the time that a core keeps a contended line.
+    /// Factor on the time that a core keeps a line which another core has requested: on `line.snoop` and `line.hold`.
     pub hold: f64,
 }
 
@@ -127,7 +129,9 @@ impl Machine {
         let caches =
             [&mut a.same_core, &mut a.same_complex, &mut a.same_die, &mut a.same_socket, &mut a.other_socket];
         caches.into_iter().chain([&mut a.memory, &mut a.other_memory]).for_each(|way| *way *= by.lines);
-        self.line.hold *= by.hold;
+        for part in [&mut self.line.snoop, &mut self.line.hold] {
+            *part = (*part * by.hold).min(1.0);
+        }
         self
     }
 
@@ -194,16 +198,28 @@ pub struct Access {
     pub other_memory: f64,
 }
 
-/// Behaviour of a line between accesses, in nanoseconds, and how many lines a core can request at a time.
+/// Behaviour of a line between accesses, and how many lines a core can request at a time.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Minimum time between the arrival of a line and its next transfer: what its new owner can use at least.
+    /// The part of a transfer's time that passes until the request reaches the line's owner, which uses the line until then.
+    pub snoop: f64,
+    /// The part of a transfer's time for which a new owner uses the line although another CPU has requested it before.
     pub hold: f64,
-    /// Time between the transfers of a line to two CPUs that read it.
+    /// Time between the transfers of a line to two CPUs that read it, in nanoseconds.
     pub read_gap: f64,
     /// Lines that a core can wait for while it continues, because it only writes to them: its line fill buffers.
     pub stores: u32,
+}
+
+/// How a core waits, and what its threads share.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Core {
+    /// A PAUSE instruction, in nanoseconds. A waiter looks again after each.
+    pub pause: f64,
+    /// Factor on the time of a thread's work while the core's other thread works, too.
+    pub shared: f64,
 }
 
 /// Cost of the operating system's work, in nanoseconds.
@@ -214,6 +230,8 @@ pub struct Os {
     pub clock: f64,
     /// A switch from one thread to another on a CPU.
     pub switch: f64,
+    /// Entry and exit of an interrupt, which takes the CPU from its thread.
+    pub interrupt: f64,
     /// Cost of a wakeup to the waker.
     pub wake: f64,
     /// Time from the wakeup until the woken thread runs on an idle CPU.

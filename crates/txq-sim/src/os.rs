@@ -39,6 +39,7 @@ pub(crate) use cpu::{Cpu, Mode};
 pub(crate) struct OsCosts {
     pub(crate) clock: Picos,
     pub(crate) switch: Picos,
+    pub(crate) interrupt: Picos,
     pub(crate) wake: Picos,
     pub(crate) wakeup: Picos,
     pub(crate) slice: Picos,
@@ -53,12 +54,13 @@ pub(crate) struct OsCosts {
 
 impl OsCosts {
     pub(crate) fn new(os: &machine::Os) -> Self {
-        let machine::Os { clock, switch, wake, wakeup, slice, spin } = *os;
-        let [clock, switch, wake, wakeup, slice, spin] =
-            [clock, switch, wake, wakeup, slice, spin].map(picos);
+        let machine::Os { clock, switch, interrupt, wake, wakeup, slice, spin } = *os;
+        let [clock, switch, interrupt, wake, wakeup, slice, spin] =
+            [clock, switch, interrupt, wake, wakeup, slice, spin].map(picos);
         Self {
             clock,
             switch,
+            interrupt,
             wake,
             wakeup,
             slice: slice.max(1),
@@ -176,7 +178,7 @@ impl Engine {
             let thread = &self.tasks[task as usize];
             let cost = match thread.urgent {
                 true if thread.raised => 0,
-                true => self.os.switch / 2,
+                true => self.os.interrupt,
                 false if self.cpus[cpu as usize].last == task => 0,
                 false => self.os.switch,
             };
@@ -293,7 +295,9 @@ impl Engine {
             return self.rejoin(task, now);
         }
         thread.state = State::Running;
-        let (cpu, at) = (thread.cpu, now.max(thread.clock));
+        // It looks again when its PAUSE is over.
+        let waited = now.saturating_sub(thread.clock);
+        let (cpu, at) = (thread.cpu, thread.clock + waited.next_multiple_of(self.pause));
         thread.due_at = at;
         let due = self.put(at, Target::Task(task));
         self.tasks[task as usize].due = due;
@@ -342,7 +346,7 @@ impl Engine {
             let thread = &mut self.tasks[task as usize];
             thread.due = 0;
             // An interrupt needs no scheduler.
-            let latency = if thread.urgent { self.os.switch / 2 } else { self.os.wakeup };
+            let latency = if thread.urgent { self.os.interrupt } else { self.os.wakeup };
             self.ready(task, now, latency);
         }
     }

@@ -119,8 +119,19 @@ macro_rules! built_in {
 }
 
 /// The scenarios of the published results, in order.
-const BUILT_IN: &[(&str, &str)] =
-    built_in!["p0-unpinned", "p0-pinned", "p1", "p2", "p3-pktgen", "p3-wrk", "p4"];
+const BUILT_IN: &[(&str, &str)] = built_in![
+    "p0-unpinned",
+    "p0-pinned",
+    "p1",
+    "p2",
+    "p3-pktgen",
+    "p3-wrk",
+    "p4",
+    "p5-bulk",
+    "p6-pktgen",
+    "p7-pktgen",
+    "p7-forward"
+];
 
 impl Scenario {
     /// Returns the names of the built-in scenarios.

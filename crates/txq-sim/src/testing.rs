@@ -1,6 +1,6 @@
 //! Machines for tests.
 
-use crate::machine::{Access, Line, Machine, Os, Topology};
+use crate::machine::{Access, Core, Line, Machine, Os, Topology};
 
 /// Two sockets of one die of two complexes of two cores of two threads: CPUs 0 to 3 and 8 to 11 are in the first socket.
 pub(crate) fn machine() -> Machine {
@@ -18,7 +18,16 @@ pub(crate) fn machine() -> Machine {
             memory: 90.0,
             other_memory: 140.0,
         },
-        line: Line { hold: 20.0, read_gap: 8.0, stores: 0 },
-        os: Os { clock: 20.0, switch: 1000.0, wake: 500.0, wakeup: 3000.0, slice: 1_000_000.0, spin: 1000.0 },
+        line: Line { snoop: 0.5, hold: 0.5, read_gap: 8.0, stores: 0 },
+        core: Core { pause: 0.0, shared: 1.0 },
+        os: Os {
+            clock: 20.0,
+            switch: 1000.0,
+            interrupt: 500.0,
+            wake: 500.0,
+            wakeup: 3000.0,
+            slice: 1_000_000.0,
+            spin: 1000.0,
+        },
     }
 }

@@ -1,7 +1,6 @@
 //! The native work, on a machine of one or two simulated CPUs.
 //!
-//! Nothing is fitted to the compared times. A line's transfer time is the one measured beside the native point. The time
-//! that a line is held scales with it, because both are the same transfer. The cost of plain code comes from one native
+//! Nothing is fitted to the compared times. A line's transfer time is the one measured beside the native point. The cost of plain code comes from one native
 //! measurement, one sender through `spinlock`: the part of the simulated atomics is subtracted, and the rest is the same
 //! for each of a packet's steps. Two senders, and the other disciplines, are predicted.
 
@@ -38,7 +37,7 @@ impl Simulated {
     /// made cheaper.
     pub(super) fn priced(machine: &Machine, discipline: Discipline, ns: f64) -> anyhow::Result<Self> {
         let mut simulated = Self { machine: machine.clone(), prices: each(0.0) };
-        let free = simulated.ns_per_packet(discipline, 1, None)?;
+        let free = simulated.cpu_ns_per_packet(discipline, 1, None)?;
         if free <= ns {
             let mut price = 0.0;
             let mut is = free;
@@ -46,7 +45,7 @@ impl Simulated {
             for _ in 0..CORRECTIONS {
                 price += (ns - is) / STEPS;
                 simulated.prices = each(price.max(0.0));
-                is = simulated.ns_per_packet(discipline, 1, None)?;
+                is = simulated.cpu_ns_per_packet(discipline, 1, None)?;
             }
             return Ok(simulated);
         }
@@ -55,7 +54,7 @@ impl Simulated {
         for _ in 0..HALVINGS {
             let part = (low + high) / 2.0;
             simulated.machine.access.hit = whole.hit * part;
-            match simulated.ns_per_packet(discipline, 1, None)? > ns {
+            match simulated.cpu_ns_per_packet(discipline, 1, None)? > ns {
                 true => high = part,
                 false => low = part,
             }
@@ -73,8 +72,8 @@ impl Simulated {
         self.prices.alloc
     }
 
-    /// Simulates the time of a packet, with the given transfer time of a line between the CPUs.
-    pub(super) fn ns_per_packet(
+    /// Simulates the CPU time of a packet, with the given transfer time of a line between the CPUs.
+    pub(super) fn cpu_ns_per_packet(
         &self,
         discipline: Discipline,
         threads: u64,
@@ -82,7 +81,7 @@ impl Simulated {
     ) -> anyhow::Result<f64> {
         let setup = self.setup(discipline, threads, line_ns)?;
         let figures = plain(&setup).map_err(anyhow::Error::msg)?;
-        Ok(1e3 / figures.get("mpps").copied().unwrap_or_default())
+        Ok(figures.get("cpu_ns_per_packet").copied().unwrap_or(f64::INFINITY))
     }
 
     fn setup(&self, discipline: Discipline, threads: u64, line_ns: Option<f64>) -> anyhow::Result<Setup> {
@@ -125,7 +124,6 @@ fn near(machine: &Machine, cpus: u32, line_ns: Option<f64>) -> Machine {
     (t.sockets, t.dies, t.complexes, t.cores, t.threads) = (1, 1, 1, cpus, 1);
     if let Some(way) = line_ns {
         let way = way.max(a.rmw);
-        near.line.hold *= way / a.same_complex;
         for access in
             [&mut a.same_core, &mut a.same_complex, &mut a.same_die, &mut a.same_socket, &mut a.other_socket]
         {
@@ -143,7 +141,7 @@ mod tests {
     fn the_price_makes_one_sender_take_what_it_took() {
         let machine = Machine::named(BASE).unwrap();
         let simulated = Simulated::priced(&machine, Discipline::Spinlock, 300.0).unwrap();
-        let ns = simulated.ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
+        let ns = simulated.cpu_ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
         assert!((ns - 300.0).abs() < 3.0 && simulated.price() > 0.0, "{ns} {}", simulated.price());
     }
 
@@ -151,9 +149,9 @@ mod tests {
     fn where_atomics_alone_take_longer_a_hit_is_cheaper() {
         let machine = Machine::named(BASE).unwrap();
         let free = Simulated { machine: machine.clone(), prices: each(0.0) };
-        let free = free.ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
+        let free = free.cpu_ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
         let simulated = Simulated::priced(&machine, Discipline::Spinlock, 0.9 * free).unwrap();
-        let ns = simulated.ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
+        let ns = simulated.cpu_ns_per_packet(Discipline::Spinlock, 1, None).unwrap();
         assert!((ns / free - 0.9).abs() < 0.02 && simulated.hit() < machine.access.hit, "{ns} {free}");
         assert_eq!(simulated.price(), 0.0);
     }
@@ -163,16 +161,15 @@ mod tests {
         let machine = Machine::named(BASE).unwrap();
         let simulated = Simulated::priced(&machine, Discipline::Spinlock, 300.0).unwrap();
         let [short, long] =
-            [20.0, 120.0].map(|way| simulated.ns_per_packet(Discipline::Spinlock, 2, Some(way)).unwrap());
+            [20.0, 120.0].map(|way| simulated.cpu_ns_per_packet(Discipline::Spinlock, 2, Some(way)).unwrap());
         assert!(long > 1.2 * short, "{short} {long}");
     }
 
     #[test]
-    fn the_hold_is_in_proportion_to_the_way() {
-        let mut machine = Machine::named(BASE).unwrap();
-        (machine.access.same_complex, machine.line.hold) = (50.0, 20.0);
+    fn a_line_takes_the_measured_way() {
+        let machine = Machine::named(BASE).unwrap();
         let near = near(&machine, 2, Some(100.0));
-        assert_eq!((near.access.same_core, near.access.other_socket, near.line.hold), (100.0, 100.0, 40.0));
+        assert_eq!((near.access.same_core, near.access.other_socket), (100.0, 100.0));
         near.check("near").unwrap();
     }
 }

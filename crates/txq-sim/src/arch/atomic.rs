@@ -31,11 +31,11 @@ pub(super) fn access<R>(key: u64, kind: Kind, f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Performs a load `f` of an atomic that the task will write: the line is fetched for writing, as for a store.
+/// Performs a load `f` of an atomic that the task will write: the line is fetched for writing.
 #[inline]
 fn load_to_write<R>(key: u64, f: impl FnOnce() -> R) -> R {
     // SAFETY: as in `access`.
-    charge(|e| unsafe { engine::access(e, key, Kind::Store) });
+    charge(|e| unsafe { engine::access(e, key, Kind::Write) });
     f()
 }
 
@@ -44,7 +44,7 @@ fn load_to_write<R>(key: u64, f: impl FnOnce() -> R) -> R {
 fn store(key: u64, order: Ordering, f: impl FnOnce()) {
     let e = engine();
     if e.is_null() || order == SeqCst {
-        return access(key, Kind::Store, f);
+        return access(key, Kind::Write, f);
     }
     // SAFETY: as in `access`.
     unsafe {

@@ -60,8 +60,8 @@ fn readers_share_and_a_writer_pays_for_the_farthest() {
     assert_eq!(b.at(7000, 1, Load), miss(7020));
 }
 
-/// Four CPUs request it at once: each transfer begins when the previous CPU has held the line for the hold window, and
-/// arrives one transfer time later.
+/// Four CPUs request it at once: each transfer begins when the previous CPU has held the line for half of the transfer, and
+/// arrives half a transfer later.
 #[test]
 fn a_contended_line_serves_in_order() {
     let mut b = Bench::new();
@@ -69,7 +69,8 @@ fn a_contended_line_serves_in_order() {
     assert_eq!(b.at(1000, 1, Rmw), miss(1025));
     assert_eq!(b.at(1000, 2, Rmw), miss(1025 + 50));
     assert_eq!(b.at(1000, 4, Rmw), miss(1075 + 185));
-    assert_eq!(b.at(1001, 0, Rmw), miss(1260 + 185));
+    assert_eq!(b.at(1001, 0, Rmw), hit(5), "the first request is still on its way");
+    assert_eq!(b.at(1010, 0, Rmw), miss(1260 + 185));
 }
 
 /// Readers follow each other by the read gap, although each waits for the whole transfer.
@@ -78,8 +79,8 @@ fn reads_overlap() {
     let mut b = Bench::new();
     b.at(0, 0, Store);
     assert_eq!(b.at(1000, 4, Load), miss(1180));
-    assert_eq!(b.at(1000, 2, Load), miss(1008 + 45));
-    assert_eq!(b.at(1000, 3, Load), miss(1016 + 20));
+    assert_eq!(b.at(1000, 2, Load), miss(1098 + 45));
+    assert_eq!(b.at(1000, 3, Load), miss(1106 + 20));
 }
 
 /// The line's holder hits until the next transfer begins, and no longer.
@@ -92,9 +93,23 @@ fn the_hold_window_lets_a_second_try_hit() {
     assert_eq!(b.at(1002, 3, Rmw), miss(1075 + 25));
     assert_eq!(b.at(1025, 1, Rmw), hit(5));
     assert_eq!(b.at(1044, 1, Store), hit(1));
-    // From 1045 on it is in transfer to CPU 2; CPU 1 queues behind 3.
-    assert_eq!(b.at(1045, 1, Store), miss(1100 + 45));
-    assert_eq!(b.at(1094, 2, Store), hit(1));
+    // From 1047.5 on it is in transfer to CPU 2; CPU 1 queues behind 3.
+    assert_eq!(b.at(1048, 1, Store), miss(1100 + 45));
+    assert_eq!(b.at(1084, 2, Store), hit(1));
+}
+
+/// The owner uses the line until a request reaches it, half a transfer after it was made; a store in flight takes the line at
+/// once.
+#[test]
+fn an_owner_goes_on_until_the_request_arrives() {
+    let mut b = Bench::new();
+    b.at(0, 0, Store);
+    assert_eq!(b.at(1000, 4, Rmw), miss(1185));
+    assert_eq!(b.at(1089, 0, Rmw), hit(5));
+    // The owner is without the line until half a hold and the way back are over.
+    assert_eq!(b.at(1090, 0, Rmw), miss(1185 + 90 + 90 + 5));
+    assert_eq!(b.at(2000, 4, Store), miss(2180));
+    assert_eq!(b.at(2001, 0, Store), miss(2180 + 180));
 }
 
 #[test]

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use super::host::{Class, Host};
 use super::sample::{Samples, Summary};
-use super::{CalibrateError, Calibrated};
-use crate::machine::{Access, Line, Machine, Os, Topology};
+use super::write::Check;
+use super::{CalibrateError, Calibrated, simulated, visits};
+use crate::machine::{Access, Core, Line, Machine, Os, Topology};
+use crate::topology::{Distance, Topology as Places};
 
-/// The longest hold that is plausible, in nanoseconds: beyond it, the CPU was preempted.
-const LONGEST_HOLD: f64 = 100.0;
+/// PAUSE instructions of a spin ([`Arch::AtomicU32`](txq_core::arch::Arch) natively).
+const PAUSES: f64 = 64.0;
 /// Linux' minimum base slice in nanoseconds, and the number of CPUs beyond which it stays the same.
 const SLICE: (f64, u32) = (750_000.0, 8);
 
@@ -80,23 +82,18 @@ pub(super) fn machine(
         other_memory: other_memory.max(memory),
     };
 
-    // Threads of a core share their cache, so a line does not stay with one of them.
-    let hold = match samples.get("stay").filter(|_| host.nearest().is_some()) {
-        Some(stay) => {
-            let hold = (stay.median * rmw).clamp(rmw, LONGEST_HOLD);
-            let note = format!(
-                "measured: rmw x {:.1} additions before a line goes to another CPU that wants it, too; from rmw to \
-                 {LONGEST_HOLD} is believed",
-                stay.median
-            );
-            (hold, note)
-        }
-        None => (other.line.hold, format!("not measured; that of {}", fill.0)),
-    };
-    let hold = filling.set("line.hold", hold);
+    let (snoop, hold) = keeps(&mut filling, host, rmw);
     let read_gap = filling.or_filled("line.read_gap", other.line.read_gap);
     filling.notes.insert("line.stores", format!("not measured; that of {}", fill.0));
-    let line = Line { hold, read_gap, stores: other.line.stores };
+    let line = Line { snoop, hold, read_gap, stores: other.line.stores };
+
+    let spin = filling.measured("os.spin")?;
+    let pause =
+        filling.set("core.pause", (spin / PAUSES, format!("os.spin / {PAUSES}, its number of PAUSEs")));
+    let core = Core {
+        pause,
+        shared: filling.or_filled("core.shared", if topology.threads > 1 { other.core.shared } else { 1.0 }),
+    };
 
     let doublings = topology.cpus().clamp(1, SLICE.1).ilog2();
     let slice = SLICE.0 * f64::from(1 + doublings);
@@ -104,14 +101,86 @@ pub(super) fn machine(
     let os = Os {
         clock: filling.measured("os.clock")?,
         switch: filling.measured("os.switch")?,
+        interrupt: filling.or_filled("os.interrupt", other.os.interrupt),
         wake: filling.or_filled("os.wake", other.os.wake),
         wakeup: filling.or_filled("os.wakeup", other.os.wakeup),
         slice: filling.set("os.slice", (slice, note)),
-        spin: filling.measured("os.spin")?,
+        spin,
     };
-    let machine = Machine { name: plain(&name), topology, access, line, os };
+    let machine = Machine { name: plain(&name), topology, access, line, core, os };
     machine.check("of this machine")?;
-    Ok(Calibrated { machine, notes: filling.notes })
+    let checks = checks(&machine, host, samples);
+    Ok(Calibrated { machine, notes: filling.notes, checks })
+}
+
+/// Returns `line.snoop` and `line.hold`, as parts of the transfer time between the nearest cores. Threads of a core share
+/// their cache, so a line does not stay with one of them.
+fn keeps(filling: &mut Filling<'_>, host: &Host, rmw: f64) -> (f64, f64) {
+    let other = &filling.fill.1.line;
+    let (other_snoop, other_hold) = (other.snoop, other.hold);
+    let not = format!("not measured; that of {}", filling.fill.0);
+    let way = host.nearest().and_then(|class| filling.samples.get(class.field())).map(|way| way.median);
+    let hold = match way.zip(filling.samples.get("stay")) {
+        Some((way, stay)) => {
+            let note = format!(
+                "measured: {:.1} additions before the line goes to another CPU that adds, too",
+                stay.median
+            );
+            (stay.median * rmw / way, note)
+        }
+        None => (other_hold, not.clone()),
+    };
+    let hold = filling.set("line.hold", (hold.0.clamp(0.0, 1.0), hold.1));
+    // A visit costs the owner (1 - snoop) ways until the visitor has the line, the hold there, and (1 - snoop) ways back.
+    let snoop = match way.zip(filling.samples.get("visit.1000")) {
+        Some((way, visit)) => {
+            let loss = visit.median / way;
+            let note =
+                format!("measured: a visit costs the owner {loss:.2} ways, which are 2 - 2 snoop + hold");
+            ((2.0 + hold - loss) / 2.0, note)
+        }
+        None => (other_snoop, not),
+    };
+    (filling.set("line.snoop", (snoop.0.clamp(0.0, 1.0), snoop.1)), hold)
+}
+
+/// Returns the benchmarks of line transfers, measured and simulated on the machine made of the measurements.
+fn checks(machine: &Machine, host: &Host, samples: &Samples) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut add = |what: String, name: &str, simulate: &dyn Fn() -> Option<f64>| {
+        if let Some((native, simulated)) =
+            samples.get(name).and_then(|native| Some((native.median, simulate()?)))
+        {
+            checks.push(Check { what, native, simulated });
+        }
+    };
+    let pair = host.nearest().and_then(|class| distance(class, machine));
+    if let Some(pair) = pair {
+        for (period, name) in visits::PERIODS {
+            let what = format!("an owner's loss for each visit, one in {} us", period as f64 / 1e3);
+            add(what, name, &|| simulated::visits(machine, pair, period));
+        }
+    }
+    for (threads, name) in visits::CROWDS {
+        let cpus: Vec<u32> = (0..threads.min(machine.topology.cpus())).collect();
+        add(format!("an addition of {threads} CPUs to one number"), name, &|| {
+            Some(simulated::adds(machine, &cpus))
+        });
+    }
+    checks
+}
+
+/// Returns two simulated CPUs that are as far apart as a class says.
+fn distance(class: Class, machine: &Machine) -> Option<(u32, u32)> {
+    let topology = Places::new(&machine.topology);
+    let wanted = match class {
+        Class::SameCore => Distance::Core,
+        Class::SameComplex => Distance::Complex,
+        Class::SameDie => Distance::Die,
+        Class::SameSocket => Distance::Socket,
+        Class::OtherSocket => Distance::Far,
+    };
+    (1..topology.cpus()).find(|&cpu| topology.distance(0, cpu) == wanted).map(|cpu| (0, cpu))
 }
 
 /// Returns the transfer time of a line in each class, from near to far, none shorter than a nearer one.
@@ -127,7 +196,10 @@ fn ways(filling: &mut Filling<'_>, hit: f64, rmw: f64) -> [f64; 5] {
         let (mut value, mut note) = match (found[index], base) {
             (Some(summary), _) => of(summary),
             (None, Some((near, summary))) => {
-                let ratio = other[index] / other[near];
+                let ratio = match index > near {
+                    true => (other[index] / other[alike(&other[near..], summary.median) + near]).max(1.0),
+                    false => other[index] / other[near],
+                };
                 // At most the time of a farther class that was measured.
                 let beyond = found[index + 1..].iter().flatten().map(|summary| summary.median);
                 let value = beyond.fold(summary.median * ratio, f64::min);
@@ -150,6 +222,14 @@ fn ways(filling: &mut Filling<'_>, hit: f64, rmw: f64) -> [f64; 5] {
         nearest = ways[index];
     }
     ways
+}
+
+/// Returns which of the times is nearest to a measured one. A hypervisor may call CPUs neighbours that are in different
+/// complexes: then the next class is not as many times farther as if they were neighbours.
+fn alike(ways: &[f64], measured: f64) -> usize {
+    let apart = |way: f64| (way / measured).ln().abs();
+    let nearest = ways.iter().enumerate().min_by(|(_, a), (_, b)| apart(**a).total_cmp(&apart(**b)));
+    nearest.map_or(0, |(index, _)| index)
 }
 
 /// Returns the median of the rounds, and a note on their spread.

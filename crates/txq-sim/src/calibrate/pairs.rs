@@ -11,7 +11,7 @@ use super::{CalibrateError, pin};
 
 /// A value alone on its line, and on the adjacent one that a prefetcher fetches with it.
 #[repr(align(128))]
-struct Alone<T>(T);
+pub(super) struct Alone<T>(pub(super) T);
 
 /// The CPU whose turn it is, or the end.
 const PING: u32 = 0;
@@ -119,7 +119,7 @@ pub(super) fn contended(a: u32, b: u32, time: Duration, samples: &mut Samples) -
 
 /// Runs two functions on a CPU each; returns the result of the first. `end` stops the second when the first has returned or
 /// one of them could not start.
-fn beside<T: Send>(
+pub(super) fn beside<T: Send>(
     (a, b): (u32, u32),
     first: impl FnOnce() -> Option<T> + Send,
     second: impl FnOnce() + Send,

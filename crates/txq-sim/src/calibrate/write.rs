@@ -12,13 +12,26 @@ pub struct Calibrated {
     pub machine: Machine,
     /// The source of each number, by its name prefixed with its table's.
     pub notes: BTreeMap<&'static str, String>,
+    /// Benchmarks of line transfers, on the machine and on its simulation.
+    pub checks: Vec<Check>,
+}
+
+/// A benchmark, measured on the machine and simulated on the machine made of the measurements, in nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Check {
+    /// What takes so long.
+    pub what: String,
+    /// The measured time.
+    pub native: f64,
+    /// The simulated time.
+    pub simulated: f64,
 }
 
 impl Calibrated {
     /// Returns its file's text. [`Machine::parse`] reads the same machine from it.
     pub fn to_toml(&self) -> String {
         let m = &self.machine;
-        let (t, a, l, o) = (&m.topology, &m.access, &m.line, &m.os);
+        let (t, a, l, c, o) = (&m.topology, &m.access, &m.line, &m.core, &m.os);
         let mut text = String::from(
             "# Measured by `txq sim calibrate`. Times are nanoseconds; a line's way between two CPUs is half a round trip of\n\
              # compare-and-exchange. CPUs are those that the process might use.\n",
@@ -46,17 +59,26 @@ impl Calibrated {
             ("access.other_memory", a.other_memory),
         ];
         self.table(&mut text, &access);
-        self.table(&mut text, &[("line.hold", l.hold), ("line.read_gap", l.read_gap)]);
+        let line = [("line.snoop", l.snoop), ("line.hold", l.hold), ("line.read_gap", l.read_gap)];
+        self.table(&mut text, &line);
         let _ = writeln!(text, "stores = {} # {}", l.stores, self.note("line.stores"));
+        self.table(&mut text, &[("core.pause", c.pause), ("core.shared", c.shared)]);
         let os = [
             ("os.clock", o.clock),
             ("os.switch", o.switch),
+            ("os.interrupt", o.interrupt),
             ("os.wake", o.wake),
             ("os.wakeup", o.wakeup),
             ("os.slice", o.slice),
             ("os.spin", o.spin),
         ];
         self.table(&mut text, &os);
+        if !self.checks.is_empty() {
+            text.push_str("\n# Benchmarks of lines, in nanoseconds:\n#   native  simulated\n");
+        }
+        for Check { what, native, simulated } in &self.checks {
+            let _ = writeln!(text, "# {native:8.2} {simulated:10.2}  {what}");
+        }
         text
     }
 

@@ -51,6 +51,16 @@ impl Machine {
             let remedy = format!("use a whole number from 0 to {MAX_STORES}");
             return wrong("line.stores", self.line.stores.into(), remedy);
         }
+        let (l, c) = (&self.line, &self.core);
+        for (field, value, low, high) in [
+            ("line.snoop", l.snoop, 0.0, 1.0),
+            ("line.hold", l.hold, 0.0, 1.0),
+            ("core.shared", c.shared, 1.0, 4.0),
+        ] {
+            if !(low..=high).contains(&value) {
+                return wrong(field, value, format!("use {low} to {high}"));
+            }
+        }
         for (field, value, low, high) in self.times() {
             // A NaN is in no range.
             if !(low..=high).contains(&value) {
@@ -76,8 +86,8 @@ impl Machine {
     }
 
     /// Returns every time with its name and bounds, in nanoseconds.
-    fn times(&self) -> [(&'static str, f64, f64, f64); 17] {
-        let (a, l, o) = (&self.access, &self.line, &self.os);
+    fn times(&self) -> [(&'static str, f64, f64, f64); 18] {
+        let (a, l, c, o) = (&self.access, &self.line, &self.core, &self.os);
         [
             ("access.hit", a.hit, LEAST, ACCESS),
             ("access.rmw", a.rmw, LEAST, ACCESS),
@@ -88,10 +98,11 @@ impl Machine {
             ("access.other_socket", a.other_socket, LEAST, ACCESS),
             ("access.memory", a.memory, LEAST, ACCESS),
             ("access.other_memory", a.other_memory, LEAST, ACCESS),
-            ("line.hold", l.hold, 0.0, ACCESS),
             ("line.read_gap", l.read_gap, 0.0, ACCESS),
+            ("core.pause", c.pause, 0.0, ACCESS),
             ("os.clock", o.clock, LEAST, OS),
             ("os.switch", o.switch, 0.0, OS),
+            ("os.interrupt", o.interrupt, 0.0, OS),
             ("os.wake", o.wake, 0.0, OS),
             ("os.wakeup", o.wakeup, 0.0, OS),
             ("os.slice", o.slice, SLICE, OS),

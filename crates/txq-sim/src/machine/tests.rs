@@ -21,12 +21,17 @@ other_socket = 197
 memory = 120
 other_memory = 200
 [line]
-hold = 20
+snoop = 0.5
+hold = 0.4
 read_gap = 8
 stores = 16
+[core]
+pause = 36
+shared = 1.5
 [os]
 clock = 20
 switch = 1100
+interrupt = 400
 wake = 1000
 wakeup = 3000
 slice = 3000000
@@ -126,14 +131,14 @@ fn times_have_bounds() {
         ("memory = 120", "memory = inf", format!("access.memory = inf: {access}")),
         ("other_socket = 197", "other_socket = 1e9", format!("access.other_socket = 1000000000: {access}")),
         ("stores = 16", "stores = 300", "line.stores = 300: use a whole number from 0 to 256".into()),
-        ("hold = 20", "hold = -0.1", "line.hold = -0.1: use 0 to 100000 ns".into()),
+        ("hold = 0.4", "hold = 20", "line.hold = 20: use 0 to 1".into()),
         ("clock = 20", "clock = 0", "os.clock = 0: use 0.001 to 10000000000 ns".into()),
         ("slice = 3000000", "slice = 3", "os.slice = 3: use 1000 to 10000000000 ns".into()),
         ("spin = 1000", "spin = 2e10", "os.spin = 20000000000: use 0 to 10000000000 ns".into()),
     ] {
         assert_eq!(edited(from, to).unwrap_err(), format!("machine file test.toml: {told}"));
     }
-    assert!(edited("hold = 20", "hold = 0").is_ok());
+    assert!(edited("hold = 0.4", "hold = 0").is_ok());
 }
 
 #[test]
@@ -172,7 +177,7 @@ fn what_is_no_machine_is_told_with_its_line() {
         ("rmw = 5.5\n", "", "missing field `rmw`"),
         ("sockets = 2", "sockets = -2", "line 3: invalid value"),
         ("dies = 1", "dies = \"one\"", "line 4: invalid type"),
-        ("hold = 20", "hold 20", "line 19: "),
+        ("hold = 0.4", "hold 0.4", "line 20: "),
     ] {
         let error = edited(from, to).unwrap_err();
         assert!(error.starts_with("machine file test.toml, line "), "{error}");
@@ -190,6 +195,7 @@ fn ways_of_lines_are_scaled_and_hits_are_not() {
     };
     assert_eq!(ways(&scaled), ways(&machine).map(|way| way * 1.5));
     assert_eq!(scaled.line.hold, machine.line.hold * 0.5);
+    assert_eq!(scaled.line.snoop, machine.line.snoop * 0.5);
     assert_eq!((scaled.access.hit, scaled.access.rmw), (machine.access.hit, machine.access.rmw));
     assert_eq!(machine.clone().scaled(Scale::default()), machine);
 }

@@ -12,6 +12,10 @@ impl Engine {
         let c = &mut self.cpus[cpu as usize];
         let time = now.saturating_sub(c.since);
         let did = std::mem::replace(&mut c.mode, mode);
+        if (did == Mode::Busy) != (mode == Mode::Busy) {
+            let at_work = &mut self.at_work[self.lines.topology().place(cpu).core as usize];
+            *at_work = if mode == Mode::Busy { *at_work + 1 } else { *at_work - 1 };
+        }
         if time > 0 {
             (c.since, c.did) = (now, did);
             *c.used.of(did) += time;
@@ -58,11 +62,22 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Returns whether another thread of the core works beside the CPU's, which works. A thread that spins leaves the
+    /// core's units to the others.
+    #[inline]
+    pub(crate) fn shares_core(&self, cpu: u32) -> bool {
+        debug_assert_eq!(self.cpus[cpu as usize].mode, Mode::Busy);
+        self.shared > 1024 && self.at_work[self.lines.topology().place(cpu).core as usize] > 1
+    }
+}
+
 /// Accounting of a task's time.
 impl Engine {
-    /// Advances the running task's clock by `time` of work.
+    /// Advances the running task's clock by `time` of work, which takes longer while the core's other thread works.
     #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
+        let time = if self.beside { (time * self.shared) >> 10 } else { time };
         self.now += time;
         self.me().spent().work += time;
     }

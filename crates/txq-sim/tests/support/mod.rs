@@ -13,7 +13,7 @@ use txq::packet::PacketList;
 use txq::pool::{Backing, PoolConfig};
 use txq::xps::XpsMap;
 use txq::{Discipline, NetDev};
-use txq_sim::machine::{Access as Costs, Line, Machine, Os, Topology};
+use txq_sim::machine::{Access as Costs, Core, Line, Machine, Os, Topology};
 use txq_sim::{Outcome, Picos, Sim, Task, World, sim};
 
 /// A millisecond.
@@ -35,8 +35,17 @@ pub(crate) fn machine() -> Machine {
             memory: 90.0,
             other_memory: 150.0,
         },
-        line: Line { hold: 20.0, read_gap: 8.0, stores: 16 },
-        os: Os { clock: 20.0, switch: 1000.0, wake: 500.0, wakeup: 2000.0, slice: 3_000_000.0, spin: 1000.0 },
+        line: Line { snoop: 0.55, hold: 0.45, read_gap: 8.0, stores: 16 },
+        core: Core { pause: 36.0, shared: 1.5 },
+        os: Os {
+            clock: 20.0,
+            switch: 1000.0,
+            interrupt: 500.0,
+            wake: 500.0,
+            wakeup: 2000.0,
+            slice: 3_000_000.0,
+            spin: 1000.0,
+        },
     }
 }
 
