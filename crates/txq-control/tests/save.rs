@@ -26,7 +26,7 @@ fn commands_restore_parameters_and_classes() {
     let empty = || NetDev::builder(Sink("d0".to_owned())).qdisc("noqueue").start().expect("a device");
     let (from, to) = (empty(), empty());
     for command in [
-        "qdisc add root handle 1: hfsc default 20",
+        "qdisc add root handle 1: stab overhead -4 mpu 64 linklayer atm hfsc default 20",
         "class add parent 1: classid 1:1 hfsc sc rate 10mbit ul rate 10mbit",
         "class add parent 1:1 classid 1:10 hfsc rt umax 1500b dmax 5ms rate 2mbit ls rate 3mbit",
         "class add parent 1:1 classid 1:20 hfsc ls m1 5mbit d 20ms m2 1mbit",
@@ -62,6 +62,7 @@ fn commands_restore_parameters_and_classes() {
         "perturb 9",
         "strict 1 quanta 3000 2000",
         "estimator 1000000us",
+        "stab linklayer atm overhead -4 mpu 64 mtu 2047 tsize 512 hfsc",
         "burst 55",
     ] {
         assert!(saved.contains(part), "{part}: {saved}");
