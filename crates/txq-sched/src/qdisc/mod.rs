@@ -47,6 +47,7 @@ mod pfifo_fast;
 mod pie;
 mod plug;
 mod prio;
+mod priomap;
 mod random;
 use crate::rate;
 mod red;
