@@ -26,12 +26,13 @@ fn commands_restore_parameters_and_classes() {
     let empty = || NetDev::builder(Sink("d0".to_owned())).qdisc("noqueue").start().expect("a device");
     let (from, to) = (empty(), empty());
     for command in [
-        "qdisc add root handle 1: hfsc default 20",
+        "qdisc add root handle 1: stab overhead -4 mpu 64 linklayer atm hfsc default 20",
         "class add parent 1: classid 1:1 hfsc sc rate 10mbit ul rate 10mbit",
         "class add parent 1:1 classid 1:10 hfsc rt umax 1500b dmax 5ms rate 2mbit ls rate 3mbit",
         "class add parent 1:1 classid 1:20 hfsc ls m1 5mbit d 20ms m2 1mbit",
         "qdisc add parent 1:10 handle 10: sfq perturb 9 limit 500 flows 60 headdrop",
         "qdisc add parent 1:20 handle 20: ets strict 1 quanta 3000 2000 priomap 0 1 2 1",
+        "class change classid 20:3 ets quantum 2500",
         "qdisc add parent 20:1 handle 21: red limit 400k min 30k max 90k avpkt 1000 burst 55 ecn adaptive bandwidth 9mbit",
         "qdisc add parent 20:2 handle 22: estimator 1s 8s pie limit 77 target 7ms tupdate 9ms alpha 3 beta 21 ecn bytemode",
         "qdisc add parent 20:3 handle 23: sfq redflowlimit 90000 min 8000 max 30000 probability 0.1 ecn",
@@ -60,8 +61,9 @@ fn commands_restore_parameters_and_classes() {
         "hfsc default 20",
         "classid 1:10 hfsc rt",
         "perturb 9",
-        "strict 1 quanta 3000 2000",
+        "strict 1 quanta 3000 2500",
         "estimator 1000000us",
+        "stab linklayer atm overhead -4 mpu 64 mtu 2047 tsize 512 hfsc",
         "burst 55",
     ] {
         assert!(saved.contains(part), "{part}: {saved}");

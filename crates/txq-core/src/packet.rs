@@ -16,6 +16,7 @@ use crate::pool::slot::{Body, Slot};
 mod list;
 #[doc(hidden)]
 pub mod outstanding;
+mod pkt_len;
 mod queue;
 mod times;
 pub use list::PacketList;
@@ -90,28 +91,39 @@ impl<A: Arch> Packet<A> {
         self.slot().body.with_mut(|b| f(unsafe { &mut *b }))
     }
 
+    /// Returns how many bytes of the packet the buffer holds.
+    #[inline]
+    fn held(&self) -> usize {
+        match self.body(|b| (b.is_beyond(), b.len)) {
+            (false, len) => len as usize,
+            (true, _) => self.held_beyond(),
+        }
+    }
+
     /// Returns the packet's bytes, from its link-layer header on; from its IP header on if its [`link`](Packet::link) has
     /// none.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        // SAFETY: every method that changes `off`, `len` or `gso_size` keeps `off + held` within the buffer, and a buffer's bytes are
-        // always initialised.
-        self.body(|b| unsafe { slice::from_raw_parts(b.data.add(b.off.into()), b.held()) })
+        let held = self.held();
+        // SAFETY: every method that changes `off`, `len`, `gso_size` or the own length keeps `off + held` within the buffer, and a
+        // buffer's bytes are always initialised.
+        self.body(|b| unsafe { slice::from_raw_parts(b.data.add(b.off.into()), held) })
     }
 
     /// Returns the packet's bytes for writing. Clears the flow hash and the protocol offsets, because they may no longer
     /// hold.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
+        let held = self.held();
         self.body_mut(|b| {
             b.hash = 0;
             b.flags &= !Body::<A>::DISSECTED;
             // SAFETY: as in `data`.
-            unsafe { slice::from_raw_parts_mut(b.data.add(b.off.into()), b.held()) }
+            unsafe { slice::from_raw_parts_mut(b.data.add(b.off.into()), held) }
         })
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length in bytes; in a qdisc with a size table (`stab`), the length that the table gives.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an empty packet is as good as any")]
     pub fn len(&self) -> usize {
@@ -126,10 +138,11 @@ impl<A: Arch> Packet<A> {
     /// Grows the packet at the front by `n` bytes (`skb_push`). Returns them for the caller to write, or `None` if the
     /// headroom is smaller.
     pub fn push(&mut self, n: usize) -> Option<&mut [u8]> {
+        self.restore_len();
         self.body_mut(|b| {
             let off = usize::from(b.off).checked_sub(n)?;
             if b.is_beyond() {
-                b.gso_size = u16::try_from(b.held() + n).ok()?;
+                b.gso_size = u16::try_from(usize::from(b.gso_size) + n).ok()?;
             }
             b.off = off as u16;
             b.len += n as u32;
@@ -141,9 +154,11 @@ impl<A: Arch> Packet<A> {
     /// Shrinks the packet at the front by `n` bytes (`skb_pull`). Returns `None` and changes nothing if the packet is
     /// shorter.
     pub fn pull(&mut self, n: usize) -> Option<()> {
+        self.restore_len();
+        let held = self.held();
         self.body_mut(|b| {
             let off = u16::try_from(usize::from(b.off) + n).ok()?;
-            let held = b.held().checked_sub(n)?;
+            let held = held.checked_sub(n)?;
             if b.is_beyond() {
                 b.gso_size = held as u16;
             }
@@ -157,8 +172,9 @@ impl<A: Arch> Packet<A> {
 
     /// Shortens the packet to `len` bytes (`skb_trim`). A longer `len` changes nothing.
     pub fn truncate(&mut self, len: usize) {
+        self.restore_len();
+        let held = self.held().min(len);
         self.body_mut(|b| {
-            let held = b.held().min(len);
             b.len = b.len.min(u32::try_from(len).unwrap_or(u32::MAX));
             if b.is_beyond() {
                 b.gso_size = held as u16;
@@ -174,8 +190,9 @@ impl<A: Arch> Packet<A> {
     #[doc(hidden)]
     #[inline]
     pub fn set_len_beyond(&mut self, len: u32) {
+        self.restore_len();
+        let held = u16::try_from(self.held()).expect("a header has at most 65,535 bytes");
         self.body_mut(|b| {
-            let held = u16::try_from(b.held()).expect("a header has at most 65,535 bytes");
             assert!(u32::from(held) <= len, "the buffer holds more than {len} bytes");
             (b.len, b.gso_size) = (len, held);
             b.flags |= Body::<A>::BEYOND;
@@ -227,13 +244,13 @@ impl<A: Arch> Packet<A> {
     /// Returns the earliest departure time on the clock of the `Arch`; 0 means as soon as possible (`skb->tstamp`,
     /// `SCM_TXTIME`).
     pub fn departure(&self) -> Nanos {
-        self.body(|b| b.tstamp & !Body::<A>::PARTIAL)
+        self.body(|b| b.tstamp & Body::<A>::TIMES)
     }
 
-    /// Sets the earliest departure time, at most 2^63 - 1 ns.
+    /// Sets the earliest departure time, at most 2^62 - 1 ns.
     pub fn set_departure(&mut self, at: Nanos) {
-        let partial = Body::<A>::PARTIAL;
-        self.body_mut(|b| b.tstamp = at.min(!partial) | b.tstamp & partial);
+        let times = Body::<A>::TIMES;
+        self.body_mut(|b| b.tstamp = at.min(times) | b.tstamp & !times);
     }
 
     /// Returns whether the device computes the TCP or UDP checksum, whose field holds the sum of the pseudo header until then
@@ -265,20 +282,21 @@ impl<A: Arch> Packet<A> {
     /// Returns the bytes of payload per segment and the number of segments that the device cuts the packet into (`gso_size`,
     /// `gso_segs`); (0, 1) for a packet that is not cut.
     pub fn gso(&self) -> (u16, u16) {
-        self.body(|b| match b.gso_segs {
-            0 | 1 => (0, 1),
-            segs if b.is_beyond() => (0, segs),
-            segs => (b.gso_size, segs),
-        })
+        match self.body(|b| (b.gso_segs, b.is_beyond())) {
+            (0 | 1, _) => (0, 1),
+            (segs, true) if self.has_no_gso_size() => (0, segs),
+            (segs, _) => (self.body(|b| b.gso_size), segs),
+        }
     }
 
     /// Asks the device to cut the packet into `segs` segments of `size` bytes of payload. Counters count the segments. The
     /// cut writes the lengths and checksums of the headers. In IPv4 a UDP checksum of 0, which means that there is none, stays 0
     /// where txq cuts; the kernel computes one where it cuts.
     pub fn set_gso(&mut self, size: u16, segs: u16) {
+        let keeps = self.body(Body::is_beyond) && self.has_no_gso_size();
         self.body_mut(|b| {
             b.gso_segs = segs.max(1);
-            if !b.is_beyond() {
+            if !keeps {
                 b.gso_size = size;
             }
         });

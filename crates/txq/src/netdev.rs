@@ -258,6 +258,7 @@ impl<A: Arch> NetDev<A> {
                 if let Some(qdisc) = &mut core.qdisc {
                     list[0].kind = qdisc.kind().to_owned();
                     list[0].options = qdisc.options(style);
+                    list[0].stab = qdisc.stab();
                     list[0].rate = qdisc.rate();
                     list[0].xstats = qdisc.xstats(style);
                 }

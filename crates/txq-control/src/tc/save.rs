@@ -90,7 +90,10 @@ impl Saved<'_> {
             };
             let (major, kind, options) = (handle.major(), &qdisc.kind, qdisc.options.text());
             let rate = qdisc.rate.map(|rate| rate.estimator.words()).unwrap_or_default();
-            self.line(&format!("qdisc replace dev {name} {place} handle {major:x}: {rate} {kind} {options}"));
+            let stab = qdisc.stab.map(|stab| stab.words()).unwrap_or_default();
+            self.line(&format!(
+                "qdisc replace dev {name} {place} handle {major:x}: {rate} {stab} {kind} {options}"
+            ));
         }
         if CLASSFUL.contains(&qdisc.kind.as_str()) {
             self.classes_below(if handle == Handle::UNSPEC { Handle::ROOT } else { handle });

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::ptr;
 
-use crate::arch::{Arch, CellApi};
+use crate::arch::{Arch, CellApi, Nanos};
 use crate::drop::DropReason;
 use crate::packet::Packet;
 use crate::pool::slot::Body;
@@ -26,14 +26,13 @@ impl<A: Arch> Cache<A> {
         let data = copy.data_mut();
         data[..head.len()].copy_from_slice(head);
         data[head.len()..].copy_from_slice(part);
-        let counted = Body::<A>::COUNTED;
+        let (_, flags, tstamp) = own_fields(of);
         of.body(|from| {
             copy.body_mut(|to| {
-                let Body { tstamp, hash, mark, priority, txq, network, transport, protocol, cookie, .. } =
-                    *from;
+                let Body { hash, mark, priority, txq, network, transport, protocol, cookie, .. } = *from;
                 (to.tstamp, to.hash, to.mark, to.priority) = (tstamp, hash, mark, priority);
                 (to.txq, to.network, to.transport) = (txq, network, transport);
-                (to.protocol, to.cookie, to.flags) = (protocol, cookie, from.flags & !counted);
+                (to.protocol, to.cookie, to.flags) = (protocol, cookie, flags);
             });
         });
         Ok(copy)
@@ -64,6 +63,7 @@ impl<A: Arch> Cache<A> {
         // SAFETY: a buffer on the stack is ours alone.
         let s = unsafe { slot.as_ref() };
         s.check.out(home);
+        let (whole, flags, tstamp) = own_fields(of);
         of.body(|from| {
             s.body.with_mut(|b| {
                 // SAFETY: as above.
@@ -74,13 +74,14 @@ impl<A: Arch> Cache<A> {
                     stamp: 0,
                     off: from.off.min(u16::try_from(space - len).unwrap_or(u16::MAX)),
                     reason: DropReason::NotSpecified,
-                    flags: from.flags & !Body::<A>::COUNTED,
+                    flags,
+                    tstamp,
                     ..*from
                 };
-                if from.is_beyond() {
+                if b.is_beyond() {
                     // The rest of the packet is beyond the copy's buffer, too.
                     b.gso_size = len.min(from.gso_size.into()) as u16;
-                    b.len = from.len;
+                    b.len = whole;
                 } else {
                     b.len = len as u32;
                 }
@@ -95,4 +96,13 @@ impl<A: Arch> Cache<A> {
         // SAFETY: the one handle to this buffer.
         Ok(unsafe { Packet::from_slot(slot) })
     }
+}
+
+/// Returns `len`, `flags` and `tstamp` of a copy of all of a packet: with the packet's own length, and not counted by a flow.
+fn own_fields<A: Arch>(of: &Packet<A>) -> (u32, u8, Nanos) {
+    let own = of.own();
+    of.body(|b| {
+        let (len, flags) = own.map_or((b.len, b.flags), |own| (own.len(), own.flags::<A>(b.flags)));
+        (len, flags & !Body::<A>::COUNTED, b.tstamp & !Body::<A>::PKT_LEN)
+    })
 }

@@ -25,6 +25,9 @@ pub struct Slot<A: Arch> {
     /// While this buffer heads a batch in the stock: index plus one of the batch below, 0 at the bottom. Written by the
     /// pushing thread before its push releases the batch. A pop of the depot may read it after another thread has popped the
     /// batch; then it is stale and the pop's exchange fails. Hence an atomic; all accesses are relaxed.
+    ///
+    /// While the buffer is a packet with [`Body::PKT_LEN`]: the packet's own length (`packet/pkt_len.rs`). Only the packet's owner reads and
+    /// writes it then.
     pub(crate) below: A::AtomicU32,
     pub(crate) check: Check<A>,
 }
@@ -57,7 +60,7 @@ pub(crate) struct Body<A: Arch> {
     pub(crate) data: *mut u8,
     /// The home of the sender that allocated the buffer; set by each allocation, meaningless before.
     pub(crate) home: *const Home<A>,
-    /// Earliest departure time, 0 for now (`skb->tstamp`); above it the bit [`Body::PARTIAL`].
+    /// Earliest departure time, 0 for now (`skb->tstamp`); above it the bits [`Body::PARTIAL`] and [`Body::PKT_LEN`].
     pub(crate) tstamp: Nanos,
     /// When the packet was handed in; 0 if its latency is not sampled.
     pub(crate) stamp: Nanos,
@@ -86,6 +89,11 @@ impl<A: Arch> Body<A> {
     /// The device computes the transport checksum (`CHECKSUM_PARTIAL`). In `tstamp`, whose times are centuries below it,
     /// because `flags` is full.
     pub(crate) const PARTIAL: Nanos = 1 << 63;
+    /// `len` is the length that a size table gave the packet, and [`Slot::below`] holds the packet's own. In `tstamp`, as
+    /// [`PARTIAL`](Body::PARTIAL) is. [`BEYOND`](Body::BEYOND) is set, too: the code that finds the packet's bytes tests that alone.
+    pub(crate) const PKT_LEN: Nanos = 1 << 62;
+    /// The times in `tstamp`.
+    pub(crate) const TIMES: Nanos = Self::PKT_LEN - 1;
     /// `network`, `transport` and `protocol` are set.
     pub(crate) const DISSECTED: u8 = 1;
     /// `cookie` is set.
@@ -112,16 +120,10 @@ impl<A: Arch> Body<A> {
         }
     }
 
-    /// Returns whether the buffer holds only the first `gso_size` bytes.
+    /// Returns whether the buffer holds another number of bytes than `len`.
     #[inline]
     pub(crate) fn is_beyond(&self) -> bool {
         self.flags & Self::BEYOND == Self::BEYOND
-    }
-
-    /// Returns how many bytes of the packet the buffer holds.
-    #[inline]
-    pub(crate) fn held(&self) -> usize {
-        if self.is_beyond() { self.gso_size.into() } else { self.len as usize }
     }
 }
 

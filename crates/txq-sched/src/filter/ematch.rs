@@ -3,8 +3,8 @@
 //! An expression is a list of matches and groups, joined by `and` and `or`, each with an optional `not`. As in the kernel
 //! (`tcf_em_tree_match`), a list is read from the right: `a and b or c` is `a and (b or c)`. The matches are tc's: `cmp`
 //! compares a number in the packet, `u32` a word under a mask, `nbyte` bytes, and `meta` what is known about the packet.
-//! Differences: `text`, `ipset`, `ipt` and `canid` are missing, and so are the fields of `meta` that belong to sockets,
-//! routes and interfaces.
+//! Differences: `ipset`, `ipt` and `canid` are missing, and so are the fields of `meta` that belong to sockets, routes and
+//! interfaces. tc has no word for the kernel's `text`.
 
 mod cmp;
 mod lex;

@@ -10,10 +10,9 @@ use txq_core::arch::{Arch, Nanos};
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::filter::Filters;
-use crate::qdisc::child::{Classes, Total};
-use crate::qdisc::{Band, Budget, Cx, Env, NoLock, Qdisc, Verdict};
-use crate::tc::{Estimator, Handle, Options, ParseError, Rate, SentRate, Style, Words};
+use crate::qdisc::inner::calls_of_inner;
+use crate::qdisc::{Budget, Cx, Qdisc, Verdict};
+use crate::tc::{Estimator, Rate, SentRate, Stab};
 
 /// Intervals that one call makes up for: after so many the average is that of an idle qdisc.
 const INTERVALS: u64 = 1 << 20;
@@ -83,21 +82,7 @@ impl<A: Arch> Estimated<A> {
 }
 
 impl<A: Arch> Qdisc<A> for Estimated<A> {
-    fn kind(&self) -> &'static str {
-        self.inner.kind()
-    }
-
-    fn set_handle(&mut self, handle: Handle) {
-        self.inner.set_handle(handle);
-    }
-
-    fn classes(&mut self) -> Option<&mut dyn Classes<A>> {
-        self.inner.classes()
-    }
-
-    fn filters(&mut self, class: u16) -> Option<&mut Filters<A>> {
-        self.inner.filters(class)
-    }
+    calls_of_inner!();
 
     fn enqueue(&mut self, packet: Packet<A>, cx: &mut Cx<'_, A>) -> Verdict {
         self.inner.enqueue(packet, cx)
@@ -105,10 +90,6 @@ impl<A: Arch> Qdisc<A> for Estimated<A> {
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
         self.inner.enqueue_batch(batch, cx);
-    }
-
-    fn copies(&self) -> Option<bool> {
-        self.inner.copies()
     }
 
     fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
@@ -128,66 +109,6 @@ impl<A: Arch> Qdisc<A> for Estimated<A> {
         self.inner.front()
     }
 
-    fn reset(&mut self, cx: &mut Cx<'_, A>) {
-        self.inner.reset(cx);
-    }
-
-    fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx<'_, A>) -> Result<(), ParseError> {
-        self.inner.change(words, env, cx)
-    }
-
-    fn set_tx_queue_len(&mut self, packets: u32, cx: &mut Cx<'_, A>) {
-        self.inner.set_tx_queue_len(packets, cx);
-    }
-
-    fn qlen(&self) -> usize {
-        self.inner.qlen()
-    }
-
-    fn limit(&self) -> Option<usize> {
-        self.inner.limit()
-    }
-
-    fn max_packets(&self) -> Option<usize> {
-        self.inner.max_packets()
-    }
-
-    fn stats(&self) -> QdiscStats {
-        self.inner.stats()
-    }
-
-    fn total(&self) -> Total {
-        self.inner.total()
-    }
-
-    fn options(&self, style: Style) -> Options {
-        self.inner.options(style)
-    }
-
-    fn xstats(&self, style: Style) -> Option<Options> {
-        self.inner.xstats(style)
-    }
-
-    fn bands(&self) -> Vec<Band> {
-        self.inner.bands()
-    }
-
-    fn nolock(&self) -> Option<NoLock> {
-        self.inner.nolock()
-    }
-
-    fn room(&self) -> Option<usize> {
-        self.inner.room()
-    }
-
-    fn passes_stopped(&self) -> bool {
-        self.inner.passes_stopped()
-    }
-
-    fn next_event(&self) -> Option<Nanos> {
-        self.inner.next_event()
-    }
-
     fn rate(&self) -> Option<SentRate> {
         Some(self.rate_at(A::now()))
     }
@@ -195,6 +116,14 @@ impl<A: Arch> Qdisc<A> for Estimated<A> {
     /// Starts the average anew, as Linux does.
     fn set_estimator(&mut self, estimator: Estimator) {
         self.average = Average::new(estimator, &self.inner.stats());
+    }
+
+    fn stab(&self) -> Option<Stab> {
+        self.inner.stab()
+    }
+
+    fn set_stab(&mut self, stab: Option<Stab>) -> bool {
+        self.inner.set_stab(stab)
     }
 }
 

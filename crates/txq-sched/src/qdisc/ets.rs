@@ -32,10 +32,11 @@ use txq_core::clock::Clock;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::filter::{Choice, Filters};
+use crate::filter::Filters;
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::noop::Noop;
-use crate::qdisc::runs::{Runs, refuse, refuse_all};
+use crate::qdisc::priomap;
+use crate::qdisc::runs::{self, refuse};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
 
@@ -78,19 +79,7 @@ impl<A: Arch> Band<A> {
 impl<A: Arch> Ets<A> {
     /// Returns the packet's band; `None` if a filter drops it.
     fn band(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
-        let priority = packet.priority();
-        let class = Handle(priority);
-        let class = match class.major() == self.handle.major() && self.handle != Handle::UNSPEC {
-            true => Some(Choice::Class(class)),
-            false => self.filters.classify(packet, clock),
-        };
-        if let Some(choice) = class {
-            let Choice::Class(class) = choice else { return None };
-            // As in the kernel, a class that does not exist selects the band of priority 0.
-            let band = usize::from(class.minor()).wrapping_sub(1);
-            return Some(if band < self.bands.len() { band } else { self.params.map[0].into() });
-        }
-        Some(self.params.map[(priority & 15) as usize].into())
+        priomap::band(packet, clock, self.handle, &self.filters, &self.params.map, self.bands.len())
     }
 
     /// Puts a sharing band with packets into the round, and takes every other one out of it.
@@ -177,18 +166,12 @@ impl<A: Arch> Qdisc<A> for Ets<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
-        while let Some(band) = runs.next(&mut run, |packet| self.band(packet, cx.clock)) {
-            let Some(band) = band else {
-                refuse_all(&mut run, &mut self.total, cx);
-                continue;
-            };
-            self.bands[band].leaf.enqueue_batch(&mut run, &mut self.total, cx);
-            self.look_at(band);
-            if cx.has_copies() {
-                return runs.give_back(&mut run);
-            }
-        }
+        let put = |ets: &mut Self, band: usize, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
+            ets.bands[band].leaf.enqueue_batch(run, &mut ets.total, cx);
+            ets.look_at(band);
+        };
+        let drop = |ets: &mut Self, packet, cx: &mut Cx<'_, A>| refuse(packet, &mut ets.total, cx);
+        runs::enqueue(self, batch, cx, Self::band, put, drop);
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

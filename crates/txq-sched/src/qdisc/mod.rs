@@ -33,6 +33,7 @@ mod fq_pie;
 mod hfsc;
 mod htb;
 mod htb_mq;
+mod inner;
 mod limited;
 mod minors;
 mod mq;
@@ -46,6 +47,7 @@ mod pfifo_fast;
 mod pie;
 mod plug;
 mod prio;
+mod priomap;
 mod random;
 use crate::rate;
 mod red;
@@ -54,6 +56,7 @@ mod runs;
 mod segment;
 mod sfq;
 mod skbprio;
+mod stab;
 #[doc(hidden)]
 pub use segment::{cut, cut_bytes};
 mod tbf;
@@ -72,9 +75,10 @@ use txq_core::stats::QdiscStats;
 use txq_core::stats::latency::Latency;
 
 use crate::filter::Filters;
-use crate::tc::{Estimator, Handle, Header, Options, ParseError, SentRate, Style, Words};
+use crate::tc::{Estimator, Handle, Header, Options, ParseError, SentRate, Stab, Style, Words};
 use copying::{Copying, Others};
 use estimated::Estimated;
+use stab::WithStab;
 
 pub use child::{Child, Classes, Total};
 pub use fifo::Fifo;
@@ -164,6 +168,7 @@ impl<'a, A: Arch> Cx<'a, A> {
 
     /// Drops a packet: counts `reason` at once, and frees the packet after the owner has released every lock.
     pub fn drop(&mut self, mut packet: Packet<A>, reason: DropReason) {
+        packet.restore_len();
         packet.set_drop_reason(reason);
         self.drops.add(reason, 1);
         self.to_free.push_back(packet);
@@ -381,6 +386,19 @@ pub trait Qdisc<A: Arch = Native>: Send {
     #[doc(hidden)]
     fn set_estimator(&mut self, _estimator: Estimator) {}
 
+    /// Returns its size table, if it has one.
+    #[doc(hidden)]
+    fn stab(&self) -> Option<Stab> {
+        None
+    }
+
+    /// Replaces its size table, for the packets that it gets from now on. Returns whether it can: a qdisc that was added without one
+    /// cannot get one.
+    #[doc(hidden)]
+    fn set_stab(&mut self, stab: Option<Stab>) -> bool {
+        stab.is_none()
+    }
+
     /// Returns whether packets for a txq that is stopped may be overtaken by those for other txqs. Other qdiscs that serve
     /// several txqs are held up by the first packet whose txq is stopped.
     #[doc(hidden)]
@@ -526,15 +544,31 @@ pub fn build<'a, A: Arch>(text: &'a str, env: &Env) -> Result<(Header<'a>, Built
     let header = Header::parse(&mut words)?;
     let name = header.kind.unwrap_or_default();
     if let Some(kind) = kinds::<A>().into_iter().find(|k| k.name == name) {
-        let built = (kind.build)(&mut words, env)?;
+        let built = with_stab((kind.build)(&mut words, env)?, header.stab)?;
         return Ok((header, with_estimator(built, header.estimator)?));
     }
     if let Some(built) = registry::build(name, &mut words, env) {
-        return Ok((header, with_estimator(Built::Qdisc(built?), header.estimator)?));
+        let built = with_stab(Built::Qdisc(built?), header.stab)?;
+        return Ok((header, with_estimator(built, header.estimator)?));
     }
     let mut names: Vec<_> = kinds::<A>().iter().map(|k| k.name).collect();
     names.extend(registry::names::<A>());
     Err(ParseError::unknown_kind(name, words.peek(), &names))
+}
+
+/// Puts a size table around a qdisc, if one is asked for.
+fn with_stab<A: Arch>(built: Built<A>, stab: Option<Stab>) -> Result<Built<A>, ParseError> {
+    let Some(stab) = stab else { return Ok(built) };
+    let wrap = |qdisc| -> Box<dyn Qdisc<A>> { Box::new(WithStab::new(qdisc, stab)) };
+    match built {
+        Built::Qdisc(qdisc) => Ok(Built::Qdisc(wrap(qdisc))),
+        Built::Parts(parts) => Ok(Built::Parts(parts.into_iter().map(wrap).collect())),
+        Built::Replicas(parts) => Ok(Built::Replicas(parts.into_iter().map(wrap).collect())),
+        Built::NoQueue | Built::PerTxq(_) | Built::Children(..) => {
+            let error = ParseError::new("RTNETLINK answers: Operation not supported");
+            Err(error.with_remedy("it counts no lengths by itself: give a qdisc that holds packets the stab"))
+        }
+    }
 }
 
 /// Puts an estimator around a qdisc, if one is asked for.
@@ -551,26 +585,35 @@ fn with_estimator<A: Arch>(built: Built<A>, estimator: Option<Estimator>) -> Res
     }
 }
 
-/// Changes a qdisc's parameters, and its estimator if a command names one.
+/// Changes a qdisc's parameters, and its estimator if a command names one. Its size table becomes the command's; without one in the
+/// command it has none any more (`qdisc_change`).
 ///
 /// # Errors
 /// Those of the qdisc. Nothing has changed then.
 #[doc(hidden)]
 pub fn change<A: Arch>(
     qdisc: &mut dyn Qdisc<A>,
-    estimator: Option<Estimator>,
+    header: &Header<'_>,
     words: &mut Words<'_>,
     env: &Env,
     cx: &mut Cx<'_, A>,
 ) -> Result<(), ParseError> {
-    if estimator.is_some() && qdisc.rate().is_none() {
+    let without = |what: &str| {
         let error = ParseError::new("RTNETLINK answers: Operation not supported");
-        return Err(
-            error.with_remedy("the qdisc was added without an estimator: replace it under another handle")
-        );
+        error.with_remedy(format!("the qdisc was added without {what}: replace it under another handle"))
+    };
+    if header.estimator.is_some() && qdisc.rate().is_none() {
+        return Err(without("an estimator"));
     }
-    qdisc.change(words, env, cx)?;
-    if let Some(estimator) = estimator {
+    let before = qdisc.stab();
+    if !qdisc.set_stab(header.stab) {
+        return Err(without("a stab"));
+    }
+    if let Err(error) = qdisc.change(words, env, cx) {
+        qdisc.set_stab(before);
+        return Err(error);
+    }
+    if let Some(estimator) = header.estimator {
         qdisc.set_estimator(estimator);
     }
     Ok(())

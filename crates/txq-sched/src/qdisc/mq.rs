@@ -92,15 +92,9 @@ impl Parent {
             Self::Mqprio(mqprio) => mqprio.options(style, classes),
         };
         QdiscInfo {
-            kind: self.kind().into(),
-            handle,
-            dev: None,
-            parent: Handle::ROOT,
-            refcnt: 1,
             options,
             stats: children.fold(QdiscStats::default(), |sum, child| child.stats + sum),
-            rate: None,
-            xstats: None,
+            ..QdiscInfo::new(self.kind(), handle, Handle::ROOT, style)
         }
     }
 }

@@ -25,7 +25,7 @@ use txq_core::stats::QdiscStats;
 
 use crate::filter::{Choice, Filters};
 use crate::qdisc::child::{Child, Classes, Total};
-use crate::qdisc::runs::{Runs, refuse, refuse_all};
+use crate::qdisc::runs::{self, refuse};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::tc::{Options, ParseError, Style, Syntax, Wording, Words};
 
@@ -90,17 +90,11 @@ impl<A: Arch> Qdisc<A> for Multiq<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
-        while let Some(band) = runs.next(&mut run, |packet| self.band(packet, cx.clock)) {
-            let Some(band) = band else {
-                refuse_all(&mut run, &mut self.total, cx);
-                continue;
-            };
-            self.bands[band].enqueue_batch(&mut run, &mut self.total, cx);
-            if cx.has_copies() {
-                return runs.give_back(&mut run);
-            }
-        }
+        let put = |multiq: &mut Self, band: usize, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
+            multiq.bands[band].enqueue_batch(run, &mut multiq.total, cx);
+        };
+        let drop = |multiq: &mut Self, packet, cx: &mut Cx<'_, A>| refuse(packet, &mut multiq.total, cx);
+        runs::enqueue(self, batch, cx, Self::band, put, drop);
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

@@ -25,10 +25,11 @@ use txq_core::clock::Clock;
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::QdiscStats;
 
-use crate::filter::{Choice, Filters};
+use crate::filter::Filters;
 use crate::qdisc::child::{Child, Classes, Total};
 use crate::qdisc::pfifo_fast::PRIOMAP;
-use crate::qdisc::runs::{Runs, refuse, refuse_all};
+use crate::qdisc::priomap;
+use crate::qdisc::runs::{self, refuse};
 use crate::qdisc::{Budget, Built, Cx, Env, Qdisc, Verdict, default_leaf};
 use crate::tc::{Handle, Options, ParseError, Style, Syntax, Wording, Words};
 
@@ -106,19 +107,7 @@ fn out_of_bands(word: &str, bands: u32) -> ParseError {
 impl<A: Arch> Prio<A> {
     /// Returns the packet's band; `None` if a filter drops it.
     fn band(&self, packet: &Packet<A>, clock: &mut Clock<A>) -> Option<usize> {
-        let priority = packet.priority();
-        let class = Handle(priority);
-        let class = match class.major() == self.handle.major() && self.handle != Handle::UNSPEC {
-            true => Some(Choice::Class(class)),
-            false => self.filters.classify(packet, clock),
-        };
-        if let Some(choice) = class {
-            let Choice::Class(class) = choice else { return None };
-            // As in the kernel, a class that does not exist selects the band of priority 0.
-            let band = usize::from(class.minor()).wrapping_sub(1);
-            return Some(if band < self.bands.len() { band } else { self.map[0].into() });
-        }
-        Some(self.map[(priority & 15) as usize].into())
+        priomap::band(packet, clock, self.handle, &self.filters, &self.map, self.bands.len())
     }
 }
 
@@ -141,17 +130,11 @@ impl<A: Arch> Qdisc<A> for Prio<A> {
     }
 
     fn enqueue_batch(&mut self, batch: &mut PacketList<A>, cx: &mut Cx<'_, A>) {
-        let (mut runs, mut run) = (Runs::new(batch), PacketList::new());
-        while let Some(band) = runs.next(&mut run, |packet| self.band(packet, cx.clock)) {
-            let Some(band) = band else {
-                refuse_all(&mut run, &mut self.total, cx);
-                continue;
-            };
-            self.bands[band].enqueue_batch(&mut run, &mut self.total, cx);
-            if cx.has_copies() {
-                return runs.give_back(&mut run);
-            }
-        }
+        let put = |prio: &mut Self, band: usize, run: &mut PacketList<A>, cx: &mut Cx<'_, A>| {
+            prio.bands[band].enqueue_batch(run, &mut prio.total, cx);
+        };
+        let drop = |prio: &mut Self, packet, cx: &mut Cx<'_, A>| refuse(packet, &mut prio.total, cx);
+        runs::enqueue(self, batch, cx, Self::band, put, drop);
     }
 
     fn dequeue_batch(&mut self, mut budget: Budget, out: &mut PacketList<A>, cx: &mut Cx<'_, A>) {

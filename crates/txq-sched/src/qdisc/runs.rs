@@ -88,12 +88,12 @@ pub(super) fn refuse_all<A: Arch>(run: &mut PacketList<A>, total: &mut Total, cx
 
 /// Enqueues a batch in a qdisc with classes. Calls `put` with each run that has a class, and `refuse` with each packet that
 /// has no class or that `put` has left. As soon as a copy waits to be queued, the rest stays in the batch.
-pub(super) fn enqueue<A: Arch, Q>(
+pub(super) fn enqueue<A: Arch, Q, C: PartialEq>(
     qdisc: &mut Q,
     batch: &mut PacketList<A>,
     cx: &mut Cx<'_, A>,
-    classify: impl Fn(&Q, &Packet<A>, &mut Clock<A>) -> Option<u32>,
-    put: impl Fn(&mut Q, u32, &mut PacketList<A>, &mut Cx<'_, A>),
+    classify: impl Fn(&Q, &Packet<A>, &mut Clock<A>) -> Option<C>,
+    put: impl Fn(&mut Q, C, &mut PacketList<A>, &mut Cx<'_, A>),
     refuse: impl Fn(&mut Q, Packet<A>, &mut Cx<'_, A>) -> Verdict,
 ) {
     let (mut runs, mut run) = (Runs::new(batch), PacketList::new());

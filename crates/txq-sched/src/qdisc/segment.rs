@@ -63,7 +63,7 @@ pub fn cut<A: Arch>(
     let (size, segs) = (usize::from(packet.gso().0), packet.segs());
     let layout = if segs > 1 && size > 0 { Layout::of(packet.data(), &packet.dissect()) } else { None };
     if let Some(layout) = layout {
-        let (len, head) = (packet.len(), layout.payload);
+        let (len, head) = (packet.own_len(), layout.payload);
         let last = head + (len - head).saturating_sub(1) / size * size;
         let mut parts = (head..last).step_by(size).map(|at| at..at + size);
         let (hash, offsets) = (packet.hash(), packet.protocol_offsets());

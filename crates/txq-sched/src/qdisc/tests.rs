@@ -253,15 +253,11 @@ fn errors_are_tcs() {
 fn shown_as_tc_shows_it() {
     let bench = stand("pfifo limit 50");
     let info = crate::tc::QdiscInfo {
-        kind: bench.qdisc.kind().into(),
-        handle: Handle::new(0x8001, 0),
         dev: Some("null0".into()),
-        parent: Handle::ROOT,
         refcnt: 2,
         options: bench.qdisc.options(Style::default()),
         stats: bench.qdisc.stats(),
-        rate: None,
-        xstats: None,
+        ..crate::tc::QdiscInfo::new("pfifo", Handle::new(0x8001, 0), Handle::ROOT, Style::default())
     };
     assert_eq!(
         show_text(&[info], true),

@@ -178,10 +178,10 @@ impl<A: Arch> Top<A> {
             Place::Root => {
                 cx.set_others(Others::below(&mut *self.qdisc, self.handle));
                 let (qdisc, words) = (&mut *self.qdisc, &mut words.clone());
-                qdisc::change(qdisc, header.estimator, words, &self.env, cx)
+                qdisc::change(qdisc, header, words, &self.env, cx)
             }
             Place::Class(class) => {
-                let changed = self.trees(cx, |trees| trees.change_leaf(class, header.estimator, words));
+                let changed = self.trees(cx, |trees| trees.change_leaf(class, header, words));
                 changed.map_or(Ok(()), |(_, done)| done)
             }
         }

@@ -1,12 +1,13 @@
 //! The words before a qdisc's options: its place, its name and its kind.
 //!
-//! `[dev NAME] [handle H:] [root | parent X:Y] [estimator INTERVAL TIME] KIND`, in any order, the kind last. The counterpart is the first half of
-//! iproute2's `tc_qdisc_modify`.
+//! `[dev NAME] [handle H:] [root | parent X:Y] [estimator INTERVAL TIME] [stab OPTIONS] KIND`, in any order, the kind last. The
+//! counterpart is the first half of iproute2's `tc_qdisc_modify`.
 
 use super::error::{ParseError, set_once};
 use super::estimator::Estimator;
 use super::handle::Handle;
 use super::lex::Words;
+use super::stab::Stab;
 
 /// A qdisc's place, name and kind; each is `None` if the text does not give it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Header<'a> {
     pub parent: Option<Handle>,
     /// The estimator of its rate.
     pub estimator: Option<Estimator>,
+    /// The size table.
+    pub stab: Option<Stab>,
     /// The kind: the first word that begins none of the others. The kind's options follow.
     pub kind: Option<&'a str>,
 }
@@ -64,6 +67,8 @@ impl<'a> Header<'a> {
                 word if "estimator".starts_with(word) => {
                     header.estimator = Some(Estimator::parse(words, header.estimator.is_some())?);
                 }
+                // Of two, the last one holds.
+                word if "stab".starts_with(word) => header.stab = Some(Stab::parse(words)?),
                 kind => {
                     header.kind = Some(kind);
                     break;
@@ -99,6 +104,14 @@ mod tests {
         };
         assert_eq!(header, expected);
 
+        let mut words = Words::split("stab mpu 9 root sta overhead 4 handle 1: est 1s 8s pfifo limit 10");
+        let header = Header::parse(&mut words).unwrap();
+        assert_eq!(header.stab.unwrap().words(), "stab overhead 4 ");
+        assert_eq!(
+            (header.kind, header.estimator.is_some(), words.peek()),
+            (Some("pfifo"), true, Some("limit"))
+        );
+
         assert_eq!(Header::parse(&mut Words::split("mq")).unwrap().kind, Some("mq"));
         assert_eq!(Header::parse(&mut Words::split("")).unwrap(), Header::default());
     }
@@ -117,6 +130,7 @@ mod tests {
             ("parent 1:zz pfifo", "Error: argument \"1:zz\" is wrong: invalid parent ID"),
             ("est 1s 4s est 1s 4s pfifo", "Error: duplicate \"estimator\": \"1s\" is the second value."),
             ("estimator 1s", "Command line is not complete. Try option \"help\""),
+            ("root stab overhead 4 mpu x pfifo", "Error: argument \"invalid mpu\" is wrong: mpu"),
             ("root handle", "Command line is not complete. Try option \"help\""),
         ] {
             assert_eq!(Header::parse(&mut Words::split(text)).unwrap_err().message(), message, "{text}");

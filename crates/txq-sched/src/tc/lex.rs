@@ -145,6 +145,14 @@ impl<'a> OptionWords<'_, 'a> {
         self.number(name, c_number, "use 0 to 4294967295; a leading 0x means hexadecimal, a leading 0 octal")
     }
 
+    /// Takes a whole number as C reads one; returns `None` for 0, where it leaves a value as it is.
+    ///
+    /// # Errors
+    /// As [`value_u32`](OptionWords::value_u32).
+    pub(crate) fn value_unless_0(&mut self, name: &str) -> Result<Option<u32>, ParseError> {
+        Ok(Some(self.value_u32(name)?).filter(|&number| number > 0))
+    }
+
     /// Takes a whole decimal number: htb's `r2q`, `prio` and `quantum`.
     ///
     /// # Errors

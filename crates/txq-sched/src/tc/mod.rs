@@ -16,6 +16,7 @@ mod header;
 mod lex;
 mod options;
 mod show;
+mod stab;
 mod units;
 
 pub use class::{ClassHeader, ClassInfo, class_json, class_text};
@@ -28,5 +29,7 @@ pub use lex::{OptionWords, Syntax, Wording, Words};
 pub(crate) use lex::{c_number, radix_number};
 pub use options::{Options, Style};
 pub use show::{QdiscInfo, SentRate, show_json, show_text};
+pub(crate) use stab::SizeTable;
+pub use stab::Stab;
 pub use units::{Micros, Nanos, Rate, Size, UnitError};
 pub(crate) use units::{general, general_json};

@@ -13,6 +13,7 @@ use txq_core::stats::QdiscStats;
 use super::estimator::Estimator;
 use super::handle::Handle;
 use super::options::{Options, Style};
+use super::stab::Stab;
 use super::units::{Backlog, Rate};
 
 /// The rate at which a qdisc sends, as its estimator averages it.
@@ -42,6 +43,8 @@ pub struct QdiscInfo {
     pub refcnt: u32,
     /// The kind's parameters.
     pub options: Options,
+    /// The size table, if it has one; shown with `tc -d`.
+    pub stab: Option<Stab>,
     /// The counters that every kind has.
     pub stats: QdiscStats,
     /// The rate at which it sends, if it has an estimator.
@@ -60,6 +63,7 @@ impl QdiscInfo {
             parent,
             refcnt: 1,
             options: Options::new(style),
+            stab: None,
             stats: QdiscStats::default(),
             rate: None,
             xstats: None,
@@ -95,6 +99,9 @@ fn write_qdisc(text: &mut String, qdisc: &QdiscInfo, stats: bool) -> fmt::Result
         write!(text, "refcnt {} ", qdisc.refcnt)?;
     }
     writeln!(text, "{}", qdisc.options.text())?;
+    if let Some(stab) = shown_stab(qdisc) {
+        writeln!(text, " {}", stab.text())?;
+    }
     if stats {
         write_stats(text, &qdisc.stats, qdisc.rate.as_ref(), qdisc.options.style())?;
         if let Some(xstats) = &qdisc.xstats {
@@ -102,6 +109,12 @@ fn write_qdisc(text: &mut String, qdisc: &QdiscInfo, stats: bool) -> fmt::Result
         }
     }
     Ok(())
+}
+
+/// Returns the size table's options, if the qdisc has one and details are asked for.
+fn shown_stab(qdisc: &QdiscInfo) -> Option<Options> {
+    let style = qdisc.options.style();
+    qdisc.stab.filter(|_| style.details).map(|stab| stab.show(style))
 }
 
 /// Writes the counters, and the rate in front of the backlog.
@@ -137,6 +150,9 @@ fn qdisc_json(qdisc: &QdiscInfo, stats: bool) -> Value {
         put("refcnt", json!(qdisc.refcnt));
     }
     put("options", qdisc.options.json());
+    if let Some(stab) = shown_stab(qdisc) {
+        put("stab", stab.json());
+    }
     if stats {
         stats_json(&qdisc.stats, qdisc.rate.as_ref(), &mut object);
         for (key, value) in qdisc.xstats.iter().flat_map(Options::fields) {

@@ -5,7 +5,7 @@ use txq_core::arch::Arch;
 use super::{LEVELS, Trees, has_class};
 use crate::qdisc::copying::Others;
 use crate::qdisc::{self, Cx, Qdisc, child};
-use crate::tc::{Estimator, Handle, ParseError, Words};
+use crate::tc::{Handle, Header, ParseError, Words};
 
 /// A class that has a qdisc as its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl<A: Arch> Trees<'_, A> {
         }
     }
 
-    /// Checks that `new` may become the leaf of a class: at most 7 qdiscs are above it, and no other netem of the tree
-    /// copies packets if it does.
+    /// Checks that `new` may become the leaf of a class: at most 7 qdiscs are above it, it has no size table, and no other netem of
+    /// the tree copies packets if it does.
     ///
     /// # Errors
     /// The kernel's errors.
@@ -87,6 +87,10 @@ impl<A: Arch> Trees<'_, A> {
             return Err(error.with_remedy(format!(
                 "class {class} has {above} qdiscs above it, and a tree at most {LEVELS}"
             )));
+        }
+        if new.stab().is_some() {
+            let error = ParseError::new("Error: STAB not supported on a non root.");
+            return Err(error.with_remedy("give the root the stab: it is one for all qdiscs below"));
         }
         match new.copies() {
             Some(copies) => self.others(class).allow(copies),
@@ -108,21 +112,22 @@ impl<A: Arch> Trees<'_, A> {
         done.map(|(tree, ())| tree)
     }
 
-    /// Changes the parameters of a class's leaf, and its estimator if one is given. Returns the number of the tree; `None` if the class is gone.
+    /// Changes the parameters of a class's leaf, and its estimator if the header has one. Returns the number of the tree; `None` if the
+    /// class is gone.
     ///
     /// # Errors
     /// Those of the leaf. Nothing has changed then.
     pub fn change_leaf(
         &mut self,
         class: Class,
-        estimator: Option<Estimator>,
+        header: &Header<'_>,
         words: &Words<'_>,
     ) -> Option<(usize, Result<(), ParseError>)> {
         let (others, env) = (self.others(class), self.env);
         self.with_leaf(class, |leaf, cx| {
             // The qdiscs below the leaf stay, so they count.
             cx.set_others(others.and(Others::below(leaf, Handle::UNSPEC)));
-            qdisc::change(leaf, estimator, &mut words.clone(), &env, cx)
+            qdisc::change(leaf, header, &mut words.clone(), &env, cx)
         })
     }
 

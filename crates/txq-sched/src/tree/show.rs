@@ -245,6 +245,7 @@ pub fn info<A: Arch>(qdisc: &dyn Qdisc<A>, handle: Handle, parent: Handle, style
         parent,
         refcnt: 1,
         options: qdisc.options(style),
+        stab: qdisc.stab(),
         stats: qdisc.stats(),
         rate: qdisc.rate(),
         xstats: qdisc.xstats(style),

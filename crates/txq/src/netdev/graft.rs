@@ -251,6 +251,10 @@ impl<A: Arch> NetDev<A> {
             return Err(taken(handle));
         }
         found.change(header)?;
+        if place == Place::Root && tree.parent.is_some() && header.stab.is_some() {
+            let error = ParseError::new("RTNETLINK answers: Operation not supported");
+            return Err(error.with_remedy("it counts no lengths by itself: give its children the stab"));
+        }
         match &tree.parent {
             // mq has no parameters; a change of it succeeds.
             Some(Parent::Mq) if place == Place::Root => return Ok(()),
@@ -262,8 +266,7 @@ impl<A: Arch> NetDev<A> {
         }
         let txq = match place {
             Place::Class(class) => {
-                let changed =
-                    self.shared.trees(tree, cx, |trees| trees.change_leaf(class, header.estimator, words));
+                let changed = self.shared.trees(tree, cx, |trees| trees.change_leaf(class, header, words));
                 // A packet may have become due by the change.
                 return changed.map_or(Ok(()), |(root, changed)| {
                     self.shared.hand_over_tree(tree, root);
@@ -281,7 +284,7 @@ impl<A: Arch> NetDev<A> {
             root.with_core(&self.shared, |core| {
                 let done = core.with_qdisc(cx, |qdisc, cx| {
                     cx.set_others(Others::below(qdisc, found.handle));
-                    qdisc::change(qdisc, header.estimator, &mut words.clone(), &tree.env, cx)
+                    qdisc::change(qdisc, header, &mut words.clone(), &tree.env, cx)
                 });
                 changed = done.unwrap_or(Ok(()));
             });

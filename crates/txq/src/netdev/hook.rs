@@ -96,6 +96,12 @@ impl<A: Arch> NetDev<A> {
             let error = ParseError::new("RTNETLINK answers: Operation not supported");
             return Err(error.with_remedy("ffff: is the place of ingress and clsact alone"));
         };
+        if header.stab.is_some() {
+            let error = ParseError::new("RTNETLINK answers: Operation not supported");
+            return Err(
+                error.with_remedy(format!("{} counts packets as they are: leave out stab", kind.name()))
+            );
+        }
         if let Some(word) = words.peek().filter(|word| *word != "help") {
             let usage = match kind {
                 HookKind::Ingress => "Usage: ... ingress",

@@ -23,6 +23,7 @@ mod missed_wake;
 mod pool_modes;
 mod room;
 mod senders;
+mod stab;
 mod steering;
 mod traces;
 mod waiting;

@@ -109,7 +109,7 @@ impl Compare {
             Field::Priority => packet.priority().into(),
             // As it is in the packet: Linux leaves the order of the bytes to the user.
             Field::Protocol => frame.protocol().swap_bytes().into(),
-            Field::PacketLen => packet.len() as u64,
+            Field::PacketLen => packet.own_len() as u64,
             // The bytes that a socket buffer has elsewhere; here there are none.
             Field::DataLen => 0,
             Field::MacLen => packet.link().header_len() as u64,

@@ -3,7 +3,7 @@ use txq_core::arch::Native;
 use super::*;
 use crate::qdisc::build_qdisc;
 use crate::qdisc::testing::{ENV, MS, Virtual, try_build};
-use crate::tc::Header;
+use crate::tc::{Handle, Header, Words};
 
 fn options(text: &str) -> Estimator {
     Header::parse(&mut Words::split(text)).unwrap().estimator.unwrap()

@@ -76,10 +76,10 @@ fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32
     let (mut flows, mut given) = (None, Given::default());
     while let Some(word) = options.next_word() {
         match word {
-            "limit" => params.limit = number(&mut options, word)?.unwrap_or(params.limit),
-            "flows" => flows = number(&mut options, word)?,
+            "limit" => params.limit = options.value_unless_0(word)?.unwrap_or(params.limit),
+            "flows" => flows = options.value_unless_0(word)?,
             "quantum" => {
-                let quantum = number(&mut options, word)?.unwrap_or(params.quantum);
+                let quantum = options.value_unless_0(word)?.unwrap_or(params.quantum);
                 if quantum > MAX_QUANTUM {
                     return Err(ParseError::new("Error: Invalid quantum.")
                         .with_remedy(format!("{quantum} bytes: use {MIN_QUANTUM} to {MAX_QUANTUM}")));
@@ -87,7 +87,7 @@ fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32
                 params.quantum = quantum.max(MIN_QUANTUM);
             }
             "memory_limit" => params.memory_limit = options.value_size(word)?.0.min(MAX_MEMORY_LIMIT),
-            "drop_batch" => params.drop_batch = number(&mut options, word)?.unwrap_or(params.drop_batch),
+            "drop_batch" => params.drop_batch = options.value_unless_0(word)?.unwrap_or(params.drop_batch),
             "ce_threshold_selector" => params.goal.selector = selector(&mut options)?,
             other if given.read(other, &mut options)? => {}
             other => return Err(options.unknown(other)),
@@ -95,11 +95,6 @@ fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32
     }
     given.apply(&mut params.goal);
     Ok((params, flows))
-}
-
-/// Reads a number; returns `None` for 0.
-fn number(options: &mut OptionWords<'_, '_>, name: &str) -> Result<Option<u32>, ParseError> {
-    Ok(Some(options.value_u32(name)?).filter(|&number| number > 0))
 }
 
 /// Reads `VALUE/MASK`, two numbers as C reads them.

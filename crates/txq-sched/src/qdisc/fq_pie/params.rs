@@ -93,8 +93,8 @@ fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32
     };
     while let Some(word) = options.next_word() {
         match word {
-            "limit" => params.limit = number(&mut options, word)?.unwrap_or(params.limit),
-            "flows" => flows = number(&mut options, word)?,
+            "limit" => params.limit = options.value_unless_0(word)?.unwrap_or(params.limit),
+            "flows" => flows = options.value_unless_0(word)?,
             "quantum" => {
                 let quantum = size(&mut options, word)?.unwrap_or(params.quantum);
                 if quantum > MAX_QUANTUM {
@@ -107,7 +107,7 @@ fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32
                 params.memory_limit = size(&mut options, word)?.unwrap_or(params.memory_limit);
             }
             "ecn_prob" => {
-                let percent = number(&mut options, word)?.unwrap_or(params.ecn_prob);
+                let percent = options.value_unless_0(word)?.unwrap_or(params.ecn_prob);
                 if percent > 100 {
                     return Err(options.illegal(word, &percent.to_string(), "use 1 to 100, in percent"));
                 }
@@ -119,11 +119,6 @@ fn read(words: &mut Words<'_>, mut params: Params) -> Result<(Params, Option<u32
     }
     given.apply(&mut params.goal, &mut params.ecn);
     Ok((params, flows))
-}
-
-/// Reads a number; returns `None` for 0.
-fn number(options: &mut OptionWords<'_, '_>, name: &str) -> Result<Option<u32>, ParseError> {
-    Ok(Some(options.value_u32(name)?).filter(|&number| number > 0))
 }
 
 pub(super) fn show(params: &Params, flows: usize, style: Style) -> Options {

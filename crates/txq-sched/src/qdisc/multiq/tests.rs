@@ -1,3 +1,6 @@
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
 use txq_core::drop::DropReason;
 
 use super::*;
@@ -85,4 +88,100 @@ fn words_and_errors_are_tcs() {
     stand.change("").unwrap();
     let error = try_build("multiq", &ENV).map(|_| ()).unwrap_err();
     assert_eq!(error.message(), "RTNETLINK answers: Operation not supported");
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// A batch of packets of (txq, bytes).
+    Enqueue(Vec<(u16, usize)>),
+    /// A dequeue of at most so many packets and bytes.
+    Dequeue(usize, u64),
+    /// The txqs that take no packets from now on.
+    Stop(Vec<u16>),
+    Reset,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => prop::collection::vec((0_u16..6, 1_usize..1500), 1..12).prop_map(Op::Enqueue),
+        6 => (1_usize..20, prop_oneof![Just(u64::MAX), 0_u64..6000]).prop_map(|(n, b)| Op::Dequeue(n, b)),
+        2 => prop::collection::vec(0_u16..4, 0..4).prop_map(Op::Stop),
+        1 => Just(Op::Reset),
+    ]
+}
+
+/// Four pfifos of 20 packets, and the one that sent last.
+#[derive(Default)]
+struct Model {
+    bands: [VecDeque<(u64, usize)>; 4],
+    last: usize,
+    drops: u64,
+    sent: (u64, u64),
+}
+
+impl Model {
+    fn enqueue(&mut self, txq: u16, packet: (u64, usize)) {
+        let band = &mut self.bands[if txq < 4 { usize::from(txq) } else { 0 }];
+        match band.len() {
+            20 => self.drops += 1,
+            _ => band.push_back(packet),
+        }
+    }
+
+    fn dequeue(&mut self, packets: usize, bytes: u64, stopped: &[u16]) -> Vec<u64> {
+        let (mut left, mut numbers) = (i128::from(bytes.max(1)), Vec::new());
+        while left > 0 && numbers.len() < packets {
+            let mut next = (self.last + 1..=self.last + 4).map(|band| band % 4);
+            let may = |band: &usize| !stopped.contains(&(*band as u16)) && !self.bands[*band].is_empty();
+            let Some(band) = next.find(may) else { break };
+            let (number, len) = self.bands[band].pop_front().unwrap();
+            (self.last, left) = (band, left - len as i128);
+            self.sent = (self.sent.0 + 1, self.sent.1 + len as u64);
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    fn stats(&self) -> QdiscStats {
+        let queued = || self.bands.iter().flatten();
+        let (backlog, qlen) = (queued().map(|packet| packet.1 as u64).sum(), queued().count() as u64);
+        let ((packets, bytes), drops) = (self.sent, self.drops);
+        QdiscStats { packets, bytes, drops, backlog, qlen, ..QdiscStats::default() }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+
+    #[test]
+    fn multiq_does_as_its_model(ops in prop::collection::vec(op(), 1..60)) {
+        let (mut bench, mut model) = (stand(), Model::default());
+        for op in ops {
+            match op {
+                Op::Enqueue(packets) => {
+                    let mut batch = PacketList::new();
+                    for (txq, bytes) in packets {
+                        let mut packet = bench.packet(bytes, 0);
+                        packet.set_txq(txq);
+                        model.enqueue(txq, (packet.cookie(), bytes));
+                        batch.push_back(packet);
+                    }
+                    bench.with(|qdisc, cx| qdisc.enqueue_batch(&mut batch, cx));
+                    prop_assert!(batch.is_empty());
+                }
+                Op::Dequeue(packets, bytes) => {
+                    let expected = model.dequeue(packets, bytes, &bench.stopped.0);
+                    let out = bench.take(Budget::new(packets, bytes));
+                    prop_assert!(out.iter().map(Packet::cookie).eq(expected));
+                }
+                Op::Stop(txqs) => bench.stopped.0 = txqs,
+                Op::Reset => {
+                    bench.with(|qdisc, cx| qdisc.reset(cx));
+                    (model.bands, model.last) = Default::default();
+                }
+            }
+            prop_assert_eq!(bench.qdisc.stats(), model.stats());
+            prop_assert_eq!(bench.drops.get(DropReason::QdiscOverlimit), model.drops);
+        }
+    }
 }

@@ -1,3 +1,6 @@
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
 use txq_core::drop::DropReason;
 
 use super::*;
@@ -84,5 +87,146 @@ fn errors_are_tcs() {
         ("limit", "Command line is not complete. Try option \"help\""),
     ] {
         assert_eq!(bench.change(text).unwrap_err().message(), message, "{text}");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// A batch of packets of so many bytes.
+    Enqueue(Vec<usize>),
+    /// A dequeue of at most so many packets and bytes.
+    Dequeue(usize, u64),
+    Change(&'static str),
+    Limit(u32),
+    Reset,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let command =
+        prop_oneof![3 => Just("block"), 3 => Just("release"), 1 => Just("release_indefinite"), 1 => Just("")];
+    prop_oneof![
+        6 => prop::collection::vec(1_usize..1500, 1..8).prop_map(Op::Enqueue),
+        6 => (1_usize..20, prop_oneof![Just(u64::MAX), 0_u64..6000]).prop_map(|(n, b)| Op::Dequeue(n, b)),
+        6 => command.prop_map(Op::Change),
+        1 => (0_u32..20_000).prop_map(Op::Limit),
+        1 => Just(Op::Reset),
+    ]
+}
+
+/// The epoch of a queued packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Epoch {
+    /// That since the last `block`.
+    Running,
+    /// The one before.
+    Ended,
+    /// An earlier one, one that was released, or none: the plug was open.
+    Past,
+}
+
+/// A queue of (number, bytes, epoch), and how many of its packets may leave.
+struct Model {
+    queue: VecDeque<(u64, usize, Epoch)>,
+    may: usize,
+    open: bool,
+    limit: usize,
+    stats: QdiscStats,
+}
+
+impl Model {
+    fn enqueue(&mut self, number: u64, bytes: usize) {
+        if self.queue.iter().map(|packet| packet.1).sum::<usize>() + bytes > self.limit {
+            self.stats.drops += 1;
+            return;
+        }
+        self.queue.push_back((number, bytes, if self.open { Epoch::Past } else { Epoch::Running }));
+    }
+
+    fn dequeue(&mut self, packets: usize, bytes: u64) -> Vec<u64> {
+        let (mut left, mut numbers) = (i128::from(bytes.max(1)), Vec::new());
+        while left > 0 && numbers.len() < packets && (self.open || self.may > 0) {
+            let Some((number, bytes, _)) = self.queue.pop_front() else { break };
+            self.may = self.may.saturating_sub(1);
+            left -= bytes as i128;
+            (self.stats.packets, self.stats.bytes) =
+                (self.stats.packets + 1, self.stats.bytes + bytes as u64);
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    fn change(&mut self, command: &str) {
+        let mut change = |from: Epoch, to: Epoch| {
+            let mut changed = 0;
+            for (.., epoch) in self.queue.iter_mut().filter(|(.., epoch)| *epoch == from) {
+                *epoch = to;
+                changed += 1;
+            }
+            changed
+        };
+        match command {
+            "block" => {
+                change(Epoch::Ended, Epoch::Past);
+                change(Epoch::Running, Epoch::Ended);
+                self.open = false;
+            }
+            "release" => self.may += change(Epoch::Ended, Epoch::Past),
+            "release_indefinite" => {
+                change(Epoch::Ended, Epoch::Past);
+                change(Epoch::Running, Epoch::Past);
+                (self.may, self.open) = (0, true);
+            }
+            _ => {}
+        }
+    }
+
+    fn stats(&self) -> QdiscStats {
+        let backlog = self.queue.iter().map(|packet| packet.1 as u64).sum();
+        QdiscStats { backlog, qlen: self.queue.len() as u64, ..self.stats }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+
+    #[test]
+    fn plug_does_as_its_model(ops in prop::collection::vec(op(), 1..60)) {
+        let mut bench = Virtual::new("plug limit 9000");
+        let (queue, stats) = (VecDeque::new(), QdiscStats::default());
+        let mut model = Model { queue, may: 0, open: false, limit: 9000, stats };
+        for op in ops {
+            match op {
+                Op::Enqueue(packets) => {
+                    let mut batch = PacketList::new();
+                    for bytes in packets {
+                        let packet = bench.packet(bytes, 0);
+                        model.enqueue(packet.cookie(), bytes);
+                        batch.push_back(packet);
+                    }
+                    bench.with(|qdisc, cx| qdisc.enqueue_batch(&mut batch, cx));
+                    prop_assert!(batch.is_empty());
+                }
+                Op::Dequeue(packets, bytes) => {
+                    let expected = model.dequeue(packets, bytes);
+                    let out = bench.take(Budget::new(packets, bytes));
+                    prop_assert!(out.iter().map(Packet::cookie).eq(expected));
+                }
+                Op::Change(command) => {
+                    bench.change(command).unwrap();
+                    model.change(command);
+                }
+                Op::Limit(bytes) => {
+                    bench.change(&format!("limit {bytes}")).unwrap();
+                    model.limit = bytes as usize;
+                }
+                Op::Reset => {
+                    bench.with(|qdisc, cx| qdisc.reset(cx));
+                    model.queue.clear();
+                    model.may = 0;
+                }
+            }
+            prop_assert_eq!(bench.qdisc.stats(), model.stats());
+            prop_assert_eq!(bench.drops.get(DropReason::QdiscOverlimit), model.stats.drops);
+        }
     }
 }

@@ -9,17 +9,7 @@ fn qdisc(kind: &str, handle: Handle, parent: Handle, refcnt: u32, fill: impl Fn(
     let mut options = Options::new(Style::default());
     fill(&mut options);
     let stats = QdiscStats::default();
-    QdiscInfo {
-        kind: kind.to_owned(),
-        handle,
-        dev: None,
-        parent,
-        refcnt,
-        options,
-        stats,
-        rate: None,
-        xstats: None,
-    }
+    QdiscInfo { refcnt, options, stats, ..QdiscInfo::new(kind, handle, parent, Style::default()) }
 }
 
 fn pfifo_fast(parent: Handle) -> QdiscInfo {
@@ -119,4 +109,32 @@ fn a_kinds_own_counters_follow_and_only_with_stats() {
 fn nothing_to_show() {
     assert_eq!(show_text(&[], true), "");
     assert_eq!(show_json(&[], true).to_string(), "[]");
+}
+
+/// A size table is a line of its own, and a key behind the options, and only with details.
+#[test]
+fn a_size_table_is_a_detail() {
+    let mut words = crate::tc::Words::split("stab overhead 4 mpu 64 linklayer atm pfifo");
+    let stab = crate::tc::Header::parse(&mut words).unwrap().stab;
+    for (details, text, json) in [
+        (false, "", ""),
+        (
+            true,
+            " linklayer atm overhead 4 mpu 64 mtu 2047 tsize 512 \n",
+            r#","stab":{"linklayer":"atm","overhead":4,"mpu":64,"mtu":2047,"tsize":512}"#,
+        ),
+    ] {
+        let style = Style { details, ..Style::default() };
+        let mut options = Options::new(style);
+        options.packets("limit", 7);
+        let info =
+            QdiscInfo { options, stab, ..QdiscInfo::new("pfifo", Handle::new(1, 0), Handle::ROOT, style) };
+        let infos = [info];
+        assert_eq!(show_text(&infos, false), format!("qdisc pfifo 1: root limit 7p\n{text}"));
+        let stats = " Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n";
+        assert_eq!(show_text(&infos, true), format!("qdisc pfifo 1: root limit 7p\n{text}{stats}"));
+        let expected =
+            format!(r#"[{{"kind":"pfifo","handle":"1:","root":true,"options":{{"limit":7}}{json}}}]"#);
+        assert_eq!(show_json(&infos, false).to_string(), expected);
+    }
 }

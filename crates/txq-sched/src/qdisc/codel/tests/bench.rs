@@ -47,16 +47,14 @@ impl Bench {
 
     /// Returns the output of `tc -s qdisc show` and `tc -j -s qdisc show` for the qdisc.
     pub(in crate::qdisc) fn shown(&self) -> (String, String) {
+        let (handle, root, style) =
+            (crate::tc::Handle::new(0x8001, 0), crate::tc::Handle::ROOT, Style::default());
         let info = crate::tc::QdiscInfo {
-            kind: self.qdisc.kind().into(),
-            handle: crate::tc::Handle::new(0x8001, 0),
-            dev: None,
-            parent: crate::tc::Handle::ROOT,
             refcnt: 2,
-            options: self.qdisc.options(Style::default()),
+            options: self.qdisc.options(style),
             stats: self.qdisc.stats(),
-            rate: None,
-            xstats: self.qdisc.xstats(Style::default()),
+            xstats: self.qdisc.xstats(style),
+            ..crate::tc::QdiscInfo::new(self.qdisc.kind(), handle, root, style)
         };
         let infos = [info];
         (crate::tc::show_text(&infos, true), crate::tc::show_json(&infos, true).to_string())
