@@ -5,7 +5,8 @@ use std::sync::{PoisonError, RwLock};
 
 use txq_core::arch::{Arch, Native};
 
-use super::{Env, Qdisc, kinds};
+use super::kinds::kinds;
+use super::{Env, Qdisc};
 use crate::tc::{ParseError, Words};
 
 /// Builds a qdisc from the words after its kind, for a device with these properties.

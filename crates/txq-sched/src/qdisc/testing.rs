@@ -1,7 +1,10 @@
 //! A qdisc in virtual time, for the tests of trees and of kinds that hold packets back.
 
+use txq_core::clock::Clock;
+use txq_core::drop::DropCounts;
 use txq_core::pool::{Backing, Cache, Pool, PoolConfig};
 
+use super::copying::Copying;
 use super::*;
 
 /// The properties of a device of the usual size.

@@ -5,6 +5,7 @@ mod shares;
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
+use txq_core::drop::DropReason;
 
 use super::*;
 use crate::qdisc::testing::{SMALL as ENV, Stand};

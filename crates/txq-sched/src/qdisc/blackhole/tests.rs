@@ -1,7 +1,8 @@
+use txq_core::drop::DropReason;
 use txq_core::packet::Packet;
 
+use crate::qdisc::Verdict;
 use crate::qdisc::timed::tests::{Bench, try_build};
-use crate::qdisc::{DropReason, Verdict};
 
 #[test]
 fn drops_everything_and_says_nothing() {
