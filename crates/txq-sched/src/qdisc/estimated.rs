@@ -184,6 +184,10 @@ impl<A: Arch> Qdisc<A> for Estimated<A> {
         self.inner.passes_stopped()
     }
 
+    fn shrink(&mut self, now: Nanos) -> bool {
+        self.inner.shrink(now)
+    }
+
     fn next_event(&self) -> Option<Nanos> {
         self.inner.next_event()
     }
