@@ -32,7 +32,7 @@ pub(crate) fn tc(args: &TcArgs) -> anyhow::Result<ExitCode> {
     }
     let mut speaker = Speaker { flags: &flags, client: None };
     match &flags.batch {
-        Some(file) => batch::run(file, flags.force, |words| speaker.say(words)),
+        Some(file) => batch::run(file, flags.force, |commands| speaker.say_all(commands)),
         None if flags.words.is_empty() => args::help_of("tc"),
         None if flags.words[0].len() > 1 && "monitor".starts_with(&*flags.words[0]) => monitor::run(&flags),
         None => tell(&speaker.say(&flags.words)?),
@@ -47,16 +47,37 @@ struct Speaker<'f> {
 
 impl Speaker<'_> {
     fn say(&mut self, words: &[String]) -> anyhow::Result<Answer> {
-        if let Some(answer) = tc::without_device(words) {
-            return Ok(answer);
+        let show = self.flags.show;
+        match self.own(words) {
+            Some(answer) => Ok(answer),
+            None => self.client()?.tc(words, show).map_err(failed),
         }
-        if self.flags.check {
-            return Ok(tc::check(words));
+    }
+
+    /// Executes commands up to the first that fails, or all of them with `-force`; returns an answer for each executed.
+    fn say_all(&mut self, commands: &[Vec<String>]) -> anyhow::Result<Vec<Answer>> {
+        let (show, force) = (self.flags.show, self.flags.force);
+        let mut answers: Vec<Answer> = Vec::with_capacity(commands.len());
+        while answers.len() < commands.len() && (force || answers.last().is_none_or(|last| last.rc == 0)) {
+            let rest = &commands[answers.len()..];
+            let others = rest.iter().take_while(|words| self.own(words).is_none()).count();
+            match others {
+                0 => answers.extend(self.own(&rest[0])),
+                _ => answers.extend(self.client()?.batch(&rest[..others], show, force).map_err(failed)?),
+            }
         }
-        let client = match &mut self.client {
+        Ok(answers)
+    }
+
+    /// Returns the answer to a command that takes no running txq; `None` for one that does.
+    fn own(&self, words: &[String]) -> Option<Answer> {
+        tc::without_device(words).or_else(|| self.flags.check.then(|| tc::check(words)))
+    }
+
+    fn client(&mut self) -> anyhow::Result<&mut Client> {
+        Ok(match &mut self.client {
             Some(client) => client,
             none => none.insert(connect(&self.flags.target)?),
-        };
-        client.tc(words, self.flags.show).map_err(failed)
+        })
     }
 }

@@ -91,6 +91,33 @@ impl Client {
         self.ask(&Request::Tc { words: owned(words), show }, Duration::ZERO)
     }
 
+    /// Executes commands in tc's syntax in one exchange, as [`tc`](Self::tc) does each: all of them with `force`, else up to the
+    /// first that fails. Returns an answer for each that was executed. The client waits its timeout for each command.
+    ///
+    /// # Errors
+    /// Those of [`tc`](Self::tc).
+    pub fn batch(&mut self, commands: &[Vec<String>], show: Show, force: bool) -> Result<Vec<Answer>, Error> {
+        if let [_, _, ..] = commands {
+            let request = Request::Batch { commands: commands.to_vec(), show, force };
+            let answer = self.ask(&request, self.timeout.saturating_mul(commands.len() as u32 - 1))?;
+            if answer.data.is_some() {
+                return self.result(answer);
+            }
+            // The server has executed none: it knows no batches, or takes no request that long.
+            if answer.closed {
+                *self = Self::connect_within(self.path.clone(), self.timeout)?;
+            }
+        }
+        let mut answers: Vec<Answer> = Vec::with_capacity(commands.len());
+        for words in commands {
+            answers.push(self.tc(words, show)?);
+            if !force && answers.last().is_some_and(|answer| answer.rc != 0) {
+                break;
+            }
+        }
+        Ok(answers)
+    }
+
     /// Executes a command in the syntax of `txq dev`.
     ///
     /// # Errors

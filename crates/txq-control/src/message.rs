@@ -20,6 +20,14 @@ pub(crate) enum Request {
         #[serde(default)]
         show: Show,
     },
+    /// Commands in tc's syntax, one after the other: all of them with `force`, else up to the first that fails.
+    Batch {
+        commands: Vec<Vec<String>>,
+        #[serde(default)]
+        show: Show,
+        #[serde(default)]
+        force: bool,
+    },
     /// A command in the syntax of `txq dev`.
     Dev { words: Vec<String> },
     /// The program and its devices.
@@ -122,6 +130,11 @@ mod tests {
     fn a_request_survives_its_line() {
         for request in [
             Request::Tc { words: vec!["qdisc".into()], show: Show { stats: true, ..Show::default() } },
+            Request::Batch {
+                commands: vec![vec!["qdisc".into()], vec![]],
+                show: Show::default(),
+                force: true,
+            },
             Request::Dev { words: vec![] },
             Request::Info {},
             Request::Stat { dev: None },

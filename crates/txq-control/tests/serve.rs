@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use device::{Folder, LONG, Raw, device, wait_for, words};
 use txq::stats::contention::Site;
-use txq_control::{Client, Error, Interval, Monitored, Place, Server, State, VERSION, probe, serve};
+use txq_control::{Client, Error, Interval, Limits, Monitored, Place, Server, State, VERSION, probe, serve};
 
 #[test]
 fn a_program_is_reshaped_through_its_socket() {
@@ -30,6 +30,36 @@ fn a_program_is_reshaped_through_its_socket() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing stays");
     assert!(matches!(client.info(), Err(Error::Lost { .. })));
     assert!(matches!(Client::connect(folder.socket()), Err(Error::NotRunning(_))));
+}
+
+/// The commands of a batch run in order, up to the first failure or all, also where the server takes no request that long.
+#[test]
+fn a_batch_is_executed_up_to_its_first_failure() {
+    let dev = device("d0");
+    let commands = |limits: &[&str]| -> Vec<Vec<String>> {
+        let command = |limit: &&str| words(&format!("qdisc replace dev d0 root pfifo limit {limit}"));
+        limits.iter().map(command).collect()
+    };
+    for request_bytes in [Limits::default().request_bytes, 200] {
+        let folder = Folder::new();
+        let mut limits = Limits::default();
+        limits.request_bytes = request_bytes;
+        let _server = Server::builder().at(folder.socket()).device(&dev).limits(limits).start().unwrap();
+        let mut client = Client::connect(folder.socket()).unwrap();
+        let mut run = |limits: &[&str], force| -> (Vec<u8>, String) {
+            let answers = client.batch(&commands(limits), Default::default(), force).unwrap();
+            let shown = txq::tc::show_text(&dev.qdiscs(Default::default()), false);
+            let limit =
+                shown.split("limit ").nth(1).unwrap_or_default().split('p').next().unwrap_or_default();
+            (answers.iter().map(|answer| answer.rc).collect(), limit.to_owned())
+        };
+        assert_eq!(run(&["1", "2", "3"], false), (vec![0, 0, 0], "3".to_owned()));
+        assert_eq!(run(&["4", "x", "5"], false), (vec![0, 1], "4".to_owned()));
+        assert_eq!(run(&["6", "x", "7", "y"], true), (vec![0, 1, 0, 1], "7".to_owned()));
+        assert_eq!(run(&["x", "8"], false), (vec![1], "7".to_owned()));
+        assert_eq!(run(&["9"], false), (vec![0], "9".to_owned()));
+        assert_eq!(run(&[], false), (vec![], "9".to_owned()));
+    }
 }
 
 #[test]

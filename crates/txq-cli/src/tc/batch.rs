@@ -3,7 +3,7 @@
 //! A `#` anywhere begins a comment; a backslash at the end of a line continues the command on the next line; words may be
 //! quoted. Errors name a command by the number of its last line.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::ExitCode;
 
 use txq_control::Answer;
@@ -11,44 +11,73 @@ use txq_control::tc::INPUT;
 
 use crate::control::tell;
 
-/// Executes the commands of a file, `-` for the standard input; returns the exit code.
+/// The most commands that are executed in one exchange with the process that has the devices.
+const MOST: usize = 128;
+/// How much of the file is read at a time, which bounds the size of an exchange, too.
+const CHUNK: usize = 16 << 10;
+
+/// Executes the commands of a file, `-` for the standard input; returns the exit code. `say` executes commands as many as are
+/// read already, up to the first that fails unless all are to be executed, and returns an answer for each executed.
 pub(super) fn run(
     file: &str,
     force: bool,
-    mut say: impl FnMut(&[String]) -> anyhow::Result<Answer>,
+    mut say: impl FnMut(&[Vec<String>]) -> anyhow::Result<Vec<Answer>>,
 ) -> anyhow::Result<ExitCode> {
-    let lines: Box<dyn BufRead> = match file {
-        "-" => Box::new(std::io::stdin().lock()),
+    let input: Box<dyn Read> = match file {
+        "-" => Box::new(std::io::stdin()),
         _ => match std::fs::File::open(file) {
-            Ok(file) => Box::new(BufReader::new(file)),
+            Ok(file) => Box::new(file),
             Err(error) => {
                 let message = format!("Cannot open file \"{file}\" for reading: {}", reason(&error));
                 return tell(&Answer::bad(INPUT, &message, Some("check the path, or use - for stdin")));
             }
         },
     };
-    let mut commands = Commands { lines, number: 0 };
-    let mut code = ExitCode::SUCCESS;
+    let mut commands = Commands { lines: BufReader::with_capacity(CHUNK, input), number: 0 };
+    let (mut group, mut numbers, mut code) = (Vec::new(), Vec::new(), ExitCode::SUCCESS);
+    // Prints an answer; returns whether to go on.
+    let mut report = |answer: &Answer, number: usize| -> anyhow::Result<bool> {
+        tell(answer)?;
+        if answer.rc != 0 {
+            eprintln!("Command failed {file}:{number}");
+            code = ExitCode::from(INPUT);
+        }
+        Ok(answer.rc == 0 || force)
+    };
     loop {
-        let answer = match commands.next_command() {
+        let next = commands.next();
+        let is_last = match &next {
+            Ok(Some(Ok(words))) => {
+                if !words.is_empty() {
+                    group.push(words.clone());
+                    numbers.push(commands.number);
+                }
+                group.len() >= MOST || !commands.is_ready()
+            }
+            _ => true,
+        };
+        if !is_last {
+            continue;
+        }
+        let answers = if group.is_empty() { Vec::new() } else { say(&group)? };
+        for (answer, number) in answers.iter().zip(numbers.drain(..)) {
+            if !report(answer, number)? {
+                return Ok(code);
+            }
+        }
+        group.clear();
+        match next {
+            Ok(Some(Ok(_))) => {}
+            Ok(Some(Err(message))) => {
+                if !report(&Answer::bad(INPUT, message, Some("close the quotes")), commands.number)? {
+                    return Ok(code);
+                }
+            }
             Ok(None) => return Ok(code),
-            Ok(Some(line)) => match split(&line) {
-                Ok(words) if words.is_empty() => continue,
-                Ok(words) => say(&words)?,
-                Err(message) => Answer::bad(INPUT, message, Some("close the quotes")),
-            },
             Err(error) => {
                 let remedy = "commands are lines of UTF-8";
                 let message = format!("{file}:{}: {error}", commands.number);
                 return tell(&Answer::bad(INPUT, &message, Some(remedy)));
-            }
-        };
-        tell(&answer)?;
-        if answer.rc != 0 {
-            eprintln!("Command failed {file}:{}", commands.number);
-            code = ExitCode::from(INPUT);
-            if !force {
-                return Ok(code);
             }
         }
     }
@@ -61,11 +90,22 @@ fn reason(error: &std::io::Error) -> String {
 }
 
 struct Commands<R> {
-    lines: R,
+    lines: BufReader<R>,
     number: usize,
 }
 
-impl<R: BufRead> Commands<R> {
+impl<R: Read> Commands<R> {
+    /// Returns whether the next command has been read, so that a look at it does not wait for the file's writer.
+    fn is_ready(&self) -> bool {
+        let lines = self.lines.buffer().split_inclusive(|&byte| byte == b'\n');
+        lines.into_iter().any(|line| line.ends_with(b"\n") && !line.ends_with(b"\\\n"))
+    }
+
+    /// Returns the words of the next command, or why it has none; `None` at the end of the file.
+    fn next(&mut self) -> std::io::Result<Option<Result<Vec<String>, &'static str>>> {
+        Ok(self.next_command()?.map(|line| split(&line)))
+    }
+
     /// Returns the next command, with its lines joined and comments removed; `None` at the end of the file.
     fn next_command(&mut self) -> std::io::Result<Option<String>> {
         let mut command = String::new();
@@ -116,7 +156,7 @@ mod tests {
     #[test]
     fn lines_are_joined_and_comments_cut_off() {
         let text = "# c\n\nqdisc add \\\n root # x\nshow#z\na \\\n# c \\\nlast \\";
-        let mut commands = Commands { lines: text.as_bytes(), number: 0 };
+        let mut commands = Commands { lines: BufReader::new(text.as_bytes()), number: 0 };
         let mut read = Vec::new();
         while let Some(command) = commands.next_command().unwrap() {
             let words = split(&command).unwrap().join(" ");
@@ -126,7 +166,7 @@ mod tests {
         }
         let expected = [(4, "qdisc add root"), (5, "show"), (7, "a"), (8, "last \\")];
         assert_eq!(read, expected.map(|(number, text)| (number, text.to_owned())));
-        let mut open = Commands { lines: "a \\\n".as_bytes(), number: 0 };
+        let mut open = Commands { lines: BufReader::new("a \\\n".as_bytes()), number: 0 };
         assert!(open.next_command().is_err());
     }
 

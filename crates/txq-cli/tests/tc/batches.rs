@@ -1,6 +1,7 @@
 //! `tc -batch`.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use crate::netns::{DEV, Netns};
@@ -47,6 +48,30 @@ fn batches_are_those_of_tc() {
     let absent = ["-batch", "/nowhere/at/all"];
     let (ours, theirs) = (daemon.tc(&absent.join(" ")), Said::of(netns.run("tc", &absent)));
     assert_eq!((ours.tc_words(), ours.rc), (theirs.err, theirs.rc));
+    daemon.end();
+}
+
+/// A program that waits for the answer to a command before it writes the next one has the answer.
+#[test]
+fn a_batch_answers_before_it_waits_for_more() {
+    let daemon = Served::daemon("waits");
+    daemon.dev("add d0").good();
+    let mut txq = Command::new(env!("CARGO_BIN_EXE_txq"));
+    txq.args(["tc", "--socket", &daemon.socket, "-batch", "-"]);
+    let mut txq = txq.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+    let (mut commands, out) = (txq.stdin.take().expect("piped"), txq.stdout.take().expect("piped"));
+    let mut answers = BufReader::new(out).lines();
+    for limit in 5..8 {
+        // The second command is ready, and the third is not whole yet.
+        let text = format!("qdisc replace dev d0 root pfifo limit {limit}\nqdisc show dev d0\nqdisc \\\n");
+        commands.write_all(text.as_bytes()).expect("it reads");
+        let answer = answers.next().expect("an answer").expect("a line");
+        assert!(answer.contains(&format!("limit {limit}p")), "{answer}");
+        commands.write_all(b" show dev d0\n").expect("it reads");
+        assert_eq!(answers.next().expect("an answer").expect("a line"), answer);
+    }
+    drop(commands);
+    assert!(txq.wait().expect("an end").success());
     daemon.end();
 }
 

@@ -17,6 +17,7 @@ use crate::devices::Devices;
 use crate::info::{Info, InfoDevice};
 use crate::message::{Request, VERSION};
 use crate::record::{self, Recordings};
+use crate::tc::Show;
 use crate::{Limits, dev, monitor, stat, tc, trace};
 
 /// An event that other threads wait for in a `poll`.
@@ -81,15 +82,13 @@ impl Service {
             Ok(request) => request,
             Err(answer) => return answer,
         };
-        // A panic of a qdisc or a driver must not end the server.
-        catch_unwind(AssertUnwindSafe(|| self.execute(request, client))).unwrap_or_else(|_| {
-            Answer::bad(REFUSED, "the command panicked", Some("the program's stderr says where"))
-        })
+        caught(|| self.execute(request, client))
     }
 
     fn execute(&self, request: Request, client: &UnixStream) -> Answer {
         match request {
             Request::Tc { words, show } => tc::run(&self.devices, &words, &show),
+            Request::Batch { commands, show, force } => self.batch(&commands, &show, force),
             Request::Dev { words } => dev::run(&self.devices, &words),
             Request::Info {} => Answer::of(self.info()),
             Request::Stat { dev } => stat::stat(&self.devices, dev.as_deref()),
@@ -114,6 +113,20 @@ impl Service {
                 trace::trace(&self.devices, &options, &mut Streaming { client, stop: &self.stop, patience })
             }),
         }
+    }
+
+    /// Returns the answers to commands, as data: to all of them with `force`, else up to the first that fails.
+    fn batch(&self, commands: &[Vec<String>], show: &Show, force: bool) -> Answer {
+        let mut answers = Vec::with_capacity(commands.len());
+        for words in commands {
+            let answer = caught(|| tc::run(&self.devices, words, show));
+            let failed = answer.rc != 0;
+            answers.push(answer);
+            if failed && !force {
+                break;
+            }
+        }
+        Answer::of(answers)
     }
 
     fn info(&self) -> Info {
@@ -181,6 +194,13 @@ impl Service {
             }
         }
     }
+}
+
+/// Returns the answer to a command, also if it panics: a panic of a qdisc or a driver must not end the server.
+fn caught(command: impl FnOnce() -> Answer) -> Answer {
+    catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| {
+        Answer::bad(REFUSED, "the command panicked", Some("the program's stderr says where"))
+    })
 }
 
 /// Returns a time for `poll`, at most a day.

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use txq_core::arch::{Arch, Native};
+use txq_core::arch::{Arch, Nanos, Native};
 use txq_core::packet::{Packet, PacketList};
 use txq_core::stats::latency::Latency;
 
@@ -214,6 +214,19 @@ impl<A: Arch> Child<A> {
         self.settle(total);
         total.drops += purged;
         *self = Self { handle, ..Self::new(new) };
+    }
+
+    /// Returns whether the qdisc is the pfifo that is stored in place.
+    pub(super) fn is_fifo(&self) -> bool {
+        matches!(self.leaf, Leaf::Fifo(_))
+    }
+
+    /// As [`Qdisc::shrink`].
+    pub(super) fn shrink(&mut self, now: Nanos) -> bool {
+        match &mut self.leaf {
+            Leaf::Fifo(_) => true,
+            Leaf::Boxed(qdisc) => self.parked.is_empty() && qdisc.shrink(now),
+        }
     }
 
     fn purge(&mut self, cx: &mut Cx<'_, A>) {

@@ -5,7 +5,8 @@
 //! packets, no flow can be starved, and the lists are emptied as well. The kernel does so when it finds no more packets to
 //! send.
 //!
-//! The queues take memory from the first packet on: many leaves of a large tree never have one.
+//! The queues take memory from the first packet on: many leaves of a large tree never have one. A leaf that stays idle gives it back
+//! (`idle.rs`).
 //!
 //! Shared by fq_codel and fq_pie, whose laws decide about each queue's packets.
 
@@ -71,12 +72,11 @@ impl List {
 pub(super) struct Flows<A: Arch, L> {
     /// The number of flows.
     count: u32,
-    /// The flows, or none before the first packet; so the next two.
+    /// The flows, or none before the first packet; so the sizes.
     flows: Box<[Flow<A, L>]>,
-    /// The bytes of each queue once more, side by side, for a fast search.
-    backlogs: Box<[u32]>,
-    /// An upper bound of the bytes of the queues in each block.
-    tops: Box<[u32]>,
+    /// The bytes of each queue once more, side by side, for a fast search. Behind them an upper bound of those in each block. In one
+    /// piece with these: an allocator keeps a short piece aside when it is freed, and cannot join those around it.
+    sizes: Box<[u32]>,
     /// Flows that were empty before. They go first.
     new: List,
     old: List,
@@ -136,8 +136,7 @@ impl<A: Arch, L: Default> Flows<A, L> {
         Self {
             count,
             flows: Box::default(),
-            backlogs: Box::default(),
-            tops: Box::default(),
+            sizes: Box::default(),
             new: List::EMPTY,
             old: List::EMPTY,
             len: 0,
@@ -152,8 +151,7 @@ impl<A: Arch, L: Default> Flows<A, L> {
         let flow =
             || Flow { queue: PacketList::new(), law: L::default(), deficit: 0, next: NONE, listed: false };
         self.flows = (0..self.count).map(|_| flow()).collect();
-        self.backlogs = vec![0; self.count as usize].into();
-        self.tops = vec![0; (self.count as usize).div_ceil(BLOCK)].into();
+        self.sizes = vec![0; self.count() + self.count().div_ceil(BLOCK)].into();
     }
 
     /// Returns the number of flows.
@@ -211,8 +209,8 @@ impl<A: Arch, L: Default> Flows<A, L> {
         let flow = &mut self.flows[index];
         flow.queue.push_back(packet);
         let backlog = backlog(&flow.queue);
-        self.backlogs[index] = backlog;
-        let top = &mut self.tops[index / BLOCK];
+        self.sizes[index] = backlog;
+        let top = &mut self.sizes[self.count as usize + index / BLOCK];
         *top = backlog.max(*top);
         if !flow.listed {
             flow.listed = true;
@@ -232,7 +230,7 @@ impl<A: Arch, L: Default> Flows<A, L> {
     #[inline]
     fn head<D: FnMut(Packet<A>)>(&mut self, index: usize, drop: D) -> (Head<'_, A, D>, &mut L) {
         let Flow { queue, law, .. } = &mut self.flows[index];
-        let backlog = &mut self.backlogs[index];
+        let backlog = &mut self.sizes[index];
         (Head { queue, backlog, len: &mut self.len, bytes: &mut self.bytes, drop }, law)
     }
 
@@ -300,17 +298,18 @@ impl<A: Arch, L: Default> Flows<A, L> {
     /// Scans the block with the highest bound and sets the bound to the exact maximum, until a bound was exact. Only a push
     /// raises a bound, and a scan makes it exact, so each push pays for at most one scan.
     pub(super) fn fattest(&mut self, flow: usize) -> usize {
+        let (backlogs, tops) = self.sizes.split_at_mut(self.flows.len());
         loop {
-            let (block, &may) = self.tops.iter().enumerate().max_by_key(|&(_, &top)| top).unwrap_or((0, &0));
-            if may <= self.backlogs.get(flow).copied().unwrap_or(0) {
+            let (block, &may) = tops.iter().enumerate().max_by_key(|&(_, &top)| top).unwrap_or((0, &0));
+            if may <= backlogs.get(flow).copied().unwrap_or(0) {
                 return flow;
             }
             let start = block * BLOCK;
-            let end = (start + BLOCK).min(self.backlogs.len());
-            let backlogs = &self.backlogs[start..end];
+            let end = (start + BLOCK).min(backlogs.len());
+            let backlogs = &backlogs[start..end];
             // Without branches, so that the compiler compares several values at a time.
             let most = backlogs.iter().fold(0, |most, &bytes| most.max(bytes));
-            self.tops[block] = most;
+            tops[block] = most;
             if most == may {
                 return start + backlogs.iter().position(|&bytes| bytes == most).unwrap_or_default();
             }
@@ -322,6 +321,16 @@ impl<A: Arch, L: Default> Flows<A, L> {
         self.flows.iter().position(|flow| !flow.queue.is_empty())
     }
 
+    /// Frees the flows' memory if there are no packets and `remembers` returns false for the law of each flow. Returns whether no
+    /// memory is left.
+    pub(super) fn shrink(&mut self, remembers: impl Fn(&L) -> bool) -> bool {
+        let may = self.len == 0 && !self.flows.iter().any(|flow| remembers(&flow.law));
+        if may {
+            self.clear(drop);
+        }
+        may
+    }
+
     /// Gives all packets to `take`, forgets all flows and frees their memory.
     pub(super) fn clear(&mut self, mut take: impl FnMut(Packet<A>)) {
         for flow in &mut self.flows {
@@ -329,7 +338,7 @@ impl<A: Arch, L: Default> Flows<A, L> {
                 take(packet);
             }
         }
-        (self.flows, self.backlogs, self.tops) = Default::default();
+        (self.flows, self.sizes) = Default::default();
         (self.new, self.old) = (List::EMPTY, List::EMPTY);
         (self.len, self.bytes) = (0, 0);
     }

@@ -41,7 +41,7 @@
 
 mod options;
 
-use txq_core::arch::Arch;
+use txq_core::arch::{Arch, Nanos};
 use txq_core::clock::Clock;
 use txq_core::drop::DropReason;
 use txq_core::flow::public_hash;
@@ -257,6 +257,10 @@ impl<A: Arch> Qdisc<A> for FqCodel<A> {
         options.put("new_flows_len", new, format_args!("\n  new_flows_len {new}"));
         options.number("old_flows_len", old.into());
         Some(options)
+    }
+
+    fn shrink(&mut self, now: Nanos) -> bool {
+        self.flows.shrink(|law| law.remembers(&self.params.goal, now))
     }
 
     fn can_bypass(&self) -> bool {

@@ -67,6 +67,7 @@ use txq_core::stats::QdiscStats;
 
 use crate::filter::{Choice, Filters};
 use crate::qdisc::child::{Classes, Total};
+use crate::qdisc::idle::Idle;
 use crate::qdisc::minors::Minors;
 use crate::qdisc::runs::{self, refuse};
 use crate::qdisc::wheel::Wheel;
@@ -103,6 +104,8 @@ pub(super) struct Htb<A: Arch, B: Buckets<A>> {
     /// The result of [`find_next`](Htb::find_next); `None` once the lists have changed.
     next: Option<(u32, u8)>,
     wheel: Wheel<Event>,
+    /// The classes whose leaves may have memory to give back.
+    idle: Idle,
     /// The qdisc's filters; each class has its own as well.
     filters: Filters<A>,
     /// Minor numbers of all classes that have filters, and of some that have none.
@@ -135,6 +138,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             rows: Rows::default(),
             next: None,
             wheel: Wheel::new(),
+            idle: Idle::default(),
             filters: Filters::new(),
             filtered: BTreeSet::new(),
             direct: PacketList::new(),
@@ -422,6 +426,9 @@ impl<A: Arch, B: Buckets<A>> Qdisc<A> for Htb<A, B> {
         }
         let now = cx.clock.now();
         self.pass_time(now);
+        if self.idle.is_due(now) {
+            self.look_for_idle(now);
+        }
         while budget.is_left() {
             let Some(sent) = self.dequeue_one(out, now, cx) else { break };
             budget.spend(sent.packets, sent.bytes);

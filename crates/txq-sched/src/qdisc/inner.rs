@@ -40,6 +40,10 @@ macro_rules! calls_of_inner {
             self.inner.set_tx_queue_len(packets, cx);
         }
 
+        fn shrink(&mut self, now: txq_core::arch::Nanos) -> bool {
+            self.inner.shrink(now)
+        }
+
         fn qlen(&self) -> usize {
             self.inner.qlen()
         }

@@ -36,6 +36,11 @@ impl<C> Minors<C> {
         self.classes.len()
     }
 
+    /// Returns the class with an id, if there is one.
+    pub(super) fn with_id(&mut self, id: u32) -> Option<&mut C> {
+        self.classes.get_mut(id as usize)?.as_mut()
+    }
+
     /// Prefetches the first `lines` cache lines of a class.
     #[inline]
     pub(super) fn fetch(&self, id: u32, lines: usize) {

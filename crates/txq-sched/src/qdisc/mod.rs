@@ -34,6 +34,7 @@ mod fq_pie;
 mod hfsc;
 mod htb;
 mod htb_mq;
+mod idle;
 mod inner;
 mod kinds;
 mod limited;
@@ -331,6 +332,13 @@ pub trait Qdisc<A: Arch = Native>: Send {
     #[doc(hidden)]
     fn passes_stopped(&self) -> bool {
         false
+    }
+
+    /// Gives back memory that it would need only for further packets, if it is empty and has nothing to remember at `now`. Returns
+    /// whether it has no such memory now. A parent calls this for a leaf that has been idle for some time.
+    #[doc(hidden)]
+    fn shrink(&mut self, _now: Nanos) -> bool {
+        true
     }
 
     /// Returns the time of the next event at which a queued packet may leave, on the clock of the `Arch` (`qdisc_watchdog`).

@@ -266,7 +266,8 @@ impl Parts {
         Ok(Self { stands: parts.into_iter().map(on_stand).collect(), now: 1000 * MS })
     }
 
-    fn at(&mut self, part: usize) -> &mut Virtual {
+    /// Returns a part, at the present time.
+    pub(crate) fn at(&mut self, part: usize) -> &mut Virtual {
         let stand = &mut self.stands[part];
         stand.now = self.now;
         stand

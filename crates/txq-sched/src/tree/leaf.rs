@@ -2,7 +2,7 @@
 
 use txq_core::arch::Arch;
 
-use super::{LEVELS, Trees, has_class};
+use super::{Found, LEVELS, Trees, has_class};
 use crate::qdisc::copying::Others;
 use crate::qdisc::{self, Cx, Qdisc, child};
 use crate::tc::{Handle, Header, ParseError, Words};
@@ -76,10 +76,15 @@ impl<A: Arch> Trees<'_, A> {
     /// The kernel's errors.
     pub fn admit(&mut self, class: Class, new: &dyn Qdisc<A>) -> Result<(), ParseError> {
         let mut above = None;
-        self.roots.any(&mut |_, own, qdisc, _| {
-            above = child::levels(qdisc, own, class.parent);
-            above.is_some()
-        });
+        if class.parent == self.root && self.above == 0 {
+            // The most frequent parent: no queue need be owned to count.
+            above = Some(1);
+        } else {
+            self.roots.any(&mut |_, own, qdisc, _| {
+                above = child::levels(qdisc, own, class.parent);
+                above.is_some()
+            });
+        }
         let above = above.unwrap_or(0) + self.above;
         if above >= LEVELS {
             let error = ParseError::new("RTNETLINK answers: Too many levels of symbolic links");
@@ -110,6 +115,30 @@ impl<A: Arch> Trees<'_, A> {
             classes.leaf_changed(class.minor);
         });
         done.map(|(tree, ())| tree)
+    }
+
+    /// Makes `new` the leaf of a class of the root if `may` agrees, which gets the present one. Returns the number of the tree;
+    /// `None` if nothing has changed.
+    pub fn try_graft(
+        &mut self,
+        class: Handle,
+        new: Box<dyn Qdisc<A>>,
+        handle: Handle,
+        may: impl Fn(&Found) -> bool,
+    ) -> Option<usize> {
+        let mut new = Some(new);
+        let done = self.with_parent(Handle::new(class.major(), 0), class.minor(), |qdisc, cx| {
+            let classes = qdisc.classes()?;
+            let minor = classes.find(class.minor())?;
+            let (leaf, total) = classes.leaf(minor)?;
+            let found = Found { handle: leaf.handle(), kind: leaf.qdisc().kind() };
+            let mut new = new.take_if(|_| may(&found))?;
+            new.set_handle(handle);
+            leaf.replace(new, handle, total, cx);
+            classes.leaf_changed(minor);
+            Some(())
+        });
+        done.and_then(|(tree, done)| done.map(|()| tree))
     }
 
     /// Changes the parameters of a class's leaf, and its estimator if the header has one. Returns the number of the tree; `None` if the

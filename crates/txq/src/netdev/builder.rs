@@ -263,6 +263,7 @@ impl<A: Arch> Builder<A> {
         let queued = demand::queued_by(&mut plan.qdiscs);
         let rule = A::AtomicU32::new(RootSelector::first(plan.shape).word());
         (tree.root, tree.children, tree.parent) = (plan.root, plan.children, plan.parent);
+        tree.replicas = plan.replicas;
         let roots = self.roots(plan.shape, plan.qdiscs, asked);
         let classes = tree.parent.as_ref().map(Parent::classes).unwrap_or_default();
         // The maps were made without classes.

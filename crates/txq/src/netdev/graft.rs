@@ -182,6 +182,9 @@ impl<A: Arch> NetDev<A> {
                 let verb = if add { Verb::Add } else { Verb::Replace };
                 return self.hook(tree, &header, &mut words, verb);
             }
+            if self.attach_leaf(tree, &header, text, add, cx) {
+                return Ok(());
+            }
             let (place, found) = self.find(tree, &header, cx)?;
             let asked = match found.attach(&header, add)? {
                 Attach::Change => return self.change(tree, place, &found, &header, &mut words, cx),
@@ -199,6 +202,36 @@ impl<A: Arch> NetDev<A> {
             }
             done
         })
+    }
+
+    /// Attaches a qdisc with a new handle to a class of the root, and owns the queue only once: where a sender is busy, or its
+    /// thread has no CPU, each time takes long, and thousands of leaves are attached so. Returns whether it did. If not,
+    /// nothing has changed, and there is more to check.
+    fn attach_leaf(
+        &self,
+        tree: &mut Tree,
+        header: &Header<'_>,
+        text: &str,
+        add: bool,
+        cx: &mut Ctx<'_, A>,
+    ) -> bool {
+        let is_of_root = |class: &Handle| class.major() == tree.root.major() && tree.children.is_none();
+        let is_plain = !tree.replicas && tree.env.tx_queue_len > 0 && header.stab.is_none();
+        let class = header.parent.filter(is_of_root).filter(|_| is_plain);
+        let is_new =
+            |&handle: &Handle| handle != Handle::UNSPEC && !tree.names(handle) && !tree.has_given(handle);
+        let Some((class, handle)) = class.zip(header.handle.filter(is_new)) else { return false };
+        let Ok((_, Built::Qdisc(new))) = qdisc::build::<A>(text, &tree.env) else { return false };
+        if new.copies().is_some() {
+            return false;
+        }
+        let replaces = |found: &Found| matches!(found.attach(header, add), Ok(Attach::Replace(Some(_))));
+        let grafted = self.shared.trees(tree, cx, |trees| trees.try_graft(class, new, handle, replaces));
+        if let Some(root) = grafted {
+            tree.handle(Some(handle), |_, _| false);
+            self.shared.hand_over_tree(tree, root);
+        }
+        grafted.is_some()
     }
 
     fn graft_built(

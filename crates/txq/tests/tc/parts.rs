@@ -282,3 +282,55 @@ fn threads_of_all_txqs_keep_to_one_rate() {
     assert!(dev.drain(Duration::from_secs(10)));
     dev.audit().unwrap();
 }
+
+/// Two threads fill the leaves of two txqs, and two workers empty them: whatever CPU time each has, the classes of each txq, which borrow
+/// from one bucket of both, share it by `quantum` while they have packets.
+#[test]
+fn threads_of_two_txqs_share_by_quantum() {
+    const EACH: u32 = 2000;
+    let pool = PoolConfig { buffers: 5 * EACH, ..pool() };
+    let wires = Wires::new(2, None);
+    let builder = NetDev::builder(wires.clone()).pool_config(pool).qdisc("handle 1: htb_mq");
+    let dev = builder.workers(2).start().unwrap();
+    // Nearly nothing leaves until all packets are queued.
+    dev.add_class("parent 1: classid 1:1 htb rate 8kbit burst 2000 cburst 2000").unwrap();
+    for (class, quantum) in [("1:10", 2000), ("1:20", 4000)] {
+        let parameters = format!("rate 8kbit ceil 800mbit burst 2000 cburst 100k quantum {quantum}");
+        dev.add_class(&format!("parent 1:1 classid {class} htb {parameters}")).unwrap();
+        dev.add_qdisc(&format!("parent {class} pfifo limit 5000")).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..2_u32 {
+            let dev = &dev;
+            scope.spawn(move || {
+                let mut sender = dev.sender(&format!("thread {thread}"));
+                for number in 0..2 * EACH {
+                    let mut packet = sender.alloc(1000).unwrap();
+                    let class = 0x10 << (number % 2);
+                    packet.set_hash(thread << 31 | 1);
+                    packet.set_priority(0x1_0000 | class);
+                    packet.set_cookie(class.into());
+                    let _ = sender.xmit(packet);
+                }
+            });
+        }
+    });
+    let early = [0, 1].map(|txq| wires.at(txq).sent().len());
+    assert!(early.iter().sum::<usize>() < 50, "{early:?} of all have left");
+    dev.change_class("classid 1:1 htb rate 800mbit burst 100k cburst 100k").unwrap();
+    assert!(dev.drain(Duration::from_secs(30)));
+    for txq in 0..2 {
+        let sent = wires.at(txq).sent();
+        assert_eq!(sent.len(), 2 * EACH as usize);
+        let mut many = sent.iter().enumerate().filter(|(_, class)| **class == 0x20);
+        let (last, _) = many.nth(EACH as usize * 9 / 10 - 1).unwrap();
+        // Until then both classes have packets.
+        let few = sent[..=last].iter().filter(|&&class| class == 0x10).count() as u32;
+        assert!(
+            few.abs_diff(EACH * 9 / 20) <= EACH * 9 / 20 / 50,
+            "txq {txq}: {few} beside {}",
+            EACH * 9 / 10
+        );
+    }
+    dev.audit().unwrap();
+}

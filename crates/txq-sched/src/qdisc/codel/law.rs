@@ -100,6 +100,12 @@ impl Law {
         self.count
     }
 
+    /// Returns whether a dropping state that begins at `now` starts near the drop rate of the last one, which was recent.
+    pub(in crate::qdisc) fn remembers(&self, goal: &Goal, now: Nanos) -> bool {
+        self.count.saturating_sub(self.lastcount) > 1
+            && now.saturating_sub(self.drop_next) < goal.interval.saturating_mul(16)
+    }
+
     /// Takes and returns the packet to send at `now`; drops or marks packets by the law on the way. Returns `None` when the
     /// queue is empty.
     #[inline]
@@ -147,9 +153,7 @@ impl Law {
         self.dropping = true;
         // Starts from the rate that controlled the queue in the last dropping state, if its `drop_next` is less than 16
         // intervals ago.
-        let delta = self.count.saturating_sub(self.lastcount);
-        let recent = now.saturating_sub(self.drop_next) < goal.interval.saturating_mul(16);
-        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.count = if self.remembers(goal, now) { self.count - self.lastcount } else { 1 };
         self.lastcount = self.count;
         self.drop_next = now.saturating_add(gap(goal.interval, self.count));
         packet

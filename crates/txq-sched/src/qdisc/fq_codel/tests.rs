@@ -238,6 +238,37 @@ fn nobody_is_old_when_all_are_idle() {
     assert_eq!((next(&mut bench, 2), counter(&bench, "new_flow_count")), (vec![3, 2], 4));
 }
 
+/// An idle one gives its memory back when no flow remembers a drop rate, and does then as one that has kept it.
+#[test]
+fn memory_given_back_is_not_missed() {
+    let text = "fq_codel flows 64";
+    let [mut lean, mut twin] = [(); 2].map(|()| Bench::new(text));
+    let shrink = |bench: &mut Bench| {
+        let now = bench.now;
+        bench.qdisc.shrink(now)
+    };
+    assert!(shrink(&mut lean), "it has none yet");
+    let mut drops = 0;
+    for (depth, ms, pause) in
+        [(1, 100, 50), (30, 3000, 50), (30, 2000, 1000), (1, 10, 5000), (30, 2000, 5000)]
+    {
+        let seen = [&mut lean, &mut twin].map(|bench| {
+            let seen = bench.stand(depth, ms * MS);
+            while bench.dequeue().is_some() {}
+            bench.now += pause * MS;
+            seen
+        });
+        assert_eq!(seen[0], seen[1], "after {depth} packets for {ms} ms");
+        drops += seen[0].len();
+        // A drop rate is remembered for 16 intervals of 100 ms.
+        let many = seen[0].len() > 2;
+        assert_eq!(shrink(&mut lean), !many || pause > 1600, "{} drops, {pause} ms ago", seen[0].len());
+    }
+    assert!(drops > 50, "{drops}");
+    let _ = lean.enqueue(1000, flow(1));
+    assert!(!shrink(&mut lean), "it has a packet");
+}
+
 /// With one queue fq_codel drops when codel does.
 #[test]
 fn one_queue_is_codel() {

@@ -8,6 +8,7 @@ use super::lists::{Link, List, NIL, PRIOS};
 use super::params::ClassParams;
 use crate::filter::Filters;
 use crate::qdisc::child::Child;
+use crate::qdisc::idle::Warmth;
 use crate::qdisc::wheel::Ticket;
 
 /// The most bytes that a class owes its siblings, where its packets are longer than its quantum.
@@ -53,6 +54,8 @@ pub(super) struct Class<A: Arch, B> {
     pub(super) mode: Mode,
     /// 0 if it has a leaf.
     pub(super) level: u8,
+    /// Whether its leaf may have memory to give back.
+    pub(super) warmth: Warmth,
     /// The priorities for which it has packets to send, as a bit mask; a leaf has one at most.
     pub(super) active: u8,
     /// The priorities for which it left its parent's feed during its turn, as a bit mask: its turn goes on when it returns.
@@ -92,6 +95,7 @@ impl<A: Arch, B: Buckets<A>> Class<A, B> {
             parent,
             children: 0,
             level: 0,
+            warmth: Warmth::Never,
             mode: Mode::Send,
             active: 0,
             deficit: [0; LEVELS],

@@ -10,6 +10,7 @@ use super::lists::NIL;
 use super::params::ClassParams;
 use crate::filter::Filters;
 use crate::qdisc::child::{Child, Classes, Total, WriteClass};
+use crate::qdisc::idle::Warmth;
 use crate::qdisc::noop::Noop;
 use crate::qdisc::{Cx, Env, Qdisc, default_leaf};
 use crate::tc::{ClassInfo, Handle, Options, ParseError, Style, Words};
@@ -59,12 +60,57 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         self.classes[id].leaf = None;
     }
 
+    /// Notes that a class's leaf is used.
+    #[cold]
+    pub(super) fn warm(&mut self, id: u32) {
+        let class = &mut self.classes[id];
+        if std::mem::replace(&mut class.warmth, Warmth::Used) == Warmth::Cold {
+            self.idle.add(id);
+        }
+    }
+
+    /// Notes whether a class's leaf, which may be another one, can have memory to give back.
+    fn look_at_kind(&mut self, id: u32) {
+        let class = &mut self.classes[id];
+        let is_plain = class.leaf.as_ref().is_none_or(Child::is_fifo);
+        match (is_plain, class.warmth) {
+            (true, _) => class.warmth = Warmth::Never,
+            (false, Warmth::Never) => {
+                class.warmth = Warmth::Cold;
+                if class.active != 0 {
+                    self.warm(id);
+                }
+            }
+            (false, _) => {}
+        }
+    }
+
+    /// Looks whether some leaves are idle, and takes their memory back.
+    #[cold]
+    pub(super) fn look_for_idle(&mut self, now: Nanos) {
+        let Self { idle, classes, .. } = self;
+        idle.look(now, |id| {
+            let Some(class) = classes.with_id(id) else { return false };
+            if class.active == 0 {
+                let gives =
+                    class.warmth == Warmth::Seen && class.leaf.as_mut().is_none_or(|leaf| leaf.shrink(now));
+                class.warmth = match class.warmth {
+                    Warmth::Used => Warmth::Seen,
+                    _ if gives => Warmth::Cold,
+                    warmth => warmth,
+                };
+            }
+            matches!(class.warmth, Warmth::Seen | Warmth::Used)
+        });
+    }
+
     /// Gives a class that has no classes below it any more an empty leaf and full buckets.
     fn make_leaf(&mut self, id: u32, now: Nanos) {
         let leaf = Child::fifo(&self.env);
         self.forget(id);
         let class = &mut self.classes[id];
         class.leaf = Some(leaf);
+        class.warmth = Warmth::Never;
         class.level = 0;
         class.mode = Mode::Send;
         class.fill(now);
@@ -95,6 +141,7 @@ impl<A: Arch, B: Buckets<A>> Classes<A> for Htb<A, B> {
 
     fn leaf_changed(&mut self, minor: u16) {
         if let Some(id) = self.classes.get(minor) {
+            self.look_at_kind(id);
             self.look_at_leaf(id);
         }
     }

@@ -10,6 +10,7 @@ use txq_core::arch::Arch;
 use super::Htb;
 use super::buckets::Buckets;
 use super::class::{LEVELS, Mode};
+use crate::qdisc::idle::Warmth;
 
 /// Priorities (`TC_HTB_NUMPRIO`).
 pub(super) const PRIOS: usize = 8;
@@ -99,6 +100,9 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         if class.active == 0 {
             let active = 1 << class.params.prio;
             class.active = active;
+            if matches!(class.warmth, Warmth::Cold | Warmth::Seen) {
+                self.warm(id);
+            }
             self.link(id, active);
         }
     }

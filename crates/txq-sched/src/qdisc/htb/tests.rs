@@ -2,6 +2,7 @@ use super::*;
 use crate::qdisc::testing::{ENV, Virtual};
 
 mod filters;
+mod idle;
 mod random;
 
 /// An htb with classes, each as `PARENT MINOR OPTIONS`.

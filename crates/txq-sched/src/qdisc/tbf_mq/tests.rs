@@ -7,6 +7,8 @@ use crate::qdisc::testing::{ENV, MS, Parts};
 use crate::qdisc::{Env, Verdict};
 use crate::tc::Style;
 
+mod flows;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// What left of the parts: the time, the part, the bytes.
