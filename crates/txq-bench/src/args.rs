@@ -23,8 +23,8 @@ Suites:
   timing    how late packets leave that have a time, how exact a rate is; not among the usual ones
   bql       what byte queue limits leave of a link whose completions come together or late; not among the usual ones
   isolation what a probe of the best priority notices of senders that flood its qdisc; not among the usual ones
-  rate      threads with a txq each below one rate: tbf_mq and htb_mq, a tbf and an htb at the root, the
-            kernel's tbf and htb; not among the usual ones
+  rate      threads with a txq each below one rate: tbf_mq, htb_mq and cake_mq, a tbf and an htb at the root,
+            the kernel's tbf and htb; not among the usual ones
   peers     the same work done by DPDK and by this machine's kernel; not among the usual ones
 
 Examples:

@@ -47,6 +47,8 @@ struct Subject {
     name: &'static str,
     text: fn(u64) -> String,
     classes: fn(u64) -> Vec<Class>,
+    /// The qdisc of each class; the default one without a text.
+    leaf: Option<&'static str>,
     by: By,
     flows: &'static [u64],
 }
@@ -55,7 +57,7 @@ fn subjects() -> Vec<Subject> {
     fn none(_: u64) -> Vec<Class> {
         Vec::new()
     }
-    let subject = |name, text, by, flows| Subject { name, text, classes: none, by, flows };
+    let subject = |name, text, by, flows| Subject { name, text, classes: none, leaf: None, by, flows };
     let many = &[10, 64, 1024, 4096, 65_536, 1_000_000][..];
     vec![
         subject("pfifo", |_| "pfifo".into(), By::Priority, &[1]),
@@ -74,6 +76,11 @@ fn subjects() -> Vec<Subject> {
             ..subject("drr", |_| "handle 1: drr".into(), By::Class, &[10, 64, 1024, 4096])
         },
         Subject { classes: htb, ..subject("htb", |_| "handle 1: htb".into(), By::Class, &[10, 64, 1024]) },
+        Subject {
+            classes: htb,
+            leaf: Some("fq_codel"),
+            ..subject("htb, fq_codel", |_| "handle 1: htb".into(), By::Class, &[200])
+        },
     ]
 }
 
@@ -94,16 +101,19 @@ pub(super) fn cases(plan: &Plan<'_>) -> Vec<Case> {
     let dpdk = super::peers::or_skip("dpdk", Sched::prepare(plan.lab));
     let mut cases = Vec::new();
     let asked = &plan.args.qdisc;
-    for subject in subjects().into_iter().filter(|s| asked.is_empty() || asked.iter().any(|q| q == s.name)) {
+    // "htb, fq_codel" is an htb, too.
+    let is_asked =
+        |subject: &Subject| asked.iter().any(|qdisc| subject.name.split(',').next() == Some(qdisc));
+    for subject in subjects().into_iter().filter(|subject| asked.is_empty() || is_asked(subject)) {
         for flows in plan.flows(subject.flows) {
             for batch in plan.batches(&[32]) {
                 let key = Key { qdisc: Some(subject.name.into()), ..key(flows, batch) };
-                let (text, classes, by) = (subject.text, subject.classes, subject.by);
+                let (text, classes, leaf, by) = (subject.text, subject.classes, subject.leaf, subject.by);
                 let run = Box::new(move |lab: &Lab, time| {
                     measure(
                         lab,
                         time,
-                        &Filled { text: text(flows), classes: classes(flows), by, flows, batch },
+                        &Filled { text: text(flows), classes: classes(flows), leaf, by, flows, batch },
                     )
                 });
                 cases.push(Case { key, run });
@@ -129,6 +139,7 @@ fn key(flows: u64, batch: u64) -> Key {
 struct Filled {
     text: String,
     classes: Vec<Class>,
+    leaf: Option<&'static str>,
     by: By,
     flows: u64,
     batch: u64,
@@ -147,7 +158,7 @@ fn measure(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample>
 }
 
 fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
-    let &Filled { ref text, ref classes, by, flows, batch } = filled;
+    let &Filled { ref text, ref classes, leaf, by, flows, batch } = filled;
     let queued = (flows * EACH).max(batch * 4);
     let buffers = u32::try_from(queued)? + 64;
     let pool = Pool::new(&PoolConfig { buffers, room: LEN, headroom: 0, ..PoolConfig::default() })?;
@@ -174,6 +185,10 @@ fn work(lab: &Lab, time: Duration, filled: &Filled) -> anyhow::Result<Sample> {
         };
         classes.iter().try_for_each(&mut add).map_err(refused(text))
     })?;
+    for (leaf, flow) in leaf.iter().flat_map(|leaf| (1..=flows).map(move |flow| (leaf, flow))) {
+        let command = format!("qdisc replace parent 1:{flow:x} {leaf}");
+        qdisc.tc(&command, &mut Clock::new(), &mut cache).map_err(refused(&command))?;
+    }
     qdisc.enqueue(&mut packets, &mut Clock::new(), &mut cache);
     let memory = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
     turn(&mut qdisc, &mut cache, batch, Instant::now() + time / 8);

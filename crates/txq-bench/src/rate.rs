@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `tbf_mq` | a part for each txq, one bucket |
 //! | `htb_mq` | a part for each txq, a class that has its rate from the class above it, the buckets of both shared |
+//! | `cake_mq` | a cake for each txq, which divide the rate among those that are active |
 //! | `tbf`, `htb` | one tbf, or one htb with the same classes, at the root of as many txqs |
 //! | `mq` | a pfifo for each txq and no rate: what the parts could reach |
 //! | `kernel tbf`, `kernel htb` | this kernel: packet sockets into an ifb below a tbf, or a class of htb |
@@ -25,9 +26,10 @@ use super::rig::{Queue, Rig};
 pub(super) const RATE: &str = "rate";
 
 /// The rows of txq, their roots and classes. The rate is 8300 packets of 120 bytes in 8 us.
-const ROOTS: [(&str, &str, &[&str]); 5] = [
+const ROOTS: [(&str, &str, &[&str]); 6] = [
     ("tbf_mq", "tbf_mq rate 1tbit burst 1gb limit 100mb", &[]),
     ("htb_mq", "handle 1: htb_mq default 10", &CLASSES),
+    ("cake_mq", "cake_mq bandwidth 1tbit besteffort", &[]),
     ("tbf", "tbf rate 1tbit burst 1gb limit 100mb", &[]),
     ("htb", "handle 1: htb default 10", &CLASSES),
     ("mq", "mq", &[]),

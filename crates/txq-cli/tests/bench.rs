@@ -301,9 +301,9 @@ fn one_rate_is_measured_beside_one_root() {
     let own = |row: &Value| row["peer"].is_null();
     let rows = rows(&run("rate --batch 8 --duration 20ms --json --quiet"));
     let rows: Vec<_> = rows.into_iter().filter(own).collect();
-    assert_eq!(values(&rows, "rate", "qdisc"), set(&["tbf_mq", "htb_mq", "tbf", "htb", "mq"]));
+    assert_eq!(values(&rows, "rate", "qdisc"), set(&["tbf_mq", "htb_mq", "cake_mq", "tbf", "htb", "mq"]));
     assert_eq!(values(&rows, "rate", "threads"), set(&["1", "2"]));
-    assert_eq!(rows.len(), 10);
+    assert_eq!(rows.len(), 12);
     let table = run("rate --batch 1 --duration 20ms --quiet").stdout;
     assert!(table.contains(" 2 : 1") && table.contains("\ntbf_mq combine "), "{table}");
 }
