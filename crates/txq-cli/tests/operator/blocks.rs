@@ -187,6 +187,9 @@ blocks! {
     the_goodput_of_bridges_is_measured =
         Block { document: "docs/daemon.md", part: "--example bridge_goodput", ..LONG };
     #[ignore = "cargo xtask check operator"]
+    flows_of_many_txqs_are_compared =
+        Block { document: "docs/rate.md", part: "--lib flows_are_as_equal", ..LONG };
+    #[ignore = "cargo xtask check operator"]
     the_packets_of_bridges_are_measured =
         Block { document: "docs/daemon.md", part: "--example bridge_packets", ..LONG };
 }
