@@ -38,6 +38,19 @@ fn fill(sender: &mut Sender) -> usize {
     sent
 }
 
+/// Fills the ring of a device with threads, then its queue: a worker whose ring has room would empty a queue that was full.
+fn fill_for_good(dev: &NetDev, wires: &Wires) {
+    let mut sender = dev.sender("first");
+    let _ = send(&mut sender, RING as usize);
+    while wires.at(0).kept().len() < RING as usize {
+        thread::yield_now();
+    }
+    while dev.qdiscs(Default::default())[0].stats.qlen < 6 {
+        fill(&mut sender);
+        thread::yield_now();
+    }
+}
+
 /// Waits for at most a millisecond.
 fn wait_a_bit(sender: &mut Sender) -> Room {
     sender.wait_room(Some(sender.now() + 1_000_000))
@@ -171,7 +184,7 @@ fn whatever_becomes_of_the_queue_wakes_its_senders() {
         let wires = Wires::new(1, Some(RING));
         let mut dev = builder(&wires, "pfifo limit 8").start().unwrap();
         dev.replace_qdisc("root handle 1: pfifo limit 8").unwrap();
-        fill(&mut dev.sender("first"));
+        fill_for_good(&dev, &wires);
         let waiters: Vec<_> = (0..4)
             .map(|_| {
                 let mut sender = dev.sender("waiter");
@@ -261,7 +274,7 @@ fn senders_that_wait_all_come_to_their_end() {
 fn a_driver_that_panics_keeps_nobody_asleep() {
     let wires = Wires::new(1, Some(RING));
     let dev = builder(&wires, "pfifo limit 8").start().unwrap();
-    fill(&mut dev.sender("first"));
+    fill_for_good(&dev, &wires);
     let waiters: Vec<_> = (0..3)
         .map(|_| {
             let mut sender = dev.sender("waiter");
