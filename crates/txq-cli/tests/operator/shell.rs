@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -96,29 +96,45 @@ other_host() {
 program() { printf '#!/bin/sh\nexec %s\n' "$2" > "$1"; chmod +x "$1"; }
 "#;
 
+/// Where [`programs`] mounts the folder of the programs that were built with the test, and the sources that blocks compile: the
+/// checkout may lie in `/tmp` or `/mnt`, which are others' in the block's namespace.
+const BUILT: &str = "/mnt/built";
+const EXAMPLES: &str = "/mnt/examples";
+
 /// Returns the script that enters a folder with the programs of this test, `target/release` and the sources that blocks compile.
 /// `/tmp` is empty then. `None` if an example is not built.
 fn programs(folder: &TempDir) -> Option<String> {
-    let built = |path: PathBuf| path.is_file().then_some(path);
-    let library = std::env::current_exe().expect("a path").with_file_name("libtxq_preload.so");
-    let mut links = vec![
-        ("target/release/txq", PathBuf::from(TXQ)),
-        ("target/release/deps/libtxq_preload.so", built(library)?),
+    let built = Path::new(TXQ).parent().expect("a folder");
+    let links = [
+        ("target/release/txq", "txq"),
+        ("target/release/deps/libtxq_preload.so", "deps/libtxq_preload.so"),
+        ("target/release/examples/served", "examples/served"),
+        ("target/release/examples/socket_send", "examples/socket_send"),
     ];
-    let example = |name: &str| built(Path::new(TXQ).with_file_name("examples").join(name));
-    links.push(("target/release/examples/served", example("served")?));
-    links.push(("target/release/examples/socket_send", example("socket_send")?));
-    links.push(("examples", Path::new(ROOT).join("examples")));
-    for (link, to) in links {
+    if !links.iter().all(|(_, file)| built.join(file).is_file()) {
+        return None;
+    }
+    for (link, file) in links {
         let link = folder.path().join(link);
         fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
-        symlink(to, link).expect("a link");
+        symlink(Path::new(BUILT).join(file), link).expect("a link");
     }
-    // The folder is mounted before /tmp, in which it is, becomes empty.
+    symlink(EXAMPLES, folder.path().join("examples")).expect("a link");
+    let examples = fs::canonicalize(Path::new(ROOT).join("examples")).expect("a folder");
+    let own = std::env::current_exe().expect("a path");
+    let own = Path::new(BUILT).join("deps").join(own.file_name().expect("a name"));
+    // All that the block needs is opened or mounted before /tmp and /mnt, in which it may be, become empty.
     Some(format!(
-        "mount -t tmpfs none /mnt; mkdir /mnt/work; mount --bind {folder} /mnt/work\n\
-         mount -t tmpfs none /tmp; cd /mnt/work\nPATH=$PWD/target/release:$PATH\n{CARGO}",
-        folder = folder.path().display()
+        "exec {{folder}}< {folder} {{built}}< {built} {{examples}}< {examples}\n\
+         mount -t tmpfs none /mnt; mkdir /mnt/work {BUILT} {EXAMPLES}\n\
+         mount -c --bind /proc/self/fd/$folder /mnt/work; mount -c --bind /proc/self/fd/$built {BUILT}\n\
+         mount -c --bind /proc/self/fd/$examples {EXAMPLES}; mount -t tmpfs none /tmp; cd /mnt/work\n\
+         exec {{folder}}<&- {{built}}<&- {{examples}}<&-\n\
+         PATH=$PWD/target/release:$PATH TXQ_OPERATOR={own}\n{CARGO}",
+        folder = folder.path().display(),
+        built = built.display(),
+        examples = examples.display(),
+        own = own.display(),
     ))
 }
 
