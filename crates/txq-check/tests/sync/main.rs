@@ -16,3 +16,4 @@ mod socket;
 mod spinlock;
 mod spsc;
 mod timers;
+mod token;

@@ -5,8 +5,9 @@ use std::sync::atomic::{self, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Event, Inside, Nanos};
+use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Inside, Nanos};
 use crate::os;
+use crate::sync::token::{Parking, Token};
 
 thread_local! {
     /// The data paths that the thread is in. Its address is the thread's number ([`Arch::thread`]).
@@ -260,38 +261,43 @@ impl<T> CellApi<T> for NativeCell<T> {
     }
 }
 
-/// A token under std's mutex and condition variable: a futex on Linux.
+/// The place where a thread sleeps.
+pub type NativeEvent = Token<Native, NativeParking>;
+
+/// std's mutex and condition variable: futexes on Linux.
 #[derive(Debug, Default)]
-pub struct NativeEvent {
-    token: Mutex<bool>,
-    given: Condvar,
+pub struct NativeParking {
+    lock: Mutex<()>,
+    condvar: Condvar,
 }
 
-impl Event for NativeEvent {
+impl Parking for NativeParking {
     fn new() -> Self {
         Self::default()
     }
 
-    fn notify(&self) {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.given.notify_one();
-    }
-
-    fn wait(&self, deadline: Option<Nanos>) {
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*token {
-            token = match deadline {
-                None => self.given.wait(token).unwrap_or_else(PoisonError::into_inner),
+    fn park(&self, begin: impl FnOnce() -> bool, is_over: impl Fn() -> bool, deadline: Option<Nanos>) {
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !begin() {
+            return;
+        }
+        while !is_over() {
+            held = match deadline {
+                None => self.condvar.wait(held).unwrap_or_else(PoisonError::into_inner),
                 Some(at) => {
                     let now = Native::now();
                     if now >= at {
                         break;
                     }
                     let left = Duration::from_nanos(at - now);
-                    self.given.wait_timeout(token, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.condvar.wait_timeout(held, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        *token = false;
+    }
+
+    fn unpark(&self) {
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.condvar.notify_one();
     }
 }

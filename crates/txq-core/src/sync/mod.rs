@@ -13,5 +13,6 @@ pub mod rcu;
 pub mod spinlock;
 pub mod spsc;
 pub mod timers;
+pub mod token;
 pub mod waiter;
 pub mod words;
