@@ -6,12 +6,19 @@
 //! non-zero notifies the worker. The notification is a token: a token given to a worker that is awake ends its next sleep at
 //! once, so no schedule is missed.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use txq_core::arch::{Arch, Atomic, Event, Nanos};
 use txq_core::sync::bits::Bits;
 use txq_core::sync::spinlock::SpinLock;
 use txq_core::sync::timers::Timers;
+
+/// The worker leaves no txq alone whose device was empty.
+const CALM: u32 = 0;
+/// It does, until the time of its next look.
+const HELD: u32 = 1;
+/// A txq has stopped meanwhile.
+const HURRY: u32 = 2;
 
 /// One worker's inbox, on lines of its own.
 #[repr(align(128))]
@@ -24,6 +31,9 @@ pub(crate) struct Schedule<A: Arch> {
     /// it. So a txq whose device gets its first packets meanwhile waits for that look, for half of `MOST` at most
     /// (`worker/looks.rs`).
     reap: Bits<A>,
+    /// [`CALM`], [`HELD`] or [`HURRY`]. The worker stores `HELD`, and swaps in `CALM` before it looks. The owner of a queue
+    /// whose txq has stopped moves it from `HELD` to `HURRY`, and notifies. Relaxed: a hint that orders nothing; a look that misses it comes at its own time.
+    held: A::AtomicU32,
     /// When to run each queue again. Set by the owner of the queue, taken by the worker ([`Timers`]).
     timers: Timers<A>,
     /// The worker sleeps on it.
@@ -39,6 +49,7 @@ impl<A: Arch> Schedule<A> {
         Self {
             run: Bits::new(roots),
             reap: Bits::new(txqs),
+            held: A::AtomicU32::new(CALM),
             timers: Timers::new(roots),
             event: A::Event::new(),
             hook: SpinLock::new(None),
@@ -72,6 +83,24 @@ impl<A: Arch> Schedule<A> {
     /// Adds a txq that the worker, which calls this, looks at later by itself, so that no sender wakes it meanwhile.
     pub(crate) fn hold_reap(&self, txq: u16) {
         let _ = self.reap.set(txq.into());
+    }
+
+    /// Notes that the worker, which calls this, leaves txqs alone whose devices were empty.
+    pub(crate) fn note_held(&self) {
+        self.held.store(HELD, Relaxed);
+    }
+
+    /// Makes the worker look at these txqs now: one of its txqs has stopped.
+    pub(crate) fn hurry(&self) {
+        let held = &self.held;
+        if held.load(Relaxed) == HELD && held.compare_exchange(HELD, HURRY, Relaxed, Relaxed).is_ok() {
+            self.notify();
+        }
+    }
+
+    /// Returns whether a txq has stopped since [`note_held`](Schedule::note_held). The worker calls it before it looks.
+    pub(crate) fn take_hurry(&self) -> bool {
+        self.held.load(Relaxed) != CALM && self.held.swap(CALM, Relaxed) == HURRY
     }
 
     /// Makes the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`). The

@@ -267,10 +267,12 @@ impl<A: Arch> Worker<A> {
         let (reaping, looks) = (&mut self.reaping, &mut self.looks);
         let mut next: Option<Nanos> = None;
         let mut sooner = |at: Nanos| next = Some(next.map_or(at, |n| n.min(at)));
-        // One time for all: a txq at which the worker looks has left no bit in the schedule. While it is too early for every
-        // txq, the bits stay set, and no sender that sets one again wakes this worker.
+        // One time for all: a txq at which the worker looks has left no bit in the schedule, so that the next sender wakes it if
+        // this look is the last. While it is too early for every txq, the bits stay set, and no sender that sets one again wakes
+        // this worker.
         let begun = if reaping.is_empty() { Nanos::MAX } else { cx.clock.now() };
-        if begun >= self.take_at {
+        let (hurried, mut held_empty) = (sched.take_hurry(), false);
+        if hurried || begun >= self.take_at {
             sched.take_reap(|txq| {
                 if reaping.insert(txq as u16) {
                     looks[txq] = Looks::default();
@@ -281,7 +283,8 @@ impl<A: Arch> Worker<A> {
         reaping.retain(|txq| {
             let looks = &mut looks[usize::from(txq)];
             let txq = &dev.txqs[usize::from(txq)];
-            if let Some(at) = looks.too_early(begun) {
+            if let Some(at) = looks.too_early(begun, hurried) {
+                held_empty |= looks.is_held_empty();
                 take_at = take_at.min(looks.not_before());
                 sooner(at);
                 return true;
@@ -303,14 +306,25 @@ impl<A: Arch> Worker<A> {
                     at = at.min(end);
                     looks.look_by(end);
                 }
-                if looks.too_early(now).is_some() {
+                if looks.too_early(now, false).is_some() {
                     sched.hold_reap(txq.index);
                 }
                 take_at = take_at.min(looks.not_before());
                 sooner(at);
+                return true;
             }
-            more
+            let Some(at) = looks.note_empty(txq.completed.packets.load(Relaxed), cx.clock.now()) else {
+                return false;
+            };
+            sched.hold_reap(txq.index);
+            held_empty = true;
+            take_at = take_at.min(looks.not_before());
+            sooner(at);
+            true
         });
+        if held_empty {
+            sched.note_held();
+        }
         // The worker is awake by then: it is the time of the earliest look.
         self.take_at = take_at;
         cx.clock.advance();

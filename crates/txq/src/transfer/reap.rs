@@ -98,7 +98,11 @@ impl<A: Arch> TxQueue<A> {
             self.reap_for(root, cx);
         }
         if self.needs_reaping() {
-            cx.dev.sched[self.reaper].reap(self.index);
+            let sched = &cx.dev.sched[self.reaper];
+            sched.reap(self.index);
+            if self.stopped() {
+                sched.hurry();
+            }
         }
     }
 

@@ -5,6 +5,9 @@
 //! for [`MOST`] at most. The device does not run dry meanwhile, and a sender that waits for half of its limit is woken in
 //! time. A worker that is awake for one txq also looks at the others whose wait is half over, so that the looks at many txqs
 //! fall together.
+//!
+//! A device that has completed all packets may get the next one soon. The worker looks at it again after [`EMPTY`], and is
+//! woken before that only if the txq stops.
 
 use txq_core::arch::Nanos;
 
@@ -12,6 +15,8 @@ use txq_core::arch::Nanos;
 const MOST: Nanos = 100_000;
 /// The shortest wait between looks at a device that does not know when its next packet is complete, in nanoseconds.
 const LEAST: Nanos = 10_000;
+/// The wait for packets of a device that has completed all, in nanoseconds.
+const EMPTY: Nanos = 50_000;
 /// The part of the packets in flight that the worker leaves until they are complete.
 const PART: u64 = 2;
 
@@ -26,12 +31,20 @@ pub(crate) struct Looks {
     not_before: Nanos,
     /// Time for which the worker is woken for the next look.
     next: Nanos,
+    /// Whether the last look left no packet in the device.
+    empty: bool,
 }
 
 impl Looks {
-    /// Returns the time of the next look if it is too early to look now.
-    pub(crate) fn too_early(&self, now: Nanos) -> Option<Nanos> {
-        (now < self.not_before).then_some(self.next)
+    /// Returns the time of the next look if it is too early to look now; `hurried` says whether a txq has stopped whose device
+    /// was empty at the last look.
+    pub(crate) fn too_early(&self, now: Nanos, hurried: bool) -> Option<Nanos> {
+        (now < self.not_before && !(hurried && self.empty)).then_some(self.next)
+    }
+
+    /// Whether the worker leaves alone a device that was empty.
+    pub(crate) fn is_held_empty(&self) -> bool {
+        self.empty
     }
 
     /// Returns the time before which no look is made; 0 for none.
@@ -73,8 +86,19 @@ impl Looks {
             None => poll(),
         };
         let not_before = if next == at && wait > 0 { now.saturating_add(wait / 2) } else { 0 };
-        *self = Self { last: now, completed, not_before, next };
+        *self = Self { last: now, completed, not_before, next, empty: false };
         next
+    }
+
+    /// Notes a look that has left no packet in the device. Returns the time of the next look, if packets were complete since
+    /// the last one: a sender whose packets come before it does not wake the worker for each.
+    pub(crate) fn note_empty(&mut self, completed: u32, now: Nanos) -> Option<Nanos> {
+        if self.last == 0 || completed == self.completed {
+            return None;
+        }
+        let next = now.saturating_add(EMPTY);
+        *self = Self { last: now, completed, not_before: now.saturating_add(EMPTY / 2), next, empty: true };
+        Some(next)
     }
 }
 
@@ -89,10 +113,10 @@ mod tests {
     #[test]
     fn the_first_look_is_followed_by_one_at_the_next_completion() {
         let mut looks = Looks::default();
-        assert_eq!(looks.too_early(1), None);
+        assert_eq!(looks.too_early(1, false), None);
         assert_eq!(note(&mut looks, 7, 3, 1000, 1200), 1200);
         // The driver may be wrong: other work of the worker is an occasion to look.
-        assert_eq!(looks.too_early(1100), None);
+        assert_eq!(looks.too_early(1100, false), None);
         // Nothing was completed since.
         assert_eq!(note(&mut looks, 7, 3, 1300, 1500), 1500);
     }
@@ -104,7 +128,7 @@ mod tests {
         // A packet in 1000 ns: twenty of the forty take 20,000 ns.
         assert_eq!(note(&mut looks, 10, 40, 11_000, 12_000), 31_000);
         // A worker that is awake for another txq looks when half of the wait is over.
-        assert_eq!((looks.too_early(20_999), looks.too_early(21_000)), (Some(31_000), None));
+        assert_eq!((looks.too_early(20_999, false), looks.too_early(21_000, false)), (Some(31_000), None));
         // Few packets are left: at the next completion, at the latest.
         assert_eq!(note(&mut looks, 30, 1, 31_000, 32_000), 32_000);
     }
@@ -114,7 +138,7 @@ mod tests {
         let mut looks = Looks::default();
         note(&mut looks, 0, 140, 1000, 2000);
         assert_eq!(note(&mut looks, 64, 76, 200_000, 0), 0);
-        assert_eq!(looks.too_early(200_001), None);
+        assert_eq!(looks.too_early(200_001, false), None);
     }
 
     #[test]
@@ -125,7 +149,10 @@ mod tests {
         assert_eq!(looks.not_before(), 0);
         assert_eq!(note(&mut looks, 102, 100_000, 1_201_000, 1_202_000), 1_301_000);
         looks.look_by(1_211_000);
-        assert_eq!((looks.too_early(1_210_999), looks.too_early(1_211_000)), (Some(1_211_000), None));
+        assert_eq!(
+            (looks.too_early(1_210_999, false), looks.too_early(1_211_000, false)),
+            (Some(1_211_000), None)
+        );
     }
 
     #[test]
@@ -134,8 +161,23 @@ mod tests {
         assert_eq!(looks.note(0, 40, 1000, None, || 51_000), 51_000);
         assert_eq!(looks.not_before(), 0);
         assert_eq!(looks.note(40, 48, 51_000, None, || unreachable!()), 81_000);
-        assert_eq!((looks.too_early(65_999), looks.too_early(66_000)), (Some(81_000), None));
+        assert_eq!((looks.too_early(65_999, false), looks.too_early(66_000, false)), (Some(81_000), None));
         assert_eq!(looks.note(80, 8, 66_000, None, || 116_000), 116_000);
         assert_eq!(looks.not_before(), 0);
+    }
+
+    #[test]
+    fn a_device_that_was_emptied_is_left_alone_unless_a_txq_stops() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.note_empty(7, 1000), None, "whether packets come is not known");
+        note(&mut looks, 7, 1, 1000, 1200);
+        assert_eq!(looks.note_empty(8, 1200), Some(51_200));
+        assert_eq!((looks.too_early(26_199, false), looks.too_early(26_200, false)), (Some(51_200), None));
+        assert_eq!(looks.too_early(2000, true), None);
+        // A device that keeps packets has its time.
+        note(&mut looks, 18, 40, 11_200, 12_000);
+        assert_eq!(looks.too_early(11_201, true), Some(31_200));
+        assert_eq!(looks.note_empty(58, 61_200), Some(111_200));
+        assert_eq!(looks.note_empty(58, 111_200), None, "none has come");
     }
 }

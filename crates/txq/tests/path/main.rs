@@ -18,6 +18,7 @@ mod homes;
 mod lateness;
 mod lifecycle;
 mod link;
+mod looks;
 mod loops;
 mod missed_wake;
 mod pool_modes;

@@ -1,9 +1,5 @@
 //! A packet's path from xmit to completion, step by step, on a device that the test controls.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::device::{Wires, assert_conserved, pool};
 use txq::drop::DropReason;
 use txq::netdev::{Builder, Sampling};
@@ -11,13 +7,13 @@ use txq::packet::PacketList;
 use txq::qdisc::Verdict;
 use txq::{Discipline, NetDev, Sender, Worker};
 
-fn builder(wires: &Wires) -> Builder {
+pub(crate) fn builder(wires: &Wires) -> Builder {
     // The ring stops packets here, not a byte limit; `bql.rs` tests that.
     NetDev::builder(wires.clone()).pool_config(pool()).bql(None)
 }
 
 /// Returns packets with the cookies `from..to`.
-fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
+pub(crate) fn packets(sender: &mut Sender, cookies: std::ops::Range<u64>) -> PacketList {
     let one = |cookie| {
         let mut packet = sender.alloc(60).unwrap();
         packet.set_cookie(cookie);
@@ -48,7 +44,7 @@ fn a_packet_goes_straight_through() {
     });
 }
 
-fn sender_of(dev: &NetDev) -> Sender {
+pub(crate) fn sender_of(dev: &NetDev) -> Sender {
     dev.sender("other")
 }
 
@@ -76,77 +72,9 @@ fn what_the_driver_refuses_is_requeued_in_front() {
 }
 
 /// Makes a worker look at the txqs that it watches. It may wait up to 0.1 ms from one look to the next.
-fn look(worker: &mut Worker) {
+pub(crate) fn look(worker: &mut Worker) {
     std::thread::sleep(std::time::Duration::from_millis(1));
     worker.poll();
-}
-
-/// A worker that waits until a device has completed half of its packets.
-struct Waiting {
-    wires: Wires,
-    dev: NetDev,
-    sender: Sender,
-    worker: Worker,
-    /// The worker's deadline.
-    next: Option<txq::Nanos>,
-    /// How often the worker was woken: once.
-    wakes: Arc<AtomicU32>,
-}
-
-impl Waiting {
-    fn new() -> Self {
-        let wires = Wires::new(1, Some(256));
-        let dev = builder(&wires).qdisc("pfifo").build().unwrap();
-        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
-        let wakes = Arc::new(AtomicU32::new(0));
-        let count = wakes.clone();
-        worker.set_waker(move || {
-            count.fetch_add(1, Relaxed);
-        });
-        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..100));
-        assert_eq!(wakes.load(Relaxed), 1);
-        worker.poll();
-        wires.at(0).complete(10);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        let next = worker.poll();
-        assert_eq!(dev.stats().in_flight, 90);
-        Self { wires, dev, sender, worker, next, wakes }
-    }
-}
-
-/// A worker that ends before its look leaves it to the next one, whose loop is woken.
-#[test]
-fn a_worker_that_ends_leaves_its_looks_to_the_next() {
-    let Waiting { wires, dev, worker, wakes, .. } = Waiting::new();
-    drop(worker);
-    assert_eq!(wakes.load(Relaxed), 2);
-    wires.at(0).complete(usize::MAX);
-    let mut worker = dev.worker(0);
-    worker.poll();
-    worker.poll();
-    assert_eq!(assert_conserved(&dev).sent, 100);
-}
-
-/// While the worker waits until the device has completed half of its packets, no sender wakes it, and it looks by itself.
-#[test]
-fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
-    let Waiting { wires, dev, mut sender, mut worker, next, wakes } = Waiting::new();
-    for cookie in 100..120 {
-        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
-    }
-    assert_eq!(wakes.load(Relaxed), 1);
-    assert!(next.is_some_and(|at| at <= txq::now() + 100_000), "the worker looks by itself");
-    wires.at(0).complete(usize::MAX);
-    look(&mut worker);
-    // A look takes 64 packets, and the next follows at once.
-    worker.poll();
-    assert_eq!((assert_conserved(&dev).sent, wakes.load(Relaxed)), (120, 1));
-    // The wait is over with the last packet.
-    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 120..121));
-    assert_eq!(wakes.load(Relaxed), 2);
-    wires.at(0).complete(1);
-    worker.poll();
-    assert_eq!(assert_conserved(&dev).sent, 121);
 }
 
 /// The ring is full: the txq stops, the driver gets nothing, and a completion restarts it without a further packet.

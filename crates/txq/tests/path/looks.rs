@@ -1,0 +1,102 @@
+//! When a worker looks at a txq whose device keeps packets, and what wakes it before that.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::device::{Wires, assert_conserved};
+use crate::whole::{builder, look, packets, sender_of};
+use txq::{NetDev, Sender, Worker};
+
+/// A worker that waits until a device has completed half of its packets.
+struct Waiting {
+    wires: Wires,
+    dev: NetDev,
+    sender: Sender,
+    worker: Worker,
+    /// The worker's deadline.
+    next: Option<txq::Nanos>,
+    /// How often the worker was woken: once.
+    wakes: Arc<AtomicU32>,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let wires = Wires::new(1, Some(256));
+        let dev = builder(&wires).qdisc("pfifo").build().unwrap();
+        let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
+        let wakes = Arc::new(AtomicU32::new(0));
+        let count = wakes.clone();
+        worker.set_waker(move || {
+            count.fetch_add(1, Relaxed);
+        });
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 0..100));
+        assert_eq!(wakes.load(Relaxed), 1);
+        worker.poll();
+        wires.at(0).complete(10);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let next = worker.poll();
+        assert_eq!(dev.stats().in_flight, 90);
+        Self { wires, dev, sender, worker, next, wakes }
+    }
+}
+
+/// A worker that ends before its look leaves it to the next one, whose loop is woken.
+#[test]
+fn a_worker_that_ends_leaves_its_looks_to_the_next() {
+    let Waiting { wires, dev, worker, wakes, .. } = Waiting::new();
+    drop(worker);
+    assert_eq!(wakes.load(Relaxed), 2);
+    wires.at(0).complete(usize::MAX);
+    let mut worker = dev.worker(0);
+    worker.poll();
+    worker.poll();
+    assert_eq!(assert_conserved(&dev).sent, 100);
+}
+
+/// While the worker waits until the device has completed half of its packets, no sender wakes it, and it looks by itself.
+#[test]
+fn a_worker_that_waits_for_completions_is_not_woken_by_senders() {
+    let Waiting { wires, dev, mut sender, mut worker, next, wakes } = Waiting::new();
+    for cookie in 100..120 {
+        let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), cookie..cookie + 1));
+    }
+    assert_eq!(wakes.load(Relaxed), 1);
+    assert!(next.is_some_and(|at| at <= txq::now() + 100_000), "the worker looks by itself");
+    wires.at(0).complete(usize::MAX);
+    look(&mut worker);
+    // A look takes 64 packets, and the next follows at once.
+    worker.poll();
+    assert_eq!((assert_conserved(&dev).sent, wakes.load(Relaxed)), (120, 1));
+    // A device that has completed all may get the next packet soon, so the worker looks again. Until then it is not woken.
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 120..121));
+    assert_eq!(wakes.load(Relaxed), 1);
+    wires.at(0).complete(1);
+    look(&mut worker);
+    assert_eq!(assert_conserved(&dev).sent, 121);
+    // At a look that finds no packet that was completed since the last one, the wait is over.
+    look(&mut worker);
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 121..122));
+    assert_eq!(wakes.load(Relaxed), 2);
+    wires.at(0).complete(1);
+    worker.poll();
+    assert_eq!(assert_conserved(&dev).sent, 122);
+}
+
+/// A worker that leaves an empty device alone is woken when the ring is full: only its look may wake the txq.
+#[test]
+fn a_worker_that_waits_for_packets_is_woken_by_a_txq_that_stops() {
+    let Waiting { wires, dev, mut sender, mut worker, wakes, .. } = Waiting::new();
+    wires.at(0).complete(usize::MAX);
+    look(&mut worker);
+    worker.poll();
+    let ring = u64::from(wires.at(0).ring.unwrap());
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 100..100 + ring - 1));
+    assert_eq!(wakes.load(Relaxed), 1);
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 1000..1010));
+    assert_eq!((dev.stats().queues[0].stopped, wakes.load(Relaxed)), (true, 2));
+    wires.at(0).complete(usize::MAX);
+    // At once, whatever the time of the next look.
+    worker.poll();
+    assert!(!dev.stats().queues[0].stopped);
+}
