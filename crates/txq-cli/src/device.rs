@@ -102,9 +102,9 @@ const STOCK: u64 = 128;
 /// The bounds of a pool's default size, in buffers.
 const POOL: (u64, u64) = (1024, 65536);
 /// The bounds of the pool of a device that receives, which grows with its qdiscs: the same; fewer of buffers for whole packets;
-/// and as many for AF_XDP, whose pool does not grow, as fq_codel queues beside what the rings hold.
+/// and as many for AF_XDP, whose pool does not grow, as two fq_codel queue beside what the rings hold.
 const WHOLE_POOL: (u64, u64) = (1024, 8192);
-const XDP_POOL: u64 = 16384;
+const XDP_POOL: u64 = 32768;
 /// The most buffers of a pool that grows with its clients, and of AF_XDP's: its memory is pinned.
 const MOST: u64 = 1 << 20;
 const MOST_XDP: u64 = 1 << 17;
