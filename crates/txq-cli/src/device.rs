@@ -105,6 +105,8 @@ const POOL: (u64, u64) = (1024, 65536);
 /// and as many for AF_XDP, whose pool does not grow, as two fq_codel queue beside what the rings hold.
 const WHOLE_POOL: (u64, u64) = (1024, 8192);
 const XDP_POOL: u64 = 32768;
+/// The bound of the pool of a device that does not receive, and whose senders may become more.
+const SENDERS_POOL: u64 = 16384;
 /// The most buffers of a pool that grows with its clients, and of AF_XDP's: its memory is pinned.
 const MOST: u64 = 1 << 20;
 const MOST_XDP: u64 = 1 << 17;
@@ -324,7 +326,7 @@ fn pool(config: &config::Device, name: &str, used: Use) -> PoolConfig {
         _ if xdp || config.pool.buffers.is_some() => 0,
         Reception::Whole => WHOLE_POOL.1,
         Reception::Cut => POOL.1,
-        Reception::Off if used.grows => XDP_POOL,
+        Reception::Off if used.grows => SENDERS_POOL,
         Reception::Off => 0,
     };
     let max =

@@ -9,7 +9,7 @@ use crate::arch::{Arch, Atomic, Event, Nanos};
 const NONE: u32 = 0;
 /// The token is set: the next sleep ends at once.
 const GIVEN: u32 = 1;
-/// The thread sleeps, or is about to: whoever sets the token must wake it.
+/// The thread sleeps, or is about to: the thread that sets the token must wake it.
 const ASLEEP: u32 = 2;
 
 /// A lock and a place to sleep: a mutex and a condition variable.
