@@ -49,11 +49,11 @@ unsafe impl Arch for Shuttle {
 const PCT_DEPTH: usize = 3;
 
 impl Model for Shuttle {
-    /// Runs 500 random and 500 PCT schedules, or as many as `TXQ_CHECK_SCHEDULES` says; 20,000 of each in a deep search. The
+    /// Runs 250 random and 250 PCT schedules, or as many as `TXQ_CHECK_SCHEDULES` says; 20,000 of each in a deep search. The
     /// seed is fixed, except in a deep search.
     fn check(scenario: impl Fn() + Send + Sync + 'static) {
         let asked = std::env::var(crate::SCHEDULES).ok().and_then(|n| n.parse().ok());
-        let schedules = if crate::deep() { 20_000 } else { asked.unwrap_or(500) };
+        let schedules = if crate::deep() { 20_000 } else { asked.unwrap_or(250) };
         let scenario = std::sync::Arc::new(scenario);
         let config = ::shuttle::Config::new();
         let (random, pct) = if crate::deep() {

@@ -183,7 +183,7 @@ fn a_flow_changes_its_txq_under_loom() {
 #[test]
 fn a_flow_waits_for_its_packets_under_loom() {
     for &discipline in Discipline::ALL {
-        Loom::check(move || after_a_wait::<Loom>(discipline));
+        Loom::check_long(move || after_a_wait::<Loom>(discipline));
     }
 }
 
