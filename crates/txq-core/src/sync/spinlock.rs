@@ -56,7 +56,7 @@ pub struct SpinLock<A: Arch, T> {
     /// [`FREE`], or a sum of [`HELD`] and [`RECORD`]. A taker adds `HELD` with a compare-and-swap (Acquire: the last
     /// holder's writes); the holder stores the word without `HELD` (Release). Only the holder changes `RECORD`.
     locked: A::AtomicU32,
-    /// Of a ticket lock, the number of the next ticket; else 0.
+    /// Of a ticket lock, the number of the next ticket; else 0. Takers add to it (Relaxed: the lock word orders the data).
     ticket: A::AtomicU32,
     /// The last waiter in the queue; null if there is none. A thread that joins swaps its node in (AcqRel); the front waiter
     /// sets null when it leaves and is the last (Relaxed: the lock word orders the data). Takers read it (Relaxed) to see

@@ -19,21 +19,23 @@ impl<A: Arch, T> SpinLock<A, T> {
     /// Waits for the lock. Returns the flags that the release stores: [`FREE`](super::FREE) or [`RECORD`].
     pub(super) fn acquire_ticket(&self, site: Site) -> u32 {
         let mine = self.ticket.fetch_add(STEP, Relaxed);
+        // Acquire, here and below: the last holder's writes; pairs with the store in `release`.
         let seen = self.locked.load(Acquire);
         if serves(seen, mine) {
             return self.taken(seen, site, None);
         }
         let began = if seen & RECORD == 0 { None } else { Some(A::now()) };
-        // Acquire: the last holder's writes; pairs with the store in `release`.
         let word = self.locked.wait_until(Acquire, |word| serves(word, mine));
         self.taken(word, site, Some(began.unwrap_or_default()))
     }
 
     /// Takes the lock if it is free, and returns the flags that the release stores.
     pub(super) fn try_ticket(&self, site: Site) -> Option<u32> {
+        // Acquire: the last holder's writes; pairs with the store in `release`.
         let word = self.locked.load(Acquire);
         let mine = word & !(STEP - 1);
-        self.ticket.compare_exchange(mine, mine.wrapping_add(STEP), Acquire, Relaxed).ok()?;
+        // Relaxed: if nobody has drawn a ticket since, nobody has written the data since.
+        self.ticket.compare_exchange(mine, mine.wrapping_add(STEP), Relaxed, Relaxed).ok()?;
         Some(self.taken(word, site, None))
     }
 
