@@ -92,7 +92,9 @@ impl<A: Arch> Lines<A> {
     pub(super) fn read(&self, loads: Loads, until: u64) -> Times {
         let mut times = Times::default();
         while A::now() < until {
-            self.turn.0.wait_until(Acquire, |turn| turn == READ);
+            if self.turn.0.wait_until(Acquire, |turn| turn != WRITE) == END {
+                break;
+            }
             times.remote.push(self.load(loads));
             times.near.push(self.load(loads));
             self.turn.0.store(WRITE, Release);
@@ -110,11 +112,14 @@ impl<A: Arch> Lines<A> {
                 // SAFETY: it is the writer's turn.
                 line.0.plain.with_mut(|plain| unsafe { *plain = next });
             }
-            self.turn.0.store(READ, Release);
+            // Fails if the end has come meanwhile.
+            if self.turn.0.compare_exchange(WRITE, READ, Release, Relaxed).is_err() {
+                break;
+            }
         }
     }
 
-    /// Ends the writer.
+    /// Ends reader and writer.
     fn end(&self) {
         self.turn.0.store(END, Release);
     }
