@@ -30,6 +30,8 @@ thread_local! {
     static CLOCK: Cell<Nanos> = const { Cell::new(0) };
     /// The CPU outside of tasks.
     static CPU: Cell<CpuId> = const { Cell::new(0) };
+    /// Whether spinlocks are ticket locks, in tasks and outside.
+    static TICKET_LOCKS: Cell<bool> = const { Cell::new(false) };
     /// State of the random numbers outside of tasks.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
     /// The data paths that the thread is in, outside of tasks.
@@ -40,6 +42,12 @@ thread_local! {
 pub(crate) fn begin(seed: u64) {
     CLOCK.set(0);
     RANDOM.set(seed);
+    TICKET_LOCKS.set(false);
+}
+
+/// Sets whether the spinlocks of this thread's world are ticket locks.
+pub(crate) fn ticket_locks(tickets: bool) {
+    TICKET_LOCKS.set(tickets);
 }
 
 /// Calls `f` outside of tasks as if on `cpu`; returns its result.
@@ -71,11 +79,11 @@ fn charge(f: impl FnOnce(*mut Engine)) {
     }
 }
 
-/// Charges a load of memory whose users take turns.
+/// Charges a load of memory whose users take turns. The task waits for a link: its value is the next load's address.
 #[inline]
-fn load(key: u64) {
+fn load(key: u64, link: bool) {
     // SAFETY: the engine whose task calls.
-    charge(|e| unsafe { engine::load_cell(e, key) });
+    charge(|e| unsafe { if link { engine::load_link(e, key) } else { engine::load_cell(e, key) } });
 }
 
 /// Charges a store to such memory.
@@ -90,13 +98,21 @@ fn store(key: u64) {
 #[repr(transparent)]
 pub struct SimCell<T>(UnsafeCell<T>);
 
+impl<T> SimCell<T> {
+    /// Returns whether the cell holds a pointer.
+    #[inline]
+    fn is_link() -> bool {
+        size_of::<T>() == size_of::<usize>() && std::any::type_name::<T>().starts_with('*')
+    }
+}
+
 impl<T> CellApi<T> for SimCell<T> {
     fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
     #[inline]
     fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        load(line(self));
+        load(line(self), Self::is_link());
         f(self.0.get())
     }
     #[inline]
@@ -240,6 +256,11 @@ unsafe impl Arch for Sim {
         let inside: *const Inside = unsafe { &raw const *(*e).me().inside };
         // SAFETY: as above; only this task uses it.
         f(unsafe { &*inside })
+    }
+
+    #[inline]
+    fn ticket_locks() -> bool {
+        TICKET_LOCKS.get()
     }
 
     fn random() -> u64 {

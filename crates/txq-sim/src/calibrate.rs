@@ -8,8 +8,8 @@
 //!
 //! One thing differs from such tables: the time of a class is the median over a few pairs of CPUs, not over all.
 //!
-//! Two benchmarks show what the simulation makes of such numbers: an owner of a line that another CPU visits, and a crowd
-//! that adds to one number. Each is measured, and simulated on the machine made of the measurements, by
+//! Three benchmarks show what the simulation makes of such numbers: an owner of a line that another CPU visits, a crowd that
+//! adds to one number, and loads of 64 lines that depend on each other or overlap. Each is measured, and simulated on the machine made of the measurements, by
 //! the same code; both times end the file.
 
 mod access;
@@ -17,6 +17,7 @@ mod error;
 mod fill;
 mod host;
 mod os;
+mod overlap;
 mod pairs;
 mod pin;
 mod sample;
@@ -122,6 +123,9 @@ pub fn calibrate(settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Cali
         }));
         probes.push(Probe::new(format!("CPU {b}'s visits to a line of CPU {a}"), move |time, samples| {
             visits::visits(a, b, time, samples)
+        }));
+        probes.push(Probe::new(format!("CPU {a}'s loads of lines of CPU {b}"), move |time, samples| {
+            overlap::loads(a, b, time, samples)
         }));
         probes.push(Probe::new(format!("waking CPU {b} from CPU {a}"), move |time, samples| {
             os::wake(a, b, time, samples)

@@ -29,7 +29,7 @@ use crate::queue::{Event, Queue, Target};
 mod access;
 mod fire;
 
-pub(crate) use access::{access, load_cell, read, release, store, update, written};
+pub(crate) use access::{access, load_cell, load_link, read, read_now, release, store, update, written};
 
 thread_local! {
     /// The engine whose task runs on this thread; null when none does.
@@ -89,6 +89,11 @@ pub(crate) struct Engine {
     pub(crate) prices: PriceList,
     /// Number of lines that a core can wait for while it continues (its store buffer).
     pub(crate) stores: u32,
+    /// Number of lines that a core can load at a time, and the work that it can do ahead of a load.
+    pub(crate) loads: u32,
+    pub(crate) window: Picos,
+    /// The time between two hits that do not wait for each other.
+    pub(crate) gap: Picos,
     /// The time after which a waiter looks again, at least 1.
     pub(crate) pause: Picos,
     /// Factor on the time of work beside a busy thread of the same core, in 1024ths.
@@ -137,6 +142,13 @@ impl Engine {
             os: OsCosts::new(&machine.os),
             prices,
             stores: machine.line.stores,
+            gap: picos(if machine.access.hit_gap > 0.0 {
+                machine.access.hit_gap
+            } else {
+                machine.access.hit
+            }),
+            loads: machine.line.loads,
+            window: picos(machine.core.window),
             pause: picos(machine.core.pause).max(1),
             shared: (machine.core.shared * 1024.0).round() as Picos,
             beside: false,

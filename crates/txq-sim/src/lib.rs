@@ -74,7 +74,8 @@
 //! # What it is not
 //!
 //! It does not check memory orderings: values are sequentially consistent (the models in `txq-check` check them). It does
-//! not model cycles: caches have no size, memory has no bandwidth, and nothing is prefetched. It shows ratios, and which
+//! not model cycles: caches have no size, memory has no bandwidth, and nothing is prefetched. Loads overlap if the machine
+//! says how many ([`Line::loads`](machine::Line::loads)); scenarios ask for it (`overlap`). It shows ratios, and which
 //! task waits for which line. To see how far a claim depends on a cost, change the cost.
 //!
 //! # Rules for what runs in it
@@ -94,6 +95,7 @@ pub mod footprint;
 mod keys;
 pub mod ledger;
 pub mod lines;
+mod loads;
 pub mod machine;
 mod one_by_one;
 mod os;

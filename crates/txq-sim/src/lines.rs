@@ -33,7 +33,7 @@ pub struct LineUse {
     /// Number of accesses for which the line came from another core or from memory.
     pub transfers: u64,
     /// Time that tasks waited for those transfers, in picoseconds, summed over all. A task does not wait for a line that it
-    /// stores to.
+    /// stores to. With overlap, a line that it loads counts in full although the task continues meanwhile.
     pub time: Picos,
     /// Time that tasks waited for another task to write a line.
     pub waits: Picos,

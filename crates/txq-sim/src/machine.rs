@@ -135,6 +135,14 @@ impl Machine {
         self
     }
 
+    /// Returns the machine with cores that wait for each line that they load, hits that take their latency, and crowds that
+    /// slow no transfer.
+    #[must_use]
+    pub fn without_overlap(mut self) -> Self {
+        (self.line.loads, self.line.crowd, self.access.hit_gap) = (0, 0.0, 0.0);
+        self
+    }
+
     /// Parses a machine's text; `file` is its name in errors.
     ///
     /// # Errors
@@ -180,6 +188,9 @@ pub struct Topology {
 pub struct Access {
     /// A load or store of a line in this core's cache.
     pub hit: f64,
+    /// The time between two such loads or stores that do not wait for each other's values; without it, that of `hit`.
+    #[serde(default)]
+    pub hit_gap: f64,
     /// An atomic read-modify-write of a line in this core's cache.
     pub rmw: f64,
     /// A line that the core's other thread wrote.
@@ -210,6 +221,12 @@ pub struct Line {
     pub read_gap: f64,
     /// Lines that a core can wait for while it continues, because it only writes to them: its line fill buffers.
     pub stores: u32,
+    /// Lines that a core can wait for while it continues behind loads; without it a core waits for each line that it loads.
+    #[serde(default)]
+    pub loads: u32,
+    /// The part of a transfer's time by which each request that waits makes the transfer longer, up to four of them.
+    #[serde(default)]
+    pub crowd: f64,
 }
 
 /// How a core waits, and what its threads share.
@@ -220,6 +237,10 @@ pub struct Core {
     pub pause: f64,
     /// Factor on the time of a thread's work while the core's other thread works, too.
     pub shared: f64,
+    /// The work that a core can do ahead of a load whose line has not arrived: the length of its reorder buffer, in
+    /// nanoseconds.
+    #[serde(default)]
+    pub window: f64,
 }
 
 /// Cost of the operating system's work, in nanoseconds.

@@ -21,6 +21,7 @@ use corosensei::Yielder;
 use crate::cache::NONE;
 use crate::engine::Engine;
 use crate::ledger::{Ledger, Phase, Spent};
+use crate::loads::Loads;
 use crate::machine::{self, Picos, picos};
 use crate::queue::Target;
 use crate::stores::Stores;
@@ -115,6 +116,7 @@ pub(crate) struct Thread {
     /// Work left to do when it lost its CPU.
     rest: Picos,
     pub(crate) stores: Stores,
+    pub(crate) loads: Loads,
     /// The data paths that it is in. Boxed, because its address must not change.
     pub(crate) inside: Box<Inside>,
     pub(crate) busy: Picos,
@@ -124,7 +126,14 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    pub(crate) fn new(name: String, pinned: Option<u32>, cpu: u32, seed: u64, stores: Stores) -> Self {
+    pub(crate) fn new(
+        name: String,
+        pinned: Option<u32>,
+        cpu: u32,
+        seed: u64,
+        stores: Stores,
+        loads: Loads,
+    ) -> Self {
         Self {
             name,
             pinned,
@@ -138,6 +147,7 @@ impl Thread {
             unwinds: false,
             random: seed,
             stores,
+            loads,
             inside: Box::default(),
             yielder: std::ptr::null(),
             busy: 0,

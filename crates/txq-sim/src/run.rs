@@ -146,11 +146,13 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let failed = |error: &dyn std::fmt::Display| RunError(error.to_string());
     let load = Load::of(setup).map_err(|e| failed(&e))?;
     let machine = Machine::tuned(&setup.machine, &setup.tune).map_err(|e| failed(&e))?.scaled(setup.scale);
+    let machine = if setup.overlap { machine } else { machine.without_overlap() };
     let mut world = World::new(&machine, setup.seed);
     world.prices(&setup.prices);
     world.footprint(setup.lines);
     world.kernel(setup.kernel);
     world.sleeping_locks(setup.sleeping_locks);
+    world.ticket_locks(setup.ticket_locks);
     if look == Look::AtLines {
         world.name_lines();
     }

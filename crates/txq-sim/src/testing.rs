@@ -9,6 +9,7 @@ pub(crate) fn machine() -> Machine {
         topology: Topology { sockets: 2, dies: 1, complexes: 2, cores: 2, threads: 2 },
         access: Access {
             hit: 1.0,
+            hit_gap: 0.0,
             rmw: 5.0,
             same_core: 4.0,
             same_complex: 20.0,
@@ -18,8 +19,8 @@ pub(crate) fn machine() -> Machine {
             memory: 90.0,
             other_memory: 140.0,
         },
-        line: Line { snoop: 0.5, hold: 0.5, read_gap: 8.0, stores: 0 },
-        core: Core { pause: 0.0, shared: 1.0 },
+        line: Line { snoop: 0.5, hold: 0.5, read_gap: 8.0, stores: 0, loads: 0, crowd: 0.0 },
+        core: Core { pause: 0.0, shared: 1.0, window: 0.0 },
         os: Os {
             clock: 20.0,
             switch: 1000.0,

@@ -13,6 +13,7 @@ use crate::engine::{Ended, Engine, Entered, engine, finish, random};
 use crate::footprint::Footprint;
 use crate::ledger::Ledger;
 use crate::lines::{self, LineUse};
+use crate::loads::Loads;
 use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
 use crate::prices::{PriceList, Prices};
@@ -142,6 +143,11 @@ impl World {
         self.engine.os.sleeping = sleeping;
     }
 
+    /// Sets whether spinlocks are ticket locks, as Linux' were before 4.2. Call it before the locks are created.
+    pub fn ticket_locks(&mut self, tickets: bool) {
+        arch::ticket_locks(tickets);
+    }
+
     /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.engine.lines.topology().cpus()
@@ -161,7 +167,8 @@ impl World {
         let seed = random(&mut eng.random);
         let cpu = task.cpu.or(task.at).unwrap_or((seed % u64::from(cpus)) as u32);
         eng.lines.add_task();
-        let mut thread = Thread::new(task.name, task.cpu, cpu, seed, Stores::new(eng.stores));
+        let (stores, loads) = (Stores::new(eng.stores), Loads::new(eng.loads, eng.window));
+        let mut thread = Thread::new(task.name, task.cpu, cpu, seed, stores, loads);
         thread.urgent = task.urgent;
         thread.raised = task.raised;
         thread.due = eng.put(task.start, Target::Task(id));

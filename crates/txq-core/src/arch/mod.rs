@@ -85,6 +85,12 @@ pub unsafe trait Arch: Sized + Send + Sync + 'static {
     fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
         f(&Inside::new())
     }
+    /// Returns whether spinlocks are ticket locks, as Linux' were from 2.6.25 to 4.1: for the simulation of old kernels. Must not
+    /// change while a lock exists.
+    #[inline]
+    fn ticket_locks() -> bool {
+        false
+    }
     /// Returns an unpredictable number, from which secrets are made; in a simulation a number derived from the seed.
     fn random() -> u64 {
         RandomState::new().hash_one(0)

@@ -12,9 +12,13 @@
 //! lock in front of a queue, and the reason for the other disciplines. A thread with other work to do takes the lock out of
 //! turn or not at all ([`SpinLock::try_lock_soon_at`]).
 //!
+//! In a simulation of an old kernel the lock is a ticket lock instead (`ticket.rs`).
+//!
 //! The lock can record its acquisitions: their sites, holds and waits (`sync/contention.rs`). The lock word says whether the
 //! lock is recorded: a free recorded lock holds another value than the one that the compare-and-swap expects, which sends
 //! every taker to the slow path. So the fast path is the same with and without recording.
+
+mod ticket;
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -52,6 +56,8 @@ pub struct SpinLock<A: Arch, T> {
     /// [`FREE`], or a sum of [`HELD`] and [`RECORD`]. A taker adds `HELD` with a compare-and-swap (Acquire: the last
     /// holder's writes); the holder stores the word without `HELD` (Release). Only the holder changes `RECORD`.
     locked: A::AtomicU32,
+    /// Of a ticket lock, the number of the next ticket; else 0. Takers add to it (Relaxed: the lock word orders the data).
+    ticket: A::AtomicU32,
     /// The last waiter in the queue; null if there is none. A thread that joins swaps its node in (AcqRel); the front waiter
     /// sets null when it leaves and is the last (Relaxed: the lock word orders the data). Takers read it (Relaxed) to see
     /// whether they must queue.
@@ -71,6 +77,7 @@ impl<A: Arch, T> SpinLock<A, T> {
     pub fn new(data: T) -> Self {
         Self {
             locked: A::AtomicU32::new(FREE),
+            ticket: A::AtomicU32::new(0),
             tail: A::AtomicPtr::new(ptr::null_mut()),
             record: A::Cell::new(None),
             data: A::Cell::new(data),
@@ -113,6 +120,9 @@ impl<A: Arch, T> SpinLock<A, T> {
     /// Takes the lock if it is free, and returns a guard; else returns `None`.
     #[inline]
     pub fn try_lock_at(&self, site: Site) -> Option<Held<'_, A, T>> {
+        if A::ticket_locks() {
+            return self.try_ticket(site).map(|free| Held { lock: self, free });
+        }
         let free = match self.try_lock(FREE) {
             Ok(_) => FREE,
             Err(RECORD) if self.try_recorded(site) => RECORD,
@@ -159,7 +169,9 @@ impl<A: Arch, T> SpinLock<A, T> {
     /// Waits for the lock. Returns the word that the release stores: [`FREE`] or [`RECORD`].
     #[inline]
     fn acquire(&self, site: Site) -> u32 {
-        if self.tail.load(Relaxed).is_null() && self.try_lock(FREE).is_ok() {
+        if A::ticket_locks() {
+            self.acquire_ticket(site)
+        } else if self.tail.load(Relaxed).is_null() && self.try_lock(FREE).is_ok() {
             FREE
         } else {
             self.acquire_slow(site)
@@ -171,7 +183,8 @@ impl<A: Arch, T> SpinLock<A, T> {
         if free != FREE {
             self.note_release();
         }
-        self.locked.store(free, Release);
+        let word = if A::ticket_locks() { self.next_ticket(free) } else { free };
+        self.locked.store(word, Release);
     }
 
     /// As [`acquire`](SpinLock::acquire), for a lock that is held, waited for or recorded.

@@ -31,7 +31,7 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
         for flow in frames.filter_map(flow_of) {
             // SAFETY: as above. One after the other: the qdisc finds the flow by the sender's contents.
             unsafe {
-                engine::read(e, keys::sender(flow, sender));
+                engine::read_now(e, keys::sender(flow, sender));
                 engine::update(e, keys::flow(qdisc, flow, of_flow));
             }
         }

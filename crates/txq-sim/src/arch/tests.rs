@@ -2,10 +2,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use txq_core::arch::Atomic;
+use txq_core::arch::{Arch, Atomic, CellApi};
+use txq_core::stats::contention::Site;
+use txq_core::sync::spinlock::SpinLock;
 
-use super::AtomicU32;
-use crate::machine::Line;
+use super::{AtomicU32, Sim};
+use crate::machine::{Core, Line};
 use crate::testing::machine;
 use crate::{Machine, Picos, Task, World, sim};
 
@@ -93,4 +95,90 @@ fn a_wait_to_write_ends_with_the_line() {
         assert_eq!(sim::now() - seen, 5000, "a hit");
     });
     assert!(world.run(100 * US).stuck.is_empty());
+}
+
+/// A number and an atomic on a line of their own.
+#[repr(align(64))]
+struct Both {
+    plain: <Sim as Arch>::Cell<u32>,
+    atomic: AtomicU32,
+}
+
+/// Returns how long a task takes for `load` of each of eight lines of the other socket and for `end`.
+fn loads(machine: &Machine, load: fn(&Both), end: fn(&AtomicU32)) -> Picos {
+    let mut world = World::new(machine, 7);
+    let both = || Both { plain: <Sim as Arch>::Cell::new(0), atomic: AtomicU32::new(0) };
+    let lines: Rc<[Both]> = (0..8).map(|_| both()).collect();
+    let (theirs, own, took) = (lines.clone(), word(), Rc::new(Cell::new(0)));
+    let t = took.clone();
+    world.spawn(on(4, 0), move || theirs.iter().for_each(|line| line.atomic.store(1, Relaxed)));
+    world.spawn(on(0, 10 * US), move || {
+        own.0.store(0, Relaxed);
+        sim::work(US);
+        let began = sim::now();
+        lines.iter().for_each(load);
+        end(&own.0);
+        t.set(sim::now() - began);
+    });
+    assert!(world.run(100 * US).stuck.is_empty());
+    took.get()
+}
+
+fn load_plain(line: &Both) {
+    line.plain.with(|_| ());
+}
+
+/// Loads whose values nothing waits for overlap, as many as the core has room for; a read-modify-write waits for them.
+#[test]
+fn plain_loads_overlap_until_a_read_modify_write() {
+    let with = |loads, window| {
+        let machine = with_room();
+        Machine { line: Line { loads, ..machine.line }, core: Core { window, ..machine.core }, ..machine }
+    };
+    let add = |word: &AtomicU32| assert_eq!(word.fetch_add(1, AcqRel), 0);
+    let one = 180_000;
+    assert_eq!(loads(&with(0, 100.0), load_plain, add), 8 * one + 5000, "none in flight");
+    assert_eq!(loads(&with(4, 100.0), load_plain, add), 2 * one + 5000, "four at a time");
+    assert_eq!(loads(&with(8, 100.0), load_plain, add), one + 5000);
+    assert_eq!(loads(&with(8, 100.0), load_plain, |_| ()), 0, "nothing waits");
+    assert_eq!(loads(&with(8, 100.0), |line| assert_eq!(line.atomic.load(Relaxed), 1), add), 8 * one + 5000);
+    // The task works 150 ns: 100 ahead of the loads, and 50 after them.
+    let work = |_: &AtomicU32| sim::work(150_000);
+    assert_eq!(loads(&with(8, 100.0), load_plain, work), one + 50_000);
+}
+
+/// Returns how long a lock takes from its holder to the next, with a number of tasks that take it again and again.
+fn hand_over(tickets: bool, tasks: u32) -> Picos {
+    let mut world = World::new(&with_room(), 7);
+    world.ticket_locks(tickets);
+    let lock = Rc::new(SpinLock::<Sim, Vec<u32>>::new(Vec::new()));
+    for cpu in 0..tasks {
+        let lock = lock.clone();
+        world.spawn(on(cpu, 0), move || {
+            while !sim::is_ending() {
+                lock.with_at(Site::Control, |held| {
+                    held.data().push(cpu);
+                    sim::work(100_000);
+                });
+            }
+        });
+    }
+    let time = 100 * US;
+    assert!(world.run(time).stuck.is_empty());
+    let taken = lock.with_at(Site::Control, |held| std::mem::take(held.data()));
+    // In the order of arrival: each task in its turn.
+    let turns = taken.windows(tasks as usize).skip(tasks as usize);
+    let fair =
+        turns.filter(|turn| turn.iter().collect::<std::collections::BTreeSet<_>>().len() == tasks as usize);
+    assert!(fair.count() * 10 > taken.len() * 9, "{taken:?}");
+    time / taken.len() as Picos - 100_000
+}
+
+/// Each release of a ticket lock takes the line from all waiters; a queued lock's disturbs one.
+#[test]
+fn a_ticket_lock_slows_with_its_waiters() {
+    let [ticket, queued] = [true, false].map(|tickets| (hand_over(tickets, 2), hand_over(tickets, 4)));
+    // CPUs 0 to 3 are in one socket.
+    let growth = |(two, four): (Picos, Picos)| four as f64 / two as f64;
+    assert!(growth(ticket) > 1.3 * growth(queued), "{ticket:?} {queued:?}");
 }

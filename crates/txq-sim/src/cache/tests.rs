@@ -156,3 +156,22 @@ fn lines_are_numbered_by_their_first_touch() {
     assert!((0..50_000).all(|i| number(u64::from(i)) == i));
     assert!((0..50_000).all(|i| number(u64::from(i)) == i));
 }
+
+/// Each request that waits makes a transfer longer, up to four of them; the one that is served is none of those.
+#[test]
+fn a_crowd_slows_each_transfer() {
+    let mut machine = machine();
+    machine.topology.cores = 8;
+    machine.line = crate::machine::Line { snoop: 0.5, hold: 0.0, crowd: 0.25, ..machine.line };
+    let mut lines = Lines::new(&machine);
+    let line = lines.find(7);
+    assert_eq!(lines.access(line, 0, 0, Rmw), miss(95));
+    // The way between two cores of a complex is 20: half of it until the owner knows, half until the line is there.
+    let mut free = 0;
+    for (cpu, longer) in (1..8).zip([0, 0, 5, 10, 15, 20, 20]) {
+        let Answer::Miss(at) = lines.access(line, cpu, 1_000_000, Rmw) else { panic!("a hit") };
+        let start = std::cmp::max(1_000_000 + 10_000, free);
+        assert_eq!(at, start + (10 + longer + 5) * 1000, "CPU {cpu}");
+        free = at;
+    }
+}

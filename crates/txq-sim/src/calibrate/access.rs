@@ -20,13 +20,20 @@ const WINDOW: usize = 1 << 15;
 #[derive(Clone)]
 struct Line(usize);
 
-/// Measures operations on cached lines: `access.hit`, `access.rmw`, `os.clock`, `os.spin`.
+/// Measures operations on cached lines: `access.hit`, `access.hit_gap`, `access.rmw`, `os.clock`, `os.spin`.
 pub(super) fn own(cpu: u32, time: Duration, samples: &mut Samples) -> Result<(), CalibrateError> {
-    let time = time / 4;
-    let [hit, rmw, clock, spin] = pin::on(cpu, || {
+    let time = time / 5;
+    let [hit, gap, rmw, clock, spin] = pin::on(cpu, || {
         let few = circle(FEW, FEW).ok_or_else(|| no_memory(FEW))?;
         let mut at = 0;
         let hit = middle_of(time, 4096, || at = walk(&few, at, 4096));
+        let gap = middle_of(time, 4096, || {
+            for _ in 0..4096 / FEW {
+                black_box(&few).iter().for_each(|line| {
+                    black_box(line.0);
+                });
+            }
+        });
         let counter = AtomicU64::new(0);
         let rmw = middle_of(time, 1024, || {
             for _ in 0..1024 {
@@ -44,9 +51,10 @@ pub(super) fn own(cpu: u32, time: Duration, samples: &mut Samples) -> Result<(),
                 black_box(black_box(&never).spin_until(Ordering::Relaxed, |value| value != 0));
             }
         });
-        Ok([hit, rmw, clock, spin])
+        Ok([hit, gap, rmw, clock, spin])
     })?;
     samples.add("access.hit", hit);
+    samples.add("access.hit_gap", gap);
     samples.add("access.rmw", rmw);
     samples.add("os.clock", clock);
     samples.add("os.spin", spin);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::host::{Class, Host};
 use super::sample::{Samples, Summary};
 use super::write::Check;
-use super::{CalibrateError, Calibrated, simulated, visits};
+use super::{CalibrateError, Calibrated, overlap, simulated, visits};
 use crate::machine::{Access, Core, Line, Machine, Os, Topology};
 use crate::topology::{Distance, Topology as Places};
 
@@ -70,8 +70,10 @@ pub(super) fn machine(
             filling.set("access.other_memory", (memory * ratio, note))
         }
     };
+    let hit_gap = filling.or_filled("access.hit_gap", other.access.hit_gap).min(hit);
     let access = Access {
         hit,
+        hit_gap,
         rmw,
         same_core,
         same_complex,
@@ -84,8 +86,21 @@ pub(super) fn machine(
 
     let (snoop, hold) = keeps(&mut filling, host, rmw);
     let read_gap = filling.or_filled("line.read_gap", other.line.read_gap);
-    filling.notes.insert("line.stores", format!("not measured; that of {}", fill.0));
-    let line = Line { snoop, hold, read_gap, stores: other.line.stores };
+    let not = format!("not measured; that of {}", fill.0);
+    filling.notes.insert("line.stores", not.clone());
+    let way = host.nearest().and_then(|class| samples.get(class.field()));
+    let (loads, note) = match way.zip(samples.get("loads.independent")) {
+        Some((way, each)) => {
+            let overlap = way.median / each.median;
+            let note =
+                format!("measured: in the time of one way {overlap:.1} lines of known addresses arrive");
+            (overlap.round().clamp(1.0, 256.0) as u32, note)
+        }
+        None => (other.line.loads, not.clone()),
+    };
+    filling.notes.insert("line.loads", note);
+    filling.notes.insert("line.crowd", not.clone());
+    let line = Line { snoop, hold, read_gap, stores: other.line.stores, loads, crowd: other.line.crowd };
 
     let spin = filling.measured("os.spin")?;
     let pause =
@@ -93,6 +108,7 @@ pub(super) fn machine(
     let core = Core {
         pause,
         shared: filling.or_filled("core.shared", if topology.threads > 1 { other.core.shared } else { 1.0 }),
+        window: filling.or_filled("core.window", other.core.window),
     };
 
     let doublings = topology.cpus().clamp(1, SLICE.1).ilog2();
@@ -160,6 +176,15 @@ fn checks(machine: &Machine, host: &Host, samples: &Samples) -> Vec<Check> {
             let what = format!("an owner's loss for each visit, one in {} us", period as f64 / 1e3);
             add(what, name, &|| simulated::visits(machine, pair, period));
         }
+    }
+    for (loads, remote, near) in overlap::WAYS {
+        let which = match loads {
+            overlap::Loads::Dependent => "that depend on each other",
+            overlap::Loads::Independent => "of known addresses",
+        };
+        let simulate = |hit: usize| simulated::loads(machine, pair?, loads)[hit];
+        add(format!("a line of another CPU, one of 64 {which}"), remote, &|| simulate(0));
+        add(format!("a line in the cache, one of 64 {which}"), near, &|| simulate(1));
     }
     for (threads, name) in visits::CROWDS {
         let cpus: Vec<u32> = (0..threads.min(machine.topology.cpus())).collect();

@@ -166,8 +166,9 @@ fn a_far_neighbour_is_no_measure_of_a_near_one() {
 #[test]
 fn benchmarks_stand_side_by_side() {
     let all = [("access.same_complex", 100.0), ("stay", 11.25), ("visit.1000", 135.0), ("adds.2", 45.0)];
-    let calibrated = filled("beside", &all);
-    assert_eq!(calibrated.machine.line.snoop, 0.55);
+    let loads = [("loads.dependent", 90.0), ("loads.independent", 10.0)];
+    let calibrated = filled("beside", &[&all[..], &loads].concat());
+    assert_eq!((calibrated.machine.line.snoop, calibrated.machine.line.loads), (0.55, 10));
     let found = |what: &str| {
         let check = calibrated.checks.iter().find(|check| check.what.starts_with(what)).expect(what);
         (check.native, check.simulated)
@@ -175,7 +176,10 @@ fn benchmarks_stand_side_by_side() {
     let (native, simulated) = found("an owner's loss for each visit, one in 1 us");
     assert!((simulated / native - 1.0).abs() < 0.15, "{native} {simulated}");
     assert!(found("an addition of 2 CPUs").1 > 0.0);
-    assert_eq!(calibrated.checks.len(), 2);
+    let each = found("a line of another CPU, one of 64 that depend on each other").1;
+    let all = found("a line of another CPU, one of 64 of known addresses").1;
+    assert!((95.0..105.0).contains(&each) && (9.0..13.0).contains(&all), "{each} {all}");
+    assert_eq!(calibrated.checks.len(), 4);
     let text = calibrated.to_toml();
     assert!(
         text.contains("\n# Benchmarks of lines, in nanoseconds:\n#   native  simulated\n#   135.00 "),

@@ -49,6 +49,7 @@ impl Calibrated {
         }
         let access = [
             ("access.hit", a.hit),
+            ("access.hit_gap", a.hit_gap),
             ("access.rmw", a.rmw),
             ("access.same_core", a.same_core),
             ("access.same_complex", a.same_complex),
@@ -62,7 +63,10 @@ impl Calibrated {
         let line = [("line.snoop", l.snoop), ("line.hold", l.hold), ("line.read_gap", l.read_gap)];
         self.table(&mut text, &line);
         let _ = writeln!(text, "stores = {} # {}", l.stores, self.note("line.stores"));
-        self.table(&mut text, &[("core.pause", c.pause), ("core.shared", c.shared)]);
+        let _ = writeln!(text, "loads = {} # {}", l.loads, self.note("line.loads"));
+        let _ = writeln!(text, "crowd = {:?} # {}", l.crowd, self.note("line.crowd"));
+        let core = [("core.pause", c.pause), ("core.shared", c.shared), ("core.window", c.window)];
+        self.table(&mut text, &core);
         let os = [
             ("os.clock", o.clock),
             ("os.switch", o.switch),

@@ -18,11 +18,26 @@ impl Engine {
         }
     }
 
-    /// Waits until the task's stores are complete.
+    /// Waits until the task's loads and stores are complete.
     #[inline]
     fn drain(&mut self) {
-        let done = self.me().stores.done();
+        let me = self.me();
+        me.loads.clear();
+        let done = me.stores.done().max(me.loads.done());
         self.spend_on_lines(done);
+    }
+
+    /// Requests a line for a load; the task continues, if it has room for one more.
+    #[inline]
+    fn load_ahead(&mut self, key: u64, line: u32) {
+        match self.ask(key, line, Kind::Load, true) {
+            Answer::Hit(cost) => self.pass(cost),
+            Answer::Miss(at) => {
+                let room = self.me().loads.add(line, at);
+                self.spend_on_lines(room);
+            }
+        }
+        self.note(line);
     }
 
     /// Returns the cost of an access to a line now. `waits` is whether the task waits for the line to arrive.
@@ -39,12 +54,12 @@ impl Engine {
     /// Uses a line that is private to the CPU, which concerns no other task; returns `None`. Returns the line, unused, if it
     /// is not private.
     #[inline]
-    fn use_own(&mut self, key: u64, kind: Kind) -> Option<u32> {
+    fn use_own(&mut self, key: u64) -> Option<u32> {
         let line = self.lines.find(key);
         if !self.lines.is_private(line, self.cpu) {
             return Some(line);
         }
-        let cost = self.lines.hit(kind);
+        let cost = self.gap;
         if self.watch.is_some() {
             self.watch_access(key, line, Answer::Hit(cost), false);
         }
@@ -53,7 +68,13 @@ impl Engine {
         None
     }
 
-    /// A full fence: waits for the task's stores.
+    /// Spends the time of a hit that nothing waits for.
+    #[inline]
+    fn pass(&mut self, cost: Picos) {
+        self.spend((cost + self.gap).saturating_sub(self.lines.hit(Kind::Load)));
+    }
+
+    /// A full fence: waits for the task's loads and stores.
     pub(crate) fn fence(&mut self) {
         self.drain();
         self.spend(self.lines.hit(Kind::Rmw));
@@ -78,7 +99,13 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     };
     // SAFETY: the reference ends before the switch.
     let eng = unsafe { &mut *e };
-    match eng.ask(key, line, kind, true) {
+    let mut answer = eng.ask(key, line, kind, true);
+    if let (Answer::Hit(_), Some(at)) = (answer, eng.me().loads.arrival(line))
+        && at > eng.now
+    {
+        answer = Answer::Miss(at);
+    }
+    match answer {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             let time = at - eng.now;
@@ -99,26 +126,66 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     eng.note(line);
 }
 
-/// Loads from memory whose users take turns.
+/// Loads from memory whose users take turns. The task continues before the line arrives, if its core has room for loads.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
 #[inline]
 pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
-    // SAFETY: as the caller promises; the reference ends before `access`.
+    // SAFETY: as the caller promises; the references end before the switches.
     unsafe {
-        if (*e).use_own(key, Kind::Load).is_some() {
+        if let Some(line) = (*e).use_own(key) {
+            if (*e).loads == 0 {
+                return access(e, key, Kind::Load);
+            }
+            sync(e);
+            (*e).load_ahead(key, line);
+        }
+    }
+}
+
+/// Loads a pointer from memory whose users take turns, and waits for it.
+///
+/// # Safety
+/// As [`switch`](super::switch).
+#[inline]
+pub(crate) unsafe fn load_link(e: *mut Engine, key: u64) {
+    // SAFETY: as the caller promises; the references end before `access`.
+    unsafe {
+        if (*e).me().loads.any() || (*e).use_own(key).is_some() {
             access(e, key, Kind::Load);
         }
     }
 }
 
-/// Loads from plain memory whose users take turns. The addresses are known at once, so the lines arrive at the same time.
+/// Loads from plain memory whose users take turns. The addresses are known at once. The task continues before the lines
+/// arrive, if its core has room for loads.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
 #[inline]
 pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
+    // SAFETY: as the caller promises; a new reference, after the switches.
+    let eng = unsafe {
+        if (*e).loads == 0 {
+            return read_now(e, keys);
+        }
+        sync(e);
+        &mut *e
+    };
+    for key in keys {
+        let line = eng.lines.find(key);
+        eng.load_ahead(key, line);
+    }
+}
+
+/// Loads from plain memory as [`read`] does, and waits for the lines, which arrive at the same time: the task needs their
+/// contents to go on.
+///
+/// # Safety
+/// As [`switch`](super::switch).
+#[inline]
+pub(crate) unsafe fn read_now(e: *mut Engine, keys: Range<u64>) {
     // SAFETY: as the caller promises; a new reference, after the switches.
     let eng = unsafe {
         sync(e);
@@ -157,14 +224,14 @@ pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
 pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
     // SAFETY: as the caller promises; the reference ends before `store_in_turn`.
     unsafe {
-        if let Some(line) = (*e).use_own(key, Kind::Store) {
+        if let Some(line) = (*e).use_own(key) {
             store_in_turn(e, key, line);
         }
     }
 }
 
-/// Stores with release ordering: the store completes only when all earlier stores of the task are complete, so a task that
-/// observes it observes those, too.
+/// Stores with release ordering: the store completes only when all earlier loads and stores of the task are complete, so a
+/// task that observes it observes those, too.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
@@ -174,7 +241,8 @@ pub(crate) unsafe fn release(e: *mut Engine, key: u64) {
     unsafe {
         let line = (*e).lines.find(key);
         store_in_turn(e, key, line);
-        let (done, now) = ((*e).me().stores.done(), (*e).now);
+        let (me, now) = ((*e).me(), (*e).now);
+        let done = me.stores.done().max(me.loads.done());
         if done > now {
             (*e).lines.keep(line, done);
         }
@@ -193,9 +261,14 @@ unsafe fn store_in_turn(e: *mut Engine, key: u64, line: u32) {
         &mut *e
     };
     match eng.ask(key, line, Kind::Store, false) {
-        Answer::Hit(cost) => eng.spend(cost),
-        Answer::Miss(at) => {
-            eng.spend(eng.lines.hit(Kind::Store));
+        Answer::Hit(cost) => eng.pass(cost),
+        Answer::Miss(mut at) => {
+            // The request for writing follows the line that a load has requested.
+            if let Some(read) = eng.me().loads.arrival(line) {
+                at += read.saturating_sub(eng.now);
+                eng.lines.keep(line, at);
+            }
+            eng.spend(eng.gap);
             let room = eng.me().stores.add(at);
             eng.spend_on_lines(room);
         }

@@ -9,7 +9,7 @@ use super::{Machine, MachineError};
 pub const MAX_CPUS: u32 = 4096;
 
 /// The most lines that a core can wait for while it continues.
-const MAX_STORES: u32 = 256;
+const MAX_FLIGHT: u32 = 256;
 /// The least time of an operation that a program can repeat: a picosecond, so that time advances.
 const LEAST: f64 = 0.001;
 /// The longest access: 0.1 ms.
@@ -47,14 +47,16 @@ impl Machine {
             );
             return wrong("topology.sockets", t.sockets.into(), remedy);
         }
-        if self.line.stores > MAX_STORES {
-            let remedy = format!("use a whole number from 0 to {MAX_STORES}");
-            return wrong("line.stores", self.line.stores.into(), remedy);
+        for (field, count) in [("line.stores", self.line.stores), ("line.loads", self.line.loads)] {
+            if count > MAX_FLIGHT {
+                return wrong(field, count.into(), format!("use a whole number from 0 to {MAX_FLIGHT}"));
+            }
         }
         let (l, c) = (&self.line, &self.core);
         for (field, value, low, high) in [
             ("line.snoop", l.snoop, 0.0, 1.0),
             ("line.hold", l.hold, 0.0, 1.0),
+            ("line.crowd", l.crowd, 0.0, 1.0),
             ("core.shared", c.shared, 1.0, 4.0),
         ] {
             if !(low..=high).contains(&value) {
@@ -69,6 +71,7 @@ impl Machine {
         }
         let a = &self.access;
         for (near, least, far, value) in [
+            ("access.hit_gap", a.hit_gap, "access.hit", a.hit),
             ("access.hit", a.hit, "access.rmw", a.rmw),
             ("access.hit", a.hit, "access.same_core", a.same_core),
             ("access.same_core", a.same_core, "access.same_complex", a.same_complex),
@@ -86,10 +89,11 @@ impl Machine {
     }
 
     /// Returns every time with its name and bounds, in nanoseconds.
-    fn times(&self) -> [(&'static str, f64, f64, f64); 18] {
+    fn times(&self) -> [(&'static str, f64, f64, f64); 20] {
         let (a, l, c, o) = (&self.access, &self.line, &self.core, &self.os);
         [
             ("access.hit", a.hit, LEAST, ACCESS),
+            ("access.hit_gap", a.hit_gap, 0.0, ACCESS),
             ("access.rmw", a.rmw, LEAST, ACCESS),
             ("access.same_core", a.same_core, LEAST, ACCESS),
             ("access.same_complex", a.same_complex, LEAST, ACCESS),
@@ -100,6 +104,7 @@ impl Machine {
             ("access.other_memory", a.other_memory, LEAST, ACCESS),
             ("line.read_gap", l.read_gap, 0.0, ACCESS),
             ("core.pause", c.pause, 0.0, ACCESS),
+            ("core.window", c.window, 0.0, ACCESS),
             ("os.clock", o.clock, LEAST, OS),
             ("os.switch", o.switch, 0.0, OS),
             ("os.interrupt", o.interrupt, 0.0, OS),

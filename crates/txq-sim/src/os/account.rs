@@ -78,8 +78,15 @@ impl Engine {
     #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
         let time = if self.beside { (time * self.shared) >> 10 } else { time };
-        self.now += time;
-        self.me().spent().work += time;
+        let now = self.now;
+        let me = self.me();
+        me.spent().work += time;
+        let mut stands = 0;
+        if me.loads.any() {
+            stands = me.loads.work(now, time);
+            me.spent().lines += stands;
+        }
+        self.now = now + time + stands;
     }
 
     /// Begins another phase of the running task.

@@ -35,9 +35,16 @@ pub struct Setup {
     /// threads send.
     #[serde(default)]
     pub kernel: bool,
+    /// Whether loads overlap and crowds slow the transfers of a line, by the machine's `line.loads`, `core.window`,
+    /// `access.hit_gap` and `line.crowd`. Otherwise a core waits for each line that it loads.
+    #[serde(default)]
+    pub overlap: bool,
     /// Whether a task that waits for a lock sleeps, as in the real-time kernel.
     #[serde(default)]
     pub sleeping_locks: bool,
+    /// Whether locks are ticket locks, as Linux' were before 4.2, instead of queued ones.
+    #[serde(default)]
+    pub ticket_locks: bool,
     /// The network card.
     pub device: Device,
     /// The path between the senders and the card.

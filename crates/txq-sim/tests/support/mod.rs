@@ -26,6 +26,7 @@ pub(crate) fn machine() -> Machine {
         topology: Topology { sockets: 2, dies: 1, complexes: 1, cores: 120, threads: 2 },
         access: Costs {
             hit: 1.0,
+            hit_gap: 0.0,
             rmw: 5.0,
             same_core: 4.0,
             same_complex: 45.0,
@@ -35,8 +36,8 @@ pub(crate) fn machine() -> Machine {
             memory: 90.0,
             other_memory: 150.0,
         },
-        line: Line { snoop: 0.55, hold: 0.45, read_gap: 8.0, stores: 16 },
-        core: Core { pause: 36.0, shared: 1.5 },
+        line: Line { snoop: 0.55, hold: 0.45, read_gap: 8.0, stores: 16, loads: 0, crowd: 0.0 },
+        core: Core { pause: 36.0, shared: 1.5, window: 0.0 },
         os: Os {
             clock: 20.0,
             switch: 1000.0,
