@@ -51,12 +51,13 @@ impl<A: Arch> Shared<A> {
     }
 
     /// Lets a worker run the queue of a tree that a command has changed, or of all trees that are replicas: packets may have
-    /// become due.
+    /// become due. Where none are queued, no worker is woken.
     pub(super) fn hand_over_tree(&self, tree: &Tree, changed: usize) {
-        match tree.replicas {
-            true => self.roots_in_force().iter().for_each(|root| self.hand_over(root.index)),
-            false => self.hand_over(changed),
-        }
+        let roots = match tree.replicas {
+            true => self.roots_in_force(),
+            false => &self.roots[changed..=changed],
+        };
+        roots.iter().filter(|root| !root.is_idle(self)).for_each(|root| self.hand_over(root.index));
     }
 
     /// Calls `f` with the trees of the queues in force.
