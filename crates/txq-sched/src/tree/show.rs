@@ -13,7 +13,7 @@ use crate::tc::{ClassInfo, Handle, QdiscInfo, Style};
 const CLASSES: usize = 128;
 /// The most qdiscs or filters that are read in one hold of the queue. There are fewer than of classes, since they are written down
 /// meanwhile.
-pub const PORTION: usize = 32;
+pub const PORTION: usize = 64;
 
 impl<A: Arch> Trees<'_, A> {
     /// Returns the classes as `tc class show` lists them: those of each qdisc in the order of their numbers, followed by
