@@ -6,7 +6,7 @@ use super::show::{FilterInfo, Shown};
 /// are written down.
 pub(super) struct Reading {
     wanted: Wanted,
-    /// What was read.
+    /// The lines and rules that were read, in order.
     pub(super) list: Vec<FilterInfo>,
 }
 
