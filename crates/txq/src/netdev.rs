@@ -267,7 +267,7 @@ impl<A: Arch> NetDev<A> {
             let (mut walk, mut over) = (Walk::new(handle), false);
             while !over {
                 over = true;
-                root.with_core(shared, |core| {
+                root.with_core_for_portion(shared, |core| {
                     if let Some(qdisc) = &mut core.qdisc {
                         over = walk.qdiscs(&mut **qdisc, PORTION, style, &mut list);
                     }

@@ -7,7 +7,8 @@ use super::ematch::Expr;
 use super::frame::Frame;
 use super::handles::Handles;
 use super::header::{classid, invalid, number_of, unknown_word};
-use super::{Choice, Deleted, Mode, Shown};
+use super::reading::Reading;
+use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 use txq_core::arch::{Arch, Nanos};
@@ -104,7 +105,8 @@ impl Basic {
         }
     }
 
-    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
+    /// Reads the rules, in tc's order.
+    pub(super) fn rules(&self, head: &FilterInfo, style: Style, now: Nanos, reading: &mut Reading) {
         // Commands restore the oldest rule first.
         let mut rules: Vec<_> = self.rules.iter().collect();
         if style.input {
@@ -123,7 +125,7 @@ impl Basic {
                 } else if rule.classid.is_none() && rule.actions.is_empty() {
                     options.text_only("flowid none");
                 }
-                return Shown::new(options, &rule.actions, now).named(rule.handle);
+                return Shown::new(options, &rule.actions, now);
             }
             options.end_blank();
             if let Some(expr) = &rule.expr {
@@ -131,10 +133,10 @@ impl Basic {
                 expr.show(&mut text);
                 options.append(&text).json_only("match", expr.to_string());
             }
-            let mut shown = Shown::new(options, &rule.actions, now).named(rule.handle);
+            let mut shown = Shown::new(options, &rule.actions, now);
             shown.separate(if rule.actions.is_old() && rule.expr.is_some() { "\n" } else { "" });
             shown
         };
-        rules.into_iter().map(show).collect()
+        rules.into_iter().for_each(|rule| reading.put(head, rule.handle, || show(rule)));
     }
 }

@@ -12,7 +12,8 @@ use std::hash::{DefaultHasher, Hasher};
 use super::ematch::Expr;
 use super::frame::Frame;
 use super::header::{invalid, number_of, unknown_word};
-use super::{Choice, Deleted, Mode, Shown};
+use super::reading::Reading;
+use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
 use txq_core::arch::{Arch, Nanos};
@@ -275,14 +276,15 @@ impl Flow {
         }
     }
 
-    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
+    /// Reads the rules.
+    pub(super) fn rules(&self, head: &FilterInfo, style: Style, now: Nanos, reading: &mut Reading) {
         let show = |rule: &Entry| {
-            let mut shown = Shown::new(show(rule, style), &rule.actions, now).named(rule.handle);
+            let mut shown = Shown::new(show(rule, style), &rule.actions, now);
             // As fw's.
             shown.separate(if rule.actions.is_old() { "" } else { "\n" });
             shown
         };
-        self.rules.iter().map(show).collect()
+        self.rules.iter().for_each(|rule| reading.put(head, rule.handle, || show(rule)));
     }
 }
 

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use super::frame::Frame;
 use super::handles::Handles;
 use super::header::{file_exists, invalid};
-use super::{Choice, Deleted, Mode, Shown};
+use super::reading::Reading;
+use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::action::Actions;
 use crate::tc::{Handle, ParseError, Style};
 use txq_core::arch::{Arch, Nanos};
@@ -159,9 +160,10 @@ impl Flower {
         Deleted::Done { last: self.rules.is_empty() }
     }
 
-    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
-        let show = |rule: &Rule| Shown::new(show::rule(rule, style), &rule.actions, now).named(rule.handle);
-        self.rules.values().map(show).collect()
+    /// Reads the rules, in the order of their handles.
+    pub(super) fn rules(&self, head: &FilterInfo, style: Style, now: Nanos, reading: &mut Reading) {
+        let show = |rule: &Rule| Shown::new(show::rule(rule, style), &rule.actions, now);
+        self.rules.values().for_each(|rule| reading.put(head, rule.handle, || show(rule)));
     }
 }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::frame::Frame;
 use super::header::{classid, invalid, unknown_word};
-use super::{Choice, Deleted, Mode, Shown};
+use super::reading::Reading;
+use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words, c_number};
 use txq_core::arch::{Arch, Nanos};
@@ -133,13 +134,13 @@ impl Fw {
         }
     }
 
-    /// Returns the parameters of each rule; none for a rule without a class and actions, which tc prints empty.
-    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
-        let show = |(&mark, rule): (&u32, &Entry)| {
+    /// Reads the rules, in the order of their marks. A rule without a class and actions has no parameters: tc prints it empty.
+    pub(super) fn rules(&self, head: &FilterInfo, style: Style, now: Nanos, reading: &mut Reading) {
+        let show = |mark: u32, rule: &Entry| {
             let mut options = Options::new(style);
             let class = rule.class.filter(|&class| class != Handle::UNSPEC);
             if class.is_none() && rule.actions.is_empty() {
-                return Shown::plain(options).named(mark);
+                return Shown::plain(options);
             }
             let handle = match self.mask {
                 u32::MAX => format!("{mark:#x}"),
@@ -149,11 +150,11 @@ impl Fw {
             if let Some(class) = class {
                 options.put("classid", class.to_string(), format_args!("classid {class}"));
             }
-            let mut shown = Shown::new(options.end_blank().clone(), &rule.actions, now).named(mark);
+            let mut shown = Shown::new(options.end_blank().clone(), &rule.actions, now);
             // tc breaks the line before the list, and not before the old police.
             shown.separate(if rule.actions.is_old() { "" } else { "\n" });
             shown
         };
-        self.classes.iter().map(show).collect()
+        self.classes.iter().for_each(|(&mark, rule)| reading.put(head, mark, || show(mark, rule)));
     }
 }

@@ -7,7 +7,8 @@ use std::cell::Cell;
 
 use super::frame::Frame;
 use super::header::{classid, file_exists, invalid, number_of, unknown_word};
-use super::{Choice, Deleted, Mode, Shown};
+use super::reading::Reading;
+use super::{Choice, Deleted, FilterInfo, Mode, Shown};
 use crate::action::Actions;
 use crate::tc::{Handle, Options, ParseError, Style, Words};
 use txq_core::arch::{Arch, Nanos};
@@ -92,7 +93,8 @@ impl Matchall {
         }
     }
 
-    pub(super) fn rules(&self, style: Style, now: Nanos) -> Vec<Shown> {
+    /// Reads the rule, if there is one.
+    pub(super) fn rules(&self, head: &FilterInfo, style: Style, now: Nanos, reading: &mut Reading) {
         let show = |rule: &Rule| {
             let mut options = Options::new(style);
             options.put("handle", rule.handle, format_args!("handle {:#x}", rule.handle));
@@ -110,8 +112,8 @@ impl Matchall {
                 options.put("skip_hw", true, "\n  skip_hw");
             }
             options.put("not_in_hw", true, "\n  not_in_hw");
-            Shown::new(options, &rule.actions, now).named(rule.handle).with_hits(self.hits.get())
+            Shown::new(options, &rule.actions, now).with_hits(self.hits.get())
         };
-        self.rule.iter().map(show).collect()
+        self.rule.iter().for_each(|rule| reading.put(head, rule.handle, || show(rule)));
     }
 }

@@ -24,6 +24,7 @@ mod handles;
 mod header;
 pub mod matchall;
 mod proto;
+mod reading;
 mod show;
 mod table;
 pub mod u32;
@@ -45,6 +46,7 @@ use fw::Fw;
 use matchall::Matchall;
 
 use header::wrong_kind;
+use reading::Reading;
 
 pub use crate::action::{ActionInfo, Effects, Indexes};
 pub use header::Header;
@@ -370,33 +372,44 @@ impl<A: Arch> Filters<A> {
 
     /// Returns all filters, as `tc filter show` presents them. In the style of commands the hash tables of u32 come first.
     pub fn info(&self, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
-        let (mut list, now) = (Vec::new(), A::now());
-        let of = |proto: &Proto<A>| proto.info(parent);
+        self.portion(0, usize::MAX, parent, style)
+    }
+
+    /// Returns the lines of [`info`](Filters::info) behind the first `skip`, `most` at most. Only these are written down, so a long list
+    /// can be read in portions, between which packets are classified. It is whole if no command changes the filters meanwhile.
+    pub fn portion(&self, skip: usize, most: usize, parent: Option<Handle>, style: Style) -> Vec<FilterInfo> {
+        let (mut reading, now) = (Reading::lines(skip, most), A::now());
         if style.input {
             for (pref, shown) in self.u32.divisors(style) {
                 let made_by = self.protos.iter().find(|proto| proto.pref == pref);
                 // A table outlives its pref, and then another pref of u32 restores it.
                 let any = || self.protos.iter().find(|proto| matches!(proto.table, Table::U32(_)));
-                list.extend(made_by.or_else(any).map(|proto| shown.into_info(of(proto))));
+                if let Some(proto) = made_by.or_else(any) {
+                    reading.put(&proto.info(parent), 0, || shown);
+                }
             }
         }
         for proto in &self.protos {
-            list.push(of(proto));
-            list.extend(self.rules(proto, style, now).into_iter().map(|rule| rule.into_info(of(proto))));
+            if reading.is_over() {
+                break;
+            }
+            let head = proto.info(parent);
+            reading.head(head.clone());
+            self.rules(proto, &head, style, now, &mut reading);
         }
-        list
+        reading.list
     }
 
-    /// Returns the rules of a pref.
-    fn rules(&self, proto: &Proto<A>, style: Style, now: Nanos) -> Vec<Shown> {
+    /// Reads the rules of a pref, whose line is `head`.
+    fn rules(&self, proto: &Proto<A>, head: &FilterInfo, style: Style, now: Nanos, reading: &mut Reading) {
         match &proto.table {
-            Table::Fw(table) => table.rules(style, now),
-            Table::Matchall(table) => table.rules(style, now),
-            Table::Flower(table) => table.rules(style, now),
-            Table::U32(_) => self.u32.rules(proto.pref, style, now),
-            Table::Basic(table) => table.rules(style, now),
-            Table::Flow(table) => table.rules(style, now),
-            Table::Closure(_) => Vec::new(),
+            Table::Fw(table) => table.rules(head, style, now, reading),
+            Table::Matchall(table) => table.rules(head, style, now, reading),
+            Table::Flower(table) => table.rules(head, style, now, reading),
+            Table::U32(_) => self.u32.rules(head, style, now, reading),
+            Table::Basic(table) => table.rules(head, style, now, reading),
+            Table::Flow(table) => table.rules(head, style, now, reading),
+            Table::Closure(_) => {}
         }
     }
 
@@ -409,9 +422,9 @@ impl<A: Arch> Filters<A> {
         let proto = &self.protos[self.place_of(pref.unwrap_or_default())?];
         proto.admit(pref.unwrap_or_default(), protocol, kind)?;
         let id = request.rule.as_ref().map_or(0, Rule::id);
-        let found = self.rules(proto, style, A::now()).into_iter().find(|rule| rule.id() == id && id != 0);
-        let info = proto.info(Some(parent));
-        found.map(|rule| rule.into_info(info)).ok_or_else(no_handle)
+        let mut reading = Reading::rule(id);
+        self.rules(proto, &proto.info(Some(parent)), style, A::now(), &mut reading);
+        reading.list.pop().ok_or_else(no_handle)
     }
 
     /// Returns the place of the filters of a pref.

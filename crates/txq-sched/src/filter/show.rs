@@ -36,8 +36,6 @@ pub struct FilterInfo {
 
 /// A rule as tc shows it.
 pub(super) struct Shown {
-    /// The rule's handle as a number; 0 for what has none.
-    id: u32,
     options: Options,
     hits: Option<u64>,
     actions: Vec<ActionInfo>,
@@ -48,16 +46,8 @@ impl Shown {
         Self { hits: Some(hits), ..self }
     }
 
-    pub(super) fn named(self, id: u32) -> Self {
-        Self { id, ..self }
-    }
-
-    pub(super) fn id(&self) -> u32 {
-        self.id
-    }
-
     pub(super) fn plain(options: Options) -> Self {
-        Self { id: 0, options, hits: None, actions: Vec::new() }
+        Self { options, hits: None, actions: Vec::new() }
     }
 
     /// Returns a rule with its actions at the time `now`. In the style of commands the actions are words of its options.
@@ -67,7 +57,7 @@ impl Shown {
             return Self::plain(options);
         }
         let actions = actions.info(options.style(), now);
-        Self { id: 0, options, hits: None, actions }
+        Self { options, hits: None, actions }
     }
 
     /// Puts a text between the options and the actions, if there are actions.

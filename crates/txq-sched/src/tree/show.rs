@@ -9,8 +9,11 @@ use crate::qdisc::Qdisc;
 use crate::qdisc::child::{Child, WriteClass};
 use crate::tc::{ClassInfo, Handle, QdiscInfo, Style};
 
-/// The most classes that are read while packets wait. A list of many classes is read in such portions, between which the queue is free.
-pub const PORTION: usize = 128;
+/// The most classes that are read in one hold of the queue, while packets wait. A long list is read in such portions.
+const CLASSES: usize = 128;
+/// The most qdiscs or filters that are read in one hold of the queue. There are fewer than of classes, since they are written down
+/// meanwhile.
+pub const PORTION: usize = 64;
 
 impl<A: Arch> Trees<'_, A> {
     /// Returns the classes as `tc class show` lists them: those of each qdisc in the order of their numbers, followed by
@@ -27,7 +30,7 @@ impl<A: Arch> Trees<'_, A> {
                     trees.len() - 1
                 });
                 let (_, walk, rows) = &mut trees[at];
-                over &= walk.classes(qdisc, PORTION, style, rows);
+                over &= walk.classes(qdisc, CLASSES, style, rows);
                 false
             });
         }

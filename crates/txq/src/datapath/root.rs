@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use txq_core::arch::inside::Entered;
-use txq_core::arch::{Arch, Atomic};
+use txq_core::arch::{Arch, Atomic, Nanos};
 use txq_core::drop::DropReason;
 use txq_core::packet::PacketList;
 use txq_core::sync::fill::Fill;
@@ -57,12 +57,35 @@ impl<A: Arch> Root<A> {
     }
 
     /// Waits until the core has no owner, and calls `f` with it.
-    pub(crate) fn with_core(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) {
+    pub(crate) fn with_core(&self, dev: &Datapath<A>, f: impl FnMut(&mut Core<A>)) {
+        let _ = self.visit(dev, f);
+    }
+
+    /// As [`with_core`](Root::with_core), for one of many calls in a row. If packets wait for an owner afterwards, sleeps for as long as
+    /// `f` took. A thread that took the core again at once would keep it: the worker wakes later than that.
+    pub(crate) fn with_core_for_portion(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) {
+        let mut took = (0, 0);
+        let is_waited_for = self.visit(dev, |core| {
+            took.0 = A::now();
+            f(core);
+            took.1 = A::now();
+        });
+        if is_waited_for {
+            let end: Nanos = A::now().saturating_add(took.1.saturating_sub(took.0));
+            while A::now() < end {
+                A::relax();
+            }
+        }
+    }
+
+    /// Waits until the core has no owner, and calls `f` with it. Returns whether packets waited for an owner afterwards, so that a worker
+    /// runs the queue.
+    fn visit(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) -> bool {
         self.with_core_at_rest(dev, &mut |core, _| {
             f(core);
             core.note_limit();
             self.long.store(core.marks.long(self.max_burst), Relaxed);
-        });
+        })
     }
 
     /// Returns whether nothing is queued, nothing waits for an owner, and there is no owner. Does not wait, since senders
@@ -77,14 +100,16 @@ impl<A: Arch> Root<A> {
         idle
     }
 
-    fn with_core_at_rest(&self, dev: &Datapath<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) {
+    fn with_core_at_rest(&self, dev: &Datapath<A>, f: &mut dyn FnMut(&mut Core<A>, bool)) -> bool {
         let _inside = Entered::<A>::new(dev);
         let f = &mut |core: &mut Core<A>, waiting| {
             core.end_permit();
             f(core, waiting);
         };
-        if !self.discipline.with_core(f) {
+        let must_run = !self.discipline.with_core(f);
+        if must_run {
             dev.hand_over(self.index);
         }
+        must_run
     }
 }

@@ -57,7 +57,7 @@ impl<A: Arch> NetDev<A> {
             if let (Some(parent), Some(children)) = (&tree.parent, &tree.children) {
                 self.list_txqs(parent, tree.root, children, style, &mut list);
             }
-            list.extend(self.shared.trees(tree, cx, |trees| trees.classes(style)));
+            list.extend(self.shared.trees_in_portions(tree, cx, |trees| trees.classes(style)));
             list
         })
     }

@@ -7,6 +7,7 @@ use txq_core::arch::Arch;
 use txq_core::packet::Packet;
 use txq_sched::filter::{FilterInfo, Filters, Mode, Request};
 use txq_sched::tc::{Handle, ParseError, Style};
+use txq_sched::tree::PORTION;
 
 use super::NetDev;
 use super::hook::is_hook;
@@ -74,8 +75,21 @@ impl<A: Arch> NetDev<A> {
         if let Some(parent) = parent.filter(|&parent| is_hook(Some(parent))) {
             return self.hook_filters(parent, style);
         }
-        let show = |filters: &mut Filters<A>, of| filters.info(parent.is_none().then_some(of), style);
-        self.filters(parent, show).unwrap_or_default()
+        self.control(|tree, cx| {
+            self.shared.trees_in_portions(tree, cx, |trees| {
+                let mut list = Vec::new();
+                loop {
+                    let behind = list.len();
+                    let portion = trees.with_filters(parent, |filters, of| {
+                        filters.portion(behind, PORTION, parent.is_none().then_some(of), style)
+                    });
+                    list.extend(portion.unwrap_or_default());
+                    if list.len() < behind + PORTION {
+                        return list;
+                    }
+                }
+            })
+        })
     }
 
     /// Returns one filter, by its parent, pref, protocol, kind and handle (`tc filter get`):

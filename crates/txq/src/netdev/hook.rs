@@ -4,11 +4,12 @@ use txq_core::arch::Arch;
 use txq_core::stats::QdiscStats;
 use txq_sched::filter::{FilterInfo, Filters, Request};
 use txq_sched::tc::{Handle, Header, Options, ParseError, QdiscInfo, Style, Words};
+use txq_sched::tree::PORTION;
 
 use super::NetDev;
 use super::tree::Tree;
 use crate::sender::Ingress;
-use crate::shared::hook::Side;
+use crate::shared::hook::{Hook, Side};
 
 /// Which hooks a device has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,9 +197,16 @@ impl<A: Arch> NetDev<A> {
     pub(super) fn hook_filters(&self, parent: Handle, style: Style) -> Vec<FilterInfo> {
         self.control(|tree, _| {
             let side = Self::side(tree, parent).ok();
-            side.map_or_else(Vec::new, |side| {
-                self.shared.hooks.with(side, |hook| hook.filters.info(None, style))
-            })
+            let mut list = Vec::new();
+            while let Some(side) = side {
+                let behind = list.len();
+                let portion = |hook: &mut Hook<A>| hook.filters.portion(behind, PORTION, None, style);
+                list.extend(self.shared.hooks.with(side, portion));
+                if list.len() < behind + PORTION {
+                    break;
+                }
+            }
+            list
         })
     }
 

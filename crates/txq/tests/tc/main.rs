@@ -20,6 +20,7 @@ mod mqprio_classes;
 mod mqprio_tc;
 mod nesting;
 mod parts;
+mod portions;
 mod show_kernel;
 mod words_kernel;
 mod xps_mask_kernel;

@@ -7,31 +7,38 @@ use serde_json::{Value, json};
 use txq_core::arch::Nanos;
 
 use super::{Entry, HashTable, Id, KeyMatch, Mark, Offset, Tables};
-use crate::filter::Shown;
+use crate::filter::reading::Reading;
+use crate::filter::{FilterInfo, Shown};
 use crate::tc::{Options, Style};
 
 impl Tables {
-    /// Returns the tables of a pref, the latest first, each followed by its rules.
-    pub(in crate::filter) fn rules(&self, pref: u16, style: Style, now: Nanos) -> Vec<Shown> {
-        let mut tables: Vec<_> = self.all().filter(|(_, table)| table.pref == pref).collect();
+    /// Reads the tables of a pref, the latest first, each followed by its rules.
+    pub(in crate::filter) fn rules(
+        &self,
+        head: &FilterInfo,
+        style: Style,
+        now: Nanos,
+        reading: &mut Reading,
+    ) {
+        let mut tables: Vec<_> = self.all().filter(|(_, table)| table.pref == head.pref).collect();
         tables.sort_by_key(|(_, table)| std::cmp::Reverse(table.made));
-        let mut list = Vec::new();
         for (_, table) in tables {
             if !style.input {
                 let id = Id::of(table.number, 0, 0);
-                list.push(Shown::plain(head(table, style)).named(id.0));
+                reading.put(head, id.0, || Shown::plain(table_head(table, style)));
             }
             for (number, bucket) in (0..).zip(&table.buckets) {
                 for (node, rule) in &bucket.rules {
                     let id = Id::of(table.number, number, *node);
-                    let options = self.rule(table, id, rule, style);
-                    let mut shown = Shown::new(options, &rule.actions, now).named(id.0);
-                    shown.separate(if rule.actions.is_old() { "\n" } else { "" });
-                    list.push(shown);
+                    reading.put(head, id.0, || {
+                        let options = self.rule(table, id, rule, style);
+                        let mut shown = Shown::new(options, &rule.actions, now);
+                        shown.separate(if rule.actions.is_old() { "\n" } else { "" });
+                        shown
+                    });
                 }
             }
         }
-        list
     }
 
     /// Returns what restores the tables besides the roots, with the prefs that made them, in the order in which they were
@@ -85,7 +92,7 @@ impl Tables {
 }
 
 /// Returns the line of a table.
-fn head(table: &HashTable, style: Style) -> Options {
+fn table_head(table: &HashTable, style: Style) -> Options {
     let mut head = Options::new(style);
     let handle = name(Id::of(table.number, 0, 0), style);
     head.put("fh", handle.as_str(), format_args!("fh {handle}"));
