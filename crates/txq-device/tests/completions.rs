@@ -105,8 +105,12 @@ fn a_device_that_coalesces_tells_of_many_at_once() {
     assert_eq!(sender.alloc_batch(50, 60, &mut batch).unwrap(), 50);
     let _ = sender.xmit_batch(&mut batch);
     while let Some(next) = worker.poll() {
-        assert_eq!(next % TELLS, 0);
-        assert_eq!(dev.stats().in_flight, 50);
+        // The worker looks once more at a device that has completed all.
+        let in_flight = dev.stats().in_flight;
+        assert!(
+            in_flight == 0 || (in_flight, next % TELLS) == (50, 0),
+            "{in_flight} in flight, until {next}"
+        );
         std::thread::sleep(std::time::Duration::from_nanos(next.saturating_sub(sender.now())));
     }
     assert_conserved(&dev);

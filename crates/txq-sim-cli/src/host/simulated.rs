@@ -54,6 +54,7 @@ impl Simulated {
         for _ in 0..HALVINGS {
             let part = (low + high) / 2.0;
             simulated.machine.access.hit = whole.hit * part;
+            simulated.machine.access.hit_gap = whole.hit_gap * part;
             match simulated.cpu_ns_per_packet(discipline, 1, None)? > ns {
                 true => high = part,
                 false => low = part,
