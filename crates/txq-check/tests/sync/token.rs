@@ -1,15 +1,15 @@
 //! A thread that sleeps until it is notified: no notification is lost, whether it comes before the sleep, at its beginning, or when
 //! its time is over; and what was written before it is observed after it.
 //!
-//! Guards the token (`txq-core/src/sync/token.rs`). Mutants that it catches: a relaxed notification or a relaxed take, by a
+//! Guards the token (`txq-core/src/arch/token.rs`). Mutants that it catches: a relaxed notification or a relaxed take, by a
 //! causality violation at the payload; a sleep that begins although a token is set, or a notification that does not wake, by a
 //! deadlock.
 
 use std::sync::Arc;
 
 use txq_check::{Loom, Model, Shuttle};
+use txq_core::arch::token::{Parking, Token};
 use txq_core::arch::{CellApi, Event, Nanos};
-use txq_core::sync::token::{Parking, Token};
 
 /// Implements [`Parking`] with the lock of a checker. A sleep with a deadline is over at once.
 macro_rules! parking {

@@ -12,6 +12,8 @@
 #[doc(hidden)]
 pub mod inside;
 mod native;
+#[doc(hidden)]
+pub mod token;
 
 pub use inside::Inside;
 #[doc(hidden)]

@@ -5,9 +5,9 @@ use std::sync::atomic::{self, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::token::{Parking, Token};
 use super::{Arch, Atomic, AtomicPtr, CellApi, CpuId, Inside, Nanos};
 use crate::os;
-use crate::sync::token::{Parking, Token};
 
 thread_local! {
     /// The data paths that the thread is in. Its address is the thread's number ([`Arch::thread`]).

@@ -13,6 +13,5 @@ pub mod rcu;
 pub mod spinlock;
 pub mod spsc;
 pub mod timers;
-pub mod token;
 pub mod waiter;
 pub mod words;
