@@ -1,7 +1,7 @@
 //! Long lists are read in portions: no hold of the queue reads many qdiscs or filters.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crate::device::{Wires, assert_conserved, pool};
 use txq::NetDev;
@@ -123,6 +123,15 @@ impl Qdisc for Counted {
     }
 }
 
+/// Ends the sending thread, also when a check fails.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Sends meanwhile, so that portions and turns of senders alternate.
 #[test]
 fn no_hold_reads_many() {
@@ -137,7 +146,7 @@ fn no_hold_reads_many() {
     for mark in 1..=1000 {
         dev.add_filter(&format!("parent 1: pref 1 handle {mark} fw classid 1:1")).unwrap();
     }
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut sender = dev.sender("s");
@@ -147,6 +156,7 @@ fn no_hold_reads_many() {
                 }
             }
         });
+        let _stop = Stop(&stop);
         HOLDS.store(0, Relaxed);
         let qdiscs = dev.qdiscs(Style::default());
         assert_eq!(qdiscs.len(), usize::from(LEAVES), "the root and each leaf that has a name");
@@ -160,7 +170,6 @@ fn no_hold_reads_many() {
         let classes = dev.classes_info(Style::default());
         assert_eq!(classes.len(), usize::from(LEAVES));
         assert!(HOLDS.load(Relaxed) >= classes.len() / 128, "{} holds", HOLDS.load(Relaxed));
-        stop.store(true, Relaxed);
     });
     assert!(dev.drain(std::time::Duration::from_secs(10)));
     assert_conserved(&dev);
