@@ -6,14 +6,15 @@
 //! cargo run --release -p txq-watch --example dump_cost -- [CLASSES] [ROUNDS]
 //! ```
 
+mod flood;
+
 use std::error::Error;
-use std::fs;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use flood::Flood;
 use txq::NetDev;
-use txq::packet::PacketList;
 use txq_control::Client;
 use txq_control::tc::Show;
 use txq_device::Null;
@@ -22,8 +23,6 @@ use txq_watch::snapshot::Snapshot;
 
 /// A window of each sort.
 const WINDOW: Duration = Duration::from_secs(1);
-const BATCH: usize = 32;
-const LEN: usize = 60;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<u32>());
@@ -34,23 +33,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = |of: &str| folder.join(format!("txq-dump-{of}-{}.sock", std::process::id()));
     let servers = [txq_control::serve(&dev, path("own"))?, txq_control::serve(&twin, path("twin"))?];
     let mut clients = [Client::connect(path("own"))?, Client::connect(path("twin"))?];
-    let flooded = &Flooded::default();
     let mut rows = KINDS.map(|_| Row::default());
-    let done = std::thread::scope(|scope| {
-        scope.spawn(|| flood(&dev, classes, flooded));
-        while flooded.thread.load(Relaxed) == 0 {
-            std::thread::yield_now();
-        }
+    Flood::during(&dev, classes, |flood| {
         // The first round warms up.
         let mut rounds = 0..=rounds;
-        let done = rounds.try_for_each(|round| {
+        rounds.try_for_each(|round| {
             let mut kinds = KINDS.iter().zip(&mut rows);
-            kinds.try_for_each(|(kind, row)| row.measure(kind, &mut clients, flooded, round > 0))
-        });
-        flooded.stop.store(true, Relaxed);
-        done
-    });
-    done?;
+            kinds.try_for_each(|(kind, row)| row.measure(kind, &mut clients, flood, round > 0))
+        })
+    })?;
     println!("{classes} classes of htb under full load, {rounds} rounds; medians (least to most)");
     println!("A dump a second costs the path, in percent:");
     println!(
@@ -61,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let Row { takes, costs, longest } = row;
         let [waits, cpu, per_cpu] = costs.each_mut().map(|of| spread(of));
         takes.sort_by(f64::total_cmp);
-        let (takes, longest) = (takes[takes.len() / 2] * 1e3, longest.as_secs_f64() * 1e3);
+        let takes = takes[takes.len() / 2] * 1e3;
         println!("{kind:20} {takes:>6.0} ms {waits:>24} {cpu:>24} {per_cpu:>24} {longest:>11.2} ms");
     }
     drop(servers);
@@ -80,24 +71,6 @@ fn device(classes: u32) -> Result<NetDev, Box<dyn Error>> {
     Ok(dev)
 }
 
-/// What the flooding thread has done.
-#[derive(Default)]
-struct Flooded {
-    packets: AtomicU64,
-    /// The longest time between two batches, in nanoseconds, since the last look.
-    longest: AtomicU64,
-    thread: AtomicU64,
-    stop: AtomicBool,
-}
-
-impl Flooded {
-    /// Returns for how many seconds the thread has had a CPU.
-    fn cpu(&self) -> Result<f64, Box<dyn Error>> {
-        let times = fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.thread.load(Relaxed)))?;
-        Ok(times.split(' ').next().unwrap_or_default().parse::<f64>()? / 1e9)
-    }
-}
-
 /// The results of one kind of dump.
 #[derive(Default)]
 struct Row {
@@ -106,8 +79,8 @@ struct Row {
     /// What the path loses by a dump a second, in percent: packets with dumps of the flooded device against those with dumps of the
     /// twin; those against packets without dumps; packets for each second of the sender's CPU time with dumps against those without.
     costs: [Vec<f64>; 3],
-    /// The longest time between two batches of the flooding thread in the windows with dumps of its device.
-    longest: Duration,
+    /// The longest time between two batches of the flooding thread in the windows with dumps of its device, in milliseconds.
+    longest: f64,
 }
 
 impl Row {
@@ -116,15 +89,15 @@ impl Row {
         &mut self,
         kind: &str,
         clients: &mut [Client; 2],
-        flooded: &Flooded,
+        flood: &Flood,
         counts: bool,
     ) -> Result<(), Box<dyn Error>> {
         // Packets for each second, and for each second of CPU time.
         let (mut rates, mut takes) = ([[0.0; 2]; 3], 0.0);
         for (at, rate) in rates.iter_mut().enumerate() {
-            flooded.longest.store(0, Relaxed);
+            flood.longest_ms();
             let (begin, before, cpu, mut dumps) =
-                (Instant::now(), flooded.packets.load(Relaxed), flooded.cpu()?, 0);
+                (Instant::now(), flood.packets.load(Relaxed), flood.cpu()?, 0);
             match clients.get_mut(at) {
                 Some(client) => {
                     while begin.elapsed() < WINDOW {
@@ -134,12 +107,12 @@ impl Row {
                 }
                 None => std::thread::sleep(WINDOW),
             }
-            let (packets, time) = ((flooded.packets.load(Relaxed) - before) as f64, begin.elapsed());
-            *rate = [packets / time.as_secs_f64(), packets / (flooded.cpu()? - cpu)];
+            let (packets, time) = ((flood.packets.load(Relaxed) - before) as f64, begin.elapsed());
+            *rate = [packets / time.as_secs_f64(), packets / (flood.cpu()? - cpu)];
             if at == 0 {
                 takes = time.as_secs_f64() / f64::from(dumps);
-                let longest = Duration::from_nanos(flooded.longest.load(Relaxed));
-                self.longest = self.longest.max(if counts { longest } else { Duration::ZERO });
+                let longest = flood.longest_ms();
+                self.longest = self.longest.max(if counts { longest } else { 0.0 });
             }
         }
         let [own, twin, none] = rates;
@@ -166,30 +139,4 @@ fn dump(client: &mut Client, what: &str) -> Result<(), Box<dyn Error>> {
         _ => drop(black_box(client.tc(&["class", "show", "dev", "null0"], show)?)),
     }
     Ok(())
-}
-
-/// Sends to all classes in turn, as fast as buffers return.
-fn flood(dev: &NetDev, classes: u32, flooded: &Flooded) {
-    let (mut sender, mut list, mut class) = (dev.sender("flood"), PacketList::new(), 0);
-    sender.set_limit(256);
-    flooded.thread.store(rustix::thread::gettid().as_raw_nonzero().get() as u64, Relaxed);
-    let mut last = sender.now();
-    while !flooded.stop.load(Relaxed) {
-        let _ = sender.alloc_batch(BATCH, LEN, &mut list);
-        list.for_each_mut(|packet| {
-            class = class % classes + 1;
-            packet.set_priority(0x1_0000 | class);
-        });
-        let packets = list.len() as u64;
-        match packets {
-            0 => drop(sender.wait_credit(Some(sender.now() + 1_000_000))),
-            _ => {
-                let _ = sender.xmit_batch(&mut list);
-                let now = sender.now();
-                flooded.longest.fetch_max(now - last, Relaxed);
-                last = now;
-            }
-        }
-        flooded.packets.fetch_add(packets, Relaxed);
-    }
 }

@@ -7,22 +7,22 @@
 //! cargo run --release -p txq-watch --example leaf_cost -- [LEAVES]
 //! ```
 
+mod flood;
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use flood::Flood;
 use txq::NetDev;
-use txq::packet::PacketList;
 use txq_control::Client;
 use txq_control::tc::Show;
 use txq_device::Null;
 
-const BATCH: usize = 32;
-const LEN: usize = 60;
 /// The classes that the thread floods at all times.
 const BUSY: u32 = 200;
 /// How long a leaf is idle before its memory is looked at.
@@ -35,16 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     add(&dev, 1..=BUSY)?;
     let socket = std::env::temp_dir().join(format!("txq-leaves-{}.sock", std::process::id()));
     let _server = txq_control::serve(&dev, socket.clone())?;
-    let flooded = &Flooded { classes: AtomicU32::new(BUSY), ..Flooded::default() };
-    std::thread::scope(|scope| {
-        scope.spawn(|| flood(&dev, flooded));
-        let done = measure(leaves, &txq, &socket, flooded);
-        flooded.stop.store(true, Relaxed);
-        done
-    })
+    Flood::during(&dev, BUSY, |flood| measure(leaves, &txq, &socket, flood))
 }
 
-fn measure(leaves: u32, txq: &Path, socket: &Path, flooded: &Flooded) -> Result<(), Box<dyn Error>> {
+fn measure(leaves: u32, txq: &Path, socket: &Path, flood: &Flood) -> Result<(), Box<dyn Error>> {
     std::thread::sleep(Duration::from_secs(1));
     println!("{leaves} classes of htb with an fq_codel each, {BUSY} of them flooded");
     println!("{:34} {:>10} {:>14} {:>14}", "", "takes", "memory", "longest wait");
@@ -52,11 +46,11 @@ fn measure(leaves: u32, txq: &Path, socket: &Path, flooded: &Flooded) -> Result<
     let print = |what: &str, takes: Option<Duration>| -> Result<(), Box<dyn Error>> {
         let takes = takes.map_or_else(String::new, |takes| format!("{:.2} s", takes.as_secs_f64()));
         let memory = resident()?.saturating_sub(before) as f64 / 1e6;
-        println!("{what:34} {takes:>10} {memory:>11.1} MB {:>11.2} ms", flooded.longest_ms());
+        println!("{what:34} {takes:>10} {memory:>11.1} MB {:>11.2} ms", flood.longest_ms());
         Ok(())
     };
     let batch = script(BUSY + 1..=leaves);
-    flooded.longest_ms();
+    flood.longest_ms();
     let takes = load(txq, socket, &batch)?;
     print("loaded by txq tc -batch", Some(takes))?;
     let mut client = Client::connect_within(socket, Duration::from_secs(60))?;
@@ -66,13 +60,13 @@ fn measure(leaves: u32, txq: &Path, socket: &Path, flooded: &Flooded) -> Result<
         assert!(answer.out.lines().count() > leaves as usize, "{}", answer.err);
         print(&format!("tc -s {object} show"), Some(begin.elapsed()))?;
     }
-    flooded.classes.store(leaves, Relaxed);
-    let begin = flooded.packets.load(Relaxed);
-    while flooded.packets.load(Relaxed) < begin + 2 * u64::from(leaves) {
+    flood.classes.store(leaves, Relaxed);
+    let begin = flood.packets.load(Relaxed);
+    while flood.packets.load(Relaxed) < begin + 2 * u64::from(leaves) {
         std::thread::sleep(Duration::from_millis(1));
     }
     print("all have had packets", None)?;
-    flooded.classes.store(BUSY, Relaxed);
+    flood.classes.store(BUSY, Relaxed);
     std::thread::sleep(IDLE);
     print(&format!("all but {BUSY} idle for {} s", IDLE.as_secs()), None)
 }
@@ -121,48 +115,4 @@ fn resident() -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
     Ok(kib.ok_or("/proc/self/status has no VmRSS")?.parse::<u64>()? << 10)
-}
-
-/// What the flooding thread does, and has done.
-#[derive(Default)]
-struct Flooded {
-    /// The classes that it floods, from 1:1 on.
-    classes: AtomicU32,
-    packets: AtomicU64,
-    /// The longest time between two batches, in nanoseconds, since the last look.
-    longest: AtomicU64,
-    stop: AtomicBool,
-}
-
-impl Flooded {
-    /// Returns the longest time between two batches since the last call, in milliseconds.
-    fn longest_ms(&self) -> f64 {
-        self.longest.swap(0, Relaxed) as f64 / 1e6
-    }
-}
-
-/// Sends to the classes in turn, as fast as buffers return.
-fn flood(dev: &NetDev, flooded: &Flooded) {
-    let (mut sender, mut list, mut class) = (dev.sender("flood"), PacketList::new(), 0);
-    sender.set_limit(256);
-    let mut last = sender.now();
-    while !flooded.stop.load(Relaxed) {
-        let classes = flooded.classes.load(Relaxed);
-        let _ = sender.alloc_batch(BATCH, LEN, &mut list);
-        list.for_each_mut(|packet| {
-            class = class % classes + 1;
-            packet.set_priority(0x1_0000 | class);
-        });
-        let packets = list.len() as u64;
-        match packets {
-            0 => drop(sender.wait_credit(Some(sender.now() + 1_000_000))),
-            _ => {
-                let _ = sender.xmit_batch(&mut list);
-                let now = sender.now();
-                flooded.longest.fetch_max(now - last, Relaxed);
-                last = now;
-            }
-        }
-        flooded.packets.fetch_add(packets, Relaxed);
-    }
 }
