@@ -77,17 +77,12 @@ impl<A: Arch> NetDev<A> {
         }
         self.control(|tree, cx| {
             self.shared.trees_in_portions(tree, cx, |trees| {
-                let mut list = Vec::new();
-                loop {
-                    let behind = list.len();
-                    let portion = trees.with_filters(parent, |filters, of| {
+                in_portions(|behind| {
+                    let read = |filters: &mut Filters<A>, of| {
                         filters.portion(behind, PORTION, parent.is_none().then_some(of), style)
-                    });
-                    list.extend(portion.unwrap_or_default());
-                    if list.len() < behind + PORTION {
-                        return list;
-                    }
-                }
+                    };
+                    trees.with_filters(parent, read).unwrap_or_default()
+                })
             })
         })
     }
@@ -129,5 +124,17 @@ impl<A: Arch> NetDev<A> {
         mut f: impl FnMut(&mut Filters<A>, Handle) -> R,
     ) -> Result<R, ParseError> {
         self.control(|tree, cx| self.shared.trees(tree, cx, |trees| trees.with_filters(parent, &mut f)))
+    }
+}
+
+/// Returns a list that `read` returns in portions of [`PORTION`] lines: those behind the number of lines that it is called with.
+pub(super) fn in_portions(mut read: impl FnMut(usize) -> Vec<FilterInfo>) -> Vec<FilterInfo> {
+    let mut list = Vec::new();
+    loop {
+        let behind = list.len();
+        list.extend(read(behind));
+        if list.len() < behind + PORTION {
+            return list;
+        }
     }
 }

@@ -7,9 +7,10 @@ use txq_sched::tc::{Handle, Header, Options, ParseError, QdiscInfo, Style, Words
 use txq_sched::tree::PORTION;
 
 use super::NetDev;
+use super::filter::in_portions;
 use super::tree::Tree;
 use crate::sender::Ingress;
-use crate::shared::hook::{Hook, Side};
+use crate::shared::hook::Side;
 
 /// Which hooks a device has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,17 +197,10 @@ impl<A: Arch> NetDev<A> {
     /// Returns the filters of a hook as `tc filter show` lists them.
     pub(super) fn hook_filters(&self, parent: Handle, style: Style) -> Vec<FilterInfo> {
         self.control(|tree, _| {
-            let side = Self::side(tree, parent).ok();
-            let mut list = Vec::new();
-            while let Some(side) = side {
-                let behind = list.len();
-                let portion = |hook: &mut Hook<A>| hook.filters.portion(behind, PORTION, None, style);
-                list.extend(self.shared.hooks.with(side, portion));
-                if list.len() < behind + PORTION {
-                    break;
-                }
-            }
-            list
+            let Ok(side) = Self::side(tree, parent) else { return Vec::new() };
+            in_portions(|behind| {
+                self.shared.hooks.with(side, |hook| hook.filters.portion(behind, PORTION, None, style))
+            })
         })
     }
 
