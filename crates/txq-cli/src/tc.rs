@@ -60,11 +60,12 @@ impl Speaker<'_> {
         let mut answers: Vec<Answer> = Vec::with_capacity(commands.len());
         while answers.len() < commands.len() && (force || answers.last().is_none_or(|last| last.rc == 0)) {
             let rest = &commands[answers.len()..];
-            let others = rest.iter().take_while(|words| self.own(words).is_none()).count();
-            match others {
-                0 => answers.extend(self.own(&rest[0])),
-                _ => answers.extend(self.client()?.batch(&rest[..others], show, force).map_err(failed)?),
+            if let Some(answer) = self.own(&rest[0]) {
+                answers.push(answer);
+                continue;
             }
+            let others = 1 + rest[1..].iter().take_while(|words| self.own(words).is_none()).count();
+            answers.extend(self.client()?.batch(&rest[..others], show, force).map_err(failed)?);
         }
         Ok(answers)
     }
