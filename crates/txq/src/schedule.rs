@@ -13,11 +13,11 @@ use txq_core::sync::bits::Bits;
 use txq_core::sync::spinlock::SpinLock;
 use txq_core::sync::timers::Timers;
 
-/// The worker leaves no txq alone whose device was empty.
+/// The worker waits with no look at a device that was empty.
 const CALM: u32 = 0;
-/// It does, until the time of its next look.
+/// The worker waits with such a look, until its time.
 const HELD: u32 = 1;
-/// A txq has stopped meanwhile.
+/// A txq has stopped while the worker waits.
 const HURRY: u32 = 2;
 
 /// One worker's inbox, on lines of its own.
@@ -32,7 +32,8 @@ pub(crate) struct Schedule<A: Arch> {
     /// (`worker/looks.rs`).
     reap: Bits<A>,
     /// [`CALM`], [`HELD`] or [`HURRY`]. The worker stores `HELD`, and swaps in `CALM` before it looks. The owner of a queue
-    /// whose txq has stopped moves it from `HELD` to `HURRY`, and notifies. Relaxed: a hint that orders nothing; a look that misses it comes at its own time.
+    /// whose txq has stopped moves it from `HELD` to `HURRY`, and notifies. Relaxed: it orders nothing, and a worker that
+    /// misses it looks at its own time.
     held: A::AtomicU32,
     /// When to run each queue again. Set by the owner of the queue, taken by the worker ([`Timers`]).
     timers: Timers<A>,
@@ -85,12 +86,12 @@ impl<A: Arch> Schedule<A> {
         let _ = self.reap.set(txq.into());
     }
 
-    /// Notes that the worker, which calls this, leaves txqs alone whose devices were empty.
+    /// Notes that the worker, which calls this, waits with its look at a device that was empty.
     pub(crate) fn note_held(&self) {
         self.held.store(HELD, Relaxed);
     }
 
-    /// Makes the worker look at these txqs now: one of its txqs has stopped.
+    /// Makes the worker look now at all devices that were empty: one of its txqs has stopped.
     pub(crate) fn hurry(&self) {
         let held = &self.held;
         if held.load(Relaxed) == HELD && held.compare_exchange(HELD, HURRY, Relaxed, Relaxed).is_ok() {

@@ -284,7 +284,7 @@ impl<A: Arch> Worker<A> {
             let looks = &mut looks[usize::from(txq)];
             let txq = &dev.txqs[usize::from(txq)];
             if let Some(at) = looks.too_early(begun, hurried) {
-                held_empty |= looks.is_held_empty();
+                held_empty |= looks.is_empty();
                 take_at = take_at.min(looks.not_before());
                 sooner(at);
                 return true;
@@ -296,28 +296,24 @@ impl<A: Arch> Worker<A> {
             }
             let soonest = dev.inside(|| dev.reap(txq, &mut cx));
             txq.report_bugs(dev);
-            let more = txq.needs_reaping() || txq.is_watched();
-            if more {
-                let now = cx.clock.now();
-                let (completed, in_flight) = (txq.completed.packets.load(Relaxed), txq.in_flight());
+            let (completed, now) = (txq.completed.packets.load(Relaxed), cx.clock.now());
+            let at = if txq.needs_reaping() || txq.is_watched() {
+                let in_flight = txq.in_flight();
                 let mut at = looks.note(completed, in_flight, now, soonest, || now + txq.next_poll());
                 let watch = dev.watchdog.as_ref();
                 if let Some(end) = watch.and_then(|watchdog| txq.watch(watchdog, || now)) {
                     at = at.min(end);
                     looks.look_by(end);
                 }
-                if looks.too_early(now, false).is_some() {
-                    sched.hold_reap(txq.index);
-                }
-                take_at = take_at.min(looks.not_before());
-                sooner(at);
-                return true;
-            }
-            let Some(at) = looks.note_empty(txq.completed.packets.load(Relaxed), cx.clock.now()) else {
-                return false;
+                at
+            } else {
+                let Some(at) = looks.note_empty(completed, now) else { return false };
+                at
             };
-            sched.hold_reap(txq.index);
-            held_empty = true;
+            if looks.too_early(now, false).is_some() {
+                sched.hold_reap(txq.index);
+            }
+            held_empty |= looks.is_empty();
             take_at = take_at.min(looks.not_before());
             sooner(at);
             true

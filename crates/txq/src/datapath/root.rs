@@ -61,25 +61,25 @@ impl<A: Arch> Root<A> {
         let _ = self.visit(dev, f);
     }
 
-    /// As [`with_core`](Root::with_core), for one of many calls in a row. If packets wait for an owner afterwards, sleeps for as long as
-    /// `f` took. A thread that took the core again at once would keep it: the worker wakes later than that.
+    /// As [`with_core`](Root::with_core), for one of many calls in a row. If packets wait for an owner afterwards, sleeps for
+    /// as long as `f` took. A caller that took the core again at once would keep it: the worker needs longer to wake.
     pub(crate) fn with_core_for_portion(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) {
-        let mut took = (0, 0);
+        let mut took: Nanos = 0;
         let is_waited_for = self.visit(dev, |core| {
-            took.0 = A::now();
+            let began = A::now();
             f(core);
-            took.1 = A::now();
+            took = A::now().saturating_sub(began);
         });
         if is_waited_for {
-            let end: Nanos = A::now().saturating_add(took.1.saturating_sub(took.0));
+            let end = A::now().saturating_add(took);
             while A::now() < end {
                 A::relax();
             }
         }
     }
 
-    /// Waits until the core has no owner, and calls `f` with it. Returns whether packets waited for an owner afterwards, so that a worker
-    /// runs the queue.
+    /// Waits until the core has no owner, and calls `f` with it. Returns whether packets waited for an owner afterwards, so
+    /// that a worker runs the queue.
     fn visit(&self, dev: &Datapath<A>, mut f: impl FnMut(&mut Core<A>)) -> bool {
         self.with_core_at_rest(dev, &mut |core, _| {
             f(core);

@@ -42,8 +42,8 @@ impl Looks {
         (now < self.not_before && !(hurried && self.empty)).then_some(self.next)
     }
 
-    /// Whether the worker leaves alone a device that was empty.
-    pub(crate) fn is_held_empty(&self) -> bool {
+    /// Returns whether the last look left no packet in the device.
+    pub(crate) fn is_empty(&self) -> bool {
         self.empty
     }
 
