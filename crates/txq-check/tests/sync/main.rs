@@ -15,5 +15,6 @@ mod rcu;
 mod socket;
 mod spinlock;
 mod spsc;
+mod ticket;
 mod timers;
 mod token;

@@ -261,10 +261,10 @@ impl<T> CellApi<T> for NativeCell<T> {
     }
 }
 
-/// The place where a thread sleeps.
+/// The event of [`Native`].
 pub type NativeEvent = Token<Native, NativeParking>;
 
-/// std's mutex and condition variable: futexes on Linux.
+/// A place to sleep: std's mutex and condition variable, which are futexes on Linux.
 #[derive(Debug, Default)]
 pub struct NativeParking {
     lock: Mutex<()>,

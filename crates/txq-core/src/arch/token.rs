@@ -1,7 +1,7 @@
 //! A sleep with a token ([`Event`]): a thread that is awake is notified by one exchange, without a lock and without a system
 //! call.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::arch::{Arch, Atomic, Event, Nanos};
 
@@ -28,8 +28,10 @@ pub trait Parking: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Token<A: Arch, P> {
     /// [`NONE`], [`GIVEN`] or [`ASLEEP`]. Any thread swaps in `GIVEN` (Release: its writes before the notification). The
-    /// sleeper swaps in `NONE` (Acquire), and moves from `NONE` to `ASLEEP` under the lock of `parking`. All accesses are
-    /// read-modify-writes of one word, so a notification either precedes the move, which then fails, or finds `ASLEEP`.
+    /// sleeper swaps in `NONE` (Acquire: pairs with the swaps of all notifiers since its last one, which are one release
+    /// sequence), and moves from `NONE` to `ASLEEP` under the lock of `parking` (Relaxed: that lock orders the move before the
+    /// wake). All writes are read-modify-writes of one word, so a notification either precedes the move, which then fails, or
+    /// finds `ASLEEP`.
     state: A::AtomicU32,
     parking: P,
 }
@@ -40,7 +42,7 @@ impl<A: Arch, P: Parking> Event for Token<A, P> {
     }
 
     fn notify(&self) {
-        if self.state.swap(GIVEN, AcqRel) == ASLEEP {
+        if self.state.swap(GIVEN, Release) == ASLEEP {
             self.parking.unpark();
         }
     }
