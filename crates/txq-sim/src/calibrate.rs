@@ -9,8 +9,8 @@
 //! One thing differs from such tables: the time of a class is the median over a few pairs of CPUs, not over all.
 //!
 //! Three benchmarks show what the simulation makes of such numbers: an owner of a line that another CPU visits, a crowd that
-//! adds to one number, and loads of 64 lines that depend on each other or overlap. Each is measured, and simulated on the machine made of the measurements, by
-//! the same code; both times end the file.
+//! adds to one number, and loads of 64 lines that depend on each other or overlap. The same code measures each, and simulates
+//! it on the machine made of the measurements; both times end the file.
 
 mod access;
 mod error;

@@ -9,7 +9,8 @@
 //! in use waits for the first.
 //!
 //! A read-modify-write and a fence wait for all loads of the task. An atomic's load waits for its own line, since the task
-//! tests the value, and so does the load of a cell that holds a pointer, since the task follows it. A store to a line that is still on its way to a load requests the line for writing once it has arrived.
+//! tests the value. So does the load of a cell that holds a pointer, since the task follows it. A store to a line that is on
+//! its way to a load requests the line for writing once it has arrived.
 
 use std::collections::VecDeque;
 
