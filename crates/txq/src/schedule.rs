@@ -13,11 +13,11 @@ use txq_core::sync::bits::Bits;
 use txq_core::sync::spinlock::SpinLock;
 use txq_core::sync::timers::Timers;
 
-/// The worker waits with no look at a device that was empty.
+/// No look of the worker is held back.
 const CALM: u32 = 0;
-/// The worker waits with such a look, until its time.
+/// The worker holds a look back until its time, at a device that was empty or whose senders reap.
 const HELD: u32 = 1;
-/// A txq has stopped while the worker waits.
+/// A txq has stopped, or a sender lacks a buffer or credit, while the worker holds a look back.
 const HURRY: u32 = 2;
 
 /// One worker's inbox, on lines of its own.
@@ -31,9 +31,10 @@ pub(crate) struct Schedule<A: Arch> {
     /// it. So a txq whose device gets its first packets meanwhile waits for that look, for half of `MOST` at most
     /// (`worker/looks.rs`).
     reap: Bits<A>,
-    /// [`CALM`], [`HELD`] or [`HURRY`]. The worker stores `HELD`, and swaps in `CALM` before it looks. The owner of a queue
-    /// whose txq has stopped moves it from `HELD` to `HURRY`, and notifies. Relaxed: it orders nothing, and a worker that
-    /// misses it looks at its own time.
+    /// [`CALM`], [`HELD`] or [`HURRY`]. The worker swaps in `CALM` before it looks (Acquire), and moves `CALM` to `HELD`
+    /// (Relaxed) when it holds a look back. The owner of a queue whose txq has stopped, and a sender that lacks a buffer or
+    /// credit, swap in `HURRY` (Release), so that the look finds the txq stopped, and notify a worker that had stored `HELD`.
+    /// They leave a `HURRY` that they find; a worker that takes it at that moment may miss them, and looks at its own time.
     held: A::AtomicU32,
     /// When to run each queue again. Set by the owner of the queue, taken by the worker ([`Timers`]).
     timers: Timers<A>,
@@ -86,22 +87,23 @@ impl<A: Arch> Schedule<A> {
         let _ = self.reap.set(txq.into());
     }
 
-    /// Notes that the worker, which calls this, waits with its look at a device that was empty.
-    pub(crate) fn note_held(&self) {
-        self.held.store(HELD, Relaxed);
+    /// Notes that the worker, which calls this, holds a look back. Returns false if it must not: there was a
+    /// [`hurry`](Schedule::hurry) since it looked.
+    pub(crate) fn hold(&self) -> bool {
+        self.held.compare_exchange(CALM, HELD, Relaxed, Relaxed).is_ok()
     }
 
-    /// Makes the worker look now at all devices that were empty: one of its txqs has stopped.
+    /// Makes the worker look now at all txqs whose looks it holds back, or hold none back after its next look: one of them has
+    /// stopped, or a sender lacks a buffer or credit.
     pub(crate) fn hurry(&self) {
-        let held = &self.held;
-        if held.load(Relaxed) == HELD && held.compare_exchange(HELD, HURRY, Relaxed, Relaxed).is_ok() {
+        if self.held.load(Relaxed) != HURRY && self.held.swap(HURRY, Release) == HELD {
             self.notify();
         }
     }
 
-    /// Returns whether a txq has stopped since [`note_held`](Schedule::note_held). The worker calls it before it looks.
+    /// Returns whether there was a [`hurry`](Schedule::hurry) since the last call. The worker calls it before it looks.
     pub(crate) fn take_hurry(&self) -> bool {
-        self.held.load(Relaxed) != CALM && self.held.swap(CALM, Relaxed) == HURRY
+        self.held.load(Relaxed) != CALM && self.held.swap(CALM, Acquire) == HURRY
     }
 
     /// Makes the worker run a queue at a time, or earlier if an earlier one is set (`qdisc_watchdog_schedule_ns`). The

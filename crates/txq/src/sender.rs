@@ -147,7 +147,7 @@ impl<A: Arch> Sender<A> {
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Packet<A>, AllocError> {
         self.cache.alloc(len).or_else(|error| {
-            self.reap_deferred();
+            self.reclaim();
             self.cache.alloc(len).inspect_err(|_| self.counters.refused(&error))
         })
     }
@@ -161,7 +161,7 @@ impl<A: Arch> Sender<A> {
         list: &mut PacketList<A>,
     ) -> Result<usize, AllocError> {
         self.cache.alloc_batch(n, len, list).or_else(|error| {
-            self.reap_deferred();
+            self.reclaim();
             self.cache.alloc_batch(n, len, list).inspect_err(|_| self.counters.refused(&error))
         })
     }
@@ -174,6 +174,14 @@ impl<A: Arch> Sender<A> {
             let mut cx = Ctx::new(&self.dev, &mut self.cache);
             self.steer.used().iter().for_each(|txq| self.dev.reap_deferred(txq, &mut cx));
         }
+    }
+
+    /// As [`reap_deferred`](Sender::reap_deferred), for want of a buffer or credit; then makes the workers look at the other
+    /// packets on their way.
+    #[cold]
+    fn reclaim(&mut self) {
+        self.reap_deferred();
+        self.dev.sched.iter().for_each(|sched| sched.hurry());
     }
 
     /// Returns a packet with a copy of `bytes`.
@@ -195,7 +203,7 @@ impl<A: Arch> Sender<A> {
     /// hand in the packets you hold before. Returns false also when the device has been shut down. Costs nothing while no
     /// sender sleeps.
     pub fn wait_credit(&mut self, deadline: Option<Nanos>) -> bool {
-        self.reap_deferred();
+        self.reclaim();
         let dev = &self.dev;
         self.cache.wait_credit_unless(deadline, || dev.is_stopping())
     }

@@ -204,6 +204,7 @@ use txq_core::pool::Cache;
 use crate::datapath::Ctx;
 use crate::shared::Shared;
 use crate::txqset::TxqSet;
+use crate::txqueue::TxQueue;
 
 mod looks;
 
@@ -271,7 +272,7 @@ impl<A: Arch> Worker<A> {
         // this look is the last. While it is too early for every txq, the bits stay set, and no sender that sets one again wakes
         // this worker.
         let begun = if reaping.is_empty() { Nanos::MAX } else { cx.clock.now() };
-        let (hurried, mut held_empty) = (sched.take_hurry(), false);
+        let (hurried, mut patient) = (sched.take_hurry(), false);
         if hurried || begun >= self.take_at {
             sched.take_reap(|txq| {
                 if reaping.insert(txq as u16) {
@@ -284,7 +285,7 @@ impl<A: Arch> Worker<A> {
             let looks = &mut looks[usize::from(txq)];
             let txq = &dev.txqs[usize::from(txq)];
             if let Some(at) = looks.too_early(begun, hurried) {
-                held_empty |= looks.is_empty();
+                patient |= looks.is_patient();
                 take_at = take_at.min(looks.not_before());
                 sooner(at);
                 return true;
@@ -294,32 +295,22 @@ impl<A: Arch> Worker<A> {
                 sooner(at);
                 return true;
             }
-            let soonest = dev.inside(|| dev.reap(txq, &mut cx));
-            txq.report_bugs(dev);
-            let (completed, now) = (txq.completed.packets.load(Relaxed), cx.clock.now());
-            let at = if txq.needs_reaping() || txq.is_watched() {
-                let in_flight = txq.in_flight();
-                let mut at = looks.note(completed, in_flight, now, soonest, || now + txq.next_poll());
-                let watch = dev.watchdog.as_ref();
-                if let Some(end) = watch.and_then(|watchdog| txq.watch(watchdog, || now)) {
-                    at = at.min(end);
-                    looks.look_by(end);
-                }
-                at
+            let tended = if hurried || !txq.is_tended() {
+                None
             } else {
-                let Some(at) = looks.note_empty(completed, now) else { return false };
-                at
+                looks.note_tended(txq.completed.packets.load(Relaxed), cx.clock.now())
             };
-            if looks.too_early(now, false).is_some() {
+            let Some(at) = tended.or_else(|| look(txq, looks, &mut cx)) else { return false };
+            if looks.too_early(cx.clock.now(), false).is_some() {
                 sched.hold_reap(txq.index);
             }
-            held_empty |= looks.is_empty();
+            patient |= looks.is_patient();
             take_at = take_at.min(looks.not_before());
             sooner(at);
             true
         });
-        if held_empty {
-            sched.note_held();
+        if patient && !sched.hold() {
+            sooner(0);
         }
         // The worker is awake by then: it is the time of the earliest look.
         self.take_at = take_at;
@@ -328,11 +319,16 @@ impl<A: Arch> Worker<A> {
         sched.take_run(|root| due.push(root));
         sched.take_due(A::now, |root| due.push(root));
         due.reverse();
+        let runs = !due.is_empty();
         while let Some(root) = due.pop() {
             let root = &dev.roots[root];
             A::spend(|| Work::Run);
             root.run(dev, &mut cx);
             cx.clock.advance();
+        }
+        if runs {
+            let completed = |txq: u16| dev.txqs[usize::from(txq)].completed.packets.load(Relaxed);
+            self.reaping.iter().for_each(|txq| self.looks[usize::from(txq)].note_run(completed(txq)));
         }
         // After the queues have run: a shaper that has sent the packets that were due sets the time of the next.
         sched.earliest().into_iter().for_each(sooner);
@@ -349,6 +345,22 @@ impl<A: Arch> Worker<A> {
             self.dev.sched[self.index].event.wait(wake);
         }
     }
+}
+
+/// Reaps a txq, and notes the look. Returns when to look again; `None` if nothing is left to reap, and no packet is expected.
+fn look<A: Arch>(txq: &TxQueue<A>, looks: &mut Looks, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
+    let dev = cx.dev;
+    let soonest = dev.inside(|| dev.reap(txq, cx));
+    txq.report_bugs(dev);
+    let (completed, now) = (txq.completed.packets.load(Relaxed), cx.clock.now());
+    if !txq.needs_reaping() && !txq.is_watched() {
+        return looks.note_empty(completed, now);
+    }
+    let at = looks.note(completed, txq.in_flight(), now, soonest, || now + txq.next_poll());
+    let watch = dev.watchdog.as_ref();
+    let end = watch.and_then(|watchdog| txq.watch(watchdog, || now));
+    end.into_iter().for_each(|end| looks.look_by(end));
+    Some(end.map_or(at, |end| end.min(at)))
 }
 
 impl<A: Arch> Worker<A> {

@@ -233,7 +233,7 @@ impl<A: Arch> Sender<A> {
         loop {
             let mut polled = self.cache.poll_alloc(len, waker);
             if !matches!(polled, Poll::Ready(Ok(_)) | Poll::Ready(Err(AllocError::TooLong { .. }))) {
-                self.reap_deferred();
+                self.reclaim();
                 if polled.is_pending() {
                     polled = self.cache.poll_alloc(len, waker);
                 }
@@ -256,7 +256,7 @@ impl<A: Arch> Sender<A> {
     /// # Errors
     /// As [`credit`](Sender::credit).
     pub fn poll_credit(&mut self, waker: &Waker) -> Poll<Result<(), WaitError>> {
-        self.reap_deferred();
+        self.reclaim();
         if self.cache.poll_credit(waker) { Poll::Ready(Ok(())) } else { self.unless_closed() }
     }
 

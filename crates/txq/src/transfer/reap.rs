@@ -112,6 +112,11 @@ impl<A: Arch> TxQueue<A> {
         self.in_flight() > 0 || self.stopped()
     }
 
+    /// Whether senders may reap the txq, and still send to it: it is open.
+    pub(crate) fn is_tended(&self) -> bool {
+        self.inline.load(Relaxed) == SENDERS && !self.stopped()
+    }
+
     /// Returns the root whose owner alone may reap; `None` if any holder of the completion lock may.
     pub(crate) fn reaped_by(&self) -> Option<usize> {
         if self.inline.load(Relaxed) == SENDERS { self.seat.root() } else { None }

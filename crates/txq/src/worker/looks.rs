@@ -6,8 +6,10 @@
 //! time. A worker that is awake for one txq also looks at the others whose wait is half over, so that the looks at many txqs
 //! fall together.
 //!
-//! A device that has completed all packets may get the next one soon. The worker looks at it again after [`EMPTY`], and is
-//! woken before that only if the txq stops.
+//! A device that has completed all packets may get the next one soon. The worker looks at it again after [`EMPTY`]. Where senders
+//! reap, and packets have completed since the last look that the worker did not reap, the senders need no help: the worker
+//! leaves the device alone, and checks again after [`TENDED`]. Both waits end early if the txq stops, or if a sender lacks a
+//! buffer or credit ([`Schedule::hurry`](crate::schedule::Schedule::hurry)).
 
 use txq_core::arch::Nanos;
 
@@ -17,6 +19,8 @@ const MOST: Nanos = 100_000;
 const LEAST: Nanos = 10_000;
 /// The wait for packets of a device that has completed all, in nanoseconds.
 const EMPTY: Nanos = 50_000;
+/// The wait for senders that reap to need help, in nanoseconds.
+const TENDED: Nanos = 1_000_000;
 /// The part of the packets in flight that the worker leaves until they are complete.
 const PART: u64 = 2;
 
@@ -27,24 +31,26 @@ pub(crate) struct Looks {
     last: Nanos,
     /// Count of completed packets then.
     completed: u32,
+    /// The count when the worker last did anything by which packets may complete.
+    seen: u32,
     /// A worker that runs before this time, for other work, does not look; 0 if it does at any time.
     not_before: Nanos,
     /// Time for which the worker is woken for the next look.
     next: Nanos,
-    /// Whether the last look left no packet in the device.
-    empty: bool,
+    /// Whether the wait for the next look ends early where the worker is in a hurry.
+    patient: bool,
 }
 
 impl Looks {
-    /// Returns the time of the next look if it is too early to look now; `hurried` says whether a txq has stopped whose device
-    /// was empty at the last look.
+    /// Returns the time of the next look if it is too early to look now; `hurried` says whether a txq has stopped, or a sender
+    /// lacks a buffer or credit.
     pub(crate) fn too_early(&self, now: Nanos, hurried: bool) -> Option<Nanos> {
-        (now < self.not_before && !(hurried && self.empty)).then_some(self.next)
+        (now < self.not_before && !(hurried && self.patient)).then_some(self.next)
     }
 
-    /// Returns whether the last look left no packet in the device.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.empty
+    /// Returns whether a hurry ends the wait for the next look.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.patient
     }
 
     /// Returns the time before which no look is made; 0 for none.
@@ -86,7 +92,7 @@ impl Looks {
             None => poll(),
         };
         let not_before = if next == at && wait > 0 { now.saturating_add(wait / 2) } else { 0 };
-        *self = Self { last: now, completed, not_before, next, empty: false };
+        *self = Self { last: now, completed, seen: completed, not_before, next, patient: false };
         next
     }
 
@@ -96,9 +102,25 @@ impl Looks {
         if self.last == 0 || completed == self.completed {
             return None;
         }
-        let next = now.saturating_add(EMPTY);
-        *self = Self { last: now, completed, not_before: now.saturating_add(EMPTY / 2), next, empty: true };
-        Some(next)
+        Some(self.wait(EMPTY, completed, now))
+    }
+
+    /// Notes that the worker has run queues: an owner reaps, too.
+    pub(crate) fn note_run(&mut self, completed: u32) {
+        self.seen = completed;
+    }
+
+    /// Returns when to look again if packets have completed since the worker last reaped: senders have reaped them. `None` if
+    /// the worker must look.
+    pub(crate) fn note_tended(&mut self, completed: u32, now: Nanos) -> Option<Nanos> {
+        (self.last != 0 && completed != self.seen).then(|| self.wait(TENDED, completed, now))
+    }
+
+    /// Waits for `wait`, or for half of it if the worker is awake for other work. Returns the time of the next look.
+    fn wait(&mut self, wait: Nanos, completed: u32, now: Nanos) -> Nanos {
+        let (not_before, next) = (now.saturating_add(wait / 2), now.saturating_add(wait));
+        *self = Self { last: now, completed, seen: completed, not_before, next, patient: true };
+        next
     }
 }
 
@@ -179,5 +201,24 @@ mod tests {
         assert_eq!(looks.too_early(11_201, true), Some(31_200));
         assert_eq!(looks.note_empty(58, 61_200), Some(111_200));
         assert_eq!(looks.note_empty(58, 111_200), None, "none has come");
+    }
+
+    #[test]
+    fn a_device_whose_senders_reap_is_left_alone_until_they_pause_or_need_help() {
+        let mut looks = Looks::default();
+        assert_eq!(looks.note_tended(7, 1000), None, "whether senders reap is not known");
+        note(&mut looks, 7, 3, 1000, 1200);
+        assert_eq!(looks.note_tended(7, 1200), None, "nobody has reaped");
+        note(&mut looks, 9, 3, 1200, 1400);
+        assert_eq!(looks.note_tended(10, 1400), Some(1_001_400));
+        assert_eq!(
+            (looks.too_early(501_399, false), looks.too_early(501_400, false)),
+            (Some(1_001_400), None)
+        );
+        assert_eq!(looks.too_early(1500, true), None);
+        assert_eq!(looks.note_tended(10, 1_001_400), None, "the senders have paused");
+        note(&mut looks, 12, 40, 1_001_400, 1_002_000);
+        looks.note_run(15);
+        assert_eq!(looks.note_tended(15, 1_041_400), None, "the worker itself has reaped");
     }
 }

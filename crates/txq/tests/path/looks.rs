@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::device::{Wires, assert_conserved};
 use crate::whole::{builder, look, packets, sender_of};
-use txq::{NetDev, Sender, Worker};
+use txq::{Discipline, NetDev, Sender, Worker};
 
 /// A worker that waits until a device has completed half of its packets.
 struct Waiting {
@@ -22,8 +22,12 @@ struct Waiting {
 
 impl Waiting {
     fn new() -> Self {
+        Self::under(Discipline::default())
+    }
+
+    fn under(discipline: Discipline) -> Self {
         let wires = Wires::new(1, Some(256));
-        let dev = builder(&wires).qdisc("pfifo").build().unwrap();
+        let dev = builder(&wires).qdisc("pfifo").discipline(discipline).build().unwrap();
         let (mut sender, mut worker) = (dev.sender("s"), dev.worker(0));
         let wakes = Arc::new(AtomicU32::new(0));
         let count = wakes.clone();
@@ -99,4 +103,63 @@ fn a_worker_that_waits_for_packets_is_woken_by_a_txq_that_stops() {
     // At once, whatever the time of the next look.
     worker.poll();
     assert!(!dev.stats().queues[0].stopped);
+}
+
+/// Makes senders reap since the worker's last look, completes 30 of 81 packets, and lets the worker look after its deadline.
+fn tended() -> Waiting {
+    let mut waiting = Waiting::new();
+    waiting.wires.at(0).complete(10);
+    let _ = waiting.sender.xmit_batch(&mut packets(&mut sender_of(&waiting.dev), 100..101));
+    assert_eq!(waiting.dev.stats().in_flight, 81, "the sender has reaped");
+    waiting.wires.at(0).complete(30);
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    waiting.next = waiting.worker.poll();
+    waiting
+}
+
+/// Senders that reap need no worker: it leaves the device alone for a millisecond. It reaps when they have paused for that time.
+#[test]
+fn a_worker_leaves_a_device_to_senders_that_reap_until_they_pause() {
+    let Waiting { dev, mut worker, next, .. } = tended();
+    assert_eq!(dev.stats().in_flight, 81, "the worker has not looked");
+    assert!(next.is_some_and(|at| at <= txq::now() + 1_000_000), "it looks by itself");
+    look(&mut worker);
+    assert_eq!(dev.stats().in_flight, 51);
+}
+
+/// A sender without credit needs the worker, which leaves the device to the senders: it is woken, and looks at once. The next
+/// failures find it at work.
+#[test]
+fn a_worker_that_leaves_a_device_to_senders_is_woken_by_one_that_lacks_credit() {
+    let Waiting { wires, dev, mut sender, mut worker, wakes, .. } = tended();
+    sender.set_limit(1);
+    let last = sender.alloc(60).unwrap();
+    assert_eq!(wakes.load(Relaxed), 1);
+    let _ = sender.xmit(last);
+    assert_eq!(dev.stats().in_flight, 52, "the sender has reaped what was complete");
+    wires.at(0).complete(7);
+    for _ in 0..3 {
+        assert!(sender.alloc(60).is_err());
+        assert_eq!(wakes.load(Relaxed), 2);
+    }
+    worker.poll();
+    assert_eq!(dev.stats().in_flight, 45);
+    assert!(sender.alloc(60).is_err());
+    assert_eq!(wakes.load(Relaxed), 2, "the worker looks in time by itself");
+}
+
+/// The worker's own runs of a queue complete packets, too. They do not make senders of it.
+#[test]
+fn a_worker_that_runs_queues_does_not_take_itself_for_a_sender() {
+    let Waiting { wires, dev, mut sender, mut worker, .. } = Waiting::under(Discipline::Spinlock);
+    let free = u64::from(wires.at(0).ring.unwrap()) - 90;
+    let _ = sender.xmit_batch(&mut packets(&mut sender_of(&dev), 100..100 + free + 40));
+    assert!(dev.stats().queues[0].stopped);
+    // The look takes 64 packets and wakes the txq. Then the worker runs the queue: its 40 packets leave, and it takes the rest.
+    wires.at(0).complete(100);
+    look(&mut worker);
+    assert_eq!((dev.stats().in_flight, dev.stats().queued), (196, 0));
+    wires.at(0).complete(20);
+    look(&mut worker);
+    assert_eq!(dev.stats().in_flight, 176);
 }
