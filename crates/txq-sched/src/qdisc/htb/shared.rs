@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use txq_core::arch::{Arch, Atomic, Nanos};
 
-use super::buckets::{Buckets, Counted, Shown};
+use super::buckets::{Buckets, Counted, Demand, Shown};
 use super::class::Mode;
 use super::gauge::{Gauge, Line};
 use super::params::ClassParams;
@@ -84,12 +84,12 @@ impl<A: Arch> Buckets<A> for Shared<A> {
     fn fill(&mut self, _: &ClassParams, _: Nanos) {}
 
     #[inline]
-    fn acquire(&mut self, params: &ClassParams, len: u64, queued: u64, lends: bool, now: Nanos) -> bool {
-        self.at = now;
-        if !self.ceil.acquire(&params.ceil, len, queued, now) {
+    fn acquire(&mut self, params: &ClassParams, demand: &Demand, lends: bool) -> bool {
+        self.at = demand.now;
+        if !self.ceil.acquire(&params.ceil, demand) {
             return false;
         }
-        let has_both = !lends || self.rate.acquire(&params.rate, len, queued, now);
+        let has_both = !lends || self.rate.acquire(&params.rate, demand);
         if !has_both {
             self.ceil.release();
         }
