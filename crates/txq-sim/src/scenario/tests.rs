@@ -61,7 +61,7 @@ fn what_is_wrong_is_named() {
     );
     assert_eq!(refused("machine.x=1"), "p0-pinned: \"machine\" in \"machine.x\" is a string, not a table");
     let classes = |words: &[&str]| {
-        let value = toml::Value::Array(words.iter().map(|&word| word.into()).collect());
+        let value = Value::Array(words.iter().map(|&word| word.into()).collect());
         p0.setup("before", &[Change { path: "workload.classes".into(), value }])
     };
     assert!(classes(&["1:10", "1:20"]).is_ok());
