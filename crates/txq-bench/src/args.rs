@@ -24,7 +24,7 @@ Suites:
   bql       what byte queue limits leave of a link whose completions come together or late; not among the usual ones
   isolation what a probe of the best priority notices of senders that flood its qdisc; not among the usual ones
   rate      threads with a txq each below one rate: tbf_mq, htb_mq and cake_mq, a tbf and an htb at the root,
-            the kernel's tbf and htb; not among the usual ones
+            the kernel's tbf and htb; and the error of rates that are reached; not among the usual ones
   peers     the same work done by DPDK and by this machine's kernel; not among the usual ones
 
 Examples:

@@ -135,7 +135,7 @@ pub(super) struct Sample {
     /// packets there.
     pub(super) p50_ns: Option<f64>,
     pub(super) max_ns: Option<f64>,
-    /// How far the sent rate exceeds the configured one, as a fraction of it; only in `timing`.
+    /// How far the sent rate exceeds the configured one, as a fraction of it; only in `timing` and `rate`.
     pub(super) rate_error: Option<f64>,
     /// CPU time of all threads per wall time; only in `timing`.
     pub(super) cpu_share: Option<f64>,

@@ -11,7 +11,7 @@
 //! | `worst_xmit_us` | the longest time that one sender spent in one call: of the timed calls, and of all calls seen at two looks a millisecond apart |
 //! | `worst_stall_us` | the longest span of looks between which no packet left the driver; 0 if no span took a millisecond |
 //! | `dropped` | the share of the packets handed in that the queue layer dropped |
-//! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, the error of the rate, and the share of CPU used; only in `timing` |
+//! | `p50_ns`, `max_ns`, `rate_error`, `cpu_share` | how late packets left, the error of the rate, and the share of CPU used; only in `timing`, and the error of the rate in `rate` |
 //! | `worst_flood_us` | in `isolation` the longest call of a flooding sender; `p50_ns`, `p99_ns`, `max_ns` and `worst_xmit_us` are the probe's there |
 //! | `share` | packets sent, divided by those that the links, or a tbf above them, can send; only with finite links; in `bql` divided by those offered |
 //! | `in_flight_bytes`, `limit_bytes`, `needed_bytes` | bytes in flight on average, their limit at the end, and the bytes that the link needs; only in `bql` |
@@ -31,6 +31,7 @@ mod child;
 mod costly;
 mod crowd;
 mod dpdk;
+mod exact;
 mod free;
 mod isolation;
 mod kernel;

@@ -1,5 +1,5 @@
 //! Suite `rate`: one rate for many threads. One thread and two, each on a CPU and a txq of its own, below one rate that they
-//! never reach, so that the cost shows.
+//! never reach, so that the cost shows. Then rates that are reached, and how exact they are (`exact.rs`).
 //!
 //! | row | |
 //! |---|---|
@@ -17,6 +17,7 @@ use txq::xps::XpsMap;
 use txq_cli_common::failure::refused;
 
 use super::case::{Case, Key};
+use super::exact;
 use super::kernel::{self, Kernel};
 use super::peers::or_skip;
 use super::plan::{Plan, case};
@@ -67,5 +68,6 @@ pub(super) fn cases(plan: &Plan<'_>) -> anyhow::Result<Vec<Case>> {
             }
         }
     }
+    cases.extend(exact::cases());
     Ok(cases)
 }

@@ -106,7 +106,7 @@ pub(super) fn lines<'a>(rows: &[&'a Row]) -> (Vec<Line<'a>>, bool) {
 
 fn tables(rows: &[Row]) -> String {
     let mut text = String::new();
-    // Overload, single qdiscs, timing, bql and isolation have tables of their own.
+    // Overload, single qdiscs, timing, bql, isolation and the exactness of rates have tables of their own.
     for (table, rows) in grouped(rows).into_iter().filter(|(table, _)| {
         ![
             super::overload::OVERLOAD,
@@ -114,6 +114,7 @@ fn tables(rows: &[Row]) -> String {
             super::timing::TIMING,
             super::bql::BQL,
             super::isolation::ISOLATION,
+            super::exact::EXACT,
         ]
         .contains(&table.suite)
     }) {
@@ -132,6 +133,7 @@ fn tables(rows: &[Row]) -> String {
         + &super::timing::table(rows)
         + &super::bql::table(rows)
         + &super::isolation::table(rows)
+        + &super::exact::table(rows)
 }
 
 /// Writes Mpps by threads or batches; with 1 and 2 threads also the gain by the second one.

@@ -295,7 +295,8 @@ fn lateness_and_rates_are_told() {
     assert!(table.contains("rate error") && table.contains("\ntbf rate 1gbit"), "{table}");
 }
 
-/// A benchmark judges the gain; this test checks that each root has rows with one thread and with two.
+/// A benchmark judges the gain; this test checks that each root has rows with one thread and with two, and that rates are exact on the
+/// virtual clock, which no other program disturbs.
 #[test]
 fn one_rate_is_measured_beside_one_root() {
     let own = |row: &Value| row["peer"].is_null();
@@ -303,9 +304,14 @@ fn one_rate_is_measured_beside_one_root() {
     let rows: Vec<_> = rows.into_iter().filter(own).collect();
     assert_eq!(values(&rows, "rate", "qdisc"), set(&["tbf_mq", "htb_mq", "cake_mq", "tbf", "htb", "mq"]));
     assert_eq!(values(&rows, "rate", "threads"), set(&["1", "2"]));
-    assert_eq!(rows.len(), 12);
+    let (exact, cost): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row["suite"] == "exact");
+    assert_eq!((cost.len(), exact.len()), (12, 4 * 5 * 2));
+    let on_clock = exact.iter().filter(|row| row["shape"] == "virtual clock");
+    let errors: Vec<_> = on_clock.map(|row| row["rate_error"].as_f64().expect("an error")).collect();
+    assert!(errors.len() == 20 && errors.iter().all(|error| error.abs() <= 0.005), "{errors:?}");
     let table = run("rate --batch 1 --duration 20ms --quiet").stdout;
     assert!(table.contains(" 2 : 1") && table.contains("\ntbf_mq combine "), "{table}");
+    assert!(table.contains("  virtual clock\n") && table.contains("\nhtb_mq 40Gbit "), "{table}");
 }
 
 /// A benchmark judges shares; this test checks that each row has a share, and the bytes in flight beside those that the link

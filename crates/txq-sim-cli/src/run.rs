@@ -46,7 +46,8 @@ pub(super) fn head(scenario: &Scenario, points: &[Point<'_>], changes: &[Change]
 }
 
 fn text(scenario: &Scenario, points: &[Point<'_>], args: &RunArgs) -> String {
-    let mut text = head(scenario, points, &args.what.set) + "\n" + &tables::sums(points);
+    let mut text =
+        head(scenario, points, &args.what.set) + "\n" + &tables::sums(points) + &tables::shares(points);
     for point in points {
         let (ms, cpus) = (point.report.seconds * 1e3, point.report.cpus);
         let _ = writeln!(text, "\n{}: locks that were waited for in {ms} ms, on {cpus} CPUs\n", point.name);

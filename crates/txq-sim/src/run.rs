@@ -10,6 +10,7 @@ use txq::netdev::{Builder, Completions as Reapers};
 use txq::pool::{FreeMode, PoolConfig};
 use txq::stats::contention::ContentionReport;
 use txq::stats::log2::Log2;
+use txq::tc::Handle;
 
 use crate::arch::Sim;
 use crate::compare::Figures;
@@ -20,7 +21,7 @@ use crate::machine::{Machine, Picos, Topology};
 use crate::one_by_one::OneByOne;
 use crate::os::CpuUse;
 use crate::scenario::setup::{Completions, Pool, Setup};
-use crate::workload::{self, Done, Load};
+use crate::workload::{self, Done, Load, Shares};
 use crate::world::{Task, World};
 use cpus::{divide, irq_cpu, nodes, xps};
 
@@ -85,6 +86,8 @@ struct Reading {
     interrupts: Ledger,
     done: u64,
     late: (u64, Picos),
+    /// Bytes sent by each class of the senders.
+    shares: Vec<(Handle, u64)>,
 }
 
 /// Runs a point twice: without recording for the figures, and with recording for lock waits. Recording takes time, and
@@ -169,7 +172,9 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     let (sent, times) = (card.counted(), card.times());
     // The peer is created before the device, which sends to it.
     let answers = workload::answers(setup, cpus);
-    card.peer = answers.as_ref().map(workload::Answers::peer);
+    let shares = workload::shares(setup);
+    let counts = || shares.as_ref().map(Shares::peer);
+    card.peer = answers.as_ref().map(workload::Answers::peer).or_else(counts);
     let dev = Rc::new(
         build(setup, &load, card, &machine.topology, &own, look == Look::AtWaits).map_err(|e| failed(&e))?,
     );
@@ -196,13 +201,13 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         world.watch_lines(begin);
     }
     world.advance(begin);
-    let before = read(&mut world, &dev, &sent, &done, begin);
+    let before = read(&mut world, &dev, (&sent, &done, shares.as_ref()), begin);
     let mut runnable = 0;
     for sample in 1..=SAMPLES {
         world.advance(begin + (end - begin) * sample / SAMPLES);
         runnable += world.runnable();
     }
-    let after = read(&mut world, &dev, &sent, &done, end);
+    let after = read(&mut world, &dev, (&sent, &done, shares.as_ref()), end);
     let lines = world.line_uses(end);
     let outcome = world.run(end);
     if let Some(task) = outcome.stuck.first() {
@@ -242,6 +247,7 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
         switches: after.switches - before.switches,
         done: after.done - before.done,
         late: (after.late.0 - before.late.0, after.late.1 - before.late.1),
+        shares: after.shares.iter().zip(&before.shares).map(|(to, from)| (to.0, to.1 - from.1)).collect(),
         runnable: runnable as f64 / SAMPLES as f64,
         pool: setup.path.pool,
         times,
@@ -250,7 +256,12 @@ fn once(setup: &Setup, look: Look) -> Result<Report, RunError> {
     Ok(report)
 }
 
-fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: Picos) -> Reading {
+fn read(
+    world: &mut World,
+    dev: &NetDev<Sim>,
+    (sent, done, shares): (&Counted, &Done, Option<&Shares>),
+    now: Picos,
+) -> Reading {
     let mut used = CpuUse::default();
     for cpu in world.uses(now) {
         used.busy += cpu.busy;
@@ -277,6 +288,7 @@ fn read(world: &mut World, dev: &NetDev<Sim>, sent: &Counted, done: &Done, now: 
         interrupts,
         done: done.get(),
         late: done.late(),
+        shares: shares.map(Shares::get).unwrap_or_default(),
     }
 }
 

@@ -4,6 +4,7 @@ mod answers;
 mod pktgen;
 mod proxy;
 mod rr;
+mod shares;
 mod trace;
 mod udp;
 
@@ -23,6 +24,7 @@ use crate::times::Times;
 use crate::world::{Task, World};
 
 pub(crate) use answers::Answers;
+pub(crate) use shares::Shares;
 use trace::Trace;
 pub(crate) use trace::TraceError;
 
@@ -64,6 +66,8 @@ impl Done {
 pub(crate) struct Port {
     sender: Sender<Sim>,
     times: Arc<Times>,
+    /// The priority of its packets; 0 is not written.
+    priority: u32,
 }
 
 impl Port {
@@ -152,6 +156,16 @@ pub(crate) fn answers(setup: &Setup, cpus: u32) -> Option<Answers> {
     }
 }
 
+/// Returns the counters of the senders' classes, if they have any.
+pub(crate) fn shares(setup: &Setup) -> Option<Shares> {
+    match &setup.workload {
+        Workload::UdpStream { senders, classes, .. } if !classes.is_empty() => {
+            Some(Shares::new(*senders, classes))
+        }
+        _ => None,
+    }
+}
+
 /// Spawns the tasks that send, each on one of `cpus` if it is pinned. Their handles are created before the world runs, and
 /// have buffers, as if they had been at work for a while.
 pub(crate) fn spawn(
@@ -170,7 +184,7 @@ pub(crate) fn spawn(
             // A sender starts without buffers if the pool has none left.
             let _ = sender.alloc_batch(stock as usize, load.room as usize, &mut list);
             drop(list);
-            Port { sender, times: times.clone() }
+            Port { sender, times: times.clone(), priority: 0 }
         })
     };
     let mut dealt = load.trace.as_ref().map(|trace| trace.deal(of)).unwrap_or_default().into_iter();
@@ -179,9 +193,12 @@ pub(crate) fn spawn(
         let cpu = cpus[n as usize % cpus.len()];
         let handle = |stock| handle(cpu, n, stock);
         match setup.workload {
-            Workload::UdpStream { bytes, credit, batch, private, pinned, offered_mpps, .. } => {
+            Workload::UdpStream {
+                bytes, credit, batch, private, pinned, offered_mpps, ref classes, ..
+            } => {
                 let mut port = handle(credit);
                 port.sender.set_limit(credit);
+                port.priority = classes.get(shares::part_of(n, of, classes.len())).map_or(0, |class| class.0);
                 // A sender's calls per microsecond, times the packets of a call, are its part of the rate.
                 let gap = f64::from(of) * f64::from(batch) / offered_mpps * MICROSECOND;
                 let gap = (offered_mpps > 0.0).then_some(gap as Picos);
@@ -248,14 +265,18 @@ fn send_batch(port: &mut Port, flow: u32, bytes: usize, n: usize) -> usize {
     let mut list = PacketList::new();
     let Ok(got) = port.sender.alloc_batch(n, bytes, &mut list) else { return 0 };
     let head = frame(flow);
-    list.for_each_mut(|packet| fill(packet.data_mut(), &head));
+    list.for_each_mut(|packet| fill(port, packet, &head));
     list.iter().for_each(|packet| port.note(packet));
     port.xmit(|sender| sender.xmit_batch(&mut list));
     got
 }
 
-/// Writes a frame that begins with `head`.
-fn fill(data: &mut [u8], head: &[u8]) {
+/// Writes a frame that begins with `head`, and the priority of the port's packets.
+fn fill(port: &Port, packet: &mut Packet<Sim>, head: &[u8]) {
+    if port.priority != 0 {
+        packet.set_priority(port.priority);
+    }
+    let data = packet.data_mut();
     let kept = data.len().min(HEAD);
     data[..kept].fill(0);
     let kept = kept.min(head.len());
@@ -268,7 +289,7 @@ fn fill(data: &mut [u8], head: &[u8]) {
 fn send_frame(port: &mut Port, bytes: usize, head: &[u8]) -> bool {
     sim::enter();
     let Ok(mut packet) = port.sender.alloc(bytes) else { return false };
-    fill(packet.data_mut(), head);
+    fill(port, &mut packet, head);
     port.note(&packet);
     port.xmit(|sender| sender.xmit(packet));
     true

@@ -192,6 +192,10 @@ impl<A: Arch> Qdisc<A> for FqPie<A> {
         options.number("memory_used", self.flows.memory());
         Some(options)
     }
+
+    fn shrink(&mut self, now: Nanos) -> bool {
+        self.flows.shrink(|law| law.remembers(&self.params.goal, now))
+    }
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ mod lists;
 mod params;
 mod shared;
 
-use buckets::{Buckets, Own};
+use buckets::{Buckets, Demand, Own};
 use class::{Class, Event, LEVELS, Mode};
 use lists::{NIL, Rows};
 pub(super) use params::Params;
@@ -93,6 +93,8 @@ pub(super) use shared::{Shared, Source};
 const MANY: usize = 2048;
 /// Packets at the front of a batch whose classes are prefetched.
 const TOGETHER: usize = 32;
+/// The most that counts as lateness of events: a longer pause is one of the device.
+const LATEST: Nanos = 16_000_000;
 /// Cache lines at the front of a class that a packet needs.
 const CLASS_LINES: usize = 6;
 
@@ -104,6 +106,8 @@ pub(super) struct Htb<A: Arch, B: Buckets<A>> {
     /// The result of [`find_next`](Htb::find_next); `None` once the lists have changed.
     next: Option<(u32, u8)>,
     wheel: Wheel<Event>,
+    /// How late the last events were handled, where that matters ([`Buckets::ACQUIRES`]): the most of late, which each event halves.
+    late: Nanos,
     /// The classes whose leaves may have memory to give back.
     idle: Idle,
     /// The qdisc's filters; each class has its own as well.
@@ -138,6 +142,7 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
             rows: Rows::default(),
             next: None,
             wheel: Wheel::new(),
+            late: 0,
             idle: Idle::default(),
             filters: Filters::new(),
             filtered: BTreeSet::new(),
@@ -241,7 +246,10 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
 
     /// Handles the events whose time has come.
     fn pass_time(&mut self, now: Nanos) {
-        while let Some((_, event)) = self.wheel.pop(now) {
+        while let Some((at, event)) = self.wheel.pop(now) {
+            if B::ACQUIRES {
+                self.late = now.saturating_sub(at).min(LATEST).max(self.late / 2);
+            }
             match event {
                 Event::Tokens(id) => {
                     self.classes[id].due = None;
@@ -305,17 +313,18 @@ impl<A: Arch, B: Buckets<A>> Htb<A, B> {
         let len = child.peek(&mut self.total, cx).map(|packet| packet.len() as u64);
         class.stats.drops += self.total.drops - drops;
         let Some(len) = len else { return true };
-        let (mut id, mut queued) = (leaf, child.told_backlog());
+        let (mut id, late) = (leaf, self.late);
+        let mut demand = Demand { len, queued: child.told_backlog(), late, now };
         loop {
             let class = &mut self.classes[id];
             let lends = class.level == level;
-            if !class.buckets.acquire(&class.params, len, queued, lends, now) {
+            if !class.buckets.acquire(&class.params, &demand, lends) {
                 break;
             }
             if lends {
                 return true;
             }
-            (id, queued) = (class.parent, self.total.backlog);
+            (id, demand.queued) = (class.parent, self.total.backlog);
         }
         let (lacks, mut below) = (id, leaf);
         while below != lacks {

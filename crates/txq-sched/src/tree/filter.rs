@@ -4,17 +4,39 @@ use txq_core::arch::Arch;
 
 use super::Trees;
 use crate::filter::Filters;
+use crate::qdisc::{Cx, Qdisc};
 use crate::tc::{Handle, ParseError};
 
 impl<A: Arch> Trees<'_, A> {
-    /// Calls `f` with the filters of the qdisc or class `parent`; without one, those of the root. `f` also receives the
-    /// parent.
+    /// Calls `f` with the filters of the qdisc or class `parent`; without one, those of the root. In replicas, with those of each
+    /// tree. `f` also receives the parent. Returns what the first call returned.
     ///
     /// # Errors
     /// tc's errors, if there is no such parent or it takes no filters.
     pub fn with_filters<R>(
         &mut self,
         parent: Option<Handle>,
+        f: impl FnMut(&mut Filters<A>, Handle) -> R,
+    ) -> Result<R, ParseError> {
+        self.find_filters(parent, true, f)
+    }
+
+    /// As [`with_filters`](Trees::with_filters), to read them: in replicas, with those of the first tree alone. All are the same.
+    ///
+    /// # Errors
+    /// As those of [`with_filters`](Trees::with_filters).
+    pub fn read_filters<R>(
+        &mut self,
+        parent: Option<Handle>,
+        mut f: impl FnMut(&Filters<A>, Handle) -> R,
+    ) -> Result<R, ParseError> {
+        self.find_filters(parent, false, |filters, parent| f(filters, parent))
+    }
+
+    fn find_filters<R>(
+        &mut self,
+        parent: Option<Handle>,
+        each: bool,
         mut f: impl FnMut(&mut Filters<A>, Handle) -> R,
     ) -> Result<R, ParseError> {
         let parent = parent.filter(|&parent| parent != Handle::ROOT).unwrap_or(self.root);
@@ -22,7 +44,7 @@ impl<A: Arch> Trees<'_, A> {
         if self.above > 0 && major == self.root && major != Handle::UNSPEC {
             return Err(no_blocks(major));
         }
-        let done = self.with_each(major, |qdisc, _| {
+        let call = |qdisc: &mut dyn Qdisc<A>, _: &mut Cx<'_, A>| {
             if let Some(filters) = qdisc.filters(minor) {
                 return Ok(f(filters, parent));
             }
@@ -39,7 +61,8 @@ impl<A: Arch> Trees<'_, A> {
                 _ => ParseError::new("Error: Specified class doesn't exist.")
                     .with_remedy(format!("{major} has no class {parent}")),
             })
-        });
+        };
+        let done = if each { self.with_each(major, call) } else { self.with_qdisc(major, call) };
         match done {
             Some((_, done)) => done,
             None => Err(self.no_qdisc("Error: Parent Qdisc doesn't exists.", major)),

@@ -1,6 +1,6 @@
 //! The tables of a run, variants side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use txq::stats::log2::Log2;
@@ -45,6 +45,28 @@ pub(super) fn sums(points: &[Point<'_>]) -> String {
     });
     let mut text = String::new();
     align(&mut text, heads.into_iter().map(str::to_owned).collect(), cells.collect());
+    text
+}
+
+/// Returns what each class of the senders has of the bytes sent, in percent; nothing if no sender has a class.
+pub(super) fn shares(points: &[Point<'_>]) -> String {
+    let class = |name: &str| Some(name.strip_prefix("share_")?.strip_suffix("_percent")?.to_owned());
+    let figures = || points.iter().flat_map(|point| point.report.figures.keys());
+    let classes: BTreeSet<String> = figures().filter_map(|name| class(name)).collect();
+    if classes.is_empty() {
+        return String::new();
+    }
+    let cells = points.iter().map(|point| {
+        let share = |class| point.figure(&format!("share_{class}_percent"));
+        let cell = |class| share(class).map_or_else(|| "-".into(), |percent| format!("{percent:.2} %"));
+        std::iter::once(point.name.clone()).chain(classes.iter().map(cell)).collect()
+    });
+    let mut text = "\nshares of the senders' classes in the bytes sent\n\n".to_owned();
+    align(
+        &mut text,
+        std::iter::once(String::new()).chain(classes.iter().cloned()).collect(),
+        cells.collect(),
+    );
     text
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use txq::stats::contention::LockStats;
+use txq::tc::Handle;
 use txq_core::stats::contention::{Lock, Site};
 
 use super::Report;
@@ -29,6 +30,8 @@ pub(super) struct Counts {
     pub(super) done: u64,
     /// Number of packets that had a due time, and the sum of their delays.
     pub(super) late: (u64, Picos),
+    /// Bytes of each class of the senders.
+    pub(super) shares: Vec<(Handle, u64)>,
     /// Mean number of tasks that have a CPU or wait for one.
     pub(super) runnable: f64,
     /// Where freed buffers go.
@@ -53,6 +56,10 @@ pub(super) fn of(report: &Report, counts: &Counts) -> Figures {
     put("ktps", counts.done as f64 / seconds / 1e3);
     put("kreq", counts.done as f64 / seconds / 1e3);
     put("late_avg_us", counts.late.1 as f64 / 1e6 / counts.late.0 as f64);
+    let bytes: u64 = counts.shares.iter().map(|share| share.1).sum();
+    for (class, part) in &counts.shares {
+        put(&format!("share_{class}_percent"), 100.0 * *part as f64 / bytes as f64);
+    }
     put("switches_per_s", counts.switches as f64 / seconds);
     put("runnable", counts.runnable);
     let all = report.used.busy + report.used.spinning + report.used.idle;

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use toml::Table;
 use txq::Discipline;
+use txq::tc::Handle;
 
 use crate::footprint::{Footprint, MOST};
 use crate::machine::Scale;
@@ -145,6 +146,12 @@ fn discipline<'de, D: Deserializer<'de>>(from: D) -> Result<Discipline, D::Error
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
+/// Parses handles of classes.
+fn handles<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Handle>, D::Error> {
+    let words = Vec::<String>::deserialize(from)?;
+    words.iter().map(|word| Handle::parse_parent(word).map_err(D::Error::custom)).collect()
+}
+
 impl Default for Way {
     fn default() -> Self {
         Self {
@@ -208,6 +215,10 @@ pub enum Workload {
         /// Millions of packets a second that all senders hand in together, at random times; 0: as many as they can.
         #[serde(default)]
         offered_mpps: f64,
+        /// The classes of the senders, as `1:10`: the priorities of their packets (`SO_PRIORITY`). The senders are divided into
+        /// equal parts: the first part has the first class, and so on. Empty: priority 0.
+        #[serde(default, deserialize_with = "handles")]
+        classes: Vec<Handle>,
     },
     /// Pairs that send a request and wait for its answer (`netperf -t TCP_RR`).
     TcpRr {
@@ -307,8 +318,11 @@ impl Setup {
         let bytes = |value: u32| within("workload.bytes", value.into(), 14.0, 1514.0);
         let work = |value: f64| within("workload.private", value, 0.0, 1e7);
         match &self.workload {
-            Workload::UdpStream { senders, bytes: b, credit, batch, private, offered_mpps, .. } => {
+            Workload::UdpStream {
+                senders, bytes: b, credit, batch, private, offered_mpps, classes, ..
+            } => {
                 many("senders", *senders)?;
+                within("the number of workload.classes", classes.len() as f64, 0.0, (*senders).into())?;
                 within("workload.offered_mpps", *offered_mpps, 0.0, 1e5)?;
                 within("workload.credit", *credit as f64, 1.0, 1e6)?;
                 within("workload.batch", (*batch).into(), 1.0, *credit as f64)?;

@@ -60,6 +60,15 @@ fn what_is_wrong_is_named() {
         refused("workload.colour=red")
     );
     assert_eq!(refused("machine.x=1"), "p0-pinned: \"machine\" in \"machine.x\" is a string, not a table");
+    let classes = |words: &[&str]| {
+        let value = Value::Array(words.iter().map(|&word| word.into()).collect());
+        p0.setup("before", &[Change { path: "workload.classes".into(), value }])
+    };
+    assert!(classes(&["1:10", "1:20"]).is_ok());
+    let wrong = classes(&["1:zz"]).unwrap_err().to_string();
+    assert!(wrong.contains("\"1:zz\" is wrong") && wrong.contains("a class as 1:2"), "{wrong}");
+    let many = classes(&["1:1"; 1000]).unwrap_err().to_string();
+    assert!(many.contains("the number of workload.classes is 1000: use 0 to "), "{many}");
     assert!("senders".parse::<Change>().unwrap_err().contains("PATH=VALUE"));
     let nobody = Scenario::open("p9").unwrap_err().to_string();
     assert!(nobody.contains("p0-unpinned, p0-pinned"), "{nobody}");

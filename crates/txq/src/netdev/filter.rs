@@ -78,10 +78,10 @@ impl<A: Arch> NetDev<A> {
         self.control(|tree, cx| {
             self.shared.trees_in_portions(tree, cx, |trees| {
                 in_portions(|behind| {
-                    let read = |filters: &mut Filters<A>, of| {
+                    let read = |filters: &Filters<A>, of| {
                         filters.portion(behind, PORTION, parent.is_none().then_some(of), style)
                     };
-                    trees.with_filters(parent, read).unwrap_or_default()
+                    trees.read_filters(parent, read).unwrap_or_default()
                 })
             })
         })
@@ -97,7 +97,10 @@ impl<A: Arch> NetDev<A> {
         if let Some(parent) = request.header.parent.filter(|&parent| is_hook(Some(parent))) {
             return self.with_hook(parent, |filters, parent| filters.get(&request, parent, style))?;
         }
-        self.filters(request.header.parent, |filters, parent| filters.get(&request, parent, style))?
+        let get = |filters: &Filters<A>, parent| filters.get(&request, parent, style);
+        self.control(|tree, cx| {
+            self.shared.trees(tree, cx, |trees| trees.read_filters(request.header.parent, get))
+        })?
     }
 
     fn request<'t>(&self, text: &'t str) -> Result<Request<'t>, ParseError> {

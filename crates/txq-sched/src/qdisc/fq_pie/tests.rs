@@ -42,6 +42,29 @@ fn run(bench: &mut Bench, offered: &[u32], ms: u64) -> Vec<(usize, u64)> {
     delays.into_iter().map(median).collect()
 }
 
+/// An idle one gives its memory back once no flow remembers anything.
+#[test]
+fn an_idle_one_gives_its_memory_back() {
+    let mut bench = Bench::new("fq_pie tupdate 15ms");
+    let shrinks = |bench: &mut Bench| {
+        let now = bench.now;
+        bench.qdisc.shrink(now)
+    };
+    assert!(shrinks(&mut bench), "it has none yet");
+    let _ = bench.enqueue(1000, flow(1));
+    bench.now += 1000 * MS;
+    assert!(!shrinks(&mut bench), "a packet waits");
+    assert!(bench.dequeue().is_some());
+    assert!(!shrinks(&mut bench), "the packet has just left");
+    bench.now += 45 * MS;
+    assert!(shrinks(&mut bench));
+    let _ = bench.enqueue(1000, flow(1));
+    assert_eq!(
+        (bench.dequeue().map(|packet| packet.len()), counter(&bench, "new_flow_count")),
+        (Some(1000), 2)
+    );
+}
+
 /// A flow within its share loses nothing and hardly waits; a flow that sends too much waits about the target.
 #[test]
 fn each_flow_has_its_own_law() {

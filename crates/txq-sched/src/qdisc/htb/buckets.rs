@@ -31,6 +31,18 @@ pub(in crate::qdisc) struct Shown {
     pub(super) ctokens: i64,
 }
 
+/// A packet that wants to leave.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::qdisc) struct Demand {
+    /// Its bytes.
+    pub(super) len: u64,
+    /// Bytes that wait here, the packet's included.
+    pub(super) queued: u64,
+    /// How late timers are here.
+    pub(super) late: Nanos,
+    pub(super) now: Nanos,
+}
+
 /// The two buckets of a class.
 pub(in crate::qdisc) trait Buckets<A: Arch>: Send + Sized {
     /// The kind of the qdisc.
@@ -47,8 +59,8 @@ pub(in crate::qdisc) trait Buckets<A: Arch>: Send + Sized {
     fn fill(&mut self, params: &ClassParams, now: Nanos);
 
     /// Takes the tokens for a packet: those of `ceil`, and if the class lends also those of `rate`. Returns whether it has
-    /// them. If not, the class's mode has changed. `queued` is how many bytes will follow.
-    fn acquire(&mut self, params: &ClassParams, len: u64, queued: u64, lends: bool, now: Nanos) -> bool;
+    /// them. If not, the class's mode has changed.
+    fn acquire(&mut self, params: &ClassParams, demand: &Demand, lends: bool) -> bool;
 
     /// Returns the tokens that were taken for a packet that does not leave now.
     fn release(&mut self);
@@ -110,7 +122,7 @@ impl<A: Arch> Buckets<A> for Own {
     }
 
     #[inline]
-    fn acquire(&mut self, _: &ClassParams, _: u64, _: u64, _: bool, _: Nanos) -> bool {
+    fn acquire(&mut self, _: &ClassParams, _: &Demand, _: bool) -> bool {
         true
     }
 

@@ -15,17 +15,13 @@ use std::sync::Arc;
 use txq_core::arch::{Arch, Nanos};
 use txq_core::sync::bucket::{Bucket, Tokens};
 
-use super::buckets::MOST;
+use super::buckets::{Demand, MOST};
 use super::params;
 use crate::qdisc::ahead::Ahead;
 use crate::qdisc::rate::Charge;
 
 /// The length of a turn; that of one packet where it takes longer.
 const TURN: Nanos = 100_000;
-/// The longest turn beyond that, for a part that is late again and again.
-const LONGEST_PAD: Nanos = 16_000_000;
-/// More misses count no more.
-const MOST_MISSED: u32 = 12;
 
 /// A bucket, and the turns of parts that lack tokens.
 pub(super) struct Line<A: Arch> {
@@ -50,11 +46,6 @@ pub(super) struct Gauge<A: Arch> {
     is_exact: bool,
     /// The part's turn, if it has one.
     turn: Tokens,
-    /// Whether it has had tokens in its turn.
-    has_had: bool,
-    /// How often it had none, less the turns since in which it had some. Each time the next turn is twice as much longer, so a
-    /// part whose timer is always late finds tokens.
-    missed: u32,
     /// When it tries again.
     until: Nanos,
     ahead: Ahead,
@@ -69,8 +60,6 @@ impl<A: Arch> Gauge<A> {
             held: Tokens::default(),
             is_exact: false,
             turn: Tokens::default(),
-            has_had: false,
-            missed: 0,
             until: 0,
             ahead: Ahead::default(),
             charge: Charge::default(),
@@ -84,26 +73,18 @@ impl<A: Arch> Gauge<A> {
         (charge.time(&bucket.rate, bucket.rate.link.bytes(len)), charge)
     }
 
-    /// Takes the tokens for a packet of `len` bytes; returns whether it has them. If not, [`until`](Gauge::until) says when to
-    /// try again. `queued` is how many bytes wait, the packet's included.
+    /// Takes the tokens for a packet; returns whether it has them. If not, [`until`](Gauge::until) says when to try again.
     #[inline]
-    pub(super) fn acquire(&mut self, bucket: &params::Bucket, len: u64, queued: u64, now: Nanos) -> bool {
-        let (price, _) = self.price(bucket, len);
+    pub(super) fn acquire(&mut self, bucket: &params::Bucket, demand: &Demand) -> bool {
+        let (Demand { now, .. }, (price, _)) = (*demand, self.price(bucket, demand.len));
         // A packet that is longer than the bucket needs a bucket of its length.
         let depth = bucket.time().max(price);
         self.held.age(now.saturating_sub(depth));
-        self.held.len() >= price || self.take_or_wait(bucket, price, depth, queued, now)
+        self.held.len() >= price || self.take_or_wait(bucket, price, depth, demand)
     }
 
-    fn take_or_wait(
-        &mut self,
-        bucket: &params::Bucket,
-        price: Nanos,
-        depth: Nanos,
-        queued: u64,
-        now: Nanos,
-    ) -> bool {
-        let line = self.line.clone();
+    fn take_or_wait(&mut self, bucket: &params::Bucket, price: Nanos, depth: Nanos, demand: &Demand) -> bool {
+        let (line, now) = (self.line.clone(), demand.now);
         let first = line.tokens.next();
         // Whether tokens of its turn are left.
         let has_turn = first < self.turn_end();
@@ -112,12 +93,11 @@ impl<A: Arch> Gauge<A> {
         let may = is_next || first.saturating_add(depth / 2) <= now;
         if may && first.max(now - depth.min(now)).saturating_add(price) <= now && self.take(price, depth, now)
         {
-            self.has_had = true;
             self.until = 0;
             return true;
         }
         if !has_turn {
-            self.take_turn(bucket, price, depth, first, queued);
+            self.take_turn(bucket, price, first, demand);
         }
         self.until = self.turn.due(0).max(first).saturating_add(price).max(now + 1);
         false
@@ -127,17 +107,9 @@ impl<A: Arch> Gauge<A> {
         self.turn.due(self.turn.len())
     }
 
-    /// Takes the next turn, in place of one that is over.
-    fn take_turn(&mut self, bucket: &params::Bucket, price: Nanos, depth: Nanos, first: Nanos, queued: u64) {
-        self.missed = match self.turn.is_empty() || std::mem::take(&mut self.has_had) {
-            true => self.missed.saturating_sub(1),
-            false => (self.missed + 1).min(MOST_MISSED),
-        };
-        let pad = match self.missed {
-            0 => 0,
-            n => (depth << (n - 1)).min(LONGEST_PAD),
-        };
-        let length = bucket.rate.time(queued).min(TURN).max(price) + pad;
+    /// Takes the next turn, in place of one that is over. It is long enough for a packet after the part's timer.
+    fn take_turn(&mut self, bucket: &params::Bucket, price: Nanos, first: Nanos, demand: &Demand) {
+        let length = bucket.rate.time(demand.queued).min(TURN).max(demand.late + price);
         self.turn = Tokens::default();
         self.line.turns.take(&mut self.turn, first, |from, _| from.saturating_add(length));
     }

@@ -189,6 +189,13 @@ impl ClassParams {
         Ok(Self { rate: bucket(rate, burst), ceil: bucket(ceil, cburst), prio, quantum })
     }
 
+    /// Returns whether both buckets are equal. Then the bucket of `ceil` does for both: a class that may send by its ceiling has tokens
+    /// of its rate as well, since it never pays more from that bucket.
+    #[inline]
+    pub(super) fn is_one(&self) -> bool {
+        self.rate.rate.rate == self.ceil.rate.rate && self.rate.ticks == self.ceil.ticks
+    }
+
     /// Returns the quantum in bytes, and `small` or `big` if the rate gives one out of range.
     pub(super) fn quantum(&self, r2q: u32) -> (u32, Option<&'static str>) {
         if self.quantum > 0 {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use txq_core::arch::{Arch, Atomic, Nanos};
 
-use super::buckets::{Buckets, Counted, Shown};
+use super::buckets::{Buckets, Counted, Demand, Shown};
 use super::class::Mode;
 use super::gauge::{Gauge, Line};
 use super::params::ClassParams;
@@ -84,12 +84,12 @@ impl<A: Arch> Buckets<A> for Shared<A> {
     fn fill(&mut self, _: &ClassParams, _: Nanos) {}
 
     #[inline]
-    fn acquire(&mut self, params: &ClassParams, len: u64, queued: u64, lends: bool, now: Nanos) -> bool {
-        self.at = now;
-        if !self.ceil.acquire(&params.ceil, len, queued, now) {
+    fn acquire(&mut self, params: &ClassParams, demand: &Demand, lends: bool) -> bool {
+        self.at = demand.now;
+        if !self.ceil.acquire(&params.ceil, demand) {
             return false;
         }
-        let has_both = !lends || self.rate.acquire(&params.rate, len, queued, now);
+        let has_both = !lends || params.is_one() || self.rate.acquire(&params.rate, demand);
         if !has_both {
             self.ceil.release();
         }
@@ -104,18 +104,18 @@ impl<A: Arch> Buckets<A> for Shared<A> {
     fn pay(&mut self, params: &ClassParams, len: u64, by_rate: bool, now: Nanos) -> (Mode, Nanos) {
         self.at = now;
         self.ceil.pay(&params.ceil, len, now);
-        if by_rate {
+        if by_rate && !params.is_one() {
             self.rate.pay(&params.rate, len, now);
         }
         self.mode_at(params, now)
     }
 
     #[inline]
-    fn mode_at(&self, _: &ClassParams, now: Nanos) -> (Mode, Nanos) {
+    fn mode_at(&self, params: &ClassParams, now: Nanos) -> (Mode, Nanos) {
         let (ceil, rate) = (self.ceil.until(), self.rate.until());
         if ceil > now {
             (Mode::Wait, ceil - now)
-        } else if rate > now {
+        } else if rate > now && !params.is_one() {
             (Mode::Borrow, rate - now)
         } else {
             (Mode::Send, Nanos::MAX)
@@ -143,9 +143,10 @@ impl<A: Arch> Buckets<A> for Shared<A> {
                 let depth = bucket.time();
                 if now == 0 { depth as i64 >> 6 } else { Gauge::tokens(line, depth, now) >> 6 }
             };
+            let rate = if params.is_one() { &common.ceil } else { &common.rate };
             Shown {
                 counted,
-                tokens: tokens(&*common.rate, &params.rate),
+                tokens: tokens(&**rate, &params.rate),
                 ctokens: tokens(&*common.ceil, &params.ceil),
             }
         })

@@ -145,6 +145,31 @@ fn classes_that_are_busy_everywhere_share_by_quantum() {
     }
 }
 
+/// Classes that send the bursts of their own rates put their parent in debt. Meanwhile parts have no tokens in their turns. No turn
+/// is longer for it.
+#[test]
+fn a_debt_makes_no_turn_longer() {
+    let mut parts = htb_mq(
+        &[
+            "0 1 rate 10gbit burst 5m cburst 5m",
+            "1 10 rate 1gbit ceil 10gbit burst 5m cburst 5m quantum 3000",
+            "1 20 rate 2gbit ceil 10gbit burst 5m cburst 5m quantum 6000",
+            "1 30 rate 1gbit ceil 1gbit burst 5m cburst 5m",
+        ],
+        64,
+    );
+    let flows: Vec<_> = (0..64).flat_map(|part| [0x10, 0x20, 0x30].map(|class| (part, class))).collect();
+    let began = parts.now;
+    let left = saturate(&mut parts, &flows, began + 80 * MS, |_| 4000);
+    let least = 10_000 * MBIT * 80 / 1000;
+    assert!(bytes(&left) >= least, "{} of {least} bytes", bytes(&left));
+    let of_part = |part| bytes(left.iter().filter(|sent| sent.0 >= began + 20 * MS && sent.1 == part));
+    let of_parts: Vec<_> = (0..64).map(of_part).collect();
+    let (least, most) = (of_parts.iter().min().unwrap(), of_parts.iter().max().unwrap());
+    // Parts have had 9 or 10 turns.
+    assert!(most * 3 <= least * 4, "{least} to {most} bytes of a part");
+}
+
 /// A class's rate is sure, wherever it sends and however many txqs the others use.
 #[test]
 fn a_rate_is_sure_on_one_txq() {

@@ -39,7 +39,7 @@ pub(in crate::qdisc) struct Goal {
 }
 
 /// The state of a queue.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::qdisc) struct Law {
     /// The probability, in parts of [`MAX`].
     pub(in crate::qdisc) prob: u64,
@@ -154,6 +154,16 @@ impl Law {
             self.sum = 0;
         }
         drops
+    }
+
+    /// Returns whether the state of a queue that has been empty since the last call differs at `now` from that of a new queue, the
+    /// phase of the updates aside. May return true for a state that differs no more.
+    pub(in crate::qdisc) fn remembers(&self, goal: &Goal, now: Nanos) -> bool {
+        let Some(next) = self.next else { return false };
+        let updates = now.checked_sub(next).map_or(0, |late| late / goal.tupdate + 1);
+        let resets = if goal.estimator { self.rate > 0 } else { self.delay == 0 };
+        // The first update makes the last delay 0, and the second one begins anew where the probability is 0.
+        !(resets && updates >= if self.prob == 0 { 2 } else { UPDATES })
     }
 
     /// Notes that a packet was dropped for another reason.
@@ -280,6 +290,42 @@ mod tests {
         assert!(!drops(law, 3000));
         assert!(!drops(Law { burst: 1, ..law }, 90_000));
         assert!(!drops(Law { delay: MS, prob: MAX / 6, ..law }, 90_000));
+    }
+
+    /// A state that is said to be forgotten is a new one after the updates that are due.
+    #[test]
+    fn what_is_forgotten_is_as_new() {
+        let mut forgotten = 0;
+        for (estimator, target) in [(false, 15 * MS), (true, 15 * MS), (false, 1000)] {
+            let goal = Goal { estimator, target, ..GOAL };
+            for prob in [0, 1, MAX / 100, MAX / 2, MAX] {
+                for (delay, delay_before) in [(0, 0), (0, 300 * MS), (20 * MS, 0)] {
+                    for (rate, burst) in [(0, MAX_BURST), (50_000, 3)] {
+                        let since = Some(0);
+                        let used = Law {
+                            prob,
+                            sum: prob,
+                            burst,
+                            delay,
+                            delay_before,
+                            rate,
+                            since,
+                            ..Law::default()
+                        };
+                        for after in [0, 14, 15, 29, 30, 45, 1000, 61_425, 61_440, 100_000] {
+                            let mut law = Law { next: Some(15 * MS), ..used };
+                            if !law.remembers(&goal, after * MS) {
+                                law.pass_time(&goal, 0, after * MS);
+                                assert_eq!(Law { next: None, ..law }, Law::default(), "{used:?} {after}");
+                                forgotten += 1;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(forgotten > 100, "{forgotten}");
+        assert!(!Law::default().remembers(&GOAL, 0));
     }
 
     /// 100 packets of 1000 bytes, one each millisecond, are a million bytes a second.
