@@ -186,10 +186,14 @@ impl Engine {
         self.settle(cpu, now);
         self.set_resched(cpu, false);
         let c = &mut self.cpus[cpu as usize];
-        c.current = NONE;
+        let task = std::mem::replace(&mut c.current, NONE);
         c.pending = false;
         self.idle += 1;
         self.dispatch(cpu, now);
+        // The idle task is one, too: Linux counts the switch to it. An interrupt runs on top of it.
+        let c = &self.cpus[cpu as usize];
+        let rests = c.current == NONE && c.mode == Mode::Idle;
+        self.switches += u64::from(rests && !self.tasks[task as usize].urgent);
     }
 
     /// Starts the next task on a CPU that has none.

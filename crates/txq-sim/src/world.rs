@@ -69,7 +69,7 @@ pub struct Outcome {
     pub cpus: Vec<CpuUse>,
     /// How long each task worked and spun, in the order in which they were spawned.
     pub tasks: Vec<TaskUse>,
-    /// Number of times that a task got a CPU.
+    /// Number of context switches: to a task, and from one to none.
     pub switches: u64,
     /// Number of times that a task got another CPU than before.
     pub migrations: u64,
@@ -245,14 +245,15 @@ impl World {
         self.engine.uses(now)
     }
 
-    /// Returns the number of times that a task got a CPU.
+    /// Returns the number of context switches, as `vmstat` counts them (cs): to a task, and from one to none.
     pub fn switches(&self) -> u64 {
         self.engine.switches
     }
 
-    /// Returns the number of tasks that have a CPU or wait for one (`vmstat`'s r).
+    /// Returns the number of tasks that have a CPU or wait for one (`vmstat`'s r). Interrupts and softirqs are no tasks.
     pub fn runnable(&self) -> usize {
-        self.engine.tasks.iter().filter(|t| !matches!(t.state, State::Sleeping | State::Done)).count()
+        let runs = |t: &&Thread| !t.urgent && !matches!(t.state, State::Sleeping | State::Done);
+        self.engine.tasks.iter().filter(runs).count()
     }
 
     /// Returns the time of each task by kind, with the task's name.
