@@ -330,38 +330,44 @@ impl Lines {
     }
 
     fn share(&mut self, line: u32, cpu: u32) {
-        let core = self.topology.place(cpu).core;
+        let core = self.topology.core(cpu);
         self.sharers[line as usize * self.words + core as usize / 64] |= 1 << (core % 64);
     }
 
     fn shares(&self, line: u32, cpu: u32) -> bool {
-        let core = self.topology.place(cpu).core;
+        let core = self.topology.core(cpu);
         self.set(line)[core as usize / 64] >> (core % 64) & 1 != 0
     }
 
-    /// Returns how many of the cores that share the line are in a range.
-    fn count(&self, line: u32, cores: std::ops::Range<u32>) -> u32 {
+    /// Returns whether a core of a range shares the line.
+    fn any(&self, line: u32, cores: std::ops::Range<u32>) -> bool {
         let set = self.set(line);
-        (cores.start / 64..cores.end.div_ceil(64))
-            .map(|word| {
-                let (from, to) = (cores.start.max(word * 64), cores.end.min(word * 64 + 64));
-                let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
-                (set[word as usize] & mask).count_ones()
-            })
-            .sum()
+        (cores.start / 64..cores.end.div_ceil(64)).any(|word| {
+            let (from, to) = (cores.start.max(word * 64), cores.end.min(word * 64 + 64));
+            let mask = (u64::MAX >> (64 - (to - from))) << (from % 64);
+            set[word as usize] & mask != 0
+        })
     }
 
     /// Returns the distance of the nearest core that shares the line.
     fn nearest(&self, line: u32, cpu: u32) -> Distance {
-        let shares = |distance: &Distance| self.count(line, self.topology.within(cpu, *distance)) > 0;
+        let shares = |distance: &Distance| self.any(line, self.topology.within(cpu, *distance));
         use Distance::{Complex, Die, Socket};
         [Complex, Die, Socket].into_iter().find(shares).unwrap_or(Distance::Far)
     }
 
-    /// Returns the distance of the farthest core that shares the line.
+    /// Returns the distance of the farthest core that shares the line; [`Distance::Same`] if no other core does.
     fn farthest(&self, line: u32, cpu: u32) -> Distance {
-        let all = self.count(line, 0..self.topology.cores());
-        let shares = |distance: Distance| self.count(line, self.topology.within(cpu, distance)) == all;
+        let set = self.set(line);
+        let Some(low) = set.iter().position(|word| *word != 0) else { return Distance::Same };
+        let high = set.iter().rposition(|word| *word != 0).unwrap_or(low);
+        let least = low as u32 * 64 + set[low].trailing_zeros();
+        let most = high as u32 * 64 + 63 - set[high].leading_zeros();
+        // The cores within a distance are adjacent.
+        let shares = |distance: Distance| {
+            let cores = self.topology.within(cpu, distance);
+            cores.contains(&least) && cores.contains(&most)
+        };
         if shares(Distance::Core) {
             Distance::Same
         } else if shares(Distance::Complex) {

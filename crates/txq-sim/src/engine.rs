@@ -29,7 +29,9 @@ use crate::queue::{Event, Queue, Target};
 mod access;
 mod fire;
 
-pub(crate) use access::{access, load_cell, load_link, read, read_now, release, store, update, written};
+pub(crate) use access::{
+    access, load_cell, load_link, read, read_now, release, store, update, write, written,
+};
 
 thread_local! {
     /// The engine whose task runs on this thread; null when none does.
@@ -287,7 +289,7 @@ pub(crate) unsafe fn park(e: *mut Engine, deadline: Option<Picos>) -> bool {
     // SAFETY: a new reference, after the switch.
     let eng = unsafe { &mut *e };
     let time = eng.now - began;
-    eng.me().spent().waits += time;
+    eng.me().spent.waits += time;
     if eng.watch.is_some() {
         eng.watch_wait(line, time);
     }

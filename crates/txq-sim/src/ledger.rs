@@ -86,6 +86,14 @@ impl Spent {
     pub fn total(&self) -> Picos {
         self.work + self.lines + self.waits
     }
+
+    /// Adds other times.
+    #[inline]
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.work += other.work;
+        self.lines += other.lines;
+        self.waits += other.waits;
+    }
 }
 
 /// A task's time by phase and cause, without its sleep and its waits for a CPU.
@@ -115,9 +123,7 @@ impl Ledger {
     /// Adds another task's times.
     pub fn add(&mut self, other: &Ledger) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            mine.work += theirs.work;
-            mine.lines += theirs.lines;
-            mine.waits += theirs.waits;
+            mine.add(theirs);
         }
     }
 

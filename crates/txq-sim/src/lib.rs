@@ -105,6 +105,7 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 pub mod sim;
+mod stack;
 mod stores;
 pub mod sweep;
 #[cfg(test)]

@@ -90,7 +90,7 @@ pub(crate) enum State {
     Done,
 }
 
-/// A task, as the operating system sees it. The fields that each event needs come first, in one cache line of the host.
+/// A task, as the operating system sees it. The fields that each event needs come first, in two cache lines of the host.
 #[repr(C, align(64))]
 pub(crate) struct Thread {
     /// Sequence number of the event that it waits for; 0 for none. `due_at` is the time of that event.
@@ -99,7 +99,6 @@ pub(crate) struct Thread {
     /// Its clock, while it has neither an event nor a turn.
     pub(crate) clock: Picos,
     pub(crate) yielder: *const Yielder<(), ()>,
-    pub(crate) random: u64,
     /// Its current or last CPU.
     pub(crate) cpu: u32,
     pub(crate) state: State,
@@ -112,10 +111,14 @@ pub(crate) struct Thread {
     pub(crate) urgent: bool,
     /// It is a softirq: it runs on the CPU where it is woken.
     pub(crate) raised: bool,
-    pub(crate) ledger: Ledger,
+    pub(crate) random: u64,
     /// Work left to do when it lost its CPU.
     rest: Picos,
+    /// Its time in this phase since the phase began.
+    pub(crate) spent: Spent,
     pub(crate) stores: Stores,
+    /// Its time in earlier phases.
+    past: Ledger,
     pub(crate) loads: Loads,
     /// The data paths that it is in. Boxed, because its address must not change.
     pub(crate) inside: Box<Inside>,
@@ -155,14 +158,24 @@ impl Thread {
             urgent: false,
             raised: false,
             phase: Phase::Private,
-            ledger: Ledger::default(),
+            spent: Spent::default(),
+            past: Ledger::default(),
         }
     }
 
-    /// Returns where the task's time is accounted now.
+    /// Returns the task's time by phase.
+    pub(crate) fn ledger(&self) -> Ledger {
+        let mut ledger = self.past;
+        ledger.at(self.phase).add(&self.spent);
+        ledger
+    }
+
+    /// Begins another phase.
     #[inline]
-    pub(crate) fn spent(&mut self) -> &mut Spent {
-        self.ledger.at(self.phase)
+    pub(crate) fn begin(&mut self, phase: Phase) {
+        let spent = std::mem::take(&mut self.spent);
+        self.past.at(self.phase).add(&spent);
+        self.phase = phase;
     }
 }
 
@@ -173,10 +186,14 @@ impl Engine {
         self.settle(cpu, now);
         self.set_resched(cpu, false);
         let c = &mut self.cpus[cpu as usize];
-        c.current = NONE;
+        let task = std::mem::replace(&mut c.current, NONE);
         c.pending = false;
         self.idle += 1;
         self.dispatch(cpu, now);
+        // The idle task is one, too: Linux counts the switch to it. An interrupt runs on top of it.
+        let c = &self.cpus[cpu as usize];
+        let rests = c.current == NONE && c.mode == Mode::Idle;
+        self.switches += u64::from(rests && !self.tasks[task as usize].urgent);
     }
 
     /// Starts the next task on a CPU that has none.

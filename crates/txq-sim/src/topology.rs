@@ -70,6 +70,12 @@ impl Topology {
         self.cores
     }
 
+    /// Returns the core of a CPU.
+    #[inline]
+    pub fn core(&self, cpu: u32) -> u32 {
+        if cpu < self.cores { cpu } else { cpu % self.cores }
+    }
+
     /// Returns the place of a CPU.
     pub fn place(&self, cpu: u32) -> Place {
         self.places[cpu as usize]

@@ -1,10 +1,9 @@
 //! A machine with its tasks: creates them, runs them and ends them.
 
-use std::cell::RefCell;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 
-use corosensei::stack::{DefaultStack, Stack};
+use corosensei::stack::Stack;
 use corosensei::{Coroutine, Yielder};
 
 use crate::ahead::Ahead;
@@ -18,20 +17,14 @@ use crate::machine::{Machine, Picos};
 use crate::os::{CpuUse, State, Thread};
 use crate::prices::{PriceList, Prices};
 use crate::queue::{Event, Target};
+use crate::stack::TaskStack;
 use crate::stores::Stores;
 
-/// Bytes of a task's stack. The host allocates only the pages that the task touches.
-const STACK: usize = 256 * 1024;
 /// Limits on the tasks' ending after the world's time is over: the number of events ([`ENDING`]) and the time ([`END`]).
 const ENDING: u64 = 20_000_000;
 const END: Picos = 200_000_000_000;
 
-thread_local! {
-    /// Stacks of ended tasks, for reuse.
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-}
-
-type Coro = Coroutine<(), (), (), DefaultStack>;
+type Coro = Coroutine<(), (), (), TaskStack>;
 
 /// A task to spawn: its name, CPU and start time.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +69,7 @@ pub struct Outcome {
     pub cpus: Vec<CpuUse>,
     /// How long each task worked and spun, in the order in which they were spawned.
     pub tasks: Vec<TaskUse>,
-    /// Number of times that a task got a CPU.
+    /// Number of context switches: to a task, and from one to none.
     pub switches: u64,
     /// Number of times that a task got another CPU than before.
     pub migrations: u64,
@@ -175,9 +168,7 @@ impl World {
         eng.tasks.push(thread);
         eng.ahead.push(Ahead::default());
         eng.plan_move(id, task.start);
-        let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
-            DefaultStack::new(STACK).unwrap_or_else(|e| panic!("no memory for a task's stack: {e}"))
-        });
+        let stack = TaskStack::take();
         lines::name_stack(stack.limit().get(), stack.base().get());
         self.tasks.push(Some(Coroutine::with_stack(stack, move |yielder, ()| body(yielder, f))));
     }
@@ -254,19 +245,20 @@ impl World {
         self.engine.uses(now)
     }
 
-    /// Returns the number of times that a task got a CPU.
+    /// Returns the number of context switches, as `vmstat` counts them (cs): to a task, and from one to none.
     pub fn switches(&self) -> u64 {
         self.engine.switches
     }
 
-    /// Returns the number of tasks that have a CPU or wait for one (`vmstat`'s r).
+    /// Returns the number of tasks that have a CPU or wait for one (`vmstat`'s r). Interrupts and softirqs are no tasks.
     pub fn runnable(&self) -> usize {
-        self.engine.tasks.iter().filter(|t| !matches!(t.state, State::Sleeping | State::Done)).count()
+        let runs = |t: &&Thread| !t.urgent && !matches!(t.state, State::Sleeping | State::Done);
+        self.engine.tasks.iter().filter(runs).count()
     }
 
     /// Returns the time of each task by kind, with the task's name.
     pub fn ledgers(&self) -> Vec<(&str, Ledger)> {
-        self.engine.tasks.iter().map(|t| (t.name.as_str(), t.ledger)).collect()
+        self.engine.tasks.iter().map(|t| (t.name.as_str(), t.ledger())).collect()
     }
 
     /// Makes the data plane name its parts from now on, for [`watch_lines`](World::watch_lines). Call it before building the
@@ -319,8 +311,7 @@ impl World {
         let place = &mut self.tasks[task as usize];
         let coro = place.as_mut().expect("only a task that is not done has events");
         if coro.resume(()).as_return().is_some() {
-            let stack = place.take().expect("it was there").into_stack();
-            STACKS.with_borrow_mut(|stacks| stacks.push(stack));
+            place.take().expect("it was there").into_stack().put();
         }
     }
 }

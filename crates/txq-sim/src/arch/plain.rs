@@ -42,7 +42,7 @@ pub(super) fn classify<'p, T: ?Sized + 'p, F: Iterator<Item = &'p [u8]>>(
 pub(crate) fn write_packet(packet: &[u8]) {
     // SAFETY: the engine whose task calls.
     charge(|e| unsafe {
-        keys::lines(packet.as_ptr(), packet.len().div_ceil(64) as u32).for_each(|key| engine::store(e, key));
+        engine::write(e, keys::lines(packet.as_ptr(), packet.len().div_ceil(64) as u32));
         if let Some(flow) = flow_of(packet) {
             engine::update(e, keys::sender(flow, (*e).footprint.sender));
         }

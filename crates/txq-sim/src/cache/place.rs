@@ -1,5 +1,7 @@
 //! The place of each line in the host's memory, and its number.
 
+use std::ops::Range;
+
 use super::{FRESH, Lines, NONE, table};
 use crate::ahead::fetch;
 
@@ -7,13 +9,26 @@ impl Lines {
     /// Returns the place of the line of `key`, which need not have been accessed before.
     #[inline]
     pub(crate) fn find(&mut self, key: u64) -> u32 {
-        // The memory itself is needed next; the host can fetch both at the same time.
-        fetch((key << 6) as usize);
         let found = self.table.find(key);
         if found >= self.lines.len() {
             self.add_page();
         }
         found as u32
+    }
+
+    /// Prefetches the state of adjacent lines.
+    #[inline]
+    pub(crate) fn fetch_range(&mut self, keys: &Range<u64>) {
+        if keys.is_empty() {
+            return;
+        }
+        let first = self.find(keys.start);
+        // Mostly they are in one page. Any address may be fetched.
+        let n = (keys.end - keys.start) as usize;
+        let (state, shared) = (size_of::<super::Line>(), self.words * 8);
+        (0..n).step_by(2).for_each(|i| fetch(self.lines.as_ptr().addr() + (first as usize + i) * state));
+        let sharers = self.sharers.as_ptr().addr() + first as usize * shared;
+        (0..n * shared).step_by(64).for_each(|i| fetch(sharers + i));
     }
 
     /// Gives the line a number at its first access.

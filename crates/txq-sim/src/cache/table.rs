@@ -4,8 +4,8 @@
 //! neighbours, as in the simulated machine. The table only grows and is never iterated: the positions in it depend on
 //! addresses, and must have no visible effect.
 
-/// Number of lines of a page.
-pub(super) const LINES: usize = 64;
+/// Number of lines of a page. With fewer the table has more entries, which compete for the host's caches.
+pub(super) const LINES: usize = 256;
 /// Marks a free slot: no page has this number.
 const EMPTY: u64 = u64::MAX;
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn each_key_has_a_place_of_its_own_and_keeps_it() {
         let mut table = Table::new();
-        let lines = (0..10_000).map(|i| (0x7F00_0000_0000_u64 >> 6) + i * 37);
+        let lines = (0..20_000).map(|i| (0x7F00_0000_0000_u64 >> 6) + i * 37);
         let objects = (0..10_000).map(|i| 1 << 63 | (0x7F00_0000_0000_u64 + i * 5));
         let keys: Vec<u64> = lines.chain(objects).collect();
         let mut of = HashMap::new();

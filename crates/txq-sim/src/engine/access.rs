@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Engine, switch_until, sync};
+use crate::ahead::fetch_line;
 use crate::cache::{Answer, Kind, NONE};
 use crate::machine::Picos;
 use crate::os::State;
@@ -13,7 +14,7 @@ impl Engine {
     fn spend_on_lines(&mut self, until: Picos) {
         if until > self.now {
             let time = until - self.now;
-            self.me().spent().lines += time;
+            self.me().spent.lines += time;
             self.now = until;
         }
     }
@@ -21,9 +22,13 @@ impl Engine {
     /// Waits until the task's loads and stores are complete.
     #[inline]
     fn drain(&mut self) {
+        let overlap = self.loads > 0;
         let me = self.me();
-        me.loads.clear();
-        let done = me.stores.done().max(me.loads.done());
+        let mut done = me.stores.done();
+        if overlap {
+            me.loads.clear();
+            done = done.max(me.loads.done());
+        }
         self.spend_on_lines(done);
     }
 
@@ -85,8 +90,8 @@ impl Engine {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
+    fetch_line(key);
     // SAFETY: as the caller promises; the references end before `sync`.
     let line = unsafe {
         if kind == Kind::Rmw {
@@ -100,7 +105,8 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
     // SAFETY: the reference ends before the switch.
     let eng = unsafe { &mut *e };
     let mut answer = eng.ask(key, line, kind, true);
-    if let (Answer::Hit(_), Some(at)) = (answer, eng.me().loads.arrival(line))
+    if eng.loads > 0
+        && let (Answer::Hit(_), Some(at)) = (answer, eng.me().loads.arrival(line))
         && at > eng.now
     {
         answer = Answer::Miss(at);
@@ -109,7 +115,7 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
         Answer::Hit(cost) => eng.spend(cost),
         Answer::Miss(at) => {
             let time = at - eng.now;
-            eng.me().spent().lines += time;
+            eng.me().spent.lines += time;
             if at >= eng.queue.first() {
                 // SAFETY: as the caller promises.
                 unsafe { switch_until(e, at, State::InFlight) };
@@ -130,8 +136,8 @@ pub(crate) unsafe fn access(e: *mut Engine, key: u64, kind: Kind) {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
+    fetch_line(key);
     // SAFETY: as the caller promises; the references end before the switches.
     unsafe {
         if let Some(line) = (*e).use_own(key) {
@@ -148,11 +154,11 @@ pub(crate) unsafe fn load_cell(e: *mut Engine, key: u64) {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn load_link(e: *mut Engine, key: u64) {
+    fetch_line(key);
     // SAFETY: as the caller promises; the references end before `access`.
     unsafe {
-        if (*e).me().loads.any() || (*e).use_own(key).is_some() {
+        if ((*e).loads > 0 && (*e).me().loads.any()) || (*e).use_own(key).is_some() {
             access(e, key, Kind::Load);
         }
     }
@@ -163,13 +169,13 @@ pub(crate) unsafe fn load_link(e: *mut Engine, key: u64) {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
     // SAFETY: as the caller promises; a new reference, after the switches.
     let eng = unsafe {
         if (*e).loads == 0 {
             return read_now(e, keys);
         }
+        (*e).lines.fetch_range(&keys);
         sync(e);
         &mut *e
     };
@@ -184,10 +190,10 @@ pub(crate) unsafe fn read(e: *mut Engine, keys: Range<u64>) {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn read_now(e: *mut Engine, keys: Range<u64>) {
     // SAFETY: as the caller promises; a new reference, after the switches.
     let eng = unsafe {
+        (*e).lines.fetch_range(&keys);
         sync(e);
         &mut *e
     };
@@ -207,12 +213,11 @@ pub(crate) unsafe fn read_now(e: *mut Engine, keys: Range<u64>) {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
     // SAFETY: as the caller promises.
     unsafe {
         read(e, keys.clone());
-        keys.for_each(|key| store(e, key));
+        keys.for_each(|key| store_plain(e, key));
     }
 }
 
@@ -220,8 +225,17 @@ pub(crate) unsafe fn update(e: *mut Engine, keys: Range<u64>) {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
+    fetch_line(key);
+    // SAFETY: as the caller promises.
+    unsafe { store_plain(e, key) };
+}
+
+/// Stores as [`store`] does, to memory that this program itself need not touch.
+///
+/// # Safety
+/// As [`switch`](super::switch).
+unsafe fn store_plain(e: *mut Engine, key: u64) {
     // SAFETY: as the caller promises; the reference ends before `store_in_turn`.
     unsafe {
         if let Some(line) = (*e).use_own(key) {
@@ -230,13 +244,25 @@ pub(crate) unsafe fn store(e: *mut Engine, key: u64) {
     }
 }
 
+/// Stores to plain memory whose users take turns.
+///
+/// # Safety
+/// As [`switch`](super::switch).
+pub(crate) unsafe fn write(e: *mut Engine, keys: Range<u64>) {
+    // SAFETY: as the caller promises; the reference ends before the stores.
+    unsafe {
+        (*e).lines.fetch_range(&keys);
+        keys.for_each(|key| store_plain(e, key));
+    }
+}
+
 /// Stores with release ordering: the store completes only when all earlier loads and stores of the task are complete, so a
 /// task that observes it observes those, too.
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 pub(crate) unsafe fn release(e: *mut Engine, key: u64) {
+    fetch_line(key);
     // SAFETY: as the caller promises; the references end before the switches.
     unsafe {
         let line = (*e).lines.find(key);
@@ -253,7 +279,6 @@ pub(crate) unsafe fn release(e: *mut Engine, key: u64) {
 ///
 /// # Safety
 /// As [`switch`](super::switch).
-#[inline]
 unsafe fn store_in_turn(e: *mut Engine, key: u64, line: u32) {
     // SAFETY: as the caller promises; a new reference, after the switches.
     let eng = unsafe {
@@ -264,7 +289,9 @@ unsafe fn store_in_turn(e: *mut Engine, key: u64, line: u32) {
         Answer::Hit(cost) => eng.pass(cost),
         Answer::Miss(mut at) => {
             // The request for writing follows the line that a load has requested.
-            if let Some(read) = eng.me().loads.arrival(line) {
+            if eng.loads > 0
+                && let Some(read) = eng.me().loads.arrival(line)
+            {
                 at += read.saturating_sub(eng.now);
                 eng.lines.keep(line, at);
             }

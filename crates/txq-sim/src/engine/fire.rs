@@ -15,7 +15,9 @@ impl Engine {
         self.beside = self.shares_core(cpu);
         self.look();
         if let Some(next) = self.queue.first_task() {
-            fetch(&raw const self.tasks[next as usize] as usize);
+            let thread = (&raw const self.tasks[next as usize]).addr();
+            fetch(thread);
+            fetch(thread + 64);
             let ahead = self.ahead[next as usize];
             self.lines.fetch(ahead.line);
             fetch_stack(ahead.top);

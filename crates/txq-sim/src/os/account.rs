@@ -13,7 +13,7 @@ impl Engine {
         let time = now.saturating_sub(c.since);
         let did = std::mem::replace(&mut c.mode, mode);
         if (did == Mode::Busy) != (mode == Mode::Busy) {
-            let at_work = &mut self.at_work[self.lines.topology().place(cpu).core as usize];
+            let at_work = &mut self.at_work[self.lines.topology().core(cpu) as usize];
             *at_work = if mode == Mode::Busy { *at_work + 1 } else { *at_work - 1 };
         }
         if time > 0 {
@@ -68,7 +68,7 @@ impl Engine {
     #[inline]
     pub(crate) fn shares_core(&self, cpu: u32) -> bool {
         debug_assert_eq!(self.cpus[cpu as usize].mode, Mode::Busy);
-        self.shared > 1024 && self.at_work[self.lines.topology().place(cpu).core as usize] > 1
+        self.shared > 1024 && self.at_work[self.lines.topology().core(cpu) as usize] > 1
     }
 }
 
@@ -78,13 +78,13 @@ impl Engine {
     #[inline]
     pub(crate) fn spend(&mut self, time: Picos) {
         let time = if self.beside { (time * self.shared) >> 10 } else { time };
-        let now = self.now;
+        let (now, overlap) = (self.now, self.loads > 0);
         let me = self.me();
-        me.spent().work += time;
+        me.spent.work += time;
         let mut stands = 0;
-        if me.loads.any() {
+        if overlap && me.loads.any() {
             stands = me.loads.work(now, time);
-            me.spent().lines += stands;
+            me.spent.lines += stands;
         }
         self.now = now + time + stands;
     }
@@ -92,7 +92,7 @@ impl Engine {
     /// Begins another phase of the running task.
     #[inline]
     pub(crate) fn begin(&mut self, phase: Phase) {
-        self.me().phase = phase;
+        self.me().begin(phase);
         if phase == Phase::Private {
             self.leave_path();
         }

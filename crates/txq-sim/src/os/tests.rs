@@ -124,6 +124,8 @@ fn sleep_and_wake() {
         event2.notify();
     });
     let (log, outcome) = lab.run(200 * US);
+    // Each of them starts and ends, and the sleeper sleeps twice.
+    assert_eq!(outcome.switches, 2 + 2 + 4, "to the tasks, and to none");
     let at = |what| log.iter().find(|l| l.0 == what).map(|l| l.1).unwrap();
     let paid = at("woken") - at("wakes");
     assert!((500..700).contains(&paid), "{paid}");
@@ -132,6 +134,23 @@ fn sleep_and_wake() {
     assert!((at("late") - at("up")) > 30_000 + 3000, "the way to its CPU after the deadline, too");
     assert!(outcome.cpus[0].idle > 65 * US, "{:?}", outcome.cpus[0]);
     assert!(outcome.stuck.is_empty());
+}
+
+/// An interrupt at work is no runnable task.
+#[test]
+fn interrupts_are_not_runnable() {
+    let mut world = World::new(&machine(), 1);
+    for (cpu, urgent) in [(0, true), (1, false)] {
+        world.spawn(Task { cpu: Some(cpu), urgent, ..Task::default() }, || {
+            loop {
+                sim::work(US);
+                sim::yield_now();
+            }
+        });
+    }
+    world.advance(10 * US);
+    assert_eq!(world.runnable(), 1);
+    world.run(11 * US);
 }
 
 /// Three tasks of a CPU share it by slices, with at most one slice of difference; a pinned task stays although other CPUs
