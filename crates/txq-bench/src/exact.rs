@@ -51,7 +51,7 @@ const TXQS: u16 = 64;
 const LIMIT: u64 = 900;
 const BATCH: u64 = 32;
 /// Packets that leave on the virtual clock.
-const PACKETS: u64 = 200_000;
+const PACKETS: u64 = 80_000;
 /// Packets that wait in each part on the virtual clock.
 const WAITING: usize = 64;
 

@@ -148,3 +148,34 @@ impl<A: Arch> Schedule<A> {
         self.timers.take_due(now, f);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+
+    use txq_core::arch::Native;
+
+    use super::*;
+
+    /// It wakes a worker that holds a look back, and keeps one that is at work from holding one back.
+    #[test]
+    fn a_hurry_is_not_lost_whenever_it_comes() {
+        let (sched, wakes) = (Schedule::<Native>::new(1, 1), Arc::new(AtomicU32::new(0)));
+        let count = wakes.clone();
+        sched.set_hook(Box::new(move || {
+            count.fetch_add(1, Relaxed);
+        }));
+        assert!(sched.hold());
+        sched.hurry();
+        sched.hurry();
+        assert_eq!(wakes.load(Relaxed), 1);
+        assert!(!sched.hold());
+        assert!(sched.take_hurry() && !sched.take_hurry());
+        sched.hurry();
+        assert_eq!(wakes.load(Relaxed), 1, "the worker is at work");
+        assert!(!sched.hold());
+        assert!(sched.take_hurry() && sched.hold());
+        assert!(!sched.take_hurry(), "to hold a look back is no hurry");
+    }
+}

@@ -149,6 +149,12 @@ pub(super) fn advice(ways: &[Way], rate: f64, cause: Option<&str>) -> String {
     let percent = |way: &Way| format!("{:.0} %", way.margin(rate).abs() * 100.0);
     let spread = |way: &Way| told(way.most(), way.runs.len());
     match ways.first() {
+        Some(way) if !way.is_measured() && way.margin(rate) >= 0.0 => format!(
+            "No way was run with its seeds within the time. In its short run {} sends {}, {} to spare. Allow more time with --within.",
+            way.choice.words(),
+            spread(way),
+            percent(way)
+        ),
         Some(way) if !way.meets(rate) => {
             let best = format!("{}, {} too few, by {}", spread(way), percent(way), way.choice.words());
             let cause = cause.map_or(String::new(), |cause| format!(" {cause}"));
@@ -214,6 +220,17 @@ mod tests {
         assert_eq!(
             text,
             "Nothing reaches 20.0 Mpps; the nearest is 10.0 Mpps, 50 % too few, by 1 txq with combine. The link is full."
+        );
+    }
+
+    #[test]
+    fn a_way_that_was_only_screened_is_no_miss() {
+        let mut screened = way(1, Discipline::Combine, &[25.0], 100.0);
+        screened.runs.clear();
+        assert_eq!(
+            advice(&[screened], 20.0, None),
+            "No way was run with its seeds within the time. In its short run 1 txq with combine sends 25.0 Mpps, 25 % to spare. \
+             Allow more time with --within."
         );
     }
 
