@@ -295,6 +295,7 @@ impl<A: Arch> Worker<A> {
                 sooner(at);
                 return true;
             }
+            // In a hurry, the senders' own reaps are not enough.
             let tended = if hurried || !txq.is_tended() {
                 None
             } else {
@@ -319,14 +320,15 @@ impl<A: Arch> Worker<A> {
         sched.take_run(|root| due.push(root));
         sched.take_due(A::now, |root| due.push(root));
         due.reverse();
-        let runs = !due.is_empty();
+        let has_run = !due.is_empty();
         while let Some(root) = due.pop() {
             let root = &dev.roots[root];
             A::spend(|| Work::Run);
             root.run(dev, &mut cx);
             cx.clock.advance();
         }
-        if runs {
+        if has_run {
+            // An owner of a queue reaps, too; it is no sender.
             let completed = |txq: u16| dev.txqs[usize::from(txq)].completed.packets.load(Relaxed);
             self.reaping.iter().for_each(|txq| self.looks[usize::from(txq)].note_run(completed(txq)));
         }
