@@ -93,8 +93,8 @@ impl<A: Arch> Schedule<A> {
         self.held.compare_exchange(CALM, HELD, Relaxed, Relaxed).is_ok()
     }
 
-    /// Makes the worker look now at all txqs whose looks it holds back, or hold none back after its next look: one of them has
-    /// stopped, or a sender lacks a buffer or credit.
+    /// Ends the waits of looks that the worker holds back: a txq has stopped, or a sender lacks a buffer or credit. A worker that
+    /// is awake makes its next look at once in place of holding it back.
     pub(crate) fn hurry(&self) {
         if self.held.load(Relaxed) != HURRY && self.held.swap(HURRY, Release) == HELD {
             self.notify();

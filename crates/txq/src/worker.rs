@@ -295,7 +295,7 @@ impl<A: Arch> Worker<A> {
                 sooner(at);
                 return true;
             }
-            // In a hurry, the senders' own reaps are not enough.
+            // In a hurry the worker itself looks, whatever senders reap.
             let tended = if hurried || !txq.is_tended() {
                 None
             } else {
@@ -328,7 +328,7 @@ impl<A: Arch> Worker<A> {
             cx.clock.advance();
         }
         if has_run {
-            // An owner of a queue reaps, too; it is no sender.
+            // As the owner of a queue it has reaped, too.
             let completed = |txq: u16| dev.txqs[usize::from(txq)].completed.packets.load(Relaxed);
             self.reaping.iter().for_each(|txq| self.looks[usize::from(txq)].note_run(completed(txq)));
         }
@@ -349,7 +349,7 @@ impl<A: Arch> Worker<A> {
     }
 }
 
-/// Reaps a txq, and notes the look. Returns when to look again; `None` if nothing is left to reap, and no packet is expected.
+/// Reaps a txq, and notes the look. Returns when to look again; `None` if nothing is left to reap and no packet is expected.
 fn look<A: Arch>(txq: &TxQueue<A>, looks: &mut Looks, cx: &mut Ctx<'_, A>) -> Option<Nanos> {
     let dev = cx.dev;
     let soonest = dev.inside(|| dev.reap(txq, cx));

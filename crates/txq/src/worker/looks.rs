@@ -6,10 +6,13 @@
 //! time. A worker that is awake for one txq also looks at the others whose wait is half over, so that the looks at many txqs
 //! fall together.
 //!
-//! A device that has completed all packets may get the next one soon. The worker looks at it again after [`EMPTY`]. Where senders
-//! reap, and packets have completed since the last look that the worker did not reap, the senders need no help: the worker
-//! leaves the device alone, and checks again after [`TENDED`]. Both waits end early if the txq stops, or if a sender lacks a
-//! buffer or credit ([`Schedule::hurry`](crate::schedule::Schedule::hurry)).
+//! A device that has completed all packets may get the next one soon. The worker looks at it again after [`EMPTY`].
+//!
+//! Where senders reap, the worker first checks whether they have reaped since its last look. If they have, they need no help: the
+//! worker leaves the device alone, and checks again after [`TENDED`].
+//!
+//! Both waits end early if the txq stops, or if a sender lacks a buffer or credit
+//! ([`Schedule::hurry`](crate::schedule::Schedule::hurry)).
 
 use txq_core::arch::Nanos;
 
@@ -19,7 +22,7 @@ const MOST: Nanos = 100_000;
 const LEAST: Nanos = 10_000;
 /// The wait for packets of a device that has completed all, in nanoseconds.
 const EMPTY: Nanos = 50_000;
-/// The wait for senders that reap to need help, in nanoseconds.
+/// How long the worker leaves a device to senders that reap, in nanoseconds.
 const TENDED: Nanos = 1_000_000;
 /// The part of the packets in flight that the worker leaves until they are complete.
 const PART: u64 = 2;
@@ -31,13 +34,13 @@ pub(crate) struct Looks {
     last: Nanos,
     /// Count of completed packets then.
     completed: u32,
-    /// The count when the worker last did anything by which packets may complete.
+    /// The count after the worker last reaped or ran queues. A higher count means that senders have reaped since.
     seen: u32,
     /// A worker that runs before this time, for other work, does not look; 0 if it does at any time.
     not_before: Nanos,
     /// Time for which the worker is woken for the next look.
     next: Nanos,
-    /// Whether the wait for the next look ends early where the worker is in a hurry.
+    /// Whether a hurry ends the wait for the next look.
     patient: bool,
 }
 
@@ -105,13 +108,12 @@ impl Looks {
         Some(self.wait(EMPTY, completed, now))
     }
 
-    /// Notes that the worker has run queues: an owner reaps, too.
+    /// Notes that the worker has run queues, and has reaped as their owner.
     pub(crate) fn note_run(&mut self, completed: u32) {
         self.seen = completed;
     }
 
-    /// Returns when to look again if packets have completed since the worker last reaped: senders have reaped them. `None` if
-    /// the worker must look.
+    /// Returns when to look again if senders have reaped since the worker last did; `None` if the worker must look.
     pub(crate) fn note_tended(&mut self, completed: u32, now: Nanos) -> Option<Nanos> {
         (self.last != 0 && completed != self.seen).then(|| self.wait(TENDED, completed, now))
     }
