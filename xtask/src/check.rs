@@ -89,7 +89,8 @@ pub(crate) enum Checker {
     All,
 }
 
-const FUZZ_TARGETS: [&str; 8] = ["mask", "dissect", "tc", "capture", "commands", "control", "frames", "ring"];
+const FUZZ_TARGETS: [&str; 9] =
+    ["mask", "dissect", "tc", "capture", "commands", "config", "control", "frames", "ring"];
 
 pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let CheckArgs { checker, deep, long, times, package, bless, filter } = args;

@@ -394,6 +394,13 @@ pub(crate) fn load_and_rehearse(path: &Path, purpose: Purpose) -> anyhow::Result
     Ok(loaded)
 }
 
+/// Checks a text for each purpose, and tries its qdiscs as [`load_and_rehearse`] does. Reads no captures.
+pub(crate) fn check_text(name: &str, text: &str) -> anyhow::Result<()> {
+    let run = parse(name, text, Purpose::Run);
+    let loaded = parse(name, text, Purpose::Daemon).or(run)?;
+    rehearse::rehearse(&loaded.config).map_err(|fault| fault.at(name, text))
+}
+
 fn text_of(path: &Path) -> anyhow::Result<String> {
     let bytes =
         fs::read(path).with_context(|| format!("{} cannot be read: check the path", path.display()))?;

@@ -1,0 +1,109 @@
+//! `txq`: Linux's transmit path from the command line.
+//!
+//! `txq run` sends the generated traffic that a TOML file describes; `txq replay` sends a capture. Both end in the same
+//! report: counts of sent, dropped and queued packets, their latency and their cost. `txq contention` and `txq hist` print
+//! the waits and the latency of such a run. `txq bench` measures the path itself, and `txq sim` runs it on simulated machines,
+//! each in a binary with the feature of that name.
+//!
+//! `txq daemon` and `txq bridge` forward between devices, each direction through its qdisc. `txq check`, `txq reload` and
+//! `txq save` check the daemon's file, apply it anew, and print its state as commands.
+//!
+//! `txq exec` runs a program whose UDP datagrams leave through a qdisc.
+//!
+//! `txq web` shows a running program in a browser and to Prometheus. `txq doctor` and `txq xps` look at the kernel's own devices.
+//!
+//! `txq tc` and `txq dev` show and change the devices of a running program: `txq daemon`, `txq run`, or any that serves
+//! them by the crate `txq-control`. `txq ls` lists these programs. `txq top` shows their queues in a terminal,
+//! `txq trace` the steps of their packets.
+
+//!
+//! It is a library only so that the fuzzer reaches what reads files: programs use the crates `txq` and `txq-control`.
+
+#![forbid(unsafe_code)]
+
+mod added;
+mod args;
+mod check;
+mod config;
+mod contention;
+mod control;
+mod daemon;
+mod dev;
+mod device;
+mod exec;
+mod failure;
+mod frames;
+mod hist;
+mod kernel;
+mod load;
+mod ls;
+mod pace;
+mod packaging;
+mod progress;
+mod pump;
+mod replay;
+mod report;
+mod run;
+mod session;
+mod stat;
+mod state;
+mod tc;
+mod top;
+mod trace;
+mod web;
+mod xps;
+
+use std::process::ExitCode;
+
+use args::{Args, Command};
+
+/// Runs the command that the program's arguments name, and returns its exit code.
+pub fn main() -> ExitCode {
+    let args = match Args::read() {
+        Ok(args) => args,
+        Err(error) => return failure::usage(&error),
+    };
+    let done = match &args.command {
+        Command::Tc(args) => return end(tc::tc(args)),
+        Command::Dev(args) => return end(dev::dev(args)),
+        Command::Exec(args) => return exec::exec(args),
+        Command::Daemon(args) => daemon::daemon(args),
+        Command::Bridge(args) => daemon::bridge(args),
+        Command::Check(args) => check::check(args),
+        Command::Reload(args) => return end(state::reload(args)),
+        Command::Save(args) => return end(state::save(args)),
+        Command::Ls(args) => ls::ls(args),
+        Command::Run(args) => run::run(args),
+        Command::Replay(args) => replay::replay(args),
+        Command::Contention(args) => contention::contention(args),
+        Command::Hist(args) => hist::hist(args),
+        Command::Stat(args) => stat::stat(args),
+        Command::Trace(args) => trace::trace(args),
+        Command::Web(args) => web::web(args),
+        Command::Completions(args) => packaging::completions(args),
+        Command::Man(args) => packaging::man(args),
+        Command::Doctor(args) => kernel::doctor::doctor(args),
+        Command::Xps(args) => kernel::xps::xps(args),
+        Command::Top(args) => top::top(args),
+        #[cfg(feature = "bench")]
+        Command::Bench(args) => txq_bench::bench(args),
+        #[cfg(feature = "sim")]
+        Command::Sim(args) => txq_sim_cli::sim(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::tell(&error),
+    }
+}
+
+/// Checks the text of a configuration file as `txq check` does, except for the captures that it names, which are not read.
+/// Opens no device. An error is one that `txq check` prints for a file of this name.
+#[doc(hidden)]
+pub fn check_config(name: &str, text: &str) -> Result<(), String> {
+    config::check_text(name, text).map_err(|error| failure::line(&error))
+}
+
+/// Returns the exit code that the command chose, or prints its error and returns the error's exit code.
+fn end(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| failure::tell(&error))
+}
