@@ -17,6 +17,10 @@ use crate::arch::read_packet;
 use crate::machine::Picos;
 use crate::times::Times;
 
+mod null;
+
+pub(crate) use null::NullCard;
+
 /// Overhead of a packet on an Ethernet wire, in bytes: preamble 8, frame check sequence 4, gap 12.
 const WIRE: u64 = 24;
 /// Picoseconds in a nanosecond.

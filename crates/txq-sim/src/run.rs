@@ -6,6 +6,7 @@ mod figures;
 use std::rc::Rc;
 
 use txq::NetDev;
+use txq::driver::Driver;
 use txq::netdev::{Builder, Completions as Reapers};
 use txq::pool::{FreeMode, PoolConfig};
 use txq::stats::contention::ContentionReport;
@@ -14,7 +15,7 @@ use txq::tc::Handle;
 
 use crate::arch::Sim;
 use crate::compare::Figures;
-use crate::device::{Card, Counted};
+use crate::device::{Card, Counted, NullCard};
 use crate::ledger::Ledger;
 use crate::lines::LineUse;
 use crate::machine::{Machine, Picos, Topology};
@@ -327,7 +328,11 @@ fn build(
     };
     let affinity: Vec<usize> = (0..usize::from(txqs)).collect();
     let inline = setup.device.completions == Completions::Inline;
-    let mut builder = Builder::<Sim>::new(Box::new(card))
+    let driver: Box<dyn Driver<Sim>> = match setup.device.null {
+        true => Box::new(NullCard::new(&card)),
+        false => Box::new(card),
+    };
+    let mut builder = Builder::new(driver)
         .default_qdisc(&setup.path.default_qdisc)
         .discipline(setup.path.discipline)
         .tx_lock(setup.kernel)

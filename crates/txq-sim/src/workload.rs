@@ -194,7 +194,15 @@ pub(crate) fn spawn(
         let handle = |stock| handle(cpu, n, stock);
         match setup.workload {
             Workload::UdpStream {
-                bytes, credit, batch, private, pinned, offered_mpps, ref classes, ..
+                bytes,
+                credit,
+                batch,
+                private,
+                pinned,
+                offered_mpps,
+                write,
+                ref classes,
+                ..
             } => {
                 let mut port = handle(credit);
                 port.sender.set_limit(credit);
@@ -202,7 +210,8 @@ pub(crate) fn spawn(
                 // A sender's calls per microsecond, times the packets of a call, are its part of the rate.
                 let gap = f64::from(of) * f64::from(batch) / offered_mpps * MICROSECOND;
                 let gap = (offered_mpps > 0.0).then_some(gap as Picos);
-                let udp = udp::Udp { number: n, bytes: bytes as usize, batch: batch as usize, private, gap };
+                let (bytes, batch) = (bytes as usize, batch as usize);
+                let udp = udp::Udp { number: n, bytes, batch, private, write, gap };
                 world.spawn(task("udp", n, of, cpu, pinned), move || udp.run(&mut port, &done));
             }
             Workload::TcpRr { bytes, private, .. } => {
@@ -267,6 +276,15 @@ fn send_batch(port: &mut Port, flow: u32, bytes: usize, n: usize) -> usize {
     let head = frame(flow);
     list.for_each_mut(|packet| fill(port, packet, &head));
     list.iter().for_each(|packet| port.note(packet));
+    port.xmit(|sender| sender.xmit_batch(&mut list));
+    got
+}
+
+/// Sends up to `n` packets as they were allocated, in one call; returns how many: 0 if there is no buffer.
+fn send_bare(port: &mut Port, bytes: usize, n: usize) -> usize {
+    sim::enter();
+    let mut list = PacketList::new();
+    let Ok(got) = port.sender.alloc_batch(n, bytes, &mut list) else { return 0 };
     port.xmit(|sender| sender.xmit_batch(&mut list));
     got
 }

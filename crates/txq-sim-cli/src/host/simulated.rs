@@ -1,6 +1,7 @@
 //! The native work, on a machine of one or two simulated CPUs.
 //!
-//! Nothing is fitted to the compared times. A line's transfer time is the one measured beside the native point. The cost of plain code comes from one native
+//! The device is the native one, and the senders write no packets on either side. Nothing is fitted to the compared times.
+//! A line's transfer time is the one measured beside the native point. The cost of plain code comes from one native
 //! measurement, one sender through `spinlock`: the part of the simulated atomics is subtracted, and the rest is the same
 //! for each of a packet's steps. Two senders, and the other disciplines, are predicted.
 
@@ -17,6 +18,8 @@ use crate::sweep::plain;
 const BASE: &str = "vm-2";
 /// Steps of a packet with a price: each of [`Prices`], except the doorbell, which the null device does not have.
 const STEPS: f64 = 7.0;
+/// Lines of the null device's own state, on either side of its ring. The ring is charged by its accesses.
+const DRIVER_LINES: u64 = 1;
 /// How often prices are corrected.
 const CORRECTIONS: u32 = 8;
 /// The cheapest hit, in nanoseconds, and the number of halvings in the search for the right hit.
@@ -95,8 +98,9 @@ impl Simulated {
             ("milliseconds", Value::Float(TIME.0)),
             ("warmup", Value::Float(TIME.1)),
             ("device.ring", whole(NATIVE.ring.into())),
-            ("device.coalesce_us", Value::Float(0.0)),
+            ("device.null", Value::Boolean(true)),
             ("device.completions", text("inline")),
+            ("lines.driver", whole(DRIVER_LINES)),
             ("path.qdisc", text(NATIVE.qdisc)),
             ("path.discipline", text(discipline.name())),
             ("workload.kind", text("udp-stream")),
@@ -104,6 +108,7 @@ impl Simulated {
             ("workload.bytes", whole(NATIVE.bytes.into())),
             ("workload.credit", whole(NATIVE.limit)),
             ("workload.private", Value::Float(0.0)),
+            ("workload.write", Value::Boolean(false)),
             ("workload.pinned", Value::Boolean(true)),
         ] {
             set(&mut table, path, value).map_err(anyhow::Error::msg)?;

@@ -85,6 +85,8 @@ pub struct Device {
     pub irq_cpus: u32,
     /// Whether the bytes on a ring are limited ([`txq::bql`]).
     pub bql: bool,
+    /// Whether the device is txq's null device, without a wire: no rate, no interrupts' period, no limit of bytes.
+    pub null: bool,
 }
 
 impl Default for Device {
@@ -97,6 +99,7 @@ impl Default for Device {
             completions: Completions::Spread,
             irq_cpus: 0,
             bql: true,
+            null: false,
         }
     }
 }
@@ -215,6 +218,9 @@ pub enum Workload {
         /// Millions of packets a second that all senders hand in together, at random times; 0: as many as they can.
         #[serde(default)]
         offered_mpps: f64,
+        /// Whether a sender writes its packets' bytes. Otherwise it hands in each buffer as it was allocated.
+        #[serde(default = "yes")]
+        write: bool,
         /// The classes of the senders, as `1:10`: the priorities of their packets (`SO_PRIORITY`). The senders are divided into
         /// equal parts: the first part has the first class, and so on. Empty: priority 0.
         #[serde(default, deserialize_with = "handles")]
@@ -272,6 +278,10 @@ pub enum Workload {
     },
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn one_packet() -> u32 {
     1
 }
@@ -308,6 +318,9 @@ impl Setup {
         within("device.txqs", self.device.txqs.into(), 1.0, 4096.0)?;
         within("device.ring", self.device.ring.into(), 16.0, 65_536.0)?;
         within("device.coalesce_us", self.device.coalesce_us, 0.0, 100_000.0)?;
+        if self.device.null && self.device.gbit > 0.0 {
+            return Err(format!("device.gbit is {}: use 0, the null device has no wire", self.device.gbit));
+        }
         for (name, price) in self.prices.all() {
             within(&format!("prices.{name}"), price, 0.0, 1e6)?;
         }

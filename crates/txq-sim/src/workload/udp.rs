@@ -2,7 +2,7 @@
 
 use txq_core::arch::Arch;
 
-use super::{Done, Port, send, send_batch, work};
+use super::{Done, Port, send, send_bare, send_batch, work};
 use crate::arch::Sim;
 use crate::machine::Picos;
 use crate::sim;
@@ -15,6 +15,8 @@ pub(super) struct Udp {
     /// Number of packets per call.
     pub(super) batch: usize,
     pub(super) private: f64,
+    /// Whether it writes its packets' bytes.
+    pub(super) write: bool,
     /// Mean time between two calls, if the sender keeps to a rate.
     pub(super) gap: Option<Picos>,
 }
@@ -37,6 +39,7 @@ impl Udp {
             let mut left = self.batch;
             while left > 0 {
                 left -= match left {
+                    _ if !self.write => send_bare(port, self.bytes, left),
                     1 => usize::from(send(port, self.number, self.bytes)),
                     _ => send_batch(port, self.number, self.bytes, left),
                 };

@@ -1,0 +1,90 @@
+//! txq's own null device on the simulated machine, as `txq bench` uses it: what it does costs what its accesses cost.
+//!
+//! It reads no clock and no packet, and has no byte queue limits. A [`Card`] reads the clock and limits bytes, so with a card
+//! a packet costs more than in a measurement on the null device.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use txq::driver::{DeviceInfo, Driver, DriverQueue, Status, Transmit, TxCx};
+use txq::packet::PacketList;
+use txq_core::arch::Arch;
+use txq_device::Null;
+
+use super::{Card, Counted};
+
+/// The null device, which counts for a card. Sojourn times are not measured: no packet waits for a wire.
+pub(crate) struct NullCard {
+    null: Null,
+    counted: Arc<Counted>,
+}
+
+impl NullCard {
+    /// Creates a device with the txqs, the rings and the counters of `card`. Ignores the card's rate and interrupts.
+    pub(crate) fn new(card: &Card) -> Self {
+        let null = Null { ring: card.ring, inline: card.inline, ..Null::new(card.txqs) };
+        Self { null, counted: card.counted() }
+    }
+}
+
+impl<A: Arch> Driver<A> for NullCard {
+    fn info(&self) -> DeviceInfo {
+        <Null as Driver<A>>::info(&self.null)
+    }
+
+    fn open(&mut self, txq: u16) -> io::Result<DriverQueue<A>> {
+        let queue: DriverQueue<A> = self.null.open(txq)?;
+        Ok(DriverQueue { tx: Box::new(Tx { tx: queue.tx, counted: self.counted.clone() }), ..queue })
+    }
+}
+
+struct Tx<A: Arch> {
+    tx: Box<dyn Transmit<A>>,
+    counted: Arc<Counted>,
+}
+
+impl<A: Arch> Transmit<A> for Tx<A> {
+    fn start_xmit(&mut self, batch: &mut PacketList<A>, cx: &mut TxCx<'_, A>) -> Status {
+        let (packets, bytes) = (batch.len(), batch.bytes());
+        let status = self.tx.start_xmit(batch, cx);
+        self.counted.packets.fetch_add((packets - batch.len()) as u64, Relaxed);
+        self.counted.bytes.fetch_add(bytes - batch.bytes(), Relaxed);
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::machine::Machine;
+    use crate::run::measure;
+    use crate::scenario::Setup;
+
+    /// Returns the CPU time of a packet of one sender.
+    fn ns(device: &str, write: bool) -> f64 {
+        let text = format!(
+            "machine = 'vm-2'\nmilliseconds = 1\nwarmup = 0.2\nlines = {{ packet = 2 }}\n\
+             device = {{ {device}, completions = 'inline' }}\n\
+             path = {{ qdisc = 'pfifo', discipline = 'lockless' }}\n\
+             workload = {{ kind = 'udp-stream', senders = 1, bytes = 120, credit = 128, private = 0, pinned = true, \
+             write = {write} }}\n"
+        );
+        let setup = Setup::of(text.parse().unwrap()).unwrap();
+        let report = measure(&setup).unwrap();
+        assert!(report.figures["mpps"] > 1.0);
+        report.figures["cpu_ns_per_packet"]
+    }
+
+    #[test]
+    fn on_the_null_device_a_packet_costs_no_clock() {
+        let clock = Machine::named("vm-2").unwrap().os.clock;
+        let (card, null) = (ns("coalesce_us = 0, bql = false", true), ns("null = true", true));
+        assert!(card > null + clock, "{card} {null}");
+    }
+
+    #[test]
+    fn a_packet_that_nobody_writes_costs_less() {
+        let (written, bare) = (ns("null = true", true), ns("null = true", false));
+        assert!(written > bare, "{written} {bare}");
+    }
+}
