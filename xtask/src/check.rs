@@ -205,19 +205,32 @@ fn miri(deep: bool) -> Result<()> {
     }
     let seeds =
         if deep { "-Zmiri-strict-provenance -Zmiri-many-seeds=0..32" } else { "-Zmiri-strict-provenance" };
-    let filters = ["sync::", "pool::", "packet::"];
-    let mut command = cargo(true, &["miri", "test", "-p", "txq-core", "--lib", "--"]);
+    let mut core = cargo(true, &["miri", "test", "-p", "txq-core", "--lib", "--"]);
+    core.args(["sync::", "pool::", "packet::"]).env("MIRIFLAGS", seeds);
     if !deep {
         // Many rounds over many buffers: they take minutes each.
-        command.args(["--skip", "pool::tests::modes::", "--skip", "pool::tests::resize::"]);
+        core.args(["--skip", "pool::tests::modes::", "--skip", "pool::tests::resize::"]);
     }
-    crate::run(command.args(filters).env("MIRIFLAGS", seeds))?;
-    let mut command = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--"]);
-    crate::run(
-        command
-            .args(["af_packet::socket::", "af_packet::blocks::", "af_xdp::rings::", "af_xdp::umem::"])
-            .env("MIRIFLAGS", seeds),
-    )
+    let mut device = cargo(true, &["miri", "test", "-p", "txq-device", "--lib", "--"]);
+    device.args(["af_packet::socket::", "af_packet::blocks::", "af_xdp::rings::", "af_xdp::umem::"]);
+    device.env("MIRIFLAGS", seeds);
+    // Miri runs a program's threads on one CPU.
+    beside(&mut core, &mut device)
+}
+
+/// Runs two commands at once. What the second prints follows what the first prints.
+fn beside(first: &mut Command, second: &mut Command) -> Result<()> {
+    second.current_dir(root()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = second.spawn().with_context(|| format!("cannot run {second:?}"))?;
+    let first = crate::run(first);
+    let out = started.wait_with_output()?;
+    print!("{}", String::from_utf8_lossy(&out.stdout));
+    eprint!("{}", String::from_utf8_lossy(&out.stderr));
+    first?;
+    if !out.status.success() {
+        bail!("{second:?}: {}", out.status);
+    }
+    Ok(())
 }
 
 fn tsan(deep: bool) -> Result<()> {
@@ -271,12 +284,12 @@ fn fuzz(deep: bool) -> Result<()> {
     }
     let time = format!("-max_total_time={}", if deep { 600 } else { 5 });
     FUZZ_TARGETS.into_iter().try_for_each(|target| {
-        let mut command = cargo(true, &["fuzz", "run", target, "--", &time, "-verbosity=0"]);
+        let mut command = cargo(true, &["fuzz", "run", target]);
         if !deep {
             // A run of a few seconds gains less from better optimised code than the compiler takes to produce it.
-            command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+            command.arg("--codegen-units=4").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
         }
-        crate::run(&mut command)
+        crate::run(command.args(["--", &time, "-verbosity=0"]))
     })
 }
 
@@ -288,8 +301,13 @@ fn chaos(deep: bool) -> Result<()> {
 
 /// Runs the tests of the daemon that change or end it under traffic, with many more reloads.
 fn reloads(deep: bool) -> Result<()> {
-    let mut command = cargo(false, &["test", "-p", "txq-cli", "--test", "bridge", "--"]);
-    command.args(["reload::", "killed", "interfaces::"]);
+    let mut command = cargo(false, &["test", "-p", "txq-cli", "--test", "cli", "--"]);
+    command.args([
+        "bridge::reload::",
+        "bridge::forwarding::a_killed",
+        "bridge::tun::a_killed",
+        "bridge::interfaces::",
+    ]);
     crate::run(command.env("TXQ_RELOADS", if deep { "10000" } else { "1000" }))
 }
 
@@ -313,7 +331,7 @@ fn run_release(bin: &str) -> Result<()> {
     crate::run(&mut Command::new(program(bin, true)?))
 }
 
-/// Builds a program of txq-check; returns its path. It builds with the features of the whole workspace: with those of one
+/// Builds a program of txq-check or txq-oracle; returns its path. It builds with the features of the whole workspace: with those of one
 /// package, cargo would compile all dependencies once more.
 fn program(bin: &str, release: bool) -> Result<String> {
     let format = "--message-format=json-render-diagnostics";

@@ -94,39 +94,40 @@ impl Loom {
         }
     }
 
-    /// Starts a thread with a stack that a device fits on; that of loom's first thread is 32 KiB.
-    fn thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> ::loom::thread::JoinHandle<T> {
-        ::loom::thread::Builder::new().stack_size(STACK).spawn(f).expect("loom starts a thread")
-    }
-
     /// Runs all interleavings with at most `preemptions`, for a scenario that takes too long to explore further.
     pub fn check_to(preemptions: usize, scenario: impl Fn() + Send + Sync + 'static) {
-        let mut model = ::loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions);
-        model.max_branches = 10_000;
-        let scenario = Arc::new(scenario);
-        model.check(move || {
-            let scenario = scenario.clone();
-            Loom::thread(move || scenario()).join().expect("a thread that panics ends the model");
-        });
+        explore(preemptions, Box::new(scenario));
     }
+}
+
+fn explore(preemptions: usize, scenario: Box<dyn Fn() + Send + Sync>) {
+    let mut model = ::loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 10_000;
+    let scenario: Arc<dyn Fn() + Send + Sync> = scenario.into();
+    model.check(move || {
+        let scenario = scenario.clone();
+        thread(Box::new(move || scenario())).join().expect("a thread that panics ends the model");
+    });
+}
+
+/// Starts a thread with a stack that a device fits on; that of loom's first thread is 32 KiB.
+fn thread(f: Box<dyn FnOnce() + Send>) -> ::loom::thread::JoinHandle<()> {
+    ::loom::thread::Builder::new().stack_size(STACK).spawn(f).expect("loom starts a thread")
 }
 
 impl Model for Loom {
     /// Runs all interleavings with at most two preemptions, or three in a deep search. Bugs that need more are rare
     /// (Musuvathi and Qadeer, PLDI 2007).
-    fn check(scenario: impl Fn() + Send + Sync + 'static) {
-        Loom::check_to(if crate::deep() { 3 } else { 2 }, scenario);
+    fn check_boxed(scenario: Box<dyn Fn() + Send + Sync>) {
+        explore(if crate::deep() { 3 } else { 2 }, scenario);
     }
 
-    fn spawn<T: Send + 'static>(
-        cpu: CpuId,
-        f: impl FnOnce() -> T + Send + 'static,
-    ) -> impl FnOnce() -> T + Send + 'static {
-        let thread = Loom::thread(move || {
+    fn spawn_boxed(cpu: CpuId, f: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
+        let thread = thread(Box::new(move || {
             CPU.with(|c| c.set(cpu));
-            f()
-        });
-        || thread.join().expect("a thread that panics ends the model")
+            f();
+        }));
+        Box::new(|| thread.join().expect("a thread that panics ends the model"))
     }
 }

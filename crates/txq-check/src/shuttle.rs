@@ -51,10 +51,10 @@ const PCT_DEPTH: usize = 3;
 impl Model for Shuttle {
     /// Runs 250 random and 250 PCT schedules, or as many as `TXQ_CHECK_SCHEDULES` says; 20,000 of each in a deep search. The
     /// seed is fixed, except in a deep search.
-    fn check(scenario: impl Fn() + Send + Sync + 'static) {
+    fn check_boxed(scenario: Box<dyn Fn() + Send + Sync>) {
         let asked = std::env::var(crate::SCHEDULES).ok().and_then(|n| n.parse().ok());
         let schedules = if crate::deep() { 20_000 } else { asked.unwrap_or(250) };
-        let scenario = std::sync::Arc::new(scenario);
+        let scenario: std::sync::Arc<dyn Fn() + Send + Sync> = scenario.into();
         let config = ::shuttle::Config::new();
         let (random, pct) = if crate::deep() {
             (RandomScheduler::new(schedules), PctScheduler::new(PCT_DEPTH, schedules))
@@ -69,14 +69,11 @@ impl Model for Shuttle {
         ::shuttle::Runner::new(pct, config).run(move || scenario());
     }
 
-    fn spawn<T: Send + 'static>(
-        cpu: CpuId,
-        f: impl FnOnce() -> T + Send + 'static,
-    ) -> impl FnOnce() -> T + Send + 'static {
+    fn spawn_boxed(cpu: CpuId, f: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce() + Send> {
         let thread = ::shuttle::thread::spawn(move || {
             CPU.with(|c| c.set(cpu));
-            f()
+            f();
         });
-        || thread.join().expect("a thread that panics ends the model")
+        Box::new(|| thread.join().expect("a thread that panics ends the model"))
     }
 }

@@ -3,11 +3,11 @@
 //! driver.
 //!
 //! Guards `TxQueue::reopen`, `enqueue/room.rs` and `Ctx::held_up`. No test here depends on speed: a thread that yields its
-//! CPU calls the test's hook ([`Scripted`]), which lets the other thread run until it is done.
+//! CPU calls the test's hook ([`sched_yield`]), which lets the other thread run until it is done.
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::{self, AtomicBool, AtomicUsize, Ordering, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -19,7 +19,7 @@ use txq::pool::{Backing, PoolConfig};
 use txq::qdisc::{Budget, Cx, Qdisc, Verdict};
 use txq::stats::QdiscStats;
 use txq::{Discipline, Sender};
-use txq_core::arch::{Arch, CpuId, Inside, Nanos, Native, NativeCell, NativeEvent};
+use txq_core::arch::{Nanos, Native};
 use txq_core::sync::spsc::{Consumer, Producer, ring};
 
 thread_local! {
@@ -40,38 +40,18 @@ fn with_yields<R>(mut on_yield: impl FnMut() + 'static, f: impl FnOnce() -> R) -
     (yields.load(SeqCst), result)
 }
 
-/// The real machine, where a thread that yields its CPU calls the test's hook.
-struct Scripted;
-
-// SAFETY: atomics, fence and cell are those of `Native`.
-unsafe impl Arch for Scripted {
-    type AtomicU32 = atomic::AtomicU32;
-    type AtomicU64 = atomic::AtomicU64;
-    type AtomicPtr<T: 'static> = atomic::AtomicPtr<T>;
-    type Cell<T> = NativeCell<T>;
-    type Event = NativeEvent;
-
-    fn fence(order: Ordering) {
-        Native::fence(order);
+/// What yields the CPU of a thread, in place of libc's function: `Native` calls it through std. A thread with a hook calls
+/// that. Another `Arch` for the hook would have the compiler produce the whole path once more.
+#[unsafe(no_mangle)]
+extern "C" fn sched_yield() -> libc::c_int {
+    // Taken out meanwhile: what the hook itself waits for may yield too.
+    if let Some(mut on_yield) = ON_YIELD.take() {
+        on_yield();
+        ON_YIELD.set(Some(on_yield));
+        return 0;
     }
-    fn cpu() -> CpuId {
-        0
-    }
-    fn now() -> Nanos {
-        Native::now()
-    }
-    fn thread() -> u64 {
-        Native::thread()
-    }
-    fn inside<R>(f: impl FnOnce(&Inside) -> R) -> R {
-        Native::inside(f)
-    }
-    fn relax() {
-        Self::yield_cpu();
-    }
-    fn yield_cpu() {
-        ON_YIELD.with_borrow_mut(|on_yield| on_yield.as_mut().map_or_else(thread::yield_now, |f| f()));
-    }
+    // SAFETY: the system call takes no argument and changes no memory.
+    unsafe { libc::syscall(libc::SYS_sched_yield) as libc::c_int }
 }
 
 /// A place in the device or the qdisc where the first thread that arrives while it is armed waits for the test.
@@ -125,12 +105,12 @@ struct Device {
     polls: Arc<AtomicUsize>,
 }
 
-impl Driver<Scripted> for Device {
+impl Driver for Device {
     fn info(&self) -> DeviceInfo {
         DeviceInfo::new("model").txqs(self.txqs)
     }
 
-    fn open(&mut self, _: u16) -> io::Result<DriverQueue<Scripted>> {
+    fn open(&mut self, _: u16) -> io::Result<DriverQueue> {
         let (kept, done) = ring(RING);
         let tx = Keep { kept, gate: self.in_driver.clone() };
         let done = Done { done, device: self.clone() };
@@ -139,12 +119,12 @@ impl Driver<Scripted> for Device {
 }
 
 struct Keep {
-    kept: Producer<Scripted, Packet<Scripted>>,
+    kept: Producer<Native, Packet>,
     gate: Gate,
 }
 
-impl Transmit<Scripted> for Keep {
-    fn start_xmit(&mut self, batch: &mut PacketList<Scripted>, _: &mut TxCx<'_, Scripted>) -> Status {
+impl Transmit for Keep {
+    fn start_xmit(&mut self, batch: &mut PacketList, _: &mut TxCx<'_>) -> Status {
         self.gate.pass();
         while let Some(packet) = batch.pop_front() {
             self.kept.push(packet).expect("the txq counts what the ring holds");
@@ -155,17 +135,12 @@ impl Transmit<Scripted> for Keep {
 }
 
 struct Done {
-    done: Consumer<Scripted, Packet<Scripted>>,
+    done: Consumer<Native, Packet>,
     device: Device,
 }
 
-impl Complete<Scripted> for Done {
-    fn poll(
-        &mut self,
-        budget: usize,
-        done: &mut PacketList<Scripted>,
-        _: &mut Clock<Scripted>,
-    ) -> Option<Nanos> {
+impl Complete for Done {
+    fn poll(&mut self, budget: usize, done: &mut PacketList, _: &mut Clock) -> Option<Nanos> {
         self.device.polls.fetch_add(1, SeqCst);
         self.device.in_poll.pass();
         done.extend(std::iter::from_fn(|| self.done.pop()).take(budget));
@@ -180,26 +155,26 @@ impl Complete<Scripted> for Done {
 
 /// A fifo with a gate in front.
 struct Gated {
-    queue: PacketList<Scripted>,
+    queue: PacketList,
     gate: Gate,
 }
 
-impl Qdisc<Scripted> for Gated {
+impl Qdisc for Gated {
     fn kind(&self) -> &'static str {
         "gated"
     }
 
-    fn enqueue(&mut self, packet: Packet<Scripted>, _: &mut Cx<'_, Scripted>) -> Verdict {
+    fn enqueue(&mut self, packet: Packet, _: &mut Cx<'_>) -> Verdict {
         self.gate.pass();
         self.queue.push_back(packet);
         Verdict::Success
     }
 
-    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList<Scripted>, _: &mut Cx<'_, Scripted>) {
+    fn dequeue_batch(&mut self, budget: Budget, out: &mut PacketList, _: &mut Cx<'_>) {
         self.queue.move_front(budget.packets, out);
     }
 
-    fn reset(&mut self, cx: &mut Cx<'_, Scripted>) {
+    fn reset(&mut self, cx: &mut Cx<'_>) {
         std::iter::from_fn(|| self.queue.pop_front())
             .for_each(|packet| cx.drop(packet, DropReason::QueuePurge));
     }
@@ -213,21 +188,21 @@ impl Qdisc<Scripted> for Gated {
     }
 }
 
-fn builder(device: &Device, discipline: Discipline, completions: Completions) -> Builder<Scripted> {
+fn builder(device: &Device, discipline: Discipline, completions: Completions) -> Builder {
     let pool =
         PoolConfig { buffers: 1024, room: 64, headroom: 0, backing: Backing::Heap, ..PoolConfig::default() };
     let builder = Builder::new(Box::new(device.clone())).pool_config(pool).bql(None);
     builder.discipline(discipline).completions(completions)
 }
 
-fn send(sender: &mut Sender<Scripted>) -> Verdict {
+fn send(sender: &mut Sender) -> Verdict {
     let mut packet = sender.alloc(8).expect("the pool is large enough");
     packet.set_hash(1);
     sender.xmit(packet)
 }
 
 /// Works until no packet is in flight, and checks that none is missing. Returns how many packets were sent.
-fn finish(dev: &NetDev<Scripted>) -> u64 {
+fn finish(dev: &NetDev) -> u64 {
     let mut worker = dev.worker(0);
     while !dev.is_idle() {
         worker.poll();
@@ -245,7 +220,7 @@ fn an_owner_reaps_its_stopped_txq() {
         for (completions, qdisc) in BY_WORKER.into_iter().zip(["pfifo", "mq"]) {
             let device = Device { txqs: 2, ..Device::default() };
             let dev = builder(&device, discipline, completions).qdisc(qdisc).build().expect("a device");
-            let mut sender = dev.sender("s");
+            let mut sender = dev.sender_on("s", 0);
             for _ in 0..RING {
                 assert_eq!(send(&mut sender), Verdict::Success);
             }
@@ -268,7 +243,7 @@ fn a_full_list_is_waited_for() {
         let qdisc = Gated { queue: PacketList::new(), gate: gate.clone() };
         let builder = builder(&device, discipline, Completions::Worker).max_burst(BURST);
         let dev = builder.custom_qdisc(qdisc).build().expect("a device");
-        let (mut owner, mut sender) = (dev.sender("owner"), dev.sender("s"));
+        let (mut owner, mut sender) = (dev.sender_on("owner", 0), dev.sender_on("s", 0));
         for _ in 0..RING {
             assert_eq!(send(&mut sender), Verdict::Success);
         }
@@ -327,7 +302,7 @@ fn a_sender_that_drops_lets_the_thread_go_on_that_makes_room() {
             let device = Device { txqs: 1, forbids_inline: by == HeldUpBy::Rule, ..Device::default() };
             let dev = builder(&device, discipline, Completions::Worker).qdisc("pfifo limit 1").build();
             let dev = dev.expect("a device");
-            let (mut other, mut sender) = (dev.sender("other"), dev.sender("s"));
+            let (mut other, mut sender) = (dev.sender_on("other", 0), dev.sender_on("s", 0));
             let mut worker = dev.worker(0);
             let gate = if by == HeldUpBy::Driver { &device.in_driver } else { &device.in_poll };
             if by != HeldUpBy::Driver {

@@ -1,0 +1,10 @@
+//! The daemon's `[[replay]]`s: what they send, the file's keys, and reload.
+
+mod keys;
+mod play;
+mod reload;
+
+use crate::socket::bench;
+
+/// Time between two frames of a capture, in microseconds.
+pub(crate) const GAP: u32 = 100;

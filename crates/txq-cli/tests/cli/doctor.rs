@@ -1,0 +1,87 @@
+//! `txq doctor` and `txq xps`, on a real interface of the kernel in a namespace of its own.
+
+use crate::support::netns::Netns;
+use crate::support::skip::{require_root, require_tools};
+use serde_json::Value;
+
+/// Runs `txq` in a namespace; returns its exit code and what it printed.
+fn txq(namespace: &Netns, words: &str) -> (i32, String) {
+    let mut command = namespace.command(env!("CARGO_BIN_EXE_txq"));
+    let out = command.args(words.split_whitespace()).output().expect("txq runs");
+    let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
+    (out.status.code().expect("an exit code"), said.into_owned())
+}
+
+/// Returns the findings of `txq doctor v0`: what is so, and the command that changes it.
+fn findings(namespace: &Netns) -> Vec<[String; 2]> {
+    let (code, text) = txq(namespace, "doctor v0 --json");
+    let found: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(code, 0, "{text}");
+    let text = |finding: &Value, key: &str| finding[key].as_str().expect("a text").to_owned();
+    let findings = found[0]["findings"].as_array().expect("findings");
+    findings.iter().map(|finding| [text(finding, "what"), text(finding, "remedy")]).collect()
+}
+
+#[test]
+fn the_commands_that_it_prints_mend_what_it_found() {
+    let test = "the_commands_that_it_prints_mend_what_it_found";
+    if !require_root(test) || !require_tools(test, &["ip", "tc", "ethtool"]) {
+        return;
+    }
+    let namespace = Netns::new();
+    namespace
+        .ip("link add v0 numtxqueues 4 numrxqueues 4 type veth peer name v1 numtxqueues 4 numrxqueues 4");
+    namespace.ip("link set v1 up");
+    let mend = |namespace: &Netns, part: &str| {
+        let found = findings(namespace);
+        let finding = found.iter().find(|[what, _]| what.contains(part));
+        let [_, remedy] = finding.unwrap_or_else(|| panic!("{part}: not among {found:?}"));
+        let binary = env!("CARGO_BIN_EXE_txq");
+        let command = remedy.strip_prefix("txq ").map_or(remedy.clone(), |rest| format!("{binary} {rest}"));
+        let out = namespace.command("sh").args(["-c", &command]).output().expect("sh runs");
+        assert!(out.status.success(), "{command}: {}", String::from_utf8_lossy(&out.stderr));
+        let found = findings(namespace);
+        assert!(!found.iter().any(|[what, _]| what.contains(part)), "{command} did not mend {found:?}");
+    };
+    mend(&namespace, "it is down");
+    mend(&namespace, "no XPS");
+    let root = namespace.command("tc").args("qdisc replace dev v0 root htb".split(' ')).status();
+    assert!(root.expect("tc runs").success());
+    mend(&namespace, "one htb for 4 txqs");
+    let off = namespace.command("ethtool").args(["-K", "v0", "tso", "off"]).status();
+    assert!(off.expect("ethtool runs").success());
+    mend(&namespace, "tcp-segmentation-offload is off");
+    let (code, text) = txq(&namespace, "doctor v0");
+    assert!(code == 0 && text.contains("Nothing to change is found") && text.contains(" mq "), "{text}");
+}
+
+#[test]
+fn xps_is_written_shown_and_removed() {
+    let test = "xps_is_written_shown_and_removed";
+    if !require_root(test) || !require_tools(test, &["ip"]) {
+        return;
+    }
+    let namespace = Netns::new();
+    namespace.ip("link add v0 numtxqueues 2 type veth peer name v1 numtxqueues 1 numrxqueues 1");
+    let mask = |txq| {
+        let file = format!("/sys/class/net/v0/queues/tx-{txq}/xps_cpus");
+        let out = namespace.command("cat").arg(file).output().expect("cat runs");
+        String::from_utf8(out.stdout).expect("a mask").trim().replace([',', '0'], "")
+    };
+    let (code, planned) = txq(&namespace, "xps auto v0 --dry-run");
+    assert!(code == 0 && planned.starts_with("echo ") && planned.contains("/tx-1/xps_cpus"), "{planned}");
+    assert!(mask(0).is_empty() && mask(1).is_empty());
+    let (code, text) = txq(&namespace, "xps auto v0");
+    assert!(code == 0 && text.is_empty(), "{text}");
+    assert!(!mask(0).is_empty(), "no CPU has txq 0");
+    let (code, shown) = txq(&namespace, "xps show v0");
+    assert!(code == 0 && shown.starts_with("txq 0: CPUs "), "{shown}");
+    assert_eq!(txq(&namespace, "xps none v0"), (0, String::new()));
+    assert!(mask(0).is_empty() && mask(1).is_empty());
+    let (code, text) = txq(&namespace, "xps auto nowhere");
+    assert!(code == 1 && text.contains("there are lo, v0, v1"), "{text}");
+    let (code, text) = txq(&namespace, "xps auto v1");
+    assert!(code == 1 && text.contains("has 1 txq"), "{text}");
+    let (code, text) = txq(&namespace, "doctor ../etc");
+    assert!(code == 1 && text.contains("there is none here"), "{text}");
+}

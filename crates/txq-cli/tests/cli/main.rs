@@ -1,0 +1,35 @@
+//! The command `txq` as its users and their programs run it. All in one test program: each of its own costs as much to
+//! compile and to link as what it tests, and waits alone.
+
+#[path = "../../../../tests/support/mod.rs"]
+#[allow(dead_code, reason = "other test programs use the rest")]
+mod support;
+
+#[path = "../../../../examples/served.rs"]
+#[expect(dead_code, reason = "the tests call `run`")]
+mod served;
+
+#[path = "../../../txq/tests/netns/mod.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod txq_netns;
+
+mod bad_input;
+#[cfg(feature = "bench")]
+mod bench;
+mod bridge;
+mod contention;
+mod control;
+mod daemon_replay;
+mod doctor;
+mod exec;
+mod lab_patches;
+mod main_job;
+mod replay;
+mod run;
+#[cfg(feature = "sim")]
+mod sim;
+#[cfg(feature = "sim")]
+mod sim_sweep;
+mod socket;
+mod tc;
+mod top;
