@@ -130,32 +130,47 @@ impl Bench {
     }
 }
 
-#[test]
-fn programs_talk_through_it_with_segments_and_without() {
-    for offloads in [false, true] {
-        let Some(bench) = Bench::new("programs_talk_through_it", "fq_codel", offloads) else { return };
+fn programs_talk_through_it(test: &str, offloads: bool) {
+    if let Some(bench) = Bench::new(test, "fq_codel", offloads) {
         bench.check();
     }
 }
 
-/// Every pair of devices that carry the same packets, one of each kind with receivers that poll.
 #[test]
-fn programs_talk_between_any_two_devices() {
-    let pairs = [
-        (["af_xdp", "af_xdp"], "100", false),
-        (["af_xdp", "af_packet"], "0", false),
-        (["tap", "af_packet"], "100", true),
-        (["tap", "af_xdp"], "0", false),
-        (["tap", "tap"], "0", true),
-        (["tun", "tun"], "0", true),
-    ];
-    for (kinds, poll, offloads) in pairs {
-        let test = format!("programs_talk_between_any_two_devices: {}, {}", kinds[0], kinds[1]);
-        if let Some(bench) = Bench::between(&test, kinds, ["fq_codel", poll], offloads) {
-            eprintln!("{test}");
-            bench.check();
+fn programs_talk_through_it_without_segments() {
+    programs_talk_through_it("programs_talk_through_it_without_segments", false);
+}
+
+#[test]
+fn programs_talk_through_it_with_segments() {
+    programs_talk_through_it("programs_talk_through_it_with_segments", true);
+}
+
+/// Makes a test of two devices: their kinds, how long receivers poll, and whether the ends keep their offloads.
+macro_rules! pairs {
+    ($($name:ident: $kinds:expr, $poll:literal, $offloads:literal;)+) => {
+        /// Programs talk between any two devices that carry the same packets; one pair of each kind with receivers that poll.
+        mod programs_talk_between {
+            $(
+                #[test]
+                fn $name() {
+                    let test = concat!("programs_talk_between::", stringify!($name));
+                    if let Some(bench) = super::Bench::between(test, $kinds, ["fq_codel", $poll], $offloads) {
+                        bench.check();
+                    }
+                }
+            )+
         }
-    }
+    };
+}
+
+pairs! {
+    af_xdp_and_af_xdp: ["af_xdp", "af_xdp"], "100", false;
+    af_xdp_and_af_packet: ["af_xdp", "af_packet"], "0", false;
+    tap_and_af_packet: ["tap", "af_packet"], "100", true;
+    tap_and_af_xdp: ["tap", "af_xdp"], "0", false;
+    tap_and_tap: ["tap", "tap"], "0", true;
+    tun_and_tun: ["tun", "tun"], "0", true;
 }
 
 /// Every checksum that arrives is right, as tcpdump judges, though the sender leaves them to a card that does not exist.

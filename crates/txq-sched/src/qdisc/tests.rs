@@ -103,7 +103,7 @@ impl Model {
 }
 
 fn stand(text: &str) -> Stand {
-    Stand::new(text, ENV, 4096, 1514)
+    Stand::new(text, ENV, 1024, 1514)
 }
 
 /// Returns a packet with a priority and segments.
