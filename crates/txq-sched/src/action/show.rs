@@ -72,6 +72,18 @@ impl ActionInfo {
         Self { head, json, tail: if is_police { " " } else { "" }, old, counters }
     }
 
+    /// Adds what the same action has counted in another part of the qdisc.
+    pub(crate) fn add_part(&mut self, part: &Self) {
+        let (sum, part) = (&mut self.counters, &part.counters);
+        sum.bytes += part.bytes;
+        sum.packets += part.packets;
+        sum.drops += part.drops;
+        sum.overlimits += part.overlimits;
+        sum.installed = sum.installed.max(part.installed);
+        sum.used = sum.used.min(part.used);
+        sum.first = sum.first.max(part.first);
+    }
+
     /// Appends the action, with its counters if `stats`.
     pub(crate) fn write(&self, text: &mut String, stats: bool) {
         let Counters { bytes, packets, drops, overlimits, installed, used, first } = self.counters;

@@ -34,6 +34,21 @@ pub struct FilterInfo {
     pub actions: Vec<ActionInfo>,
 }
 
+impl FilterInfo {
+    /// Adds what the same filter has counted in another part of the qdisc.
+    #[doc(hidden)]
+    pub fn add_part(&mut self, part: &Self) {
+        self.hits = self.hits.zip(part.hits).map(|(hits, more)| hits + more);
+        self.actions.iter_mut().zip(&part.actions).for_each(|(action, part)| action.add_part(part));
+    }
+
+    /// Adds the lists of two parts, which have the same filters.
+    #[doc(hidden)]
+    pub fn add_parts(sum: &mut Vec<Self>, part: Vec<Self>) {
+        sum.iter_mut().zip(&part).for_each(|(filter, part)| filter.add_part(part));
+    }
+}
+
 /// A rule as tc shows it.
 pub(super) struct Shown {
     options: Options,

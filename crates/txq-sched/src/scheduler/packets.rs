@@ -9,7 +9,7 @@ use txq_core::packet::PacketList;
 use txq_core::pool::Cache;
 
 use super::top::Top;
-use crate::filter::FilterInfo;
+use crate::filter::{FilterInfo, Filters};
 use crate::qdisc::copying::Copying;
 use crate::qdisc::{Budget, Cx, Env, Qdisc};
 use crate::tc::{ClassInfo, Handle, ParseError, QdiscInfo, Style};
@@ -148,7 +148,8 @@ impl<A: Arch> PacketScheduler<A> {
     /// Returns the filters of a qdisc or class, or of the root, as `tc filter show` lists them. Empty if there can be none.
     pub fn filters(&mut self, parent: Option<Handle>, style: Style, cache: &mut Cache<A>) -> Vec<FilterInfo> {
         let show = |trees: &mut tree::Trees<'_, A>| {
-            trees.read_filters(parent, |all, of| all.info(parent.is_none().then_some(of), style))
+            let read = |all: &Filters<A>, of| all.info(parent.is_none().then_some(of), style);
+            trees.read_filters(parent, read, FilterInfo::add_parts)
         };
         let shown = self.call_and_free(&mut Clock::new(), cache, |top, cx| top.trees(cx, show));
         shown.unwrap_or_default()

@@ -16,27 +16,6 @@ impl<A: Arch> Trees<'_, A> {
     pub fn with_filters<R>(
         &mut self,
         parent: Option<Handle>,
-        f: impl FnMut(&mut Filters<A>, Handle) -> R,
-    ) -> Result<R, ParseError> {
-        self.find_filters(parent, true, f)
-    }
-
-    /// As [`with_filters`](Trees::with_filters), to read them: in replicas, with those of the first tree alone. All are the same.
-    ///
-    /// # Errors
-    /// As those of [`with_filters`](Trees::with_filters).
-    pub fn read_filters<R>(
-        &mut self,
-        parent: Option<Handle>,
-        mut f: impl FnMut(&Filters<A>, Handle) -> R,
-    ) -> Result<R, ParseError> {
-        self.find_filters(parent, false, |filters, parent| f(filters, parent))
-    }
-
-    fn find_filters<R>(
-        &mut self,
-        parent: Option<Handle>,
-        each: bool,
         mut f: impl FnMut(&mut Filters<A>, Handle) -> R,
     ) -> Result<R, ParseError> {
         let parent = parent.filter(|&parent| parent != Handle::ROOT).unwrap_or(self.root);
@@ -62,11 +41,32 @@ impl<A: Arch> Trees<'_, A> {
                     .with_remedy(format!("{major} has no class {parent}")),
             })
         };
-        let done = if each { self.with_each(major, call) } else { self.with_qdisc(major, call) };
-        match done {
+        match self.with_each(major, call) {
             Some((_, done)) => done,
             None => Err(self.no_qdisc("Error: Parent Qdisc doesn't exists.", major)),
         }
+    }
+
+    /// As [`with_filters`](Trees::with_filters), to read them. Replicas have the same filters, each with its own counters:
+    /// `add` adds what `f` returned for the next tree to what it returned for those before.
+    ///
+    /// # Errors
+    /// As those of [`with_filters`](Trees::with_filters).
+    pub fn read_filters<R>(
+        &mut self,
+        parent: Option<Handle>,
+        mut f: impl FnMut(&Filters<A>, Handle) -> R,
+        mut add: impl FnMut(&mut R, R),
+    ) -> Result<R, ParseError> {
+        let mut sum = None;
+        self.with_filters(parent, |filters, parent| {
+            let part = f(filters, parent);
+            match &mut sum {
+                Some(sum) => add(sum, part),
+                None => sum = Some(part),
+            }
+        })?;
+        Ok(sum.expect("a parent without filters is an error"))
     }
 }
 

@@ -81,7 +81,7 @@ impl<A: Arch> NetDev<A> {
                     let read = |filters: &Filters<A>, of| {
                         filters.portion(behind, PORTION, parent.is_none().then_some(of), style)
                     };
-                    trees.read_filters(parent, read).unwrap_or_default()
+                    trees.read_filters(parent, read, FilterInfo::add_parts).unwrap_or_default()
                 })
             })
         })
@@ -98,8 +98,13 @@ impl<A: Arch> NetDev<A> {
             return self.with_hook(parent, |filters, parent| filters.get(&request, parent, style))?;
         }
         let get = |filters: &Filters<A>, parent| filters.get(&request, parent, style);
+        let add = |sum: &mut Result<FilterInfo, _>, part: Result<FilterInfo, ParseError>| {
+            if let (Ok(sum), Ok(part)) = (sum, part) {
+                sum.add_part(&part);
+            }
+        };
         self.control(|tree, cx| {
-            self.shared.trees(tree, cx, |trees| trees.read_filters(request.header.parent, get))
+            self.shared.trees(tree, cx, |trees| trees.read_filters(request.header.parent, get, add))
         })?
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::device::Wires;
 use txq::NetDev;
+use txq::filter::filters_text;
 use txq::pool::PoolConfig;
 use txq::tc::{Style, class_text, show_json, show_text};
 
@@ -172,7 +173,8 @@ fn htb_mq_is_one_htb_for_all_txqs() {
     dev.add_qdisc("parent 20:1 handle 21: pfifo limit 7").unwrap();
     dev.change_qdisc("parent 1:10 handle 10: pfifo limit 6").unwrap();
     dev.add_filter("parent 1: pref 1 handle 5 fw classid 1:10").unwrap();
-    assert_eq!(dev.filters_info(None, Style::default()).len(), 2);
+    dev.add_filter("parent 1: pref 2 matchall classid 1:20 action ok").unwrap();
+    assert_eq!(dev.filters_info(None, Style::default()).len(), 4);
     let leaves = "qdisc pfifo 10: dev wires parent 1:10 limit 6p\n\
                   qdisc prio 20: dev wires parent 1:20 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n\
                   qdisc pfifo 21: dev wires parent 20:1 limit 7p\n";
@@ -208,7 +210,14 @@ fn htb_mq_is_one_htb_for_all_txqs() {
     let text = "class htb_mq 1:1 root rate 800Mbit ceil 800Mbit burst 100Kb cburst 100Kb \n\
                 class htb_mq 1:10 parent 1:1 leaf 10: prio 0 rate 8Mbit ceil 800Mbit burst 4000b cburst 20300b \n";
     assert!(classes(&dev).starts_with(text), "{}", classes(&dev));
+    let filters = dev.filters_info(None, Style::default());
+    assert_eq!(filters.iter().filter_map(|info| info.hits).collect::<Vec<_>>(), [20]);
+    let text = filters_text(&filters, true);
+    assert!(text.contains("Sent 20000 bytes 20 pkt (dropped 0, overlimits 0"), "{text}");
+    let one = "parent 1: protocol all pref 2 handle 1 matchall";
+    assert_eq!(dev.get_filter(one, Style::default()).unwrap().hits, Some(20));
     assert!(dev.delete_class("classid 1:10").unwrap_err().to_string().contains("filters"));
+    dev.delete_filter("parent 1: pref 2").unwrap();
     dev.delete_filter("parent 1: pref 1").unwrap();
     dev.delete_class("classid 1:10").unwrap();
     dev.delete_qdisc("parent 1:20").unwrap();
