@@ -44,8 +44,8 @@ impl FilterInfo {
 
     /// Adds the lists of two parts, which have the same filters.
     #[doc(hidden)]
-    pub fn add_parts(sum: &mut Vec<Self>, part: Vec<Self>) {
-        sum.iter_mut().zip(&part).for_each(|(filter, part)| filter.add_part(part));
+    pub fn add_parts(sum: &mut [Self], part: &[Self]) {
+        sum.iter_mut().zip(part).for_each(|(filter, part)| filter.add_part(part));
     }
 }
 

@@ -81,7 +81,9 @@ impl<A: Arch> NetDev<A> {
                     let read = |filters: &Filters<A>, of| {
                         filters.portion(behind, PORTION, parent.is_none().then_some(of), style)
                     };
-                    trees.read_filters(parent, read, FilterInfo::add_parts).unwrap_or_default()
+                    trees
+                        .read_filters(parent, read, |sum, part| FilterInfo::add_parts(sum, &part))
+                        .unwrap_or_default()
                 })
             })
         })
